@@ -1,0 +1,62 @@
+// Files as values: read within a limit, written whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+// An open descriptor, closed when it goes. Move-only.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor() { reset(); }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// A read-only view of a whole file; the pages are the kernel's. Move-only.
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const fs::path& path);
+  MappedFile(MappedFile&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::span<const std::byte> bytes_;
+};
+
+// The whole file; kInvalid where it is larger than `limit` bytes.
+Result<std::string> read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
+
+// Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a crash
+// at any point, sees the old content or the new, never a part.
+Status write_file(const fs::path& path, std::string_view bytes);
+
+// All bytes or an error; retries after signals and short writes.
+Status write_all(int fd, std::string_view bytes, std::string_view name);
+
+Status make_directories(const fs::path& path);
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+#include "base/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+
+namespace tandem {
+
+Result<Json> parse_json(std::string_view text) {
+  constexpr int kMaxDepth = 64;
+  std::vector<std::set<std::string>> open_keys;
+  std::string trouble;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxDepth && trouble.empty()) trouble = fmt::format("nested deeper than {}", kMaxDepth);
+    if (event == Json::parse_event_t::object_start) open_keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) open_keys.pop_back();
+    if (event == Json::parse_event_t::key && !open_keys.back().insert(parsed.get<std::string>()).second &&
+        trouble.empty()) {
+      trouble = fmt::format("key \"{}\" stands twice in one object", parsed.get<std::string>());
+    }
+    return true;
+  };
+  try {
+    Json value = Json::parse(text, watch);
+    if (!trouble.empty()) return fail(Status::invalid("JSON: " + trouble));
+    return value;
+  } catch (const Json::parse_error& error) {
+    const auto before = text.substr(0, std::min(error.byte > 0 ? error.byte - 1 : 0, text.size()));
+    const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+    const auto line_start = before.rfind('\n');
+    const auto column = before.size() - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1;
+    std::string_view reason = error.what();
+    if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason = reason.substr(colon + 2);
+    return fail(Status::invalid(fmt::format("not JSON at line {} column {}: {}", line, column, reason)));
+  }
+}
+
+std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    return Status::invalid(fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, allowed)));
+  }
+  return {};
+}
+
+}  // namespace tandem

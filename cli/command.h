@@ -1,0 +1,41 @@
+// One subcommand of `tandem`: its flags, and what it does.
+//
+// Each cli/NAME.cpp declares its flags on the CLI::App it is given and returns what to run. Exit codes are those of
+// ExitCode; results go to stdout, everything else to stderr.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <span>
+
+#include "base/status.h"
+
+namespace tandem::cli {
+
+enum ExitCode {
+  kDone = 0,
+  kFailed = 1,
+  kUsage = 2,         // usage or config
+  kUnfit = 3,         // this machine lacks what is needed
+  kRegression = 4,    // an eval got worse
+  kIncomplete = 5,    // incomplete, or too many errors
+  kInterrupted = 75,  // stopped with a good checkpoint: run again
+};
+
+// What a subcommand does once its flags are parsed; the result is the exit code. A Status becomes a message on stderr and
+// an exit code by its kind: kInvalid 2, kUnfit 3, everything else 1.
+using Action = std::function<Result<int>()>;
+using AddCommand = Action (*)(CLI::App& command);
+
+struct Command {
+  const char* name;
+  const char* summary;
+  AddCommand add;
+};
+
+// One line a command, in the order in which --help shows them.
+std::span<const Command> commands();
+
+int exit_code_of(const Status& status);
+
+}  // namespace tandem::cli

@@ -1,0 +1,57 @@
+# How every target of this project is compiled, and the three functions that declare one.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS ON)  # TRY is a statement expression
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+find_program(TANDEM_CCACHE ccache)
+if(TANDEM_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TANDEM_CCACHE})
+endif()
+find_program(TANDEM_MOLD mold)
+if(TANDEM_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+if(TANDEM_SANITIZE)
+  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TANDEM_SANITIZE})
+endif()
+
+function(tandem_compile_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wnon-virtual-dtor
+                                           -Wno-missing-field-initializers)
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+endfunction()
+
+# tandem_library(NAME DEPENDS target... [EXCLUDE file...]): the library of the current folder, all its sources.
+function(tandem_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;EXCLUDE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(file ${ARG_EXCLUDE})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
+  add_library(tandem_${name} STATIC ${sources})
+  tandem_compile_options(tandem_${name})
+  target_link_libraries(tandem_${name} PUBLIC ${ARG_DEPENDS})
+endfunction()
+
+# tandem_tests(FOLDER DEPENDS target...): one GoogleTest program of all tests/FOLDER/*_test.cpp.
+function(tandem_tests folder)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  set(program test_${folder})
+  add_executable(${program} ${sources})
+  tandem_compile_options(${program})
+  target_link_libraries(${program} PRIVATE ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
+  target_compile_definitions(${program} PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                                TANDEM_BINARY="${CMAKE_BINARY_DIR}/bin/tandem")
+  target_precompile_headers(${program} PRIVATE <gtest/gtest.h> <gmock/gmock.h> <string> <vector> <nlohmann/json.hpp>)
+  include(GoogleTest)
+  gtest_discover_tests(${program} TEST_PREFIX ${folder}. PROPERTIES TIMEOUT 120 DISCOVERY_TIMEOUT 60)
+endfunction()
