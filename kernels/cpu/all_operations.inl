@@ -1,0 +1,32 @@
+// Everything one instruction set runs. Included once in each cpu/ISA.cpp, compiled with that set's flags.
+#include "kernels/cpu/attention.inl"
+#include "kernels/cpu/attention_backward.inl"
+#include "kernels/cpu/gemm.inl"
+#include "kernels/cpu/lm_head.inl"
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/optimizer.inl"
+#include "kernels/cpu/transformer_ops.inl"
+
+namespace tandem::kernels::TANDEM_ISA {
+
+constexpr CpuOperations kOperations = {
+    .pack = pack,
+    .pack_transposed = pack_transposed,
+    .gemm = gemm,
+    .write_pages = write_pages,
+    .attention = attention,
+    .attention_backward = attention_backward,
+    .embed_backward = embed_backward,
+    .rms_norm = rms_norm,
+    .rms_norm_backward = rms_norm_backward,
+    .rope = rope,
+    .swiglu = swiglu,
+    .swiglu_backward = swiglu_backward,
+    .add = add,
+    .lm_head = lm_head,
+    .lm_head_backward = lm_head_backward,
+    .adamw = adamw,
+    .sum_of_squares = sum_of_squares,
+};
+
+}  // namespace tandem::kernels::TANDEM_ISA

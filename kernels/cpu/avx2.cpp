@@ -1,0 +1,6 @@
+#define TANDEM_ISA avx2
+#include "kernels/cpu/all_operations.inl"
+
+namespace tandem::kernels {
+const CpuOperations& avx2_operations() { return avx2::kOperations; }
+}  // namespace tandem::kernels

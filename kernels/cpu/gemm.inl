@@ -1,0 +1,143 @@
+// The product of a few rows with one panel, and the matrix product made of it.
+//
+// Blocking: a panel (64 columns, all of K) stays in the second-level cache while blocks of kTileRows rows pass over it; the
+// accumulators of a block (6 x 4 registers of 16 lanes on AVX-512) stay in registers over all of K, so one chain of additions
+// in order of k is also the fastest way. Decode (few rows) streams each panel once from memory.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/simd.h"
+
+namespace tandem::kernels::TANDEM_ISA {
+
+#if defined(__AVX512BF16__)
+constexpr int kTileRows = 6, kUnits = 4;
+#elif defined(__AVX512F__)
+constexpr int kTileRows = 4, kUnits = 4;
+#else
+constexpr int kTileRows = 4, kUnits = 1;
+#endif
+constexpr int kPanelUnits = kPanelColumns / kLanes;
+
+// tile[r][64] = a rows times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain over k.
+template <int Rows>
+TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k, float* tile) {
+  for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
+    Float sums[Rows][kUnits] = {};
+    const bf16* b = panel + unit * kLanes * 2;
+    for (int pair = 0; pair < k / 2; ++pair, b += pair_stride) {
+      Bits columns[kUnits];
+#pragma GCC unroll 4
+      for (int u = 0; u < kUnits; ++u) columns[u] = load_pairs(b + u * kLanes * 2);
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+        const uint32_t a_pair = load_pair(a + r * a_stride + pair * 2);
+#pragma GCC unroll 4
+        for (int u = 0; u < kUnits; ++u) sums[r][u] = dot2(sums[r][u], a_pair, columns[u]);
+      }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int u = 0; u < kUnits; ++u) store(tile + r * kPanelColumns + (unit + u) * kLanes, sums[r][u]);
+    }
+  }
+}
+
+// rows <= kTileRows.
+inline void product_tile(const bf16* a, size_t a_stride, int rows, const bf16* panel, int k, float* tile,
+                         size_t pair_stride = kPanelColumns * 2) {
+  switch (rows) {
+    case 1: return product_rows<1>(a, a_stride, panel, pair_stride, k, tile);
+    case 2: return product_rows<2>(a, a_stride, panel, pair_stride, k, tile);
+    case 3: return product_rows<3>(a, a_stride, panel, pair_stride, k, tile);
+    case 4: return product_rows<4>(a, a_stride, panel, pair_stride, k, tile);
+#if defined(__AVX512BF16__)
+    case 5: return product_rows<5>(a, a_stride, panel, pair_stride, k, tile);
+    case 6: return product_rows<6>(a, a_stride, panel, pair_stride, k, tile);
+#endif
+  }
+}
+
+inline size_t panel_elements(int k) { return size_t{kPanelColumns} * 2 * ((k + 1) / 2); }
+
+inline void pack(ThreadPool& threads, const bf16* weight, int n, int k, bf16* packed) {
+  const int panels = (n + kPanelColumns - 1) / kPanelColumns;
+  threads.run(panels, [&](int panel) {
+    uint32_t* target = reinterpret_cast<uint32_t*>(packed + panel * panel_elements(k));
+    const int columns = std::min(kPanelColumns, n - panel * kPanelColumns);
+    // Sixteen pairs of k at a time, so that reads and writes both go by whole cache lines.
+    for (int pair = 0; pair < k / 2; pair += 16) {
+      const int pairs = std::min(16, k / 2 - pair);
+      for (int column = 0; column < kPanelColumns; ++column) {
+        const bf16* source = weight + (size_t{static_cast<size_t>(panel)} * kPanelColumns + column) * k + pair * 2;
+        for (int i = 0; i < pairs; ++i) {
+          target[(pair + i) * kPanelColumns + column] = column < columns ? load_pair(source + i * 2) : 0;
+        }
+      }
+    }
+  });
+}
+
+inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int n, bf16* packed) {
+  const int panels = (n + kPanelColumns - 1) / kPanelColumns;
+  threads.run(panels, [&](int panel) {
+    bf16* target = packed + panel * panel_elements(k);
+    const int first = panel * kPanelColumns;
+    const int columns = std::min(kPanelColumns, n - first);
+    for (int row = 0; row < k; row += 2) {
+      const bf16* low = weight + size_t{static_cast<size_t>(row)} * n + first;
+      bf16* pair = target + row * kPanelColumns;
+      for (int column = 0; column < kPanelColumns; ++column) {
+        pair[column * 2] = column < columns ? low[column] : bf16{};
+        pair[column * 2 + 1] = column < columns && row + 1 < k ? low[n + column] : bf16{};
+      }
+    }
+  });
+}
+
+// One block of rows of one panel into the output, with what is added to it.
+inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int column) {
+  const int columns = std::min(kPanelColumns, g.n - column);
+  for (int r = 0; r < rows; ++r) {
+    const size_t offset = (row + r) * g.out_stride + column;
+    for (int c = 0; c < columns; c += kLanes) {
+      const int lanes = std::min(kLanes, columns - c);
+      Float value = load(tile + r * kPanelColumns + c);
+      if (lanes == kLanes) {
+        if (g.residual) value = value + load(g.residual + offset + c);
+        if (g.accumulate) value = load(g.out_float + offset + c) + value;
+        if (g.out_bf16) store(g.out_bf16 + offset + c, value);
+        else store(g.out_float + offset + c, value);
+      } else {
+        if (g.residual) value = value + load_part(g.residual + offset + c, lanes);
+        if (g.accumulate) value = load_part(g.out_float + offset + c, lanes) + value;
+        if (g.out_bf16) store_part(g.out_bf16 + offset + c, value, lanes);
+        else store_part(g.out_float + offset + c, value, lanes);
+      }
+    }
+  }
+}
+
+inline void gemm(ThreadPool& threads, const Gemm& g) {
+  constexpr int kChunkRows = kTileRows * 16;
+  const int panels = (g.n + kPanelColumns - 1) / kPanelColumns;
+  const int chunks = (g.m + kChunkRows - 1) / kChunkRows;
+  const size_t panel_stride = g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k);
+  // Neighbouring tasks share their rows, so that a thread keeps them in its cache while panels change.
+  threads.run(panels * chunks, [&](int task) {
+    const int panel = task % panels, chunk = task / panels;
+    const int end = std::min(g.m, (chunk + 1) * kChunkRows);
+    alignas(64) float tile[kTileRows * kPanelColumns];
+    for (int row = chunk * kChunkRows; row < end; row += kTileRows) {
+      const int rows = std::min(kTileRows, end - row);
+      product_tile(g.a + row * g.a_stride, g.a_stride, rows, g.b + panel * panel_stride, g.k, tile);
+      finish_tile(g, tile, row, rows, panel * kPanelColumns);
+    }
+  });
+}
+
+}  // namespace tandem::kernels::TANDEM_ISA

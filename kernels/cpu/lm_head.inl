@@ -1,0 +1,194 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/gemm.inl"
+
+namespace tandem::kernels::TANDEM_ISA {
+
+constexpr int kSlabPanels = 64;  // columns of 64 panels are joined in order; then the slabs are, in order
+constexpr int kHeadRows = kTileRows * 16;
+
+// A maximum and the sum of e^(x - maximum).
+struct RunningSum {
+  float maximum = -INFINITY;
+  float sum = 0;
+};
+
+TANDEM_INLINE float exponential_of(float x) {
+  float lanes[kLanes];
+  store(lanes, exponential(broadcast(x)));
+  return lanes[0];
+}
+
+TANDEM_INLINE void join(RunningSum& total, const RunningSum& next) {
+  if (next.maximum == -INFINITY) return;
+  const float maximum = total.maximum > next.maximum ? total.maximum : next.maximum;
+  const float kept = total.maximum == -INFINITY ? 0 : total.sum * exponential_of(total.maximum - maximum);
+  total.sum = kept + next.sum * exponential_of(next.maximum - maximum);
+  total.maximum = maximum;
+}
+
+TANDEM_INLINE RunningSum sum_of_panel(const float* logits) {
+  Float top = load(logits);
+  for (int unit = 1; unit < kPanelUnits; ++unit) top = maximum(top, load(logits + unit * kLanes));
+  const float peak = largest(top);
+  Float sums = {};
+  for (int unit = 0; unit < kPanelUnits; ++unit) {
+    sums = sums + exponential(load(logits + unit * kLanes) - broadcast(peak));
+  }
+  return {peak, sum(sums)};
+}
+
+TANDEM_INLINE void hide_padding(float* tile, int rows, int columns) {
+  for (int r = 0; r < rows; ++r) {
+    for (int c = columns; c < kPanelColumns; ++c) tile[r * kPanelColumns + c] = -INFINITY;
+  }
+}
+
+struct SlabResult {
+  RunningSum total;
+  float best = -INFINITY;
+  int32_t best_token = 0;
+};
+
+inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenPick> picks, std::span<float> logprobs) {
+  const int panels = (h.vocabulary + kPanelColumns - 1) / kPanelColumns;
+  const int slabs = (panels + kSlabPanels - 1) / kSlabPanels;
+  const int chunks = (h.rows + kHeadRows - 1) / kHeadRows;
+  const size_t padded = padded_vocabulary(h.vocabulary);
+  std::vector<SlabResult> results(static_cast<size_t>(h.rows) * slabs);
+  // The picks of each row, and where they lie in the vocabulary.
+  std::vector<int> first_pick(h.rows + 1, 0);
+  for (const TokenPick& pick : picks) ++first_pick[pick.row + 1];
+  for (int row = 0; row < h.rows; ++row) first_pick[row + 1] += first_pick[row];
+
+  threads.run(slabs * chunks, [&](int task) {
+    const int slab = task % slabs, chunk = task / slabs;
+    const int end_row = std::min(h.rows, (chunk + 1) * kHeadRows);
+    alignas(64) float tile[kTileRows * kPanelColumns];
+    for (int panel = slab * kSlabPanels; panel < std::min(panels, (slab + 1) * kSlabPanels); ++panel) {
+      const int first = panel * kPanelColumns;
+      const int columns = std::min(kPanelColumns, h.vocabulary - first);
+      for (int row = chunk * kHeadRows; row < end_row; row += kTileRows) {
+        const int rows = std::min(kTileRows, end_row - row);
+        product_tile(h.hidden + size_t{static_cast<size_t>(row)} * h.width, h.width, rows,
+                     h.head + panel * panel_elements(h.width), h.width, tile);
+        hide_padding(tile, rows, columns);
+        for (int r = 0; r < rows; ++r) {
+          const float* logits = tile + r * kPanelColumns;
+          SlabResult& result = results[static_cast<size_t>(row + r) * slabs + slab];
+          const RunningSum sums = sum_of_panel(logits);
+          join(result.total, sums);
+          if (h.argmax && sums.maximum > result.best) {
+            result.best = sums.maximum;
+            for (int c = 0; c < columns; ++c) {
+              if (logits[c] == sums.maximum) {
+                result.best_token = first + c;
+                break;
+              }
+            }
+          }
+          if (h.logits) std::memcpy(h.logits + (row + r) * padded + first, logits, kPanelColumns * sizeof(float));
+          for (int i = first_pick[row + r]; i < first_pick[row + r + 1]; ++i) {
+            const int column = picks[i].token - first;
+            if (column >= 0 && column < columns) logprobs[i] = logits[column];
+          }
+        }
+      }
+    }
+  });
+  for (int row = 0; row < h.rows; ++row) {
+    SlabResult joined = results[static_cast<size_t>(row) * slabs];
+    for (int slab = 1; slab < slabs; ++slab) {
+      const SlabResult& next = results[static_cast<size_t>(row) * slabs + slab];
+      join(joined.total, next.total);
+      if (next.best > joined.best) {
+        joined.best = next.best;
+        joined.best_token = next.best_token;
+      }
+    }
+    const float log_sum = static_cast<float>(joined.total.maximum + std::log(static_cast<double>(joined.total.sum)));
+    h.log_sum[row] = log_sum;
+    if (h.argmax) h.argmax[row] = joined.best_token;
+    for (int i = first_pick[row]; i < first_pick[row + 1]; ++i) logprobs[i] -= log_sum;
+  }
+}
+
+// dlogit[v] = sum over the row's picks of g_i ([v == token_i] - p_v), recomputed by slabs of the vocabulary so that no more
+// than rows x slab of them exist at once.
+inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::span<const TokenPick> picks,
+                             std::span<const float> grad_logprobs, std::span<float> entropy_rows) {
+  const int panels = (h.vocabulary + kPanelColumns - 1) / kPanelColumns;
+  const int even_rows = (h.rows + 1) / 2 * 2;
+  constexpr int kSlab = 32;  // panels
+  std::vector<float> weight_of_row(h.rows, 0);
+  for (size_t i = 0; i < picks.size(); ++i) weight_of_row[picks[i].row] += grad_logprobs[i];
+  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);        // [rows][slab]
+  std::vector<bf16> transposed(static_cast<size_t>(kSlab) * kPanelColumns * even_rows);  // [slab][rows]
+  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                    // for the weight gradient
+  pack_transposed(threads, h.hidden, h.rows, h.width, packed_hidden.data());
+  std::vector<double> p_log_p(entropy_rows.size(), 0.0);
+  std::vector<float> panel_terms(entropy_rows.empty() ? 0 : static_cast<size_t>(kSlab) * h.rows);
+
+  for (int first_panel = 0; first_panel < panels; first_panel += kSlab) {
+    const int slab_panels = std::min(kSlab, panels - first_panel);
+    const int slab_columns = slab_panels * kPanelColumns;
+    threads.run(slab_panels, [&](int local) {
+      const int panel = first_panel + local, first = panel * kPanelColumns;
+      const int columns = std::min(kPanelColumns, h.vocabulary - first);
+      alignas(64) float tile[kTileRows * kPanelColumns];
+      for (int row = 0; row < h.rows; row += kTileRows) {
+        const int rows = std::min(kTileRows, h.rows - row);
+        product_tile(h.hidden + static_cast<size_t>(row) * h.width, h.width, rows,
+                     h.head + panel * panel_elements(h.width), h.width, tile);
+        hide_padding(tile, rows, columns);
+        for (int r = 0; r < rows; ++r) {
+          float* logits = tile + r * kPanelColumns;
+          Float terms = {};
+          for (int c = 0; c < kPanelColumns; c += kLanes) {
+            const Float logprob = load(logits + c) - broadcast(h.log_sum[row + r]);
+            const Float probability = exponential(logprob);
+            if (!entropy_rows.empty()) terms = terms + (probability > 0 ? probability * logprob : Float{});
+            store(logits + c, probability * broadcast(-weight_of_row[row + r]));
+          }
+          if (!entropy_rows.empty()) panel_terms[static_cast<size_t>(local) * h.rows + row + r] = sum(terms);
+          const auto mine = std::lower_bound(picks.begin(), picks.end(), row + r,
+                                             [](const TokenPick& pick, int wanted) { return pick.row < wanted; });
+          for (auto pick = mine; pick != picks.end() && pick->row == row + r; ++pick) {
+            const int column = pick->token - first;
+            if (column >= 0 && column < columns) logits[column] += grad_logprobs[pick - picks.begin()];
+          }
+          bf16* target = grads.data() + static_cast<size_t>(row + r) * slab_columns + local * kPanelColumns;
+          for (int c = 0; c < kPanelColumns; c += kLanes) store(target + c, load(logits + c));
+          for (int c = 0; c < kPanelColumns; ++c) {
+            transposed[static_cast<size_t>(local * kPanelColumns + c) * even_rows + row + r] = target[c];
+          }
+        }
+      }
+      if (even_rows != h.rows) {
+        for (int c = 0; c < kPanelColumns; ++c) {
+          transposed[static_cast<size_t>(local * kPanelColumns + c) * even_rows + h.rows] = bf16{};
+        }
+      }
+    });
+    for (size_t row = 0; row < entropy_rows.size(); ++row) {
+      for (int local = 0; local < slab_panels; ++local) p_log_p[row] += panel_terms[static_cast<size_t>(local) * h.rows + row];
+    }
+    const int real_columns = std::min(slab_columns, h.vocabulary - first_panel * kPanelColumns);
+    const int even_columns = (real_columns + 1) / 2 * 2;  // one past the end has zero gradient and zero weight
+    gemm(threads, {.a = grads.data(), .a_stride = static_cast<size_t>(slab_columns),
+                   .b = h.head_transposed + static_cast<size_t>(first_panel) * kPanelColumns * kPanelColumns,
+                   .b_panel_stride = panel_elements(h.vocabulary),
+                   .out_float = h.grad_hidden, .out_stride = static_cast<size_t>(h.width), .accumulate = true,
+                   .m = h.rows, .n = h.width, .k = even_columns});
+    gemm(threads, {.a = transposed.data(), .a_stride = static_cast<size_t>(even_rows), .b = packed_hidden.data(),
+                   .out_float = h.grad_head + static_cast<size_t>(first_panel) * kPanelColumns * h.width,
+                   .out_stride = static_cast<size_t>(h.width), .accumulate = true,
+                   .m = real_columns, .n = h.width, .k = even_rows});
+  }
+  for (size_t row = 0; row < entropy_rows.size(); ++row) entropy_rows[row] = static_cast<float>(-p_log_p[row]);
+}
+
+}  // namespace tandem::kernels::TANDEM_ISA

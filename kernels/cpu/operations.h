@@ -1,0 +1,57 @@
+// The list of operations that an instruction set provides; one table each, compiled from the same sources.
+//
+// Arguments have been checked by the public functions of kernels/*.h, which are the only callers.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/gemm.h"
+#include "kernels/lm_head.h"
+#include "kernels/optimizer.h"
+#include "kernels/threads.h"
+#include "kernels/transformer_ops.h"
+
+namespace tandem::kernels {
+
+struct CpuOperations {
+  void (*pack)(ThreadPool&, const bf16* weight, int n, int k, bf16* packed);
+  void (*pack_transposed)(ThreadPool&, const bf16* weight, int k, int n, bf16* packed);
+  void (*gemm)(ThreadPool&, const Gemm&);
+  void (*write_pages)(ThreadPool&, const AttentionShape&, const bf16* keys, size_t key_stride, const bf16* values,
+                      size_t value_stride, int rows, int position, std::span<const KeyValuePage>);
+  void (*attention)(ThreadPool&, const AttentionShape&, const bf16* queries, size_t query_stride,
+                    std::span<const QueryRun>, bf16* out, size_t out_stride, float* log_sum);
+  void (*attention_backward)(ThreadPool&, const AttentionShape&, const AttentionBackward&,
+                             std::span<const std::vector<TreeRun>>);
+  void (*embed_backward)(ThreadPool&, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table);
+  void (*rms_norm)(ThreadPool&, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out);
+  void (*rms_norm_backward)(ThreadPool&, const RmsNormBackward&);
+  void (*rope)(ThreadPool&, bf16* x, size_t stride, int rows, int heads, int head_size, std::span<const int32_t> positions,
+               const float* table, bool inverse);
+  void (*swiglu)(ThreadPool&, const bf16* gate_up, int rows, int width, bf16* out);
+  void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width, bf16* grad_gate_up);
+  void (*add)(ThreadPool&, const bf16* y, size_t count, bf16* x);
+  void (*lm_head)(ThreadPool&, const LmHead&, std::span<const TokenPick>, std::span<float> logprobs);
+  void (*lm_head_backward)(ThreadPool&, const LmHeadBackward&, std::span<const TokenPick>,
+                           std::span<const float> grad_logprobs, std::span<float> entropy_rows);
+  void (*adamw)(ThreadPool&, const AdamW&);
+  double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
+};
+
+const CpuOperations& avx2_operations();
+const CpuOperations& avx512_operations();
+const CpuOperations& avx512_bf16_operations();
+
+// Splits [0, count) into pieces of `size` and runs `piece(begin, end)` for each.
+template <typename Piece>
+void for_pieces(ThreadPool& threads, size_t count, size_t size, const Piece& piece) {
+  const int tasks = static_cast<int>((count + size - 1) / size);
+  threads.run(tasks, [&](int task) {
+    const size_t begin = size * task;
+    piece(begin, begin + size < count ? begin + size : count);
+  });
+}
+
+}  // namespace tandem::kernels

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/simd.h"
+
+namespace tandem::kernels::TANDEM_ISA {
+
+constexpr size_t kOptimizerPiece = 1 << 16;
+
+TANDEM_INLINE Float square_root(Float value) {
+  float lanes[kLanes];
+  store(lanes, value);
+  for (float& lane : lanes) lane = std::sqrt(lane);
+  return load(lanes);
+}
+
+inline void adamw(ThreadPool& threads, const AdamW& a) {
+  const double correction1 = 1 - std::pow(static_cast<double>(a.beta1), static_cast<double>(a.step));
+  const double correction2 = 1 - std::pow(static_cast<double>(a.beta2), static_cast<double>(a.step));
+  const Float step_size = broadcast(static_cast<float>(a.learning_rate / correction1));
+  const Float inverse2 = broadcast(static_cast<float>(1 / correction2));
+  const Float keep = broadcast(1 - a.learning_rate * a.weight_decay);
+  const Float scale = broadcast(a.grad_scale), epsilon = broadcast(a.epsilon);
+  const Float beta1 = broadcast(a.beta1), beta2 = broadcast(a.beta2);
+  const Float rest1 = broadcast(1 - a.beta1), rest2 = broadcast(1 - a.beta2);
+  const auto update = [&](size_t i, auto read, auto write, auto write_weight) {
+    const Float grad = read(a.grad + i) * scale;
+    const Float first = fma(beta1, read(a.first_moment + i), rest1 * grad);
+    const Float second = fma(beta2, read(a.second_moment + i), rest2 * grad * grad);
+    const Float master = fma(read(a.master + i), keep, -(step_size * first / (square_root(second * inverse2) + epsilon)));
+    write(a.first_moment + i, first);
+    write(a.second_moment + i, second);
+    write(a.master + i, master);
+    write_weight(a.weight + i, master);
+  };
+  for_pieces(threads, a.count, kOptimizerPiece, [&](size_t begin, size_t end) {
+    size_t i = begin;
+    const auto store_float = [](float* target, Float value) { store(target, value); };
+    const auto store_bf16 = [](bf16* target, Float value) { store(target, value); };
+    for (; i + kLanes <= end; i += kLanes) {
+      update(i, [](const float* source) { return load(source); }, store_float, store_bf16);
+    }
+    if (i < end) {
+      const int lanes = static_cast<int>(end - i);
+      update(i, [&](const float* source) { return load_part(source, lanes); },
+             [&](float* target, Float value) { store_part(target, value, lanes); },
+             [&](bf16* target, Float value) { store_part(target, value, lanes); });
+    }
+  });
+}
+
+inline double sum_of_squares(ThreadPool& threads, const float* values, size_t count) {
+  std::vector<double> parts((count + kOptimizerPiece - 1) / kOptimizerPiece);
+  for_pieces(threads, count, kOptimizerPiece, [&](size_t begin, size_t end) {
+    double lanes[kLanes] = {};
+    for (size_t i = begin; i < end; ++i) lanes[i % kLanes] += static_cast<double>(values[i]) * values[i];
+    double total = 0;
+    for (const double lane : lanes) total += lane;
+    parts[begin / kOptimizerPiece] = total;
+  });
+  double total = 0;
+  for (const double part : parts) total += part;
+  return total;
+}
+
+}  // namespace tandem::kernels::TANDEM_ISA

@@ -1,0 +1,151 @@
+// Sixteen floats at a time, the same on every instruction set.
+//
+// A Float is 16 lanes whether the machine has one 512-bit register for it or two of 256 bits, and every function here
+// rounds the same way on all of them; so everything built from it but `dot2` gives the same bits on AVX2 and AVX-512.
+// Included once for each instruction set, inside the namespace that TANDEM_ISA names.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/formats/bf16.h"
+
+#define TANDEM_INLINE inline __attribute__((always_inline))
+
+namespace tandem::kernels::TANDEM_ISA {
+
+constexpr int kLanes = 16;
+typedef float Float __attribute__((vector_size(64)));
+typedef int32_t Int __attribute__((vector_size(64)));
+typedef uint32_t Bits __attribute__((vector_size(64)));
+typedef uint16_t Half __attribute__((vector_size(32)));
+
+TANDEM_INLINE Float broadcast(float value) { return Float{} + value; }
+
+TANDEM_INLINE Float load(const float* source) {
+  Float value;
+  std::memcpy(&value, source, sizeof value);
+  return value;
+}
+TANDEM_INLINE void store(float* target, Float value) { std::memcpy(target, &value, sizeof value); }
+
+TANDEM_INLINE Float load(const bf16* source) {
+  Half half;
+  std::memcpy(&half, source, sizeof half);
+  return (Float)(__builtin_convertvector(half, Bits) << 16);
+}
+TANDEM_INLINE Half round_to_bf16(Float value) {
+  const Bits bits = (Bits)value;
+  const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Bits nan = (bits >> 16) | 0x40u;
+  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Half);
+}
+TANDEM_INLINE void store(bf16* target, Float value) {
+  const Half half = round_to_bf16(value);
+  std::memcpy(target, &half, sizeof half);
+}
+
+// The first `count` < 16 lanes; the others read as `fill` and are not written.
+template <typename T>
+TANDEM_INLINE Float load_part(const T* source, int count, float fill = 0) {
+  T buffer[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    if constexpr (sizeof(T) == 2) buffer[i] = to_bf16(fill);
+    else buffer[i] = fill;
+  }
+  std::memcpy(buffer, source, sizeof(T) * count);
+  return load(buffer);
+}
+template <typename T>
+TANDEM_INLINE void store_part(T* target, Float value, int count) {
+  T buffer[kLanes];
+  store(buffer, value);
+  std::memcpy(target, buffer, sizeof(T) * count);
+}
+
+// a * b + c, rounded once.
+TANDEM_INLINE Float fma(Float a, Float b, Float c) {
+#ifdef __AVX512F__
+  return (Float)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#else
+  __m256 x[2], y[2], z[2];
+  std::memcpy(x, &a, 64);
+  std::memcpy(y, &b, 64);
+  std::memcpy(z, &c, 64);
+  z[0] = _mm256_fmadd_ps(x[0], y[0], z[0]);
+  z[1] = _mm256_fmadd_ps(x[1], y[1], z[1]);
+  Float result;
+  std::memcpy(&result, z, 64);
+  return result;
+#endif
+}
+
+TANDEM_INLINE Float maximum(Float a, Float b) { return a > b ? a : b; }
+
+// Lanes added as a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
+TANDEM_INLINE float sum(Float value) {
+  float lanes[kLanes];
+  store(lanes, value);
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+TANDEM_INLINE float largest(Float value) {
+  float lanes[kLanes];
+  store(lanes, value);
+  float result = lanes[0];
+  for (int i = 1; i < kLanes; ++i) result = lanes[i] > result ? lanes[i] : result;
+  return result;
+}
+
+// e^x, relative error below 2 ulp; 0 below -87.33, infinity above 88.72.
+TANDEM_INLINE Float exponential(Float x) {
+  const Float low = broadcast(-87.33f), high = broadcast(88.72f);
+  const Float clamped = maximum(low, -maximum(-high, -x));
+  const Float shifter = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  const Float shifted = fma(clamped, broadcast(1.44269504f), shifter);
+  const Float n = shifted - shifter;
+  const Float r = fma(n, broadcast(-1.42860677e-6f), fma(n, broadcast(-0.693145752f), clamped));
+  Float p = broadcast(1.3981999e-3f);
+  p = fma(p, r, broadcast(8.3334519e-3f));
+  p = fma(p, r, broadcast(4.1665796e-2f));
+  p = fma(p, r, broadcast(1.6666666e-1f));
+  p = fma(p, r, broadcast(0.5f));
+  p = fma(p, r, broadcast(1.0f));
+  p = fma(p, r, broadcast(1.0f));
+  const Int exponent = ((Int)shifted - (Int)shifter) << 23;
+  Float result = (Float)((Int)p + exponent);
+  result = x < low ? Float{} : result;
+  result = x > high ? broadcast(INFINITY) : result;
+  return x != x ? x : result;
+}
+
+// acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets differ.
+// With AVX512_BF16 the instruction defines the order and flushes denormals; without it: low first, then high, each fused.
+TANDEM_INLINE Float dot2(Float accumulator, uint32_t a_pair, Bits b_pairs) {
+#ifdef __AVX512BF16__
+  return (Float)_mm512_dpbf16_ps((__m512)accumulator, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),
+                                 (__m512bh)b_pairs);
+#else
+  const Float a_low = broadcast(std::bit_cast<float>(a_pair << 16));
+  const Float a_high = broadcast(std::bit_cast<float>(a_pair & 0xffff0000u));
+  return fma(a_high, (Float)(b_pairs & 0xffff0000u), fma(a_low, (Float)(b_pairs << 16), accumulator));
+#endif
+}
+
+TANDEM_INLINE Bits load_pairs(const bf16* source) {
+  Bits bits;
+  std::memcpy(&bits, source, sizeof bits);
+  return bits;
+}
+TANDEM_INLINE uint32_t load_pair(const bf16* source) {
+  uint32_t pair;
+  std::memcpy(&pair, source, sizeof pair);
+  return pair;
+}
+
+}  // namespace tandem::kernels::TANDEM_ISA

@@ -1,0 +1,184 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/simd.h"
+
+namespace tandem::kernels::TANDEM_ISA {
+
+constexpr size_t kRowsPerTask = 16;
+
+// Calls part(index, lanes) over [0, width): whole groups of 16 lanes, then what is left.
+template <typename Whole, typename Rest>
+TANDEM_INLINE void for_lanes(int width, const Whole& whole, const Rest& rest) {
+  int i = 0;
+  for (; i + kLanes <= width; i += kLanes) whole(i);
+  if (i < width) rest(i, width - i);
+}
+
+inline void embed_backward(ThreadPool& threads, const bf16* grad_out, int width, std::span<const int32_t> ids,
+                           float* grad_table) {
+  // Columns are split, not rows: two rows may be the same token.
+  for_pieces(threads, width, 64, [&](size_t begin, size_t end) {
+    for (size_t row = 0; row < ids.size(); ++row) {
+      float* target = grad_table + static_cast<size_t>(ids[row]) * width;
+      const bf16* source = grad_out + row * width;
+      for (size_t i = begin; i < end; ++i) target[i] += to_float(source[i]);
+    }
+  });
+}
+
+TANDEM_INLINE float inverse_rms(const bf16* x, int width, float epsilon) {
+  Float squares = {};
+  for_lanes(
+      width,
+      [&](int i) {
+        const Float value = load(x + i);
+        squares = fma(value, value, squares);
+      },
+      [&](int i, int lanes) {
+        const Float value = load_part(x + i, lanes);
+        squares = fma(value, value, squares);
+      });
+  return 1.0f / std::sqrt(sum(squares) / static_cast<float>(width) + epsilon);
+}
+
+TANDEM_INLINE Float as_bf16(Float value) { return (Float)(__builtin_convertvector(round_to_bf16(value), Bits) << 16); }
+
+inline void rms_norm(ThreadPool& threads, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out) {
+  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const bf16* source = x + row * width;
+      bf16* target = out + row * width;
+      const Float inverse = broadcast(inverse_rms(source, width, epsilon));
+      for_lanes(
+          width, [&](int i) { store(target + i, as_bf16(load(source + i) * inverse) * load(weight + i)); },
+          [&](int i, int lanes) {
+            store_part(target + i, as_bf16(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes), lanes);
+          });
+    }
+  });
+}
+
+inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
+  // grad_x = inverse * (w g - x * inverse^2 * mean(w g x)). Weight gradients: one partial sum per piece of rows, joined in
+  // the order of the pieces, whose size does not depend on the number of threads.
+  constexpr size_t kPiece = 64;
+  const size_t pieces = (g.rows + kPiece - 1) / kPiece;
+  const int width = g.width;
+  std::vector<float> partial(pieces * width, 0);
+  for_pieces(threads, g.rows, kPiece, [&](size_t begin, size_t end) {
+    float* weight_sum = partial.data() + begin / kPiece * width;
+    for (size_t row = begin; row < end; ++row) {
+      const bf16* x = g.x + row * width;
+      const bf16* grad = g.grad_out + row * width;
+      bf16* target = g.grad_x + row * width;
+      const float inverse = inverse_rms(x, width, g.epsilon);
+      Float dots = {};
+      for_lanes(
+          width, [&](int i) { dots = fma(load(g.weight + i) * load(grad + i), load(x + i), dots); },
+          [&](int i, int n) { dots = fma(load_part(g.weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots); });
+      const Float slope = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
+      const auto finish = [&](Float value, Float slope_in, Float weight, Float old) {
+        return broadcast(inverse) * (weight * slope_in - value * slope) + old;
+      };
+      for_lanes(
+          width,
+          [&](int i) {
+            const Float value = load(x + i), incoming = load(grad + i);
+            store(target + i, finish(value, incoming, load(g.weight + i), g.accumulate ? load(target + i) : Float{}));
+            store(weight_sum + i, fma(incoming, value * broadcast(inverse), load(weight_sum + i)));
+          },
+          [&](int i, int n) {
+            const Float value = load_part(x + i, n), incoming = load_part(grad + i, n);
+            store_part(target + i,
+                       finish(value, incoming, load_part(g.weight + i, n), g.accumulate ? load_part(target + i, n) : Float{}),
+                       n);
+            store_part(weight_sum + i, fma(incoming, value * broadcast(inverse), load_part(weight_sum + i, n)), n);
+          });
+    }
+  });
+  for (size_t piece = 0; piece < pieces; ++piece) {
+    for (int i = 0; i < width; ++i) g.grad_weight[i] += partial[piece * width + i];
+  }
+}
+
+inline void rope(ThreadPool& threads, bf16* x, size_t stride, int rows, int heads, int head_size,
+                 std::span<const int32_t> positions, const float* table, bool inverse) {
+  const int half = head_size / 2;
+  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const float* turn = table + static_cast<size_t>(positions[row]) * head_size;
+      for (int head = 0; head < heads; ++head) {
+        bf16* first = x + row * stride + static_cast<size_t>(head) * head_size;
+        for (int i = 0; i < half; ++i) {
+          const float cosine = turn[i * 2], sine = inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
+          const float a = to_float(first[i]), b = to_float(first[half + i]);
+          first[i] = to_bf16(a * cosine - b * sine);
+          first[half + i] = to_bf16(b * cosine + a * sine);
+        }
+      }
+    }
+  });
+}
+
+TANDEM_INLINE Float sigmoid(Float x) { return broadcast(1) / (broadcast(1) + exponential(-x)); }
+
+inline void swiglu(ThreadPool& threads, const bf16* gate_up, int rows, int width, bf16* out) {
+  const auto value = [](Float gate, Float up) { return gate / (broadcast(1) + exponential(-gate)) * up; };
+  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const bf16* gate = gate_up + row * 2 * width;
+      const bf16* up = gate + width;
+      bf16* target = out + row * width;
+      for_lanes(
+          width, [&](int i) { store(target + i, value(load(gate + i), load(up + i))); },
+          [&](int i, int n) { store_part(target + i, value(load_part(gate + i, n), load_part(up + i, n)), n); });
+    }
+  });
+}
+
+inline void swiglu_backward(ThreadPool& threads, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                            bf16* grad_gate_up) {
+  // d(gate) = grad * up * s (1 + gate (1 - s)),  d(up) = grad * gate * s,  s = sigmoid(gate).
+  const auto gate_slope = [](Float grad, Float gate, Float up) {
+    const Float s = sigmoid(gate);
+    return grad * up * s * (broadcast(1) + gate * (broadcast(1) - s));
+  };
+  const auto up_slope = [](Float grad, Float gate) { return grad * gate * sigmoid(gate); };
+  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const bf16* gate = gate_up + row * 2 * width;
+      const bf16* up = gate + width;
+      const bf16* grad = grad_out + row * width;
+      bf16* target = grad_gate_up + row * 2 * width;
+      for_lanes(
+          width,
+          [&](int i) {
+            const Float g = load(gate + i), u = load(up + i), slope = load(grad + i);
+            store(target + i, gate_slope(slope, g, u));
+            store(target + width + i, up_slope(slope, g));
+          },
+          [&](int i, int n) {
+            const Float g = load_part(gate + i, n), u = load_part(up + i, n), slope = load_part(grad + i, n);
+            store_part(target + i, gate_slope(slope, g, u), n);
+            store_part(target + width + i, up_slope(slope, g), n);
+          });
+    }
+  });
+}
+
+inline void add(ThreadPool& threads, const bf16* y, size_t count, bf16* x) {
+  for_pieces(threads, count, 1 << 14, [&](size_t begin, size_t end) {
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) store(x + i, load(x + i) + load(y + i));
+    if (i < end) {
+      const int lanes = static_cast<int>(end - i);
+      store_part(x + i, load_part(x + i, lanes) + load_part(y + i, lanes), lanes);
+    }
+  });
+}
+
+}  // namespace tandem::kernels::TANDEM_ISA

@@ -1,0 +1,49 @@
+// From the last hidden state to log-probabilities, without ever storing the logits of a batch.
+//
+// logit[v] = fp32 sum of gemm.h. The vocabulary is taken in tiles of kPanelColumns columns in order, each joined to the
+// running (maximum, sum of e^(logit - maximum)) of its row; logsumexp = maximum + ln(sum), the logarithm in double.
+// logprob of token t = logit[t] - logsumexp. The sampler and the trainer call this same function.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "kernels/gemm.h"
+
+namespace tandem::kernels {
+
+struct LmHead {
+  const bf16* hidden = nullptr;  // [rows][width]
+  const bf16* head = nullptr;    // packed [vocabulary][width]
+  int rows = 0, width = 0, vocabulary = 0;
+  float* logits = nullptr;       // [rows][padded_vocabulary(vocabulary)], or null: not stored
+  float* log_sum = nullptr;      // [rows]
+  int32_t* argmax = nullptr;     // [rows], or null; ties go to the lowest id
+};
+inline size_t padded_vocabulary(int vocabulary) {
+  return (static_cast<size_t>(vocabulary) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+}
+// A (row, token) whose log-probability is wanted.
+struct TokenPick {
+  int32_t row = 0;
+  int32_t token = 0;
+};
+// `logprobs[i]` is that of picks[i]; picks sorted by row. Null spans leave it out.
+Status lm_head(Stream& stream, const LmHead& arguments, std::span<const TokenPick> picks, std::span<float> logprobs);
+
+struct LmHeadBackward {
+  const bf16* hidden = nullptr;
+  const bf16* head = nullptr;              // packed [vocabulary][width]
+  const bf16* head_transposed = nullptr;   // packed for dgrad: pack_transposed of [vocabulary][width]
+  const float* log_sum = nullptr;          // [rows], from the forward pass
+  int rows = 0, width = 0, vocabulary = 0;
+  float* grad_hidden = nullptr;            // [rows][width], added to
+  float* grad_head = nullptr;              // [vocabulary][width], added to
+};
+// `grad_logprobs[i]` is dLoss / dlogprob of picks[i]. `entropy_rows`, when not empty, gets the entropy of each row in nats.
+Status lm_head_backward(Stream& stream, const LmHeadBackward& arguments, std::span<const TokenPick> picks,
+                        std::span<const float> grad_logprobs, std::span<float> entropy_rows);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,81 @@
+#include "kernels/sampling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/random.h"
+
+namespace tandem::kernels {
+
+Status check(const SamplingSettings& s) {
+  if (!(s.temperature >= 0 && s.temperature <= 100)) {
+    return Status::invalid(fmt::format("temperature is {}, expected 0 to 100", s.temperature));
+  }
+  if (s.top_k < 0) return Status::invalid(fmt::format("top_k is {}, expected 0 (all) or more", s.top_k));
+  if (!(s.top_p > 0 && s.top_p <= 1)) return Status::invalid(fmt::format("top_p is {}, expected above 0 and at most 1", s.top_p));
+  if (!(s.min_p >= 0 && s.min_p < 1)) return Status::invalid(fmt::format("min_p is {}, expected 0 to below 1", s.min_p));
+  return {};
+}
+
+namespace {
+
+int32_t likeliest(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// The token where the cumulative weight passes u * total, ids ascending.
+int32_t pick(std::span<const int32_t> tokens, std::span<const double> weights, double u) {
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double sum = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    sum += weights[i];
+    if (sum > u * total) return tokens[i];
+  }
+  return tokens.back();
+}
+
+}  // namespace
+
+Sampled sample(std::span<const float> logits, float log_sum, const SamplingSettings& settings, uint64_t seed,
+               uint64_t position) {
+  if (settings.temperature == 0) {
+    const int32_t token = likeliest(logits);
+    return {token, logits[token] - log_sum, 0};
+  }
+  const double u = uniform_at(seed, position);
+  const float peak = *std::max_element(logits.begin(), logits.end());
+  const auto weight_of = [&](float logit) { return std::exp(static_cast<double>(logit - peak) / settings.temperature); };
+  // Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.
+  const float floor = peak - 40.0f * settings.temperature;
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= floor) tokens.push_back(static_cast<int32_t>(i));
+  }
+  if (settings.top_k > 0 || settings.top_p < 1 || settings.min_p > 0) {
+    std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+    if (settings.top_k > 0 && tokens.size() > static_cast<size_t>(settings.top_k)) tokens.resize(settings.top_k);
+    if (settings.top_p < 1) {
+      double total = 0, sum = 0;
+      for (const int32_t token : tokens) total += weight_of(logits[token]);
+      size_t kept = 0;
+      while (kept < tokens.size() && (kept == 0 || sum < settings.top_p * total)) sum += weight_of(logits[tokens[kept++]]);
+      tokens.resize(kept);
+    }
+    if (settings.min_p > 0) {
+      while (weight_of(logits[tokens.back()]) < settings.min_p) tokens.pop_back();
+    }
+    std::sort(tokens.begin(), tokens.end());
+  }
+  std::vector<double> weights(tokens.size());
+  std::transform(tokens.begin(), tokens.end(), weights.begin(), [&](int32_t token) { return weight_of(logits[token]); });
+  const int32_t token = pick(tokens, weights, u);
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const float own = logits[token] - log_sum;
+  return {token, own, settings.plain() ? own : static_cast<float>(std::log(weight_of(logits[token]) / total))};
+}
+
+}  // namespace tandem::kernels

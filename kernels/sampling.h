@@ -1,0 +1,36 @@
+// Choosing a token from logits as a function of (distribution, seed, position) and nothing else.
+//
+// One uniform number per position by Philox (base/random.h) picks from the cumulative distribution over token ids in
+// ascending order, after temperature, then top-k, top-p and min-p in this order. Temperature 0 takes the largest logit,
+// ties to the lowest id. Pure functions over one row; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+
+namespace tandem::kernels {
+
+struct SamplingSettings {
+  float temperature = 1;  // >= 0
+  int top_k = 0;          // 0: all
+  float top_p = 1;        // (0, 1]
+  float min_p = 0;        // [0, 1): relative to the likeliest
+  bool plain() const { return temperature == 1 && top_k == 0 && top_p == 1 && min_p == 0; }
+};
+
+struct Sampled {
+  int32_t token = 0;
+  float logprob = 0;           // of the model itself: temperature 1, nothing cut off
+  float sampling_logprob = 0;  // of the distribution that was drawn from
+};
+
+// `log_sum` is the row's logsumexp from lm_head.
+Sampled sample(std::span<const float> logits, float log_sum, const SamplingSettings& settings, uint64_t seed,
+               uint64_t position);
+
+// kInvalid names the setting that is out of range.
+Status check(const SamplingSettings& settings);
+
+}  // namespace tandem::kernels

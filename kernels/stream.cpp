@@ -1,0 +1,58 @@
+#include "kernels/stream.h"
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/operations.h"
+
+namespace tandem::kernels {
+
+std::string_view to_string(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512_bf16";
+  }
+  return "unknown";
+}
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> isas;
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (avx2) isas.push_back(Isa::kAvx2);
+  if (avx512) isas.push_back(Isa::kAvx512);
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+  return isas;
+}
+
+Result<Stream> Stream::cpu(int threads, std::optional<Isa> isa) {
+  if (threads < 1 || threads > 1024) {
+    return fail(Status::invalid(fmt::format("{} threads: expected 1 to 1024", threads)));
+  }
+  const auto isas = supported_isas();
+  if (isas.empty()) {
+    return fail(Status::unfit("this processor lacks AVX2 with FMA, the least that the kernels need"));
+  }
+  const Isa wanted = isa.value_or(isas.back());
+  if (std::find(isas.begin(), isas.end(), wanted) == isas.end()) {
+    return fail(Status::unfit(fmt::format("this processor does not have {}; its best is {}", to_string(wanted),
+                                          to_string(isas.back()))));
+  }
+  Stream stream;
+  stream.isa_ = wanted;
+  stream.threads_ = std::make_unique<ThreadPool>(threads);
+  switch (wanted) {
+    case Isa::kAvx2: stream.operations_ = &avx2_operations(); break;
+    case Isa::kAvx512: stream.operations_ = &avx512_operations(); break;
+    case Isa::kAvx512Bf16: stream.operations_ = &avx512_bf16_operations(); break;
+  }
+  return stream;
+}
+
+std::string Stream::numerics_id() const {
+  constexpr int kContractVersion = 1;  // raised whenever a kernel's bits change
+  return fmt::format("v{}-{}-bf16", kContractVersion, to_string(isa_));
+}
+
+}  // namespace tandem::kernels

@@ -1,0 +1,43 @@
+// Where a kernel runs: a backend and what it needs there.
+//
+// A Stream is handed to every operation, as a CUDA stream would be. On a CPU it is an instruction set and a pool of
+// threads; work is done when the call returns. The caller owns it and keeps it alive during calls; one call at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/threads.h"
+
+namespace tandem::kernels {
+
+enum class Isa { kAvx2, kAvx512, kAvx512Bf16 };
+std::string_view to_string(Isa isa);
+
+// Those that this machine can run, slowest first; empty where even AVX2 with FMA is missing.
+std::vector<Isa> supported_isas();
+
+struct CpuOperations;
+
+class Stream {
+ public:
+  // The fastest instruction set of the machine, or the one asked for. kUnfit where it is not to be had.
+  static Result<Stream> cpu(int threads, std::optional<Isa> isa = {});
+
+  Isa isa() const { return isa_; }
+  ThreadPool& threads() { return *threads_; }
+  const CpuOperations& operations() const { return *operations_; }
+  // Two results are comparable bit by bit only where this is equal: contract version, instruction set.
+  std::string numerics_id() const;
+
+ private:
+  Stream() = default;
+  Isa isa_ = Isa::kAvx2;
+  std::unique_ptr<ThreadPool> threads_;
+  const CpuOperations* operations_ = nullptr;
+};
+
+}  // namespace tandem::kernels

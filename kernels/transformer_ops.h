@@ -1,0 +1,53 @@
+// The row-wise operations of a transformer, forward and backward. Rows never see each other.
+//
+// Inputs and outputs are bf16, arithmetic fp32 in 16 lanes over the row with a fixed tree at the end, rounded once where a
+// formula below says bf16(.). Gradients of weights are fp32 and added to what is there, in the order of rows.
+//
+// Thread safety: as gemm.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "kernels/formats/bf16.h"
+#include "kernels/stream.h"
+
+namespace tandem::kernels {
+
+// out[r] = table[ids[r]]. kInvalid names an id outside [0, vocabulary).
+Status embed(Stream& stream, const bf16* table, int vocabulary, int width, std::span<const int32_t> ids, bf16* out);
+// grad_table[ids[r]] += grad_out[r], rows in order.
+Status embed_backward(Stream& stream, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table);
+
+// out = bf16(bf16(x / sqrt(mean(x^2) + epsilon)) * weight)  (Zhang & Sennrich 2019, rounded as transformers does).
+Status rms_norm(Stream& stream, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out);
+struct RmsNormBackward {
+  const bf16* x = nullptr;
+  const bf16* weight = nullptr;
+  const bf16* grad_out = nullptr;
+  bf16* grad_x = nullptr;        // added to where `accumulate`, else written
+  float* grad_weight = nullptr;  // [width], added to
+  bool accumulate = false;
+  float epsilon = 0;
+  int rows = 0, width = 0;
+};
+Status rms_norm_backward(Stream& stream, const RmsNormBackward& arguments);
+
+// Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half layout).
+// x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns back: the
+// backward pass.
+Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size, std::span<const int32_t> positions,
+            const float* table, int table_positions, bool inverse = false);
+// [positions][head_size / 2][2]: cosine and sine, computed in double.
+std::vector<float> rope_table(int positions, int head_size, double base);
+
+// gate_up is [row][2 * width], gate first; out = bf16(gate / (1 + e^-gate) * up).
+Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out);
+Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width, bf16* grad_gate_up);
+
+// x += y, bf16, rounded once.
+Status add(Stream& stream, const bf16* y, size_t count, bf16* x);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,184 @@
+#include "kernels/attention.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "tests/kernels/support.h"
+
+namespace tandem::kernels {
+namespace {
+
+constexpr int kHeads = 6, kKvHeads = 2, kSize = 64;
+constexpr int kQueryWidth = kHeads * kSize, kKeyWidth = kKvHeads * kSize;
+constexpr int kWidth = kQueryWidth + 2 * kKeyWidth;
+const AttentionShape kShape{.heads = kHeads, .kv_heads = kKvHeads, .head_size = kSize, .scale = 0.125f};
+
+// A sequence of fused [q | k | v] rows and the pages its keys and values lie in.
+struct Sequence {
+  explicit Sequence(int tokens, uint64_t seed) : rows(random_bf16(static_cast<size_t>(tokens) * kWidth, seed)) {
+    const int count = (tokens + kPageTokens - 1) / kPageTokens;
+    memory.assign(count * 2 * page_elements(kShape), bf16{});
+    for (int i = 0; i < count; ++i) {
+      pages.push_back({memory.data() + i * 2 * page_elements(kShape), memory.data() + (i * 2 + 1) * page_elements(kShape)});
+    }
+  }
+  std::vector<bf16> rows, memory;
+  std::vector<KeyValuePage> pages;
+
+  // Computes rows [first, first + count) as one chunk: writes their keys and values, then attends.
+  std::vector<bf16> attend(Stream& stream, int first, int count, float* log_sum = nullptr) {
+    const bf16* start = rows.data() + static_cast<size_t>(first) * kWidth;
+    EXPECT_TRUE(write_pages(stream, kShape, start + kQueryWidth, kWidth, start + kQueryWidth + kKeyWidth, kWidth, count,
+                            first, pages));
+    std::vector<bf16> out(static_cast<size_t>(count) * kQueryWidth);
+    const QueryRun run{.row = 0, .rows = count, .position = first, .pages = pages};
+    EXPECT_TRUE(attention(stream, kShape, start, kWidth, {&run, 1}, out.data(), kQueryWidth, log_sum));
+    return out;
+  }
+};
+
+// The exact attention of one row of one head over keys [0, position].
+std::vector<double> exact_row(const Sequence& s, int position, int head) {
+  const int kv = head / (kHeads / kKvHeads);
+  std::vector<double> scores(position + 1), out(kSize, 0);
+  const auto at = [&](int row, int column) { return static_cast<double>(to_float(s.rows[static_cast<size_t>(row) * kWidth + column])); };
+  double peak = -1e300, total = 0;
+  for (int j = 0; j <= position; ++j) {
+    for (int i = 0; i < kSize; ++i) scores[j] += at(position, head * kSize + i) * at(j, kQueryWidth + kv * kSize + i);
+    scores[j] *= kShape.scale;
+    peak = std::max(peak, scores[j]);
+  }
+  for (int j = 0; j <= position; ++j) total += scores[j] = std::exp(scores[j] - peak);
+  for (int j = 0; j <= position; ++j) {
+    for (int i = 0; i < kSize; ++i) out[i] += scores[j] / total * at(j, kQueryWidth + kKeyWidth + kv * kSize + i);
+  }
+  return out;
+}
+
+class AttentionTest : public EachIsa {};
+FOR_EACH_ISA(AttentionTest);
+
+TEST_P(AttentionTest, is_near_the_exact_softmax) {
+  Stream cpu = stream();
+  Sequence s(150, 1);
+  const auto out = s.attend(cpu, 0, 150);
+  for (const int row : {0, 1, 63, 64, 100, 149}) {
+    for (int head = 0; head < kHeads; ++head) {
+      const auto exact = exact_row(s, row, head);
+      // Probabilities and the result are rounded to bf16: 2^-8 of values of order one.
+      for (int i = 0; i < kSize; ++i) {
+        ASSERT_NEAR(to_float(out[static_cast<size_t>(row) * kQueryWidth + head * kSize + i]), exact[i], 0.02) << row << " " << head;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, any_cut_of_a_prefill_and_decode_give_the_same_bits) {
+  const int tokens = 200;
+  Stream one = stream(1), three = stream(3);
+  const auto whole = Sequence(tokens, 2).attend(three, 0, tokens);
+  for (const int chunk : {1, 7, 16, 64, 65, 199}) {
+    Sequence s(tokens, 2);
+    for (int first = 0; first < tokens; first += chunk) {
+      const int count = std::min(chunk, tokens - first);
+      const auto part = s.attend(chunk % 2 ? one : three, first, count);
+      ASSERT_TRUE(same_bits(part.data(), whole.data() + static_cast<size_t>(first) * kQueryWidth, part.size()))
+          << "chunk " << chunk << " at " << first;
+    }
+  }
+}
+
+TEST_P(AttentionTest, neighbours_in_the_batch_change_nothing) {
+  Stream cpu = stream();
+  Sequence a(90, 3), b(130, 4);
+  const auto alone = a.attend(cpu, 0, 90);
+  b.attend(cpu, 0, 130);
+  std::vector<bf16> queries(b.rows), out((130 + 90) * kQueryWidth);
+  queries.insert(queries.end(), a.rows.begin(), a.rows.end());
+  const QueryRun runs[] = {{.row = 0, .rows = 130, .position = 0, .pages = b.pages},
+                           {.row = 130, .rows = 90, .position = 0, .pages = a.pages}};
+  ASSERT_TRUE(attention(cpu, kShape, queries.data(), kWidth, runs, out.data(), kQueryWidth));
+  EXPECT_TRUE(same_bits(out.data() + 130 * kQueryWidth, alone.data(), alone.size()));
+}
+
+// A tree: a trunk of 70 tokens, then branches of 10 and 5 tokens. Gradients against the exact derivative in double.
+TEST_P(AttentionTest, the_backward_pass_of_a_tree_matches_the_exact_derivative_and_repeats_bit_by_bit) {
+  constexpr int kTrunk = 70, kRows = 85;
+  const auto rows = random_bf16(kRows * kWidth, 5, 0.5f), grad_out = random_bf16(kRows * kQueryWidth, 6);
+  std::vector<std::vector<int>> paths(3);
+  for (int i = 0; i < kTrunk; ++i) paths[0].push_back(i);
+  paths[1] = paths[2] = paths[0];
+  for (int i = 70; i < 80; ++i) paths[1].push_back(i);
+  for (int i = 80; i < 85; ++i) paths[2].push_back(i);
+  const std::vector<std::vector<TreeRun>> trees = {{{0, kTrunk, paths[0]}, {70, 10, paths[1]}, {80, 5, paths[2]}}};
+
+  const auto backward = [&](int threads, std::vector<bf16>& grads) {
+    Stream cpu = stream(threads);
+    std::vector<bf16> out(kRows * kQueryWidth);
+    std::vector<float> log_sum(kRows * kHeads);
+    for (const TreeRun& run : trees[0]) {
+      Sequence s(static_cast<int>(run.path.size()), 0);
+      for (size_t i = 0; i < run.path.size(); ++i) {
+        std::memcpy(&s.rows[i * kWidth], &rows[static_cast<size_t>(run.path[i]) * kWidth], kWidth * sizeof(bf16));
+      }
+      const int first = static_cast<int>(run.path.size()) - run.rows;
+      if (first > 0) s.attend(cpu, 0, first);
+      const auto part = s.attend(cpu, first, run.rows, &log_sum[run.row * kHeads]);
+      std::copy(part.begin(), part.end(), out.begin() + run.row * kQueryWidth);
+    }
+    grads.assign(kRows * kWidth, bf16{});
+    const AttentionBackward arguments{.queries = rows.data(), .keys = rows.data() + kQueryWidth,
+                                      .values = rows.data() + kQueryWidth + kKeyWidth, .stride = kWidth, .out = out.data(),
+                                      .grad_out = grad_out.data(), .log_sum = log_sum.data(), .grad_queries = grads.data(),
+                                      .grad_keys = grads.data() + kQueryWidth,
+                                      .grad_values = grads.data() + kQueryWidth + kKeyWidth, .grad_stride = kWidth,
+                                      .rows = kRows};
+    ASSERT_TRUE(attention_backward(cpu, kShape, arguments, trees));
+  };
+  std::vector<bf16> grads, again;
+  backward(1, grads);
+  backward(3, again);
+  EXPECT_TRUE(same_bits(grads.data(), again.data(), grads.size()));
+
+  std::vector<double> exact(kRows * kWidth, 0);
+  const auto value = [&](int row, int column) { return static_cast<double>(to_float(rows[row * kWidth + column])); };
+  for (const TreeRun& run : trees[0]) {
+    for (int i = 0; i < run.rows; ++i) {
+      const int position = static_cast<int>(run.path.size()) - run.rows + i, row = run.row + i;
+      for (int head = 0; head < kHeads; ++head) {
+        const int q = head * kSize, k = kQueryWidth + head / 3 * kSize, v = k + kKeyWidth;
+        std::vector<double> p(position + 1), dp(position + 1);
+        double peak = -1e300, total = 0, mean = 0;
+        for (int j = 0; j <= position; ++j) {
+          for (int c = 0; c < kSize; ++c) p[j] += value(row, q + c) * value(run.path[j], k + c) * kShape.scale;
+          peak = std::max(peak, p[j]);
+        }
+        for (double& x : p) total += x = std::exp(x - peak);
+        for (int j = 0; j <= position; ++j) {
+          p[j] /= total;
+          for (int c = 0; c < kSize; ++c) dp[j] += to_float(grad_out[row * kQueryWidth + q + c]) * value(run.path[j], v + c);
+          mean += p[j] * dp[j];
+        }
+        for (int j = 0; j <= position; ++j) {
+          const double slope = p[j] * (dp[j] - mean) * kShape.scale;
+          for (int c = 0; c < kSize; ++c) {
+            exact[row * kWidth + q + c] += slope * value(run.path[j], k + c);
+            exact[run.path[j] * kWidth + k + c] += slope * value(row, q + c);
+            exact[run.path[j] * kWidth + v + c] += p[j] * to_float(grad_out[row * kQueryWidth + q + c]);
+          }
+        }
+      }
+    }
+  }
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(to_float(grads[i]) - exact[i], 2);
+    norm += exact[i] * exact[i];
+  }
+  // Five products of bf16 inputs, each rounded to 2^-9 relative: errors add in squares.
+  EXPECT_LT(std::sqrt(error / norm), 0.01);
+}
+
+}  // namespace
+}  // namespace tandem::kernels

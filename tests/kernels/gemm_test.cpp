@@ -1,0 +1,110 @@
+#include "kernels/gemm.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/kernels/support.h"
+
+namespace tandem::kernels {
+namespace {
+
+class GemmTest : public EachIsa {};
+FOR_EACH_ISA(GemmTest);
+
+
+std::vector<float> product(Stream& stream, const std::vector<bf16>& a, const std::vector<bf16>& packed, int m, int n, int k) {
+  std::vector<float> out(static_cast<size_t>(m) * n);
+  EXPECT_TRUE(gemm(stream, {.a = a.data(), .a_stride = static_cast<size_t>(k), .b = packed.data(), .out_float = out.data(),
+                            .out_stride = static_cast<size_t>(n), .m = m, .n = n, .k = k}));
+  return out;
+}
+
+TEST_P(GemmTest, is_within_the_rounding_bound_of_the_exact_product) {
+  Stream cpu = stream();
+  for (const auto& [m, n, k] : {std::tuple{7, 960, 576}, {33, 50, 64}, {1, 576, 1536}, {19, 130, 2}}) {
+    const auto a = random_bf16(static_cast<size_t>(m) * k, 1), weight = random_bf16(static_cast<size_t>(n) * k, 2);
+    std::vector<bf16> packed(packed_size(n, k));
+    ASSERT_TRUE(pack(cpu, weight.data(), n, k, packed.data()));
+    const auto out = product(cpu, a, packed, m, n, k);
+    for (int row = 0; row < m; ++row) {
+      for (int column = 0; column < n; ++column) {
+        double exact = 0, magnitude = 0;
+        for (int i = 0; i < k; ++i) {
+          const double term = static_cast<double>(to_float(a[row * k + i])) * to_float(weight[column * k + i]);
+          exact += term;
+          magnitude += std::abs(term);
+        }
+        // k roundings of fp32, each at most 2^-24 of a partial sum that never exceeds the sum of magnitudes.
+        ASSERT_NEAR(out[static_cast<size_t>(row) * n + column], exact, k * 0x1p-24 * magnitude + 1e-30) << row << "," << column;
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, a_row_has_the_same_bits_alone_and_among_others_at_any_place_with_any_threads) {
+  const int n = 200, k = 576, largest = 1024;
+  Stream one = stream(1), three = stream(3);
+  const auto a = random_bf16(static_cast<size_t>(largest) * k, 3), weight = random_bf16(static_cast<size_t>(n) * k, 4);
+  std::vector<bf16> packed(packed_size(n, k));
+  ASSERT_TRUE(pack(one, weight.data(), n, k, packed.data()));
+  const auto whole = product(three, a, packed, largest, n, k);
+  for (const int m : {1, 2, 3, 16, 17, 33, 64, 128, 257}) {
+    for (const int first : {0, 5, largest - m}) {
+      const std::vector<bf16> rows(a.begin() + first * k, a.begin() + (first + m) * k);
+      const auto part = product(m % 2 ? one : three, rows, packed, m, n, k);
+      ASSERT_EQ(0, std::memcmp(part.data(), whole.data() + static_cast<size_t>(first) * n, part.size() * sizeof(float)))
+          << "m = " << m << ", first row " << first;
+    }
+  }
+}
+
+TEST_P(GemmTest, packing_a_transpose_gives_the_same_panels) {
+  Stream cpu = stream();
+  const int n = 100, k = 70;
+  const auto weight = random_bf16(n * k, 5);
+  std::vector<bf16> turned(n * k);
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < k; ++j) turned[j * n + i] = weight[i * k + j];
+  }
+  std::vector<bf16> a(packed_size(n, k)), b(packed_size(n, k));
+  ASSERT_TRUE(pack(cpu, weight.data(), n, k, a.data()));
+  ASSERT_TRUE(pack_transposed(cpu, turned.data(), k, n, b.data()));
+  EXPECT_TRUE(same_bits(a.data(), b.data(), a.size()));
+}
+
+TEST_P(GemmTest, adds_a_residual_or_the_old_value_once_after_the_sum) {
+  Stream cpu = stream();
+  const int m = 5, n = 72, k = 64;
+  const auto a = random_bf16(m * k, 6), weight = random_bf16(n * k, 7), residual = random_bf16(m * n, 8);
+  std::vector<bf16> packed(packed_size(n, k)), out(m * n);
+  ASSERT_TRUE(pack(cpu, weight.data(), n, k, packed.data()));
+  const auto plain = product(cpu, a, packed, m, n, k);
+  ASSERT_TRUE(gemm(cpu, {.a = a.data(), .a_stride = k, .b = packed.data(), .residual = residual.data(),
+                         .out_bf16 = out.data(), .out_stride = n, .m = m, .n = n, .k = k}));
+  auto sums = random_floats(m * n, 9);
+  const auto old = sums;
+  ASSERT_TRUE(gemm(cpu, {.a = a.data(), .a_stride = k, .b = packed.data(), .out_float = sums.data(), .out_stride = n,
+                         .accumulate = true, .m = m, .n = n, .k = k}));
+  for (int i = 0; i < m * n; ++i) {
+    ASSERT_EQ(out[i].bits, to_bf16(plain[i] + to_float(residual[i])).bits);
+    ASSERT_EQ(sums[i], old[i] + plain[i]);
+  }
+}
+
+TEST(GemmArguments, are_checked_and_the_wrong_one_is_named) {
+  Stream cpu = std::move(*Stream::cpu(1));
+  bf16 a[4] = {};
+  float out[4];
+  Gemm wrong{.a = a, .a_stride = 3, .b = a, .out_float = out, .out_stride = 1, .m = 1, .n = 1, .k = 3};
+  EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: k must be even");
+  wrong.k = 2;
+  wrong.out_float = nullptr;
+  EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: exactly one of out_bf16 and out_float must be given");
+  wrong.out_float = out;
+  wrong.m = -1;
+  EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: m is -1, expected 0 to 2^31");
+  EXPECT_EQ(Stream::cpu(0).error().code(), Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace tandem::kernels

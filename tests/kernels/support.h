@@ -1,0 +1,39 @@
+// Random inputs and the instruction sets of this machine, for kernel tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/gemm.h"
+#include "kernels/stream.h"
+
+namespace tandem::kernels {
+
+inline std::vector<bf16> random_bf16(size_t count, uint64_t seed, float scale = 1) {
+  Random random(seed);
+  std::vector<bf16> values(count);
+  for (auto& value : values) value = to_bf16(static_cast<float>(random.normal()) * scale);
+  return values;
+}
+
+inline std::vector<float> random_floats(size_t count, uint64_t seed, float scale = 1) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (auto& value : values) value = static_cast<float>(random.normal()) * scale;
+  return values;
+}
+
+// A test over every instruction set that this machine has.
+class EachIsa : public testing::TestWithParam<Isa> {
+ protected:
+  Stream stream(int threads = 2) { return std::move(*Stream::cpu(threads, GetParam())); }
+};
+inline std::string isa_name(const testing::TestParamInfo<Isa>& info) { return std::string(to_string(info.param)); }
+#define FOR_EACH_ISA(Suite) \
+  INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::ValuesIn(supported_isas()), isa_name)
+
+inline bool same_bits(const bf16* a, const bf16* b, size_t count) { return std::memcmp(a, b, count * sizeof(bf16)) == 0; }
+
+}  // namespace tandem::kernels
