@@ -15,14 +15,13 @@ namespace tandem::kernels::TANDEM_ISA {
 
 #if defined(__AVX512BF16__)
 constexpr int kTileRows = 6, kUnits = 4;
-#elif defined(__AVX512F__)
-constexpr int kTileRows = 4, kUnits = 4;
 #else
-constexpr int kTileRows = 4, kUnits = 1;
+constexpr int kTileRows = 4, kUnits = 4;
 #endif
 constexpr int kPanelUnits = kPanelColumns / kLanes;
 
 // tile[r][64] = a rows times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain over k.
+#ifdef __AVX512F__
 template <int Rows>
 TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k, float* tile) {
   for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
@@ -46,6 +45,37 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
     }
   }
 }
+#else
+// The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
+template <int Rows>
+TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k, float* tile) {
+  for (int column = 0; column < kPanelColumns; column += kLanes) {
+    __m256 sums[Rows][2];
+    for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    const bf16* b = panel + column * 2;
+    for (int pair = 0; pair < k / 2; ++pair, b += pair_stride) {
+      const __m256i pairs[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)),
+                                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + 1)};
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[half], 16));
+        const __m256 high = _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          const uint32_t a_pair = load_pair(a + r * a_stride + pair * 2);
+          const __m256 a_low = _mm256_set1_ps(std::bit_cast<float>(a_pair << 16));
+          const __m256 a_high = _mm256_set1_ps(std::bit_cast<float>(a_pair & 0xffff0000u));
+          sums[r][half] = _mm256_fmadd_ps(a_high, high, _mm256_fmadd_ps(a_low, low, sums[r][half]));
+        }
+      }
+    }
+    for (int r = 0; r < Rows; ++r) {
+      _mm256_storeu_ps(tile + r * kPanelColumns + column, sums[r][0]);
+      _mm256_storeu_ps(tile + r * kPanelColumns + column + 8, sums[r][1]);
+    }
+  }
+}
+#endif
 
 // rows <= kTileRows.
 inline void product_tile(const bf16* a, size_t a_stride, int rows, const bf16* panel, int k, float* tile,
