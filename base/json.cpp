@@ -47,6 +47,7 @@ Result<Json> parse_json(std::string_view text) { return parse<Json>(text); }
 Result<WideJson> parse_wide_json(std::string_view text) { return parse<WideJson>(text); }
 
 std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump_json(const WideJson& value) { return value.dump(-1, ' ', false, WideJson::error_handler_t::replace); }
 
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed) {
   for (const auto& [key, value] : object.items()) {

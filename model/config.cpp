@@ -93,8 +93,8 @@ Result<RopeConfig> read_rope(const Json& json, int max_positions) {
   const std::string name = TRY(reader.text("rope_type", TRY(reader.text("type", "default"))));
   const auto kind = std::find(kRopeNames.begin(), kRopeNames.end(), name);
   if (kind == kRopeNames.end()) {
-    return fail(Status::invalid(
-        fmt::format("{}.rope_type \"{}\" is not one of {}", key, name, fmt::join(kRopeNames, ", "))));
+    return fail(
+        Status::invalid(fmt::format("{}.rope_type \"{}\" is not one of {}", key, name, fmt::join(kRopeNames, ", "))));
   }
   rope.kind = static_cast<RopeKind>(kind - kRopeNames.begin());
   if (TRY(reader.number("partial_rotary_factor", 1)) != 1) {
@@ -162,7 +162,8 @@ Result<ModelConfig> read_object(const Json& json) {
   config.width = TRY(reader.size("hidden_size"));
   config.heads = TRY(reader.size("num_attention_heads"));
   const bool llama = config.family == "llama";
-  // The Qwen classes of transformers have defaults of one model's sizes; a checkpoint that leans on them is not trusted.
+  // The Qwen classes of transformers have defaults of one model's sizes; a checkpoint that leans on them is not
+  // trusted.
   config.kv_heads = TRY(reader.size("num_key_value_heads", llama ? std::optional(config.heads) : std::nullopt));
   config.head_size = TRY(reader.size(
       "head_dim", config.family == "qwen3" ? std::nullopt : std::optional(std::max(1, config.width / config.heads))));

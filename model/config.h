@@ -1,8 +1,8 @@
 // What a checkpoint's config.json says about the transformer, in one notation.
 //
-// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3. Both notations of the hub are understood (`rope_theta` with
-// `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`). Whatever would change the computation and is not
-// implemented (another rope type, activation, quantisation, a sliding window) is refused by name, never ignored.
+// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3. Both notations of the hub are understood (`rope_theta`
+// with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`). Whatever would change the computation and is
+// not implemented (another rope type, activation, quantisation, a sliding window) is refused by name, never ignored.
 // Values: copy, compare, write back with to_json.
 #pragma once
 
@@ -22,14 +22,14 @@ enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
 struct RopeConfig {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000;
-  double factor = 1;                        // all kinds but the default
-  double low_frequency_factor = 1;          // llama3
-  double high_frequency_factor = 4;         // llama3
-  int original_max_positions = 0;           // llama3, yarn
-  double beta_fast = 32;                    // yarn
-  double beta_slow = 1;                     // yarn
-  std::optional<double> attention_factor;   // yarn; absent: 0.1 ln(factor) + 1
-  bool truncate = true;                     // yarn: correction range in whole dimensions
+  double factor = 1;                       // all kinds but the default
+  double low_frequency_factor = 1;         // llama3
+  double high_frequency_factor = 4;        // llama3
+  int original_max_positions = 0;          // llama3, yarn
+  double beta_fast = 32;                   // yarn
+  double beta_slow = 1;                    // yarn
+  std::optional<double> attention_factor;  // yarn; absent: 0.1 ln(factor) + 1
+  bool truncate = true;                    // yarn: correction range in whole dimensions
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 

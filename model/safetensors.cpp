@@ -63,8 +63,8 @@ Result<TensorView> read_entry(const WideJson& entry, std::span<const std::byte> 
   range.begin = TRY(unsigned_number(offsets[0], "data_offsets[0]"));
   range.end = TRY(unsigned_number(offsets[1], "data_offsets[1]"));
   if (range.begin > range.end || range.end > data.size()) {
-    return fail(Status::corrupt(fmt::format("data_offsets {} are outside the {} bytes of data; the file may be cut short",
-                                            offsets.dump(), data.size())));
+    return fail(Status::corrupt(fmt::format(
+        "data_offsets {} are outside the {} bytes of data; the file may be cut short", offsets.dump(), data.size())));
   }
   if (range.end - range.begin != size) {
     return fail(Status::corrupt(fmt::format("{} of shape {} needs {} bytes, data_offsets give {}", dtype_name.dump(),
@@ -149,8 +149,8 @@ Status Safetensors::add_file(const fs::path& path) {
   uint64_t covered = 0;
   for (const Range& range : ranges) {
     if (range.begin < covered) return corrupt(fmt::format("tensor {} overlaps the one before it", range.name));
-    if (range.begin > covered) return corrupt(fmt::format("{} bytes before tensor {} belong to nothing",
-                                                          range.begin - covered, range.name));
+    if (range.begin > covered)
+      return corrupt(fmt::format("{} bytes before tensor {} belong to nothing", range.begin - covered, range.name));
     covered = range.end;
   }
   if (covered != data.size()) {
@@ -185,8 +185,8 @@ Status Safetensors::add_index(const fs::path& path) {
     if (!fs::exists(path.parent_path() / shard, error)) missing.push_back(shard);
   }
   if (!missing.empty()) {
-    return Status::not_found(fmt::format("{} of {} shards are missing: {}", missing.size(), shards.size(),
-                                         join(missing, ", ")))
+    return Status::not_found(
+               fmt::format("{} of {} shards are missing: {}", missing.size(), shards.size(), join(missing, ", ")))
         .at(path.string());
   }
   for (const std::string& shard : shards) TRY(add_file(path.parent_path() / shard));
@@ -228,8 +228,8 @@ Status write_safetensors(const fs::path& path, std::span<const NamedTensor> tens
     const TensorView& tensor = named->tensor;
     const auto expected = static_cast<uint64_t>(tensor.elements()) * bytes_of(tensor.dtype);
     if (tensor.bytes.size() != expected || header.contains(named->name) || named->name == "__metadata__") {
-      return Status::internal(fmt::format("tensor {} stands twice, or has {} bytes where its shape needs {}", named->name,
-                                          tensor.bytes.size(), expected));
+      return Status::internal(fmt::format("tensor {} stands twice, or has {} bytes where its shape needs {}",
+                                          named->name, tensor.bytes.size(), expected));
     }
     header[named->name] = {{"dtype", safetensors_name(tensor.dtype)},
                            {"shape", tensor.shape},

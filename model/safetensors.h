@@ -1,10 +1,10 @@
 // Checkpoints in the safetensors format: read in place, written whole.
 //
 // A Safetensors is one file, or a directory with `model.safetensors` or `model.safetensors.index.json` and its shards.
-// Files are mapped; a TensorView points into the mapping and lives as long as the Safetensors (moving it keeps views valid).
-// Everything a header says is checked against the file before a view is handed out: a header is at most 100 MB and lies
-// within the file, dtype times shape is the length, ranges lie within the data, neither overlap nor leave holes, and no
-// name stands twice, also not in two shards. Nothing is allocated by a size that a file merely claims.
+// Files are mapped; a TensorView points into the mapping and lives as long as the Safetensors (moving it keeps views
+// valid). Everything a header says is checked against the file before a view is handed out: a header is at most 100 MB
+// and lies within the file, dtype times shape is the length, ranges lie within the data, neither overlap nor leave
+// holes, and no name stands twice, also not in two shards. Nothing is allocated by a size that a file merely claims.
 //
 // Thread safety: const methods from any thread.
 #pragma once

@@ -33,14 +33,26 @@ TEST(Config, both_notations_of_the_hub_give_the_same_model) {
 }
 
 TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
-  ModelConfig config{.family = "llama", .layers = 2, .width = 24, .heads = 4, .kv_heads = 2, .head_size = 8,
-                     .mlp_width = 20, .vocabulary = 50, .max_positions = 128, .norm_epsilon = 1e-5,
-                     .eos_tokens = {2, 5}, .bos_token = 1};
+  ModelConfig config{.family = "llama",
+                     .layers = 2,
+                     .width = 24,
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .head_size = 8,
+                     .mlp_width = 20,
+                     .vocabulary = 50,
+                     .max_positions = 128,
+                     .norm_epsilon = 1e-5,
+                     .eos_tokens = {2, 5},
+                     .bos_token = 1};
   const RopeConfig ropes[] = {{.theta = 5e5},
                               {.kind = RopeKind::kLinear, .factor = 2},
                               {.kind = RopeKind::kLlama3, .factor = 8, .original_max_positions = 64},
-                              {.kind = RopeKind::kYarn, .factor = 4, .original_max_positions = 32,
-                               .attention_factor = 1.25, .truncate = false}};
+                              {.kind = RopeKind::kYarn,
+                               .factor = 4,
+                               .original_max_positions = 32,
+                               .attention_factor = 1.25,
+                               .truncate = false}};
   for (const std::string family : {"llama", "qwen2", "qwen3"}) {
     for (const RopeConfig& rope : ropes) {
       config.family = family;
