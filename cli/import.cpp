@@ -24,12 +24,13 @@ Action add_import(CLI::App& command) {
   return [options]() -> Result<int> {
     const model::ImportSummary summary = TRY(model::import_gguf(options->gguf, options->out));
     if (options->json) {
-      fmt::print("{}\n", dump_json({{"out", options->out},
-                                    {"family", summary.config.family},
-                                    {"parameters", model::parameter_count(summary.config)},
-                                    {"tensors", summary.tensors},
-                                    {"bytes", summary.bytes},
-                                    {"source_formats", summary.source_formats}}));
+      const Json result = {{"out", options->out},
+                           {"family", summary.config.family},
+                           {"parameters", model::parameter_count(summary.config)},
+                           {"tensors", summary.tensors},
+                           {"bytes", summary.bytes},
+                           {"source_formats", summary.source_formats}};
+      fmt::print("{}\n", dump_json(result));
       return kDone;
     }
     fmt::print("{}: {} with {} parameters, {} tensors ({}) as bf16, {}\n", options->out, summary.config.family,
