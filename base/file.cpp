@@ -71,13 +71,15 @@ Status write_all(int fd, std::string_view bytes, std::string_view name) {
   return {};
 }
 
-Status write_file(const fs::path& path, std::string_view bytes) {
+Status write_file(const fs::path& path, std::string_view bytes) { return write_file(path, std::span(&bytes, 1)); }
+
+Status write_file(const fs::path& path, std::span<const std::string_view> parts) {
   const fs::path folder = path.parent_path().empty() ? fs::path(".") : path.parent_path();
   const fs::path temporary = folder / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
   const auto write = [&]() -> Status {
     FileDescriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) return Status::from_errno(temporary.string(), errno);
-    TRY(write_all(fd.get(), bytes, temporary.string()));
+    for (const std::string_view part : parts) TRY(write_all(fd.get(), part, temporary.string()));
     if (::fsync(fd.get()) != 0) return Status::from_errno("fsync " + temporary.string(), errno);
     if (::rename(temporary.c_str(), path.c_str()) != 0) return Status::from_errno("rename " + path.string(), errno);
     FileDescriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

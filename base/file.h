@@ -53,6 +53,8 @@ Result<std::string> read_file(const fs::path& path, uint64_t limit = uint64_t{1}
 // Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a crash
 // at any point, sees the old content or the new, never a part.
 Status write_file(const fs::path& path, std::string_view bytes);
+// The same, of parts that follow each other, so that nobody has to copy them together first.
+Status write_file(const fs::path& path, std::span<const std::string_view> parts);
 
 // All bytes or an error; retries after signals and short writes.
 Status write_all(int fd, std::string_view bytes, std::string_view name);

@@ -9,25 +9,28 @@
 
 namespace tandem {
 
-Result<Json> parse_json(std::string_view text) {
+namespace {
+
+template <typename Value>
+Result<Value> parse(std::string_view text) {
   constexpr int kMaxDepth = 64;
   std::vector<std::set<std::string>> open_keys;
   std::string trouble;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+  const auto watch = [&](int depth, typename Value::parse_event_t event, Value& parsed) {
     if (depth > kMaxDepth && trouble.empty()) trouble = fmt::format("nested deeper than {}", kMaxDepth);
-    if (event == Json::parse_event_t::object_start) open_keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_keys.pop_back();
-    if (event == Json::parse_event_t::key && !open_keys.back().insert(parsed.get<std::string>()).second &&
+    if (event == Value::parse_event_t::object_start) open_keys.emplace_back();
+    if (event == Value::parse_event_t::object_end) open_keys.pop_back();
+    if (event == Value::parse_event_t::key && !open_keys.back().insert(parsed.template get<std::string>()).second &&
         trouble.empty()) {
-      trouble = fmt::format("key \"{}\" stands twice in one object", parsed.get<std::string>());
+      trouble = fmt::format("key \"{}\" stands twice in one object", parsed.template get<std::string>());
     }
     return true;
   };
   try {
-    Json value = Json::parse(text, watch);
+    Value value = Value::parse(text, watch);
     if (!trouble.empty()) return fail(Status::invalid("JSON: " + trouble));
     return value;
-  } catch (const Json::parse_error& error) {
+  } catch (const typename Value::parse_error& error) {
     const auto before = text.substr(0, std::min(error.byte > 0 ? error.byte - 1 : 0, text.size()));
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const auto line_start = before.rfind('\n');
@@ -38,7 +41,13 @@ Result<Json> parse_json(std::string_view text) {
   }
 }
 
+}  // namespace
+
+Result<Json> parse_json(std::string_view text) { return parse<Json>(text); }
+Result<WideJson> parse_wide_json(std::string_view text) { return parse<WideJson>(text); }
+
 std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump_json(const WideJson& value) { return value.dump(-1, ' ', false, WideJson::error_handler_t::replace); }
 
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed) {
   for (const auto& [key, value] : object.items()) {

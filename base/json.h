@@ -11,11 +11,18 @@ namespace tandem {
 
 using Json = nlohmann::ordered_json;
 
-// Parses one value. Duplicate keys, nesting beyond 64, and anything after the value are errors that name line and column.
+// Parses one value. Duplicate keys, nesting beyond 64, and anything after the value are errors that name line and
+// column.
 Result<Json> parse_json(std::string_view text);
+
+// The same for objects with thousands of keys (vocabularies, tensor lists): keys are sorted, and found in log time
+// where Json looks through all of them.
+using WideJson = nlohmann::json;
+Result<WideJson> parse_wide_json(std::string_view text);
 
 // One line; bytes that are not UTF-8 become U+FFFD rather than an exception.
 std::string dump_json(const Json& value);
+std::string dump_json(const WideJson& value);
 
 // The keys of `object` must be among `allowed`; the error names the first stranger and the nearest allowed key.
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed);

@@ -5,10 +5,12 @@
 
 namespace tandem::cli {
 
+Action add_import(CLI::App&);
 Action add_version(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
+      Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

@@ -1,0 +1,80 @@
+// What a checkpoint's config.json says about the transformer, in one notation.
+//
+// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3. Both notations of the hub are understood (`rope_theta`
+// with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`). Whatever would change the computation and is
+// not implemented (another rope type, activation, quantisation, a sliding window) is refused by name, never ignored.
+// Values: copy, compare, write back with to_json.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/dtype.h"
+#include "model/token.h"
+
+namespace tandem::model {
+
+enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
+
+struct RopeConfig {
+  RopeKind kind = RopeKind::kDefault;
+  double theta = 10000;
+  double factor = 1;                       // all kinds but the default
+  double low_frequency_factor = 1;         // llama3
+  double high_frequency_factor = 4;        // llama3
+  int original_max_positions = 0;          // llama3, yarn
+  double beta_fast = 32;                   // yarn
+  double beta_slow = 1;                    // yarn
+  std::optional<double> attention_factor;  // yarn; absent: 0.1 ln(factor) + 1
+  bool truncate = true;                    // yarn: correction range in whole dimensions
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
+};
+
+struct ModelConfig {
+  std::string family;  // model_type: "llama", "qwen2", "qwen3"
+  int layers = 0;
+  int width = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_size = 0;  // not always width / heads
+  int mlp_width = 0;
+  int vocabulary = 0;
+  int max_positions = 0;
+  double norm_epsilon = 1e-6;
+  bool tied_embeddings = false;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool qk_norm = false;      // RMS norm of each head's query and key before RoPE
+  RopeConfig rope;
+  DType dtype = DType::kF32;
+  std::vector<TokenId> eos_tokens;  // of generation_config.json where it says, as transformers' generate
+  std::optional<TokenId> bos_token;
+  std::optional<TokenId> pad_token;
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// Reads DIR/config.json, and the end tokens from DIR/generation_config.json where that exists.
+Result<ModelConfig> read_config(const fs::path& directory);
+Result<ModelConfig> config_from_json(const Json& json);
+
+// A config.json that transformers and vLLM read as the same model; config_from_json(to_json(c)) == c.
+Json to_json(const ModelConfig& config);
+// A generation_config.json with the special tokens.
+Json generation_config_json(const ModelConfig& config);
+
+// Checks the sizes against each other; the readers above have done it.
+Status check(const ModelConfig& config);
+
+int64_t parameter_count(const ModelConfig& config);
+
+// Names and shapes (out, in) of all tensors that the model has in a checkpoint, in checkpoint order.
+struct TensorSpec {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+std::vector<TensorSpec> tensor_specs(const ModelConfig& config);
+
+}  // namespace tandem::model

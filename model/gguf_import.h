@@ -1,0 +1,21 @@
+// A GGUF file as a Hugging Face directory.
+#pragma once
+
+#include "base/file.h"
+#include "model/config.h"
+
+namespace tandem::model {
+
+struct ImportSummary {
+  ModelConfig config;
+  int tensors = 0;
+  uint64_t bytes = 0;          // of the weights that were written
+  std::string source_formats;  // "210 Q4_1, 61 F32, 1 Q8_0"
+};
+
+// Writes config.json, generation_config.json, model.safetensors (bf16), tokenizer.json, tokenizer_config.json (with the
+// chat template) and special_tokens_map.json into `directory`, the weights last. Architectures llama, qwen2, qwen3 with
+// byte-level BPE; what else a file asks for is refused by name, before anything is written.
+Result<ImportSummary> import_gguf(const fs::path& file, const fs::path& directory);
+
+}  // namespace tandem::model
