@@ -31,6 +31,9 @@ Status pack(Stream& stream, const bf16* weight, int n, int k, bf16* packed);
 // The transpose: `weight` is [k][n] row by row. k even, or the last row is taken as followed by zeros.
 Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed);
 
+// out[c][r] = x[r][c]; out rows are `even(rows)` long, the last element zero where rows is odd. What a weight gradient reads.
+Status transpose(Stream& stream, const bf16* x, int rows, int columns, bf16* out);
+
 struct Gemm {
   const bf16* a = nullptr;       // [m][k], `a_stride` elements from row to row
   size_t a_stride = 0;

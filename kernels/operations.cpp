@@ -66,6 +66,12 @@ Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* p
   return {};
 }
 
+Status transpose(Stream& stream, const bf16* x, int rows, int columns, bf16* out) {
+  TRY(Check{"transpose"}.positive("rows", rows).positive("columns", columns).given("x", x).given("out", out).status);
+  stream.operations().transpose(stream.threads(), x, rows, columns, out);
+  return {};
+}
+
 Status gemm(Stream& stream, const Gemm& g) {
   TRY(Check{"gemm"}
           .positive("m", g.m).positive("n", g.n).positive("k", g.k).given("a", g.a).given("b", g.b)

@@ -129,6 +129,23 @@ inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int 
   });
 }
 
+inline void transpose(ThreadPool& threads, const bf16* x, int rows, int columns, bf16* out) {
+  const size_t even_rows = static_cast<size_t>(rows + 1) / 2 * 2;
+  constexpr int kBlock = 32;  // a block of both sides stays in the first-level cache
+  threads.run((columns + kBlock - 1) / kBlock, [&](int task) {
+    const int begin = task * kBlock, end = std::min(columns, begin + kBlock);
+    for (int row = 0; row < rows; row += kBlock) {
+      const int last = std::min(rows, row + kBlock);
+      for (int c = begin; c < end; ++c) {
+        for (int r = row; r < last; ++r) out[c * even_rows + r] = x[static_cast<size_t>(r) * columns + c];
+      }
+    }
+    if (rows % 2 != 0) {
+      for (int c = begin; c < end; ++c) out[c * even_rows + rows] = bf16{};
+    }
+  });
+}
+
 // One block of rows of one panel into the output, with what is added to it.
 inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int column) {
   const int columns = std::min(kPanelColumns, g.n - column);

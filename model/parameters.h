@@ -1,0 +1,48 @@
+// Where each parameter of a model lies in one flat array, the same for weights, masters, gradients and moments.
+//
+// Matrices that are used together lie together ([q | k | v], [gate | up]), so one product serves them; each keeps the names
+// that a checkpoint gives to its parts. A layout is a pure function of the config: two processes that agree on the config
+// agree on every offset, which is what lets a weight update be a range of bytes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace tandem::model {
+
+// Rows [first_row, first_row + rows) of a parameter, under the name of the checkpoint.
+struct ParameterPart {
+  std::string checkpoint_name;
+  int first_row = 0;
+  int rows = 0;
+};
+
+struct Parameter {
+  std::string name;      // "layers.3.qkv"
+  size_t offset = 0;     // elements from the start of the flat array
+  int rows = 0;          // outputs of a matrix, 1 for a norm
+  int columns = 0;       // inputs
+  bool matrix = false;   // packed for products
+  std::vector<ParameterPart> parts;
+  size_t elements() const { return static_cast<size_t>(rows) * columns; }
+};
+
+struct LayerParameters {
+  int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0, gate_up = 0, down = 0;  // indices into parameters
+};
+
+struct ParameterLayout {
+  std::vector<Parameter> parameters;
+  std::vector<LayerParameters> layers;
+  int embedding = 0, final_norm = 0;
+  int head = 0;  // equal to `embedding` where they are tied
+  size_t elements = 0;
+};
+
+// kInvalid names a feature of the config that the transformer does not compute.
+Result<ParameterLayout> parameter_layout(const ModelConfig& config);
+
+}  // namespace tandem::model

@@ -1,0 +1,43 @@
+// The transformer, defined once.
+//
+// `hidden_states` is the model; what it is built from is an Ops. The engine's ForwardOps runs each operation as it comes and
+// forgets it, the trainer's TapeOps remembers what the backward pass needs. Both call the same kernels with the same
+// arguments, so both give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "model/parameters.h"
+
+namespace tandem::model {
+
+// Rows of bf16 owned by the Ops that made them. `id` is the Ops' own.
+struct Tensor {
+  kernels::bf16* data = nullptr;
+  int rows = 0;
+  int columns = 0;
+  int id = 0;
+};
+
+// Parameters are indices into a ParameterLayout. Arguments may be consumed: a tensor is used once, but for the residual
+// stream, which is passed to `norm` and then to `linear_onto`.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual Result<Tensor> embed() = 0;                                                    // the tokens of the batch
+  virtual Result<Tensor> norm(const Tensor& x, int weight) = 0;
+  virtual Result<Tensor> linear(const Tensor& x, int weight) = 0;
+  virtual Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + x W
+  virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;                    // RoPE, then attention
+  virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;
+};
+
+// The states after the final norm, one row a token.
+Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout);
+
+kernels::AttentionShape attention_shape(const ModelConfig& config);
+
+}  // namespace tandem::model

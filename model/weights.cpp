@@ -1,0 +1,120 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/random.h"
+#include "model/safetensors.h"
+
+namespace tandem::model {
+
+using kernels::bf16;
+
+Result<Weights> Weights::create(const ModelConfig& config, bool for_training) {
+  Weights weights;
+  weights.config_ = config;
+  weights.layout_ = TRY(parameter_layout(config));
+  weights.for_training_ = for_training;
+  weights.flat_.assign(weights.layout_.elements, bf16{});
+  weights.packed_.resize(weights.layout_.parameters.size());
+  weights.transposed_.resize(weights.layout_.parameters.size());
+  return weights;
+}
+
+Status Weights::pack(kernels::Stream& stream) {
+  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
+    const Parameter& p = layout_.parameters[i];
+    // An embedding that is no head is only looked up.
+    if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
+    packed_[i].resize(kernels::packed_size(p.rows, p.columns));
+    TRY(kernels::pack(stream, flat_.data() + p.offset, p.rows, p.columns, packed_[i].data()));
+    if (!for_training_) continue;
+    transposed_[i].resize(kernels::packed_size(p.columns, p.rows));
+    TRY(kernels::pack_transposed(stream, flat_.data() + p.offset, p.rows, p.columns, transposed_[i].data()));
+  }
+  return {};
+}
+
+namespace {
+
+Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
+  if (tensor.elements() != static_cast<int64_t>(target.size())) {
+    return Status::invalid(fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
+  }
+  switch (tensor.dtype) {
+    case DType::kBF16: std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes()); return {};
+    case DType::kF32:
+      for (size_t i = 0; i < target.size(); ++i) {
+        float value;
+        std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
+        target[i] = kernels::to_bf16(value);
+      }
+      return {};
+    case DType::kF16:
+      for (size_t i = 0; i < target.size(); ++i) {
+        _Float16 value;
+        std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
+        target[i] = kernels::to_bf16(static_cast<float>(value));
+      }
+      return {};
+    default: return Status::invalid(fmt::format("tensor {} is {}; bf16, f16 and f32 are read", name, safetensors_name(tensor.dtype)));
+  }
+}
+
+}  // namespace
+
+Result<Weights> load_weights(const fs::path& directory, bool for_training) {
+  const ModelConfig config = TRY(read_config(directory));
+  auto weights = TRY(Weights::create(config, for_training));
+  const auto checkpoint = TRY(Safetensors::open(directory));
+  std::vector<std::string> names;
+  for (const Parameter& p : weights.layout().parameters) {
+    for (const ParameterPart& part : p.parts) names.push_back(part.checkpoint_name);
+  }
+  TRY(checkpoint.require(names));
+  for (const Parameter& p : weights.layout().parameters) {
+    for (const ParameterPart& part : p.parts) {
+      const TensorView tensor = TRY(checkpoint.get(part.checkpoint_name));
+      TRY(copy_as_bf16(tensor, part.checkpoint_name,
+                       weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
+                                              static_cast<size_t>(part.rows) * p.columns)));
+    }
+  }
+  return weights;
+}
+
+Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source) {
+  TRY(make_directories(directory));
+  std::vector<NamedTensor> tensors;
+  for (const Parameter& p : weights.layout().parameters) {
+    for (const ParameterPart& part : p.parts) {
+      TensorView view{.dtype = DType::kBF16, .shape = {part.rows, p.columns}, .bytes = {}};
+      if (!p.matrix) view.shape = {p.columns};
+      view.bytes = std::as_bytes(weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
+                                                        static_cast<size_t>(part.rows) * p.columns));
+      tensors.push_back({part.checkpoint_name, view});
+    }
+  }
+  TRY(write_checkpoint(directory, tensors));
+  ModelConfig config = weights.config();
+  config.dtype = DType::kBF16;
+  TRY(write_file(directory / "config.json", to_json(config).dump(2) + "\n"));
+  TRY(write_file(directory / "generation_config.json", generation_config_json(config).dump(2) + "\n"));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
+    if (!fs::exists(source / name) || fs::equivalent(source, directory)) continue;
+    TRY(write_file(directory / name, TRY(read_file(source / name))));
+  }
+  return {};
+}
+
+void randomise(Weights& weights, uint64_t seed) {
+  for (const Parameter& p : weights.layout().parameters) {
+    Random random(derive_seed(seed, p.name));
+    for (bf16& value : weights.flat().subspan(p.offset, p.elements())) {
+      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : 1.0f);
+    }
+  }
+}
+
+}  // namespace tandem::model
