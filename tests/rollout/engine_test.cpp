@@ -1,0 +1,144 @@
+#include "rollout/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/random.h"
+
+namespace tandem::rollout {
+namespace {
+
+std::shared_ptr<const model::Weights> tiny_weights(uint64_t seed = 1) {
+  model::ModelConfig config;
+  config.family = "llama";
+  config.layers = 2;
+  config.width = 64;
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.head_size = 64;
+  config.mlp_width = 128;
+  config.vocabulary = 200;
+  config.max_positions = 512;
+  config.tied_embeddings = true;
+  auto weights = std::make_shared<model::Weights>(std::move(*model::Weights::create(config, false)));
+  model::randomise(*weights, seed);
+  for (auto& value : weights->flat()) value = kernels::to_bf16(kernels::to_float(value) * 5);
+  auto stream = std::move(*kernels::Stream::cpu(2));
+  EXPECT_TRUE(weights->pack(stream));
+  return weights;
+}
+
+Engine engine(const EngineSettings& settings, int threads = 2, uint64_t seed = 1) {
+  return std::move(*Engine::create(tiny_weights(seed), 0, std::move(*kernels::Stream::cpu(threads)), settings));
+}
+
+std::vector<int32_t> prompt_of(int group, int length) {
+  Random random(100 + group);
+  std::vector<int32_t> prompt(length);
+  for (auto& token : prompt) token = static_cast<int32_t>(random.below(200));
+  return prompt;
+}
+
+struct Said {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  friend bool operator==(const Said&, const Said&) = default;
+};
+
+// Runs all sequences to the end of their turn.
+std::map<SequenceId, Said> run(Engine& engine) {
+  std::map<SequenceId, Said> said;
+  while (!engine.idle()) {
+    const auto sampled = engine.step();
+    EXPECT_TRUE(sampled) << sampled.error().message();
+    for (const auto& token : *sampled) {
+      said[token.sequence].tokens.push_back(token.token);
+      said[token.sequence].logprobs.push_back(token.logprob);
+    }
+  }
+  return said;
+}
+
+TurnRequest turn(uint64_t seed) { return {.max_new_tokens = 40, .sampling = {}, .seed = seed, .stop_tokens = {3}}; }
+
+std::map<SequenceId, Said> sample_groups(Engine& engine, bool reversed) {
+  std::vector<int> order;
+  for (int i = 0; i < 12; ++i) order.push_back(reversed ? 11 - i : i);
+  for (const int i : order) EXPECT_TRUE(engine.add(i, prompt_of(i / 4, 70 + i / 4 * 30), turn(1000 + i)));
+  return run(engine);
+}
+
+TEST(Engine, samples_the_same_tokens_and_logprobs_whatever_slots_order_chunks_pages_and_threads) {
+  auto reference_engine = engine({.slots = 12, .max_tokens = 256});
+  const auto reference = sample_groups(reference_engine, false);
+  ASSERT_EQ(reference.size(), 12u);
+  EXPECT_NE(reference.at(0), reference.at(1)) << "siblings differ by their seeds";
+  for (const EngineSettings settings : {EngineSettings{.slots = 1, .max_tokens = 256}, {.slots = 3, .max_tokens = 256},
+                                        {.slots = 12, .max_tokens = 256, .prefill_tokens = 13},
+                                        {.slots = 12, .pages = 7, .max_tokens = 256}}) {
+    for (const int threads : {1, 3}) {
+      auto other = engine(settings, threads);
+      EXPECT_EQ(sample_groups(other, threads == 3), reference) << settings.slots << " slots, " << settings.pages << " pages";
+    }
+  }
+}
+
+TEST(Engine, computes_the_prompt_of_a_group_once) {
+  auto e = engine({.slots = 8, .max_tokens = 256});
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(e.add(i, prompt_of(0, 150), turn(i)));
+  run(e);
+  // Each sibling computes only its last prompt token itself, whose logits it samples from.
+  EXPECT_EQ(e.counters().shared_tokens, 7u * 149);
+}
+
+TEST(Engine, a_second_turn_is_what_one_long_prompt_would_have_been) {
+  auto two_turns = engine({.slots = 4, .max_tokens = 256});
+  ASSERT_TRUE(two_turns.add(1, prompt_of(0, 50), turn(9)));
+  auto first = run(two_turns).at(1);
+  const auto result = prompt_of(1, 20);
+  ASSERT_TRUE(two_turns.extend(1, result, turn(9)));
+  const auto second = run(two_turns).at(1);
+
+  auto whole = prompt_of(0, 50);
+  whole.insert(whole.end(), first.tokens.begin(), first.tokens.end());
+  whole.insert(whole.end(), result.begin(), result.end());
+  auto at_once = engine({.slots = 4, .max_tokens = 256});
+  ASSERT_TRUE(at_once.add(5, whole, turn(9)));
+  EXPECT_EQ(run(at_once).at(5), second);
+}
+
+TEST(Engine, after_a_swap_every_token_is_that_of_the_new_weights_alone) {
+  auto e = engine({.slots = 4, .max_tokens = 256});
+  ASSERT_TRUE(e.add(1, prompt_of(0, 50), turn(9)));
+  std::vector<int32_t> tokens = prompt_of(0, 50);
+  for (int i = 0; i < 5; ++i) {
+    const auto sampled = *e.step();
+    for (const auto& token : sampled) tokens.push_back(token.token);
+  }
+  ASSERT_TRUE(e.swap_weights(tiny_weights(2), 7));
+  const auto sampled = *e.step();
+  ASSERT_EQ(sampled.size(), 1u);
+  EXPECT_EQ(sampled[0].version, 7u);
+  auto fresh = engine({.slots = 4, .max_tokens = 256}, 2, 2);
+  ASSERT_TRUE(fresh.add(1, tokens, turn(9)));
+  const auto expected = *fresh.step();
+  EXPECT_EQ(sampled[0].token, expected[0].token);
+  EXPECT_EQ(sampled[0].logprob, expected[0].logprob);
+}
+
+TEST(Engine, refuses_what_it_cannot_run_and_says_why) {
+  auto e = engine({.slots = 2, .max_tokens = 100});
+  EXPECT_EQ(e.add(1, {}, turn(1)).message(), "the prompt is empty");
+  EXPECT_EQ(e.add(1, {200}, turn(1)).message(), "token 200 at 0 is outside the vocabulary of 200");
+  EXPECT_EQ(e.add(1, prompt_of(0, 100), turn(1)).code(), Code::kInvalid);
+  ASSERT_TRUE(e.add(1, prompt_of(0, 10), turn(1)));
+  EXPECT_EQ(e.add(1, prompt_of(0, 10), turn(1)).message(), "sequence 1 exists already");
+  EXPECT_EQ(e.extend(2, prompt_of(0, 10), turn(1)).code(), Code::kNotFound);
+  e.release(1);
+  e.release(1);
+  EXPECT_TRUE(e.idle());
+}
+
+}  // namespace
+}  // namespace tandem::rollout
