@@ -1,0 +1,221 @@
+#include "trainer/learner.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/digest.h"
+#include "kernels/optimizer.h"
+#include "model/safetensors.h"
+
+namespace tandem::trainer {
+
+using kernels::bf16;
+
+Learner::Learner(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings)
+    : weights_(std::make_unique<model::Weights>(std::move(weights))),
+      tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)), stream_(std::move(stream)),
+      settings_(settings) {}
+
+Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
+  if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
+  if (!(settings.learning_rate >= 0) || settings.max_pass_tokens < 1) {
+    return fail(Status::invalid("learning_rate must not be negative and max_pass_tokens must be at least 1"));
+  }
+  Learner learner(std::move(weights), std::move(stream), settings);
+  TRY(learner.weights_->pack(learner.stream_));
+  const size_t count = learner.weights_->layout().elements;
+  learner.masters_.resize(count);
+  for (size_t i = 0; i < count; ++i) learner.masters_[i] = kernels::to_float(learner.weights_->flat()[i]);
+  learner.first_moments_.assign(count, 0);
+  learner.second_moments_.assign(count, 0);
+  learner.grads_.assign(count, 0);
+  return learner;
+}
+
+// Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
+template <typename TokenSlope>
+Status Learner::accumulate(std::span<const Sample> samples, const TokenSlope& slope_of, StepMetrics& metrics) {
+  double entropy_sum = 0;
+  int64_t entropy_rows = 0;
+  for (size_t begin = 0; begin < samples.size();) {
+    std::vector<std::span<const int32_t>> views;
+    TokenTree tree;
+    size_t end = begin;
+    while (end < samples.size()) {
+      views.push_back(samples[end].tokens);
+      TokenTree larger = merge(views);
+      if (end > begin && static_cast<int>(larger.tokens.size()) > settings_.max_pass_tokens) break;
+      tree = std::move(larger);
+      ++end;
+    }
+    struct Wanted {
+      TokenPick pick;
+      size_t sample;
+      size_t token;
+    };
+    std::vector<Wanted> wanted;
+    for (size_t s = begin; s < end; ++s) {
+      const Sample& sample = samples[s];
+      const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
+      for (size_t i = 1; i < sample.tokens.size(); ++i) {
+        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s, i});
+      }
+      metrics.sample_tokens += static_cast<int64_t>(sample.tokens.size());
+    }
+    std::stable_sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
+    std::vector<TokenPick> picks;
+    for (const Wanted& w : wanted) picks.push_back(w.pick);
+    const auto logprobs = TRY(tape_->forward(stream_, *weights_, tree, picks));
+    std::vector<float> slopes(picks.size());
+    bool any = false;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      slopes[i] = slope_of(samples[wanted[i].sample], wanted[i].sample, wanted[i].token, logprobs[i]);
+      any = any || slopes[i] != 0;
+    }
+    metrics.trained_tokens += static_cast<int64_t>(picks.size());
+    metrics.tree_tokens += static_cast<int64_t>(tree.tokens.size());
+    if (any) {
+      std::vector<float> entropies;
+      TRY(tape_->backward(slopes, grads_, &entropies));
+      for (const float entropy : entropies) entropy_sum += entropy;
+      entropy_rows += static_cast<int64_t>(entropies.size());
+    }
+    begin = end;
+  }
+  metrics.entropy = entropy_rows > 0 ? entropy_sum / static_cast<double>(entropy_rows) : 0;
+  return {};
+}
+
+Status Learner::apply(StepMetrics& metrics) {
+  const double squares = TRY(kernels::sum_of_squares(stream_, grads_.data(), grads_.size()));
+  metrics.grad_norm = std::sqrt(squares);
+  if (!std::isfinite(metrics.grad_norm)) {
+    return Status::corrupt(fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
+  }
+  const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
+  ++steps_;
+  const double warmup = settings_.warmup_steps > 0 ? std::min(1.0, static_cast<double>(steps_) / settings_.warmup_steps) : 1.0;
+  metrics.learning_rate = settings_.learning_rate * warmup;
+  TRY(kernels::adamw(stream_, {.grad = grads_.data(), .master = masters_.data(), .first_moment = first_moments_.data(),
+                               .second_moment = second_moments_.data(), .weight = weights_->flat().data(), .count = grads_.size(),
+                               .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
+                               .learning_rate = static_cast<float>(metrics.learning_rate), .beta1 = static_cast<float>(settings_.beta1),
+                               .beta2 = static_cast<float>(settings_.beta2), .epsilon = static_cast<float>(settings_.epsilon),
+                               .weight_decay = static_cast<float>(settings_.weight_decay), .step = steps_}));
+  std::fill(grads_.begin(), grads_.end(), 0.0f);
+  return weights_->pack(stream_);
+}
+
+Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  StepMetrics metrics;
+  std::vector<int> lengths;
+  for (const Sample& sample : samples) {
+    lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
+  }
+  const auto weights = sequence_weights(lengths, algorithm);
+  double ratios = 0, mismatch = 0;
+  int64_t clipped = 0;
+  TRY(accumulate(samples, [&](const Sample& sample, size_t index, size_t token, float logprob) {
+    const TokenLoss loss = token_loss(logprob, sample.logprobs[token], sample.advantage, algorithm);
+    metrics.loss += loss.loss * weights[index];
+    ratios += loss.ratio;
+    metrics.ratio_max = std::max(metrics.ratio_max, loss.ratio);
+    mismatch += loss.ratio - 1 - std::log(loss.ratio);
+    clipped += loss.clipped;
+    if (sample.versions[token] == version) {
+      metrics.max_abs_logprob_diff = std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprob) - sample.logprobs[token]));
+      ++metrics.compared_tokens;
+    }
+    return static_cast<float>(loss.slope * weights[index]);
+  }, metrics));
+  if (metrics.trained_tokens > 0) {
+    const auto count = static_cast<double>(metrics.trained_tokens);
+    metrics.ratio_mean = ratios / count;
+    metrics.mismatch_kl = mismatch / count;
+    metrics.clip_fraction = static_cast<double>(clipped) / count;
+  }
+  TRY(apply(metrics));
+  return metrics;
+}
+
+Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
+  StepMetrics metrics;
+  int64_t tokens = 0;
+  for (const Sample& sample : samples) tokens += std::count(sample.trained.begin(), sample.trained.end(), 1);
+  if (tokens == 0) return fail(Status::invalid("no token of the batch is to be learned from"));
+  double sum = 0;
+  TRY(accumulate(samples, [&](const Sample&, size_t, size_t, float logprob) {
+    sum -= logprob;
+    return static_cast<float>(-1.0 / static_cast<double>(tokens));
+  }, metrics));
+  metrics.loss = sum / static_cast<double>(tokens);
+  TRY(apply(metrics));
+  return metrics;
+}
+
+Result<double> Learner::evaluate(std::span<const Sample> samples) {
+  StepMetrics metrics;
+  double sum = 0;
+  TRY(accumulate(samples, [&](const Sample&, size_t, size_t, float logprob) {
+    sum -= logprob;
+    return 0.0f;
+  }, metrics));
+  return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
+}
+
+namespace {
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStateFile = "learner.json";
+}  // namespace
+
+Status Learner::save(const fs::path& folder) const {
+  const fs::path aside = folder.parent_path() / fmt::format(".{}.{}.tmp", folder.filename().string(), ::getpid());
+  std::error_code ignored;
+  fs::remove_all(aside, ignored);
+  TRY(make_directories(aside));
+  const auto tensor = [&](const char* name, const std::vector<float>& values) {
+    return model::NamedTensor{name, {.dtype = model::DType::kF32, .shape = {static_cast<int64_t>(values.size())}, .bytes = std::as_bytes(std::span(values))}};
+  };
+  const std::vector<model::NamedTensor> tensors = {tensor("masters", masters_), tensor("first_moments", first_moments_),
+                                                   tensor("second_moments", second_moments_)};
+  TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
+  Json digests;
+  for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
+  const Json state = {{"steps", steps_}, {"numerics_id", numerics_id()}, {"config", model::to_json(weights_->config())}, {"digests", digests}};
+  TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
+  fs::remove_all(folder, ignored);
+  if (::rename(aside.c_str(), folder.c_str()) != 0) return Status::from_errno("rename " + folder.string(), errno);
+  return {};
+}
+
+Status Learner::load(const fs::path& folder) {
+  const fs::path state_path = folder / kStateFile;
+  const Json state = TRY(parse_json(TRY(read_file(state_path, 1 << 20))));
+  if (!state.is_object() || !state.contains("config") || state["config"] != model::to_json(weights_->config())) {
+    return Status::invalid("the checkpoint is of another model").at(state_path.string());
+  }
+  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
+  const auto read = [&](const char* name, std::vector<float>& values) -> Status {
+    const auto tensor = TRY(file.get(name));
+    if (tensor.bytes.size() != values.size() * sizeof(float) || tensor.dtype != model::DType::kF32) {
+      return Status::invalid(fmt::format("{} has the wrong size", name)).at((folder / kOptimizerFile).string());
+    }
+    if (state["digests"].value(name, "") != digest_of(tensor.bytes).hex()) {
+      return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", name, kStateFile))
+          .at((folder / kOptimizerFile).string());
+    }
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    return {};
+  };
+  TRY(read("masters", masters_));
+  TRY(read("first_moments", first_moments_));
+  TRY(read("second_moments", second_moments_));
+  steps_ = state.value("steps", int64_t{0});
+  for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
+  return weights_->pack(stream_);
+}
+
+}  // namespace tandem::trainer
