@@ -6,11 +6,13 @@
 namespace tandem::cli {
 
 Action add_import(CLI::App&);
+Action add_tokenize(CLI::App&);
 Action add_version(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
+      Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

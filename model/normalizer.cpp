@@ -1,0 +1,130 @@
+#include "model/normalizer.h"
+
+#include <fmt/format.h>
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+#include <unicode/unistr.h>
+
+#include <algorithm>
+
+#include "model/utf8.h"
+
+namespace tandem::model {
+namespace {
+
+Result<std::string> text_of(const WideJson& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_string()) return fail(Status::invalid(fmt::format("has no string {}", key)));
+  return found->get<std::string>();
+}
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  size_t at = 0;
+  for (;;) {
+    const size_t found = text.find(from, at);
+    out.append(text.substr(at, found - at));
+    if (found == std::string_view::npos) return out;
+    out.append(to);
+    at = found + from.size();
+  }
+}
+
+// Character by character, as Rust's char::to_lowercase: the full mapping, without looking at neighbours.
+std::string lowercase(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    if (step.character == 0x130) {  // the only character that becomes two
+      out += "i\xcc\x87";
+    } else {
+      append_utf8(static_cast<char32_t>(u_tolower(static_cast<UChar32>(step.character))), out);
+    }
+    at += step.length;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Normalizer> Normalizer::from_json(const WideJson& json) {
+  Normalizer result;
+  if (!json.is_null()) {
+    Status status = result.add(json);
+    if (!status.ok()) return fail(std::move(status).at("normalizer"));
+  }
+  return result;
+}
+
+Status Normalizer::add(const WideJson& json) {
+  if (!json.is_object()) return Status::invalid("is not an object");
+  const std::string type = TRY(text_of(json, "type"));
+  if (type == "Sequence") {
+    const auto found = json.find("normalizers");
+    if (found == json.end() || !found->is_array()) return Status::invalid("Sequence has no normalizers");
+    for (const WideJson& inner : *found) TRY(add(inner));
+    return {};
+  }
+  if (type == "NFC") {
+    steps_.emplace_back(Form::kNfc);
+  } else if (type == "NFD") {
+    steps_.emplace_back(Form::kNfd);
+  } else if (type == "NFKC") {
+    steps_.emplace_back(Form::kNfkc);
+  } else if (type == "NFKD") {
+    steps_.emplace_back(Form::kNfkd);
+  } else if (type == "Lowercase") {
+    steps_.emplace_back(Lowercase{});
+  } else if (type == "Prepend") {
+    steps_.emplace_back(Prepend{TRY(text_of(json, "prepend"))});
+  } else if (type == "Replace") {
+    const auto pattern = json.find("pattern");
+    if (pattern == json.end() || !pattern->is_object() || !pattern->contains("String")) {
+      return Status::invalid("Replace has no pattern of type String");
+    }
+    Replace replace{TRY(text_of(*pattern, "String")), TRY(text_of(json, "content"))};
+    if (replace.from.empty()) return Status::invalid("Replace of an empty string");
+    steps_.emplace_back(std::move(replace));
+  } else {
+    return Status::invalid(fmt::format("type {} is not supported", type));
+  }
+  return {};
+}
+
+std::string Normalizer::apply_step(const Step& step, std::string text) {
+  if (std::holds_alternative<Lowercase>(step)) return lowercase(text);
+  if (const auto* prepend = std::get_if<Prepend>(&step)) return text.empty() ? text : prepend->text + text;
+  if (const auto* replace = std::get_if<Replace>(&step)) return replace_all(text, replace->from, replace->to);
+  if (std::all_of(text.begin(), text.end(), [](char byte) { return static_cast<uint8_t>(byte) < 0x80; })) return text;
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* form = nullptr;
+  switch (std::get<Form>(step)) {
+    case Form::kNfc:
+      form = icu::Normalizer2::getNFCInstance(error);
+      break;
+    case Form::kNfd:
+      form = icu::Normalizer2::getNFDInstance(error);
+      break;
+    case Form::kNfkc:
+      form = icu::Normalizer2::getNFKCInstance(error);
+      break;
+    case Form::kNfkd:
+      form = icu::Normalizer2::getNFKDInstance(error);
+      break;
+  }
+  const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
+  if (U_FAILURE(error) || form->isNormalizedUTF8(piece, error)) return text;
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out);
+  form->normalizeUTF8(0, piece, sink, nullptr, error);
+  return out;
+}
+
+std::string Normalizer::apply(std::string_view text) const {
+  std::string result(text);
+  for (const Step& step : steps_) result = apply_step(step, std::move(result));
+  return result;
+}
+
+}  // namespace tandem::model

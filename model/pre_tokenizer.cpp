@@ -1,0 +1,272 @@
+#include "model/pre_tokenizer.h"
+
+#include <fmt/format.h>
+#include <unicode/uchar.h>
+
+#include "model/utf8.h"
+
+namespace tandem::model {
+namespace {
+
+constexpr const char* kByteLevelRegex = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+
+// A stretch of text and whether it is a delimiter. Turned into pieces as HF's SplitDelimiterBehavior says.
+struct Stretch {
+  std::string_view text;
+  bool delimiter = false;
+};
+
+std::string_view joined(std::string_view a, std::string_view b) { return {a.data(), a.size() + b.size()}; }
+
+void emit(const std::vector<Stretch>& stretches, Behavior behavior, std::vector<std::string_view>& out) {
+  bool previous_delimiter = false;
+  switch (behavior) {
+    case Behavior::kIsolated:
+      for (const Stretch& stretch : stretches) out.push_back(stretch.text);
+      return;
+    case Behavior::kRemoved:
+      for (const Stretch& stretch : stretches) {
+        if (!stretch.delimiter) out.push_back(stretch.text);
+      }
+      return;
+    case Behavior::kContiguous:
+      for (size_t i = 0; i < stretches.size(); ++i) {
+        if (i > 0 && stretches[i].delimiter == stretches[i - 1].delimiter) {
+          out.back() = joined(out.back(), stretches[i].text);
+        } else {
+          out.push_back(stretches[i].text);
+        }
+      }
+      return;
+    case Behavior::kMergedWithPrevious:
+      for (size_t i = 0; i < stretches.size(); ++i) {
+        if (i > 0 && stretches[i].delimiter && !previous_delimiter) {
+          out.back() = joined(out.back(), stretches[i].text);
+        } else {
+          out.push_back(stretches[i].text);
+        }
+        previous_delimiter = stretches[i].delimiter;
+      }
+      return;
+    case Behavior::kMergedWithNext:
+      for (size_t i = 0; i < stretches.size(); ++i) {
+        if (i > 0 && previous_delimiter && !stretches[i].delimiter) {
+          out.back() = joined(out.back(), stretches[i].text);
+        } else {
+          out.push_back(stretches[i].text);
+        }
+        previous_delimiter = stretches[i].delimiter;
+      }
+      return;
+  }
+}
+
+class RegexSplit final : public PreTokenizerStep {
+ public:
+  RegexSplit(Regex regex, Behavior behavior, bool invert)
+      : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
+
+  Status cut(std::string_view piece, RegexScratch& scratch, std::vector<std::string_view>& out) const override {
+    std::vector<Stretch> stretches;
+    const bool isolated = behavior_ == Behavior::kIsolated;  // the common case needs no list
+    const auto add = [&](size_t begin, size_t end, bool match) {
+      if (begin == end) return;
+      const auto text = piece.substr(begin, end - begin);
+      if (isolated) {
+        out.push_back(text);
+      } else {
+        stretches.push_back({text, match != invert_});
+      }
+    };
+    size_t from = 0;
+    size_t covered = 0;
+    while (from <= piece.size()) {
+      const Regex::Match match = TRY(regex_.find(piece, from, scratch));
+      if (!match.found) break;
+      if (match.begin == match.end) {  // an empty match cuts nothing; go on behind the next character
+        if (match.begin >= piece.size()) break;
+        from = match.begin + next_character(piece.substr(match.begin)).length;
+        continue;
+      }
+      add(covered, match.begin, false);
+      add(match.begin, match.end, true);
+      covered = from = match.end;
+    }
+    add(covered, piece.size(), false);
+    if (!isolated) emit(stretches, behavior_, out);
+    return {};
+  }
+
+ private:
+  Regex regex_;
+  Behavior behavior_;
+  bool invert_;
+};
+
+class TextSplit final : public PreTokenizerStep {
+ public:
+  TextSplit(std::string delimiter, Behavior behavior, bool invert)
+      : delimiter_(std::move(delimiter)), behavior_(behavior), invert_(invert) {}
+
+  Status cut(std::string_view piece, RegexScratch&, std::vector<std::string_view>& out) const override {
+    std::vector<Stretch> stretches;
+    size_t from = 0;
+    while (from < piece.size()) {
+      const size_t found = std::min(piece.find(delimiter_, from), piece.size());
+      if (found > from) stretches.push_back({piece.substr(from, found - from), invert_});
+      if (found < piece.size()) stretches.push_back({piece.substr(found, delimiter_.size()), !invert_});
+      from = found + delimiter_.size();
+    }
+    emit(stretches, behavior_, out);
+    return {};
+  }
+
+ private:
+  std::string delimiter_;
+  Behavior behavior_;
+  bool invert_;
+};
+
+// Cuts by a property of single characters.
+class CharacterSplit final : public PreTokenizerStep {
+ public:
+  CharacterSplit(bool (*delimits)(char32_t), Behavior behavior) : delimits_(delimits), behavior_(behavior) {}
+
+  Status cut(std::string_view piece, RegexScratch&, std::vector<std::string_view>& out) const override {
+    std::vector<Stretch> stretches;
+    for (size_t at = 0; at < piece.size();) {
+      const Utf8Step step = next_character(piece.substr(at));
+      const bool delimiter = delimits_(step.character);
+      const auto text = piece.substr(at, step.length);
+      if (!delimiter && !stretches.empty() && !stretches.back().delimiter) {
+        stretches.back().text = joined(stretches.back().text, text);
+      } else {
+        stretches.push_back({text, delimiter});
+      }
+      at += step.length;
+    }
+    emit(stretches, behavior_, out);
+    return {};
+  }
+
+ private:
+  bool (*delimits_)(char32_t);
+  Behavior behavior_;
+};
+
+bool is_numeric(char32_t c) {
+  if (c < 0x80) return c >= '0' && c <= '9';
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_N_MASK) != 0;
+}
+
+Result<bool> flag(const WideJson& json, const char* key, bool otherwise) {
+  const auto found = json.find(key);
+  if (found == json.end()) return otherwise;
+  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
+  return found->get<bool>();
+}
+
+Result<Behavior> read_behavior(const WideJson& json) {
+  static constexpr std::pair<std::string_view, Behavior> kNames[] = {
+      {"Removed", Behavior::kRemoved},
+      {"Isolated", Behavior::kIsolated},
+      {"MergedWithPrevious", Behavior::kMergedWithPrevious},
+      {"MergedWithNext", Behavior::kMergedWithNext},
+      {"Contiguous", Behavior::kContiguous}};
+  const auto found = json.find("behavior");
+  if (found != json.end()) {
+    for (const auto& [name, behavior] : kNames) {
+      if (*found == name) return behavior;
+    }
+  }
+  return fail(Status::invalid(fmt::format("behavior {} is not known", found == json.end() ? "(none)" : found->dump())));
+}
+
+}  // namespace
+
+Result<PreTokenizer> PreTokenizer::from_json(const WideJson& json) {
+  PreTokenizer result;
+  if (!json.is_null()) {
+    Status status = result.add(json);
+    if (!status.ok()) return fail(std::move(status).at("pre_tokenizer"));
+  }
+  return result;
+}
+
+Status PreTokenizer::add(const WideJson& json) {
+  const auto type_found = json.is_object() ? json.find("type") : json.end();
+  if (!json.is_object() || type_found == json.end() || !type_found->is_string()) return Status::invalid("has no type");
+  const auto type = type_found->get<std::string>();
+  if (type == "Sequence") {
+    const auto found = json.find("pretokenizers");
+    if (found == json.end() || !found->is_array()) return Status::invalid("Sequence has no pretokenizers");
+    for (const WideJson& inner : *found) TRY(add(inner));
+    return {};
+  }
+  // What follows ByteLevel would see the printable stand-ins of bytes, which are never made here.
+  if (byte_level_) return Status::invalid(fmt::format("{} after ByteLevel is not supported", type));
+  if (type == "ByteLevel") {
+    byte_level_ = true;
+    adds_prefix_space_ = TRY(flag(json, "add_prefix_space", true));
+    if (adds_prefix_space_ && !steps_.empty())
+      return Status::invalid("add_prefix_space after other steps is not supported");
+    if (TRY(flag(json, "use_regex", true))) {
+      steps_.push_back(std::make_unique<RegexSplit>(TRY(Regex::compile(kByteLevelRegex)), Behavior::kIsolated, false));
+    }
+    return {};
+  }
+  if (type == "Split") {
+    const Behavior behavior = TRY(read_behavior(json));
+    const bool invert = TRY(flag(json, "invert", false));
+    const auto pattern = json.find("pattern");
+    if (pattern != json.end() && pattern->is_object() && pattern->size() == 1) {
+      const auto kind = pattern->begin().key();
+      const WideJson& value = *pattern->begin();
+      if (kind == "Regex" && value.is_string()) {
+        auto regex = TRY(Regex::compile(value.get<std::string>()));
+        steps_.push_back(std::make_unique<RegexSplit>(std::move(regex), behavior, invert));
+        return {};
+      }
+      if (kind == "String" && value.is_string() && !value.get<std::string>().empty()) {
+        steps_.push_back(std::make_unique<TextSplit>(value.get<std::string>(), behavior, invert));
+        return {};
+      }
+    }
+    return Status::invalid("Split has no pattern of type Regex or String");
+  }
+  if (type == "Digits") {
+    const bool individual = TRY(flag(json, "individual_digits", false));
+    steps_.push_back(
+        std::make_unique<CharacterSplit>(is_numeric, individual ? Behavior::kIsolated : Behavior::kContiguous));
+    return {};
+  }
+  if (type == "WhitespaceSplit") {
+    steps_.push_back(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
+    return {};
+  }
+  if (type == "Whitespace") {
+    steps_.push_back(std::make_unique<RegexSplit>(TRY(Regex::compile(R"(\w+|[^\w\s]+)")), Behavior::kRemoved, true));
+    return {};
+  }
+  return Status::invalid(fmt::format("type {} is not supported", type));
+}
+
+Status PreTokenizer::cut(std::string_view text, RegexScratch& scratch, std::vector<std::string_view>& out) const {
+  if (text.empty()) return {};
+  if (steps_.empty()) {
+    out.push_back(text);
+    return {};
+  }
+  std::vector<std::string_view> pieces = {text};
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    std::vector<std::string_view> finer;
+    std::vector<std::string_view>& target = i + 1 == steps_.size() ? out : finer;
+    for (const std::string_view piece : pieces) TRY(steps_[i]->cut(piece, scratch, target));
+    pieces = std::move(finer);
+  }
+  return {};
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,94 @@
+// Text to token ids and back, as HF `tokenizers` does it from the same tokenizer.json.
+//
+// Read: byte-level BPE and character BPE with byte fallback, with their normalisers, pre-tokenizers, added tokens,
+// template post-processors and decoders. What would change an id and is not implemented is refused by name when the
+// file is read.
+//
+// Thread safety: const methods from any thread. A StreamDecoder belongs to one thread and must not outlive its
+// Tokenizer.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "model/added_tokens.h"
+#include "model/bpe.h"
+#include "model/normalizer.h"
+#include "model/pre_tokenizer.h"
+#include "model/token.h"
+
+namespace tandem::model {
+
+// What the post-processor adds, such as a begin token. Special tokens that are written in the text are recognised
+// anyway.
+enum class AddSpecial : uint8_t { kNo, kYes };
+
+class Tokenizer {
+ public:
+  // DIR/tokenizer.json, or the file itself.
+  static Result<Tokenizer> load(const fs::path& directory_or_file);
+  static Result<Tokenizer> from_json(std::string_view text);
+
+  // Bytes that are not UTF-8 count as U+FFFD. Fails only where a regular expression of the file backtracks without end.
+  Result<std::vector<TokenId>> encode(std::string_view text, AddSpecial add_special = AddSpecial::kNo) const;
+
+  // Special tokens are kept; ids that no token has are left out; bytes that are not UTF-8 become U+FFFD.
+  std::string decode(std::span<const TokenId> ids) const;
+
+  // The bytes that a token adds to a text; empty for an unknown id.
+  std::string_view bytes_of(TokenId id) const;
+
+  // The id of a token by its text as tokenizer.json writes it ("<|im_end|>").
+  std::optional<TokenId> find(std::string_view token) const;
+  // As tokenizer.json writes it; empty for an unknown id.
+  std::string_view name_of(TokenId id) const;
+  bool is_special(TokenId id) const;
+
+  // Whether one space at the start of a decoded text is left out.
+  bool strips_leading_space() const { return strip_leading_space_; }
+
+  // One more than the largest id.
+  int size() const { return static_cast<int>(names_.size()); }
+
+ private:
+  friend class TokenizerReader;
+  explicit Tokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
+  Status encode_part(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
+  Status encode_normalized(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
+
+  Bpe bpe_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  AddedTokenFinder raw_tokens_;         // looked for in the text as it came
+  AddedTokenFinder normalized_tokens_;  // looked for in the normalised text
+  std::vector<std::string> names_;      // by id
+  std::vector<std::string> bytes_;      // by id: what it decodes to
+  std::vector<bool> special_;           // by id
+  std::map<std::string, TokenId, std::less<>> ids_;
+  std::vector<TokenId> before_;  // added by the post-processor
+  std::vector<TokenId> after_;
+  bool strip_leading_space_ = false;  // of a decoded text
+};
+
+// Text of tokens as they come, in whole characters: what push and finish return, put together, is decode of all ids.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+
+  // What is certain by now: at most the three bytes of an unfinished character are held back.
+  std::string push(TokenId id);
+  // The rest; an unfinished character becomes U+FFFD.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::string pending_;
+  bool begun_ = false;
+};
+
+}  // namespace tandem::model

@@ -1,0 +1,351 @@
+// tokenizer.json into a Tokenizer. Everything that the file says is looked at: a part that is unknown is refused by
+// name.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "model/tokenizer.h"
+#include "model/utf8.h"
+
+namespace tandem::model {
+namespace {
+
+constexpr uint64_t kLargestFile = 512 << 20;
+constexpr int64_t kLargestId = (1 << 24) - 1;
+
+// GPT-2's printable stand-ins: byte -> character. Printable Latin-1 stands for itself, the rest is moved behind U+0100.
+std::array<char32_t, 256> byte_characters() {
+  std::array<char32_t, 256> table{};
+  char32_t next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174);
+    table[byte] = printable ? static_cast<char32_t>(byte) : next++;
+  }
+  return table;
+}
+
+class ByteAlphabet {
+ public:
+  ByteAlphabet() {
+    const auto characters = byte_characters();
+    for (int byte = 0; byte < 256; ++byte) bytes_[characters[byte]] = byte;
+  }
+  // The bytes that `name` stands for; nothing where one of its characters stands for none.
+  std::optional<std::string> bytes_of(std::string_view name) const {
+    std::string bytes;
+    for (size_t at = 0; at < name.size();) {
+      const Utf8Step step = next_character(name.substr(at));
+      if (step.character >= kCharacters || (bytes_[step.character] < 0)) return std::nullopt;
+      bytes.push_back(static_cast<char>(bytes_[step.character]));
+      at += step.length;
+    }
+    return bytes;
+  }
+
+ private:
+  static constexpr size_t kCharacters = 512;
+  std::array<int, kCharacters> bytes_ = [] {
+    std::array<int, kCharacters> none{};
+    none.fill(-1);
+    return none;
+  }();
+};
+
+const WideJson kNull;
+
+const WideJson& part(const WideJson& json, const char* key) {
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  return found == json.end() ? kNull : *found;
+}
+
+Result<bool> flag(const WideJson& json, const char* key, bool otherwise = false) {
+  const WideJson& value = part(json, key);
+  if (value.is_null()) return otherwise;
+  if (!value.is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
+  return value.get<bool>();
+}
+
+Result<std::string> text(const WideJson& json, const char* key) {
+  const WideJson& value = part(json, key);
+  if (!value.is_string()) return fail(Status::invalid(fmt::format("{} is not a string", key)));
+  return value.get<std::string>();
+}
+
+Result<TokenId> token_id(const WideJson& value) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kLargestId) {
+    return fail(Status::invalid(fmt::format("id {} is not a number from 0 to {}", value.dump(), kLargestId)));
+  }
+  return static_cast<TokenId>(value.get<int64_t>());
+}
+
+}  // namespace
+
+// How names become bytes.
+enum class Decoding { kByteLevel, kMetaspace };
+
+class TokenizerReader {
+ public:
+  explicit TokenizerReader(const WideJson& json) : json_(json) {}
+
+  Result<Tokenizer> read() {
+    if (!json_.is_object()) return fail(Status::invalid("is not an object"));
+    if (!part(json_, "truncation").is_null()) return fail(Status::invalid("truncation is not supported"));
+    auto pre_tokenizer = TRY(PreTokenizer::from_json(part(json_, "pre_tokenizer")));
+    auto normalizer = TRY(Normalizer::from_json(part(json_, "normalizer")));
+    byte_level_ = pre_tokenizer.byte_level();
+    const Decoding decoding = TRY(read_decoder(part(json_, "decoder")));
+    auto bpe = read_model(part(json_, "model"));
+    if (!bpe) return fail(std::move(bpe).error().at("model"));
+    Tokenizer tokenizer(std::move(*bpe));
+    tokenizer.pre_tokenizer_ = std::move(pre_tokenizer);
+    tokenizer.normalizer_ = std::move(normalizer);
+    tokenizer.strip_leading_space_ = strip_leading_space_;
+    TRY(read_added(part(json_, "added_tokens"), tokenizer));
+    TRY(read_post_processor(part(json_, "post_processor"), tokenizer));
+    for (size_t id = 0; id < names_.size(); ++id) {
+      tokenizer.bytes_.push_back(decoded(names_[id], decoding));
+      if (!names_[id].empty()) tokenizer.ids_[names_[id]] = static_cast<TokenId>(id);
+    }
+    tokenizer.names_ = std::move(names_);
+    tokenizer.special_.resize(tokenizer.names_.size());
+    return tokenizer;
+  }
+
+ private:
+  void set_name(TokenId id, std::string name) {
+    if (static_cast<size_t>(id) >= names_.size()) names_.resize(id + 1);
+    names_[id] = std::move(name);
+  }
+
+  Result<Bpe> read_model(const WideJson& model) {
+    const WideJson& type = part(model, "type");
+    if (type != "BPE" && !(type.is_null() && model.contains("merges"))) {
+      return fail(Status::invalid(fmt::format("type {} is not supported; BPE is", type.dump())));
+    }
+    const WideJson& dropout = part(model, "dropout");
+    if (!dropout.is_null() && dropout != 0) return fail(Status::invalid("dropout would make ids random"));
+    for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!part(model, affix).is_null() && part(model, affix) != "") {
+        return fail(Status::invalid(fmt::format("{} is not supported", affix)));
+      }
+    }
+    const WideJson& vocabulary = part(model, "vocab");
+    if (!vocabulary.is_object() || vocabulary.empty())
+      return fail(Status::invalid("vocab is not an object with tokens"));
+    std::vector<std::string> tokens;
+    for (const auto& [name, value] : vocabulary.items()) {
+      const TokenId id = TRY(token_id(value));
+      if (static_cast<size_t>(id) < names_.size() && !names_[id].empty()) {
+        return fail(Status::invalid(fmt::format("vocab: {} and {} both have the id {}", names_[id], name, id)));
+      }
+      set_name(id, name);
+    }
+    tokens.resize(names_.size());
+    const auto id_of = [&](const std::string& name) -> TokenId {
+      const auto found = vocabulary.find(name);
+      return found == vocabulary.end() ? -1 : found->template get<TokenId>();
+    };
+    for (size_t id = 0; id < names_.size(); ++id) {
+      // Names outside the alphabet of bytes are reached by no merge; they are added tokens.
+      tokens[id] = byte_level_ ? alphabet_.bytes_of(names_[id]).value_or("") : names_[id];
+    }
+    Bpe::Options options{.byte_level = byte_level_};
+    options.ignore_merges = TRY(flag(model, "ignore_merges"));
+    options.byte_fallback = TRY(flag(model, "byte_fallback"));
+    options.fuse_unknown = TRY(flag(model, "fuse_unk"));
+    if (!part(model, "unk_token").is_null()) {
+      const std::string unknown = TRY(text(model, "unk_token"));
+      const TokenId id = id_of(unknown);
+      if (id < 0) return fail(Status::invalid(fmt::format("unk_token {} is not in vocab", unknown)));
+      options.unknown = id;
+    }
+    std::vector<TokenId> byte_tokens(256, -1);
+    const auto characters = byte_characters();
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string name;
+      if (byte_level_) {
+        append_utf8(characters[byte], name);
+      } else {
+        name = fmt::format("<0x{:02X}>", byte);
+      }
+      byte_tokens[byte] = id_of(name);
+    }
+    const std::vector<Bpe::Merge> merges = TRY(read_merges(part(model, "merges"), id_of));
+    return Bpe(std::move(tokens), merges, std::move(byte_tokens), options);
+  }
+
+  template <typename IdOf>
+  Result<std::vector<Bpe::Merge>> read_merges(const WideJson& json, const IdOf& id_of) {
+    if (!json.is_array()) return fail(Status::invalid("merges is not a list"));
+    std::vector<Bpe::Merge> merges;
+    merges.reserve(json.size());
+    for (const WideJson& item : json) {
+      std::string left;
+      std::string right;
+      if (item.is_string()) {
+        const auto& both = item.get_ref<const std::string&>();
+        const size_t space = both.find(' ');
+        left = both.substr(0, space);
+        if (space != std::string::npos) right = both.substr(space + 1);
+      } else if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
+        left = item[0].get<std::string>();
+        right = item[1].get<std::string>();
+      }
+      const Bpe::Merge merge{id_of(left), id_of(right), id_of(left + right)};
+      if (merge.left < 0 || merge.right < 0 || merge.merged < 0) {
+        return fail(Status::invalid(
+            fmt::format("merges[{}] ({}) is not of two tokens to a third", merges.size(), item.dump())));
+      }
+      merges.push_back(merge);
+    }
+    return merges;
+  }
+
+  Status read_added(const WideJson& json, Tokenizer& tokenizer) {
+    if (json.is_null()) return {};
+    if (!json.is_array()) return Status::invalid("added_tokens is not a list");
+    std::vector<AddedToken> tokens;
+    for (const WideJson& item : json) {
+      const auto place = fmt::format("added_tokens[{}]", tokens.size());
+      auto read = read_added_token(item);
+      if (!read) return std::move(read).error().at(place);
+      if (static_cast<size_t>(read->id) < names_.size() && !names_[read->id].empty() &&
+          names_[read->id] != read->content) {
+        return Status::invalid(fmt::format("id {} is that of {}, not of {}", read->id, names_[read->id], read->content))
+            .at(place);
+      }
+      set_name(read->id, read->content);
+      tokens.push_back(std::move(*read));
+    }
+    tokenizer.special_.assign(names_.size(), false);
+    for (const AddedToken& token : tokens) {
+      tokenizer.special_[token.id] = token.special;
+      if (token.normalized) {
+        tokenizer.normalized_tokens_.add(token, tokenizer.normalizer_.apply(token.content));
+      } else {
+        tokenizer.raw_tokens_.add(token, token.content);
+      }
+    }
+    return {};
+  }
+
+  Result<AddedToken> read_added_token(const WideJson& item) {
+    AddedToken token;
+    token.id = TRY(token_id(part(item, "id")));
+    token.content = TRY(text(item, "content"));
+    if (token.content.empty()) return fail(Status::invalid("content is empty"));
+    token.single_word = TRY(flag(item, "single_word"));
+    token.lstrip = TRY(flag(item, "lstrip"));
+    token.rstrip = TRY(flag(item, "rstrip"));
+    token.special = TRY(flag(item, "special"));
+    token.normalized = TRY(flag(item, "normalized", !token.special));
+    return token;
+  }
+
+  Status read_post_processor(const WideJson& json, Tokenizer& tokenizer) {
+    if (json.is_null()) return {};
+    const std::string type = TRY(text(json, "type"));
+    if (type == "ByteLevel") return {};  // moves offsets, not ids
+    if (type == "Sequence") {
+      if (!part(json, "processors").is_array()) return Status::invalid("post_processor: Sequence has no processors");
+      for (const WideJson& inner : part(json, "processors")) TRY(read_post_processor(inner, tokenizer));
+      return {};
+    }
+    if (type == "TemplateProcessing") return read_template(json, tokenizer);
+    if (type == "RobertaProcessing" || type == "BertProcessing") {
+      for (const auto& [key, target] : {std::pair("cls", &tokenizer.before_), std::pair("sep", &tokenizer.after_)}) {
+        const WideJson& pair = part(json, key);
+        if (!pair.is_array() || pair.size() != 2)
+          return Status::invalid(fmt::format("post_processor: {} is not a pair", key));
+        target->push_back(TRY(token_id(pair[1])));
+      }
+      return {};
+    }
+    return Status::invalid(fmt::format("post_processor: type {} is not supported", type));
+  }
+
+  Status read_template(const WideJson& json, Tokenizer& tokenizer) {
+    bool seen_text = false;
+    if (!part(json, "single").is_array()) return Status::invalid("post_processor: single is not a list");
+    for (const WideJson& item : part(json, "single")) {
+      if (item.is_object() && item.contains("Sequence")) {
+        if (seen_text) return Status::invalid("post_processor: the text stands twice in single");
+        seen_text = true;
+        continue;
+      }
+      const std::string name = TRY(text(part(item, "SpecialToken"), "id"));
+      const WideJson& ids = part(part(part(json, "special_tokens"), name.c_str()), "ids");
+      if (!ids.is_array()) return Status::invalid(fmt::format("post_processor: {} has no ids", name));
+      for (const WideJson& id : ids) (seen_text ? tokenizer.after_ : tokenizer.before_).push_back(TRY(token_id(id)));
+    }
+    if (!seen_text) return Status::invalid("post_processor: single leaves the text out");
+    return {};
+  }
+
+  Result<Decoding> read_decoder(const WideJson& json) {
+    if (part(json, "type") == "ByteLevel") return Decoding::kByteLevel;
+    const auto unsupported = [&] {
+      return fail(Status::invalid(fmt::format("decoder {} is not supported", json.dump())));
+    };
+    // Llama 2's: "▁" to a space, bytes, all in one, without the first space.
+    if (part(json, "type") != "Sequence" || !part(json, "decoders").is_array()) return unsupported();
+    for (const WideJson& step : part(json, "decoders")) {
+      const WideJson& type = part(step, "type");
+      if (type == "ByteFallback" || type == "Fuse") continue;
+      if (type == "Replace" && part(part(step, "pattern"), "String") == "▁" && part(step, "content") == " ") continue;
+      if (type == "Strip" && part(step, "content") == " " && part(step, "start") == 1 && part(step, "stop") == 0) {
+        strip_leading_space_ = true;
+        continue;
+      }
+      return unsupported();
+    }
+    return Decoding::kMetaspace;
+  }
+
+  std::string decoded(const std::string& name, Decoding decoding) const {
+    if (decoding == Decoding::kByteLevel) return alphabet_.bytes_of(name).value_or(name);
+    unsigned byte = 0;
+    if (name.size() == 6 && name.starts_with("<0x") && name.back() == '>' &&
+        std::sscanf(name.c_str(), "<0x%02X>", &byte) == 1) {
+      return std::string(1, static_cast<char>(byte));
+    }
+    std::string out;
+    std::string_view rest = name;
+    constexpr std::string_view kMark = "▁";
+    while (!rest.empty()) {
+      const size_t step = rest.starts_with(kMark) ? kMark.size() : 1;
+      out += step == 1 ? rest.substr(0, 1) : std::string_view(" ");
+      rest.remove_prefix(step);
+    }
+    return out;
+  }
+
+  const WideJson& json_;
+  ByteAlphabet alphabet_;
+  bool byte_level_ = false;
+  bool strip_leading_space_ = false;
+  std::vector<std::string> names_;
+};
+
+Result<Tokenizer> Tokenizer::from_json(std::string_view text) {
+  const WideJson json = TRY(parse_wide_json(text));
+  return TokenizerReader(json).read();
+}
+
+Result<Tokenizer> Tokenizer::load(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path file = fs::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+  if (!fs::exists(file, ignored)) {
+    return fail(
+        Status::not_found("has no tokenizer.json")
+            .at(path.string())
+            .hint(
+                "save the fast tokenizer beside the model: AutoTokenizer.from_pretrained(NAME).save_pretrained(DIR)"));
+  }
+  auto tokenizer = from_json(TRY(read_file(file, kLargestFile)));
+  if (!tokenizer) return fail(std::move(tokenizer).error().at(file.string()));
+  return tokenizer;
+}
+
+}  // namespace tandem::model
