@@ -1,0 +1,112 @@
+#include "wire/socket.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace tandem::wire {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::optional<Incoming> next(Socket& socket) {
+  Socket* const sockets[] = {&socket};
+  wait(sockets, 2s);
+  return socket.receive();
+}
+
+struct Pair {
+  zmq::context_t context;
+  Socket server = std::move(*Socket::listen(context, "tcp://127.0.0.1:*", {"server", 1, 77}));
+  Socket client = std::move(*Socket::connect(context, server.address(), {"client", 3, 77}));
+
+  // The connection is there when a first message has come through.
+  void greet() {
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      Outgoing hello;
+      hello.body().setWatch();
+      if (client.send("", hello).ok() && next(server)) return;
+      Socket* const sockets[] = {&server};
+      wait(sockets, 20ms);
+    }
+    FAIL() << "no connection";
+  }
+};
+
+TEST(Socket, carries_a_message_with_bulk_and_answers_by_name) {
+  Pair pair;
+  pair.greet();
+  Outgoing message(42);
+  auto trajectory = message.body().initTrajectory();
+  trajectory.setEpisode(7);
+  trajectory.setCount(3);
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  message.add_bulk_of(std::span<const int32_t>(tokens));
+  ASSERT_TRUE(pair.client.send("", message));
+  const auto got = next(pair.server);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->sender(), "client");
+  EXPECT_EQ(got->epoch(), 3u);
+  EXPECT_EQ(got->id(), 42u);
+  ASSERT_TRUE(got->body().isTrajectory());
+  EXPECT_EQ(got->body().getTrajectory().getEpisode(), 7u);
+  EXPECT_EQ(*got->bulk_of<int32_t>(0, 3), tokens);
+  EXPECT_EQ(got->bulk_of<int32_t>(0, 4).error().code(), Code::kCorrupt);
+  EXPECT_EQ(got->bulk_of<int32_t>(1, 3).error().code(), Code::kCorrupt);
+
+  Outgoing answer(got->id());
+  write_failure(answer.body(), Status::exhausted("no room"));
+  ASSERT_TRUE(pair.server.send("client", answer));
+  const auto back = next(pair.client);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(read_failure(back->body().getFailed()), Status::exhausted("no room"));
+}
+
+TEST(Socket, says_that_an_unknown_peer_cannot_be_reached) {
+  Pair pair;
+  Outgoing message;
+  message.body().setWatch();
+  EXPECT_EQ(pair.server.send("nobody", message).code(), Code::kUnavailable);
+}
+
+TEST(Socket, refuses_messages_of_another_run) {
+  Pair pair;
+  pair.greet();
+  auto stranger = std::move(*Socket::connect(pair.context, pair.server.address(), {"stranger", 1, 78}));
+  for (int attempt = 0; attempt < 100 && pair.server.refused() == 0; ++attempt) {
+    Outgoing message;
+    message.body().setWatch();
+    (void)stranger.send("", message);
+    Socket* const sockets[] = {&pair.server};
+    wait(sockets, 20ms);
+    EXPECT_FALSE(pair.server.receive());
+  }
+  EXPECT_GT(pair.server.refused(), 0u);
+}
+
+TEST(Socket, survives_random_frames) {
+  Pair pair;
+  pair.greet();
+  zmq::socket_t raw(pair.context, zmq::socket_type::dealer);
+  raw.set(zmq::sockopt::linger, 0);
+  raw.connect(pair.server.address());
+  Random random(1);
+  const int messages = 300;
+  for (int i = 0; i < messages; ++i) {
+    const auto frames = random.between(1, 5);
+    for (int64_t f = 0; f < frames; ++f) {
+      std::string bytes(random.below(40) * (random.chance(0.7) ? 8 : 1), '\0');
+      for (char& byte : bytes) byte = random.chance(0.5) ? 0 : static_cast<char>(random.below(256));
+      raw.send(zmq::buffer(bytes), f + 1 < frames ? zmq::send_flags::sndmore : zmq::send_flags::none);
+    }
+  }
+  for (int waits = 0; waits < 100 && pair.server.refused() < messages; ++waits) {
+    Socket* const sockets[] = {&pair.server};
+    wait(sockets, 20ms);
+    EXPECT_FALSE(pair.server.receive());
+  }
+  EXPECT_EQ(pair.server.refused(), static_cast<uint64_t>(messages));
+}
+
+}  // namespace
+}  // namespace tandem::wire

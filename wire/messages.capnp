@@ -1,0 +1,240 @@
+# Every message between the roles of a run. A message is two frames, Header and Body, and bulk frames where Body says so.
+# Fields are only ever added at the end; a number that stood for something never stands for something else.
+@0xc2f7a1d35b0e9846;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("tandem::wire");
+
+struct Header {
+  protocol @0 :UInt16;     # kProtocolVersion of the sender; others are refused
+  sender @1 :Text;         # "rollout-1"
+  epoch @2 :UInt64;        # of the sender: one for each start of the process
+  id @3 :UInt64;           # of the request; an answer carries the id of what it answers
+  run @4 :UInt64;          # of the run; strangers are refused
+}
+
+struct Body {
+  union {
+    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted
+    welcome @1 :Welcome;                    # coordinator -> anyone
+    heartbeat @2 :Heartbeat;                # anyone -> coordinator, from the work loop
+    pull @3 :Pull;                          # rollout -> coordinator
+    grant @4 :Grant;                        # coordinator -> rollout
+    commit @5 :Commit;                      # rollout -> coordinator
+    commitAck @6 :EpisodeAttempt;           # coordinator -> rollout
+    revoke @7 :EpisodeAttempt;              # coordinator -> rollout: the lease is gone, let go
+    train @8 :TrainBatch;                   # coordinator -> trainer
+    trained @9 :Trained;                    # trainer -> coordinator
+    checkpointed @10 :UInt64;               # trainer -> coordinator: the step that a checkpoint holds
+    trajectory @11 :Trajectory;             # rollout -> trainer; 4 bulk frames
+    trajectoryAck @12 :EpisodeAttempt;      # trainer -> rollout: it is on disk
+    weightsQuery @13 :Void;                 # rollout -> trainer
+    weightsManifest @14 :WeightsManifest;   # trainer -> rollout
+    chunkRequest @15 :ChunkRequest;         # rollout -> trainer
+    chunk @16 :ChunkRequest;                # trainer -> rollout; 1 bulk frame
+    acquire @17 :Acquire;                   # rollout -> env
+    acquired @18 :Acquired;                 # env -> rollout
+    call @19 :Call;                         # rollout -> env
+    called @20 :Called;                     # env -> rollout
+    score @21 :Score;                       # rollout -> env
+    scored @22 :Scored;                     # env -> rollout
+    release @23 :UInt64;                    # rollout -> env: a lease
+    failed @24 :Failed;                     # the answer to any request that could not be met
+    stop @25 :Stop;                         # coordinator -> anyone: finish and exit
+    watch @26 :Void;                        # supervisor -> coordinator: send statusReport from now on
+    statusReport @27 :Text;                 # coordinator -> supervisor; JSON
+    finish @28 :Void;                       # supervisor -> coordinator: checkpoint, then stop
+    steal @29 :Steal;                       # coordinator -> rollout: make an episode ready for another
+    take @30 :EpisodeAttempt;               # rollout -> rollout: hand it over
+    handover @31 :Handover;                 # rollout -> rollout; 4 bulk frames
+    claim @32 :EpisodeAttempt;              # rollout -> coordinator: I have it
+    claimed @33 :EpisodeAttempt;            # coordinator -> both: the owner is now the claimer
+  }
+}
+
+struct EpisodeAttempt {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+}
+
+struct Hello {
+  role @0 :Text;
+  name @1 :Text;
+  pid @2 :Int32;
+  numericsId @3 :Text;
+  step @4 :UInt64;                     # trainer: steps that its checkpoint holds
+  holding @5 :List(EpisodeAttempt);    # rollout: what it works on
+  address @6 :Text;                    # where others reach it
+}
+
+struct Welcome {
+  step @0 :UInt64;
+}
+
+struct Heartbeat {
+  doing @0 :Text;                      # "decoding 16 sequences", "waiting for weights 12"
+  metrics @1 :Text;                    # JSON, small
+}
+
+struct Pull {
+  credits @0 :UInt32;                  # episodes that would start at once
+}
+
+struct Lease {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  group @2 :UInt64;
+  kind @3 :Text;
+  split @4 :Text;
+  taskSeed @5 :UInt64;
+  sampleSeed @6 :UInt64;
+  temperature @7 :Float32;
+  minVersion @8 :UInt64;               # of the weights that may sample it
+  maxVersion @9 :UInt64;               # evaluations are of one version
+  from @10 :Text;                      # address of the rollout that hands it over; empty: starts here
+}
+
+struct Grant {
+  leases @0 :List(Lease);
+}
+
+struct Term {
+  name @0 :Text;
+  value @1 :Float64;
+}
+
+struct Commit {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  outcome @2 :Text;
+  reason @3 :Text;                     # of an outcome that is not the policy's
+  reward @4 :Float64;                  # only where hasReward
+  hasReward @5 :Bool;
+  terms @6 :List(Term);
+  firstVersion @7 :UInt64;
+  lastVersion @8 :UInt64;
+  turns @9 :UInt32;
+  toolCalls @10 :UInt32;
+  seconds @11 :Float64;
+  promptTokens @12 :UInt32;
+  sampledTokens @13 :UInt32;
+  steals @14 :UInt32;
+}
+
+struct BatchEntry {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  group @2 :UInt64;
+  advantage @3 :Float64;
+}
+
+struct TrainBatch {
+  step @0 :UInt64;                     # counts from 1
+  entries @1 :List(BatchEntry);        # group by group; empty: no group had a signal
+}
+
+struct Trained {
+  step @0 :UInt64;
+  metrics @1 :Text;                    # JSON
+}
+
+# Bulk: tokens (int32), sampled (uint8), logprobs (float32), versions (uint64), as many of each.
+struct Trajectory {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  group @2 :UInt64;
+  count @3 :UInt32;
+  digestLow @4 :UInt64;                # of the four bulk frames, one after another
+  digestHigh @5 :UInt64;
+  numericsId @6 :Text;
+}
+
+struct ChunkDigest {
+  low @0 :UInt64;
+  high @1 :UInt64;
+}
+
+struct WeightsManifest {
+  version @0 :UInt64;
+  base @1 :UInt64;                     # of a delta; equal to version: whole
+  format @2 :Text;                     # "bf16"
+  bytes @3 :UInt64;
+  chunkBytes @4 :UInt32;
+  digests @5 :List(ChunkDigest);
+}
+
+struct ChunkRequest {
+  version @0 :UInt64;
+  index @1 :UInt32;
+}
+
+struct Acquire {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  kind @2 :Text;
+  split @3 :Text;
+  seed @4 :UInt64;
+}
+
+struct ChatMessage {
+  role @0 :Text;
+  content @1 :Text;
+}
+
+struct Acquired {
+  lease @0 :UInt64;
+  messages @1 :List(ChatMessage);
+  maxTurns @2 :UInt32;
+}
+
+struct Call {
+  lease @0 :UInt64;
+  turn @1 :UInt32;                     # the same turn sent again is answered, not run again
+  message @2 :Text;                    # what the model said, as text
+}
+
+struct Called {
+  over @0 :Bool;
+  calls @1 :UInt32;                    # 0: the message was an answer
+  response @2 :ChatMessage;            # for the model, where calls > 0
+}
+
+struct Score {
+  lease @0 :UInt64;
+  answer @1 :Text;
+}
+
+struct Scored {
+  reward @0 :Float64;
+  terms @1 :List(Term);
+}
+
+struct Failed {
+  code @0 :Text;
+  message @1 :Text;
+}
+
+struct Stop {
+  reason @0 :Text;
+}
+
+struct Steal {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  thief @2 :Text;
+}
+
+# Bulk as Trajectory.
+struct Handover {
+  episode @0 :UInt64;
+  attempt @1 :UInt32;
+  count @2 :UInt32;
+  digestLow @3 :UInt64;
+  digestHigh @4 :UInt64;
+  envLease @5 :UInt64;
+  envAddress @6 :Text;
+  turns @7 :UInt32;
+  toolCalls @8 :UInt32;
+  steals @9 :UInt32;
+  promptTokens @10 :UInt32;
+}

@@ -1,0 +1,190 @@
+#include "wire/socket.h"
+
+#include <capnp/serialize.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace tandem::wire {
+
+namespace {
+
+constexpr size_t kMaxControlBytes = 8 << 20;     // of a header or body frame
+constexpr size_t kMaxBulkBytes = 256 << 20;
+constexpr size_t kMaxFrames = 16;
+constexpr int kQueueMessages = 4096;
+
+// Cap'n Proto reads words; a frame may lie anywhere.
+kj::Array<capnp::word> aligned(const zmq::message_t& frame) {
+  auto words = kj::heapArray<capnp::word>(frame.size() / sizeof(capnp::word));
+  std::memcpy(words.begin(), frame.data(), words.size() * sizeof(capnp::word));
+  return words;
+}
+
+capnp::ReaderOptions limits(size_t words) {
+  capnp::ReaderOptions options;
+  // Getters count what they visit, so reading a message several times must not look like an attack.
+  options.traversalLimitInWords = words * 64 + 1024;
+  options.nestingLimit = 16;
+  return options;
+}
+
+zmq::message_t frame_of(capnp::MessageBuilder& builder) {
+  const auto words = capnp::messageToFlatArray(builder);
+  const auto bytes = words.asBytes();
+  return {bytes.begin(), bytes.size()};
+}
+
+}  // namespace
+
+struct Incoming::Storage {
+  explicit Storage(kj::Array<capnp::word> words) : words(kj::mv(words)), reader(this->words, limits(this->words.size())) {}
+  kj::Array<capnp::word> words;
+  capnp::FlatArrayMessageReader reader;
+};
+
+Body::Reader Incoming::body() const { return storage_->reader.getRoot<Body>(); }
+
+std::span<const std::byte> Incoming::bulk(size_t index) const {
+  return {static_cast<const std::byte*>(bulk_[index].data()), bulk_[index].size()};
+}
+
+Result<Socket> Socket::listen(zmq::context_t& context, const std::string& address, const Identity& identity) {
+  try {
+    zmq::socket_t socket(context, zmq::socket_type::router);
+    socket.set(zmq::sockopt::router_mandatory, 1);
+    socket.set(zmq::sockopt::router_handover, 1);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxBulkBytes));
+    socket.set(zmq::sockopt::sndhwm, kQueueMessages);
+    socket.set(zmq::sockopt::rcvhwm, kQueueMessages);
+    socket.bind(address);
+    Socket result(std::move(socket), true, identity);
+    result.address_ = result.socket_.get(zmq::sockopt::last_endpoint);
+    return result;
+  } catch (const zmq::error_t& error) {
+    return fail(Status::unavailable(fmt::format("cannot listen on {}: {}", address, error.what())));
+  }
+}
+
+Result<Socket> Socket::connect(zmq::context_t& context, const std::string& address, const Identity& identity) {
+  try {
+    zmq::socket_t socket(context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::routing_id, identity.sender);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::immediate, 1);
+    socket.set(zmq::sockopt::reconnect_ivl, 50);
+    socket.set(zmq::sockopt::reconnect_ivl_max, 500);
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxBulkBytes));
+    socket.set(zmq::sockopt::sndhwm, kQueueMessages);
+    socket.set(zmq::sockopt::rcvhwm, kQueueMessages);
+    socket.connect(address);
+    Socket result(std::move(socket), false, identity);
+    result.address_ = address;
+    return result;
+  } catch (const zmq::error_t& error) {
+    return fail(Status::unavailable(fmt::format("cannot connect to {}: {}", address, error.what())));
+  }
+}
+
+Status Socket::send(const std::string& peer, Outgoing& message) {
+  capnp::MallocMessageBuilder head;
+  auto header = head.initRoot<Header>();
+  header.setProtocol(kProtocolVersion);
+  header.setSender(identity_.sender);
+  header.setEpoch(identity_.epoch);
+  header.setId(message.id_);
+  header.setRun(identity_.run);
+  std::vector<zmq::message_t> frames;
+  if (listening_) frames.emplace_back(peer.data(), peer.size());
+  frames.push_back(frame_of(head));
+  frames.push_back(frame_of(message.body_));
+  for (auto& bulk : message.bulk_) frames.push_back(std::move(bulk));
+  message.bulk_.clear();
+  try {
+    for (size_t i = 0; i < frames.size(); ++i) {
+      const auto more = i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+      // Once the first frame is taken, the rest of the message is.
+      if (!socket_.send(frames[i], more | zmq::send_flags::dontwait)) {
+        return Status::exhausted(fmt::format("the queue to {} is full or nobody is connected", listening_ ? peer : address_));
+      }
+    }
+  } catch (const zmq::error_t& error) {
+    return Status::unavailable(fmt::format("{} cannot be reached: {}", listening_ ? peer : address_, error.what()));
+  }
+  return {};
+}
+
+std::optional<Incoming> Socket::receive() {
+  for (;;) {
+    std::vector<zmq::message_t> frames;
+    bool more = true;
+    while (more) {
+      zmq::message_t frame;
+      try {
+        if (!socket_.recv(frame, zmq::recv_flags::dontwait)) return std::nullopt;
+      } catch (const zmq::error_t& error) {
+        if (error.num() == EINTR) continue;
+        return std::nullopt;
+      }
+      more = frame.more();
+      if (frames.size() <= kMaxFrames) frames.push_back(std::move(frame));
+    }
+    if (auto message = read(std::move(frames))) return message;
+    ++refused_;
+  }
+}
+
+std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
+  const size_t first = listening_ ? 1 : 0;
+  if (frames.size() < first + 2 || frames.size() > kMaxFrames) return std::nullopt;
+  const zmq::message_t &head = frames[first], &body = frames[first + 1];
+  if (head.size() > kMaxControlBytes || body.size() > kMaxControlBytes || head.size() % 8 != 0 || body.size() % 8 != 0) {
+    return std::nullopt;
+  }
+  try {
+    const auto words = aligned(head);
+    capnp::FlatArrayMessageReader reader(words, limits(words.size()));
+    const auto header = reader.getRoot<Header>();
+    if (header.getProtocol() != kProtocolVersion || header.getRun() != identity_.run) return std::nullopt;
+    Incoming message;
+    message.sender_ = header.getSender();
+    // A peer speaks for itself only.
+    if (listening_ && message.sender_ != frames[0].to_string_view()) return std::nullopt;
+    message.epoch_ = header.getEpoch();
+    message.id_ = header.getId();
+    message.storage_ = std::make_shared<Incoming::Storage>(aligned(body));
+    (void)message.body().which();
+    for (size_t i = first + 2; i < frames.size(); ++i) message.bulk_.push_back(std::move(frames[i]));
+    return message;
+  } catch (const kj::Exception&) {
+    return std::nullopt;
+  }
+}
+
+bool wait(std::span<Socket* const> sockets, Duration timeout) {
+  std::vector<zmq::pollitem_t> items;
+  for (Socket* socket : sockets) items.push_back({socket->handle().handle(), 0, ZMQ_POLLIN, 0});
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(std::max(timeout, Duration::zero()));
+  try {
+    return zmq::poll(items.data(), items.size(), milliseconds) > 0;
+  } catch (const zmq::error_t&) {
+    return false;  // a signal; the caller looks at its flags and comes again
+  }
+}
+
+void write_failure(Body::Builder body, const Status& status) {
+  auto failed = body.initFailed();
+  failed.setCode(std::string(to_string(status.code())));
+  failed.setMessage(status.message());
+}
+
+Status read_failure(Failed::Reader failed) {
+  const std::string_view code = failed.getCode().cStr();
+  for (int i = 1; i <= static_cast<int>(Code::kInternal); ++i) {
+    if (to_string(static_cast<Code>(i)) == code) return {static_cast<Code>(i), failed.getMessage()};
+  }
+  return Status::internal(failed.getMessage());
+}
+
+}  // namespace tandem::wire

@@ -1,0 +1,123 @@
+// Messages between the roles of a run, over ZeroMQ.
+//
+// A message is a Header frame and a Body frame (messages.capnp) and bulk frames. A listening socket (ROUTER, mandatory) talks
+// to many peers by name, a connected one (DEALER) to one; sending never blocks: a full queue or an unknown peer is a Status.
+// Everything that comes in is checked against limits before it is read: frame counts and sizes, the protocol, the run. What
+// fails is dropped and counted; it never reaches the caller.
+//
+// A connected socket keeps the name `sender` on the other side; a process that starts again takes its name over, and its new
+// epoch tells the two apart.
+//
+// Thread safety: none; a socket belongs to the thread that made it.
+#pragma once
+
+#include <capnp/message.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "wire/messages.capnp.h"
+
+namespace tandem::wire {
+
+constexpr uint16_t kProtocolVersion = 1;
+
+struct Identity {
+  std::string sender;   // unique in the run: "rollout-1"
+  uint64_t epoch = 0;   // grows with every start
+  uint64_t run = 0;
+};
+
+// A message that is being written.
+class Outgoing {
+ public:
+  explicit Outgoing(uint64_t id = 0) : id_(id) {}
+  Body::Builder body() { return body_.getRoot<Body>(); }
+  uint64_t id() const { return id_; }
+  void add_bulk(std::span<const std::byte> bytes) { bulk_.emplace_back(bytes.data(), bytes.size()); }
+  template <typename T>
+  void add_bulk_of(std::span<const T> values) {
+    add_bulk(std::as_bytes(values));
+  }
+
+ private:
+  friend class Socket;
+  uint64_t id_;
+  capnp::MallocMessageBuilder body_;
+  std::vector<zmq::message_t> bulk_;
+};
+
+// A message that has come in and passed the checks. Move-only; the readers live as long as it.
+class Incoming {
+ public:
+  const std::string& sender() const { return sender_; }
+  uint64_t epoch() const { return epoch_; }
+  uint64_t id() const { return id_; }
+  Body::Reader body() const;
+  size_t bulk_count() const { return bulk_.size(); }
+  std::span<const std::byte> bulk(size_t index) const;
+  // The bulk frame as values; kCorrupt where its size is not `count` of them.
+  template <typename T>
+  Result<std::vector<T>> bulk_of(size_t index, size_t count) const {
+    if (index >= bulk_.size() || bulk_[index].size() != count * sizeof(T)) {
+      return fail(Status::corrupt("a bulk frame of " + sender_ + " is missing or has the wrong size"));
+    }
+    std::vector<T> values(count);
+    if (count > 0) std::memcpy(values.data(), bulk_[index].data(), count * sizeof(T));
+    return values;
+  }
+
+ private:
+  friend class Socket;
+  struct Storage;
+  std::string sender_;
+  uint64_t epoch_ = 0, id_ = 0;
+  std::shared_ptr<Storage> storage_;
+  std::vector<zmq::message_t> bulk_;
+};
+
+class Socket {
+ public:
+  // `address`: ipc://PATH or tcp://HOST:PORT; tcp://127.0.0.1:* picks a port.
+  static Result<Socket> listen(zmq::context_t& context, const std::string& address, const Identity& identity);
+  static Result<Socket> connect(zmq::context_t& context, const std::string& address, const Identity& identity);
+
+  // Where a listening socket can be reached.
+  const std::string& address() const { return address_; }
+
+  // To `peer`, which a connected socket ignores. kUnavailable where it is not there, kExhausted where its queue is full.
+  Status send(const std::string& peer, Outgoing& message);
+
+  // The next message; nothing where there is none now.
+  std::optional<Incoming> receive();
+
+  uint64_t refused() const { return refused_; }
+  zmq::socket_t& handle() { return socket_; }
+
+ private:
+  Socket(zmq::socket_t socket, bool listening, Identity identity)
+      : socket_(std::move(socket)), listening_(listening), identity_(std::move(identity)) {}
+  std::optional<Incoming> read(std::vector<zmq::message_t> frames);
+
+  zmq::socket_t socket_;
+  bool listening_;
+  Identity identity_;
+  std::string address_;
+  uint64_t refused_ = 0;
+};
+
+// Returns when one of the sockets has a message, or after `timeout`. True where one has.
+bool wait(std::span<Socket* const> sockets, Duration timeout);
+
+// The answer to a request that could not be met.
+void write_failure(Body::Builder body, const Status& status);
+Status read_failure(Failed::Reader failed);
+
+}  // namespace tandem::wire
