@@ -33,7 +33,6 @@ struct Names {
   }
 };
 
-constexpr Names<AdvantageKind, 3> kAdvantages{{{{"grpo", AdvantageKind::kGrpo}, {"dr_grpo", AdvantageKind::kDrGrpo}, {"rloo", AdvantageKind::kRloo}}}};
 constexpr Names<Aggregation, 4> kAggregations{{{{"token_mean", Aggregation::kTokenMean},
                                                 {"seq_mean_token_mean", Aggregation::kSeqMeanTokenMean},
                                                 {"seq_mean_token_sum", Aggregation::kSeqMeanTokenSum},
@@ -47,16 +46,16 @@ Result<Algorithm> algorithm_named(std::string_view name) {
   a.name = name;
   if (name == "dr_grpo") return a;
   if (name == "grpo") {
-    a.advantage = AdvantageKind::kGrpo;
+    a.advantage = rollout::AdvantageKind::kGrpo;
     return a;
   }
   if (name == "dapo") {
-    a.advantage = AdvantageKind::kGrpo;
+    a.advantage = rollout::AdvantageKind::kGrpo;
     a.clip_high = 0.28;
     return a;
   }
   if (name == "rloo") {
-    a.advantage = AdvantageKind::kRloo;
+    a.advantage = rollout::AdvantageKind::kRloo;
     return a;
   }
   return fail(Status::invalid(fmt::format("algorithm \"{}\" is not known{}", name, did_you_mean(name, kNames))));
@@ -66,7 +65,7 @@ Result<Algorithm> algorithm_from_json(const Json& json) {
   TRY(check_keys(json, {"name", "advantage", "std_epsilon", "clip_low", "clip_high", "dual_clip", "aggregation", "aggregation_length"}));
   try {
     Algorithm a = TRY(algorithm_named(json.value("name", std::string("dr_grpo"))));
-    if (json.contains("advantage")) a.advantage = TRY(kAdvantages.find("advantage", json["advantage"].get<std::string>()));
+    if (json.contains("advantage")) a.advantage = TRY(rollout::advantage_kind(json["advantage"].get<std::string>()));
     if (json.contains("aggregation")) a.aggregation = TRY(kAggregations.find("aggregation", json["aggregation"].get<std::string>()));
     a.std_epsilon = json.value("std_epsilon", a.std_epsilon);
     a.clip_low = json.value("clip_low", a.clip_low);
@@ -83,27 +82,9 @@ Result<Algorithm> algorithm_from_json(const Json& json) {
 }
 
 Json to_json(const Algorithm& a) {
-  return {{"name", a.name}, {"advantage", kAdvantages.name_of(a.advantage)}, {"std_epsilon", a.std_epsilon},
+  return {{"name", a.name}, {"advantage", rollout::to_string(a.advantage)}, {"std_epsilon", a.std_epsilon},
           {"clip_low", a.clip_low}, {"clip_high", a.clip_high}, {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
           {"aggregation", kAggregations.name_of(a.aggregation)}, {"aggregation_length", a.aggregation_length}};
-}
-
-std::vector<double> group_advantages(std::span<const double> rewards, const Algorithm& algorithm) {
-  std::vector<double> advantages(rewards.begin(), rewards.end());
-  const auto n = static_cast<double>(rewards.size());
-  if (rewards.size() < 2) return advantages;
-  const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / n;
-  double squares = 0;
-  for (double& a : advantages) {
-    a -= mean;
-    squares += a * a;
-  }
-  const double deviation = std::sqrt(squares / (n - 1));
-  for (double& a : advantages) {
-    if (algorithm.advantage == AdvantageKind::kGrpo) a /= deviation + algorithm.std_epsilon;
-    if (algorithm.advantage == AdvantageKind::kRloo) a *= n / (n - 1);
-  }
-  return advantages;
 }
 
 TokenLoss token_loss(double logprob, double old_logprob, double advantage, const Algorithm& algorithm) {

@@ -11,15 +11,15 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "rollout/advantage.h"
 
 namespace tandem::trainer {
 
-enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo };
 enum class Aggregation : uint8_t { kTokenMean, kSeqMeanTokenMean, kSeqMeanTokenSum, kSumOverLength };
 
 struct Algorithm {
   std::string name = "dr_grpo";
-  AdvantageKind advantage = AdvantageKind::kDrGrpo;
+  rollout::AdvantageKind advantage = rollout::AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
   double clip_low = 0.2, clip_high = 0.2;  // distances of the ratio from 1
   double dual_clip = 0;                    // 0: off; else bounds the loss of a negative advantage
@@ -33,10 +33,6 @@ Result<Algorithm> algorithm_named(std::string_view name);
 // `name` and any override; unknown keys are errors.
 Result<Algorithm> algorithm_from_json(const Json& json);
 Json to_json(const Algorithm& algorithm);
-
-// Of one group's rewards. grpo: (r - mean) / (std + epsilon) with the unbiased std, a group of one has mean 0 and std 1;
-// dr_grpo: r - mean; rloo: r - mean of the others.
-std::vector<double> group_advantages(std::span<const double> rewards, const Algorithm& algorithm);
 
 struct TokenLoss {
   double loss = 0;

@@ -1,0 +1,38 @@
+// Which kinds of task the next batch is drawn from.
+//
+// A kind is worth most where about half of its episodes succeed; one that always or never does teaches nothing, and is only
+// looked at now and then. A batch is stratified: counts differ from their expectation by less than one.
+//
+// A function of the seed and of the batches observed, in order; value type.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem::rollout {
+
+class Curriculum {
+ public:
+  Curriculum(std::vector<std::string> kinds, uint64_t seed);
+
+  // `count` kinds for batch number `batch`, shuffled.
+  std::vector<std::string> draw(uint64_t batch, int count) const;
+
+  // The mean reward of one group of a batch.
+  void observe(const std::string& kind, double success);
+
+  double success(const std::string& kind) const;
+
+ private:
+  struct Kind {
+    std::string name;
+    double success = 0.3;  // running mean, a guess at first
+    int groups = 0;
+  };
+  std::vector<Kind> kinds_;
+  uint64_t seed_;
+};
+
+}  // namespace tandem::rollout

@@ -1,0 +1,379 @@
+#include "rollout/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/random.h"
+#include "rollout/advantage.h"
+
+namespace tandem::rollout {
+
+Result<Outcome> outcome_from(std::string_view name) {
+  for (size_t i = 0; i < kOutcomeNames.size(); ++i) {
+    if (kOutcomeNames[i] == name) return static_cast<Outcome>(i);
+  }
+  return fail(Status::invalid(fmt::format("\"{}\" is not an outcome", name)));
+}
+
+std::string_view to_string(EpisodeState state) {
+  static constexpr std::array<std::string_view, 6> kNames = {"queued", "leased", "committed", "batched", "trained", "dropped"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+std::string_view to_string(Phase phase) {
+  static constexpr std::array<std::string_view, 4> kNames = {"before", "train", "after", "done"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+uint64_t Books::dropped_total() const {
+  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0}, [](uint64_t sum, const auto& d) { return sum + d.second; });
+}
+
+Ledger::Ledger(RunPlan plan) : plan_(std::move(plan)), curriculum_(plan_.kinds, plan_.seed) {
+  if (plan_.deterministic) plan_.max_lag = 0;
+  if (plan_.heldout_tasks == 0) phase_ = plan_.steps > 0 ? Phase::kTrain : Phase::kDone;
+}
+
+std::vector<Action> Ledger::step(const Event& event) {
+  actions_.clear();
+  std::visit([&](const auto& e) { on(e); }, event);
+  advance();
+  return std::move(actions_);
+}
+
+EpisodeRecord* Ledger::find(const EpisodeKey& key) {
+  if (key.episode >= episodes_.size() || episodes_[key.episode].attempt != key.attempt) return nullptr;
+  return &episodes_[key.episode];
+}
+
+// ---- Workers ----
+
+void Ledger::on(const WorkerJoined& event) {
+  credits_[event.worker] = 0;
+  const std::set<EpisodeKey> holding(event.holding.begin(), event.holding.end());
+  for (EpisodeRecord& episode : episodes_) {
+    if (episode.state != EpisodeState::kLeased || episode.worker != event.worker) continue;
+    if (!holding.contains({episode.episode, episode.attempt})) requeue(episode, "worker_lost");
+  }
+  for (const EpisodeKey& key : event.holding) {
+    const EpisodeRecord* episode = find(key);
+    if (!episode || episode->state != EpisodeState::kLeased || episode->worker != event.worker) {
+      actions_.push_back(Revoke{event.worker, key});
+    }
+  }
+}
+
+void Ledger::on(const WorkerLost& event) {
+  credits_.erase(event.worker);
+  for (EpisodeRecord& episode : episodes_) {
+    if (episode.state == EpisodeState::kLeased && episode.worker == event.worker) requeue(episode, "worker_lost");
+  }
+}
+
+void Ledger::on(const Pull& event) { credits_[event.worker] = event.credits; }
+
+void Ledger::on(const Claimed& event) {
+  EpisodeRecord* episode = find(event.key);
+  if (episode == nullptr || episode->state != EpisodeState::kLeased) return;
+  episode->worker = event.worker;
+}
+
+void Ledger::on(const Expired& event) {
+  EpisodeRecord* episode = find(event.key);
+  if (episode == nullptr || episode->state != EpisodeState::kLeased) return;
+  actions_.push_back(Revoke{episode->worker, event.key});
+  requeue(*episode, "timeout");
+}
+
+void Ledger::requeue(EpisodeRecord& episode, std::string_view reason_if_last) {
+  episode.worker.clear();
+  if (episode.attempt >= static_cast<uint32_t>(plan_.max_attempts)) return drop(episode, reason_if_last);
+  ++episode.attempt;
+  episode.state = EpisodeState::kQueued;
+  queued_.insert(episode.episode);
+}
+
+void Ledger::drop(EpisodeRecord& episode, std::string_view reason) {
+  const bool was_open = episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased;
+  queued_.erase(episode.episode);
+  episode.state = EpisodeState::kDropped;
+  episode.dropped = reason;
+  ++dropped_[episode.dropped];
+  if (was_open) close(episode);
+}
+
+// The episode will get no other result.
+void Ledger::close(EpisodeRecord& episode) {
+  Group& group = groups_[episode.group];
+  --group.open;
+  if (group.open == 0 && group.phase != Phase::kTrain) --open_phase_;
+}
+
+void Ledger::on(const Commit& event) {
+  EpisodeRecord* episode = find(event.key);
+  if (episode == nullptr || episode->state != EpisodeState::kLeased || episode->worker != event.worker) {
+    ++late_commits_;  // a lease that was lost, or a commit sent twice: it had its effect, or must have none
+    actions_.push_back(Acknowledge{event.worker, event.key});
+    return;
+  }
+  actions_.push_back(Acknowledge{event.worker, event.key});
+  episode->commit = event;
+  if (!is_of_policy(event.outcome) || !event.reward) {
+    return requeue(*episode, to_string(event.outcome));
+  }
+  episode->state = EpisodeState::kCommitted;
+  close(*episode);
+  if (episode->phase != Phase::kTrain) {
+    episode->state = EpisodeState::kDropped;
+    episode->dropped = "heldout";
+    ++dropped_[episode->dropped];
+  }
+}
+
+// ---- Training ----
+
+void Ledger::on(const TrainerJoined& event) {
+  // What it trained beyond its checkpoint is gone with it; the same batches bring it back.
+  for (auto& [step, batch] : batches_) {
+    if (step <= event.step) continue;
+    if (step <= steps_trained_) {
+      for (const BatchEntry& entry : batch.entries) {
+        EpisodeRecord& episode = episodes_[entry.key.episode];
+        if (episode.state != EpisodeState::kTrained) continue;
+        episode.state = EpisodeState::kBatched;
+        --trained_;
+      }
+    }
+    actions_.push_back(batch);
+  }
+  steps_trained_ = std::min(steps_trained_, event.step);
+}
+
+void Ledger::on(const Trained& event) {
+  const auto found = batches_.find(event.step);
+  if (found == batches_.end() || event.step != steps_trained_ + 1) return;
+  const std::set<EpisodeKey> missing(event.missing.begin(), event.missing.end());
+  for (const BatchEntry& entry : found->second.entries) {
+    EpisodeRecord& episode = episodes_[entry.key.episode];
+    if (episode.state != EpisodeState::kBatched) continue;
+    if (missing.contains(entry.key)) {
+      drop(episode, "trajectory_lost");
+    } else {
+      episode.state = EpisodeState::kTrained;
+      ++trained_;
+    }
+  }
+  steps_trained_ = event.step;
+  actions_.push_back(StepDone{event.step});
+}
+
+void Ledger::on(const Checkpointed& event) { checkpointed_ = std::max(checkpointed_, event.step); }
+
+void Ledger::on(const FinishRequested&) { finishing_ = true; }
+
+// ---- Admission ----
+
+void Ledger::admit_group(const std::string& kind, const std::string& split, uint64_t task_seed, Phase phase,
+                         std::span<const float> temperatures, uint64_t min_version, uint64_t max_version) {
+  const uint64_t group = groups_.size();
+  groups_.push_back({.first = episodes_.size(), .size = static_cast<int>(temperatures.size()),
+                     .open = static_cast<int>(temperatures.size()), .phase = phase});
+  for (const float temperature : temperatures) {
+    const uint64_t id = episodes_.size();
+    episodes_.push_back({.episode = id, .group = group, .phase = phase, .kind = kind, .split = split, .task_seed = task_seed,
+                         .temperature = temperature, .min_version = min_version, .max_version = max_version});
+    queued_.insert(id);
+  }
+}
+
+// Held-out tasks are the same for every run, whatever its seed.
+void Ledger::admit_evaluation(Phase phase, uint64_t version) {
+  std::vector<float> temperatures(plan_.heldout_samples, 1.0f);
+  temperatures.push_back(0.0f);
+  for (int task = 0; task < plan_.heldout_tasks; ++task) {
+    const auto kinds = static_cast<int>(plan_.kinds.size());
+    admit_group(plan_.kinds[task % kinds], "heldout", task / kinds, phase, temperatures, version, version);
+    ++open_phase_;
+  }
+}
+
+void Ledger::admit_training() {
+  const std::vector<float> temperatures(plan_.group_size, plan_.temperature);
+  const uint64_t wanted = static_cast<uint64_t>(plan_.groups_per_step) * (1 + plan_.max_lag);
+  const uint64_t last = static_cast<uint64_t>(plan_.steps);
+  // Groups of batches that are formed but not trained count: they are what the lag consists of.
+  const auto in_flight = [&] { return open_training_.size() + (batches_formed_ - steps_trained_) * plan_.groups_per_step; };
+  const auto still_needed = [&] { return (last - batches_formed_) * plan_.groups_per_step; };
+  while (in_flight() < wanted && open_training_.size() < still_needed()) {
+    if (drawn_.empty()) drawn_ = curriculum_.draw(draws_++, plan_.groups_per_step);
+    const std::string kind = drawn_.back();
+    drawn_.pop_back();
+    const uint64_t number = train_groups_admitted_++;
+    open_training_.push_back(groups_.size());
+    admit_group(kind, "train", derive_seed(plan_.seed, {7, number}), Phase::kTrain, temperatures,
+                steps_trained_, plan_.deterministic ? steps_trained_ : UINT64_MAX);
+  }
+}
+
+void Ledger::form_batches() {
+  while (batches_formed_ < static_cast<uint64_t>(plan_.steps)) {
+    // The oldest complete groups; in deterministic mode the oldest groups, complete or not.
+    std::vector<uint64_t> chosen;
+    for (const uint64_t group : open_training_) {
+      if (static_cast<int>(chosen.size()) == plan_.groups_per_step) break;
+      if (groups_[group].open == 0) chosen.push_back(group);
+      else if (plan_.deterministic) break;
+    }
+    if (static_cast<int>(chosen.size()) < plan_.groups_per_step) return;
+    std::erase_if(open_training_, [&](uint64_t group) { return std::find(chosen.begin(), chosen.end(), group) != chosen.end(); });
+
+    TrainBatch batch{.step = batches_formed_ + 1, .entries = {}};
+    StepGroups summary{.groups = plan_.groups_per_step};
+    std::vector<std::vector<EpisodeRecord*>> members;
+    std::vector<std::vector<double>> rewards;
+    double total = 0;
+    int episodes = 0;
+    for (const uint64_t group : chosen) {
+      groups_[group].consumed = true;
+      members.emplace_back();
+      rewards.emplace_back();
+      for (int i = 0; i < groups_[group].size; ++i) {
+        EpisodeRecord& episode = episodes_[groups_[group].first + i];
+        if (episode.state != EpisodeState::kCommitted) continue;
+        members.back().push_back(&episode);
+        rewards.back().push_back(*episode.commit->reward);
+        total += rewards.back().back();
+        ++episodes;
+        auto& [sum, count] = summary.kinds[episode.kind];
+        sum += rewards.back().back();
+        ++count;
+      }
+      if (!rewards.back().empty()) {
+        curriculum_.observe(episodes_[groups_[group].first].kind,
+                            std::accumulate(rewards.back().begin(), rewards.back().end(), 0.0) / static_cast<double>(rewards.back().size()));
+      }
+    }
+    summary.success = episodes > 0 ? total / episodes : 0;
+    if (plan_.shuffle_rewards) shuffle_within(rewards, derive_seed(plan_.seed, {11, batch.step}));
+    for (size_t g = 0; g < members.size(); ++g) {
+      const bool signal = std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
+      summary.with_signal += signal;
+      const auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon);
+      for (size_t i = 0; i < members[g].size(); ++i) {
+        EpisodeRecord& episode = *members[g][i];
+        if (!signal) {
+          drop(episode, "no_signal");
+          continue;
+        }
+        episode.state = EpisodeState::kBatched;
+        episode.advantage = advantages[i];
+        episode.step = batch.step;
+        batch.entries.push_back({{episode.episode, episode.attempt}, episode.group, advantages[i]});
+      }
+    }
+    step_groups_[batch.step] = summary;
+    actions_.push_back(batch);
+    batches_[batch.step] = std::move(batch);
+    ++batches_formed_;
+  }
+}
+
+// ---- What follows from any event ----
+
+void Ledger::grant() {
+  if (finishing_) return;
+  for (bool given = true; given && !queued_.empty();) {
+    given = false;
+    for (auto& [worker, credits] : credits_) {
+      if (credits == 0 || queued_.empty()) continue;
+      // Siblings go together: their prompt is computed once.
+      Grant grant{.worker = worker, .leases = {}};
+      const uint64_t group = episodes_[*queued_.begin()].group;
+      while (credits > 0 && !queued_.empty() && episodes_[*queued_.begin()].group == group) {
+        EpisodeRecord& episode = episodes_[*queued_.begin()];
+        queued_.erase(queued_.begin());
+        episode.state = EpisodeState::kLeased;
+        episode.worker = worker;
+        --credits;
+        grant.leases.push_back({.key = {episode.episode, episode.attempt}, .group = episode.group, .kind = episode.kind,
+                                .split = episode.split, .task_seed = episode.task_seed,
+                                .sample_seed = derive_seed(plan_.seed, {3, episode.episode}), .temperature = episode.temperature,
+                                .min_version = episode.min_version, .max_version = episode.max_version});
+      }
+      given = true;
+      actions_.push_back(std::move(grant));
+    }
+  }
+}
+
+void Ledger::advance() {
+  if (finished_) return;
+  for (;;) {
+    if (phase_ == Phase::kTrain) {
+      form_batches();
+      if (!finishing_) admit_training();
+      if (steps_trained_ < static_cast<uint64_t>(plan_.steps)) break;
+      for (EpisodeRecord& episode : episodes_) {
+        const bool open = episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased ||
+                          episode.state == EpisodeState::kCommitted;
+        if (!open) continue;
+        if (episode.state == EpisodeState::kLeased) actions_.push_back(Revoke{episode.worker, {episode.episode, episode.attempt}});
+        drop(episode, "run_ended");
+      }
+      actions_.push_back(PhaseDone{"train"});
+      phase_ = plan_.heldout_tasks > 0 ? Phase::kAfter : Phase::kDone;
+      evaluation_admitted_ = false;
+      continue;
+    }
+    if (phase_ == Phase::kDone) {
+      if (steps_trained_ < static_cast<uint64_t>(plan_.steps)) return;  // a trainer came back and catches up
+      finished_ = true;
+      actions_.push_back(Finish{"done"});
+      return;
+    }
+    if (!evaluation_admitted_) {
+      admit_evaluation(phase_, phase_ == Phase::kBefore ? 0 : static_cast<uint64_t>(plan_.steps));
+      evaluation_admitted_ = true;
+    }
+    if (open_phase_ > 0) break;
+    actions_.push_back(PhaseDone{std::string(to_string(phase_))});
+    phase_ = phase_ == Phase::kBefore && plan_.steps > 0 ? Phase::kTrain : Phase::kDone;
+  }
+  grant();
+}
+
+// ---- Reading ----
+
+Books Ledger::books() const {
+  Books books{.admitted = episodes_.size(), .trained = trained_, .in_flight = 0, .dropped = dropped_};
+  books.in_flight = books.admitted - books.trained - books.dropped_total();
+  return books;
+}
+
+std::map<std::string, uint64_t> Ledger::in_states() const {
+  std::map<std::string, uint64_t> counts;
+  for (const EpisodeRecord& episode : episodes_) ++counts[std::string(to_string(episode.state))];
+  return counts;
+}
+
+const TrainBatch* Ledger::batch(uint64_t step) const {
+  const auto found = batches_.find(step);
+  return found == batches_.end() ? nullptr : &found->second;
+}
+
+const Ledger::StepGroups* Ledger::step_groups(uint64_t step) const {
+  const auto found = step_groups_.find(step);
+  return found == step_groups_.end() ? nullptr : &found->second;
+}
+
+std::vector<EpisodeKey> Ledger::held_by(const std::string& worker) const {
+  std::vector<EpisodeKey> keys;
+  for (const EpisodeRecord& episode : episodes_) {
+    if (episode.state == EpisodeState::kLeased && episode.worker == worker) keys.push_back({episode.episode, episode.attempt});
+  }
+  return keys;
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,71 @@
+#include "base/record_log.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace tandem {
+namespace {
+
+class RecordLogTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove(path); }
+  void TearDown() override { fs::remove(path); }
+  std::vector<std::string> records() {
+    std::vector<std::string> found;
+    EXPECT_TRUE(read_log(path, [&](std::string_view record, uint64_t) {
+      found.emplace_back(record);
+      return Status();
+    }));
+    return found;
+  }
+  const fs::path path = fs::temp_directory_path() / ("tandem-log-" + std::to_string(::getpid()));
+};
+
+TEST_F(RecordLogTest, gives_back_what_was_appended_and_goes_on_after_a_restart) {
+  uint64_t second = 0;
+  {
+    auto log = std::move(*RecordLog::open(path));
+    ASSERT_TRUE(log.append("one"));
+    second = *log.append("");
+    ASSERT_TRUE(log.sync());
+  }
+  auto log = std::move(*RecordLog::open(path));
+  ASSERT_TRUE(log.append("three"));
+  EXPECT_EQ(records(), (std::vector<std::string>{"one", "", "three"}));
+  EXPECT_EQ(*read_record(path, second), "");
+  EXPECT_EQ(read_record(path, second + 1).error().code(), Code::kCorrupt);
+}
+
+TEST_F(RecordLogTest, a_file_cut_anywhere_keeps_the_records_before_the_cut) {
+  {
+    auto log = std::move(*RecordLog::open(path));
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(log.append("record " + std::to_string(i)));
+  }
+  const std::string whole = *read_file(path);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
+    uint64_t cut = 0;
+    ASSERT_TRUE(RecordLog::open(path, &cut)) << size;
+    const size_t expected = size < 8 ? 0 : (size - 8) / 20;
+    EXPECT_EQ(records().size(), expected) << size;
+    EXPECT_EQ(cut, size < 8 ? size : (size - 8) % 20) << size;
+  }
+}
+
+TEST_F(RecordLogTest, damage_in_the_middle_is_refused_with_its_place) {
+  {
+    auto log = std::move(*RecordLog::open(path));
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(log.append("record " + std::to_string(i)));
+  }
+  std::string bytes = *read_file(path);
+  bytes[8 + 20 + 12] ^= 1;  // the first byte of the second record
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  const auto log = RecordLog::open(path);
+  ASSERT_FALSE(log);
+  EXPECT_EQ(log.error().code(), Code::kCorrupt);
+  EXPECT_NE(log.error().message().find("record 1 at byte 28"), std::string::npos) << log.error().message();
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,228 @@
+#include "rollout/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace tandem::rollout {
+namespace {
+
+RunPlan small_plan() {
+  return {.seed = 5, .steps = 4, .groups_per_step = 2, .group_size = 3, .max_lag = 1, .kinds = {"a", "b", "c"},
+          .heldout_tasks = 3, .heldout_samples = 2};
+}
+
+// Workers and a trainer that do what they are told, or fail at random.
+class Cluster {
+ public:
+  Cluster(RunPlan plan, uint64_t seed, double fault) : ledger(plan), random_(seed), fault_(fault) {}
+
+  void send(const Event& event) {
+    // What is logged must say the same when it is read again.
+    log.push_back(to_json(event).dump());
+    const auto actions = ledger.step(event);
+    const Books books = ledger.books();
+    ASSERT_EQ(books.admitted, books.trained + books.dropped_total() + books.in_flight);
+    for (const Action& action : actions) {
+      if (const auto* grant = std::get_if<Grant>(&action)) {
+        for (const auto& lease : grant->leases) held[grant->worker].push_back(lease);
+      }
+      if (const auto* batch = std::get_if<TrainBatch>(&action)) batches.push_back(*batch);
+      if (const auto* revoke = std::get_if<Revoke>(&action)) {
+        std::erase_if(held[revoke->worker], [&](const LeaseTerms& lease) { return lease.key == revoke->key; });
+      }
+      if (std::holds_alternative<Finish>(action)) finished = true;
+    }
+  }
+
+  void run() {
+    send(TrainerJoined{0});
+    for (const char* worker : {"w0", "w1"}) send(WorkerJoined{worker, {}});
+    for (int i = 0; i < 20000 && !finished; ++i) turn();
+  }
+
+  Ledger ledger;
+  std::map<std::string, std::vector<LeaseTerms>> held;
+  std::deque<TrainBatch> batches;
+  std::vector<std::string> log;
+  bool finished = false;
+  std::map<uint64_t, std::vector<BatchEntry>> trained;  // what survived, by step
+
+ private:
+  void turn() {
+    const std::string worker = random_.chance(0.5) ? "w0" : "w1";
+    auto& mine = held[worker];
+    if (random_.chance(fault_)) {
+      const auto choice = random_.below(3);
+      if (choice == 0) {
+        mine.clear();
+        send(WorkerLost{worker});
+        send(WorkerJoined{worker, {}});
+      } else if (choice == 1) {
+        batches.clear();
+        std::erase_if(trained, [&](const auto& t) { return t.first > ledger.checkpointed(); });
+        send(TrainerJoined{ledger.checkpointed()});
+      } else if (!mine.empty()) {
+        const LeaseTerms lease = mine.back();
+        send(Expired{lease.key});
+        commit(worker, lease, Outcome::kCompleted);  // too late
+      }
+      return;
+    }
+    if (mine.size() < 2 && random_.chance(0.5)) return send(Pull{worker, static_cast<uint32_t>(2 - mine.size())});
+    if (!mine.empty() && random_.chance(0.6)) {
+      const LeaseTerms lease = mine.front();
+      mine.erase(mine.begin());
+      return commit(worker, lease, random_.chance(fault_) ? Outcome::kInfraError : Outcome::kCompleted);
+    }
+    if (batches.empty()) return;
+    const TrainBatch batch = batches.front();
+    batches.pop_front();
+    trained[batch.step] = batch.entries;
+    send(Trained{batch.step, {}});
+    if (batch.step % 2 == 0) send(Checkpointed{batch.step});
+  }
+
+  void commit(const std::string& worker, const LeaseTerms& lease, Outcome outcome) {
+    Commit event{.worker = worker, .key = lease.key, .outcome = outcome};
+    if (is_of_policy(outcome)) event.reward = static_cast<double>(derive_seed(lease.sample_seed, {1}) % 2);
+    send(event);
+  }
+
+  Random random_;
+  double fault_;
+};
+
+TEST(Ledger, a_run_without_faults_trains_what_has_a_signal_and_drops_the_rest_by_name) {
+  Cluster cluster(small_plan(), 1, 0);
+  cluster.run();
+  ASSERT_TRUE(cluster.finished);
+  const Books books = cluster.ledger.books();
+  EXPECT_EQ(books.in_flight, 0u);
+  EXPECT_GT(books.trained, 0u);
+  EXPECT_EQ(books.dropped.at("heldout"), 2u * 3 * 3);  // before and after, three tasks, two samples and a greedy one
+  EXPECT_EQ(cluster.ledger.steps_trained(), 4u);
+}
+
+TEST(Ledger, advantages_of_a_group_sum_to_zero_and_constant_groups_are_not_trained) {
+  Cluster cluster(small_plan(), 2, 0);
+  cluster.run();
+  for (const auto& [step, entries] : cluster.trained) {
+    std::map<uint64_t, double> sums;
+    for (const auto& entry : entries) {
+      EXPECT_NE(entry.advantage, 0);
+      sums[entry.group] += entry.advantage;
+    }
+    for (const auto& [group, sum] : sums) EXPECT_NEAR(sum, 0, 1e-12);
+  }
+}
+
+TEST(Ledger, under_random_faults_nothing_is_lost_or_trained_twice) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    RunPlan plan = small_plan();
+    plan.deterministic = seed % 3 == 0;
+    plan.max_attempts = 100;
+    Cluster cluster(plan, seed, 0.08);
+    cluster.run();
+    ASSERT_TRUE(cluster.finished) << "seed " << seed;
+    EXPECT_EQ(cluster.ledger.books().in_flight, 0u) << "seed " << seed;
+    std::set<uint64_t> seen;
+    uint64_t count = 0;
+    for (const auto& [step, entries] : cluster.trained) {
+      for (const auto& entry : entries) {
+        EXPECT_TRUE(seen.insert(entry.key.episode).second) << "episode " << entry.key.episode << " twice, seed " << seed;
+        ++count;
+      }
+    }
+    EXPECT_EQ(cluster.ledger.books().trained, count) << "seed " << seed;
+  }
+}
+
+TEST(Ledger, a_replayed_log_gives_the_same_books_wherever_it_was_cut) {
+  Cluster cluster(small_plan(), 3, 0.05);
+  cluster.run();
+  for (const size_t cut : {size_t{0}, size_t{1}, cluster.log.size() / 3, cluster.log.size() / 2, cluster.log.size()}) {
+    Ledger first(small_plan()), second(small_plan());
+    for (size_t i = 0; i < cut; ++i) {
+      const auto event = event_from_json(*parse_json(cluster.log[i]));
+      ASSERT_TRUE(event) << cluster.log[i];
+      first.step(*event);
+      second.step(*event);
+    }
+    EXPECT_EQ(first.books(), second.books());
+    if (cut == cluster.log.size()) {
+      EXPECT_EQ(first.books(), cluster.ledger.books());
+    }
+  }
+}
+
+TEST(Ledger, the_order_in_which_workers_finish_does_not_change_a_deterministic_run) {
+  RunPlan plan = small_plan();
+  plan.deterministic = true;
+  Cluster one(plan, 10, 0), two(plan, 20, 0);
+  one.run();
+  two.run();
+  ASSERT_EQ(one.trained.size(), 4u);
+  for (const auto& [step, entries] : one.trained) {
+    ASSERT_EQ(entries.size(), two.trained.at(step).size());
+    for (size_t i = 0; i < entries.size(); ++i) {
+      EXPECT_EQ(entries[i].key.episode, two.trained.at(step)[i].key.episode);
+      EXPECT_EQ(entries[i].advantage, two.trained.at(step)[i].advantage);
+    }
+  }
+}
+
+TEST(Ledger, an_episode_that_keeps_failing_is_dropped_for_its_reason_and_never_gets_a_reward_of_zero) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  Ledger ledger(plan);
+  ledger.step(TrainerJoined{0});
+  ledger.step(WorkerJoined{"w", {}});
+  std::vector<LeaseTerms> leases;
+  const auto take = [&](const std::vector<Action>& actions) {
+    for (const Action& action : actions) {
+      if (const auto* grant = std::get_if<Grant>(&action)) leases.insert(leases.end(), grant->leases.begin(), grant->leases.end());
+    }
+  };
+  take(ledger.step(Pull{"w", 1}));
+  for (int attempt = 0; attempt < plan.max_attempts; ++attempt) {
+    ASSERT_EQ(leases.size(), static_cast<size_t>(attempt) + 1);
+    EXPECT_EQ(leases.back().key.attempt, static_cast<uint32_t>(attempt) + 1);
+    take(ledger.step(Commit{.worker = "w", .key = leases.back().key, .outcome = Outcome::kInfraError}));
+    take(ledger.step(Pull{"w", attempt + 1 < plan.max_attempts ? 1u : 0u}));
+  }
+  EXPECT_EQ(ledger.books().dropped.at("infra_error"), 1u);
+}
+
+TEST(Ledger, a_late_commit_of_a_lost_lease_is_refused) {
+  RunPlan plan = small_plan();
+  Ledger ledger(plan);
+  ledger.step(WorkerJoined{"w", {}});
+  ledger.step(Pull{"w", 1});
+  ledger.step(WorkerLost{"w"});
+  ledger.step(Commit{.worker = "w", .key = {0, 1}, .outcome = Outcome::kCompleted, .reason = "", .reward = 1.0});
+  EXPECT_EQ(ledger.late_commits(), 1u);
+  EXPECT_EQ(ledger.episodes()[0].state, EpisodeState::kQueued);
+}
+
+TEST(Curriculum, draws_the_undecided_kinds_and_lets_the_hopeless_wait) {
+  Curriculum curriculum({"easy", "middling", "hopeless"}, 1);
+  for (int i = 0; i < 20; ++i) {
+    curriculum.observe("easy", 1);
+    curriculum.observe("middling", 0.5);
+    curriculum.observe("hopeless", 0);
+  }
+  std::map<std::string, int> counts;
+  for (uint64_t batch = 0; batch < 100; ++batch) {
+    for (const auto& kind : curriculum.draw(batch, 8)) ++counts[kind];
+  }
+  EXPECT_GT(counts["middling"], 500);
+  EXPECT_GT(counts["easy"], 80);
+  EXPECT_GT(counts["hopeless"], 10);
+  EXPECT_LT(counts["hopeless"], 100);
+}
+
+}  // namespace
+}  // namespace tandem::rollout
