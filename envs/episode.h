@@ -1,0 +1,62 @@
+// One attempt at one task: a sandbox with the task's files, the calls made in it, and the grade at the end.
+//
+// Ownership: the episode owns its sandbox and lets go of it in score() or when it is destroyed; the backend must
+// outlive it. Thread safety: none; one episode is driven by one thread at a time. Errors: every error is one of the
+// infrastructure (the sandbox is lost or late), and such an episode has no reward.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "envs/grade.h"
+#include "envs/protocol.h"
+#include "envs/sandbox/sandbox.h"
+#include "envs/task.h"
+
+namespace tandem::envs {
+
+struct EpisodeOptions {
+  size_t output_limit = 2000;  // bytes of a call's output that the model is shown
+  double call_time_limit_s = 10;
+  double test_time_limit_s = 10;
+};
+
+class Episode {
+ public:
+  static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
+
+  const Task& task() const { return task_; }
+  std::vector<Message> prompt() const { return envs::prompt(task_); }
+
+  // One call; a malformed or unknown one gives an outcome that says so.
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments);
+
+  // All calls of one message: those that only read run at once, those that may change files one after another, in
+  // order. Calls that could not be parsed give their error. Outcomes are in the order of the calls.
+  Result<std::vector<ToolOutcome>> turn(std::span<const ParsedCall> calls);
+
+  // Whether the episode is at its end: files were changed in a task that ends on a change.
+  bool over() const { return task_.ends_on_change && changed_; }
+  int tool_calls() const { return tool_calls_; }
+
+  // Collects what was left behind and grades it, hidden tests in a fresh sandbox. Once; the sandbox is gone after it.
+  Result<Grade> score(std::string_view final_answer);
+
+ private:
+  Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
+
+  Task task_;
+  SandboxBackend& backend_;
+  EpisodeOptions options_;
+  std::unique_ptr<Sandbox> sandbox_;
+  bool changed_ = false;
+  int tool_calls_ = 0;
+};
+
+// A Runner for grade() on sandboxes of this backend.
+Runner sandbox_runner(SandboxBackend& backend, double time_limit_s);
+
+}  // namespace tandem::envs

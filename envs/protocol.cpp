@@ -1,0 +1,115 @@
+#include "envs/protocol.h"
+
+#include "base/text.h"
+#include "envs/tools/output.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
+
+constexpr std::string_view kSystem =
+    "You work in a folder by calling tools:\n"
+    "read_file(target_file)\n"
+    "grep(pattern, path)\n"
+    "list_dir(target_directory)\n"
+    "search_replace(file_path, old_string, new_string, replace_all)\n"
+    "write(file_path, contents)\n"
+    "run_terminal_cmd(command)\n"
+    "Call a tool like this:\n"
+    "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"target_file\": \"a.txt\"}}</tool_call>\n"
+    "Look first where you must. When asked for a value, answer with it alone, without a call.";
+
+ParsedCall parse_call(std::string_view text) {
+  ParsedCall parsed;
+  const auto wrong = [&](std::string why) {
+    parsed.error = "Error: " + std::move(why) + ". Write <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>.";
+    return parsed;
+  };
+  auto json = parse_json(trim(text));
+  if (!json) return wrong("the call is not valid JSON: " + make_printable(json.error().message()));
+  if (!json->is_object()) return wrong("the call must be a JSON object");
+  if (!json->contains("name") || !json->at("name").is_string()) return wrong("the call lacks \"name\"");
+  if (!json->contains("arguments")) return wrong("the call lacks \"arguments\"");
+  for (const auto& [key, value] : json->items()) {
+    if (key != "name" && key != "arguments")
+      return wrong("the call has an unknown key \"" + make_printable(key) + "\"");
+  }
+  if (!json->at("arguments").is_object()) return wrong("\"arguments\" must be a JSON object");
+  parsed.call.name = json->at("name").get<std::string>();
+  parsed.call.arguments = std::move(json->at("arguments"));
+  return parsed;
+}
+
+// As Python's json.dumps writes it, which is what models have seen: ", " and ": ".
+void write_json(const Json& value, std::string& text) {
+  if (value.is_object()) {
+    text += '{';
+    bool first = true;
+    for (const auto& [key, item] : value.items()) {
+      if (!first) text += ", ";
+      first = false;
+      text += dump_json(key) + ": ";
+      write_json(item, text);
+    }
+    text += '}';
+  } else {
+    text += dump_json(value);
+  }
+}
+
+}  // namespace
+
+std::vector<Message> prompt(const Task& task) {
+  std::string user = "Files:\n";
+  for (const auto& [path, content] : task.files) user += path + "\n";
+  return {{"system", std::string(kSystem)}, {"user", user + "\n" + task.instruction}};
+}
+
+std::string render_call(const Call& call) {
+  std::string text(kOpen);
+  write_json(Json{{"name", call.name}, {"arguments", call.arguments}}, text);
+  return text.append(kClose);
+}
+
+std::string render_calls(std::span<const Call> calls) {
+  std::vector<std::string> parts;
+  for (const auto& call : calls) parts.push_back(render_call(call));
+  return join(parts, "\n");
+}
+
+Message render_responses(std::span<const ToolOutcome> outcomes) {
+  std::string text;
+  for (const auto& outcome : outcomes) {
+    if (!text.empty()) text += '\n';
+    text += "<tool_response>\n" + outcome.output;
+    if (text.back() != '\n') text += '\n';
+    text += "</tool_response>";
+  }
+  return {"user", std::move(text)};
+}
+
+ParsedMessage parse_message(std::string_view content) {
+  ParsedMessage message;
+  std::string outside;
+  while (true) {
+    const size_t begin = content.find(kOpen);
+    outside.append(content.substr(0, begin));
+    if (begin == std::string_view::npos) break;
+    content.remove_prefix(begin + kOpen.size());
+    const size_t end = content.find(kClose);
+    message.calls.push_back(parse_call(content.substr(0, end)));
+    if (end == std::string_view::npos) {
+      // A call that was never closed may be cut short: it is not run even where it reads well.
+      if (message.calls.back().error.empty()) {
+        message.calls.back().error = "Error: the call is not closed. Write </tool_call> after it.";
+      }
+      break;
+    }
+    content.remove_prefix(end + kClose.size());
+  }
+  message.text = std::string(trim(outside));
+  return message;
+}
+
+}  // namespace tandem::envs

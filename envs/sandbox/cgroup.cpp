@@ -1,0 +1,146 @@
+#include "envs/sandbox/cgroup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/text.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr size_t kMostGroups = 512;
+
+bool set_value(const std::string& file, const std::string& value) {
+  FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  return fd && write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size());
+}
+
+// The folder of our own group in a version 1 hierarchy, or in version 2 for an empty controller.
+std::string own_folder(std::string_view controller) {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const auto parts = split(line, ':');
+    if (parts.size() < 3) continue;
+    for (auto name : split(parts[1], ',')) {
+      if (name != controller) continue;
+      const auto path = parts[2] == "/" ? "" : std::string(parts[2]);
+      return "/sys/fs/cgroup" + (controller.empty() ? "" : "/" + std::string(controller)) + path;
+    }
+  }
+  return "";
+}
+
+std::vector<std::string> find_parents(std::string& kind) {
+  if (access("/sys/fs/cgroup/cgroup.controllers", R_OK) == 0) {
+    const auto own = own_folder("");
+    if (own.empty()) return {};
+    std::ifstream file(own + "/cgroup.subtree_control");
+    const std::string controllers((std::istreambuf_iterator<char>(file)), {});
+    if (controllers.find("pids") == std::string::npos || controllers.find("memory") == std::string::npos) return {};
+    kind = "v2";
+    return {own};
+  }
+  std::vector<std::string> parents;
+  for (const char* controller : {"pids", "memory"}) {
+    const auto own = own_folder(controller);
+    if (!own.empty() && access((own + "/cgroup.procs").c_str(), W_OK) == 0) parents.push_back(own);
+  }
+  if (parents.size() != 2) return {};
+  kind = "v1";
+  return parents;
+}
+
+// Groups of spawners that are no more.
+void sweep(const std::string& parent) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(parent, error)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with("tandem-")) continue;
+    const auto owner = static_cast<pid_t>(atoi(name.c_str() + 7));
+    if (owner > 0 && kill(owner, 0) != 0 && errno == ESRCH) rmdir(entry.path().c_str());
+  }
+}
+
+}  // namespace
+
+std::string CgroupPool::available() {
+  std::string kind;
+  const auto parents = find_parents(kind);
+  if (parents.empty()) return "";
+  for (const auto& parent : parents) {
+    const auto folder = parent + "/tandem-" + std::to_string(getpid()) + "-check";
+    if (mkdir(folder.c_str(), 0755) != 0) return "";
+    rmdir(folder.c_str());
+  }
+  return kind;
+}
+
+CgroupPool::CgroupPool() : kind_(available()) {
+  if (kind_.empty()) return;
+  std::string kind;
+  parents_ = find_parents(kind);
+  for (const auto& parent : parents_) sweep(parent);
+}
+
+CgroupPool::Group* CgroupPool::free_group() {
+  for (auto& group : groups_) {
+    pollfd wait = {group.user.get(), POLLIN, 0};
+    if (!group.user || (poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN))) return &group;
+  }
+  if (groups_.size() >= kMostGroups) return nullptr;
+  Group group;
+  for (const auto& parent : parents_) {
+    const auto folder = parent + "/tandem-" + std::to_string(getpid()) + "-" + std::to_string(made_);
+    if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return nullptr;
+    group.folders.push_back(folder);
+  }
+  ++made_;
+  groups_.push_back(std::move(group));
+  return &groups_.back();
+}
+
+bool CgroupPool::set(Group& group, const SandboxSpec& spec) {
+  if (group.processes == spec.processes && group.memory_bytes == spec.memory_bytes) return true;
+  const auto memory = std::to_string(spec.memory_bytes);
+  const bool done =
+      set_value(group.folders.front() + "/pids.max", std::to_string(spec.processes)) &&
+      set_value(group.folders.back() + (kind_ == "v2" ? "/memory.max" : "/memory.limit_in_bytes"), memory);
+  group.processes = spec.processes;
+  group.memory_bytes = spec.memory_bytes;
+  return done;
+}
+
+void CgroupPool::place(pid_t process, int pidfd, const SandboxSpec& spec) {
+  if (parents_.empty()) return;
+  Group* group = free_group();
+  if (!group) return;
+  if (!set(*group, spec)) return;
+  for (const auto& folder : group->folders) set_value(folder + "/cgroup.procs", std::to_string(process));
+  group->user = FileDescriptor(fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
+}
+
+void CgroupPool::clear() {
+  for (auto& group : groups_) {
+    // The sandboxes get their signal when the spawner ends; here it comes first, so that the folders are empty.
+    if (group.user) {
+      pollfd wait = {group.user.get(), POLLIN, 0};
+      const auto first = [&](const std::string& folder) {
+        std::ifstream file(folder + "/cgroup.procs");
+        for (pid_t process; file >> process;) kill(process, SIGKILL);
+      };
+      for (const auto& folder : group.folders) first(folder);
+      poll(&wait, 1, 1000);
+    }
+    for (const auto& folder : group.folders) {
+      for (int attempt = 0; attempt < 200 && rmdir(folder.c_str()) != 0 && errno == EBUSY; ++attempt) usleep(1000);
+    }
+  }
+  groups_.clear();
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,35 @@
+// What turns a fresh process into a confined one: its view of the file system, its privileges, its system calls.
+//
+// Called in order by the first process of a sandbox, in namespaces of its own, before anything of a model is there.
+// Errors name the step that failed; such a process must end.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+inline constexpr unsigned kInnerId = 1000;  // user and group inside
+
+// A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
+// /workspace. Nothing else of the host can be named after it.
+Status build_root(const SandboxSpec& spec);
+
+// The loopback device up; there is no other one.
+Status raise_loopback();
+
+// Resource limits of every process; the number of processes is that of the whole sandbox, as it has its user namespace.
+Status set_limits(const SandboxSpec& spec);
+
+// The system calls that are refused, as a filter program for the kernel. Made once, since it takes milliseconds.
+Result<std::string> make_filter();
+
+// All capabilities of the new user namespace, effective; they are lost with the change of user.
+Status raise_capabilities();
+
+// No capability, no way to gain one, and the filter. The last step.
+Status drop_privileges(const std::string& filter);
+
+}  // namespace tandem::envs

@@ -1,0 +1,38 @@
+// Messages over a stream socket: length, then bytes; bounded in size and in time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "envs/task.h"
+
+namespace tandem::envs {
+
+inline constexpr size_t kLargestFrame = size_t{64} << 20;
+
+// kDeadline when `deadline` passes first, kUnavailable when the other side is gone, kCorrupt for a length out of
+// bounds. After any error the stream is not usable any more.
+Status send_frame(int socket, std::string_view bytes, Time deadline);
+Result<std::string> receive_frame(int socket, Time deadline);
+
+// Fields of a message, in the byte order of this machine: both ends are on it.
+void put_number(std::string& bytes, uint64_t number);
+void put_text(std::string& bytes, std::string_view text);
+void put_files(std::string& bytes, const Files& files);
+
+// Takes fields from the front of a message; a message that is too short or too long is kCorrupt.
+class FieldReader {
+ public:
+  explicit FieldReader(std::string_view bytes) : bytes_(bytes) {}
+  Result<uint64_t> number();
+  Result<std::string> text();
+  Result<Files> files();
+
+ private:
+  std::string_view bytes_;
+};
+
+}  // namespace tandem::envs

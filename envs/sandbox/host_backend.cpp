@@ -1,0 +1,42 @@
+#include "envs/sandbox/host_backend.h"
+
+#include <cstdlib>
+
+#include "base/file.h"
+
+namespace tandem::envs {
+namespace {
+
+class HostSandbox final : public Sandbox {
+ public:
+  HostSandbox(fs::path root, bool owned, const SandboxSpec& spec) : owned_(owned) {
+    context_.root = std::move(root);
+    context_.output_limit = spec.output_limit;
+    context_.time_limit_s = spec.call_time_limit_s;
+    context_.allow_background = false;
+  }
+  ~HostSandbox() override {
+    std::error_code ignored;
+    if (owned_) fs::remove_all(context_.root, ignored);
+  }
+  Status put(const Files& files) override { return put_files(context_.root, files); }
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
+    return run_tool(context_, name, arguments);
+  }
+  Result<Collected> collect() override { return collect_files(context_.root); }
+
+ private:
+  ToolContext context_;
+  bool owned_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sandbox>> HostBackend::create(const SandboxSpec& spec) {
+  if (spec.workspace) return std::make_unique<HostSandbox>(*spec.workspace, false, spec);
+  std::string folder = (fs::temp_directory_path() / "tandem-scratch-XXXXXX").string();
+  if (!mkdtemp(folder.data())) return fail(Status::from_errno(folder, errno));
+  return std::make_unique<HostSandbox>(folder, true, spec);
+}
+
+}  // namespace tandem::envs

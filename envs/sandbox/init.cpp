@@ -1,0 +1,183 @@
+#include "envs/sandbox/init.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/sandbox.h"
+#include "envs/tools/tool.h"
+
+namespace tandem::envs {
+namespace {
+
+const char* const kRoot = "/workspace";
+
+Time soon() { return SystemClock().now() + std::chrono::seconds(60); }
+
+// Ends every process that this one's command left, whatever sessions they moved to: as a subreaper it inherits them.
+void end_descendants() {
+  const std::string list = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+  for (int round = 0; round < 10'000; ++round) {
+    FileDescriptor file(open(list.c_str(), O_RDONLY | O_CLOEXEC));
+    char text[4096];
+    const ssize_t size = file ? read(file.get(), text, sizeof text) : 0;
+    if (size <= 0) return;
+    std::istringstream words(std::string(text, static_cast<size_t>(size)));
+    for (pid_t child; words >> child;) kill(child, SIGKILL);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+}
+
+std::string serve_call(FieldReader& fields) {
+  const auto serve = [&]() -> Result<ToolOutcome> {
+    const auto name = TRY(fields.text());
+    const auto arguments = TRY(fields.text());
+    ToolContext context;
+    context.root = kRoot;
+    context.shown_root = kRoot;
+    context.output_limit = TRY(fields.number());
+    context.time_limit_s = static_cast<double>(TRY(fields.number())) / 1000;
+    const auto json = TRY(parse_json(arguments));
+    auto outcome = run_tool(context, name, json);
+    const bool background =
+        json.is_object() && json.contains("is_background") && json.at("is_background") == Json(true);
+    if (!background) end_descendants();
+    return outcome;
+  };
+  const auto outcome = serve();
+  return dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message())));
+}
+
+std::string serve(RequestKind kind, FieldReader& fields) {
+  std::string reply;
+  switch (kind) {
+    case RequestKind::kCall:
+      return serve_call(fields);
+    case RequestKind::kPut: {
+      const auto files = fields.files();
+      const Status status = files ? put_files(kRoot, *files) : files.error();
+      return status ? "" : status.message();
+    }
+    case RequestKind::kCollect: {
+      const auto collected = collect_files(kRoot);
+      put_number(reply, collected.complete ? 1 : 0);
+      put_files(reply, collected.files);
+      return reply;
+    }
+  }
+  return "";
+}
+
+struct Worker {
+  uint64_t id = 0;
+  pid_t process = -1;
+  FileDescriptor results;
+  std::string reply;
+};
+
+class Server {
+ public:
+  explicit Server(int socket) : socket_(socket) {}
+
+  [[noreturn]] void run() {
+    for (;;) {
+      std::vector<pollfd> waits = {{socket_, POLLIN, 0}};
+      for (const auto& worker : workers_) waits.push_back({worker.results.get(), POLLIN, 0});
+      // Wakes now and then to reap what background commands left.
+      poll(waits.data(), waits.size(), 1000);
+      for (size_t i = workers_.size(); i-- > 0;) {
+        if (waits[i + 1].revents != 0 && !gather(workers_[i])) workers_.erase(workers_.begin() + static_cast<long>(i));
+      }
+      if (waits[0].revents != 0) accept();
+      while (waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
+    }
+  }
+
+ private:
+  void accept() {
+    // The other side is gone, or not to be understood: the sandbox ends with its first process.
+    const auto frame = receive_frame(socket_, soon());
+    if (!frame) _exit(0);
+    FieldReader fields(*frame);
+    const auto id = fields.number(), kind = fields.number();
+    if (!id || !kind) _exit(1);
+    if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && workers_.empty()) {
+      kill(-1, SIGKILL);  // everything but this process
+    }
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, "too many calls at once");
+    FileDescriptor reader(ends[0]), writer(ends[1]);
+    pid_t process = -1;
+    for (int attempt = 0; attempt < 50 && process < 0; ++attempt) {
+      process = fork();
+      if (process < 0) {
+        while (waitpid(-1, nullptr, WNOHANG) > 0) {
+        }
+        usleep(2000);  // processes that were killed take a moment to go
+      }
+    }
+    if (process == 0) {
+      close(socket_);
+      reader.reset();
+      for (auto& worker : workers_) worker.results.reset();
+      prctl(PR_SET_CHILD_SUBREAPER, 1);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const auto reply = serve(static_cast<RequestKind>(*kind), fields);
+      const auto written = write_all(writer.get(), reply, "reply");
+      _exit(written ? 0 : 1);
+    }
+    if (process < 0) return refuse(*id, "too many processes are running; end some first");
+    fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+    workers_.push_back({*id, process, std::move(reader), ""});
+  }
+
+  // Takes what a worker has written; false when it has ended and its reply is sent.
+  bool gather(Worker& worker) {
+    char buffer[65536];
+    const ssize_t count = read(worker.results.get(), buffer, sizeof buffer);
+    if (count > 0) {
+      worker.reply.append(buffer, static_cast<size_t>(count));
+      return true;
+    }
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    send(worker.id, worker.reply);
+    return false;
+  }
+
+  void refuse(uint64_t id, const char* why) { send(id, dump_json(to_json(ToolOutcome::refused(why)))); }
+
+  void send(uint64_t id, const std::string& reply) {
+    std::string frame;
+    put_number(frame, id);
+    frame += reply;
+    if (!send_frame(socket_, frame, soon())) _exit(0);
+  }
+
+  int socket_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace
+
+void serve_sandbox(int socket) {
+  // No process of the sandbox may look into this one or its workers.
+  prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_NAME, "tandem-init");
+  Server(socket).run();
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,17 @@
+// The first process of a sandbox: it serves calls of tools until the socket closes, and with it the whole sandbox ends.
+#pragma once
+
+namespace tandem::envs {
+
+// Requests come as frames {id, kind, ...}; each is served by a process of its own, so that calls run at once and
+// nothing that a call does can harm the others. Never returns.
+[[noreturn]] void serve_sandbox(int socket);
+
+// Kinds of requests, and their fields after the id.
+enum class RequestKind : unsigned {
+  kCall,     // tool name, arguments as JSON, output limit, time limit in milliseconds -> outcome as JSON
+  kPut,      // files -> empty, or why not
+  kCollect,  // -> complete, files; everything else that runs is ended first
+};
+
+}  // namespace tandem::envs

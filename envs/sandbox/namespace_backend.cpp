@@ -1,0 +1,135 @@
+#include "envs/sandbox/namespace_backend.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/init.h"
+#include "envs/sandbox/spawner.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
+constexpr double kCollectTime = 20;
+
+class NamespaceSandbox final : public Sandbox {
+ public:
+  NamespaceSandbox(SpawnedSandbox spawned, const SandboxSpec& spec) : spawned_(std::move(spawned)), spec_(spec) {}
+
+  ~NamespaceSandbox() override { end(); }
+
+  Status wait_until_ready() {
+    const auto first = TRY(receive_frame(spawned_.socket.get(), SystemClock().now() + from_seconds(kGrace)));
+    if (first == "ready") return {};
+    return Status::unfit("no sandbox can be made here: " + first).hint("`tandem doctor` says what is missing");
+  }
+
+  Status put(const Files& files) override {
+    std::string fields;
+    put_files(fields, files);
+    const auto reply = TRY(request(RequestKind::kPut, fields, kCollectTime));
+    return reply.empty() ? Status() : Status::unavailable("files could not be put into the sandbox: " + reply);
+  }
+
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
+    std::string fields;
+    put_text(fields, name);
+    put_text(fields, dump_json(arguments));
+    put_number(fields, spec_.output_limit);
+    put_number(fields, static_cast<uint64_t>(spec_.call_time_limit_s * 1000));
+    if (fields.size() > kLargestFrame / 2) return ToolOutcome::refused("the arguments are too large");
+    const auto reply = TRY(request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace));
+    if (reply.empty()) {
+      // The process that served the call was killed, by memory limits or by the command itself.
+      return ToolOutcome::refused("the call was killed, perhaps for using too much memory");
+    }
+    return outcome_from_json(TRY(parse_json(reply)));
+  }
+
+  Result<Collected> collect() override {
+    const auto reply = TRY(request(RequestKind::kCollect, "", kCollectTime));
+    FieldReader fields(reply);
+    Collected collected;
+    collected.complete = TRY(fields.number()) == 1;
+    collected.files = TRY(fields.files());
+    return collected;
+  }
+
+ private:
+  // Sends one request and waits for its reply. Of all threads that wait, one reads and hands out what comes.
+  Result<std::string> request(RequestKind kind, std::string_view fields, double seconds) {
+    const Time deadline = SystemClock().now() + from_seconds(seconds);
+    std::unique_lock lock(mutex_);
+    if (!lost_) return fail(lost_);
+    const uint64_t id = next_id_++;
+    std::string frame;
+    put_number(frame, id);
+    put_number(frame, static_cast<uint64_t>(kind));
+    frame.append(fields);
+    if (auto status = send_frame(spawned_.socket.get(), frame, deadline); !status) return fail(lose(std::move(status)));
+    for (;;) {
+      if (auto reply = replies_.extract(id)) return std::move(reply.mapped());
+      if (!lost_) return fail(lost_);
+      if (reading_) {
+        changed_.wait_until(lock, deadline);
+        if (SystemClock().now() < deadline) continue;
+        return fail(lose(Status::deadline("the sandbox did not answer in time")));
+      }
+      reading_ = true;
+      lock.unlock();
+      auto received = receive_frame(spawned_.socket.get(), deadline);
+      lock.lock();
+      reading_ = false;
+      changed_.notify_all();
+      if (!received) return fail(lose(std::move(received).error()));
+      FieldReader reader(*received);
+      const uint64_t of = TRY(reader.number());
+      replies_[of] = received->substr(sizeof of);
+    }
+  }
+
+  // Every later call fails in the same way.
+  Status lose(Status why) {
+    if (lost_) lost_ = std::move(why);
+    end();
+    changed_.notify_all();
+    return lost_;
+  }
+
+  void end() {
+    if (spawned_.process) syscall(SYS_pidfd_send_signal, spawned_.process.get(), SIGKILL, nullptr, 0);
+  }
+
+  SpawnedSandbox spawned_;
+  SandboxSpec spec_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Status lost_;
+  uint64_t next_id_ = 1;
+  bool reading_ = false;
+  std::map<uint64_t, std::string> replies_;
+};
+
+}  // namespace
+
+NamespaceBackend::NamespaceBackend(std::unique_ptr<Spawner> spawner) : spawner_(std::move(spawner)) {}
+NamespaceBackend::~NamespaceBackend() = default;
+
+Result<std::unique_ptr<NamespaceBackend>> NamespaceBackend::start() {
+  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(TRY(Spawner::start())));
+}
+
+Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
+  auto sandbox = std::make_unique<NamespaceSandbox>(TRY(spawner_->spawn(spec)), spec);
+  TRY(sandbox->wait_until_ready());
+  return sandbox;
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,148 @@
+// The sandbox's view of the file system, on a small read-only tmpfs that holds mounts.
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+#include "envs/sandbox/confine.h"
+
+namespace tandem::envs {
+namespace {
+
+Status check(long result, const std::string& what) { return result < 0 ? Status::from_errno(what, errno) : Status(); }
+
+// A detached copy of what is mounted at `path`, to be attached wherever; -1 where it cannot be had.
+FileDescriptor clone_tree(const std::string& path) {
+  return FileDescriptor(static_cast<int>(
+      syscall(SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)));
+}
+
+Status restrict_tree(int fd, const char* path, uint64_t attributes, unsigned flags) {
+  mount_attr attr{};
+  attr.attr_set = attributes;
+  return check(syscall(SYS_mount_setattr, fd, path, flags, &attr, sizeof attr), "mount_setattr");
+}
+
+Status attach(const FileDescriptor& tree, const std::string& target) {
+  return check(syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH),
+               "mounting " + target);
+}
+
+// `source` of the host, read-only, at the same place below the new root. Sources that are not there are left out.
+Status show(const std::string& source, const std::string& target) {
+  struct stat info {};
+  if (lstat(source.c_str(), &info) != 0) return {};
+  if (S_ISLNK(info.st_mode)) {
+    std::error_code error;
+    const auto to = fs::read_symlink(source, error);
+    return check(symlink(to.c_str(), target.c_str()), target);
+  }
+  const auto tree = clone_tree(source);
+  if (!tree) return Status::from_errno(source, errno);
+  TRY(restrict_tree(tree.get(), "", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+                    AT_EMPTY_PATH | AT_RECURSIVE));
+  if (S_ISDIR(info.st_mode)) {
+    TRY(check(mkdir(target.c_str(), 0755), target));
+  } else {
+    TRY(check(mknod(target.c_str(), S_IFREG | 0644, 0), target));
+  }
+  return attach(tree, target);
+}
+
+Status write_text(const std::string& path, std::string_view text) {
+  FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!file) return Status::from_errno(path, errno);
+  return write_all(file.get(), text, path);
+}
+
+Status small_tmpfs(const std::string& path, uint64_t bytes, const char* mode) {
+  TRY(check(mkdir(path.c_str(), 0755), path));
+  const auto options = "size=" + std::to_string(bytes) + ",nr_inodes=65536,mode=" + mode;
+  return check(mount("tandem", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()), "tmpfs at " + path);
+}
+
+Status build_devices(const std::string& dev) {
+  TRY(check(mkdir(dev.c_str(), 0755), dev));
+  TRY(check(mount("tandem", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,mode=755"), dev));
+  for (const char* name : {"null", "zero", "full", "random", "urandom"}) {
+    const auto tree = clone_tree(std::string("/dev/") + name);
+    const auto target = dev + "/" + name;
+    if (!tree) return Status::from_errno(std::string("/dev/") + name, errno);
+    TRY(check(mknod(target.c_str(), S_IFREG | 0666, 0), target));
+    TRY(attach(tree, target));
+  }
+  for (const auto& [name, to] : {std::pair{"fd", "/proc/self/fd"},
+                                 {"stdin", "/proc/self/fd/0"},
+                                 {"stdout", "/proc/self/fd/1"},
+                                 {"stderr", "/proc/self/fd/2"}}) {
+    TRY(check(symlink(to, (dev + "/" + name).c_str()), name));
+  }
+  return small_tmpfs(dev + "/shm", 16 << 20, "1777");
+}
+
+Status build_etc(const std::string& etc) {
+  TRY(check(mkdir(etc.c_str(), 0755), etc));
+  TRY(write_text(etc + "/passwd", "root:x:0:0:root:/:/bin/false\nagent:x:1000:1000:agent:/workspace:/bin/bash\n"));
+  TRY(write_text(etc + "/group", "root:x:0:\nagent:x:1000:\n"));
+  TRY(write_text(etc + "/hosts", "127.0.0.1 localhost tandem\n"));
+  TRY(write_text(etc + "/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"));
+  // What the dynamic linker and chosen programs (awk, editors) need.
+  for (const char* name : {"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"}) {
+    TRY(show(std::string("/etc/") + name, etc + "/" + name));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status build_root(const SandboxSpec& spec) {
+  TRY(check(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "making mounts private"));
+  FileDescriptor workspace;
+  if (spec.workspace) {
+    // Before anything is mounted over it.
+    workspace = clone_tree(spec.workspace->string());
+    if (!workspace) return Status::from_errno(spec.workspace->string(), errno);
+    TRY(restrict_tree(workspace.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_EMPTY_PATH | AT_RECURSIVE));
+  }
+  const std::string root = "/tmp";
+  TRY(check(mount("tandem", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755"), "tmpfs for the root"));
+  for (const char* name : {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"})
+    TRY(show(name, root + name));
+  TRY(build_etc(root + "/etc"));
+  TRY(build_devices(root + "/dev"));
+  TRY(small_tmpfs(root + "/tmp", spec.disk_bytes, "1777"));
+  TRY(check(mkdir((root + "/proc").c_str(), 0755), "/proc"));
+  // Only processes, and only ours: no /proc/sys, kcore, sysrq-trigger or keys.
+  TRY(check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"), "/proc"));
+  if (spec.workspace) {
+    TRY(check(mkdir((root + "/workspace").c_str(), 0755), "/workspace"));
+    TRY(attach(workspace, root + "/workspace"));
+  } else {
+    TRY(small_tmpfs(root + "/workspace", spec.disk_bytes, "755"));
+  }
+  TRY(check(chdir(root.c_str()), root));
+  TRY(check(syscall(SYS_pivot_root, ".", "."), "pivot_root"));
+  TRY(check(umount2(".", MNT_DETACH), "letting go of the old root"));
+  TRY(restrict_tree(AT_FDCWD, "/", MOUNT_ATTR_RDONLY, 0));
+  TRY(restrict_tree(AT_FDCWD, "/dev", MOUNT_ATTR_RDONLY, 0));
+  return check(chdir("/workspace"), "/workspace");
+}
+
+Status raise_loopback() {
+  FileDescriptor socket_fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  strncpy(request.ifr_name, "lo", IFNAMSIZ);
+  request.ifr_flags = IFF_UP;
+  return check(ioctl(socket_fd.get(), SIOCSIFFLAGS, &request), "loopback");
+}
+
+}  // namespace tandem::envs

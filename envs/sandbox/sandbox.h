@@ -1,0 +1,56 @@
+// A place where a model's calls run, and what makes such places.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "envs/task.h"
+#include "envs/tools/tool.h"
+
+namespace tandem::envs {
+
+struct SandboxSpec {
+  size_t output_limit = size_t{1} << 20;  // bytes of a call's output that are kept
+  double call_time_limit_s = 120;         // then a command is ended, and the model told
+  int processes = 256;
+  uint64_t memory_bytes = uint64_t{2} << 30;  // per process where there are no cgroups, of all of them where there are
+  uint64_t disk_bytes = uint64_t{256} << 20;  // of the workspace, and of /tmp
+  uint64_t file_bytes = uint64_t{256} << 20;  // of the largest file
+  std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
+};
+
+struct Collected {
+  Files files;           // regular files with their content; links and the like as "(not a regular file)"
+  bool complete = true;  // false where there were too many or too large ones
+};
+
+// Thread safety: calls may be made from several threads and run at once; destruction must come last.
+// Errors: kUnavailable where the sandbox is lost (every later call fails the same way), kDeadline where it did not
+// answer in time and was destroyed. Both are failures of the infrastructure: what the model did badly is in the
+// outcome.
+class Sandbox {
+ public:
+  virtual ~Sandbox() = default;
+  virtual Status put(const Files& files) = 0;
+  virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments) = 0;
+  virtual Result<Collected> collect() = 0;
+};
+
+// Thread safety: create may be called from several threads.
+class SandboxBackend {
+ public:
+  virtual ~SandboxBackend() = default;
+  // kUnfit where this machine has no means to isolate; nothing is ever run without.
+  virtual Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) = 0;
+};
+
+// Files below a folder, within limits; what a sandbox collects.
+Collected collect_files(const std::filesystem::path& root);
+Status put_files(const std::filesystem::path& root, const Files& files);
+
+}  // namespace tandem::envs

@@ -1,0 +1,277 @@
+#include "envs/sandbox/spawner.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/confine.h"
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/init.h"
+
+extern char** environ;
+
+namespace tandem::envs {
+namespace {
+
+constexpr const char* kHiddenArgument = "--tandem-spawner";
+constexpr unsigned kNobody =
+    65534;  // who a sandbox runs as outside, where we are root and no folder of the host is in it
+
+Time soon() { return SystemClock().now() + std::chrono::seconds(20); }
+
+std::string encode(const SandboxSpec& spec) {
+  std::string bytes;
+  put_number(bytes, static_cast<uint64_t>(spec.processes));
+  put_number(bytes, spec.memory_bytes);
+  put_number(bytes, spec.disk_bytes);
+  put_number(bytes, spec.file_bytes);
+  put_text(bytes, spec.workspace ? spec.workspace->string() : "");
+  return bytes;
+}
+
+Result<SandboxSpec> decode(std::string_view bytes) {
+  FieldReader fields(bytes);
+  SandboxSpec spec;
+  spec.processes = static_cast<int>(TRY(fields.number()));
+  spec.memory_bytes = TRY(fields.number());
+  spec.disk_bytes = TRY(fields.number());
+  spec.file_bytes = TRY(fields.number());
+  const auto workspace = TRY(fields.text());
+  if (!workspace.empty()) spec.workspace = workspace;
+  return spec;
+}
+
+// A message with descriptors beside it.
+Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors) {
+  iovec data = {const_cast<char*>(text.data()), text.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (descriptors.size() > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    memcpy(CMSG_DATA(header), descriptors.begin(), descriptors.size() * sizeof(int));
+  }
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return Status::from_errno("spawner", errno);
+  return {};
+}
+
+Status write_map(pid_t process, const char* file, const std::string& text) {
+  const auto path = "/proc/" + std::to_string(process) + "/" + file;
+  FileDescriptor map(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!map) return Status::from_errno(path, errno);
+  return write_all(map.get(), text, path);
+}
+
+// In the new process: everything up to serving calls. Says "ready" or what went wrong in its first message.
+[[noreturn]] void become_sandbox(const SandboxSpec& spec, const std::string& filter, int socket, int go) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGCHLD, SIG_DFL);
+  char byte = 0;
+  if (read(go, &byte, 1) != 1) _exit(1);  // the spawner could not write the maps, and says so itself
+  dup2(socket, 3);
+  syscall(SYS_close_range, 4u, ~0u, 0u);
+  const auto set_up = [&]() -> Status {
+    // Capabilities of the new user namespace are needed until the root is built.
+    prctl(PR_SET_KEEPCAPS, 1);
+    if (setresgid(kInnerId, kInnerId, kInnerId) != 0) return Status::from_errno("group", errno);
+    if (setresuid(kInnerId, kInnerId, kInnerId) != 0) return Status::from_errno("user", errno);
+    TRY(raise_capabilities());
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user cleared it
+    umask(022);
+    setsid();
+    if (sethostname("tandem", 6) != 0) return Status::from_errno("host name", errno);
+    TRY(build_root(spec));
+    const int null = open("/dev/null", O_RDWR);
+    for (int fd : {0, 1, 2}) dup2(null, fd);
+    close(null);
+    TRY(raise_loopback());
+    TRY(set_limits(spec));
+    return drop_privileges(filter);
+  };
+  const Status status = set_up();
+  if (!send_frame(3, status ? "ready" : status.message(), soon()) || !status) _exit(1);
+  clearenv();
+  serve_sandbox(3);
+}
+
+class SpawnerProcess {
+ public:
+  explicit SpawnerProcess(int socket) : socket_(socket) {}
+
+  [[noreturn]] void run() {
+    prctl(PR_SET_NAME, "tandem-spawner");
+    signal(SIGCHLD, SIG_IGN);  // ended sandboxes are not waited for
+    signal(SIGINT, SIG_IGN);   // a Ctrl-C is for our maker, which closes the socket when it ends
+    signal(SIGPIPE, SIG_IGN);
+    auto filter = make_filter();
+    if (!filter) {
+      tell(filter.error().message());
+      _exit(1);
+    }
+    filter_ = std::move(*filter);
+    tell("ready");
+    std::string bytes(65536, '\0');
+    for (;;) {
+      const ssize_t size = recv(socket_, bytes.data(), bytes.size(), 0);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) break;
+      if (const Status status = spawn(std::string_view(bytes).substr(0, static_cast<size_t>(size))); !status) {
+        tell(status.message());
+      }
+    }
+    cgroups_.clear();
+    _exit(0);
+  }
+
+ private:
+  // Where nobody listens any more, the end of the socket is seen next.
+  void tell(const std::string& text) { (void)send_descriptors(socket_, text, {}).ok(); }
+
+  Status spawn(std::string_view request) {
+    const auto spec = TRY(decode(request));
+    int ends[2], go[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return Status::from_errno("socketpair", errno);
+    FileDescriptor ours(ends[0]), theirs(ends[1]);
+    if (pipe2(go, O_CLOEXEC) != 0) return Status::from_errno("pipe", errno);
+    FileDescriptor go_read(go[0]), go_write(go[1]);
+
+    int pidfd = -1;
+    constexpr uint64_t kFlags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+                                CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD | SIGCHLD;
+    const auto process = static_cast<pid_t>(syscall(SYS_clone, kFlags, nullptr, &pidfd, nullptr, nullptr));
+    if (process < 0) {
+      return Status(
+          errno == EPERM || errno == EINVAL || errno == ENOSYS || errno == ENOSPC ? Code::kUnfit : Code::kExhausted,
+          "new namespaces: " + std::string(strerror(errno)));
+    }
+    if (process == 0) {
+      close(socket_);
+      ours.reset();
+      go_write.reset();
+      become_sandbox(spec, filter_, theirs.get(), go_read.get());
+    }
+    FileDescriptor handle(pidfd);
+    const auto prepare = [&]() -> Status {
+      cgroups_.place(process, handle.get(), spec);
+      unsigned user = geteuid(), group = getegid();
+      if (user == 0) {
+        user = group = kNobody;
+        struct stat info {};
+        if (spec.workspace && stat(spec.workspace->c_str(), &info) == 0) {
+          user = info.st_uid;
+          group = info.st_gid;
+        }
+      }
+      TRY(write_map(process, "setgroups", "deny"));
+      TRY(write_map(process, "uid_map", std::to_string(kInnerId) + " " + std::to_string(user) + " 1"));
+      TRY(write_map(process, "gid_map", std::to_string(kInnerId) + " " + std::to_string(group) + " 1"));
+      return write_all(go_write.get(), "g", "sandbox");
+    };
+    if (const Status status = prepare(); !status) {
+      kill(process, SIGKILL);
+      return status;
+    }
+    return send_descriptors(socket_, "spawned", {ours.get(), handle.get()});
+  }
+
+  int socket_;
+  std::string filter_;
+  CgroupPool cgroups_;
+};
+
+// Runs before main of whatever program this is linked into, and only where that was started by Spawner::start.
+__attribute__((constructor)) void spawner_entry(int argc, char** argv) {
+  if (argc != 3 || strcmp(argv[1], kHiddenArgument) != 0) return;
+  const int socket = atoi(argv[2]);
+  struct stat info {};
+  if (fstat(socket, &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  SpawnerProcess(socket).run();
+}
+
+// What came with one message of the spawner; kUnfit for a text that is not the expected one.
+Result<std::vector<FileDescriptor>> receive_descriptors(int socket, std::string_view expected) {
+  pollfd wait = {socket, POLLIN, 0};
+  if (poll(&wait, 1, 20'000) <= 0) return fail(Status::deadline("the sandbox spawner does not answer"));
+  char text[1024];
+  iovec data = {text, sizeof text};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (size <= 0) return fail(Status::unavailable("the sandbox spawner is gone"));
+  std::vector<FileDescriptor> descriptors;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      descriptors.emplace_back(fd);
+    }
+  }
+  const std::string_view answer(text, static_cast<size_t>(size));
+  if (answer == expected) return descriptors;
+  return fail(Status::unfit("no sandbox can be made here: " + std::string(answer))
+                  .hint("`tandem doctor` says what is missing"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Spawner>> Spawner::start() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Status::from_errno("socketpair", errno));
+  FileDescriptor ours(ends[0]), theirs(ends[1]);
+  // The spawner must not keep the host's descriptors: all but its socket are closed in it.
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, theirs.get(), 3);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+  std::string name = "tandem-spawner", hidden = kHiddenArgument, number = "3";
+  char* argv[] = {name.data(), hidden.data(), number.data(), nullptr};
+  pid_t process = -1;
+  const int error = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return fail(Status::from_errno("starting the sandbox spawner", error));
+  theirs.reset();
+  std::unique_ptr<Spawner> spawner(new Spawner(std::move(ours), process));
+  TRY(receive_descriptors(spawner->socket_.get(), "ready"));
+  return spawner;
+}
+
+Spawner::~Spawner() {
+  socket_.reset();
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Result<SpawnedSandbox> Spawner::spawn(const SandboxSpec& spec) {
+  std::lock_guard lock(mutex_);
+  TRY(send_descriptors(socket_.get(), encode(spec), {}));
+  auto descriptors = TRY(receive_descriptors(socket_.get(), "spawned"));
+  if (descriptors.size() != 2) return fail(Status::internal("the sandbox spawner sent no descriptors"));
+  return SpawnedSandbox{std::move(descriptors[0]), std::move(descriptors[1])};
+}
+
+}  // namespace tandem::envs

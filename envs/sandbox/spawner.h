@@ -1,0 +1,39 @@
+// The process that makes sandboxes: small, of one thread, and the parent of all of them.
+//
+// It is this very program, started again with a hidden argument that is seen before main, so that it never forks a
+// process that has threads. It ends when its socket closes, however the other side died, and every sandbox ends with
+// it.
+#pragma once
+
+#include <mutex>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// A sandbox as its maker sees it: the socket of its first process, and a handle to end it by.
+struct SpawnedSandbox {
+  FileDescriptor socket;
+  FileDescriptor process;  // a pidfd
+};
+
+// Thread safety: spawn may be called from several threads; they take turns.
+class Spawner {
+ public:
+  // kUnfit, naming what is missing, where this machine cannot isolate.
+  static Result<std::unique_ptr<Spawner>> start();
+  ~Spawner();
+
+  Result<SpawnedSandbox> spawn(const SandboxSpec& spec);
+
+ private:
+  Spawner(FileDescriptor socket, int process) : socket_(std::move(socket)), process_(process) {}
+
+  std::mutex mutex_;
+  FileDescriptor socket_;
+  int process_;
+};
+
+}  // namespace tandem::envs

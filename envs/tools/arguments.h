@@ -1,0 +1,15 @@
+// Checks the arguments of a call against the tool's JSON Schema, with errors written for a model.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace tandem::envs {
+
+// What is wrong with `arguments` and what would be right, or empty. Knows the parts of JSON Schema that the tools use:
+// an object with `properties` of type string, integer, number or boolean, `enum`, `minimum`, and `required`.
+std::string check_arguments(std::string_view tool, const Json& schema, const Json& arguments);
+
+}  // namespace tandem::envs

@@ -1,0 +1,124 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "envs/tools/functions.h"
+#include "envs/tools/paths.h"
+
+namespace tandem::envs {
+
+std::string numbered(size_t line, std::string_view text) {
+  char number[32];
+  snprintf(number, sizeof number, "%6zu|", line);
+  return number + std::string(text) + "\n";
+}
+
+Status replace_content(const fs::path& path, std::string_view content) {
+  struct stat old {};
+  const bool exists = stat(path.c_str(), &old) == 0;
+  const auto temporary = path.parent_path() / ("." + path.filename().string() + ".tandem-new");
+  {
+    FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!file) return Status::from_errno(path.filename().string(), errno);
+    Status written = write_all(file.get(), content, path.filename().string());
+    if (written && exists && fchmod(file.get(), old.st_mode & 07777) != 0) {
+      written = Status::from_errno(path.filename().string(), errno);
+    }
+    if (!written) {
+      unlink(temporary.c_str());
+      return written;
+    }
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    return Status::from_errno(path.filename().string(), error);
+  }
+  return {};
+}
+
+ToolOutcome tool_read_file(const ToolContext& context, const Json& arguments) {
+  const auto name = arguments.at("target_file").get<std::string>();
+  const auto path = resolve(context, name);
+  if (!path) return ToolOutcome::refused(path.error().message());
+  std::error_code error;
+  if (fs::is_directory(*path, error)) {
+    return ToolOutcome::refused("\"" + name + "\" is a folder; use list_dir to see what it holds");
+  }
+  if (!fs::exists(*path, error)) return ToolOutcome::refused(missing_file(context, name));
+  if (!fs::is_regular_file(*path, error)) return ToolOutcome::refused("\"" + name + "\" is not a regular file");
+  const auto content = read_file(*path, kLargestFile);
+  if (!content) return ToolOutcome::refused(content.error().message());
+  if (content->empty()) return ToolOutcome::done("File is empty.");
+
+  auto lines = split(*content, '\n');
+  if (lines.back().empty()) lines.pop_back();
+  const size_t first = arguments.contains("offset") ? arguments.at("offset").get<size_t>() : 1;
+  const size_t count = arguments.contains("limit") ? arguments.at("limit").get<size_t>() : lines.size();
+  if (first > lines.size()) {
+    return ToolOutcome::refused("offset " + std::to_string(first) + " is past the end; the file has " +
+                                std::to_string(lines.size()) + " lines");
+  }
+  const size_t begin = std::max<size_t>(first, 1) - 1;
+  const size_t end = std::min(lines.size(), begin + std::min(count, lines.size()));
+  std::string text;
+  for (size_t i = begin; i < end; ++i) text += numbered(i + 1, lines[i]);
+  if (end < lines.size()) text += "... " + std::to_string(lines.size() - end) + " more lines\n";
+  return ToolOutcome::done(std::move(text));
+}
+
+ToolOutcome tool_write(const ToolContext& context, const Json& arguments) {
+  const auto name = arguments.at("file_path").get<std::string>();
+  const auto& contents = arguments.at("contents").get_ref<const std::string&>();
+  const auto path = resolve(context, name);
+  if (!path) return ToolOutcome::refused(path.error().message());
+  std::error_code error;
+  if (fs::is_directory(*path, error)) return ToolOutcome::refused("\"" + name + "\" is a folder; name a file in it");
+  const bool exists = fs::exists(*path, error);
+  if (exists && !fs::is_regular_file(*path, error))
+    return ToolOutcome::refused("\"" + name + "\" is not a regular file");
+  if (exists) {
+    if (const auto old = read_file(*path, kLargestFile); old && *old == contents) {
+      return ToolOutcome::done("\"" + name + "\" already has exactly these contents; nothing was changed.");
+    }
+  }
+  fs::create_directories(path->parent_path(), error);
+  if (error) return ToolOutcome::refused("the folder of \"" + name + "\" cannot be made: " + error.message());
+  if (auto status = replace_content(*path, contents); !status) return ToolOutcome::refused(status.message());
+  auto outcome = ToolOutcome::done((exists ? "Replaced " : "Created ") + shown(context, *path) + " (" +
+                                   std::to_string(contents.size()) + " bytes).");
+  outcome.changed_files = true;
+  return outcome;
+}
+
+ToolOutcome tool_list_dir(const ToolContext& context, const Json& arguments) {
+  const auto name = arguments.at("target_directory").get<std::string>();
+  const auto path = resolve(context, name);
+  if (!path) return ToolOutcome::refused(path.error().message());
+  std::error_code error;
+  if (fs::is_regular_file(*path, error)) {
+    return ToolOutcome::refused("\"" + name + "\" is a file; use read_file to see what it holds");
+  }
+  if (!fs::is_directory(*path, error)) {
+    return ToolOutcome::refused("there is no folder \"" + name + "\"; use \".\" for the workspace itself");
+  }
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(*path, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const auto file_name = entry->path().filename().string();
+    std::error_code ignored;
+    if (file_name != ".git") names.push_back(file_name + (entry->is_directory(ignored) ? "/" : ""));
+  }
+  std::sort(names.begin(), names.end());
+  if (names.empty()) return ToolOutcome::done("The folder is empty.");
+  return ToolOutcome::done(join(names, "\n") + "\n");
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,102 @@
+// grep: ripgrep where it is installed, the system's grep otherwise; the same shape of output from both.
+#include "base/file.h"
+#include "base/text.h"
+#include "envs/tools/functions.h"
+#include "envs/tools/paths.h"
+#include "envs/tools/process.h"
+
+namespace tandem::envs {
+namespace {
+
+std::string number_of(const Json& arguments, const char* name) {
+  return std::to_string(arguments.at(name).get<int64_t>());
+}
+
+bool flag(const Json& arguments, const char* name) {
+  return arguments.contains(name) && arguments.at(name).get<bool>();
+}
+
+std::string mode_of(const Json& arguments) {
+  return arguments.contains("output_mode") ? arguments.at("output_mode").get<std::string>() : "content";
+}
+
+std::vector<std::string> ripgrep(const std::string& program, const Json& arguments) {
+  std::vector<std::string> argv = {program,           "--no-config",       "--color=never", "--no-heading",
+                                   "--with-filename", "--line-number",     "--sort=path",   "--hidden",
+                                   "--glob=!.git",    "--max-columns=1000"};
+  const auto mode = mode_of(arguments);
+  if (mode == "files_with_matches") argv.push_back("--files-with-matches");
+  if (mode == "count") argv.push_back("--count");
+  if (flag(arguments, "-i")) argv.push_back("--ignore-case");
+  if (flag(arguments, "multiline")) argv.insert(argv.end(), {"--multiline", "--multiline-dotall"});
+  for (const char* name : {"-A", "-B", "-C"}) {
+    if (arguments.contains(name)) argv.insert(argv.end(), {name, number_of(arguments, name)});
+  }
+  if (arguments.contains("type")) argv.insert(argv.end(), {"--type", arguments.at("type").get<std::string>()});
+  if (arguments.contains("glob")) argv.push_back("--glob=" + arguments.at("glob").get<std::string>());
+  argv.push_back("--regexp=" + arguments.at("pattern").get<std::string>());
+  argv.push_back("--");
+  return argv;
+}
+
+std::vector<std::string> plain_grep(const std::string& program, const Json& arguments) {
+  std::vector<std::string> argv = {program, "-rEHnI", "--color=never", "--exclude-dir=.git"};
+  const auto mode = mode_of(arguments);
+  if (mode == "files_with_matches") argv.push_back("-l");
+  if (mode == "count") argv.push_back("-c");
+  if (flag(arguments, "-i")) argv.push_back("-i");
+  for (const char* name : {"-A", "-B", "-C"}) {
+    if (arguments.contains(name)) argv.insert(argv.end(), {name, number_of(arguments, name)});
+  }
+  if (arguments.contains("glob")) argv.push_back("--include=" + arguments.at("glob").get<std::string>());
+  argv.insert(argv.end(), {"-e", arguments.at("pattern").get<std::string>(), "--"});
+  return argv;
+}
+
+}  // namespace
+
+ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
+  const auto pattern = arguments.at("pattern").get<std::string>();
+  if (pattern.empty()) return ToolOutcome::refused("the pattern is empty; give a regular expression to look for");
+  const auto where = arguments.contains("path") ? arguments.at("path").get<std::string>() : ".";
+  const auto path = resolve(context, where);
+  if (!path) return ToolOutcome::refused(path.error().message());
+  std::error_code error;
+  if (!fs::exists(*path, error)) return ToolOutcome::refused(missing_file(context, where));
+
+  const auto rg = find_program("rg"), grep = find_program("grep");
+  if (rg.empty() && grep.empty()) return ToolOutcome::refused("neither ripgrep nor grep is installed here");
+  ProcessSpec spec;
+  spec.argv = !rg.empty() ? ripgrep(rg, arguments) : plain_grep(grep, arguments);
+  const auto relative = shown(context, *path);
+  spec.argv.push_back(relative.empty() || relative == "." ? "./" : "./" + relative);
+  spec.directory = context.root;
+  spec.environment = clean_environment(context);
+  spec.time_limit_s = std::min(context.time_limit_s, 30.0);
+  spec.output_limit = context.output_limit;
+  const auto result = run_process(spec);
+  if (!result) return ToolOutcome::refused(result.error().message());
+  if (result->timed_out) return ToolOutcome::refused("the search took too long; give a path or a narrower pattern");
+  if (result->exit_code > 1) return ToolOutcome::refused("the search failed: " + std::string(trim(result->output)));
+
+  const size_t limit = arguments.contains("head_limit") ? arguments.at("head_limit").get<size_t>() : SIZE_MAX;
+  std::string text;
+  size_t lines = 0, left_out = 0;
+  for (auto line : split(result->output, '\n')) {
+    if (line.empty()) continue;
+    if (line.starts_with("./")) line.remove_prefix(2);
+    if (rg.empty() && mode_of(arguments) == "count" && line.ends_with(":0")) continue;
+    if (lines++ >= limit) {
+      ++left_out;
+      continue;
+    }
+    text.append(line).append("\n");
+  }
+  if (lines == 0) return ToolOutcome::done("No matches for \"" + pattern + "\".");
+  if (left_out > 0) text += "... " + std::to_string(left_out) + " more lines\n";
+  auto outcome = ToolOutcome::done(std::move(text));
+  outcome.truncated = result->truncated;
+  return outcome;
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,32 @@
+// Output that models read: bounded while it streams, printable whatever the bytes were.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tandem::envs {
+
+// Keeps the head and the tail of a stream within `limit` bytes; memory use is bounded however much is appended.
+class BoundedOutput {
+ public:
+  explicit BoundedOutput(size_t limit) : limit_(limit) {}
+  void append(std::string_view bytes);
+  bool truncated() const { return total_ > limit_; }
+  std::string text() const;  // with a line that marks the cut, where there is one
+
+ private:
+  size_t limit_;
+  uint64_t total_ = 0;
+  std::string head_;
+  std::string tail_;  // up to twice what is shown of it, so that appending stays cheap
+};
+
+// `text` within `limit` bytes, cut in the middle at line ends where some are near.
+std::string bound_output(std::string_view text, size_t limit, bool& truncated);
+
+// Valid UTF-8 with line ends \n: broken sequences and control characters become U+FFFD, colour codes go.
+std::string make_printable(std::string_view bytes);
+
+}  // namespace tandem::envs

@@ -1,0 +1,114 @@
+#include "envs/tools/paths.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr size_t kContentEntries = 512;         // trees up to this size are compared by content
+constexpr uint64_t kContentBytes = 256 * 1024;  // so are files up to this one
+constexpr size_t kMostEntries = 50'000;
+
+bool below(const fs::path& root, const fs::path& path) {
+  const auto relative = path.lexically_relative(root);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+}  // namespace
+
+Result<fs::path> resolve(const ToolContext& context, std::string_view path) {
+  if (path.empty()) return fail(Status::invalid("the path is empty; name a file below " + context.shown_root));
+  if (path.find('\0') != std::string_view::npos) return fail(Status::invalid("the path has a zero byte in it"));
+  fs::path relative(path);
+  if (relative.is_absolute()) {
+    relative = relative.lexically_normal().lexically_relative(context.shown_root);
+    if (relative.empty() || *relative.begin() == "..") {
+      return fail(Status::invalid("\"" + std::string(path) + "\" is outside the workspace " + context.shown_root +
+                                  "; use a path relative to it"));
+    }
+  }
+  std::error_code error;
+  const auto root = fs::canonical(context.root, error);
+  if (error) return fail(Status::internal("the workspace cannot be opened: " + error.message()));
+  auto real = fs::weakly_canonical(root / relative, error);
+  if (error) return fail(Status::invalid("\"" + std::string(path) + "\" cannot be opened: " + error.message()));
+  if (!below(root, real)) {
+    return fail(Status::invalid("\"" + std::string(path) + "\" leads outside the workspace " + context.shown_root));
+  }
+  if (!real.has_filename()) real = real.parent_path();
+  return real;
+}
+
+std::string shown(const ToolContext& context, const fs::path& path) {
+  std::error_code error;
+  const auto root = fs::canonical(context.root, error);
+  return path.lexically_relative(error ? context.root : root).string();
+}
+
+std::vector<std::string> files_below(const ToolContext& context, size_t limit) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(context.root, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator() && names.size() < limit; entry.increment(error)) {
+    if (entry->path().filename() == ".git") entry.disable_recursion_pending();
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored)) names.push_back(entry->path().lexically_relative(context.root).string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string missing_file(const ToolContext& context, std::string_view path) {
+  const auto names = files_below(context, 2000);
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  std::string text = "there is no file \"" + std::string(path) + "\"";
+  const auto file_name = fs::path(path).filename();
+  for (const auto& name : names) {
+    if (fs::path(name).filename() == file_name) return text + "; did you mean \"" + name + "\"?";
+  }
+  if (const auto near = nearest(path, candidates); !near.empty()) return text + "; did you mean \"" + near + "\"?";
+  if (names.empty()) return text + "; the workspace has no files";
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min<size_t>(names.size(), 8));
+  return text + "; the files are: " + join(first, ", ") + (names.size() > 8 ? ", ..." : "");
+}
+
+uint64_t fingerprint(const fs::path& root) {
+  struct Entry {
+    fs::path path;
+    fs::file_status status;
+  };
+  std::vector<Entry> entries;
+  std::error_code error;
+  fs::recursive_directory_iterator walk(root, fs::directory_options::skip_permission_denied, error);
+  for (; !error && walk != fs::recursive_directory_iterator() && entries.size() < kMostEntries; walk.increment(error)) {
+    std::error_code ignored;
+    entries.push_back({walk->path(), walk->symlink_status(ignored)});
+  }
+  const bool by_content = entries.size() <= kContentEntries;
+  uint64_t sum = entries.size();
+  for (const auto& [path, status] : entries) {
+    std::error_code ignored;
+    std::string line = path.string() + '\0' + std::to_string(static_cast<int>(status.type())) + ':' +
+                       std::to_string(static_cast<int>(status.permissions()));
+    if (status.type() == fs::file_type::symlink) line += fs::read_symlink(path, ignored).string();
+    if (status.type() == fs::file_type::regular) {
+      const auto size = fs::file_size(path, ignored);
+      line += ':' + std::to_string(size);
+      auto content = by_content && size <= kContentBytes ? read_file(path, kContentBytes) : fail(Status::not_found(""));
+      if (content) {
+        line += digest_of(*content).hex();
+      } else {
+        line += std::to_string(fs::last_write_time(path, ignored).time_since_epoch().count());
+      }
+    }
+    sum += digest_of(line).low;  // a sum, so that the order of the walk does not matter
+  }
+  return sum;
+}
+
+}  // namespace tandem::envs

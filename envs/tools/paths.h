@@ -1,0 +1,30 @@
+// Paths that models write, turned into files below the root.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "envs/tools/tool.h"
+
+namespace tandem::envs {
+
+// The file below the root that `path` names: relative to the root, or absolute below the shown root. Symbolic links are
+// followed, and refused where they leave the root. The file need not exist. The message of an error is for a model.
+Result<std::filesystem::path> resolve(const ToolContext& context, std::string_view path);
+
+// `path` below the root as a model would write it: "src/a.py".
+std::string shown(const ToolContext& context, const std::filesystem::path& path);
+
+// What to say of a file that is not there: the nearest name, or what its folder holds.
+std::string missing_file(const ToolContext& context, std::string_view path);
+
+// Files below the root as shown, sorted, without .git; at most `limit` of them.
+std::vector<std::string> files_below(const ToolContext& context, size_t limit);
+
+// A number that changes when a file below the root does. Contents count for small trees, names, sizes and times for
+// large ones.
+uint64_t fingerprint(const std::filesystem::path& root);
+
+}  // namespace tandem::envs

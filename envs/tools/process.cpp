@@ -1,0 +1,148 @@
+#include "envs/tools/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "envs/tools/output.h"
+
+namespace tandem::envs {
+namespace {
+
+// posix_spawn attributes and actions, released when they go.
+struct SpawnSettings {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  SpawnSettings() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+};
+
+Result<pid_t> spawn(const ProcessSpec& spec, int output) {
+  SpawnSettings settings;
+  posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
+  if (output >= 0) {
+    posix_spawn_file_actions_adddup2(&settings.actions, output, 1);
+  } else {
+    posix_spawn_file_actions_addopen(&settings.actions, 1, "/dev/null", O_WRONLY, 0);
+  }
+  posix_spawn_file_actions_adddup2(&settings.actions, 1, 2);
+  posix_spawn_file_actions_addchdir_np(&settings.actions, spec.directory.c_str());
+  posix_spawn_file_actions_addclosefrom_np(&settings.actions, 3);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&settings.attributes, &none);
+  posix_spawnattr_setsigdefault(&settings.attributes, &all);
+  posix_spawnattr_setflags(&settings.attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::vector<char*> argv, environment;
+  for (const auto& word : spec.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const auto& setting : spec.environment) environment.push_back(const_cast<char*>(setting.c_str()));
+  argv.push_back(nullptr);
+  environment.push_back(nullptr);
+  pid_t pid = -1;
+  const int error =
+      posix_spawn(&pid, argv[0], &settings.actions, &settings.attributes, argv.data(), environment.data());
+  if (error != 0) return fail(Status::from_errno(spec.argv[0], error));
+  return pid;
+}
+
+// Reads what is there; false at the end of the stream.
+bool drain(int fd, BoundedOutput& output) {
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t count = read(fd, buffer.data(), buffer.size());
+    if (count > 0) {
+      output.append({buffer.data(), static_cast<size_t>(count)});
+      // One buffer a round, so that endless output cannot hold off the deadline.
+      return true;
+    }
+    if (count == 0) return false;
+    if (errno == EINTR) continue;
+    return errno == EAGAIN;
+  }
+}
+
+}  // namespace
+
+Result<ProcessResult> run_process(const ProcessSpec& spec) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return fail(Status::from_errno("pipe", errno));
+  FileDescriptor reader(ends[0]), writer(ends[1]);
+  // The writer must block in the program: a full pipe is no error there.
+  fcntl(writer.get(), F_SETFL, fcntl(writer.get(), F_GETFL) & ~O_NONBLOCK);
+  const pid_t pid = TRY(spawn(spec, writer.get()));
+  writer.reset();
+  FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+
+  const SystemClock clock;
+  const Time deadline = clock.now() + from_seconds(spec.time_limit_s);
+  BoundedOutput output(spec.output_limit);
+  ProcessResult result;
+  bool open = true;
+  for (bool running = true; running;) {
+    const double left = to_seconds(deadline - clock.now());
+    if (left <= 0) {
+      result.timed_out = true;
+      break;
+    }
+    std::array<pollfd, 2> waits = {pollfd{process.get(), POLLIN, 0}, pollfd{open ? reader.get() : -1, POLLIN, 0}};
+    // Without a pidfd the state of the process is asked for now and then.
+    const double most = process ? left : std::min(left, 0.01);
+    poll(waits.data(), waits.size(), static_cast<int>(std::ceil(most * 1000)));
+    if (open && waits[1].revents != 0) open = drain(reader.get(), output);
+    siginfo_t info{};
+    if (waits[0].revents != 0 || !process) {
+      if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid) {
+        running = false;
+      }
+    }
+  }
+  kill(-pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  // What the program wrote before it ended is still in the pipe: at most its capacity, since the writers are gone or
+  // left on purpose.
+  for (int rounds = 0; open && rounds < 32; ++rounds) {
+    pollfd wait = {reader.get(), POLLIN, 0};
+    if (poll(&wait, 1, 0) <= 0) break;
+    open = drain(reader.get(), output);
+  }
+  result.exit_code = result.timed_out      ? 124
+                     : WIFEXITED(status)   ? WEXITSTATUS(status)
+                     : WIFSIGNALED(status) ? 128 + WTERMSIG(status)
+                                           : -1;
+  result.truncated = output.truncated();
+  result.output = output.text();
+  return result;
+}
+
+Result<int> start_process(const ProcessSpec& spec) { return TRY(spawn(spec, -1)); }
+
+std::string find_program(std::string_view name) {
+  for (const char* folder : {"/usr/local/bin/", "/usr/bin/", "/bin/"}) {
+    const auto path = std::string(folder).append(name);
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,167 @@
+#include <array>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "envs/tools/arguments.h"
+#include "envs/tools/functions.h"
+#include "envs/tools/output.h"
+#include "envs/tools/tool.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr std::array kTools = {
+    Tool{"read_file",
+         "Reads a text file and returns its lines, each as LINE_NUMBER|CONTENT. Give offset and limit to read a part "
+         "of a "
+         "long file.",
+         R"({"type":"object","properties":{
+           "target_file":{"type":"string","description":"Path of the file, relative to the workspace."},
+           "offset":{"type":"integer","minimum":1,"description":"First line to read, counted from 1."},
+           "limit":{"type":"integer","minimum":1,"description":"How many lines to read."}},
+           "required":["target_file"],"additionalProperties":false})",
+         tool_read_file},
+    Tool{
+        "search_replace",
+        "Replaces text in a file. old_string must occur exactly once, copied as it stands in the file with its spaces, "
+        "unless replace_all is true.",
+        R"({"type":"object","properties":{
+           "file_path":{"type":"string","description":"Path of the file to edit, relative to the workspace."},
+           "old_string":{"type":"string","description":"The text to replace."},
+           "new_string":{"type":"string","description":"The text to put in its place."},
+           "replace_all":{"type":"boolean","description":"Replace every occurrence. False by default."}},
+           "required":["file_path","old_string","new_string"],"additionalProperties":false})",
+        tool_search_replace},
+    Tool{"write",
+         "Writes a whole file: creates it, with the folders it needs, or replaces what it held. To change a part of a "
+         "file "
+         "use search_replace.",
+         R"({"type":"object","properties":{
+           "file_path":{"type":"string","description":"Path of the file to write, relative to the workspace."},
+           "contents":{"type":"string","description":"Everything the file shall hold."}},
+           "required":["file_path","contents"],"additionalProperties":false})",
+         tool_write},
+    Tool{"grep",
+         "Searches files for a regular expression. Prints PATH:LINE:TEXT for each match, or only paths or counts with "
+         "output_mode.",
+         R"({"type":"object","properties":{
+           "pattern":{"type":"string","description":"The regular expression."},
+           "path":{"type":"string","description":"File or folder to search. The whole workspace by default."},
+           "glob":{"type":"string","description":"Only files whose path matches, such as *.py."},
+           "output_mode":{"type":"string","enum":["content","files_with_matches","count"],
+             "description":"What to print; content by default."},
+           "-B":{"type":"integer","minimum":0,"description":"Lines to show before each match."},
+           "-A":{"type":"integer","minimum":0,"description":"Lines to show after each match."},
+           "-C":{"type":"integer","minimum":0,"description":"Lines to show around each match."},
+           "-i":{"type":"boolean","description":"Ignore case."},
+           "type":{"type":"string","description":"Only files of this type, such as py or js."},
+           "head_limit":{"type":"integer","minimum":1,"description":"Print only the first lines of the result."},
+           "multiline":{"type":"boolean","description":"Let a match span lines."}},
+           "required":["pattern"],"additionalProperties":false})",
+         tool_grep},
+    Tool{"list_dir", "Lists the files and folders of a folder; folders end in a slash.",
+         R"({"type":"object","properties":{
+           "target_directory":{"type":"string","description":"The folder, relative to the workspace; . for itself."}},
+           "required":["target_directory"],"additionalProperties":false})",
+         tool_list_dir},
+    Tool{"run_terminal_cmd",
+         "Runs a shell command in the workspace and returns its output and exit code. There is no network and no "
+         "input, and "
+         "a command that takes too long is ended.",
+         R"({"type":"object","properties":{
+           "command":{"type":"string","description":"The command line, for bash."},
+           "is_background":{"type":"boolean","description":"Start it and do not wait. False by default."}},
+           "required":["command"],"additionalProperties":false})",
+         tool_run_terminal_cmd},
+};
+
+// The parsed schemas, in the order of the table; immutable once made.
+const std::array<Json, kTools.size()>& schemas() {
+  static const auto kSchemas = [] {
+    std::array<Json, kTools.size()> parsed;
+    for (size_t i = 0; i < kTools.size(); ++i) parsed[i] = Json::parse(kTools[i].parameters);
+    return parsed;
+  }();
+  return kSchemas;
+}
+
+}  // namespace
+
+ToolOutcome ToolOutcome::refused(std::string why) {
+  ToolOutcome outcome;
+  outcome.output = "Error: " + std::move(why);
+  return outcome;
+}
+
+ToolOutcome ToolOutcome::done(std::string output) {
+  ToolOutcome outcome;
+  outcome.ok = true;
+  outcome.output = std::move(output);
+  return outcome;
+}
+
+std::span<const Tool> tools() { return kTools; }
+
+const Tool* find_tool(std::string_view name) {
+  for (const auto& tool : kTools) {
+    if (tool.name == name) return &tool;
+  }
+  return nullptr;
+}
+
+Json tool_schemas() {
+  Json array = Json::array();
+  for (size_t i = 0; i < kTools.size(); ++i) {
+    Json function = {{"name", kTools[i].name}, {"description", kTools[i].description}, {"parameters", schemas()[i]}};
+    array.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return array;
+}
+
+ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments) {
+  const Tool* tool = find_tool(name);
+  if (!tool) {
+    std::vector<std::string_view> names;
+    std::vector<std::string> all;
+    for (const auto& known : kTools) {
+      names.push_back(known.name);
+      all.emplace_back(known.name);
+    }
+    const auto near = nearest(name, names);
+    return ToolOutcome::refused(
+        "there is no tool \"" + make_printable(name) + "\"" +
+        (near.empty() ? "; the tools are " + join(all, ", ") : "; did you mean \"" + near + "\"?"));
+  }
+  if (auto wrong = check_arguments(name, schemas()[static_cast<size_t>(tool - kTools.data())], arguments);
+      !wrong.empty()) {
+    return ToolOutcome::refused(make_printable(wrong));
+  }
+  const SystemClock clock;
+  const Time start = clock.now();
+  ToolOutcome outcome = tool->run(context, arguments);
+  outcome.output = bound_output(make_printable(outcome.output), context.output_limit, outcome.truncated);
+  outcome.seconds = to_seconds(clock.now() - start);
+  return outcome;
+}
+
+Json to_json(const ToolOutcome& outcome) {
+  return {{"ok", outcome.ok},
+          {"output", outcome.output},
+          {"exit_code", outcome.exit_code},
+          {"truncated", outcome.truncated},
+          {"seconds", outcome.seconds},
+          {"changed_files", outcome.changed_files}};
+}
+
+ToolOutcome outcome_from_json(const Json& json) {
+  ToolOutcome outcome;
+  outcome.ok = json.value("ok", false);
+  outcome.output = json.value("output", std::string());
+  outcome.exit_code = json.value("exit_code", 0);
+  outcome.truncated = json.value("truncated", false);
+  outcome.seconds = json.value("seconds", 0.0);
+  outcome.changed_files = json.value("changed_files", false);
+  return outcome;
+}
+
+}  // namespace tandem::envs

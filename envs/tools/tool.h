@@ -1,0 +1,66 @@
+// The agent's tools: one table of names, descriptions, parameters and functions, the same in training and production.
+//
+// A tool works on the file system of the calling process, below `ToolContext::root`. The sandbox runs this library as
+// its own first process, so that nothing outside ever opens a path that a model made. A refused or failed call is a
+// result that the model can read and learn from, never an error of the program.
+//
+// Thread safety: run_tool may be called from several threads with contexts of their own; calls that write one file must
+// not run at once.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem::envs {
+
+// Where tools work, and what bounds them. A value.
+struct ToolContext {
+  std::filesystem::path root;             // the workspace as this process sees it
+  std::string shown_root = "/workspace";  // what models call it; absolute paths below it mean files below `root`
+  size_t output_limit = size_t{1} << 20;  // bytes of output kept, head and tail
+  double time_limit_s = 120;              // a command that runs longer is ended with its whole process group
+  bool allow_background = true;           // whether run_terminal_cmd may leave processes behind
+  std::vector<std::string> environment;   // "NAME=value" for commands, and nothing else; empty means a clean default
+};
+
+struct ToolOutcome {
+  bool ok = false;         // false: the tool refused, and `output` says why and what to do
+  std::string output;      // printable UTF-8, what the model reads
+  int exit_code = 0;       // of a command; 124 after a time limit, 128 + N after signal N; 0 for file tools
+  bool truncated = false;  // `output` lacks its middle
+  double seconds = 0;
+  bool changed_files = false;  // whether files below the root are other than before
+
+  static ToolOutcome refused(std::string why);
+  static ToolOutcome done(std::string output);
+};
+
+struct Tool {
+  std::string_view name;
+  std::string_view description;  // written for a model
+  std::string_view parameters;   // JSON Schema of an object, as text
+  ToolOutcome (*run)(const ToolContext& context, const Json& arguments);
+};
+
+// The tools in the order in which models are shown them.
+std::span<const Tool> tools();
+const Tool* find_tool(std::string_view name);
+
+// The OpenAI `tools` array.
+Json tool_schemas();
+
+// Checks the arguments against the schema, runs the tool, bounds its output and makes it printable.
+ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments);
+
+// For sending outcomes between processes.
+Json to_json(const ToolOutcome& outcome);
+ToolOutcome outcome_from_json(const Json& json);
+
+}  // namespace tandem::envs
