@@ -49,7 +49,7 @@ void write_json(const Json& value, std::string& text) {
     for (const auto& [key, item] : value.items()) {
       if (!first) text += ", ";
       first = false;
-      text += dump_json(key) + ": ";
+      text += dump_json(Json(key)) + ": ";
       write_json(item, text);
     }
     text += '}';
