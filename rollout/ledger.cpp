@@ -135,6 +135,8 @@ void Ledger::on(const Commit& event) {
 // ---- Training ----
 
 void Ledger::on(const TrainerJoined& event) {
+  // What it trained and could not report.
+  while (steps_trained_ < event.step && batches_.contains(steps_trained_ + 1)) on(Trained{steps_trained_ + 1, {}});
   // What it trained beyond its checkpoint is gone with it; the same batches bring it back.
   for (auto& [step, batch] : batches_) {
     if (step <= event.step) continue;

@@ -162,9 +162,10 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
   }
 }
 
-bool wait(std::span<Socket* const> sockets, Duration timeout) {
+bool wait(std::span<Socket* const> sockets, Duration timeout, int wake) {
   std::vector<zmq::pollitem_t> items;
   for (Socket* socket : sockets) items.push_back({socket->handle().handle(), 0, ZMQ_POLLIN, 0});
+  if (wake >= 0) items.push_back({nullptr, wake, ZMQ_POLLIN, 0});
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(std::max(timeout, Duration::zero()));
   try {
     return zmq::poll(items.data(), items.size(), milliseconds) > 0;

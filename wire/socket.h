@@ -113,8 +113,9 @@ class Socket {
   uint64_t refused_ = 0;
 };
 
-// Returns when one of the sockets has a message, or after `timeout`. True where one has.
-bool wait(std::span<Socket* const> sockets, Duration timeout);
+// Returns when one of the sockets has a message, when `wake` (a descriptor, if any) is readable, or after `timeout`. True where
+// there is something.
+bool wait(std::span<Socket* const> sockets, Duration timeout, int wake = -1);
 
 // The answer to a request that could not be met.
 void write_failure(Body::Builder body, const Status& status);

@@ -1,0 +1,38 @@
+#include "rollout/peer.h"
+
+namespace tandem::rollout {
+
+using namespace std::chrono_literals;
+
+void CoordinatorLink::say_hello() {
+  wire::Outgoing message;
+  introduce_(message.body().initHello());
+  (void)send(message);  // repeated until it is answered
+  next_hello_ = clock_.now() + 200ms;
+}
+
+void CoordinatorLink::tick(const std::string& doing, const std::function<Json()>& metrics) {
+  const Time now = clock_.now();
+  if (known_epoch_ == 0 && now >= next_hello_) say_hello();
+  if (known_epoch_ != 0 && now >= next_beat_) {
+    next_beat_ = now + 1s;
+    wire::Outgoing message;
+    auto beat = message.body().initHeartbeat();
+    beat.setDoing(doing);
+    beat.setMetrics(dump_json(metrics()));
+    (void)send(message);
+  }
+}
+
+std::optional<wire::Incoming> CoordinatorLink::receive() {
+  while (auto message = socket_.receive()) {
+    last_heard_ = clock_.now();
+    if (!message->body().isWelcome()) return message;
+    // An epoch that we do not know asks for our hello; to ours it is the answer.
+    if (message->epoch() != known_epoch_ && message->id() == 0) say_hello();
+    if (message->id() == 1) known_epoch_ = message->epoch();
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,44 @@
+// A role's line to the coordinator: introduces itself, says every second that it lives and what it does, and does both again
+// when the coordinator has started anew.
+//
+// Thread safety: none; used on the thread of the role's work loop, so that a loop that hangs falls silent.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "wire/socket.h"
+
+namespace tandem::rollout {
+
+class CoordinatorLink {
+ public:
+  // `introduce` fills in the hello; it is asked again for every new epoch of the coordinator.
+  CoordinatorLink(wire::Socket socket, const Clock& clock, std::function<void(wire::Hello::Builder)> introduce)
+      : socket_(std::move(socket)), clock_(clock), introduce_(std::move(introduce)) {}
+
+  wire::Socket& socket() { return socket_; }
+
+  // To be called in every turn of the work loop: sends hello and heartbeats when they are due.
+  void tick(const std::string& doing, const std::function<Json()>& metrics);
+
+  // The next message that is not about the link itself.
+  std::optional<wire::Incoming> receive();
+
+  Status send(wire::Outgoing& message) { return socket_.send("", message); }
+  bool known() const { return known_epoch_ != 0; }
+  // How long the coordinator has said nothing.
+  Duration silence() const { return clock_.now() - last_heard_; }
+
+ private:
+  void say_hello();
+  wire::Socket socket_;
+  const Clock& clock_;
+  std::function<void(wire::Hello::Builder)> introduce_;
+  uint64_t known_epoch_ = 0;  // of the coordinator that has our hello
+  Time next_hello_{}, next_beat_{}, last_heard_ = clock_.now();
+};
+
+}  // namespace tandem::rollout
