@@ -76,18 +76,44 @@ std::optional<TokenId> Tokenizer::find(std::string_view token) const {
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
-  std::string bytes;
-  for (const TokenId id : ids) bytes += bytes_of(id);
-  if (strip_leading_space_ && bytes.starts_with(' ')) bytes.erase(0, 1);
-  return replace_invalid_utf8(bytes);
+  if (byte_tokens_.empty() && !strip_leading_space_) {
+    std::string bytes;
+    for (const TokenId id : ids) bytes += bytes_of(id);
+    return replace_invalid_utf8(bytes);
+  }
+  StreamDecoder stream(*this);
+  std::string text;
+  for (const TokenId id : ids) text += stream.push(id);
+  return text + stream.finish();
+}
+
+// A row of byte tokens is its text where all of it is UTF-8, else one U+FFFD for each byte.
+std::string StreamDecoder::take_byte_row() {
+  std::string row = std::exchange(pending_, {});
+  if (is_valid_utf8(row)) return row;
+  std::string out;
+  for (size_t i = 0; i < row.size(); ++i) out += "\xef\xbf\xbd";
+  return out;
+}
+
+std::string StreamDecoder::without_leading_space(std::string text) {
+  if (begun_ || text.empty()) return text;
+  begun_ = true;
+  if (tokenizer_->strip_leading_space_ && text[0] == ' ') text.erase(0, 1);
+  return text;
 }
 
 std::string StreamDecoder::push(TokenId id) {
-  pending_ += tokenizer_->bytes_of(id);
-  if (!begun_ && !pending_.empty()) {
-    begun_ = true;
-    if (tokenizer_->strips_leading_space() && pending_[0] == ' ') pending_.erase(0, 1);
+  const std::string_view bytes = tokenizer_->bytes_of(id);
+  if (!tokenizer_->byte_tokens_.empty()) {
+    if (id >= 0 && id < tokenizer_->size() && tokenizer_->byte_tokens_[id]) {
+      pending_ += bytes;
+      return {};
+    }
+    std::string row = take_byte_row();
+    return without_leading_space(row.append(bytes));
   }
+  pending_ += bytes;
   std::string out;
   std::string_view rest = pending_;
   while (!rest.empty()) {
@@ -101,13 +127,12 @@ std::string StreamDecoder::push(TokenId id) {
     rest.remove_prefix(step.length);
   }
   pending_.erase(0, pending_.size() - rest.size());
-  return out;
+  return without_leading_space(std::move(out));
 }
 
 std::string StreamDecoder::finish() {
-  std::string out = replace_invalid_utf8(pending_);
-  pending_.clear();
-  return out;
+  if (!tokenizer_->byte_tokens_.empty()) return without_leading_space(take_byte_row());
+  return without_leading_space(replace_invalid_utf8(std::exchange(pending_, {})));
 }
 
 }  // namespace tandem::model

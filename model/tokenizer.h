@@ -49,14 +49,12 @@ class Tokenizer {
   std::string_view name_of(TokenId id) const;
   bool is_special(TokenId id) const;
 
-  // Whether one space at the start of a decoded text is left out.
-  bool strips_leading_space() const { return strip_leading_space_; }
-
   // One more than the largest id.
   int size() const { return static_cast<int>(names_.size()); }
 
  private:
   friend class TokenizerReader;
+  friend class StreamDecoder;
   explicit Tokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
   Status encode_part(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
   Status encode_normalized(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
@@ -73,6 +71,7 @@ class Tokenizer {
   std::vector<TokenId> before_;  // added by the post-processor
   std::vector<TokenId> after_;
   bool strip_leading_space_ = false;  // of a decoded text
+  std::vector<bool> byte_tokens_;     // by id, where single bytes have tokens of their own (byte fallback); else empty
 };
 
 // Text of tokens as they come, in whole characters: what push and finish return, put together, is decode of all ids.
@@ -80,12 +79,15 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  // What is certain by now: at most the three bytes of an unfinished character are held back.
+  // What is certain by now. Held back are the bytes of an unfinished character, at most three; with byte fallback a row
+  // of byte tokens, since it is text only where all of it is UTF-8.
   std::string push(TokenId id);
   // The rest; an unfinished character becomes U+FFFD.
   std::string finish();
 
  private:
+  std::string take_byte_row();
+  std::string without_leading_space(std::string text);
   const Tokenizer* tokenizer_;
   std::string pending_;
   bool begun_ = false;
