@@ -28,6 +28,12 @@ namespace tandem::model {
 // anyway.
 enum class AddSpecial : uint8_t { kNo, kYes };
 
+struct Encoded {
+  std::vector<TokenId> ids;
+  std::vector<size_t> ends;  // by token: the byte of the text that it ends before; where a normaliser changed the text,
+                             // the nearest one within the characters that were changed together
+};
+
 class Tokenizer {
  public:
   // DIR/tokenizer.json, or the file itself.
@@ -36,6 +42,9 @@ class Tokenizer {
 
   // Bytes that are not UTF-8 count as U+FFFD. Fails only where a regular expression of the file backtracks without end.
   Result<std::vector<TokenId>> encode(std::string_view text, AddSpecial add_special = AddSpecial::kNo) const;
+
+  // The same without what the post-processor adds, and where each token ends. `text` must be UTF-8.
+  Result<Encoded> encode_with_ends(std::string_view text) const;
 
   // Special tokens are kept; ids that no token has are left out; bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const TokenId> ids) const;
@@ -56,8 +65,10 @@ class Tokenizer {
   friend class TokenizerReader;
   friend class StreamDecoder;
   explicit Tokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
-  Status encode_part(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
-  Status encode_normalized(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
+  // `begin`: of `text` in the whole; `out.ends` is filled only where `with_ends`.
+  Status encode_part(std::string_view text, size_t begin, bool with_ends, RegexScratch& scratch, Encoded& out) const;
+  Status encode_normalized(std::string_view text, bool with_ends, RegexScratch& scratch, Encoded& out) const;
+  Result<Encoded> encode_all(std::string_view text, bool with_ends) const;
 
   Bpe bpe_;
   Normalizer normalizer_;
