@@ -7,16 +7,20 @@ namespace tandem::cli {
 
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
+Action add_render(CLI::App&);
 Action add_score(CLI::App&);
 Action add_tokenize(CLI::App&);
+Action add_tools(CLI::App&);
 Action add_version(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines", add_score},
+      Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
+      Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

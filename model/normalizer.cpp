@@ -4,7 +4,7 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
-#include <unicode/unistr.h>
+#include <unicode/uniset.h>
 
 #include <algorithm>
 
@@ -48,6 +48,38 @@ std::string lowercase(std::string_view text) {
 
 }  // namespace
 
+// A normal form over the characters of Unicode 12.
+class Normalizer::Form {
+ public:
+  static Result<std::shared_ptr<const Form>> create(std::string_view name) {
+    UErrorCode error = U_ZERO_ERROR;
+    const icu::Normalizer2* full = name == "NFC"    ? icu::Normalizer2::getNFCInstance(error)
+                                   : name == "NFD"  ? icu::Normalizer2::getNFDInstance(error)
+                                   : name == "NFKC" ? icu::Normalizer2::getNFKCInstance(error)
+                                                    : icu::Normalizer2::getNFKDInstance(error);
+    icu::UnicodeSet known(u"[:age=12.0:]", error);
+    if (U_FAILURE(error)) return fail(Status::unfit(fmt::format("ICU has no {}: {}", name, u_errorName(error))));
+    known.freeze();
+    return std::shared_ptr<const Form>(new Form(*full, std::move(known)));
+  }
+
+  std::string apply(std::string text) const {
+    UErrorCode error = U_ZERO_ERROR;
+    const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
+    if (filtered_.isNormalizedUTF8(piece, error)) return text;
+    std::string out;
+    icu::StringByteSink<std::string> sink(&out);
+    filtered_.normalizeUTF8(0, piece, sink, nullptr, error);
+    return out;
+  }
+
+ private:
+  Form(const icu::Normalizer2& full, icu::UnicodeSet known) : known_(std::move(known)), filtered_(full, known_) {}
+
+  icu::UnicodeSet known_;
+  icu::FilteredNormalizer2 filtered_;  // refers to known_
+};
+
 Result<Normalizer> Normalizer::from_json(const WideJson& json) {
   Normalizer result;
   if (!json.is_null()) {
@@ -66,14 +98,8 @@ Status Normalizer::add(const WideJson& json) {
     for (const WideJson& inner : *found) TRY(add(inner));
     return {};
   }
-  if (type == "NFC") {
-    steps_.emplace_back(Form::kNfc);
-  } else if (type == "NFD") {
-    steps_.emplace_back(Form::kNfd);
-  } else if (type == "NFKC") {
-    steps_.emplace_back(Form::kNfkc);
-  } else if (type == "NFKD") {
-    steps_.emplace_back(Form::kNfkd);
+  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+    steps_.emplace_back(TRY(Form::create(type)));
   } else if (type == "Lowercase") {
     steps_.emplace_back(Lowercase{});
   } else if (type == "Prepend") {
@@ -97,28 +123,7 @@ std::string Normalizer::apply_step(const Step& step, std::string text) {
   if (const auto* prepend = std::get_if<Prepend>(&step)) return text.empty() ? text : prepend->text + text;
   if (const auto* replace = std::get_if<Replace>(&step)) return replace_all(text, replace->from, replace->to);
   if (std::all_of(text.begin(), text.end(), [](char byte) { return static_cast<uint8_t>(byte) < 0x80; })) return text;
-  UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* form = nullptr;
-  switch (std::get<Form>(step)) {
-    case Form::kNfc:
-      form = icu::Normalizer2::getNFCInstance(error);
-      break;
-    case Form::kNfd:
-      form = icu::Normalizer2::getNFDInstance(error);
-      break;
-    case Form::kNfkc:
-      form = icu::Normalizer2::getNFKCInstance(error);
-      break;
-    case Form::kNfkd:
-      form = icu::Normalizer2::getNFKDInstance(error);
-      break;
-  }
-  const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
-  if (U_FAILURE(error) || form->isNormalizedUTF8(piece, error)) return text;
-  std::string out;
-  icu::StringByteSink<std::string> sink(&out);
-  form->normalizeUTF8(0, piece, sink, nullptr, error);
-  return out;
+  return std::get<std::shared_ptr<const Form>>(step)->apply(std::move(text));
 }
 
 std::string Normalizer::apply(std::string_view text) const {

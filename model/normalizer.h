@@ -1,8 +1,12 @@
 // What is done to text before it is cut into pieces (the `normalizer` of tokenizer.json).
 //
+// The normal forms are those of Unicode 12, the tables of HF tokenizers: characters that came later stay as they are,
+// where a newer library would change them and with them the ids.
+//
 // Thread safety: const methods from any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,7 +27,7 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
 
  private:
-  enum class Form { kNfc, kNfd, kNfkc, kNfkd };
+  class Form;
   struct Lowercase {};
   struct Prepend {
     std::string text;
@@ -32,7 +36,7 @@ class Normalizer {
     std::string from;
     std::string to;
   };
-  using Step = std::variant<Form, Lowercase, Prepend, Replace>;
+  using Step = std::variant<std::shared_ptr<const Form>, Lowercase, Prepend, Replace>;
 
   Status add(const WideJson& json);
   static std::string apply_step(const Step& step, std::string text);

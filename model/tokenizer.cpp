@@ -1,39 +1,122 @@
 #include "model/tokenizer.h"
 
+#include <algorithm>
+
 #include "model/utf8.h"
 
 namespace tandem::model {
 
-Status Tokenizer::encode_normalized(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const {
+namespace {
+
+// Where bytes of a normalised text came from. A character of ASCII starts anew: nothing before it changes what it
+// becomes.
+class NormalizedPlaces {
+ public:
+  NormalizedPlaces(const Normalizer& normalizer, std::string_view text) {
+    size_t normalized = 0;
+    for (size_t at = 0; at < text.size();) {
+      size_t end = at + 1;
+      while (end < text.size() && (static_cast<uint8_t>(text[end]) & 0x80)) ++end;
+      raw_.push_back(at);
+      normalized_.push_back(normalized);
+      normalized += normalizer.apply(text.substr(at, end - at)).size();
+      at = end;
+    }
+    raw_.push_back(text.size());
+    normalized_.push_back(normalized);
+  }
+
+  size_t raw(size_t place) const {
+    const auto next = std::upper_bound(normalized_.begin(), normalized_.end(), place);
+    if (next == normalized_.end()) return raw_.back();
+    const size_t i = static_cast<size_t>(next - normalized_.begin()) - 1;
+    return std::min(raw_[i] + (place - normalized_[i]), raw_[i + 1]);
+  }
+
+ private:
+  std::vector<size_t> raw_;
+  std::vector<size_t> normalized_;
+};
+
+}  // namespace
+
+Status Tokenizer::encode_normalized(std::string_view text, bool with_ends, RegexScratch& scratch, Encoded& out) const {
   std::vector<std::string_view> pieces;
   std::string with_space;
-  if (pre_tokenizer_.adds_prefix_space() && !text.empty() && text[0] != ' ') {
+  const bool adds_space = pre_tokenizer_.adds_prefix_space() && !text.empty() && text[0] != ' ';
+  if (adds_space) {
     with_space.assign(" ").append(text);
     text = with_space;
   }
   pieces.reserve(text.size() / 4 + 1);
   TRY(pre_tokenizer_.cut(text, scratch, pieces));
-  for (const std::string_view piece : pieces) bpe_.encode(piece, out);
+  for (const std::string_view piece : pieces) {
+    const size_t first = out.ids.size();
+    bpe_.encode(piece, out.ids);
+    if (!with_ends) continue;
+    const auto begin = static_cast<size_t>(piece.data() - text.data());
+    size_t length = 0;
+    for (size_t i = first; i < out.ids.size(); ++i) {
+      length =
+          i + 1 == out.ids.size() ? piece.size() : std::min(length + bpe_.tokens()[out.ids[i]].size(), piece.size());
+      const size_t end = begin + length;
+      out.ends.push_back(adds_space && end > 0 ? end - 1 : end);
+    }
+  }
   return {};
 }
 
-Status Tokenizer::encode_part(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const {
+Status Tokenizer::encode_part(std::string_view text, size_t begin, bool with_ends, RegexScratch& scratch,
+                              Encoded& out) const {
+  const std::string_view raw = text;
+  const size_t first = out.ends.size();
   std::string normalized;
   if (!normalizer_.empty()) {
     normalized = normalizer_.apply(text);
     text = normalized;
   }
-  if (normalized_tokens_.empty()) return encode_normalized(text, scratch, out);
-  std::vector<AddedTokenFinder::Part> parts;
-  normalized_tokens_.split(text, parts);
-  for (const auto& part : parts) {
-    if (part.id >= 0) {
-      out.push_back(part.id);
-    } else {
-      TRY(encode_normalized(part.text, scratch, out));
+  if (normalized_tokens_.empty()) {
+    TRY(encode_normalized(text, with_ends, scratch, out));
+  } else {
+    std::vector<AddedTokenFinder::Part> parts;
+    normalized_tokens_.split(text, parts);
+    for (const auto& part : parts) {
+      const auto offset = static_cast<size_t>(part.text.data() - text.data());
+      const size_t first_of_part = out.ends.size();
+      if (part.id >= 0) {
+        out.ids.push_back(part.id);
+        if (with_ends) out.ends.push_back(part.text.size());
+      } else {
+        TRY(encode_normalized(part.text, with_ends, scratch, out));
+      }
+      for (size_t i = first_of_part; i < out.ends.size(); ++i) out.ends[i] += offset;
     }
   }
+  if (!with_ends) return {};
+  if (!normalizer_.empty() && text != raw) {
+    const NormalizedPlaces places(normalizer_, raw);
+    for (size_t i = first; i < out.ends.size(); ++i) out.ends[i] = places.raw(out.ends[i]);
+  }
+  for (size_t i = first; i < out.ends.size(); ++i) out.ends[i] += begin;
   return {};
+}
+
+Result<Encoded> Tokenizer::encode_all(std::string_view text, bool with_ends) const {
+  Encoded encoded;
+  encoded.ids.reserve(text.size() / 3 + 4);
+  RegexScratch scratch;
+  std::vector<AddedTokenFinder::Part> parts;
+  raw_tokens_.split(text, parts);
+  for (const auto& part : parts) {
+    const auto begin = static_cast<size_t>(part.text.data() - text.data());
+    if (part.id < 0) {
+      TRY(encode_part(part.text, begin, with_ends, scratch, encoded));
+      continue;
+    }
+    encoded.ids.push_back(part.id);
+    if (with_ends) encoded.ends.push_back(begin + part.text.size());
+  }
+  return encoded;
 }
 
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial add_special) const {
@@ -42,21 +125,17 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial
     repaired = replace_invalid_utf8(text);
     text = repaired;
   }
-  std::vector<TokenId> ids;
-  ids.reserve(text.size() / 3 + 4);
-  if (add_special == AddSpecial::kYes) ids = before_;
-  RegexScratch scratch;
-  std::vector<AddedTokenFinder::Part> parts;
-  raw_tokens_.split(text, parts);
-  for (const auto& part : parts) {
-    if (part.id >= 0) {
-      ids.push_back(part.id);
-    } else {
-      TRY(encode_part(part.text, scratch, ids));
-    }
+  Encoded encoded = TRY(encode_all(text, false));
+  if (add_special == AddSpecial::kYes) {
+    encoded.ids.insert(encoded.ids.begin(), before_.begin(), before_.end());
+    encoded.ids.insert(encoded.ids.end(), after_.begin(), after_.end());
   }
-  if (add_special == AddSpecial::kYes) ids.insert(ids.end(), after_.begin(), after_.end());
-  return ids;
+  return std::move(encoded.ids);
+}
+
+Result<Encoded> Tokenizer::encode_with_ends(std::string_view text) const {
+  if (!is_valid_utf8(text)) return fail(Status::invalid("the text is not UTF-8"));
+  return encode_all(text, true);
 }
 
 std::string_view Tokenizer::bytes_of(TokenId id) const {
@@ -76,18 +155,44 @@ std::optional<TokenId> Tokenizer::find(std::string_view token) const {
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
-  std::string bytes;
-  for (const TokenId id : ids) bytes += bytes_of(id);
-  if (strip_leading_space_ && bytes.starts_with(' ')) bytes.erase(0, 1);
-  return replace_invalid_utf8(bytes);
+  if (byte_tokens_.empty() && !strip_leading_space_) {
+    std::string bytes;
+    for (const TokenId id : ids) bytes += bytes_of(id);
+    return replace_invalid_utf8(bytes);
+  }
+  StreamDecoder stream(*this);
+  std::string text;
+  for (const TokenId id : ids) text += stream.push(id);
+  return text + stream.finish();
+}
+
+// A row of byte tokens is its text where all of it is UTF-8, else one U+FFFD for each byte.
+std::string StreamDecoder::take_byte_row() {
+  std::string row = std::exchange(pending_, {});
+  if (is_valid_utf8(row)) return row;
+  std::string out;
+  for (size_t i = 0; i < row.size(); ++i) out += "\xef\xbf\xbd";
+  return out;
+}
+
+std::string StreamDecoder::without_leading_space(std::string text) {
+  if (begun_ || text.empty()) return text;
+  begun_ = true;
+  if (tokenizer_->strip_leading_space_ && text[0] == ' ') text.erase(0, 1);
+  return text;
 }
 
 std::string StreamDecoder::push(TokenId id) {
-  pending_ += tokenizer_->bytes_of(id);
-  if (!begun_ && !pending_.empty()) {
-    begun_ = true;
-    if (tokenizer_->strips_leading_space() && pending_[0] == ' ') pending_.erase(0, 1);
+  const std::string_view bytes = tokenizer_->bytes_of(id);
+  if (!tokenizer_->byte_tokens_.empty()) {
+    if (id >= 0 && id < tokenizer_->size() && tokenizer_->byte_tokens_[id]) {
+      pending_ += bytes;
+      return {};
+    }
+    std::string row = take_byte_row();
+    return without_leading_space(row.append(bytes));
   }
+  pending_ += bytes;
   std::string out;
   std::string_view rest = pending_;
   while (!rest.empty()) {
@@ -101,13 +206,12 @@ std::string StreamDecoder::push(TokenId id) {
     rest.remove_prefix(step.length);
   }
   pending_.erase(0, pending_.size() - rest.size());
-  return out;
+  return without_leading_space(std::move(out));
 }
 
 std::string StreamDecoder::finish() {
-  std::string out = replace_invalid_utf8(pending_);
-  pending_.clear();
-  return out;
+  if (!tokenizer_->byte_tokens_.empty()) return without_leading_space(take_byte_row());
+  return without_leading_space(replace_invalid_utf8(std::exchange(pending_, {})));
 }
 
 }  // namespace tandem::model

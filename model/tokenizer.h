@@ -28,6 +28,12 @@ namespace tandem::model {
 // anyway.
 enum class AddSpecial : uint8_t { kNo, kYes };
 
+struct Encoded {
+  std::vector<TokenId> ids;
+  std::vector<size_t> ends;  // by token: the byte of the text that it ends before; where a normaliser changed the text,
+                             // the nearest one within the characters that were changed together
+};
+
 class Tokenizer {
  public:
   // DIR/tokenizer.json, or the file itself.
@@ -36,6 +42,9 @@ class Tokenizer {
 
   // Bytes that are not UTF-8 count as U+FFFD. Fails only where a regular expression of the file backtracks without end.
   Result<std::vector<TokenId>> encode(std::string_view text, AddSpecial add_special = AddSpecial::kNo) const;
+
+  // The same without what the post-processor adds, and where each token ends. `text` must be UTF-8.
+  Result<Encoded> encode_with_ends(std::string_view text) const;
 
   // Special tokens are kept; ids that no token has are left out; bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const TokenId> ids) const;
@@ -49,17 +58,17 @@ class Tokenizer {
   std::string_view name_of(TokenId id) const;
   bool is_special(TokenId id) const;
 
-  // Whether one space at the start of a decoded text is left out.
-  bool strips_leading_space() const { return strip_leading_space_; }
-
   // One more than the largest id.
   int size() const { return static_cast<int>(names_.size()); }
 
  private:
   friend class TokenizerReader;
+  friend class StreamDecoder;
   explicit Tokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
-  Status encode_part(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
-  Status encode_normalized(std::string_view text, RegexScratch& scratch, std::vector<TokenId>& out) const;
+  // `begin`: of `text` in the whole; `out.ends` is filled only where `with_ends`.
+  Status encode_part(std::string_view text, size_t begin, bool with_ends, RegexScratch& scratch, Encoded& out) const;
+  Status encode_normalized(std::string_view text, bool with_ends, RegexScratch& scratch, Encoded& out) const;
+  Result<Encoded> encode_all(std::string_view text, bool with_ends) const;
 
   Bpe bpe_;
   Normalizer normalizer_;
@@ -73,6 +82,7 @@ class Tokenizer {
   std::vector<TokenId> before_;  // added by the post-processor
   std::vector<TokenId> after_;
   bool strip_leading_space_ = false;  // of a decoded text
+  std::vector<bool> byte_tokens_;     // by id, where single bytes have tokens of their own (byte fallback); else empty
 };
 
 // Text of tokens as they come, in whole characters: what push and finish return, put together, is decode of all ids.
@@ -80,12 +90,15 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  // What is certain by now: at most the three bytes of an unfinished character are held back.
+  // What is certain by now. Held back are the bytes of an unfinished character, at most three; with byte fallback a row
+  // of byte tokens, since it is text only where all of it is UTF-8.
   std::string push(TokenId id);
   // The rest; an unfinished character becomes U+FFFD.
   std::string finish();
 
  private:
+  std::string take_byte_row();
+  std::string without_leading_space(std::string text);
   const Tokenizer* tokenizer_;
   std::string pending_;
   bool begun_ = false;

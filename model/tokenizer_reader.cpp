@@ -104,7 +104,10 @@ class TokenizerReader {
     TRY(read_added(part(json_, "added_tokens"), tokenizer));
     TRY(read_post_processor(part(json_, "post_processor"), tokenizer));
     for (size_t id = 0; id < names_.size(); ++id) {
-      tokenizer.bytes_.push_back(decoded(names_[id], decoding));
+      const auto normalized = normalized_contents_.find(static_cast<TokenId>(id));
+      tokenizer.bytes_.push_back(
+          decoded(normalized == normalized_contents_.end() ? names_[id] : normalized->second, decoding));
+      if (byte_fallback_decoder_) tokenizer.byte_tokens_.push_back(byte_of(names_[id]).has_value());
       if (!names_[id].empty()) tokenizer.ids_[names_[id]] = static_cast<TokenId>(id);
     }
     tokenizer.names_ = std::move(names_);
@@ -222,7 +225,9 @@ class TokenizerReader {
     for (const AddedToken& token : tokens) {
       tokenizer.special_[token.id] = token.special;
       if (token.normalized) {
-        tokenizer.normalized_tokens_.add(token, tokenizer.normalizer_.apply(token.content));
+        // HF decodes such a token to what it looks for, not to its content.
+        const auto& pattern = normalized_contents_[token.id] = tokenizer.normalizer_.apply(token.content);
+        tokenizer.normalized_tokens_.add(token, pattern);
       } else {
         tokenizer.raw_tokens_.add(token, token.content);
       }
@@ -292,7 +297,11 @@ class TokenizerReader {
     if (part(json, "type") != "Sequence" || !part(json, "decoders").is_array()) return unsupported();
     for (const WideJson& step : part(json, "decoders")) {
       const WideJson& type = part(step, "type");
-      if (type == "ByteFallback" || type == "Fuse") continue;
+      if (type == "Fuse") continue;
+      if (type == "ByteFallback") {
+        byte_fallback_decoder_ = true;
+        continue;
+      }
       if (type == "Replace" && part(part(step, "pattern"), "String") == "▁" && part(step, "content") == " ") continue;
       if (type == "Strip" && part(step, "content") == " " && part(step, "start") == 1 && part(step, "stop") == 0) {
         strip_leading_space_ = true;
@@ -303,13 +312,17 @@ class TokenizerReader {
     return Decoding::kMetaspace;
   }
 
+  // 10 of "<0x0A>".
+  static std::optional<uint8_t> byte_of(const std::string& name) {
+    unsigned byte = 0;
+    const bool is_byte = name.size() == 6 && name.starts_with("<0x") && name.back() == '>' &&
+                         std::sscanf(name.c_str(), "<0x%02X>", &byte) == 1;
+    return is_byte ? std::optional(static_cast<uint8_t>(byte)) : std::nullopt;
+  }
+
   std::string decoded(const std::string& name, Decoding decoding) const {
     if (decoding == Decoding::kByteLevel) return alphabet_.bytes_of(name).value_or(name);
-    unsigned byte = 0;
-    if (name.size() == 6 && name.starts_with("<0x") && name.back() == '>' &&
-        std::sscanf(name.c_str(), "<0x%02X>", &byte) == 1) {
-      return std::string(1, static_cast<char>(byte));
-    }
+    if (const auto byte = byte_of(name)) return std::string(1, static_cast<char>(*byte));
     std::string out;
     std::string_view rest = name;
     constexpr std::string_view kMark = "▁";
@@ -325,7 +338,9 @@ class TokenizerReader {
   ByteAlphabet alphabet_;
   bool byte_level_ = false;
   bool strip_leading_space_ = false;
+  bool byte_fallback_decoder_ = false;
   std::vector<std::string> names_;
+  std::map<TokenId, std::string> normalized_contents_;  // of added tokens
 };
 
 Result<Tokenizer> Tokenizer::from_json(std::string_view text) {

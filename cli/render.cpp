@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <ctime>
+
+#include "cli/command.h"
+#include "cli/json_lines.h"
+#include "model/chat_template.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::array<std::string_view, 6> kKeys = {
+    "messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "now"};
+
+// "2026-03-01", "2026-03-01T12:30:00", with or without a zone, which is passed over: the template sees the time as
+// written.
+Result<std::tm> parse_time(const Json& value) {
+  std::tm time{};
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%d", &time);
+  if (rest != nullptr && (*rest == 'T' || *rest == ' ')) {
+    const char* after = ::strptime(rest + 1, "%H:%M:%S", &time);
+    rest = after != nullptr ? after : ::strptime(rest + 1, "%H:%M", &time);
+  }
+  if (rest == nullptr)
+    return fail(Status::invalid(fmt::format("now is {}, not an ISO time like 2026-03-01T12:30:00", dump_json(value))));
+  time.tm_isdst = -1;
+  std::tm normal = time;
+  ::timegm(&normal);  // fills in the days of week and year
+  return normal;
+}
+
+std::tm local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  ::localtime_r(&now, &time);
+  return time;
+}
+
+Result<bool> flag(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || found->is_null()) return false;
+  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
+  return found->get<bool>();
+}
+
+Result<Json> render(const model::ChatTemplate& chat_template, const model::Tokenizer& tokenizer, const Json& line) {
+  model::RenderOptions options;
+  options.add_generation_prompt = TRY(flag(line, "add_generation_prompt"));
+  if (const auto found = line.find("continue_final_message"); found != line.end() && found->is_string()) {
+    options.continue_final_message = found->get<std::string>();
+  } else if (TRY(flag(line, "continue_final_message"))) {
+    options.continue_final_message = "content";
+  }
+  if (const auto found = line.find("chat_template_kwargs"); found != line.end() && !found->is_null())
+    options.variables = *found;
+  const auto now = line.find("now");
+  options.now = now == line.end() ? local_time() : TRY(parse_time(*now));
+  const auto messages = line.find("messages");
+  if (messages == line.end()) return fail(Status::invalid("has no messages"));
+  const auto tools = line.find("tools");
+  const auto rendered =
+      TRY(chat_template.render_ids(tokenizer, *messages, tools == line.end() ? Json(nullptr) : *tools, options));
+  return Json{{"text", rendered.text}, {"ids", rendered.ids}, {"assistant_mask", rendered.assistant_mask}};
+}
+
+}  // namespace
+
+Action add_render(CLI::App& command) {
+  struct Options {
+    JsonLinesOptions lines;
+    std::string model;
+  };
+  auto options = std::make_shared<Options>();
+  command.add_option("--model", options->model, "folder with tokenizer.json and a chat template")->required();
+  add_json_lines_options(command, options->lines);
+  return [options]() -> Result<int> {
+    const auto tokenizer = TRY(model::Tokenizer::load(options->model));
+    const auto chat_template = TRY(model::ChatTemplate::load(options->model));
+    return run_json_lines(options->lines, kKeys,
+                          [&](const Json& line) { return render(chat_template, tokenizer, line); });
+  };
+}
+
+}  // namespace tandem::cli

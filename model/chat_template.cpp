@@ -1,0 +1,270 @@
+#include "model/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "model/jinja/builtins.h"
+#include "model/jinja/interpreter.h"
+
+namespace tandem::model {
+
+using jinja::Arguments;
+using jinja::Dict;
+using jinja::Function;
+using jinja::List;
+using jinja::None;
+using jinja::Parameters;
+using jinja::TemplateError;
+using jinja::Value;
+
+struct ChatTemplate::Compiled {
+  std::string source;
+  jinja::Body body;
+};
+
+namespace {
+
+constexpr uint64_t kLargestTemplate = 4 << 20;
+constexpr const char* kReasoningFields[] = {"reasoning_content", "thinking", "reasoning"};
+constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+Value range(const Arguments& arguments) {
+  const List& p = arguments.positional;
+  if (p.empty() || p.size() > 3 || !arguments.named.empty())
+    throw TemplateError("range takes one to three whole numbers");
+  const int64_t begin = p.size() == 1 ? 0 : p[0].integer();
+  const int64_t end = p.size() == 1 ? p[0].integer() : p[1].integer();
+  const int64_t step = p.size() == 3 ? p[2].integer() : 1;
+  constexpr int64_t kMost = 100000;  // jinja2's own limit
+  constexpr int64_t kFarthest = int64_t{1} << 40;
+  if (step == 0) throw TemplateError("range() arg 3 must not be zero");
+  if (std::max({std::abs(begin), std::abs(end), std::abs(step)}) > kFarthest) throw TemplateError("range is too far");
+  List list;
+  for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
+    if (static_cast<int64_t>(list.size()) >= kMost)
+      throw TemplateError(fmt::format("range of more than {} numbers", kMost));
+    list.emplace_back(i);
+  }
+  return list;
+}
+
+Value make_dict(const Arguments& arguments) {
+  Dict dict = arguments.positional.empty() ? Dict{} : arguments.positional[0].dict();
+  if (arguments.positional.size() > 1) throw TemplateError("dict takes one mapping at most");
+  for (const auto& [key, value] : arguments.named) jinja::dict_set(dict, key, value);
+  return dict;
+}
+
+Dict globals_of(const RenderOptions& options) {
+  Dict globals;
+  globals.emplace_back("range", Function(range));
+  globals.emplace_back("dict", Function(make_dict));
+  globals.emplace_back(
+      "raise_exception", Function([](const Arguments& arguments) -> Value {
+        throw jinja::RaisedByTemplate(Parameters("raise_exception", arguments, {"message"}).need(0).str());
+      }));
+  globals.emplace_back("strftime_now", Function([now = options.now](const Arguments& arguments) -> Value {
+                         if (!now) throw TemplateError("strftime_now is asked for and no time was given");
+                         const std::string format = Parameters("strftime_now", arguments, {"format"}).need(0).text();
+                         char buffer[1024];
+                         const size_t length = std::strftime(buffer, sizeof buffer, format.c_str(), &*now);
+                         if (length == 0 && !format.empty())
+                           throw TemplateError("strftime_now of a text that is too long");
+                         return std::string(buffer, length);
+                       }));
+  return globals;
+}
+
+// What transformers does to messages before a template sees them: keys whose value is null go, and reasoning is found
+// under the name that templates read.
+Result<Json> prepared(const Json& messages) {
+  if (!messages.is_array() || messages.empty())
+    return fail(Status::invalid("messages is not a list with at least one message"));
+  Json result = Json::array();
+  for (const Json& message : messages) {
+    if (!message.is_object()) return fail(Status::invalid(fmt::format("messages[{}] is not an object", result.size())));
+    Json kept = Json::object();
+    for (const auto& [key, value] : message.items()) {
+      if (!value.is_null()) kept[key] = value;
+    }
+    for (const char* field : kReasoningFields) {
+      if (!kept.contains(field)) continue;
+      const Json reasoning = kept[field];
+      Json aliased = Json::object();
+      aliased["thinking"] = reasoning;
+      aliased.update(kept);
+      aliased["reasoning_content"] = reasoning;
+      kept = std::move(aliased);
+      break;
+    }
+    result.push_back(std::move(kept));
+  }
+  return result;
+}
+
+// Marks the place that a continued text ends at; the result is the text of the message that is continued.
+Result<std::string> mark_continuation(Json& messages, const std::string& field) {
+  Json& last = messages.back();
+  if (!last.contains(field)) {
+    return fail(
+        Status::invalid(fmt::format("continue_final_message: the last message has no \"{}\" to continue", field)));
+  }
+  Json& content = last[field];
+  if (content.is_string()) {
+    const auto text = content.get<std::string>();
+    const bool reasoning =
+        std::find(std::begin(kReasoningFields), std::end(kReasoningFields), field) != std::end(kReasoningFields);
+    content = text + std::string(kContinueTag);
+    for (const char* other : kReasoningFields) {
+      if (reasoning && last.contains(other) && last[other] == text) last[other] = text + std::string(kContinueTag);
+    }
+    return text;
+  }
+  if (content.is_array()) {
+    for (size_t i = content.size(); i > 0; --i) {
+      Json& block = content[i - 1];
+      if (!block.is_object() || !block.contains("text") || !block["text"].is_string()) continue;
+      const auto text = block["text"].get<std::string>();
+      block["text"] = text + std::string(kContinueTag);
+      return text;
+    }
+  }
+  return fail(Status::invalid("continue_final_message: the last message has no text to continue"));
+}
+
+Result<std::string> cut_continuation(std::string text, const std::string& final_message) {
+  const size_t tag = text.rfind(trim(kContinueTag));
+  const std::string stripped = jinja::strip(final_message, nullptr, true, true);
+  if (tag == std::string::npos || text.find(stripped) == std::string::npos) {
+    return fail(
+        Status::invalid("continue_final_message: the final message does not appear in the text of the template"));
+  }
+  const bool spacing_kept = text.compare(tag, kContinueTag.size(), kContinueTag) == 0;
+  text.resize(tag);
+  return spacing_kept ? text : jinja::strip(text, nullptr, false, true);
+}
+
+}  // namespace
+
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source, Json special_tokens) {
+  if (source.size() > kLargestTemplate) return fail(Status::invalid("chat_template is larger than 4 MiB"));
+  ChatTemplate result;
+  result.special_tokens_ = std::move(special_tokens);
+  try {
+    result.templates_["default"] =
+        std::make_shared<const Compiled>(Compiled{std::string(source), jinja::parse(source)});
+  } catch (const TemplateError& error) {
+    return fail(Status::invalid(fmt::format("chat_template: {}", error.what())));
+  }
+  return result;
+}
+
+Result<ChatTemplate> ChatTemplate::load(const fs::path& directory) {
+  const fs::path config_path = directory / "tokenizer_config.json";
+  const fs::path file_path = directory / "chat_template.jinja";
+  std::error_code ignored;
+  Json config = Json::object();
+  if (fs::exists(config_path, ignored)) {
+    auto read = parse_json(TRY(read_file(config_path, 64 << 20)));
+    if (!read) return fail(std::move(read).error().at(config_path.string()));
+    if (read->is_object()) config = std::move(*read);
+  }
+  Json special = Json::object();
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const auto found = config.find(name);
+    if (found == config.end()) continue;
+    if (found->is_string()) special[name] = *found;
+    if (found->is_object() && found->contains("content")) special[name] = (*found)["content"];
+  }
+  const auto parse_named = [&](std::string_view source, const fs::path& place) -> Result<ChatTemplate> {
+    auto parsed = parse(source, special);
+    if (!parsed) return fail(std::move(parsed).error().at(place.string()));
+    return parsed;
+  };
+  if (fs::exists(file_path, ignored)) return parse_named(TRY(read_file(file_path, kLargestTemplate)), file_path);
+  const auto found = config.find("chat_template");
+  if (found != config.end() && found->is_string()) {
+    return parse_named(found->get_ref<const std::string&>(), config_path);
+  }
+  ChatTemplate result;
+  if (found != config.end() && found->is_array()) {
+    for (const Json& entry : *found) {
+      if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() || !entry.contains("template") ||
+          !entry["template"].is_string()) {
+        return fail(Status::invalid("chat_template: an entry has no name or no template").at(config_path.string()));
+      }
+      const auto one = TRY(parse_named(entry["template"].get<std::string>(), config_path));
+      result.templates_[entry["name"].get<std::string>()] = one.templates_.at("default");
+    }
+  }
+  if (!result.templates_.contains("default")) {
+    return fail(Status::not_found("has no chat template: neither chat_template.jinja nor one in tokenizer_config.json")
+                    .at(directory.string()));
+  }
+  result.special_tokens_ = std::move(special);
+  return result;
+}
+
+const ChatTemplate::Compiled& ChatTemplate::choose(bool with_tools) const {
+  const auto for_tools = templates_.find("tool_use");
+  return with_tools && for_tools != templates_.end() ? *for_tools->second : *templates_.at("default");
+}
+
+const std::string& ChatTemplate::source(bool with_tools) const { return choose(with_tools).source; }
+
+Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, const RenderOptions& options) const {
+  if (!tools.is_null() && !tools.is_array()) return fail(Status::invalid("tools is not a list"));
+  if (!options.variables.is_object()) return fail(Status::invalid("chat_template_kwargs is not an object"));
+  const bool continues = !options.continue_final_message.empty();
+  if (continues && options.add_generation_prompt) {
+    return fail(Status::invalid("continue_final_message and add_generation_prompt exclude each other"));
+  }
+  Json seen = TRY(prepared(messages));
+  std::string final_message;
+  if (continues) final_message = TRY(mark_continuation(seen, options.continue_final_message));
+  try {
+    Dict globals = globals_of(options);
+    for (const auto& [name, value] : special_tokens_.items()) jinja::dict_set(globals, name, Value::from_json(value));
+    for (const auto& [name, value] : options.variables.items()) {
+      if (name == "messages" || name == "tools")
+        return fail(Status::invalid("chat_template_kwargs has the key " + name));
+      jinja::dict_set(globals, name, Value::from_json(value));
+    }
+    jinja::dict_set(globals, "messages", Value::from_json(seen));
+    jinja::dict_set(globals, "tools", Value::from_json(tools));
+    jinja::dict_set(globals, "documents", None{});
+    jinja::dict_set(globals, "add_generation_prompt", options.add_generation_prompt);
+    jinja::Output output = jinja::run(choose(!tools.is_null()).body, globals);
+    Rendered rendered{std::move(output.text), std::move(output.generated)};
+    if (continues) rendered.text = TRY(cut_continuation(std::move(rendered.text), final_message));
+    return rendered;
+  } catch (const jinja::RaisedByTemplate& error) {
+    return fail(Status::invalid(error.what()));
+  } catch (const TemplateError& error) {
+    return fail(Status::invalid(fmt::format("chat_template: {}", error.what())));
+  }
+}
+
+Result<RenderedIds> ChatTemplate::render_ids(const Tokenizer& tokenizer, const Json& messages, const Json& tools,
+                                             const RenderOptions& options) const {
+  Rendered rendered = TRY(render(messages, tools, options));
+  Encoded encoded = TRY(tokenizer.encode_with_ends(rendered.text));
+  RenderedIds result{std::move(rendered.text), std::move(encoded.ids), {}};
+  result.assistant_mask.resize(result.ids.size());
+  const auto token_at = [&](size_t byte) {
+    return static_cast<size_t>(std::upper_bound(encoded.ends.begin(), encoded.ends.end(), byte) - encoded.ends.begin());
+  };
+  for (const auto& [begin, end] : rendered.assistant_spans) {
+    if (begin == end) continue;
+    // From the token of the first character to that of the last one.
+    size_t last = end - 1;
+    while (last > begin && (static_cast<uint8_t>(result.text[last]) & 0xc0) == 0x80) --last;
+    for (size_t i = token_at(begin); i <= token_at(last) && i < result.ids.size(); ++i) result.assistant_mask[i] = 1;
+  }
+  return result;
+}
+
+}  // namespace tandem::model

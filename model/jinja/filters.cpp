@@ -1,0 +1,411 @@
+// Filters and tests, as jinja2 has them; `tojson` as transformers overrides it.
+#include <fmt/format.h>
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/jinja/builtins.h"
+
+namespace tandem::model::jinja {
+
+Parameters::Parameters(std::string_view function, const Arguments& arguments, std::initializer_list<const char*> names)
+    : function_(function), names_(names), values_(names.size(), nullptr) {
+  if (arguments.positional.size() > names_.size()) {
+    throw TemplateError(
+        fmt::format("{} takes {} arguments, {} were given", function, names_.size(), arguments.positional.size()));
+  }
+  for (size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
+  for (const auto& [name, value] : arguments.named) {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) throw TemplateError(fmt::format("{} has no argument '{}'", function, name));
+    values_[found - names_.begin()] = &value;
+  }
+}
+
+const Value& Parameters::need(size_t index) const {
+  if (values_[index] == nullptr)
+    throw TemplateError(fmt::format("{} needs the argument '{}'", function_, names_[index]));
+  return *values_[index];
+}
+
+bool Parameters::flag(size_t index, bool otherwise) const {
+  return values_[index] == nullptr ? otherwise : values_[index]->truth();
+}
+
+std::string Parameters::text(size_t index, std::string otherwise) const {
+  return values_[index] == nullptr ? std::move(otherwise) : values_[index]->str();
+}
+
+namespace {
+
+using Filter = Value (*)(const Value& value, const Arguments& arguments);
+using Test = bool (*)(const Value& value, const Arguments& arguments);
+
+// "a.b.0" of a value, as the attribute arguments of filters mean it.
+Value follow(Value value, const Value& path) {
+  if (path.is_int()) return item(value, path);
+  std::string_view rest = path.text();
+  for (;;) {
+    const size_t dot = rest.find('.');
+    const std::string name(rest.substr(0, dot));
+    const bool number =
+        !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+    value = item(value, number && name.size() < 10 ? Value(std::stoi(name)) : Value(name));
+    if (dot == std::string_view::npos) return value;
+    rest.remove_prefix(dot + 1);
+  }
+}
+
+Value text_method(const Value& value, const char* name, const Arguments& arguments = {}) {
+  return method(Value(value.str()), name).function()(arguments);
+}
+
+std::string lower_key(const Value& value) { return value.str().empty() ? "" : text_method(value, "lower").text(); }
+
+// Order and equality of filters that ignore case unless told otherwise.
+Value case_key(const Value& value, bool case_sensitive) {
+  return value.is_string() && !case_sensitive ? Value(lower_key(value)) : value;
+}
+
+Value sort(const Value& value, const Arguments& arguments) {
+  const Parameters p("sort", arguments, {"reverse", "case_sensitive", "attribute"});
+  List list = value.elements();
+  const bool sensitive = p.flag(1, false);
+  const auto key = [&](const Value& element) {
+    return case_key(p[2] && !p[2]->is_none() ? follow(element, *p[2]) : element, sensitive);
+  };
+  const bool reverse = p.flag(0, false);
+  std::stable_sort(list.begin(), list.end(),
+                   [&](const Value& a, const Value& b) { return reverse ? key(b).less(key(a)) : key(a).less(key(b)); });
+  return list;
+}
+
+Value dictsort(const Value& value, const Arguments& arguments) {
+  const Parameters p("dictsort", arguments, {"case_sensitive", "by", "reverse"});
+  const bool by_value = p.text(1, "key") == "value";
+  List pairs;
+  for (const auto& [name, inside] : value.dict()) pairs.push_back(Value::tuple({Value(name), inside}));
+  const auto key = [&](const Value& pair) { return case_key(pair.list()[by_value ? 1 : 0], p.flag(0, false)); };
+  std::stable_sort(pairs.begin(), pairs.end(), [&](const Value& a, const Value& b) {
+    return p.flag(2, false) ? key(b).less(key(a)) : key(a).less(key(b));
+  });
+  return pairs;
+}
+
+// select, reject, selectattr, rejectattr.
+Value select(const Value& value, Arguments arguments, bool by_attribute, bool wanted) {
+  Value path;
+  if (by_attribute) {
+    if (arguments.positional.empty()) throw TemplateError("Missing parameter for attribute name");
+    path = arguments.positional[0];
+    arguments.positional.erase(arguments.positional.begin());
+  }
+  std::string test;
+  if (!arguments.positional.empty()) {
+    test = arguments.positional[0].text();
+    arguments.positional.erase(arguments.positional.begin());
+    if (!is_test(test)) throw TemplateError(fmt::format("test '{}' is not supported", test));
+  }
+  List kept;
+  for (const Value& element : value.elements()) {
+    const Value looked_at = by_attribute ? follow(element, path) : element;
+    if ((test.empty() ? looked_at.truth() : apply_test(test, looked_at, arguments)) == wanted) kept.push_back(element);
+  }
+  return kept;
+}
+
+Value map(const Value& value, Arguments arguments) {
+  List result;
+  if (arguments.positional.empty()) {
+    const Parameters p("map", arguments, {"attribute", "default"});
+    for (const Value& element : value.elements()) {
+      Value found = follow(element, p.need(0));
+      result.push_back(found.is_undefined() && p[1] ? *p[1] : found);
+    }
+    return result;
+  }
+  const std::string name = arguments.positional[0].text();
+  if (!is_filter(name)) throw TemplateError(fmt::format("filter '{}' is not supported", name));
+  arguments.positional.erase(arguments.positional.begin());
+  for (const Value& element : value.elements()) result.push_back(apply_filter(name, element, arguments));
+  return result;
+}
+
+Value unique(const Value& value, const Arguments& arguments) {
+  const Parameters p("unique", arguments, {"case_sensitive", "attribute"});
+  List result;
+  List keys;
+  for (const Value& element : value.elements()) {
+    const Value key = case_key(p[1] && !p[1]->is_none() ? follow(element, *p[1]) : element, p.flag(0, false));
+    if (std::any_of(keys.begin(), keys.end(), [&](const Value& seen) { return seen.equals(key); })) continue;
+    keys.push_back(key);
+    result.push_back(element);
+  }
+  return result;
+}
+
+Value extreme(const Value& value, const Arguments& arguments, bool largest) {
+  const Parameters p(largest ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+  const List list = value.elements();
+  if (list.empty()) return Value::undefined("No aggregated item, sequence was empty.");
+  const auto key = [&](const Value& element) {
+    return case_key(p[1] ? follow(element, *p[1]) : element, p.flag(0, false));
+  };
+  const auto less = [&](const Value& a, const Value& b) { return largest ? key(b).less(key(a)) : key(a).less(key(b)); };
+  return *std::min_element(list.begin(), list.end(), less);
+}
+
+Value indent(const Value& value, const Arguments& arguments) {
+  const Parameters p("indent", arguments, {"width", "first", "blank"});
+  if (p[0] && p[0]->is_int() && (p[0]->integer() < 0 || p[0]->integer() > 1000))
+    throw TemplateError("indent of that width");
+  const std::string margin = p[0] && p[0]->is_string() ? p[0]->text() : std::string(p[0] ? p[0]->integer() : 4, ' ');
+  const List lines = text_method(Value(value.str() + "\n"), "splitlines").list();
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool indented = i == 0 ? p.flag(1, false) : (p.flag(2, false) || !lines[i].text().empty());
+    out += (i ? "\n" : "") + (indented ? margin : std::string()) + lines[i].text();
+  }
+  return out;
+}
+
+Value round_number(const Value& value, const Arguments& arguments) {
+  const Parameters p("round", arguments, {"precision", "method"});
+  const std::string how = p.text(1, "common");
+  const double factor = std::pow(10.0, p[0] ? static_cast<double>(p[0]->integer()) : 0.0);
+  if (how == "ceil") return std::ceil(value.number() * factor) / factor;
+  if (how == "floor") return std::floor(value.number() * factor) / factor;
+  if (p[0] && p[0]->integer() != 0) {
+    const auto digits = std::clamp<int64_t>(p[0]->integer(), 0, 17);
+    return std::strtod(fmt::format("{:.{}f}", value.number(), digits).c_str(), nullptr);
+  }
+  return std::nearbyint(value.number());
+}
+
+Value to_int(const Value& value, const Arguments& arguments) {
+  const Parameters p("int", arguments, {"default", "base"});
+  if (p[1]) throw TemplateError("int with a base is not supported");
+  if (value.is_number() && !value.is_float()) return value.integer();
+  const std::string text = value.is_string() ? strip(value.text(), nullptr, true, true) : "";
+  char* end = nullptr;
+  const double number = value.is_float() ? value.number() : std::strtod(text.c_str(), &end);
+  const bool readable =
+      value.is_float() || (!text.empty() && *end == 0 && text.find_first_of("xXnN") == std::string::npos);
+  if (readable && std::fabs(number) < 9e15) return static_cast<int64_t>(number);
+  return p[0] ? *p[0] : Value(0);
+}
+
+Value to_float(const Value& value, const Arguments& arguments) {
+  const Parameters p("float", arguments, {"default"});
+  if (value.is_number()) return value.number();
+  const std::string text = value.is_string() ? strip(value.text(), nullptr, true, true) : "";
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (!text.empty() && *end == 0 && text.find_first_of("xX") == std::string::npos) return number;
+  return p[0] ? *p[0] : Value(0.0);
+}
+
+Value to_json(const Value& value, const Arguments& arguments) {
+  const Parameters p("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonStyle style;
+  style.ensure_ascii = p.flag(0, false);
+  if (p[1] && !p[1]->is_none()) {
+    const int64_t width = p[1]->integer();
+    if (width < 0 || width > 100) throw TemplateError("tojson with an indent of that width");
+    style.indent = static_cast<int>(width);
+    style.item_separator = ",";
+  }
+  if (p[2] && !p[2]->is_none()) {
+    if (p[2]->list().size() != 2) throw TemplateError("tojson: separators is not a pair");
+    style.item_separator = p[2]->list()[0].text();
+    style.key_separator = p[2]->list()[1].text();
+  }
+  style.sort_keys = p.flag(3, false);
+  return to_json_text(value, style);
+}
+
+Value join(const Value& value, const Arguments& arguments) {
+  const Parameters p("join", arguments, {"d", "attribute"});
+  std::string out;
+  bool first = true;
+  for (const Value& element : value.elements()) {
+    if (!std::exchange(first, false)) out += p.text(0, "");
+    out += (p[1] && !p[1]->is_none() ? follow(element, *p[1]) : element).str();
+    if (out.size() > kLargestText) throw TemplateError("a text of more than 64 MiB");
+  }
+  return out;
+}
+
+Value sum(const Value& value, const Arguments& arguments) {
+  const Parameters p("sum", arguments, {"attribute", "start"});
+  Value total = p[1] ? *p[1] : Value(0);
+  for (const Value& element : value.elements()) {
+    total = binary("+", total, p[0] && !p[0]->is_none() ? follow(element, *p[0]) : element);
+  }
+  return total;
+}
+
+Value reverse(const Value& value, const Arguments&) {
+  List list = value.elements();
+  std::reverse(list.begin(), list.end());
+  if (!value.is_string()) return list;
+  std::string text;
+  for (const Value& character : list) text += character.text();
+  return text;
+}
+
+const std::pair<std::string_view, Filter> kFilters[] = {
+    {"abs",
+     [](const Value& v, const Arguments&) {
+       return v.is_float() ? Value(std::fabs(v.number())) : Value(std::abs(v.integer()));
+     }},
+    {"capitalize", [](const Value& v, const Arguments&) { return text_method(v, "capitalize"); }},
+    {"count", [](const Value& v, const Arguments&) { return Value(v.length()); }},
+    {"d", nullptr},
+    {"default",
+     [](const Value& v, const Arguments& a) {
+       const Parameters p("default", a, {"default_value", "boolean"});
+       const bool missing = v.is_undefined() || (p.flag(1, false) && !v.truth());
+       return missing ? (p[0] ? *p[0] : Value("")) : v;
+     }},
+    {"dictsort", dictsort},
+    {"e", nullptr},
+    {"escape",
+     [](const Value& v, const Arguments&) { return v.is_markup() ? v : Value::markup(escape_html(v.str())); }},
+    {"first",
+     [](const Value& v, const Arguments&) {
+       const List list = v.elements();
+       return list.empty() ? Value::undefined("No first item, sequence was empty.") : list.front();
+     }},
+    {"float", to_float},
+    {"indent", indent},
+    {"int", to_int},
+    {"items",
+     [](const Value& v, const Arguments&) {
+       if (v.is_undefined()) return Value(List{});
+       return method(Value(v.dict()), "items").function()({});
+     }},
+    {"join", join},
+    {"last",
+     [](const Value& v, const Arguments&) {
+       const List list = v.elements();
+       return list.empty() ? Value::undefined("No last item, sequence was empty.") : list.back();
+     }},
+    {"length", [](const Value& v, const Arguments&) { return Value(v.length()); }},
+    {"list", [](const Value& v, const Arguments&) { return Value(v.elements()); }},
+    {"lower", [](const Value& v, const Arguments&) { return text_method(v, "lower"); }},
+    {"map", [](const Value& v, const Arguments& a) { return map(v, a); }},
+    {"max", [](const Value& v, const Arguments& a) { return extreme(v, a, true); }},
+    {"min", [](const Value& v, const Arguments& a) { return extreme(v, a, false); }},
+    {"reject", [](const Value& v, const Arguments& a) { return select(v, a, false, false); }},
+    {"rejectattr", [](const Value& v, const Arguments& a) { return select(v, a, true, false); }},
+    {"replace",
+     [](const Value& v, const Arguments& a) {
+       const Parameters p("replace", a, {"old", "new", "count"});
+       Arguments method_arguments{{p.need(0), p.need(1)}, {}};
+       if (p[2] && !p[2]->is_none()) method_arguments.positional.push_back(*p[2]);
+       return text_method(v, "replace", method_arguments);
+     }},
+    {"reverse", reverse},
+    {"round", round_number},
+    {"safe", [](const Value& v, const Arguments&) { return Value::markup(v.str()); }},
+    {"select", [](const Value& v, const Arguments& a) { return select(v, a, false, true); }},
+    {"selectattr", [](const Value& v, const Arguments& a) { return select(v, a, true, true); }},
+    {"sort", sort},
+    {"string", [](const Value& v, const Arguments&) { return v.is_string() ? v : Value(v.str()); }},
+    {"sum", sum},
+    {"title", [](const Value& v, const Arguments&) { return text_method(v, "title"); }},
+    {"tojson", to_json},
+    {"trim",
+     [](const Value& v, const Arguments& a) {
+       const Parameters p("trim", a, {"chars"});
+       return Value(strip(v.str(), p[0], true, true));
+     }},
+    {"unique", unique},
+    {"upper", [](const Value& v, const Arguments&) { return text_method(v, "upper"); }},
+    {"wordcount", [](const Value& v, const Arguments&) { return Value(text_method(v, "split").list().size()); }},
+};
+
+const Value& other(const Arguments& arguments) {
+  if (arguments.positional.size() != 1) throw TemplateError("a test needs one argument");
+  return arguments.positional[0];
+}
+
+bool is_lower_or_upper(const Value& value, bool lower) {
+  const std::string text = value.str();
+  bool cased = false;
+  for (const auto character : characters_of(text)) {
+    const std::string one(character);
+    const std::string changed = text_method(Value(one), lower ? "lower" : "upper").text();
+    if (changed != one) return false;
+    cased = cased || text_method(Value(one), lower ? "upper" : "lower").text() != one;
+  }
+  return cased;
+}
+
+const std::pair<std::string_view, Test> kTests[] = {
+    {"boolean", [](const Value& v, const Arguments&) { return v.is_bool(); }},
+    {"callable", [](const Value& v, const Arguments&) { return v.is_function(); }},
+    {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
+    {"divisibleby", [](const Value& v, const Arguments& a) { return binary("%", v, other(a)).integer() == 0; }},
+    {"eq", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
+    {"equalto", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
+    {"==", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
+    {"even", [](const Value& v, const Arguments&) { return v.integer() % 2 == 0; }},
+    {"false", [](const Value& v, const Arguments&) { return v.is_bool() && !v.truth(); }},
+    {"filter", [](const Value& v, const Arguments&) { return v.is_string() && is_filter(v.text()); }},
+    {"float", [](const Value& v, const Arguments&) { return v.is_float(); }},
+    {"ge", [](const Value& v, const Arguments& a) { return !v.less(other(a)); }},
+    {"gt", [](const Value& v, const Arguments& a) { return other(a).less(v); }},
+    {"greaterthan", [](const Value& v, const Arguments& a) { return other(a).less(v); }},
+    {"in", [](const Value& v, const Arguments& a) { return other(a).contains(v); }},
+    {"integer", [](const Value& v, const Arguments&) { return v.is_int(); }},
+    {"iterable",
+     [](const Value& v, const Arguments&) { return v.is_undefined() || v.is_string() || v.is_list() || v.is_dict(); }},
+    {"le", [](const Value& v, const Arguments& a) { return !other(a).less(v); }},
+    {"lessthan", [](const Value& v, const Arguments& a) { return v.less(other(a)); }},
+    {"lower", [](const Value& v, const Arguments&) { return is_lower_or_upper(v, true); }},
+    {"lt", [](const Value& v, const Arguments& a) { return v.less(other(a)); }},
+    {"mapping", [](const Value& v, const Arguments&) { return v.is_dict(); }},
+    {"ne", [](const Value& v, const Arguments& a) { return !v.equals(other(a)); }},
+    {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
+    {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
+    {"odd", [](const Value& v, const Arguments&) { return v.integer() % 2 != 0; }},
+    {"sameas",
+     [](const Value& v, const Arguments& a) {
+       const Value& o = other(a);
+       if (v.is_bool() || o.is_bool() || v.is_none() || o.is_none())
+         return v.type_name() == o.type_name() && v.equals(o);
+       throw TemplateError("'sameas' of anything but true, false and none is not supported");
+     }},
+    {"sequence",
+     [](const Value& v, const Arguments&) { return v.is_undefined() || v.is_string() || v.is_list() || v.is_dict(); }},
+    {"string", [](const Value& v, const Arguments&) { return v.is_string(); }},
+    {"test", [](const Value& v, const Arguments&) { return v.is_string() && is_test(v.text()); }},
+    {"true", [](const Value& v, const Arguments&) { return v.is_bool() && v.truth(); }},
+    {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
+    {"upper", [](const Value& v, const Arguments&) { return is_lower_or_upper(v, false); }},
+};
+
+template <typename Table>
+auto find_in(const Table& table, std::string_view name) {
+  return std::find_if(std::begin(table), std::end(table), [&](const auto& entry) { return entry.first == name; });
+}
+
+}  // namespace
+
+bool is_filter(std::string_view name) { return find_in(kFilters, name) != std::end(kFilters); }
+bool is_test(std::string_view name) { return find_in(kTests, name) != std::end(kTests); }
+
+Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
+  if (name == "d") name = "default";
+  if (name == "e") name = "escape";
+  return find_in(kFilters, name)->second(value, arguments);
+}
+
+bool apply_test(std::string_view name, const Value& value, const Arguments& arguments) {
+  return find_in(kTests, name)->second(value, arguments);
+}
+
+}  // namespace tandem::model::jinja

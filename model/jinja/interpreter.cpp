@@ -1,0 +1,392 @@
+#include "model/jinja/interpreter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "model/jinja/builtins.h"
+
+namespace tandem::model::jinja {
+namespace {
+
+constexpr int64_t kMostSteps = 20'000'000;
+constexpr int kDeepestCall = 60;
+constexpr size_t kLargestOutput = 256 << 20;  // of all pieces together, kept or not
+
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::map<std::string, Value, std::less<>> names;
+};
+using ScopePtr = std::shared_ptr<Scope>;
+
+enum class Flow { kOn, kBreak, kContinue };
+
+// An error whose place is known already.
+class PlacedError : public TemplateError {
+ public:
+  using TemplateError::TemplateError;
+};
+
+class Interpreter {
+ public:
+  Output run_all(const Body& body, const Dict& globals) {
+    auto scope = std::make_shared<Scope>();
+    for (const auto& [name, value] : globals) scope->names[name] = value;
+    scope->names["namespace"] =
+        Value(Function([this](const Arguments& arguments) { return make_namespace(arguments); }));
+    Output output;
+    run_body(body, inner(scope), output);
+    return output;
+  }
+
+  // Macros keep the scope that they stand in, and it keeps them; a namespace may hold itself.
+  ~Interpreter() {
+    for (const auto& scope : scopes_) scope->names.clear();
+    for (const auto& fields : namespaces_) fields->clear();
+  }
+
+ private:
+  void count_step() {
+    if (++steps_ > kMostSteps) throw PlacedError(fmt::format("the template took more than {} steps", kMostSteps));
+  }
+
+  ScopePtr inner(const ScopePtr& parent) { return std::make_shared<Scope>(Scope{parent, {}}); }
+
+  void put(std::string_view text, Output& output) {
+    written_ += text.size();
+    if (written_ > kLargestOutput) throw PlacedError("the template wrote more than 256 MiB");
+    output.text += text;
+  }
+
+  Flow run_body(const Body& body, const ScopePtr& scope, Output& output) {
+    for (const auto& statement : body) {
+      try {
+        count_step();
+        const Flow flow = run_statement(*statement, scope, output);
+        if (flow != Flow::kOn) return flow;
+      } catch (const PlacedError&) {
+        throw;
+      } catch (const RaisedByTemplate&) {
+        throw;
+      } catch (const TemplateError& error) {
+        throw PlacedError(fmt::format("line {}: {}", statement->line, error.what()));
+      }
+    }
+    return Flow::kOn;
+  }
+
+  Flow run_statement(const Statement& statement, const ScopePtr& scope, Output& output) {
+    switch (statement.kind) {
+      case Statement::kData:
+        put(statement.text, output);
+        return Flow::kOn;
+      case Statement::kOutput: {
+        const Value value = evaluate(*statement.expression, scope);
+        put(value.str(), output);
+        return Flow::kOn;
+      }
+      case Statement::kIf:
+        for (const auto& [condition, body] : statement.branches) {
+          if (!condition || evaluate(*condition, scope).truth()) return run_body(body, scope, output);
+        }
+        return Flow::kOn;
+      case Statement::kFor:
+        return run_for(statement, scope, output);
+      case Statement::kSet:
+        assign(*statement.targets[0], evaluate(*statement.expression, scope), scope);
+        return Flow::kOn;
+      case Statement::kSetBlock:
+      case Statement::kFilterBlock: {
+        Output part;
+        run_body(statement.body, inner(scope), part);
+        const auto filtered = inner(scope);
+        filtered->names[""] = Value(std::move(part.text));  // the name that filters of a block start from
+        const Value value = evaluate(*statement.expression, filtered);
+        if (statement.kind == Statement::kSetBlock) {
+          assign(*statement.targets[0], value, scope);
+        } else {
+          put(value.str(), output);
+        }
+        return Flow::kOn;
+      }
+      case Statement::kMacro:
+        scope->names[statement.text] = make_macro(statement, scope, statement.text);
+        return Flow::kOn;
+      case Statement::kCallBlock: {
+        Arguments arguments = evaluate_arguments(statement.expression->arguments, scope);
+        dict_set(arguments.named, "caller", make_macro(statement, scope, "caller"));
+        put(call(evaluate(*statement.expression->parts[0], scope), arguments).str(), output);
+        return Flow::kOn;
+      }
+      case Statement::kWith: {
+        const auto within = inner(scope);
+        for (size_t i = 0; i < statement.targets.size(); ++i) {
+          within->names[statement.targets[i]->name] = evaluate(*statement.values[i], scope);
+        }
+        return run_body(statement.body, within, output);
+      }
+      case Statement::kGeneration: {
+        Output part;
+        run_body(statement.body, inner(scope), part);
+        const size_t begin = output.text.size();
+        put(part.text, output);
+        output.generated.emplace_back(begin, output.text.size());
+        return Flow::kOn;
+      }
+      case Statement::kBreak:
+        return Flow::kBreak;
+      case Statement::kContinue:
+        return Flow::kContinue;
+    }
+    return Flow::kOn;
+  }
+
+  void assign(const Expression& target, const Value& value, const ScopePtr& scope) {
+    if (target.kind == Expression::kName) {
+      scope->names[target.name] = value;
+    } else if (target.kind == Expression::kTuple) {
+      const List elements = value.elements();
+      if (elements.size() != target.parts.size()) {
+        throw TemplateError(fmt::format("{} values for {} names", elements.size(), target.parts.size()));
+      }
+      for (size_t i = 0; i < elements.size(); ++i) assign(*target.parts[i], elements[i], scope);
+    } else {
+      const Value object = look_up(target.parts[0]->name, scope);
+      if (!object.is_namespace()) throw TemplateError("cannot assign attribute on non-namespace object");
+      if (target.name.starts_with('_')) throw TemplateError("a namespace has no names that start with an underscore");
+      object.fields()[target.name] = value;
+    }
+  }
+
+  Flow run_for(const Statement& statement, const ScopePtr& scope, Output& output) {
+    List elements = evaluate(*statement.expression, scope).elements();
+    if (statement.condition) {
+      List kept;
+      for (const Value& element : elements) {
+        const auto test = inner(scope);
+        assign(*statement.targets[0], element, test);
+        if (evaluate(*statement.condition, test).truth()) kept.push_back(element);
+      }
+      elements = std::move(kept);
+    }
+    if (elements.empty()) return run_body(statement.other, inner(scope), output);
+    const size_t count = elements.size();
+    auto changed = std::make_shared<std::optional<Value>>();
+    for (size_t i = 0; i < count; ++i) {
+      const auto body = inner(scope);
+      body->names["loop"] = Value(loop_fields(elements, i, changed));
+      assign(*statement.targets[0], elements[i], body);
+      if (run_body(statement.body, body, output) == Flow::kBreak) break;
+    }
+    return Flow::kOn;
+  }
+
+  std::shared_ptr<Namespace> loop_fields(const List& elements, size_t i,
+                                         const std::shared_ptr<std::optional<Value>>& changed) {
+    const size_t count = elements.size();
+    auto fields = std::make_shared<Namespace>();
+    (*fields)["index"] = i + 1;
+    (*fields)["index0"] = i;
+    (*fields)["revindex"] = count - i;
+    (*fields)["revindex0"] = count - i - 1;
+    (*fields)["first"] = i == 0;
+    (*fields)["last"] = i + 1 == count;
+    (*fields)["length"] = count;
+    (*fields)["depth"] = 1;
+    (*fields)["depth0"] = 0;
+    (*fields)["previtem"] = i > 0 ? elements[i - 1] : Value::undefined("there is no previous item");
+    (*fields)["nextitem"] = i + 1 < count ? elements[i + 1] : Value::undefined("there is no next item");
+    (*fields)["cycle"] = Value(Function([i](const Arguments& arguments) {
+      if (arguments.positional.empty()) throw TemplateError("no items for cycling given");
+      return arguments.positional[i % arguments.positional.size()];
+    }));
+    (*fields)["changed"] = Value(Function([changed](const Arguments& arguments) {
+      const Value now = Value::tuple(arguments.positional);
+      const bool differs = !*changed || !(*changed)->equals(now);
+      *changed = now;
+      return Value(differs);
+    }));
+    return fields;
+  }
+
+  Value make_macro(const Statement& statement, const ScopePtr& scope, const std::string& name) {
+    scopes_.push_back(scope);
+    return Value(Function([this, &statement, scope, name](const Arguments& arguments) {
+      if (++call_depth_ > kDeepestCall) throw PlacedError("calls are nested too deep");
+      const auto body = inner(scope);
+      if (arguments.positional.size() > statement.parameters.size()) {
+        throw TemplateError(
+            fmt::format("macro '{}' takes not more than {} argument(s)", name, statement.parameters.size()));
+      }
+      size_t used = 0;
+      for (size_t i = 0; i < statement.parameters.size(); ++i) {
+        const Parameter& parameter = statement.parameters[i];
+        const auto named = std::find_if(arguments.named.begin(), arguments.named.end(),
+                                        [&](const auto& argument) { return argument.first == parameter.name; });
+        if (i < arguments.positional.size()) {
+          body->names[parameter.name] = arguments.positional[i];
+        } else if (named != arguments.named.end()) {
+          body->names[parameter.name] = named->second;
+          ++used;
+        } else {
+          body->names[parameter.name] =
+              parameter.otherwise ? evaluate(*parameter.otherwise, body) : Value::undefined(parameter.name);
+        }
+      }
+      for (const auto& [key, value] : arguments.named) {
+        if (key != "caller") continue;
+        body->names["caller"] = value;
+        ++used;
+      }
+      if (used < arguments.named.size()) {
+        throw TemplateError(fmt::format("macro '{}' got an argument that it does not have", name));
+      }
+      Output part;
+      run_body(statement.body, body, part);
+      --call_depth_;
+      return Value(std::move(part.text));
+    }));
+  }
+
+  Value look_up(const std::string& name, const ScopePtr& scope) {
+    for (const Scope* at = scope.get(); at != nullptr; at = at->parent.get()) {
+      const auto found = at->names.find(name);
+      if (found != at->names.end()) return found->second;
+    }
+    return Value::undefined(name);
+  }
+
+  Arguments evaluate_arguments(const CallArguments& from, const ScopePtr& scope) {
+    Arguments arguments;
+    for (const auto& value : from.positional) arguments.positional.push_back(evaluate(*value, scope));
+    for (const auto& [name, value] : from.named) dict_set(arguments.named, name, evaluate(*value, scope));
+    return arguments;
+  }
+
+  Value make_namespace(const Arguments& arguments) {
+    auto fields = std::make_shared<Namespace>();
+    const auto add = [&](const Dict& from) {
+      for (const auto& [name, value] : from) {
+        if (name.starts_with('_')) throw TemplateError("a namespace has no names that start with an underscore");
+        (*fields)[name] = value;
+      }
+    };
+    if (arguments.positional.size() > 1) throw TemplateError("namespace takes one mapping at most");
+    if (!arguments.positional.empty()) add(arguments.positional[0].dict());
+    add(arguments.named);
+    namespaces_.push_back(fields);
+    return Value(fields);
+  }
+
+  Value call(const Value& callee, const Arguments& arguments) {
+    if (callee.is_undefined()) throw TemplateError(callee.repr());
+    if (!callee.is_function()) throw TemplateError(fmt::format("'{}' object is not callable", callee.type_name()));
+    return callee.function()(arguments);
+  }
+
+  bool compare(std::string_view name, const Value& left, const Value& right) {
+    if (name == "==") return left.equals(right);
+    if (name == "!=") return !left.equals(right);
+    if (name == "in") return right.contains(left);
+    if (name == "not in") return !right.contains(left);
+    if (name == "<") return left.less(right);
+    if (name == ">") return right.less(left);
+    return name == "<=" ? (left.less(right) || left.equals(right)) : (right.less(left) || left.equals(right));
+  }
+
+  Value evaluate_compare(const Expression& expression, const ScopePtr& scope) {
+    Value left = evaluate(*expression.parts[0], scope);
+    for (size_t i = 0; i < expression.operators.size(); ++i) {
+      Value right = evaluate(*expression.parts[i + 1], scope);
+      if (!compare(expression.operators[i], left, right)) return false;
+      left = std::move(right);
+    }
+    return true;
+  }
+
+  Value evaluate(const Expression& expression, const ScopePtr& scope) {
+    count_step();
+    const auto part = [&](size_t i) { return evaluate(*expression.parts[i], scope); };
+    const auto bound = [&](size_t i) { return expression.parts[i] ? part(i) : Value(None{}); };
+    switch (expression.kind) {
+      case Expression::kConstant:
+        return expression.constant;
+      case Expression::kName:
+        return look_up(expression.name, scope);
+      case Expression::kList:
+      case Expression::kTuple: {
+        List list;
+        for (size_t i = 0; i < expression.parts.size(); ++i) list.push_back(part(i));
+        return expression.kind == Expression::kTuple ? Value::tuple(std::move(list)) : Value(std::move(list));
+      }
+      case Expression::kDict: {
+        Dict dict;
+        for (size_t i = 0; i < expression.parts.size(); i += 2) dict_set(dict, part(i).text(), part(i + 1));
+        return dict;
+      }
+      case Expression::kAttribute:
+        return attribute(part(0), expression.name);
+      case Expression::kItem:
+        return item(part(0), part(1));
+      case Expression::kSlice:
+        return slice(part(0), bound(1), bound(2), bound(3));
+      case Expression::kCall: {
+        const Value callee = part(0);
+        return call(callee, evaluate_arguments(expression.arguments, scope));
+      }
+      case Expression::kFilter: {
+        const Value value = part(0);
+        return apply_filter(expression.name, value, evaluate_arguments(expression.arguments, scope));
+      }
+      case Expression::kTest: {
+        const Value value = part(0);
+        return apply_test(expression.name, value, evaluate_arguments(expression.arguments, scope));
+      }
+      case Expression::kNot:
+        return !part(0).truth();
+      case Expression::kUnary: {
+        const Value value = part(0);
+        const bool negate = expression.name == "-";
+        if (value.is_float()) return negate ? -value.number() : value.number();
+        return negate ? -value.integer() : value.integer();
+      }
+      case Expression::kBinary: {
+        const Value left = part(0);
+        return binary(expression.name, left, part(1));
+      }
+      case Expression::kCompare:
+        return evaluate_compare(expression, scope);
+      case Expression::kConcat: {
+        std::string text;
+        for (size_t i = 0; i < expression.parts.size(); ++i) text += part(i).str();
+        if (text.size() > kLargestText) throw TemplateError("a text of more than 64 MiB");
+        return text;
+      }
+      case Expression::kAnd: {
+        Value left = part(0);
+        return left.truth() ? part(1) : left;
+      }
+      case Expression::kOr: {
+        Value left = part(0);
+        return left.truth() ? left : part(1);
+      }
+      case Expression::kConditional:
+        if (part(1).truth()) return part(0);
+        return expression.parts[2] ? part(2) : Value::undefined("the inline if-expression without else");
+    }
+    return {};
+  }
+
+  int64_t steps_ = 0;
+  size_t written_ = 0;
+  int call_depth_ = 0;
+  std::vector<ScopePtr> scopes_;                        // that macros stand in
+  std::vector<std::shared_ptr<Namespace>> namespaces_;  // that were made
+};
+
+}  // namespace
+
+Output run(const Body& body, const Dict& globals) { return Interpreter().run_all(body, globals); }
+
+}  // namespace tandem::model::jinja

@@ -1,0 +1,462 @@
+// Methods of strings, lists and dicts, items and slices, operators: as Python has them.
+#include <fmt/format.h>
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/jinja/builtins.h"
+#include "model/utf8.h"
+
+namespace tandem::model::jinja {
+namespace {
+
+using Method = Value (*)(const Value& self, const Arguments& arguments);
+
+std::string map_characters(std::string_view text, UChar32 (*change)(UChar32)) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    if (step.character == 0xdf && change == &u_toupper) {
+      out += "SS";
+    } else {
+      append_utf8(static_cast<char32_t>(change(static_cast<UChar32>(step.character))), out);
+    }
+    at += step.length;
+  }
+  return out;
+}
+
+// Python's str.title: a letter behind a letter is lower, any other upper.
+std::string title(std::string_view text) {
+  std::string out;
+  bool within = false;
+  for (const auto character : characters_of(text)) {
+    const auto c = static_cast<UChar32>(next_character(character).character);
+    append_utf8(static_cast<char32_t>(within ? u_tolower(c) : u_totitle(c)), out);
+    within = u_hasBinaryProperty(c, UCHAR_CASED);
+  }
+  return out;
+}
+
+std::string capitalize(std::string_view text) {
+  const auto all = characters_of(text);
+  if (all.empty()) return {};
+  return map_characters(all[0], &u_totitle) + map_characters(text.substr(all[0].size()), &u_tolower);
+}
+
+List split_text(std::string_view text, const Value* separator, int64_t most, bool from_right) {
+  List parts;
+  if (separator == nullptr || separator->is_none()) {
+    const auto all = characters_of(text);
+    const auto space = [&](size_t i) { return is_python_space(next_character(all[i]).character); };
+    if (from_right && most >= 0) throw TemplateError("rsplit at white space with a limit is not supported");
+    for (size_t i = 0; i < all.size();) {
+      while (i < all.size() && space(i)) ++i;
+      if (i == all.size()) break;
+      size_t end = i;
+      if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {
+        end = all.size();
+        parts.emplace_back(strip(text.substr(static_cast<size_t>(all[i].data() - text.data())), nullptr, false, true));
+      } else {
+        while (end < all.size() && !space(end)) ++end;
+        parts.emplace_back(std::string(all[i].data(), all[end - 1].data() + all[end - 1].size()));
+      }
+      i = end;
+    }
+    return parts;
+  }
+  const std::string& mark = separator->text();
+  if (mark.empty()) throw TemplateError("empty separator");
+  while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
+    const size_t at = from_right ? text.rfind(mark) : text.find(mark);
+    if (at == std::string_view::npos) break;
+    parts.emplace_back(from_right ? text.substr(at + mark.size()) : text.substr(0, at));
+    text = from_right ? text.substr(0, at) : text.substr(at + mark.size());
+  }
+  parts.emplace_back(text);
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t most) {
+  std::string out;
+  if (from.empty()) throw TemplateError("replace of an empty string is not supported");
+  for (int64_t done = 0; most < 0 || done < most; ++done) {
+    const size_t at = text.find(from);
+    if (at == std::string_view::npos) break;
+    out.append(text.substr(0, at)).append(to);
+    text.remove_prefix(at + from.size());
+    if (out.size() > kLargestText) throw TemplateError("a text of more than 64 MiB");
+  }
+  return out.append(text);
+}
+
+bool starts_or_ends(const Value& self, const Arguments& arguments, bool starts) {
+  const Parameters p(starts ? "startswith" : "endswith", arguments, {"affix"});
+  const List affixes = p.need(0).is_tuple() ? p.need(0).list() : List{p.need(0)};
+  return std::any_of(affixes.begin(), affixes.end(), [&](const Value& affix) {
+    return starts ? self.text().starts_with(affix.text()) : self.text().ends_with(affix.text());
+  });
+}
+
+int64_t find_text(const Value& self, const Arguments& arguments, bool from_right) {
+  const Parameters p("find", arguments, {"sub"});
+  const size_t at = from_right ? self.text().rfind(p.need(0).text()) : self.text().find(p.need(0).text());
+  if (at == std::string::npos) return -1;
+  return static_cast<int64_t>(characters_of(std::string_view(self.text()).substr(0, at)).size());
+}
+
+List split_lines(std::string_view text) {
+  List lines;
+  std::string line;
+  const auto all = characters_of(text);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const char32_t c = next_character(all[i]).character;
+    const bool ends = (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    if (!ends) {
+      line += all[i];
+      continue;
+    }
+    if (c == '\r' && i + 1 < all.size() && all[i + 1] == "\n") ++i;
+    lines.emplace_back(std::exchange(line, {}));
+  }
+  if (!line.empty()) lines.emplace_back(line);
+  return lines;
+}
+
+bool all_characters(const Value& self, bool (*test)(UChar32)) {
+  const auto all = characters_of(self.text());
+  return !all.empty() && std::all_of(all.begin(), all.end(), [&](std::string_view character) {
+    return test(static_cast<UChar32>(next_character(character).character));
+  });
+}
+
+template <bool kLeft, bool kRight>
+Value strip_method(const Value& self, const Arguments& arguments) {
+  const Parameters p("strip", arguments, {"chars"});
+  return strip(self.text(), p[0], kLeft, kRight);
+}
+
+template <bool kRight>
+Value split_method(const Value& self, const Arguments& arguments) {
+  const Parameters p("split", arguments, {"sep", "maxsplit"});
+  return split_text(self.text(), p[0], p[1] ? p[1]->integer() : -1, kRight);
+}
+
+const std::pair<std::string_view, Method> kTextMethods[] = {
+    {"strip", strip_method<true, true>},
+    {"lstrip", strip_method<true, false>},
+    {"rstrip", strip_method<false, true>},
+    {"split", split_method<false>},
+    {"rsplit", split_method<true>},
+    {"splitlines", [](const Value& self,
+                      const Arguments& a) { return Parameters("splitlines", a, {}), Value(split_lines(self.text())); }},
+    {"startswith", [](const Value& self, const Arguments& a) { return Value(starts_or_ends(self, a, true)); }},
+    {"endswith", [](const Value& self, const Arguments& a) { return Value(starts_or_ends(self, a, false)); }},
+    {"find", [](const Value& self, const Arguments& a) { return Value(find_text(self, a, false)); }},
+    {"rfind", [](const Value& self, const Arguments& a) { return Value(find_text(self, a, true)); }},
+    {"upper", [](const Value& self, const Arguments&) { return Value(map_characters(self.text(), &u_toupper)); }},
+    {"lower", [](const Value& self, const Arguments&) { return Value(map_characters(self.text(), &u_tolower)); }},
+    {"title", [](const Value& self, const Arguments&) { return Value(title(self.text())); }},
+    {"capitalize", [](const Value& self, const Arguments&) { return Value(capitalize(self.text())); }},
+    {"replace",
+     [](const Value& self, const Arguments& a) {
+       const Parameters p("replace", a, {"old", "new", "count"});
+       return Value(replace(self.text(), p.need(0).text(), p.need(1).text(), p[2] ? p[2]->integer() : -1));
+     }},
+    {"join",
+     [](const Value& self, const Arguments& a) {
+       const Parameters p("join", a, {"iterable"});
+       std::string out;
+       bool first = true;
+       for (const Value& part : p.need(0).elements()) {
+         if (!std::exchange(first, false)) out += self.text();
+         out += part.text();
+       }
+       return Value(out);
+     }},
+    {"count",
+     [](const Value& self, const Arguments& a) {
+       const std::string& what = Parameters("count", a, {"sub"}).need(0).text();
+       if (what.empty()) throw TemplateError("count of an empty string is not supported");
+       int64_t count = 0;
+       for (size_t at = self.text().find(what); at != std::string::npos; at = self.text().find(what, at + what.size()))
+         ++count;
+       return Value(count);
+     }},
+    {"removeprefix",
+     [](const Value& self, const Arguments& a) {
+       const std::string& affix = Parameters("removeprefix", a, {"prefix"}).need(0).text();
+       return self.text().starts_with(affix) ? Value(self.text().substr(affix.size())) : self;
+     }},
+    {"removesuffix",
+     [](const Value& self, const Arguments& a) {
+       const std::string& affix = Parameters("removesuffix", a, {"suffix"}).need(0).text();
+       return self.text().ends_with(affix) ? Value(self.text().substr(0, self.text().size() - affix.size())) : self;
+     }},
+    {"isdigit",
+     [](const Value& self, const Arguments&) {
+       return Value(all_characters(self, [](UChar32 c) { return u_getNumericValue(c) >= 0 && u_digit(c, 10) >= 0; }));
+     }},
+    {"isalpha",
+     [](const Value& self, const Arguments&) {
+       return Value(all_characters(self, [](UChar32 c) { return u_isalpha(c) != 0; }));
+     }},
+    {"isspace",
+     [](const Value& self, const Arguments&) {
+       return Value(all_characters(self, [](UChar32 c) { return is_python_space(static_cast<char32_t>(c)); }));
+     }},
+};
+
+Value pairs_of(const Value& self) {
+  List pairs;
+  for (const auto& [key, value] : self.dict()) pairs.push_back(Value::tuple({Value(key), value}));
+  return pairs;
+}
+
+const std::pair<std::string_view, Method> kDictMethods[] = {
+    {"items", [](const Value& self, const Arguments&) { return pairs_of(self); }},
+    {"keys", [](const Value& self, const Arguments&) { return Value(self.elements()); }},
+    {"values",
+     [](const Value& self, const Arguments&) {
+       List values;
+       for (const auto& [key, value] : self.dict()) values.push_back(value);
+       return Value(values);
+     }},
+    {"get",
+     [](const Value& self, const Arguments& a) {
+       const Parameters p("get", a, {"key", "default"});
+       const Value* found = p.need(0).is_string() ? self.find(p.need(0).text()) : nullptr;
+       if (found) return *found;
+       return p[1] ? *p[1] : Value(None{});
+     }},
+    {"copy", [](const Value& self, const Arguments&) { return self; }},
+};
+
+const std::pair<std::string_view, Method> kListMethods[] = {
+    {"index",
+     [](const Value& self, const Arguments& a) {
+       const Parameters p("index", a, {"value"});
+       for (size_t i = 0; i < self.list().size(); ++i) {
+         if (self.list()[i].equals(p.need(0))) return Value(i);
+       }
+       throw TemplateError(p.need(0).repr() + " is not in list");
+     }},
+    {"count",
+     [](const Value& self, const Arguments& a) {
+       const Parameters p("count", a, {"value"});
+       return Value(static_cast<int64_t>(std::count_if(self.list().begin(), self.list().end(),
+                                                       [&](const Value& value) { return value.equals(p.need(0)); })));
+     }},
+    {"copy", [](const Value& self, const Arguments&) { return self; }},
+};
+
+constexpr std::string_view kDictChangers[] = {"clear", "pop", "popitem", "setdefault", "update"};
+constexpr std::string_view kListChangers[] = {"append", "clear",  "extend",  "insert",
+                                              "pop",    "remove", "reverse", "sort"};
+
+int64_t index_of(const Value& key, size_t length) {
+  const int64_t index = key.integer();
+  return index < 0 ? index + static_cast<int64_t>(length) : index;
+}
+
+}  // namespace
+
+Value method(const Value& value, const std::string& name) {
+  const auto find = [&](const auto& table) -> Value {
+    for (const auto& [known, implementation] : table) {
+      if (known == name) {
+        return Value(
+            Function([value, run = implementation](const Arguments& arguments) { return run(value, arguments); }));
+      }
+    }
+    return Value::undefined(name);
+  };
+  const auto refuse = [&](const auto& changers) -> Value {
+    for (const std::string_view changer : changers) {
+      if (changer == name) {
+        return Value(Function([name, type = value.type_name()](const Arguments&) -> Value {
+          throw TemplateError(fmt::format("{}.{} would change a value in place, which templates may not", type, name));
+        }));
+      }
+    }
+    return Value::undefined(name);
+  };
+  Value found = Value::undefined(name);
+  if (value.is_markup()) {
+    found = find(kTextMethods);
+    if (!found.is_undefined()) throw TemplateError(fmt::format("'{}' of a value marked safe is not supported", name));
+    return found;
+  }
+  if (value.is_string()) found = find(kTextMethods);
+  if (value.is_dict()) found = find(kDictMethods);
+  if (value.is_list()) found = find(kListMethods);
+  if (found.is_undefined() && value.is_dict()) found = refuse(kDictChangers);
+  if (found.is_undefined() && value.is_list() && !value.is_tuple()) found = refuse(kListChangers);
+  if (found.is_undefined() && value.is_string()) {
+    static constexpr std::string_view kMissing[] = {
+        "casefold",   "center",   "encode",    "expandtabs",   "format",    "format_map", "index",
+        "isalnum",    "isascii",  "isdecimal", "isidentifier", "islower",   "isnumeric",  "isprintable",
+        "istitle",    "isupper",  "ljust",     "maketrans",    "partition", "rindex",     "rjust",
+        "rpartition", "swapcase", "translate", "zfill"};
+    if (std::find(std::begin(kMissing), std::end(kMissing), name) != std::end(kMissing)) {
+      throw TemplateError(fmt::format("str.{} is not supported", name));
+    }
+  }
+  return found;
+}
+
+Value attribute(const Value& value, const std::string& name) {
+  if (value.is_undefined()) throw TemplateError(value.repr());
+  if (value.is_namespace()) {
+    const auto found = value.fields().find(name);
+    return found == value.fields().end() ? Value::undefined(name) : found->second;
+  }
+  const Value found = method(value, name);
+  if (!found.is_undefined()) return found;
+  if (value.is_dict()) {
+    if (const Value* inside = value.find(name)) return *inside;
+  }
+  return Value::undefined(fmt::format("{} object' has no attribute '{}", value.type_name(), name));
+}
+
+Value item(const Value& value, const Value& key) {
+  if (value.is_undefined()) throw TemplateError(value.repr());
+  if (key.is_string()) {
+    if (value.is_dict()) {
+      if (const Value* found = value.find(key.text())) return *found;
+    }
+    return attribute(value, key.text());
+  }
+  if ((value.is_list() || value.is_string()) && (key.is_int() || key.is_bool())) {
+    if (value.is_list()) {
+      const int64_t index = index_of(key, value.list().size());
+      if (index >= 0 && index < static_cast<int64_t>(value.list().size())) return value.list()[index];
+    } else {
+      const auto all = characters_of(value.text());
+      const int64_t index = index_of(key, all.size());
+      if (index >= 0 && index < static_cast<int64_t>(all.size())) return all[index];
+    }
+  }
+  return Value::undefined(fmt::format("{} object' has no element '{}", value.type_name(), key.repr()));
+}
+
+Value slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
+  if (value.is_undefined()) throw TemplateError(value.repr());
+  if (!value.is_list() && !value.is_string())
+    throw TemplateError(fmt::format("'{}' cannot be sliced", value.type_name()));
+  const List all = value.elements();
+  const auto count = static_cast<int64_t>(all.size());
+  const int64_t by = step.is_none() ? 1 : step.integer();
+  if (by == 0) throw TemplateError("slice step cannot be zero");
+  const auto clamp = [&](const Value& bound, int64_t otherwise) {
+    if (bound.is_none()) return otherwise;
+    const int64_t at = index_of(bound, all.size());
+    return std::clamp<int64_t>(at, by > 0 ? 0 : -1, by > 0 ? count : count - 1);
+  };
+  const int64_t from = clamp(begin, by > 0 ? 0 : count - 1);
+  const int64_t to = clamp(end, by > 0 ? count : -1);
+  List result;
+  // Steps wider than the list end after one element; that also keeps `i += by` from overflowing.
+  const int64_t stride = std::clamp<int64_t>(by, -count - 1, count + 1);
+  for (int64_t i = from; stride > 0 ? i < to : i > to; i += stride) result.push_back(all[i]);
+  if (value.is_list()) return value.is_tuple() ? Value::tuple(result) : Value(result);
+  std::string text;
+  for (const Value& character : result) text += character.text();
+  return text;
+}
+
+namespace {
+
+int64_t checked(bool overflow, int64_t value) {
+  if (overflow) throw TemplateError("a whole number of more than 63 bits");
+  return value;
+}
+
+Value repeat(const Value& value, int64_t count) {
+  count = std::max<int64_t>(count, 0);
+  if (value.is_string()) {
+    if (value.text().size() * static_cast<uint64_t>(count) > kLargestText ||
+        count > static_cast<int64_t>(kLargestText)) {
+      throw TemplateError("a text of more than 64 MiB");
+    }
+    std::string out;
+    for (int64_t i = 0; i < count; ++i) out += value.text();
+    return out;
+  }
+  if (count > static_cast<int64_t>(kLargestList) || value.list().size() * count > kLargestList) {
+    throw TemplateError("a list of more than 2^20 elements");
+  }
+  List out;
+  for (int64_t i = 0; i < count; ++i) out.insert(out.end(), value.list().begin(), value.list().end());
+  return out;
+}
+
+Value add(const Value& left, const Value& right) {
+  if (left.is_string() && right.is_string()) {
+    if (left.text().size() + right.text().size() > kLargestText) throw TemplateError("a text of more than 64 MiB");
+    if (!left.is_markup() && !right.is_markup()) return left.text() + right.text();
+    return Value::markup((left.is_markup() ? left.text() : escape_html(left.text())) +
+                         (right.is_markup() ? right.text() : escape_html(right.text())));
+  }
+  if (left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple()) {
+    List list = left.list();
+    if (list.size() + right.list().size() > kLargestList) throw TemplateError("a list of more than 2^20 elements");
+    list.insert(list.end(), right.list().begin(), right.list().end());
+    return left.is_tuple() ? Value::tuple(list) : Value(list);
+  }
+  for (const Value* side : {&left, &right}) {
+    if (side->is_undefined()) throw TemplateError(side->repr());
+  }
+  throw TemplateError(
+      fmt::format("unsupported operand type(s) for +: '{}' and '{}'", left.type_name(), right.type_name()));
+}
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+}
+
+}  // namespace
+
+Value binary(std::string_view name, const Value& left, const Value& right) {
+  if (name == "*" && (left.is_string() || left.is_list())) return repeat(left, right.integer());
+  if (name == "*" && (right.is_string() || right.is_list())) return repeat(right, left.integer());
+  if (name == "+" && !(left.is_number() && right.is_number())) return add(left, right);
+  if (name == "%" && left.is_string()) throw TemplateError("the % operator of strings is not supported");
+  if (left.is_float() || right.is_float() || name == "/") {
+    const double a = left.number();
+    const double b = right.number();
+    if ((name == "/" || name == "//" || name == "%") && b == 0) throw TemplateError("division by zero");
+    if (name == "+") return a + b;
+    if (name == "-") return a - b;
+    if (name == "*") return a * b;
+    if (name == "/") return a / b;
+    if (name == "//") return std::floor(a / b);
+    if (name == "%") return a - b * std::floor(a / b);
+    return std::pow(a, b);
+  }
+  const int64_t a = left.integer();
+  const int64_t b = right.integer();
+  int64_t result = 0;
+  if (name == "+") return checked(__builtin_add_overflow(a, b, &result), result);
+  if (name == "-") return checked(__builtin_sub_overflow(a, b, &result), result);
+  if (name == "*") return checked(__builtin_mul_overflow(a, b, &result), result);
+  if (name == "**") {
+    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    result = 1;
+    for (int64_t i = 0; i < b; ++i) {
+      if (a == 0 || a == 1) return b == 0 ? Value(1) : Value(a);
+      if (a == -1) return Value(b % 2 == 0 ? 1 : -1);
+      checked(__builtin_mul_overflow(result, a, &result), result);
+    }
+    return result;
+  }
+  if (b == 0) throw TemplateError("integer division or modulo by zero");
+  if (b == -1) return name == "%" ? Value(0) : Value(checked(__builtin_sub_overflow(int64_t{0}, a, &result), result));
+  if (name == "//") return floor_divide(a, b);
+  return a - b * floor_divide(a, b);
+}
+
+}  // namespace tandem::model::jinja

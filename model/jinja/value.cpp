@@ -1,0 +1,443 @@
+#include "model/jinja/value.h"
+
+#include <fmt/format.h>
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "model/utf8.h"
+
+namespace tandem::model::jinja {
+
+namespace {
+
+uint16_t one_deeper(uint16_t deepest) {
+  constexpr uint16_t kDeepest = 150;  // what is made is also taken apart, compared and printed by recursion
+  if (deepest >= kDeepest) throw TemplateError("lists and mappings are nested too deep");
+  return deepest + 1;
+}
+
+}  // namespace
+
+Value::Value(List list) {
+  uint16_t deepest = 0;
+  for (const Value& value : list) deepest = std::max(deepest, value.depth_);
+  depth_ = one_deeper(deepest);
+  data_ = std::make_shared<const List>(std::move(list));
+}
+
+Value::Value(Dict dict) {
+  uint16_t deepest = 0;
+  for (const auto& [key, value] : dict) deepest = std::max(deepest, value.depth_);
+  depth_ = one_deeper(deepest);
+  data_ = std::make_shared<const Dict>(std::move(dict));
+}
+
+Value Value::undefined(std::string name) {
+  Value value;
+  value.data_ = Undefined{std::move(name)};
+  return value;
+}
+
+Value Value::markup(std::string text) {
+  Value value;
+  value.data_ = std::make_shared<const Text>(Text{std::move(text), true});
+  return value;
+}
+
+Value Value::tuple(List list) {
+  Value value(std::move(list));
+  value.tuple_ = true;
+  return value;
+}
+
+Value Value::from_json(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+      return json.get<int64_t>();
+    case Json::value_t::number_unsigned:
+      if (json.get<uint64_t>() > INT64_MAX) throw TemplateError("a whole number of more than 63 bits");
+      return json.get<int64_t>();
+    case Json::value_t::number_float:
+      return json.get<double>();
+    case Json::value_t::string:
+      return json.get<std::string>();
+    case Json::value_t::array: {
+      List list;
+      for (const Json& item : json) list.push_back(from_json(item));
+      return list;
+    }
+    case Json::value_t::object: {
+      Dict dict;
+      for (const auto& [key, item] : json.items()) dict.emplace_back(key, from_json(item));
+      return dict;
+    }
+    default:
+      return None{};
+  }
+}
+
+std::string Value::type_name() const {
+  if (is_undefined()) return "Undefined";
+  if (is_none()) return "NoneType";
+  if (is_bool()) return "bool";
+  if (is_int()) return "int";
+  if (is_float()) return "float";
+  if (is_string()) return "str";
+  if (is_list()) return tuple_ ? "tuple" : "list";
+  if (is_dict()) return "dict";
+  if (is_namespace()) return "Namespace";
+  return "function";
+}
+
+namespace {
+
+[[noreturn]] void wrong_type(const Value& value, const char* wanted) {
+  if (value.is_undefined()) throw TemplateError(value.repr() + " where " + wanted + " is needed");
+  throw TemplateError(fmt::format("a value of type {} where {} is needed", value.type_name(), wanted));
+}
+
+}  // namespace
+
+bool Value::truth() const {
+  if (is_bool()) return std::get<bool>(data_);
+  if (is_int()) return std::get<int64_t>(data_) != 0;
+  if (is_float()) return std::get<double>(data_) != 0;
+  if (is_string()) return !text().empty();
+  if (is_list()) return !list().empty();
+  if (is_dict()) return !dict().empty();
+  return is_function() || is_namespace();
+}
+
+int64_t Value::integer() const {
+  if (is_bool()) return std::get<bool>(data_) ? 1 : 0;
+  if (!is_int()) wrong_type(*this, "a whole number");
+  return std::get<int64_t>(data_);
+}
+
+double Value::number() const {
+  if (is_float()) return std::get<double>(data_);
+  if (!is_number()) wrong_type(*this, "a number");
+  return static_cast<double>(integer());
+}
+
+const std::string& Value::text() const {
+  if (!is_string()) wrong_type(*this, "a string");
+  return std::get<std::shared_ptr<const Text>>(data_)->text;
+}
+
+const List& Value::list() const {
+  if (!is_list()) wrong_type(*this, "a list");
+  return *std::get<std::shared_ptr<const List>>(data_);
+}
+
+const Dict& Value::dict() const {
+  if (!is_dict()) wrong_type(*this, "a mapping");
+  return *std::get<std::shared_ptr<const Dict>>(data_);
+}
+
+Namespace& Value::fields() const {
+  if (!is_namespace()) wrong_type(*this, "a namespace");
+  return *std::get<std::shared_ptr<Namespace>>(data_);
+}
+
+const Function& Value::function() const {
+  if (!is_function()) wrong_type(*this, "something callable");
+  return *std::get<std::shared_ptr<const Function>>(data_);
+}
+
+const Value* Value::find(std::string_view key) const {
+  for (const auto& [name, value] : dict()) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+std::string float_repr(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[64];
+  const double magnitude = std::fabs(value);
+  const bool scientific = magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16);
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value,
+                                 scientific ? std::chars_format::scientific : std::chars_format::fixed);
+  std::string text(buffer, end.ptr);
+  if (!scientific && text.find('.') == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string Value::str() const {
+  if (is_string()) return text();
+  if (is_undefined()) return {};
+  return repr();
+}
+
+namespace {
+
+std::string repr_of_text(std::string_view text) {
+  const bool use_double = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
+  const char quote = use_double ? '"' : '\'';
+  std::string out(1, quote);
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    const char32_t c = step.character;
+    const uint32_t mask = U_GET_GC_MASK(static_cast<UChar32>(c));
+    if (c == '\\' || c == static_cast<unsigned char>(quote)) {
+      out += {'\\', static_cast<char>(c)};
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c != ' ' && (mask & (U_GC_C_MASK | U_GC_Z_MASK))) {
+      out += c < 0x100 ? fmt::format("\\x{:02x}", static_cast<uint32_t>(c))
+                       : (c < 0x10000 ? fmt::format("\\u{:04x}", static_cast<uint32_t>(c))
+                                      : fmt::format("\\U{:08x}", static_cast<uint32_t>(c)));
+    } else {
+      out += text.substr(at, step.length);
+    }
+    at += step.length;
+  }
+  return out + quote;
+}
+
+}  // namespace
+
+std::string Value::repr() const {
+  if (const auto* undefined = std::get_if<Undefined>(&data_)) {
+    if (undefined->name.find("' has no ") != std::string::npos) return fmt::format("'{}'", undefined->name);
+    return undefined->name.empty() ? "an undefined value" : fmt::format("'{}' is undefined", undefined->name);
+  }
+  if (is_none()) return "None";
+  if (is_bool()) return truth() ? "True" : "False";
+  if (is_int()) return std::to_string(integer());
+  if (is_float()) return float_repr(number());
+  if (is_string()) return is_markup() ? fmt::format("Markup({})", repr_of_text(text())) : repr_of_text(text());
+  if (is_list()) {
+    std::string out = tuple_ ? "(" : "[";
+    for (size_t i = 0; i < list().size(); ++i) out.append(i ? ", " : "").append(list()[i].repr());
+    if (tuple_ && list().size() == 1) out += ",";
+    return out + (tuple_ ? ")" : "]");
+  }
+  if (is_dict()) {
+    std::string out = "{";
+    for (const auto& [key, value] : dict())
+      out += (out.size() > 1 ? ", " : "") + repr_of_text(key) + ": " + value.repr();
+    return out + "}";
+  }
+  throw TemplateError(fmt::format("a value of type {} has no text", type_name()));
+}
+
+List Value::elements() const {
+  if (is_undefined()) return {};
+  if (is_list()) return list();
+  List result;
+  if (is_dict()) {
+    for (const auto& [key, value] : dict()) result.emplace_back(key);
+  } else if (is_string()) {
+    for (const auto character : characters_of(text())) result.emplace_back(character);
+  } else {
+    throw TemplateError(fmt::format("'{}' object is not iterable", type_name()));
+  }
+  return result;
+}
+
+size_t Value::length() const {
+  if (is_undefined()) return 0;
+  if (is_list()) return list().size();
+  if (is_dict()) return dict().size();
+  if (is_string()) return characters_of(text()).size();
+  throw TemplateError(fmt::format("object of type '{}' has no len()", type_name()));
+}
+
+bool Value::equals(const Value& other) const {
+  if (is_number() && other.is_number()) {
+    return is_float() || other.is_float() ? number() == other.number() : integer() == other.integer();
+  }
+  if (data_.index() != other.data_.index()) return false;
+  if (is_undefined() || is_none()) return true;
+  if (is_string()) return text() == other.text();
+  if (is_list()) {
+    return tuple_ == other.tuple_ && std::equal(list().begin(), list().end(), other.list().begin(), other.list().end(),
+                                                [](const Value& a, const Value& b) { return a.equals(b); });
+  }
+  if (is_dict()) {
+    return dict().size() == other.dict().size() && std::all_of(dict().begin(), dict().end(), [&](const auto& item) {
+             const Value* found = other.find(item.first);
+             return found != nullptr && item.second.equals(*found);
+           });
+  }
+  return is_namespace() ? &fields() == &other.fields() : &function() == &other.function();
+}
+
+bool Value::less(const Value& other) const {
+  if (is_number() && other.is_number()) {
+    return is_float() || other.is_float() ? number() < other.number() : integer() < other.integer();
+  }
+  if (is_string() && other.is_string()) return text() < other.text();
+  if (is_list() && other.is_list()) {
+    return std::lexicographical_compare(list().begin(), list().end(), other.list().begin(), other.list().end(),
+                                        [](const Value& a, const Value& b) { return a.less(b); });
+  }
+  throw TemplateError(
+      fmt::format("'<' not supported between instances of '{}' and '{}'", type_name(), other.type_name()));
+}
+
+bool Value::contains(const Value& element) const {
+  if (is_string()) return text().find(element.text()) != std::string::npos;
+  if (is_dict()) return element.is_string() && find(element.text()) != nullptr;
+  const List all = elements();
+  return std::any_of(all.begin(), all.end(), [&](const Value& value) { return value.equals(element); });
+}
+
+bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1c && c <= 0x1f); }
+
+std::vector<std::string_view> characters_of(std::string_view text) {
+  std::vector<std::string_view> result;
+  for (size_t at = 0; at < text.size();) {
+    result.push_back(text.substr(at, next_character(text.substr(at)).length));
+    at += result.back().size();
+  }
+  return result;
+}
+
+std::string strip(std::string_view text, const Value* characters, bool left, bool right) {
+  const auto all = characters_of(text);
+  const auto goes = [&](std::string_view character) {
+    if (characters == nullptr || characters->is_none()) return is_python_space(next_character(character).character);
+    const auto set = characters_of(characters->text());
+    return std::find(set.begin(), set.end(), character) != set.end();
+  };
+  size_t begin = 0;
+  size_t end = all.size();
+  while (left && begin < end && goes(all[begin])) ++begin;
+  while (right && begin < end && goes(all[end - 1])) --end;
+  if (begin == end) return {};
+  return {all[begin].data(), all[end - 1].data() + all[end - 1].size()};
+}
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+void dict_set(Dict& dict, std::string key, Value value) {
+  for (auto& item : dict) {
+    if (item.first == key) {
+      item.second = std::move(value);
+      return;
+    }
+  }
+  dict.emplace_back(std::move(key), std::move(value));
+}
+
+namespace {
+
+void put_json_string(std::string_view text, bool ensure_ascii, std::string& out) {
+  out += '"';
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    const auto c = static_cast<uint32_t>(step.character);
+    if (c == '"' || c == '\\') {
+      out += {'\\', static_cast<char>(c)};
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\b') {
+      out += "\\b";
+    } else if (c == '\f') {
+      out += "\\f";
+    } else if (c < 0x20 || (ensure_ascii && c >= 0x7f && c < 0x10000 && c != 0x7f)) {
+      out += fmt::format("\\u{:04x}", c);
+    } else if (ensure_ascii && c >= 0x10000) {
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+    } else {
+      out += text.substr(at, step.length);
+    }
+    at += step.length;
+  }
+  out += '"';
+}
+
+void put_json(const Value& value, const JsonStyle& style, int depth, std::string& out) {
+  const auto line = [&](int at) {
+    if (style.indent >= 0) out += "\n" + std::string(static_cast<size_t>(style.indent) * at, ' ');
+  };
+  if (value.is_none()) {
+    out += "null";
+  } else if (value.is_bool()) {
+    out += value.truth() ? "true" : "false";
+  } else if (value.is_float()) {
+    const double number = value.number();
+    out += std::isnan(number)   ? "NaN"
+           : std::isinf(number) ? (number > 0 ? "Infinity" : "-Infinity")
+                                : float_repr(number);
+  } else if (value.is_int()) {
+    out += value.str();
+  } else if (value.is_string()) {
+    put_json_string(value.text(), style.ensure_ascii, out);
+  } else if (value.is_list()) {
+    out += '[';
+    for (size_t i = 0; i < value.list().size(); ++i) {
+      if (i) out += style.item_separator;
+      line(depth + 1);
+      put_json(value.list()[i], style, depth + 1, out);
+    }
+    if (!value.list().empty()) line(depth);
+    out += ']';
+  } else if (value.is_dict()) {
+    Dict items = value.dict();
+    if (style.sort_keys) std::sort(items.begin(), items.end(), [](auto& a, auto& b) { return a.first < b.first; });
+    out += '{';
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i) out += style.item_separator;
+      line(depth + 1);
+      put_json_string(items[i].first, style.ensure_ascii, out);
+      out += style.key_separator;
+      put_json(items[i].second, style, depth + 1, out);
+    }
+    if (!items.empty()) line(depth);
+    out += '}';
+  } else {
+    throw TemplateError(fmt::format("Object of type {} is not JSON serializable", value.type_name()));
+  }
+}
+
+}  // namespace
+
+std::string to_json_text(const Value& value, const JsonStyle& style) {
+  std::string out;
+  put_json(value, style, 0, out);
+  return out;
+}
+
+}  // namespace tandem::model::jinja

@@ -1,0 +1,133 @@
+// Values of the template language: Python's, as far as chat templates see them.
+//
+// Copies are cheap: strings, lists and dicts are shared and never changed once they are made, as in transformers'
+// immutable sandbox; only a namespace can be written to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem::model::jinja {
+
+// Thrown inside the interpreter only; becomes a Status where it leaves.
+class TemplateError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Value;
+using List = std::vector<Value>;
+using Dict = std::vector<std::pair<std::string, Value>>;  // in order of insertion, keys once
+using Namespace = std::map<std::string, Value, std::less<>>;
+
+struct Arguments {
+  List positional;
+  Dict named;
+};
+using Function = std::function<Value(const Arguments&)>;
+
+struct Undefined {
+  std::string name;  // what was looked for, for the message
+};
+struct None {};
+struct Text {
+  std::string text;
+  bool markup = false;  // went through `safe`; adding to it escapes
+};
+
+class Value {
+ public:
+  Value() : data_(Undefined{}) {}
+  Value(None) : data_(None{}) {}
+  Value(bool value) : data_(value) {}
+  Value(int value) : data_(int64_t{value}) {}
+  Value(int64_t value) : data_(value) {}
+  Value(size_t value) : data_(static_cast<int64_t>(value)) {}
+  Value(double value) : data_(value) {}
+  Value(std::string text) : data_(std::make_shared<const Text>(Text{std::move(text)})) {}
+  Value(std::string_view text) : Value(std::string(text)) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(List list);  // TemplateError where lists and dicts would be nested too deep
+  Value(Dict dict);
+  Value(Function function) : data_(std::make_shared<const Function>(std::move(function))) {}
+  Value(std::shared_ptr<Namespace> fields) : data_(std::move(fields)) {}
+
+  static Value undefined(std::string name);
+  static Value markup(std::string text);
+  static Value tuple(List list);
+  static Value from_json(const Json& json);
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
+  bool is_none() const { return std::holds_alternative<None>(data_); }
+  bool is_bool() const { return std::holds_alternative<bool>(data_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(data_); }
+  bool is_float() const { return std::holds_alternative<double>(data_); }
+  bool is_number() const { return is_bool() || is_int() || is_float(); }
+  bool is_string() const { return std::holds_alternative<std::shared_ptr<const Text>>(data_); }
+  bool is_list() const { return std::holds_alternative<std::shared_ptr<const List>>(data_); }  // or a tuple
+  bool is_tuple() const { return is_list() && tuple_; }
+  bool is_dict() const { return std::holds_alternative<std::shared_ptr<const Dict>>(data_); }
+  bool is_function() const { return std::holds_alternative<std::shared_ptr<const Function>>(data_); }
+  bool is_namespace() const { return std::holds_alternative<std::shared_ptr<Namespace>>(data_); }
+  bool is_markup() const { return is_string() && std::get<std::shared_ptr<const Text>>(data_)->markup; }
+
+  bool truth() const;
+  int64_t integer() const;  // of a bool or an int; TemplateError otherwise
+  double number() const;
+  const std::string& text() const;
+  const List& list() const;
+  const Dict& dict() const;
+  Namespace& fields() const;
+  const Function& function() const;
+  const Value* find(std::string_view key) const;  // in a dict; null where it is not
+
+  std::string type_name() const;  // Python's: "str", "dict"
+  std::string str() const;        // Python's str()
+  std::string repr() const;       // Python's repr()
+
+  // What a loop goes over: elements, keys, characters; nothing of an undefined value.
+  List elements() const;
+  size_t length() const;
+
+  bool equals(const Value& other) const;
+  bool less(const Value& other) const;        // TemplateError where Python has no order
+  bool contains(const Value& element) const;  // element in this
+
+ private:
+  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
+               std::shared_ptr<const Dict>, std::shared_ptr<const Function>, std::shared_ptr<Namespace>>
+      data_;
+  bool tuple_ = false;
+  uint16_t depth_ = 0;  // of lists and dicts within each other
+};
+
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  int indent = -1;  // -1: one line
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+// Python's json.dumps.
+std::string to_json_text(const Value& value, const JsonStyle& style);
+
+std::string float_repr(double value);
+// Python's str.isspace of one character.
+bool is_python_space(char32_t character);
+// The characters of a UTF-8 text, each as its bytes.
+std::vector<std::string_view> characters_of(std::string_view text);
+std::string strip(std::string_view text, const Value* characters, bool left, bool right);
+std::string escape_html(std::string_view text);
+void dict_set(Dict& dict, std::string key, Value value);
+
+}  // namespace tandem::model::jinja

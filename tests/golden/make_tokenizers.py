@@ -1,0 +1,129 @@
+"""Makes tests/golden/tokenizers/: small tokenizers with the settings of real families, and what HF tokenizers does with them.
+
+    python -m venv v && v/bin/pip install tokenizers==0.22.2 && v/bin/python tests/golden/make_tokenizers.py
+
+NAME/tokenizer.json   trained here on a few words, so that it is small; the settings are those of the family
+NAME/cases.jsonl      {"text", "ids" (with what the post-processor adds), "plain" (without), "decoded" (of ids)}
+                      and {"ids", "decoded"} for ids in an order that no text gives
+smollm2-cases.jsonl   {"text", "ids"} of SmolLM2-135M-Instruct; made where its folder is given as first argument
+"""
+import json
+import pathlib
+import random
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from strings import WORDS, strings
+
+OUT = pathlib.Path(__file__).parent / "tokenizers"
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+CORPUS = [" ".join(WORDS), "def main():\n    return self.value + 1\n\n", "don't they're 中文 日本語 naïve é café 123 456"] * 20 + list(strings(300, 3))
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(pattern if isinstance(pattern, Regex) else pattern, behavior, invert)
+
+
+def byte_level(pre, normalizer=None, vocab=520, special=("<|end|>", "<|start|>"), extra=(), post=None):
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre
+    if normalizer:
+        t.normalizer = normalizer
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=vocab, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                                      special_tokens=list(special), show_progress=False))
+    if extra:
+        t.add_tokens(list(extra))
+    t.post_processor = post(t) if post else processors.ByteLevel(trim_offsets=False)
+    return t
+
+
+def edited(t, **model):
+    data = json.loads(t.to_str())
+    data["model"].update(model)
+    return Tokenizer.from_str(json.dumps(data, ensure_ascii=False))
+
+
+def template(*before, after=()):
+    def make(t):
+        names = [*before, *after]
+        return processors.TemplateProcessing(single=" ".join([*before, "$A", *after]), special_tokens=[(n, t.token_to_id(n)) for n in names])
+    return make
+
+
+def llama2():
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.train_from_iterator(CORPUS[:60], trainers.BpeTrainer(vocab_size=400, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False))
+    data = json.loads(t.to_str())
+    vocab = data["model"]["vocab"]
+    for byte in range(256):
+        vocab[f"<0x{byte:02X}>"] = len(vocab)
+    data["model"].update(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+    data["pre_tokenizer"] = None
+    data["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+                                                              {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
+    data["decoder"] = {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                                                        {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    t = Tokenizer.from_str(json.dumps(data, ensure_ascii=False))
+    t.post_processor = template("<s>")(t)
+    return t
+
+
+FLAGS = [AddedToken("<mask>", lstrip=True, special=True, normalized=False), AddedToken("<sep>", rstrip=True, special=True, normalized=False),
+         AddedToken("both", lstrip=True, rstrip=True, normalized=False), AddedToken("Word", single_word=True, normalized=False),
+         AddedToken("Café", normalized=True), AddedToken("<a>", normalized=False), AddedToken("<a><b>", normalized=False)]
+level = pre_tokenizers.ByteLevel
+TOKENIZERS = {
+    "gpt2": lambda: byte_level(level(add_prefix_space=False)),
+    "roberta": lambda: byte_level(level(add_prefix_space=True), special=("<s>", "</s>"), post=lambda t: processors.RobertaProcessing(("</s>", 1), ("<s>", 0))),
+    "smollm": lambda: byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(True), level(add_prefix_space=False)]), extra=FLAGS[:2]),
+    "llama3": lambda: edited(byte_level(pre_tokenizers.Sequence([split(Regex(LLAMA3)), level(add_prefix_space=False, use_regex=False)]),
+                                        post=template("<|start|>")), ignore_merges=True),
+    "qwen2": lambda: byte_level(pre_tokenizers.Sequence([split(Regex(QWEN2)), level(add_prefix_space=False, use_regex=False)]),
+                                normalizers.NFC(), extra=[AddedToken("<tool_call>", normalized=False)]),
+    "flags": lambda: byte_level(level(add_prefix_space=False), normalizers.Sequence([normalizers.NFKD(), normalizers.Lowercase()]), extra=FLAGS,
+                                post=template("<|start|>", after=("<|end|>",))),
+    "deepseek": lambda: byte_level(pre_tokenizers.Sequence([
+        split(Regex(r"\p{N}{1,3}")), split(Regex("[一-龥぀-ゟ゠-ヿ]+")),
+        split(Regex(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")),
+        level(add_prefix_space=False, use_regex=False)])),
+    "splits": lambda: byte_level(pre_tokenizers.Sequence([
+        split("-", "merged_with_previous"), split(Regex(r"[=:]"), "merged_with_next"), split(Regex(r"[a-z]"), "contiguous"),
+        split(Regex(r"\t"), "removed"), split(Regex(r"[^_]+"), "isolated", True), level(add_prefix_space=False, use_regex=False)])),
+    "llama2": llama2,
+}
+
+
+def write_lines(path, lines):
+    path.write_text("".join(json.dumps(x, ensure_ascii=True) + "\n" for x in lines), encoding="utf-8")
+
+
+def main():
+    for name, make in TOKENIZERS.items():
+        folder = OUT / name
+        folder.mkdir(parents=True, exist_ok=True)
+        t = make()
+        t.save(str(folder / "tokenizer.json"), pretty=False)
+        t = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        special = [x.content for x in t.get_added_tokens_decoder().values()]
+        lines = []
+        for text in ["", " ", "Hello world", *strings(160, name, special)]:
+            ids = t.encode(text).ids
+            lines.append({"text": text, "ids": ids, "plain": t.encode(text, add_special_tokens=False).ids,
+                          "decoded": t.decode(ids, skip_special_tokens=False)})
+        rng = random.Random(name)
+        for _ in range(60):
+            ids = [rng.randrange(t.get_vocab_size()) for _ in range(rng.randint(1, 12))]
+            lines.append({"ids": ids, "decoded": t.decode(ids, skip_special_tokens=False)})
+        write_lines(folder / "cases.jsonl", lines)
+    if len(sys.argv) > 1:
+        t = Tokenizer.from_file(str(pathlib.Path(sys.argv[1]) / "tokenizer.json"))
+        special = [x.content for x in t.get_added_tokens_decoder().values()]
+        write_lines(OUT / "smollm2-cases.jsonl", [{"text": s, "ids": t.encode(s).ids} for s in strings(200, 9, special)])
+
+
+if __name__ == "__main__":
+    main()

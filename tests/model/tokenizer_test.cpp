@@ -1,0 +1,196 @@
+#include "model/tokenizer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "model/utf8.h"
+
+namespace tandem::model {
+namespace {
+
+const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
+
+Tokenizer load(const fs::path& path) {
+  auto tokenizer = Tokenizer::load(path);
+  EXPECT_TRUE(tokenizer) << tokenizer.error().to_string();
+  return std::move(*tokenizer);
+}
+
+std::vector<Json> read_lines(const fs::path& path) {
+  const std::string text = *read_file(path);
+  std::vector<Json> lines;
+  for (const auto line : split(text, '\n')) {
+    if (!line.empty()) lines.push_back(*parse_json(line));
+  }
+  return lines;
+}
+
+class FamilyTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(FamilyTest, gives_the_ids_and_the_text_of_hf_tokenizers) {
+  const auto tokenizer = load(kGolden / GetParam());
+  int cases = 0;
+  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+    const auto ids = item["ids"].get<std::vector<TokenId>>();
+    if (item.contains("text")) {
+      const auto text = item["text"].get<std::string>();
+      EXPECT_EQ(*tokenizer.encode(text, AddSpecial::kYes), ids) << text;
+      EXPECT_EQ(*tokenizer.encode(text), item["plain"].get<std::vector<TokenId>>()) << text;
+    }
+    EXPECT_EQ(tokenizer.decode(ids), item["decoded"].get<std::string>()) << item["ids"];
+    ++cases;
+  }
+  EXPECT_GT(cases, 200);
+}
+
+TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
+  const auto tokenizer = load(kGolden / GetParam());
+  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+    StreamDecoder stream(tokenizer);
+    std::string text;
+    for (const TokenId id : item["ids"].get<std::vector<TokenId>>()) {
+      const std::string out = stream.push(id);
+      EXPECT_TRUE(is_valid_utf8(out));
+      text += out;
+    }
+    text += stream.finish();
+    EXPECT_EQ(text, item["decoded"].get<std::string>()) << item["ids"];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
+                         testing::Values("gpt2", "roberta", "smollm", "llama3", "qwen2", "flags", "deepseek", "splits",
+                                         "llama2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Tokenizer, smollm2_gives_the_ids_of_hf_tokenizers) {
+  const fs::path model = fs::path(TANDEM_SOURCE_DIR) / "models/SmolLM2-135M-Instruct";
+  if (!fs::exists(model)) GTEST_SKIP() << "run scripts/fetch-model";
+  const auto tokenizer = load(model);
+  EXPECT_EQ(tokenizer.find("<|im_end|>"), 2);
+  EXPECT_TRUE(tokenizer.is_special(2));
+  EXPECT_EQ(tokenizer.size(), 49152);
+  for (const Json& item : read_lines(kGolden / "smollm2-cases.jsonl")) {
+    EXPECT_EQ(*tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<TokenId>>())
+        << item["text"];
+  }
+}
+
+TEST(Tokenizer, long_words_are_merged_as_short_ones_are) {
+  // Beyond some length a heap takes the place of looking at all pairs: both sides of every length must agree, which a
+  // word between spaces shows, since merges do not cross the pieces.
+  const auto tokenizer = load(kGolden / "gpt2");
+  Random random(2);
+  for (int round = 0; round < 50; ++round) {
+    std::string word;
+    for (int i = 0; i < 200; ++i) word += static_cast<char>('a' + random.below(4));
+    const auto whole = *tokenizer.encode(word);
+    EXPECT_EQ(tokenizer.decode(whole), word);
+    const auto again = *tokenizer.encode(word + "\n" + word);
+    ASSERT_EQ(again.size(), 2 * whole.size() + 1);
+    EXPECT_TRUE(std::equal(whole.begin(), whole.end(), again.begin()));
+  }
+}
+
+TEST(Tokenizer, bytes_that_are_not_utf8_count_as_the_replacement_character) {
+  const auto tokenizer = load(kGolden / "gpt2");
+  EXPECT_EQ(*tokenizer.encode("a\xff\xe2\x82z"), *tokenizer.encode("a\xef\xbf\xbd\xef\xbf\xbdz"));
+}
+
+TEST(Tokenizer, unknown_ids_are_left_out_of_a_text) {
+  const auto tokenizer = load(kGolden / "gpt2");
+  const std::vector<TokenId> ids = {-1, 1 << 30, tokenizer.size()};
+  EXPECT_EQ(tokenizer.decode(ids), "");
+  EXPECT_EQ(tokenizer.find("no such token"), std::nullopt);
+}
+
+TEST(Tokenizer, may_be_used_from_many_threads) {
+  const auto tokenizer = load(kGolden / "qwen2");
+  const auto lines = read_lines(kGolden / "qwen2/cases.jsonl");
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (const Json& item : lines) {
+        if (!item.contains("text")) continue;
+        wrong += *tokenizer.encode(item["text"].get<std::string>(), AddSpecial::kYes) !=
+                 item["ids"].get<std::vector<TokenId>>();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name) {
+  const Json good = *parse_json(*read_file(kGolden / "gpt2/tokenizer.json"));
+  const struct {
+    const char* patch;
+    const char* expected;
+  } cases[] = {
+      {R"({"model":{"dropout":0.1}})", "dropout"},
+      {R"({"model":{"type":"Unigram"}})", "Unigram"},
+      {R"({"model":{"continuing_subword_prefix":"##"}})", "continuing_subword_prefix"},
+      {R"({"model":{"merges":["Q Z nonsense"]}})", "merges[0]"},
+      {R"({"model":{"merges":[["zz","qq"]]}})", "merges[0]"},
+      {R"({"model":{"merges":7}})", "merges is not a list"},
+      {R"({"model":{"vocab":{"!":-1}}})", "id -1"},
+      {R"({"model":{"vocab":{"!":99999999999}}})", "id 99999999999"},
+      {R"({"model":{"vocab":{"qqq":5}}})", "have the id 5"},
+      {R"({"normalizer":{"type":"Precompiled"}})", "normalizer: type Precompiled"},
+      {R"({"pre_tokenizer":{"type":"UnicodeScripts"}})", "pre_tokenizer: type UnicodeScripts"},
+      {R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}})",
+       "regular expression"},
+      {R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"Odd","invert":false}})", "behavior"},
+      {R"({"post_processor":{"type":"Odd"}})", "post_processor: type Odd"},
+      {R"({"decoder":{"type":"CTC"}})", "decoder"},
+      {R"({"truncation":{"max_length":5}})", "truncation"},
+      {R"({"added_tokens":[{"id":3,"content":"<x>"}]})", "added_tokens[0]"},
+      {R"({"added_tokens":[{"id":900}]})", "content"},
+  };
+  for (const auto& item : cases) {
+    Json json = good;
+    json.merge_patch(*parse_json(item.patch));
+    const auto tokenizer = Tokenizer::from_json(json.dump());
+    ASSERT_FALSE(tokenizer) << item.patch;
+    EXPECT_NE(tokenizer.error().message().find(item.expected), std::string::npos) << tokenizer.error().message();
+  }
+  EXPECT_NE(Tokenizer::load("/nowhere").error().to_string().find("/nowhere: has no tokenizer.json"), std::string::npos);
+}
+
+TEST(Tokenizer, an_expression_that_backtracks_without_end_is_an_error_and_not_a_hang) {
+  Json json = *parse_json(*read_file(kGolden / "gpt2/tokenizer.json"));
+  json["pre_tokenizer"] =
+      *parse_json(R"({"type":"Split","pattern":{"Regex":"(a+)+(b+)+(a+)+$|x"},"behavior":"Isolated","invert":false})");
+  json["decoder"] = {{"type", "ByteLevel"}};
+  const auto tokenizer = Tokenizer::from_json(json.dump());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  const auto ids = tokenizer->encode(std::string(60, 'a') + std::string(60, 'b') + std::string(60, 'a') + "c");
+  EXPECT_TRUE(ids || ids.error().code() == Code::kExhausted);
+}
+
+TEST(Tokenizer, damaged_files_give_an_error_or_a_tokenizer_and_never_a_crash) {
+  for (const char* family : {"flags", "llama2", "deepseek"}) {
+    const std::string whole = *read_file(kGolden / family / "tokenizer.json");
+    Random random(derive_seed(11, family));
+    for (int round = 0; round < 150; ++round) {
+      std::string text = whole;
+      if (random.chance(0.2)) text.resize(random.below(text.size()));
+      for (uint64_t changes = 1 + random.below(6); changes > 0 && !text.empty(); --changes) {
+        text[random.below(text.size())] =
+            static_cast<char>(random.pick(std::string_view("0123456789{}[]\",:abcnull truefalse\\")));
+      }
+      if (const auto tokenizer = Tokenizer::from_json(text)) {
+        const auto ids = tokenizer->encode("Hello <mask> Word  café 123\n", AddSpecial::kYes);
+        EXPECT_TRUE(!ids || tokenizer->decode(*ids).size() < 100000);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::model
