@@ -5,10 +5,12 @@
 
 namespace tandem::cli {
 
+Action add_tools(CLI::App&);
 Action add_version(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
+      Command{"tools", "The agent's tools from a shell: their schemas, and single calls", add_tools},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

@@ -1,6 +1,7 @@
 #include "envs/sandbox/spawner.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -122,6 +123,7 @@ class SpawnerProcess {
     signal(SIGCHLD, SIG_IGN);  // ended sandboxes are not waited for
     signal(SIGINT, SIG_IGN);   // a Ctrl-C is for our maker, which closes the socket when it ends
     signal(SIGPIPE, SIG_IGN);
+    if (geteuid() == 0) setgroups(0, nullptr);  // groups of ours would count in sandboxes, though they have no name there
     auto filter = make_filter();
     if (!filter) {
       tell(filter.error().message());
