@@ -24,6 +24,10 @@ class HostSandbox final : public Sandbox {
     return run_tool(context_, name, arguments);
   }
   Result<Collected> collect() override { return collect_files(context_.root); }
+  void set_call_limits(size_t output_limit, double call_time_limit_s) override {
+    context_.output_limit = output_limit;
+    context_.time_limit_s = call_time_limit_s;
+  }
 
  private:
   ToolContext context_;

@@ -62,6 +62,11 @@ class NamespaceSandbox final : public Sandbox {
     return collected;
   }
 
+  void set_call_limits(size_t output_limit, double call_time_limit_s) override {
+    spec_.output_limit = output_limit;
+    spec_.call_time_limit_s = call_time_limit_s;
+  }
+
  private:
   // Sends one request and waits for its reply. Of all threads that wait, one reads and hands out what comes.
   Result<std::string> request(RequestKind kind, std::string_view fields, double seconds) {

@@ -39,6 +39,8 @@ class Sandbox {
   virtual Status put(const Files& files) = 0;
   virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments) = 0;
   virtual Result<Collected> collect() = 0;
+  // The limits of later calls, in place of those that the sandbox was made with.
+  virtual void set_call_limits(size_t output_limit, double call_time_limit_s) = 0;
 };
 
 // Thread safety: create may be called from several threads.

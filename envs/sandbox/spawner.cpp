@@ -1,6 +1,7 @@
 #include "envs/sandbox/spawner.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -122,9 +123,11 @@ class SpawnerProcess {
     signal(SIGCHLD, SIG_IGN);  // ended sandboxes are not waited for
     signal(SIGINT, SIG_IGN);   // a Ctrl-C is for our maker, which closes the socket when it ends
     signal(SIGPIPE, SIG_IGN);
+    if (geteuid() == 0)
+      setgroups(0, nullptr);  // groups of ours would count in sandboxes, though they have no name there
     auto filter = make_filter();
     if (!filter) {
-      tell(filter.error().message());
+      tell(static_cast<char>('A' + static_cast<int>(Code::kUnfit)) + filter.error().message());
       _exit(1);
     }
     filter_ = std::move(*filter);
@@ -135,7 +138,7 @@ class SpawnerProcess {
       if (size < 0 && errno == EINTR) continue;
       if (size <= 0) break;
       if (const Status status = spawn(std::string_view(bytes).substr(0, static_cast<size_t>(size))); !status) {
-        tell(status.message());
+        tell(static_cast<char>('A' + static_cast<int>(status.code())) + status.message());
       }
     }
     cgroups_.clear();
@@ -207,7 +210,7 @@ __attribute__((constructor)) void spawner_entry(int argc, char** argv) {
   SpawnerProcess(socket).run();
 }
 
-// What came with one message of the spawner; kUnfit for a text that is not the expected one.
+// What came with one message of the spawner; its error where the text is not the expected one.
 Result<std::vector<FileDescriptor>> receive_descriptors(int socket, std::string_view expected) {
   pollfd wait = {socket, POLLIN, 0};
   if (poll(&wait, 1, 20'000) <= 0) return fail(Status::deadline("the sandbox spawner does not answer"));
@@ -232,7 +235,9 @@ Result<std::vector<FileDescriptor>> receive_descriptors(int socket, std::string_
   }
   const std::string_view answer(text, static_cast<size_t>(size));
   if (answer == expected) return descriptors;
-  return fail(Status::unfit("no sandbox can be made here: " + std::string(answer))
+  // The first letter is the code of the error.
+  const auto code = answer.empty() ? Code::kInternal : static_cast<Code>(answer[0] - 'A');
+  return fail(Status(code, "no sandbox can be made here: " + std::string(answer.substr(1)))
                   .hint("`tandem doctor` says what is missing"));
 }
 

@@ -1,0 +1,126 @@
+#include "envs/checks.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/text.h"
+#include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/namespace_backend.h"
+#include "envs/tools/process.h"
+
+namespace tandem::envs {
+namespace {
+
+std::string first_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+Check namespaces() {
+  Check check{"user namespaces"};
+  const auto most = first_line("/proc/sys/user/max_user_namespaces");
+  const auto debian = first_line("/proc/sys/kernel/unprivileged_userns_clone");
+  const auto apparmor = first_line("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+  check.found = most.empty() ? "not known to this kernel" : "up to " + most;
+  if (most.empty() || most == "0") {
+    check.level = CheckLevel::kFailed;
+    check.mend = "sysctl user.max_user_namespaces=10000";
+  } else if (geteuid() != 0 && debian == "0") {
+    check.level = CheckLevel::kFailed;
+    check.found = "only for root";
+    check.mend = "sysctl kernel.unprivileged_userns_clone=1";
+  } else if (geteuid() != 0 && apparmor == "1") {
+    check.level = CheckLevel::kWarning;
+    check.found = "restricted by AppArmor";
+    check.mend = "sysctl kernel.apparmor_restrict_unprivileged_userns=0";
+  }
+  return check;
+}
+
+Check sandbox() {
+  Check check{"sandbox"};
+  const auto works = []() -> Status {
+    const auto backend = TRY(NamespaceBackend::start());
+    const auto sandbox = TRY(backend->create({.call_time_limit_s = 5}));
+    const auto outcome = TRY(sandbox->call("run_terminal_cmd", {{"command", "echo works"}}));
+    if (outcome.output != "works\n") return Status::unfit("a command printed \"" + outcome.output + "\"");
+    return {};
+  };
+  if (const Status status = works(); status) {
+    check.found = "made one and ran a command in it";
+  } else {
+    check.level = CheckLevel::kFailed;
+    check.found = status.message();
+    check.mend =
+        "allow user namespaces; in a container, allow new namespaces and mounts (docker: "
+        "--security-opt seccomp=unconfined --security-opt systempaths=unconfined)";
+  }
+  return check;
+}
+
+Check cgroups() {
+  Check check{"control groups"};
+  const auto kind = CgroupPool::available();
+  check.found = kind.empty() ? "none that we may make" : kind;
+  if (kind.empty()) {
+    check.level = CheckLevel::kWarning;
+    check.mend = "limits hold for each process alone; run as root, or with systemd-run --user --scope -p Delegate=yes";
+  }
+  return check;
+}
+
+Check filter() {
+  Check check{"seccomp"};
+  const bool there = prctl(PR_GET_SECCOMP) >= 0 && !first_line("/proc/sys/kernel/seccomp/actions_avail").empty();
+  check.found = there ? "filters are available" : "not in this kernel";
+  if (!there) {
+    check.level = CheckLevel::kFailed;
+    check.mend = "use a kernel with CONFIG_SECCOMP_FILTER";
+  }
+  return check;
+}
+
+Check overlay() {
+  Check check{"overlayfs"};
+  std::ifstream file("/proc/filesystems");
+  bool there = false;
+  for (std::string line; std::getline(file, line);)
+    there = there || trim(line) == "nodev\toverlay" || line.ends_with("\toverlay");
+  check.found = there ? "known to the kernel" : "not loaded";
+  if (!there) {
+    check.level = CheckLevel::kWarning;
+    check.mend = "modprobe overlay; images of one's own need it, the built-in tasks do not";
+  }
+  return check;
+}
+
+Check program(const char* name, CheckLevel level, const char* mend) {
+  Check check{name};
+  check.found = find_program(name);
+  if (check.found.empty()) {
+    check.found = "not installed";
+    check.level = level;
+    check.mend = mend;
+  }
+  return check;
+}
+
+}  // namespace
+
+std::vector<Check> check_machine() {
+  return {
+      namespaces(),
+      filter(),
+      sandbox(),
+      cgroups(),
+      overlay(),
+      program("rg", CheckLevel::kWarning, "apt-get install ripgrep; until then grep stands in, and ignores no files"),
+      program("python3", CheckLevel::kFailed, "apt-get install python3; it runs the tests of code tasks"),
+      program("bash", CheckLevel::kWarning, "apt-get install bash; until then commands are run by sh")};
+}
+
+}  // namespace tandem::envs

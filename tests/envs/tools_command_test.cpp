@@ -1,0 +1,93 @@
+// GCC 12 sees overlapping and endless copies in sums of strings that are not there (GCC bug 105651).
+#pragma GCC diagnostic ignored "-Wrestrict"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "envs/checks.h"
+#include "envs/tools/process.h"
+#include "tests/envs/scratch.h"
+
+namespace tandem::envs {
+namespace {
+
+using testing::HasSubstr;
+
+// What a shell prints, and its exit code.
+std::pair<std::string, int> on_host(const std::string& command) {
+  const auto result = run_process({{"/bin/sh", "-c", command}, "/", {"PATH=/usr/bin:/bin:/usr/sbin:/sbin"}, 30});
+  return result ? std::pair(result->output, result->exit_code) : std::pair(result.error().message(), -1);
+}
+
+class ToolsCommand : public testing::Test {
+ protected:
+  // `tandem tools call`, started by `prefix`; the folder is one that everybody may write.
+  std::pair<std::string, int> call(const std::string& arguments, const std::string& prefix = "") {
+    fs::permissions(scratch_.path, fs::perms(0777));
+    return on_host(prefix + " " TANDEM_BINARY " tools call " + arguments + " --workspace " + scratch_.path.string());
+  }
+  Scratch scratch_;
+};
+
+TEST_F(ToolsCommand, prints_one_object_and_exits_by_what_the_tool_did) {
+  const auto [output, code] = call("run_terminal_cmd '{\"command\": \"echo hi; id -u; exit 4\"}'");
+  EXPECT_EQ(code, 0) << output;
+  const auto json = Json::parse(output);
+  EXPECT_EQ(json.at("output"), "hi\n1000\n[exit code 4]\n");
+  EXPECT_EQ(json.at("exit_code"), 4);
+  EXPECT_EQ(json.at("ok"), true);
+  EXPECT_TRUE(json.contains("truncated") && json.contains("seconds"));
+  EXPECT_EQ(call("read_file '{\"target_file\": \"none\"}'").second, 1);
+  EXPECT_EQ(call("read_file '{'").second, 2);
+  EXPECT_EQ(on_host(TANDEM_BINARY " tools call list_dir '{\"target_directory\": \".\"}' --workspace /nowhere").second,
+            2);
+}
+
+TEST_F(ToolsCommand, raw_prints_what_the_model_sees_the_same_with_and_without_a_sandbox) {
+  scratch_.put("a.txt", "one\n");
+  const std::string read = "read_file '{\"target_file\": \"a.txt\"}' --raw";
+  EXPECT_EQ(call(read).first, "     1|one\n");
+  EXPECT_EQ(call(read + " --no-sandbox").first, "     1|one\n");
+}
+
+TEST_F(ToolsCommand, works_for_an_ordinary_user) {
+  if (geteuid() != 0) GTEST_SKIP() << "already one";
+  const auto binary = scratch_.path / "tandem";
+  fs::copy_file(TANDEM_BINARY, binary);
+  const auto [output, code] = on_host(
+      "setpriv --reuid 12345 --regid 12345 --clear-groups " + binary.string() +
+      " tools call run_terminal_cmd '{\"command\": \"id -u; ls /proc | grep -c .\"}' --raw " + "--workspace /tmp");
+  fs::permissions(scratch_.path, fs::perms(0777));
+  const auto again =
+      on_host("setpriv --reuid 12345 --regid 12345 --clear-groups " + binary.string() +
+              " tools call run_terminal_cmd '{\"command\": \"id -u; echo x > made\"}' --raw --workspace " +
+              scratch_.path.string());
+  EXPECT_EQ(again.second, 0) << again.first << output << code;
+  EXPECT_EQ(again.first, "1000\n");
+  EXPECT_EQ(scratch_.get("made"), "x\n");
+}
+
+TEST_F(ToolsCommand, runs_nothing_and_exits_with_three_where_no_sandbox_can_be_had) {
+  const auto [output, code] = call("run_terminal_cmd '{\"command\": \"echo ran > ran\"}'",
+                                   "unshare -Ur sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh");
+  EXPECT_EQ(code, 3) << output;
+  EXPECT_THAT(output, HasSubstr("no sandbox can be made here"));
+  EXPECT_FALSE(fs::exists(scratch_.path / "ran"));
+}
+
+TEST(Checks, say_what_this_machine_has_and_how_to_mend_what_is_missing) {
+  const auto checks = check_machine();
+  ASSERT_GE(checks.size(), 6u);
+  for (const auto& check : checks) {
+    EXPECT_FALSE(check.name.empty());
+    EXPECT_FALSE(check.found.empty());
+    EXPECT_EQ(check.mend.empty(), check.level == CheckLevel::kOk) << check.name;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::envs
