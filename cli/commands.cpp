@@ -9,12 +9,14 @@ Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_render(CLI::App&);
 Action add_score(CLI::App&);
+Action add_sft(CLI::App&);
 Action add_tokenize(CLI::App&);
 Action add_tools(CLI::App&);
 Action add_version(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
+      Command{"sft", "Warm-start a model on demonstrations", add_sft},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines", add_score},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},

@@ -56,6 +56,9 @@ class Learner {
 
   const model::Weights& weights() const { return *weights_; }
   int64_t steps() const { return steps_; }
+  void set_learning_rate(double rate) { settings_.learning_rate = rate; }
+  // A batch without anything to learn from still counts as a step.
+  void skip() { ++steps_; }
   std::string numerics_id() const { return stream_.numerics_id(); }
 
   // One step on sampled trajectories. `version` is that of the current weights, for the exactness check.

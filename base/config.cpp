@@ -1,0 +1,364 @@
+#include "base/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
+
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+
+extern char** environ;
+
+namespace tandem {
+
+Field& Schema::field(std::string path, FieldType type, std::string doc) {
+  fields_.push_back({.path = std::move(path), .type = type, .doc = std::move(doc), .choices = {}, .set = {}, .get = {}});
+  return fields_.back();
+}
+
+Schema& Schema::add(std::string path, bool& target, std::string doc) {
+  Field& f = field(std::move(path), FieldType::kBool, std::move(doc));
+  f.set = [&target](const Json& v) { target = v.get<bool>(); };
+  f.get = [&target] { return Json(target); };
+  return *this;
+}
+Schema& Schema::add(std::string path, int& target, std::string doc, double least, double most) {
+  Field& f = field(std::move(path), FieldType::kInteger, std::move(doc));
+  f.least = least;
+  f.most = most;
+  f.set = [&target](const Json& v) { target = v.get<int>(); };
+  f.get = [&target] { return Json(target); };
+  return *this;
+}
+Schema& Schema::add(std::string path, uint64_t& target, std::string doc) {
+  Field& f = field(std::move(path), FieldType::kInteger, std::move(doc));
+  f.least = 0;
+  f.most = 9007199254740992.0;  // beyond it a double is no whole number for sure
+  f.set = [&target](const Json& v) { target = v.get<uint64_t>(); };
+  f.get = [&target] { return Json(target); };
+  return *this;
+}
+Schema& Schema::add(std::string path, double& target, std::string doc, double least, double most) {
+  Field& f = field(std::move(path), FieldType::kNumber, std::move(doc));
+  f.least = least;
+  f.most = most;
+  f.set = [&target](const Json& v) { target = v.get<double>(); };
+  f.get = [&target] { return Json(target); };
+  return *this;
+}
+Schema& Schema::add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices) {
+  Field& f = field(std::move(path), FieldType::kText, std::move(doc));
+  f.choices = std::move(choices);
+  f.set = [&target](const Json& v) { target = v.get<std::string>(); };
+  f.get = [&target] { return Json(target); };
+  return *this;
+}
+Schema& Schema::add(std::string path, std::vector<std::string>& target, std::string doc, std::vector<std::string> choices) {
+  Field& f = field(std::move(path), FieldType::kTextList, std::move(doc));
+  f.choices = std::move(choices);
+  f.set = [&target](const Json& v) { target = v.get<std::vector<std::string>>(); };
+  f.get = [&target] { return Json(target); };
+  return *this;
+}
+
+namespace {
+
+// A value as it was written, before a field gives it a type.
+struct Written {
+  std::vector<std::string> items;  // one of a scalar
+  bool list = false;
+  bool quoted = false;
+};
+
+// Numbers are read here, not by YAML: 010 is no octal, 1e6 is a whole number, 1_000 is a mistake.
+std::optional<double> number_of(const std::string& text) {
+  if (text.size() > 1 && text[0] == '0' && std::isdigit(static_cast<unsigned char>(text[1]))) return std::nullopt;
+  double value = 0;
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+Result<std::string> chosen(const Field& field, const std::string& text) {
+  if (field.choices.empty() || std::find(field.choices.begin(), field.choices.end(), text) != field.choices.end()) return text;
+  const std::vector<std::string_view> choices(field.choices.begin(), field.choices.end());
+  return fail(Status::invalid(fmt::format("\"{}\" is not a value of it{}", text, did_you_mean(text, choices))));
+}
+
+Result<Json> typed(const Field& field, const Written& written) {
+  if (written.list != (field.type == FieldType::kTextList)) {
+    return fail(Status::invalid(written.list ? "a list, expected one value" : "one value, expected a list"));
+  }
+  if (field.type == FieldType::kTextList) {
+    Json list = Json::array();
+    for (const auto& item : written.items) list.push_back(TRY(chosen(field, item)));
+    return list;
+  }
+  const std::string& text = written.items[0];
+  if (field.type == FieldType::kText) return Json(TRY(chosen(field, text)));
+  if (field.type == FieldType::kBool) {
+    if (!written.quoted && (text == "true" || text == "false")) return Json(text == "true");
+    return fail(Status::invalid(fmt::format("\"{}\" is not true or false", text)));
+  }
+  const auto value = written.quoted ? std::nullopt : number_of(text);
+  if (!value) return fail(Status::invalid(fmt::format("\"{}\" is not a number", text)));
+  if (field.type == FieldType::kInteger && *value != std::floor(*value)) {
+    return fail(Status::invalid(fmt::format("{} is not a whole number", text)));
+  }
+  if (field.least < field.most && (*value < field.least || *value > field.most)) {
+    return fail(Status::invalid(fmt::format("{} is outside {} to {}", text, field.least, field.most)));
+  }
+  if (field.type == FieldType::kInteger) return *value < 0 ? Json(static_cast<int64_t>(*value)) : Json(static_cast<uint64_t>(*value));
+  return Json(*value);
+}
+
+std::string parent_of(std::string_view path) {
+  const auto dot = path.rfind('.');
+  return dot == std::string_view::npos ? "" : std::string(path.substr(0, dot));
+}
+
+}  // namespace
+
+// One pass over all sources, collecting what is wrong.
+struct Schema::Reading {
+  Schema& schema;
+  std::vector<std::string> mistakes = {};
+  std::vector<fs::path> open_files = {};
+
+  void mistake(const std::string& place, const std::string& what) { mistakes.push_back(place + ": " + what); }
+
+  void unknown(const std::string& place, const std::string& path) {
+    const std::string parent = parent_of(path);
+    std::set<std::string> siblings;
+    std::vector<std::string_view> all;
+    for (const Field& f : schema.fields_) {
+      all.push_back(f.path);
+      if (parent.empty() || f.path.starts_with(parent + ".")) {
+        const auto rest = std::string_view(f.path).substr(parent.empty() ? 0 : parent.size() + 1);
+        siblings.emplace(rest.substr(0, rest.find('.')));
+      }
+    }
+    const std::string leaf = parent.empty() ? path : path.substr(parent.size() + 1);
+    const std::vector<std::string_view> names(siblings.begin(), siblings.end());
+    std::string near = nearest(leaf, names);
+    if (!near.empty() && !parent.empty()) near = parent + "." + near;
+    if (near.empty()) near = nearest(path, all);
+    std::string text = fmt::format("unknown key {}", path);
+    if (!near.empty()) text += fmt::format("; did you mean {}?", near);
+    if (!siblings.empty()) text += fmt::format(" ({} has {})", parent.empty() ? "the file" : parent, fmt::join(siblings, ", "));
+    mistake(place, text);
+  }
+
+  void assign(const std::string& place, const std::string& path, const Written& written) {
+    for (Field& f : schema.fields_) {
+      if (f.path != path) continue;
+      const auto value = typed(f, written);
+      if (!value) return mistake(place, fmt::format("{}: {}", path, value.error().message()));
+      f.set(*value);
+      schema.origins_[path] = {place};
+      return;
+    }
+    unknown(place, path);
+  }
+
+  void walk(const fs::path& file, const YAML::Node& node, const std::string& prefix) {
+    std::map<std::string, int> lines;
+    for (const auto& entry : node) {
+      const YAML::Mark mark = entry.first.Mark();
+      const std::string place = fmt::format("{}:{}:{}", file.string(), mark.line + 1, mark.column + 1);
+      if (!entry.first.IsScalar()) {
+        mistake(place, "a key must be a plain word");
+        continue;
+      }
+      const std::string key = entry.first.Scalar();
+      const std::string path = prefix.empty() ? key : prefix + "." + key;
+      if (const auto [first, fresh] = lines.emplace(key, mark.line + 1); !fresh) {
+        mistake(place, fmt::format("{} stands twice; first on line {}", path, first->second));
+        continue;
+      }
+      if (path == "extends") continue;
+      if (key == "<<") {
+        mistake(place, "merge keys (<<) are not read; use extends");
+        continue;
+      }
+      const YAML::Node& value = entry.second;
+      if (value.IsMap()) {
+        const bool section = std::any_of(schema.fields_.begin(), schema.fields_.end(), [&](const Field& f) { return f.path.starts_with(path + "."); });
+        section ? walk(file, value, path) : unknown(place, path);
+      } else if (value.IsNull()) {
+        mistake(place, fmt::format("{} has no value", path));
+      } else {
+        Written written{.items = {}, .list = value.IsSequence(), .quoted = value.Tag() == "!"};
+        if (value.IsScalar()) written.items.push_back(value.Scalar());
+        bool plain = true;
+        if (value.IsSequence()) {
+          for (const auto& item : value) {
+            plain = plain && item.IsScalar();
+            if (plain) written.items.push_back(item.Scalar());
+          }
+        }
+        plain ? assign(place, path, written) : mistake(place, fmt::format("{}: a list of plain values is expected", path));
+      }
+    }
+  }
+
+  void load(const fs::path& file) {
+    if (std::find(open_files.begin(), open_files.end(), file) != open_files.end()) {
+      return mistake(file.string(), "extends itself");
+    }
+    const auto text = read_file(file, 1 << 20);
+    if (!text) return mistake(file.string(), text.error().code() == Code::kNotFound ? "there is no such file" : text.error().message());
+    YAML::Node root;
+    try {
+      root = YAML::Load(*text);
+    } catch (const YAML::Exception& error) {
+      return mistake(fmt::format("{}:{}:{}", file.string(), error.mark.line + 1, error.mark.column + 1), error.msg);
+    }
+    if (root.IsNull()) return;
+    if (!root.IsMap()) return mistake(file.string(), "must be a map of keys to values");
+    open_files.push_back(file);
+    if (const YAML::Node base = root["extends"]) {
+      const auto one = [&](const YAML::Node& node) { load((file.parent_path() / node.as<std::string>()).lexically_normal()); };
+      if (base.IsScalar()) one(base);
+      else if (base.IsSequence()) for (const auto& node : base) one(node);
+      else mistake(file.string(), "extends must be a file or a list of files");
+    }
+    walk(file, root, "");
+    open_files.pop_back();
+  }
+
+  void assign_text(const std::string& place, const std::string& path, const std::string& text) {
+    Written written{.items = {text}};
+    if (text.starts_with('[')) {
+      try {
+        const YAML::Node node = YAML::Load(text);
+        written = {.items = {}, .list = true};
+        for (const auto& item : node) written.items.push_back(item.as<std::string>());
+      } catch (const YAML::Exception&) {
+        return mistake(place, fmt::format("{}: \"{}\" is not a list", path, text));
+      }
+    }
+    assign(place, path, written);
+  }
+
+  void environment() {
+    constexpr std::string_view kPrefix = "TANDEM__";
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view variable(*entry);
+      const auto equals = variable.find('=');
+      if (!variable.starts_with(kPrefix) || equals == std::string_view::npos) continue;
+      std::string path;
+      for (const char c : variable.substr(kPrefix.size(), equals - kPrefix.size())) path += static_cast<char>(std::tolower(c));
+      for (size_t at; (at = path.find("__")) != std::string::npos;) path.replace(at, 2, ".");
+      assign_text(fmt::format("environment {}", variable.substr(0, equals)), path, std::string(variable.substr(equals + 1)));
+    }
+  }
+
+  void command_line(std::span<const std::string> overrides) {
+    for (const std::string& override : overrides) {
+      const auto equals = override.find('=');
+      if (equals == std::string::npos) {
+        mistake("command line", fmt::format("\"{}\" is not of the form a.b=value", override));
+        continue;
+      }
+      std::string path = override.substr(0, equals);
+      while (path.starts_with('-')) path.erase(0, 1);
+      std::replace(path.begin(), path.end(), '-', '_');
+      assign_text("command line", path, override.substr(equals + 1));
+    }
+  }
+};
+
+Status Schema::read(const fs::path& file, std::span<const std::string> overrides) {
+  Reading reading{*this};
+  if (!file.empty()) reading.load(file);
+  reading.environment();
+  reading.command_line(overrides);
+  if (reading.mistakes.empty()) return {};
+  return Status::invalid(join(reading.mistakes, "\n"));
+}
+
+Json Schema::resolved() const {
+  Json root = Json::object();
+  for (const Field& f : fields_) {
+    Json* place = &root;
+    for (const auto part : split(f.path, '.')) place = &(*place)[std::string(part)];
+    *place = f.get();
+  }
+  return root;
+}
+
+Status Schema::apply_resolved(const Json& resolved) {
+  for (Field& f : fields_) {
+    const Json* place = &resolved;
+    for (const auto part : split(f.path, '.')) {
+      if (!place->is_object() || !place->contains(std::string(part))) return Status::invalid(fmt::format("{} is missing", f.path));
+      place = &(*place)[std::string(part)];
+    }
+    try {
+      f.set(*place);
+    } catch (const Json::exception& error) {
+      return Status::invalid(fmt::format("{}: {}", f.path, error.what()));
+    }
+  }
+  return {};
+}
+
+namespace {
+std::string_view type_name(FieldType type) {
+  switch (type) {
+    case FieldType::kBool: return "boolean";
+    case FieldType::kInteger: return "integer";
+    case FieldType::kNumber: return "number";
+    case FieldType::kText: return "string";
+    case FieldType::kTextList: return "array";
+  }
+  return "";
+}
+}  // namespace
+
+Json Schema::json_schema() const {
+  Json root = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"type", "object"}, {"additionalProperties", false}};
+  root["properties"]["extends"] = {{"description", "A file, or a list of files, whose values this one changes"}};
+  for (const Field& f : fields_) {
+    Json* place = &root;
+    const auto parts = split(f.path, '.');
+    for (size_t i = 0; i < parts.size(); ++i) {
+      place = &(*place)["properties"][std::string(parts[i])];
+      if (i + 1 < parts.size()) {
+        (*place)["type"] = "object";
+        (*place)["additionalProperties"] = false;
+      }
+    }
+    *place = {{"type", type_name(f.type)}, {"description", f.doc}, {"default", f.get()}};
+    if (f.type == FieldType::kTextList) (*place)["items"] = {{"type", "string"}};
+    if (f.least < f.most) {
+      (*place)["minimum"] = f.least;
+      (*place)["maximum"] = f.most;
+    }
+    if (!f.choices.empty()) (f.type == FieldType::kTextList ? (*place)["items"] : *place)["enum"] = f.choices;
+  }
+  return root;
+}
+
+std::string Schema::reference_page() const {
+  std::string page = "| key | type | default | meaning |\n|---|---|---|---|\n";
+  for (const Field& f : fields_) {
+    std::string meaning = f.doc;
+    if (!f.choices.empty()) meaning += fmt::format(" ({})", fmt::join(f.choices, ", "));
+    if (f.least < f.most && f.most < 9e15) meaning += fmt::format(" ({} to {})", f.least, f.most);
+    page += fmt::format("| `{}` | {} | `{}` | {} |\n", f.path, type_name(f.type), dump_json(f.get()), meaning);
+  }
+  return page;
+}
+
+std::string Schema::origin(const std::string& path) const {
+  const auto found = origins_.find(path);
+  return found == origins_.end() ? "default" : found->second.place;
+}
+
+}  // namespace tandem
