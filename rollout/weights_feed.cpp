@@ -1,0 +1,80 @@
+#include "rollout/weights_feed.h"
+
+#include <spdlog/spdlog.h>
+
+namespace tandem::rollout {
+
+using namespace std::chrono_literals;
+
+void WeightsFeed::tick(wire::Socket& trainer) {
+  const Time now = clock_.now();
+  if (!fetching() && now >= next_query_) {
+    next_query_ = now + 1s;  // the trainer announces; asking again is for the case that nobody heard
+    wire::Outgoing query;
+    query.body().setWeightsQuery();
+    (void)trainer.send("", query);
+  }
+  if (!receiver_) return;
+  if (now - last_chunk_ > 3s) {
+    receiver_->forget_outstanding();
+    last_chunk_ = now;
+  }
+  for (const uint32_t index : receiver_->requests(window_)) {
+    wire::Outgoing request;
+    auto chunk = request.body().initChunkRequest();
+    chunk.setVersion(receiver_->manifest().version);
+    chunk.setIndex(index);
+    if (!trainer.send("", request).ok()) return receiver_->forget_outstanding();
+  }
+}
+
+// Memory that was live before the last swap, when nobody else holds it.
+std::shared_ptr<model::Weights> WeightsFeed::target() {
+  if (spare_ && spare_.use_count() == 1) return std::const_pointer_cast<model::Weights>(std::exchange(spare_, nullptr));
+  auto fresh = model::Weights::create(config_, false);
+  return fresh ? std::make_shared<model::Weights>(std::move(*fresh)) : nullptr;
+}
+
+void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
+  if (packing_.joinable()) return;  // asked again when it is done
+  auto manifest = weights_sync::read_manifest(in);
+  if (!manifest || manifest->version <= newest_) return;
+  if (receiver_ && receiver_->manifest().version >= manifest->version) return;
+  if (!target_) target_ = target();
+  if (!target_) return;
+  auto receiver = weights_sync::Receiver::begin(std::move(*manifest), std::as_writable_bytes(target_->flat()));
+  if (!receiver) return spdlog::error("weights refused: {}", receiver.error().message());
+  receiver_ = std::move(*receiver);
+  started_ = last_chunk_ = clock_.now();
+}
+
+void WeightsFeed::on_chunk(const wire::Incoming& message) {
+  const auto chunk = message.body().getChunk();
+  if (!receiver_ || chunk.getVersion() != receiver_->manifest().version || message.bulk_count() != 1) return;
+  last_chunk_ = clock_.now();
+  if (const Status status = receiver_->accept(chunk.getIndex(), message.bulk(0)); !status.ok()) {
+    ++refused_;
+    spdlog::warn("{}; asking again", status.message());
+  }
+  if (!receiver_->verified()) return;
+  packed_ = false;
+  packing_ = std::thread([this] {
+    auto stream = kernels::Stream::cpu(1);
+    if (stream) (void)target_->pack(*stream);
+    packed_ = true;
+  });
+}
+
+std::optional<WeightsFeed::Ready> WeightsFeed::take_ready() {
+  if (!packing_.joinable() || !packed_) return std::nullopt;
+  packing_.join();
+  newest_ = receiver_->manifest().version;
+  Ready ready{.weights = std::move(target_), .version = newest_, .fetch_seconds = to_seconds(clock_.now() - started_),
+              .bytes = receiver_->manifest().bytes};
+  target_ = nullptr;
+  receiver_.reset();
+  next_query_ = {};
+  return ready;
+}
+
+}  // namespace tandem::rollout

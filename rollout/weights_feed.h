@@ -1,0 +1,60 @@
+// The newest weights, on their way into an engine: asked for, fetched, verified, packed, ready.
+//
+// Thread safety: none but for the packing, which runs on a thread that this owns.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "model/weights.h"
+#include "weights_sync/carrier.h"
+
+namespace tandem::rollout {
+
+class WeightsFeed {
+ public:
+  WeightsFeed(const model::ModelConfig& config, uint64_t have_version, int window, const Clock& clock)
+      : config_(config), newest_(have_version), window_(window), clock_(clock) {}
+
+  // Asks, fetches, packs: whatever is due now.
+  void tick(wire::Socket& trainer);
+  void on_manifest(wire::WeightsManifest::Reader manifest);
+  void on_chunk(const wire::Incoming& message);
+
+  struct Ready {
+    std::shared_ptr<const model::Weights> weights;
+    uint64_t version = 0;
+    double fetch_seconds = 0;
+    uint64_t bytes = 0;
+  };
+  // The weights that became ready since the last call. `spare`: weights no longer in use, whose memory is used again.
+  std::optional<Ready> take_ready();
+  void give_back(std::shared_ptr<const model::Weights> spare) { spare_ = std::move(spare); }
+
+  bool fetching() const { return receiver_.has_value() || packing_.joinable(); }
+  uint64_t newest() const { return newest_; }
+  uint64_t refused_chunks() const { return refused_; }
+
+ private:
+  std::shared_ptr<model::Weights> target();
+
+  const model::ModelConfig config_;
+  uint64_t newest_;  // version that is here or coming
+  const int window_;
+  const Clock& clock_;
+  Time next_query_{}, last_chunk_{}, started_{};
+  std::shared_ptr<const model::Weights> spare_;
+  std::shared_ptr<model::Weights> target_;
+  std::optional<weights_sync::Receiver> receiver_;
+  std::thread packing_;
+  std::atomic<bool> packed_{false};
+  uint64_t refused_ = 0;
+
+ public:
+  ~WeightsFeed() {
+    if (packing_.joinable()) packing_.join();
+  }
+};
+
+}  // namespace tandem::rollout
