@@ -177,6 +177,8 @@ void serve_sandbox(int socket) {
   // No process of the sandbox may look into this one or its workers.
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_NAME, "tandem-init");
+  // The kernel keeps signals of the sandbox from its first process as long as that has no handlers.
+  for (int number = 1; number < 32; ++number) signal(number, SIG_DFL);
   Server(socket).run();
 }
 

@@ -127,8 +127,8 @@ class NamespaceSandbox final : public Sandbox {
 NamespaceBackend::NamespaceBackend(std::unique_ptr<Spawner> spawner) : spawner_(std::move(spawner)) {}
 NamespaceBackend::~NamespaceBackend() = default;
 
-Result<std::unique_ptr<NamespaceBackend>> NamespaceBackend::start() {
-  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(TRY(Spawner::start())));
+Result<std::unique_ptr<NamespaceBackend>> NamespaceBackend::start(std::string label) {
+  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(TRY(Spawner::start(std::move(label)))));
 }
 
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "envs/sandbox/sandbox.h"
 
@@ -15,8 +16,9 @@ class Spawner;
 
 class NamespaceBackend final : public SandboxBackend {
  public:
-  // Starts the spawner. kUnfit, with what is missing, where this machine cannot isolate; then nothing is run at all.
-  static Result<std::unique_ptr<NamespaceBackend>> start();
+  // Starts the spawner; `label` is shown in its command line and that of its sandboxes (the run directory). kUnfit,
+  // with what is missing, where this machine cannot isolate; then nothing is run at all.
+  static Result<std::unique_ptr<NamespaceBackend>> start(std::string label = "");
   ~NamespaceBackend() override;  // ends all sandboxes that are left
 
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;

@@ -203,7 +203,7 @@ class SpawnerProcess {
 
 // Runs before main of whatever program this is linked into, and only where that was started by Spawner::start.
 __attribute__((constructor)) void spawner_entry(int argc, char** argv) {
-  if (argc != 3 || strcmp(argv[1], kHiddenArgument) != 0) return;
+  if (argc != 4 || strcmp(argv[1], kHiddenArgument) != 0) return;
   const int socket = atoi(argv[2]);
   struct stat info {};
   if (fstat(socket, &info) != 0 || !S_ISSOCK(info.st_mode)) return;
@@ -243,7 +243,7 @@ Result<std::vector<FileDescriptor>> receive_descriptors(int socket, std::string_
 
 }  // namespace
 
-Result<std::unique_ptr<Spawner>> Spawner::start() {
+Result<std::unique_ptr<Spawner>> Spawner::start(std::string label) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return fail(Status::from_errno("socketpair", errno));
@@ -254,7 +254,7 @@ Result<std::unique_ptr<Spawner>> Spawner::start() {
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), 3);
   posix_spawn_file_actions_addclosefrom_np(&actions, 4);
   std::string name = "tandem-spawner", hidden = kHiddenArgument, number = "3";
-  char* argv[] = {name.data(), hidden.data(), number.data(), nullptr};
+  char* argv[] = {name.data(), hidden.data(), number.data(), label.data(), nullptr};
   pid_t process = -1;
   const int error = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&actions);

@@ -5,7 +5,9 @@
 // it.
 #pragma once
 
+#include <memory>
 #include <mutex>
+#include <string>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -22,8 +24,9 @@ struct SpawnedSandbox {
 // Thread safety: spawn may be called from several threads; they take turns.
 class Spawner {
  public:
-  // kUnfit, naming what is missing, where this machine cannot isolate.
-  static Result<std::unique_ptr<Spawner>> start();
+  // kUnfit, naming what is missing, where this machine cannot isolate. `label` is shown in the command line of the
+  // spawner and of every sandbox, so that those of one run can be told from others.
+  static Result<std::unique_ptr<Spawner>> start(std::string label = "");
   ~Spawner();
 
   Result<SpawnedSandbox> spawn(const SandboxSpec& spec);

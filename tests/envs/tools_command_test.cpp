@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -77,6 +79,30 @@ TEST_F(ToolsCommand, runs_nothing_and_exits_with_three_where_no_sandbox_can_be_h
   EXPECT_EQ(code, 3) << output;
   EXPECT_THAT(output, HasSubstr("no sandbox can be made here"));
   EXPECT_FALSE(fs::exists(scratch_.path / "ran"));
+}
+
+TEST_F(ToolsCommand, nothing_survives_when_it_is_killed) {
+  const auto running = [] {
+    size_t count = 0;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const auto line = read_file(entry.path() / "cmdline");
+      count += line && line->starts_with("sleep") && line->find("86399") != std::string::npos;
+    }
+    return count;
+  };
+  const auto command = std::string(TANDEM_BINARY) + " tools call run_terminal_cmd " +
+                       "'{\"command\": \"setsid sleep 86399 & sleep 86399\"}' --workspace " + scratch_.path.string();
+  const pid_t process = fork();
+  if (process == 0) {
+    execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+    _exit(127);
+  }
+  for (int i = 0; i < 200 && running() < 2; ++i) usleep(20'000);
+  EXPECT_EQ(running(), 2u);
+  kill(process, SIGKILL);
+  waitpid(process, nullptr, 0);
+  for (int i = 0; i < 50 && running() > 0; ++i) usleep(20'000);
+  EXPECT_EQ(running(), 0u);
 }
 
 TEST(Checks, say_what_this_machine_has_and_how_to_mend_what_is_missing) {

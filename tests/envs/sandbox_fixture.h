@@ -1,0 +1,71 @@
+// A sandbox for a test, and what tests look at outside of it.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "envs/sandbox/namespace_backend.h"
+
+namespace tandem::envs {
+// Processes whose parent is `parent`, by name.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const auto stat = read_file(entry.path() / "stat");
+    if (!stat || !std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0]))) continue;
+    const auto rest = stat->substr(stat->rfind(')') + 2);  // "S PPID ..."
+    if (rest[0] != 'Z' && atoi(rest.c_str() + 2) == parent) found.push_back(atoi(entry.path().filename().c_str()));
+  }
+  return found;
+}
+
+inline size_t count_entries(const char* folder) {
+  std::error_code error;
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder, error), fs::directory_iterator()));
+}
+
+template <typename Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 200; ++i) {
+    if (condition()) return true;
+    usleep(20'000);
+  }
+  return false;
+}
+
+class SandboxTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto backend = NamespaceBackend::start();
+    ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
+    backend_ = std::move(*backend);
+    spec_.call_time_limit_s = 10;
+    spec_.output_limit = 20'000;
+    make();
+  }
+  void make() {
+    auto sandbox = backend_->create(spec_);
+    ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+    sandbox_ = std::move(*sandbox);
+  }
+  ToolOutcome call(const char* name, const Json& arguments) {
+    const auto outcome = sandbox_->call(name, arguments);
+    EXPECT_TRUE(outcome.has_value()) << outcome.error().to_string();
+    return outcome ? *outcome : ToolOutcome{};
+  }
+  std::string shell(const std::string& command) { return call("run_terminal_cmd", {{"command", command}}).output; }
+  // The output of a Python program.
+  std::string python(const std::string& program) { return shell("python3 - <<'END'\n" + program + "\nEND\n"); }
+
+  std::unique_ptr<NamespaceBackend> backend_;
+  SandboxSpec spec_;
+  std::unique_ptr<Sandbox> sandbox_;
+};
+
+}  // namespace tandem::envs

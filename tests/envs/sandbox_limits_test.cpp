@@ -1,0 +1,228 @@
+// GCC 12 sees overlapping and endless copies in sums of strings that are not there (GCC bug 105651).
+#pragma GCC diagnostic ignored "-Wrestrict"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/clock.h"
+#include "envs/demonstration.h"
+#include "envs/episode.h"
+#include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/pool.h"
+#include "tests/envs/sandbox_fixture.h"
+#include "tests/envs/scratch.h"
+
+namespace tandem::envs {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+using SandboxLimits = SandboxTest;
+
+TEST_F(SandboxLimits, a_time_limit_ends_everything_the_command_started) {
+  spec_.call_time_limit_s = 0.5;
+  make();
+  const auto outcome =
+      call("run_terminal_cmd", {{"command", "setsid sleep 61 & (setsid nohup sleep 62 &) ; tail -f /dev/null"}});
+  EXPECT_EQ(outcome.exit_code, 124);
+  EXPECT_THAT(outcome.output, HasSubstr("time limit of 0.5 s"));
+  EXPECT_EQ(shell("cat /proc/*/cmdline | tr '\\0' ' ' | grep -o 'sleep 6[12]' | head -1; true"), "[no output]\n");
+}
+
+TEST_F(SandboxLimits, a_daemon_of_a_finished_command_is_gone_and_a_background_command_stays) {
+  shell("setsid nohup sleep 71 > /dev/null 2>&1 & disown");
+  EXPECT_TRUE(call("run_terminal_cmd", {{"command", "exec sleep 72"}, {"is_background", true}}).ok);
+  EXPECT_EQ(shell("cat /proc/*/cmdline | tr '\\0' '\\n' | grep -E '^7[12]$'"), "72\n");
+}
+
+TEST_F(SandboxLimits, a_fork_bomb_is_bounded_and_the_sandbox_lives_on) {
+  spec_.processes = 50;
+  spec_.call_time_limit_s = 3;
+  make();
+  shell("f() { f | f & }; f; sleep 1");
+  EXPECT_EQ(shell("echo well"), "well\n");
+  EXPECT_THAT(python("import os\n"
+                     "n = 0\n"
+                     "try:\n"
+                     "    while True:\n"
+                     "        if os.fork() == 0: import time; time.sleep(5); os._exit(0)\n"
+                     "        n += 1\n"
+                     "except BlockingIOError: print('stopped', n < 50)\n"),
+              HasSubstr("stopped True"));
+}
+
+TEST_F(SandboxLimits, memory_is_bounded) {
+  spec_.memory_bytes = 200 << 20;
+  make();
+  EXPECT_THAT(python("x = bytearray(300 << 20)"), testing::AnyOf(HasSubstr("MemoryError"), HasSubstr("137")));
+  if (!CgroupPool::available().empty()) {
+    EXPECT_THAT(
+        shell("for i in 1 2 3; do python3 -c 'import time; x = bytearray(90 << 20); time.sleep(2); print(\"lived\")' & "
+              "done; wait"),
+        Not(HasSubstr("lived\nlived\nlived")));
+  }
+  EXPECT_EQ(shell("echo well"), "well\n");
+}
+
+TEST_F(SandboxLimits, disk_and_files_are_bounded) {
+  spec_.disk_bytes = 4 << 20;
+  spec_.file_bytes = 2 << 20;
+  make();
+  EXPECT_THAT(shell("head -c 3000000 /dev/zero > big 2>&1; stat -c %s big"), HasSubstr("2097152"));
+  EXPECT_THAT(shell("for i in 1 2 3 4; do head -c 1900000 /dev/zero > f$i; done 2>&1"), HasSubstr("No space left"));
+  EXPECT_THAT(shell("rm -f *; for i in $(seq 70000); do echo > i$i; done 2>&1 | head -1"), HasSubstr("No space left"));
+}
+
+TEST_F(SandboxLimits, endless_output_is_bounded) {
+  spec_.call_time_limit_s = 1;
+  make();
+  const auto outcome = call("run_terminal_cmd", {{"command", "yes"}});
+  EXPECT_TRUE(outcome.truncated);
+  EXPECT_LT(outcome.output.size(), 21'000u);
+}
+
+TEST_F(SandboxLimits, a_bound_folder_is_worked_in_and_nothing_beside_it) {
+  Scratch folder;
+  folder.put("work/a.txt", "one\n");
+  folder.put("beside", "s3cret\n");
+  spec_.workspace = folder.path / "work";
+  make();
+  EXPECT_EQ(shell("cat a.txt; echo two >> a.txt; cat ../beside 2>/dev/null; ls"), "one\na.txt\n");
+  EXPECT_TRUE(call("write", {{"file_path", "new/b.txt"}, {"contents", "b\n"}}).ok);
+  EXPECT_EQ(folder.get("work/a.txt"), "one\ntwo\n");
+  EXPECT_EQ(folder.get("work/new/b.txt"), "b\n");
+}
+
+TEST_F(SandboxLimits, calls_of_several_threads_run_at_once_and_get_their_own_answers) {
+  const SystemClock clock;
+  const Time start = clock.now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back(
+        [this, i] { EXPECT_EQ(shell("sleep 0.5; echo " + std::to_string(i)), std::to_string(i) + "\n"); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_LT(to_seconds(clock.now() - start), 3);
+}
+
+TEST_F(SandboxLimits, collecting_ends_what_still_runs_and_brings_only_files) {
+  ASSERT_TRUE(sandbox_->put({{"a/b.txt", std::string("x\0y", 3)}}).ok());
+  call("run_terminal_cmd", {{"command", "while true; do echo late >> late; done"}, {"is_background", true}});
+  shell("mkfifo pipe; ln -s /etc/passwd link; sleep 0.1");
+  const auto collected = sandbox_->collect();
+  ASSERT_TRUE(collected.has_value()) << collected.error().to_string();
+  EXPECT_TRUE(collected->complete);
+  EXPECT_EQ(collected->files.at("a/b.txt"), std::string("x\0y", 3));
+  EXPECT_EQ(collected->files.at("pipe"), "(not a regular file)");
+  EXPECT_EQ(collected->files.at("link"), "(not a regular file)");
+  const auto again = sandbox_->collect();
+  EXPECT_EQ(again->files.at("late"), collected->files.at("late"));
+}
+
+TEST_F(SandboxLimits, a_lost_sandbox_is_an_error_of_the_infrastructure) {
+  const auto spawner = children_of(getpid());
+  ASSERT_EQ(spawner.size(), 1u);
+  for (const pid_t process : children_of(spawner[0])) kill(process, SIGKILL);
+  const auto outcome = sandbox_->call("list_dir", {{"target_directory", "."}});
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_EQ(outcome.error().code(), Code::kUnavailable);
+  EXPECT_FALSE(sandbox_->collect().has_value());
+}
+
+TEST_F(SandboxLimits, two_hundred_sandboxes_leave_nothing_behind) {
+  sandbox_.reset();
+  ASSERT_TRUE(eventually([] { return children_of(children_of(getpid())[0]).empty(); }));
+  const size_t descriptors = count_entries("/proc/self/fd");
+  const auto mounts = read_file("/proc/self/mounts");
+  for (int i = 0; i < 200; ++i) {
+    make();
+    ASSERT_EQ(shell("sleep 99 & echo hi"), "hi\n");
+  }
+  sandbox_.reset();
+  EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(read_file("/proc/self/mounts"), mounts);
+  EXPECT_TRUE(eventually([] { return children_of(children_of(getpid())[0]).empty(); }));
+  const auto spawner = children_of(getpid())[0];
+  EXPECT_LT(count_entries(("/proc/" + std::to_string(spawner) + "/fd").c_str()), 20u);
+  backend_.reset();
+  EXPECT_TRUE(children_of(getpid()).empty());
+  for (const char* folder : {"/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"}) {
+    EXPECT_FALSE(fs::exists(std::string(folder) + "/tandem-" + std::to_string(spawner) + "-0"));
+  }
+}
+
+TEST_F(SandboxLimits, sandboxes_die_with_their_spawner) {
+  call("run_terminal_cmd", {{"command", "sleep 98"}, {"is_background", true}});
+  const auto spawner = children_of(getpid())[0];
+  const auto inits = children_of(spawner);
+  ASSERT_FALSE(inits.empty());
+  kill(spawner, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return kill(inits[0], 0) != 0; }));
+  EXPECT_FALSE(sandbox_->call("list_dir", {{"target_directory", "."}}).has_value());
+  EXPECT_FALSE(backend_->create(spec_).has_value());
+}
+
+TEST_F(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
+  SandboxPool pool(*backend_, {}, 3);
+  EXPECT_TRUE(eventually([&] { return pool.ready() == 3; }));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&pool] {
+      for (int k = 0; k < 5; ++k) {
+        auto sandbox = pool.create({.output_limit = 100, .call_time_limit_s = 5});
+        ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+        EXPECT_EQ((*sandbox)->call("run_terminal_cmd", {{"command", "ls -A; echo > mine"}})->output, "[no output]\n");
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(eventually([&] { return pool.ready() == 3; }));
+}
+
+TEST_F(SandboxLimits, the_oracle_scores_one_on_every_kind_and_code_that_cheats_does_not) {
+  for (const auto kind : task_kinds()) {
+    for (auto split : {Split::kTrain, Split::kHeldout}) {
+      Random random(1);
+      const auto transcript = demonstrate(*make_task({std::string(kind), split, 77}), random, {}, *backend_);
+      ASSERT_TRUE(transcript.has_value()) << transcript.error().to_string();
+      EXPECT_EQ(transcript->grade.reward, 1) << kind;
+    }
+  }
+  const auto task = *make_task({"bug", Split::kTrain, 3});
+  for (const char* cheat : {"import os, sys\nos._exit(0)\n", "import sys\nsys.exit(0)\n", "while True: pass\n",
+                            "import os\nos.write(1, b'True\\n' * 5)\nos._exit(0)\n"}) {
+    Files files = task.files;
+    for (auto& [path, content] : files) {
+      if (!path.starts_with("test_")) content = cheat;
+    }
+    const auto grade = envs::grade(task, files, "", sandbox_runner(*backend_, 1));
+    ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
+    EXPECT_EQ(grade->reward, 0) << cheat;
+  }
+}
+
+TEST_F(SandboxLimits, making_one_and_one_call_take_milliseconds) {
+  const SystemClock clock;
+  std::vector<double> spawns, calls;
+  for (int i = 0; i < 100; ++i) {
+    const Time start = clock.now();
+    make();
+    const Time made = clock.now();
+    call("list_dir", {{"target_directory", "."}});
+    spawns.push_back(to_seconds(made - start) * 1000);
+    calls.push_back(to_seconds(clock.now() - made) * 1000);
+  }
+  std::sort(spawns.begin(), spawns.end());
+  std::sort(calls.begin(), calls.end());
+  RecordProperty("spawn_ms_p50", std::to_string(spawns[50]));
+  printf("create p50 %.2f p99 %.2f ms; call p50 %.2f p99 %.2f ms\n", spawns[50], spawns[99], calls[50], calls[99]);
+  EXPECT_LT(spawns[50], 50);  // far above what an idle machine shows, so that a busy one passes
+  EXPECT_LT(calls[50], 20);
+}
+
+}  // namespace
+}  // namespace tandem::envs
