@@ -132,6 +132,58 @@ ParsedMessage parse_hermes(std::string_view text) {
   return collector.finish();
 }
 
+// The inside of one <tool_call> of Qwen3-Coder. A value stands between line ends that are not part of it.
+Result<ToolCall> read_coder_call(std::string_view text) {
+  constexpr std::string_view kFunction = "<function=";
+  constexpr std::string_view kParameter = "<parameter=";
+  constexpr std::string_view kParameterEnd = "</parameter>";
+  text = trim(text);
+  if (!text.starts_with(kFunction)) return fail(Status::invalid("the call does not start with <function=NAME>"));
+  if (!text.ends_with("</function>")) return fail(Status::invalid("the call does not end with </function>"));
+  text.remove_suffix(std::string_view("</function>").size());
+  const size_t name_end = text.find('>');
+  if (name_end == std::string_view::npos) return fail(Status::invalid("<function= has no closing >"));
+  ToolCall call{.name = std::string(trim(text.substr(kFunction.size(), name_end - kFunction.size())))};
+  if (call.name.empty()) return fail(Status::invalid("the function has no name"));
+  text.remove_prefix(name_end + 1);
+  for (text = trim(text); !text.empty(); text = trim(text)) {
+    const size_t key_end = text.find('>');
+    if (!text.starts_with(kParameter) || key_end == std::string_view::npos) {
+      return fail(Status::invalid("a <parameter=KEY> was expected"));
+    }
+    const std::string key(trim(text.substr(kParameter.size(), key_end - kParameter.size())));
+    const size_t value_end = text.find(kParameterEnd, key_end);
+    if (value_end == std::string_view::npos) {
+      return fail(Status::invalid(fmt::format("the parameter \"{}\" has no closing </parameter>", key)));
+    }
+    std::string_view value = text.substr(key_end + 1, value_end - key_end - 1);
+    if (value.starts_with('\n')) value.remove_prefix(1);
+    if (value.ends_with('\n')) value.remove_suffix(1);
+    if (call.arguments.contains(key))
+      return fail(Status::invalid(fmt::format("the parameter \"{}\" stands twice", key)));
+    call.arguments[key] = std::string(value);
+    text.remove_prefix(value_end + kParameterEnd.size());
+  }
+  return call;
+}
+
+ParsedMessage parse_qwen3_coder(std::string_view text) {
+  Collector collector(text);
+  for (size_t begin = text.find(kOpen); begin != std::string_view::npos;) {
+    const size_t inner = begin + kOpen.size();
+    const size_t function_end = text.find("</function>", inner);
+    const size_t close = text.find(kClose, std::min(function_end, text.size()));
+    if (close == std::string_view::npos) {
+      collector.add(fail(Status::invalid("it has no closing </function> and </tool_call>")), begin, text.size());
+      break;
+    }
+    const size_t end = close + kClose.size();
+    collector.add(read_coder_call(text.substr(inner, close - inner)), begin, end);
+    begin = text.find(kOpen, end);
+  }
+  return collector.finish();
+}
+
 ParsedMessage parse_llama3(std::string_view text) {
   Collector collector(text);
   size_t at = text.find(kPythonTag);
@@ -160,21 +212,45 @@ ParsedMessage parse_llama3(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(ToolDialect dialect) { return dialect == ToolDialect::kHermes ? "hermes" : "llama3"; }
+std::string_view name_of(ToolDialect dialect) {
+  switch (dialect) {
+    case ToolDialect::kQwen3Coder:
+      return "qwen3_coder";
+    case ToolDialect::kLlama3:
+      return "llama3";
+    default:
+      return "hermes";
+  }
+}
 
 ToolDialect dialect_of_template(std::string_view chat_template) {
-  const bool llama = chat_template.find(kPythonTag) != std::string_view::npos ||
-                     chat_template.find("\"parameters\": ") != std::string_view::npos;
-  return llama && chat_template.find(kOpen) == std::string_view::npos ? ToolDialect::kLlama3 : ToolDialect::kHermes;
+  const auto writes = [&](std::string_view tag) { return chat_template.find(tag) != std::string_view::npos; };
+  if (writes(kOpen)) return writes("<function=") ? ToolDialect::kQwen3Coder : ToolDialect::kHermes;
+  return writes(kPythonTag) || writes("\"parameters\": ") ? ToolDialect::kLlama3 : ToolDialect::kHermes;
 }
 
 ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text) {
-  return dialect == ToolDialect::kHermes ? parse_hermes(text) : parse_llama3(text);
+  switch (dialect) {
+    case ToolDialect::kQwen3Coder:
+      return parse_qwen3_coder(text);
+    case ToolDialect::kLlama3:
+      return parse_llama3(text);
+    default:
+      return parse_hermes(text);
+  }
 }
 
 std::string format_tool_call(ToolDialect dialect, std::string_view name, const Json& arguments) {
   if (dialect == ToolDialect::kLlama3) return dump_json(Json{{"name", name}, {"parameters", arguments}});
-  return fmt::format("{}\n{}\n{}", kOpen, dump_json(Json{{"name", name}, {"arguments", arguments}}), kClose);
+  if (dialect == ToolDialect::kHermes) {
+    return fmt::format("{}\n{}\n{}", kOpen, dump_json(Json{{"name", name}, {"arguments", arguments}}), kClose);
+  }
+  std::string out = fmt::format("{}\n<function={}>\n", kOpen, name);
+  for (const auto& [key, value] : arguments.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : dump_json(value);
+    out += fmt::format("<parameter={}>\n{}\n</parameter>\n", key, text);
+  }
+  return out + fmt::format("</function>\n{}", kClose);
 }
 
 }  // namespace tandem::model

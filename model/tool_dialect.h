@@ -37,8 +37,10 @@ struct ParsedMessage {
 
 enum class ToolDialect : uint8_t {
   kHermes,  // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen2.5, Qwen3, SmolLM2 as we train it
-  kLlama3,  // {"name": .., "parameters": {..}} as the whole message, behind <|python_tag|> or not; several with ;
-            // between
+  kQwen3Coder,  // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>: all values are
+                // texts
+  kLlama3,      // {"name": .., "parameters": {..}} as the whole message, behind <|python_tag|> or not; several with ;
+                // between
 };
 
 std::string_view name_of(ToolDialect dialect);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/random.h"
 
 namespace tandem::model {
@@ -93,15 +94,51 @@ TEST(ToolDialect, what_is_formatted_is_parsed_back) {
   }
 }
 
+TEST(ToolDialect, qwen3_coder_calls_are_tags_with_values_as_they_stand) {
+  const std::string text =
+      "I write.\n<tool_call>\n<function=write>\n<parameter=path>\na.py\n</parameter>\n<parameter=text>\n  x = "
+      "1\n\n</parameter>\n"
+      "</function>\n</tool_call>";
+  const auto parsed = parse_tool_calls(ToolDialect::kQwen3Coder, text);
+  ASSERT_EQ(parsed.calls.size(), 1u);
+  EXPECT_EQ(parsed.content, "I write.");
+  EXPECT_EQ(parsed.calls[0].name, "write");
+  EXPECT_EQ(parsed.calls[0].arguments, (Json{{"path", "a.py"}, {"text", "  x = 1\n"}}));
+  EXPECT_EQ(format_tool_call(ToolDialect::kQwen3Coder, "write", parsed.calls[0].arguments), text.substr(9));
+  for (const char* broken : {"<tool_call>", "<tool_call></tool_call>", "<tool_call><function=></function></tool_call>",
+                             "<tool_call><function=a>x</function></tool_call>",
+                             "<tool_call><function=a><parameter=b></function></tool_call>"}) {
+    EXPECT_EQ(parse_tool_calls(ToolDialect::kQwen3Coder, broken).errors.size(), 1u) << broken;
+  }
+}
+
+TEST(ToolDialect, the_template_tells_the_dialect) {
+  const auto of = [](const char* name) {
+    return dialect_of_template(*read_file(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/chat_templates" / name));
+  };
+  EXPECT_EQ(of("Qwen-Qwen2.5-7B-Instruct.jinja"), ToolDialect::kHermes);
+  EXPECT_EQ(of("Qwen-Qwen3-0.6B.jinja"), ToolDialect::kHermes);
+  EXPECT_EQ(of("Qwen3-Coder.jinja"), ToolDialect::kQwen3Coder);
+  EXPECT_EQ(dialect_of_template("{% for m in messages %}"), ToolDialect::kHermes);
+}
+
 TEST(ToolDialect, any_text_is_parsed_without_a_crash_and_places_lie_within_it) {
   Random random(4);
-  const std::vector<std::string> parts = {
-      "<tool_call>", "</tool_call>",   "{", "}", "\"", "\\",  "name", ":", "arguments", "x",
-      " ",           "<|python_tag|>", ";", "[", "]",  "\xff"};
+  const std::vector<std::string> parts = {"<tool_call>", "</tool_call>",
+                                          "{",           "}",
+                                          "\"",          "\\",
+                                          "name",        ":",
+                                          "arguments",   "x",
+                                          " ",           "<|python_tag|>",
+                                          ";",           "<function=",
+                                          ">",           "</function>",
+                                          "<parameter=", "</parameter>",
+                                          "[",           "]",
+                                          "\xff"};
   for (int round = 0; round < 3000; ++round) {
     std::string text;
     for (uint64_t n = random.below(20); n > 0; --n) text += random.pick(parts);
-    for (const auto dialect : {ToolDialect::kHermes, ToolDialect::kLlama3}) {
+    for (const auto dialect : {ToolDialect::kHermes, ToolDialect::kQwen3Coder, ToolDialect::kLlama3}) {
       const auto parsed = parse_tool_calls(dialect, text);
       for (const auto& error : parsed.errors) EXPECT_LE(error.begin, error.end);
       for (const auto& call : parsed.calls) EXPECT_LE(call.end, text.size());
