@@ -48,7 +48,7 @@ std::string lowercase(std::string_view text) {
 
 }  // namespace
 
-// A normal form over the characters of Unicode 12.
+// A normal form over the characters of Unicode 9.
 class Normalizer::Form {
  public:
   static Result<std::shared_ptr<const Form>> create(std::string_view name) {
@@ -57,7 +57,7 @@ class Normalizer::Form {
                                    : name == "NFD"  ? icu::Normalizer2::getNFDInstance(error)
                                    : name == "NFKC" ? icu::Normalizer2::getNFKCInstance(error)
                                                     : icu::Normalizer2::getNFKDInstance(error);
-    icu::UnicodeSet known(u"[:age=12.0:]", error);
+    icu::UnicodeSet known(u"[:age=9.0:]", error);
     if (U_FAILURE(error)) return fail(Status::unfit(fmt::format("ICU has no {}: {}", name, u_errorName(error))));
     known.freeze();
     return std::shared_ptr<const Form>(new Form(*full, std::move(known)));

@@ -1,7 +1,6 @@
 #include "model/pre_tokenizer.h"
 
 #include <fmt/format.h>
-#include <unicode/uchar.h>
 
 #include "model/utf8.h"
 
@@ -156,11 +155,6 @@ class CharacterSplit final : public PreTokenizerStep {
   Behavior behavior_;
 };
 
-bool is_numeric(char32_t c) {
-  if (c < 0x80) return c >= '0' && c <= '9';
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_N_MASK) != 0;
-}
-
 Result<bool> flag(const WideJson& json, const char* key, bool otherwise) {
   const auto found = json.find(key);
   if (found == json.end()) return otherwise;
@@ -238,8 +232,8 @@ Status PreTokenizer::add(const WideJson& json) {
   }
   if (type == "Digits") {
     const bool individual = TRY(flag(json, "individual_digits", false));
-    steps_.push_back(
-        std::make_unique<CharacterSplit>(is_numeric, individual ? Behavior::kIsolated : Behavior::kContiguous));
+    auto digits = TRY(Regex::compile(individual ? R"(\p{N})" : R"(\p{N}+)"));
+    steps_.push_back(std::make_unique<RegexSplit>(std::move(digits), Behavior::kIsolated, false));
     return {};
   }
   if (type == "WhitespaceSplit") {

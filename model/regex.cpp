@@ -6,23 +6,45 @@
 
 #include <string>
 
+#include "model/unicode16.h"
+
 namespace tandem::model {
 namespace {
 
 constexpr std::string_view kSpaces =
     R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-// The pattern with \s and \S written out. \S within a class cannot be, and stays PCRE2's.
-std::string with_own_spaces(std::string_view pattern) {
+// What PCRE2 lacks of a category like "L" or "Nd"; empty where nothing is known to be missing.
+std::string_view new_characters(std::string_view category) {
+  for (const NewCharacters& entry : kNewCharacters) {
+    if (entry.category == category) return entry.ranges;
+  }
+  return {};
+}
+
+// The pattern with \s and \S written out, and categories completed. \S within a class cannot be, and stays PCRE2's.
+std::string adapted_pattern(std::string_view pattern) {
   std::string out;
   bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] == '\\' && i + 1 < pattern.size()) {
       const char escaped = pattern[++i];
+      const size_t close = escaped == 'p' && i + 1 < pattern.size() && pattern[i + 1] == '{' ? pattern.find('}', i)
+                                                                                             : std::string_view::npos;
       if (escaped == 's') {
         out += in_class ? std::string(kSpaces) : fmt::format("[{}]", kSpaces);
       } else if (escaped == 'S' && !in_class) {
         out += fmt::format("[^{}]", kSpaces);
+      } else if (close != std::string_view::npos) {
+        const auto category = pattern.substr(i + 2, close - i - 2);
+        const auto missing = new_characters(category);
+        if (missing.empty()) {
+          out += fmt::format("\\p{{{}}}", category);
+        } else {
+          out += in_class ? fmt::format("\\p{{{}}}{}", category, missing)
+                          : fmt::format("[\\p{{{}}}{}]", category, missing);
+        }
+        i = close;
       } else {
         out += {'\\', escaped};
       }
@@ -56,7 +78,7 @@ void Regex::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free_8(
 Result<Regex> Regex::compile(std::string_view pattern) {
   constexpr size_t kLongest = 1 << 16;
   if (pattern.size() > kLongest) return fail(Status::invalid("the regular expression is longer than 64 KiB"));
-  const std::string adapted = with_own_spaces(pattern);
+  const std::string adapted = adapted_pattern(pattern);
   int error = 0;
   PCRE2_SIZE place = 0;
   Regex regex(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(adapted.data()), adapted.size(),

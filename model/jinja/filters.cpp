@@ -284,7 +284,7 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"items",
      [](const Value& v, const Arguments&) {
        if (v.is_undefined()) return Value(List{});
-       return method(Value(v.dict()), "items").function()({});
+       return Value(method(v, "items").function()({}).elements());
      }},
     {"join", join},
     {"last",

@@ -10,7 +10,7 @@
 namespace tandem::model::jinja {
 namespace {
 
-constexpr int64_t kMostSteps = 20'000'000;
+constexpr int64_t kMostSteps = 4'000'000;  // a conversation of a thousand messages takes some ten thousand
 constexpr int kDeepestCall = 60;
 constexpr size_t kLargestOutput = 256 << 20;  // of all pieces together, kept or not
 
@@ -19,6 +19,8 @@ struct Scope {
   std::map<std::string, Value, std::less<>> names;
 };
 using ScopePtr = std::shared_ptr<Scope>;
+
+constexpr size_t kMostMade = 1 << 30;
 
 enum class Flow { kOn, kBreak, kContinue };
 
@@ -47,8 +49,9 @@ class Interpreter {
   }
 
  private:
-  void count_step() {
-    if (++steps_ > kMostSteps) throw PlacedError(fmt::format("the template took more than {} steps", kMostSteps));
+  void count_step(int64_t weight = 1) {
+    if ((steps_ += weight) > kMostSteps)
+      throw PlacedError(fmt::format("the template took more than {} steps", kMostSteps));
   }
 
   ScopePtr inner(const ScopePtr& parent) { return std::make_shared<Scope>(Scope{parent, {}}); }
@@ -174,6 +177,7 @@ class Interpreter {
     const size_t count = elements.size();
     auto changed = std::make_shared<std::optional<Value>>();
     for (size_t i = 0; i < count; ++i) {
+      count_step(10);
       const auto body = inner(scope);
       body->names["loop"] = Value(loop_fields(elements, i, changed));
       assign(*statement.targets[0], elements[i], body);
@@ -280,7 +284,7 @@ class Interpreter {
   }
 
   Value call(const Value& callee, const Arguments& arguments) {
-    if (callee.is_undefined()) throw TemplateError(callee.repr());
+    if (callee.is_undefined()) throw TemplateError(callee.why());
     if (!callee.is_function()) throw TemplateError(fmt::format("'{}' object is not callable", callee.type_name()));
     return callee.function()(arguments);
   }
@@ -305,7 +309,17 @@ class Interpreter {
     return true;
   }
 
+  // What is made counts, kept or not: a bound on memory that needs no look at what is still held.
   Value evaluate(const Expression& expression, const ScopePtr& scope) {
+    Value value = evaluate_uncounted(expression, scope);
+    if (expression.kind == Expression::kName || expression.kind == Expression::kConstant) return value;
+    if (value.is_string()) made_ += value.text().size();
+    if (value.is_list()) made_ += value.list().size() * sizeof(Value);
+    if (made_ > kMostMade) throw PlacedError("the template made more than 1 GiB of values");
+    return value;
+  }
+
+  Value evaluate_uncounted(const Expression& expression, const ScopePtr& scope) {
     count_step();
     const auto part = [&](size_t i) { return evaluate(*expression.parts[i], scope); };
     const auto bound = [&](size_t i) { return expression.parts[i] ? part(i) : Value(None{}); };
@@ -380,6 +394,7 @@ class Interpreter {
 
   int64_t steps_ = 0;
   size_t written_ = 0;
+  size_t made_ = 0;
   int call_depth_ = 0;
   std::vector<ScopePtr> scopes_;                        // that macros stand in
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // that were made

@@ -57,7 +57,7 @@ List split_text(std::string_view text, const Value* separator, int64_t most, boo
       size_t end = i;
       if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {
         end = all.size();
-        parts.emplace_back(strip(text.substr(static_cast<size_t>(all[i].data() - text.data())), nullptr, false, true));
+        parts.emplace_back(text.substr(static_cast<size_t>(all[i].data() - text.data())));
       } else {
         while (end < all.size() && !space(end)) ++end;
         parts.emplace_back(std::string(all[i].data(), all[end - 1].data() + all[end - 1].size()));
@@ -212,17 +212,17 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
 Value pairs_of(const Value& self) {
   List pairs;
   for (const auto& [key, value] : self.dict()) pairs.push_back(Value::tuple({Value(key), value}));
-  return pairs;
+  return Value::view(pairs);
 }
 
 const std::pair<std::string_view, Method> kDictMethods[] = {
     {"items", [](const Value& self, const Arguments&) { return pairs_of(self); }},
-    {"keys", [](const Value& self, const Arguments&) { return Value(self.elements()); }},
+    {"keys", [](const Value& self, const Arguments&) { return Value::view(self.elements()); }},
     {"values",
      [](const Value& self, const Arguments&) {
        List values;
        for (const auto& [key, value] : self.dict()) values.push_back(value);
-       return Value(values);
+       return Value::view(values);
      }},
     {"get",
      [](const Value& self, const Arguments& a) {
@@ -308,7 +308,7 @@ Value method(const Value& value, const std::string& name) {
 }
 
 Value attribute(const Value& value, const std::string& name) {
-  if (value.is_undefined()) throw TemplateError(value.repr());
+  if (value.is_undefined()) throw TemplateError(value.why());
   if (value.is_namespace()) {
     const auto found = value.fields().find(name);
     return found == value.fields().end() ? Value::undefined(name) : found->second;
@@ -322,13 +322,14 @@ Value attribute(const Value& value, const std::string& name) {
 }
 
 Value item(const Value& value, const Value& key) {
-  if (value.is_undefined()) throw TemplateError(value.repr());
+  if (value.is_undefined()) throw TemplateError(value.why());
   if (key.is_string()) {
     if (value.is_dict()) {
       if (const Value* found = value.find(key.text())) return *found;
     }
     return attribute(value, key.text());
   }
+  if (value.is_view()) throw TemplateError("what keys, values and items give has no elements by number");
   if ((value.is_list() || value.is_string()) && (key.is_int() || key.is_bool())) {
     if (value.is_list()) {
       const int64_t index = index_of(key, value.list().size());
@@ -343,7 +344,7 @@ Value item(const Value& value, const Value& key) {
 }
 
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
-  if (value.is_undefined()) throw TemplateError(value.repr());
+  if (value.is_undefined()) throw TemplateError(value.why());
   if (!value.is_list() && !value.is_string())
     throw TemplateError(fmt::format("'{}' cannot be sliced", value.type_name()));
   const List all = value.elements();
@@ -369,7 +370,8 @@ Value slice(const Value& value, const Value& begin, const Value& end, const Valu
 
 namespace {
 
-int64_t checked(bool overflow, int64_t value) {
+// By reference: the value is read after the operation that the first argument is.
+int64_t checked(bool overflow, const int64_t& value) {
   if (overflow) throw TemplateError("a whole number of more than 63 bits");
   return value;
 }
@@ -400,14 +402,14 @@ Value add(const Value& left, const Value& right) {
     return Value::markup((left.is_markup() ? left.text() : escape_html(left.text())) +
                          (right.is_markup() ? right.text() : escape_html(right.text())));
   }
-  if (left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple()) {
+  if (left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple() && !left.is_view() && !right.is_view()) {
     List list = left.list();
     if (list.size() + right.list().size() > kLargestList) throw TemplateError("a list of more than 2^20 elements");
     list.insert(list.end(), right.list().begin(), right.list().end());
     return left.is_tuple() ? Value::tuple(list) : Value(list);
   }
   for (const Value* side : {&left, &right}) {
-    if (side->is_undefined()) throw TemplateError(side->repr());
+    if (side->is_undefined()) throw TemplateError(side->why());
   }
   throw TemplateError(
       fmt::format("unsupported operand type(s) for +: '{}' and '{}'", left.type_name(), right.type_name()));

@@ -388,6 +388,7 @@ class Parser {
       if (token.text == "true" || token.text == "True") return constant(true);
       if (token.text == "false" || token.text == "False") return constant(false);
       if (token.text == "none" || token.text == "None") return constant(None{});
+      if (token.text == "self") stop("'self' is not supported");
       return make(Expression::kName, token.text);
     }
     if (token.kind == Token::kText) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "model/jinja/builtins.h"
 #include "model/utf8.h"
 
 namespace tandem::model::jinja {
@@ -49,7 +50,13 @@ Value Value::markup(std::string text) {
 
 Value Value::tuple(List list) {
   Value value(std::move(list));
-  value.tuple_ = true;
+  value.list_kind_ = ListKind::kTuple;
+  return value;
+}
+
+Value Value::view(List list) {
+  Value value(std::move(list));
+  value.list_kind_ = ListKind::kView;
   return value;
 }
 
@@ -88,7 +95,7 @@ std::string Value::type_name() const {
   if (is_int()) return "int";
   if (is_float()) return "float";
   if (is_string()) return "str";
-  if (is_list()) return tuple_ ? "tuple" : "list";
+  if (is_list()) return is_view() ? "dict view" : is_tuple() ? "tuple" : "list";
   if (is_dict()) return "dict";
   if (is_namespace()) return "Namespace";
   return "function";
@@ -97,7 +104,7 @@ std::string Value::type_name() const {
 namespace {
 
 [[noreturn]] void wrong_type(const Value& value, const char* wanted) {
-  if (value.is_undefined()) throw TemplateError(value.repr() + " where " + wanted + " is needed");
+  if (value.is_undefined()) throw TemplateError(value.why() + " where " + wanted + " is needed");
   throw TemplateError(fmt::format("a value of type {} where {} is needed", value.type_name(), wanted));
 }
 
@@ -178,6 +185,11 @@ std::string Value::str() const {
 
 namespace {
 
+// A list may hold one and the same list many times over, and so stand for a text that fits nowhere.
+void check_size(const std::string& text) {
+  if (text.size() > kLargestText) throw TemplateError("a text of more than 64 MiB");
+}
+
 std::string repr_of_text(std::string_view text) {
   const bool use_double = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
   const char quote = use_double ? '"' : '\'';
@@ -208,26 +220,32 @@ std::string repr_of_text(std::string_view text) {
 
 }  // namespace
 
+std::string Value::why() const {
+  const std::string& name = std::get<Undefined>(data_).name;
+  if (name.empty()) return "an undefined value";
+  return name.find("' has no ") != std::string::npos ? fmt::format("'{}'", name)
+                                                     : fmt::format("'{}' is undefined", name);
+}
+
 std::string Value::repr() const {
-  if (const auto* undefined = std::get_if<Undefined>(&data_)) {
-    if (undefined->name.find("' has no ") != std::string::npos) return fmt::format("'{}'", undefined->name);
-    return undefined->name.empty() ? "an undefined value" : fmt::format("'{}' is undefined", undefined->name);
-  }
+  if (is_undefined()) return "Undefined";
   if (is_none()) return "None";
   if (is_bool()) return truth() ? "True" : "False";
   if (is_int()) return std::to_string(integer());
   if (is_float()) return float_repr(number());
   if (is_string()) return is_markup() ? fmt::format("Markup({})", repr_of_text(text())) : repr_of_text(text());
+  if (is_view()) throw TemplateError("the text of what keys, values and items give is not supported; use |list");
   if (is_list()) {
-    std::string out = tuple_ ? "(" : "[";
-    for (size_t i = 0; i < list().size(); ++i) out.append(i ? ", " : "").append(list()[i].repr());
-    if (tuple_ && list().size() == 1) out += ",";
-    return out + (tuple_ ? ")" : "]");
+    std::string out = is_tuple() ? "(" : "[";
+    for (size_t i = 0; i < list().size(); ++i) check_size(out.append(i ? ", " : "").append(list()[i].repr()));
+    if (is_tuple() && list().size() == 1) out += ",";
+    return out + (is_tuple() ? ")" : "]");
   }
   if (is_dict()) {
     std::string out = "{";
-    for (const auto& [key, value] : dict())
-      out += (out.size() > 1 ? ", " : "") + repr_of_text(key) + ": " + value.repr();
+    for (const auto& [key, value] : dict()) {
+      check_size(out.append(out.size() > 1 ? ", " : "").append(repr_of_text(key)).append(": ").append(value.repr()));
+    }
     return out + "}";
   }
   throw TemplateError(fmt::format("a value of type {} has no text", type_name()));
@@ -256,6 +274,12 @@ size_t Value::length() const {
 }
 
 bool Value::equals(const Value& other) const {
+  int64_t budget = 1'000'000;
+  return equals(other, budget);
+}
+
+bool Value::equals(const Value& other, int64_t& budget) const {
+  if (--budget < 0) throw TemplateError("a comparison of more than a million values");
   if (is_number() && other.is_number()) {
     return is_float() || other.is_float() ? number() == other.number() : integer() == other.integer();
   }
@@ -263,26 +287,33 @@ bool Value::equals(const Value& other) const {
   if (is_undefined() || is_none()) return true;
   if (is_string()) return text() == other.text();
   if (is_list()) {
-    return tuple_ == other.tuple_ && std::equal(list().begin(), list().end(), other.list().begin(), other.list().end(),
-                                                [](const Value& a, const Value& b) { return a.equals(b); });
+    return list_kind_ == other.list_kind_ &&
+           std::equal(list().begin(), list().end(), other.list().begin(), other.list().end(),
+                      [&](const Value& a, const Value& b) { return a.equals(b, budget); });
   }
   if (is_dict()) {
     return dict().size() == other.dict().size() && std::all_of(dict().begin(), dict().end(), [&](const auto& item) {
              const Value* found = other.find(item.first);
-             return found != nullptr && item.second.equals(*found);
+             return found != nullptr && item.second.equals(*found, budget);
            });
   }
   return is_namespace() ? &fields() == &other.fields() : &function() == &other.function();
 }
 
 bool Value::less(const Value& other) const {
+  int64_t budget = 1'000'000;
+  return less(other, budget);
+}
+
+bool Value::less(const Value& other, int64_t& budget) const {
+  if (--budget < 0) throw TemplateError("a comparison of more than a million values");
   if (is_number() && other.is_number()) {
     return is_float() || other.is_float() ? number() < other.number() : integer() < other.integer();
   }
   if (is_string() && other.is_string()) return text() < other.text();
   if (is_list() && other.is_list()) {
     return std::lexicographical_compare(list().begin(), list().end(), other.list().begin(), other.list().end(),
-                                        [](const Value& a, const Value& b) { return a.less(b); });
+                                        [&](const Value& a, const Value& b) { return a.less(b, budget); });
   }
   throw TemplateError(
       fmt::format("'<' not supported between instances of '{}' and '{}'", type_name(), other.type_name()));
@@ -376,7 +407,7 @@ void put_json_string(std::string_view text, bool ensure_ascii, std::string& out)
       out += "\\b";
     } else if (c == '\f') {
       out += "\\f";
-    } else if (c < 0x20 || (ensure_ascii && c >= 0x7f && c < 0x10000 && c != 0x7f)) {
+    } else if (c < 0x20 || (ensure_ascii && c >= 0x7f && c < 0x10000)) {
       out += fmt::format("\\u{:04x}", c);
     } else if (ensure_ascii && c >= 0x10000) {
       out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
@@ -389,6 +420,7 @@ void put_json_string(std::string_view text, bool ensure_ascii, std::string& out)
 }
 
 void put_json(const Value& value, const JsonStyle& style, int depth, std::string& out) {
+  check_size(out);
   const auto line = [&](int at) {
     if (style.indent >= 0) out += "\n" + std::string(static_cast<size_t>(style.indent) * at, ' ');
   };
@@ -405,7 +437,7 @@ void put_json(const Value& value, const JsonStyle& style, int depth, std::string
     out += value.str();
   } else if (value.is_string()) {
     put_json_string(value.text(), style.ensure_ascii, out);
-  } else if (value.is_list()) {
+  } else if (value.is_list() && !value.is_view()) {
     out += '[';
     for (size_t i = 0; i < value.list().size(); ++i) {
       if (i) out += style.item_separator;

@@ -65,6 +65,7 @@ class Value {
   static Value undefined(std::string name);
   static Value markup(std::string text);
   static Value tuple(List list);
+  static Value view(List list);  // what a dict's keys, values and items give
   static Value from_json(const Json& json);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -75,7 +76,8 @@ class Value {
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const Text>>(data_); }
   bool is_list() const { return std::holds_alternative<std::shared_ptr<const List>>(data_); }  // or a tuple
-  bool is_tuple() const { return is_list() && tuple_; }
+  bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
+  bool is_view() const { return is_list() && list_kind_ == ListKind::kView; }
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<const Dict>>(data_); }
   bool is_function() const { return std::holds_alternative<std::shared_ptr<const Function>>(data_); }
   bool is_namespace() const { return std::holds_alternative<std::shared_ptr<Namespace>>(data_); }
@@ -95,6 +97,8 @@ class Value {
   std::string str() const;        // Python's str()
   std::string repr() const;       // Python's repr()
 
+  std::string why() const;  // of an undefined value: what is missing
+
   // What a loop goes over: elements, keys, characters; nothing of an undefined value.
   List elements() const;
   size_t length() const;
@@ -104,10 +108,14 @@ class Value {
   bool contains(const Value& element) const;  // element in this
 
  private:
+  bool equals(const Value& other, int64_t& budget) const;
+  bool less(const Value& other, int64_t& budget) const;
+
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, std::shared_ptr<const Function>, std::shared_ptr<Namespace>>
       data_;
-  bool tuple_ = false;
+  enum class ListKind : uint8_t { kList, kTuple, kView };
+  ListKind list_kind_ = ListKind::kList;
   uint16_t depth_ = 0;  // of lists and dicts within each other
 };
 

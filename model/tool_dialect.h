@@ -1,0 +1,57 @@
+// What an assistant's text says in the way of tool calls, by the dialect that its model was trained on.
+//
+// Text beside calls is kept. What a model wrote is never rendered back into training tokens from here: the parse is for
+// running the calls. A malformed call becomes a ToolCallError whose message is written for the model to read and act
+// on; the other calls of the message are still found.
+//
+// Thread safety: const methods from any thread; no state.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem::model {
+
+struct ToolCall {
+  std::string name;
+  Json arguments = Json::object();  // always an object
+  size_t begin = 0;                 // bytes of the text that the call takes, its tags included
+  size_t end = 0;
+};
+
+struct ToolCallError {
+  std::string message;  // "tool call 2: the JSON is not valid at line 1 column 14: ..."
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+struct ParsedMessage {
+  std::string content;  // what is not in calls; white space around calls is cut off
+  std::vector<ToolCall> calls;
+  std::vector<ToolCallError> errors;
+  std::vector<size_t> order;  // of both in the text: i < calls.size() is calls[i], else errors[i - calls.size()]
+};
+
+enum class ToolDialect : uint8_t {
+  kHermes,  // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen2.5, Qwen3, SmolLM2 as we train it
+  kQwen3Coder,  // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>: all values are
+                // texts
+  kLlama3,      // {"name": .., "parameters": {..}} as the whole message, behind <|python_tag|> or not; several with ;
+                // between
+};
+
+std::string_view name_of(ToolDialect dialect);
+
+// The dialect that a chat template speaks, by the tags that it writes; kHermes where it writes none.
+ToolDialect dialect_of_template(std::string_view chat_template);
+
+// `text`: what the assistant said, without the end token.
+ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text);
+
+// A call as the dialect writes it, for demonstrations.
+std::string format_tool_call(ToolDialect dialect, std::string_view name, const Json& arguments);
+
+}  // namespace tandem::model

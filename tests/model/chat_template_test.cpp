@@ -1,0 +1,213 @@
+#include "model/chat_template.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "base/text.h"
+
+namespace tandem::model {
+namespace {
+
+const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/chat_templates";
+const fs::path kTokenizers = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
+
+std::vector<Json> read_lines(const fs::path& path) {
+  const std::string text = *read_file(path);
+  std::vector<Json> lines;
+  for (const auto line : split(text, '\n')) {
+    if (!line.empty()) lines.push_back(*parse_json(line));
+  }
+  return lines;
+}
+
+// 2026-03-01T12:30:00, the time of the golden files.
+std::tm golden_time() {
+  std::tm time{};
+  time.tm_year = 126;
+  time.tm_mon = 2;
+  time.tm_mday = 1;
+  time.tm_hour = 12;
+  time.tm_min = 30;
+  ::timegm(&time);
+  return time;
+}
+
+Json user_says(std::string_view text) { return Json::array({Json{{"role", "user"}, {"content", text}}}); }
+
+Result<Rendered> render(std::string_view source, const Json& variables = Json::object()) {
+  const auto chat_template = ChatTemplate::parse(source);
+  if (!chat_template) return fail(Status(chat_template.error()));
+  RenderOptions options;
+  options.variables = variables;
+  options.now = golden_time();
+  return chat_template->render(user_says("x"), nullptr, options);
+}
+
+TEST(ChatTemplate, conversations_are_rendered_as_transformers_renders_them) {
+  std::map<std::string, ChatTemplate> templates;
+  int texts = 0;
+  int errors = 0;
+  for (const Json& item : read_lines(kGolden / "cases.jsonl")) {
+    const auto name = item["template"].get<std::string>();
+    if (!templates.contains(name)) {
+      const fs::path file = kGolden / (name + ".jinja");
+      const bool is_file = name.size() < 100 && fs::exists(file);
+      auto parsed = ChatTemplate::parse(is_file ? *read_file(file) : name, Json{{"bos_token", "<s>"}});
+      ASSERT_TRUE(parsed) << parsed.error().to_string();
+      templates.emplace(name, std::move(*parsed));
+    }
+    const Json& input = item["input"];
+    RenderOptions options;
+    options.add_generation_prompt = input.value("add_generation_prompt", false);
+    if (input.value("continue_final_message", false)) options.continue_final_message = "content";
+    if (input.contains("chat_template_kwargs")) options.variables = input["chat_template_kwargs"];
+    options.now = golden_time();
+    const auto rendered =
+        templates.at(name).render(input["messages"], input.contains("tools") ? input["tools"] : Json(), options);
+    if (item.contains("error")) {
+      EXPECT_FALSE(rendered) << item["error"] << "\n" << input << "\n" << rendered->text;
+      ++errors;
+      continue;
+    }
+    ASSERT_TRUE(rendered) << rendered.error().to_string() << "\n" << input;
+    ASSERT_EQ(rendered->text, item["text"].get<std::string>()) << name << "\n" << input;
+    if (!item["spans"].empty()) {
+      EXPECT_EQ(Json(rendered->assistant_spans), item["spans"]);
+    }
+    ++texts;
+  }
+  EXPECT_GT(texts, 500);
+  EXPECT_GT(errors, 50);
+}
+
+TEST(ChatTemplate, expressions_and_tags_mean_what_jinja2_means_or_are_refused) {
+  const Json variables = *parse_json(*read_file(kGolden / "variables.json"));
+  int refused = 0;
+  for (const Json& item : read_lines(kGolden / "expressions.jsonl")) {
+    const auto source = item["template"].get<std::string>();
+    const auto rendered = render(source, variables);
+    if (item.contains("error")) {
+      EXPECT_FALSE(rendered) << source << "\n  jinja2: " << item["error"] << "\n  here: " << rendered->text;
+    } else if (!rendered) {
+      EXPECT_NE(rendered.error().message().find("not supported"), std::string::npos)
+          << source << "\n  jinja2: " << item["text"] << "\n  here: " << rendered.error().message();
+      ++refused;
+    } else {
+      EXPECT_EQ(rendered->text, item["text"].get<std::string>()) << source;
+    }
+  }
+  EXPECT_LE(refused, 8);
+}
+
+TEST(ChatTemplate, an_error_has_the_line_and_a_raised_one_its_own_words) {
+  EXPECT_EQ(render("a\nb {{ missing.x }}").error().message(), "chat_template: line 2: 'missing' is undefined");
+  EXPECT_EQ(render("a\n\n{% if %}").error().message().substr(0, 22), "chat_template: line 3:");
+  EXPECT_EQ(render("{{ raise_exception('Only user and assistant roles!') }}").error().message(),
+            "Only user and assistant roles!");
+}
+
+TEST(ChatTemplate, template_bombs_end_in_an_error) {
+  const char* bombs[] = {
+      "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
+      "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+      "{{ 'a' * 10000000000 }}",
+      "{{ [1] * 10000000000 }}",
+      "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor "
+      "%}{{ ns.x }}",
+      "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor "
+      "%}{{ ns.x }}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+      "{% set ns = namespace(l=[]) %}{% for i in range(1000) %}{% set ns.l = ns.l + ['a' * 30000000] %}{% endfor %}",
+      "{{ 10 ** 10 ** 10 }}",
+      "{{ range(10 ** 15) | list }}",
+      "{{ range(0, 9223372036854775807, 4611686018427387904) | list | length }}",
+      "{{ 'a\nb' | indent(100000000) }}",
+      "{{ [1] | tojson(indent=1000000000) }}",
+      "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = "
+      "[ns.y, ns.y] %}"
+      "{% endfor %}{{ ns.x == ns.y }}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | "
+      "tojson }}",
+  };
+  for (const char* bomb : bombs) EXPECT_FALSE(render(bomb)) << bomb;
+  EXPECT_FALSE(render("{{ " + std::string(100000, '(') + " }}"));
+  EXPECT_FALSE(render("{{ " + std::string(100000, '[') + " }}"));
+  EXPECT_FALSE(render("{{ " + std::string(100000, '-') + "1 }}"));
+  std::string chain = "{{ 1";
+  std::string nested;
+  for (int i = 0; i < 100000; ++i) {
+    chain += "+1";
+    nested += "{% if 1 %}";
+  }
+  EXPECT_FALSE(render(chain + " }}"));
+  EXPECT_FALSE(render(nested));
+}
+
+TEST(ChatTemplate, a_namespace_that_holds_itself_is_freed) {
+  EXPECT_TRUE(render("{% set ns = namespace() %}{% set ns.me = [ns] %}{% macro f() %}{% endmacro %}ok"));
+}
+
+TEST(ChatTemplate, ids_come_with_a_mask_of_what_the_assistant_said) {
+  const auto tokenizer = Tokenizer::load(kTokenizers / "qwen2");
+  ASSERT_TRUE(tokenizer);
+  const auto chat_template = ChatTemplate::parse(
+      "{% for m in messages %}<|start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content "
+      "}}<|end|>{% endgeneration %}"
+      "{% else %}{{ m.content }}<|end|>{% endif %}\n{% endfor %}");
+  ASSERT_TRUE(chat_template) << chat_template.error().to_string();
+  // "e" with a combining accent becomes one character before it is cut into tokens: places must still be those of the
+  // text.
+  const Json messages = {{{"role", "user"}, {"content", "cafe\u0301 ?"}},
+                         {{"role", "assistant"}, {"content", "Caf\u00e9 e\u0301 yes"}},
+                         {{"role", "user"}, {"content", "ok"}}};
+  const auto rendered = chat_template->render_ids(*tokenizer, messages, nullptr, {});
+  ASSERT_TRUE(rendered) << rendered.error().to_string();
+  EXPECT_EQ(rendered->ids, *tokenizer->encode(rendered->text));
+  std::vector<TokenId> said;
+  for (size_t i = 0; i < rendered->ids.size(); ++i) {
+    if (rendered->assistant_mask[i]) said.push_back(rendered->ids[i]);
+  }
+  EXPECT_EQ(tokenizer->decode(said), "Caf\u00e9 \u00e9 yes<|end|>");
+}
+
+TEST(ChatTemplate, a_folder_may_have_one_template_or_several_by_name) {
+  const fs::path folder = fs::temp_directory_path() / fmt::format("tandem-template-{}", ::getpid());
+  fs::remove_all(folder);
+  ASSERT_TRUE(make_directories(folder));
+  EXPECT_NE(ChatTemplate::load(folder).error().message().find("has no chat template"), std::string::npos);
+  ASSERT_TRUE(write_file(
+      folder / "tokenizer_config.json",
+      R"({"eos_token":{"content":"</s>"},"chat_template":[{"name":"default","template":"plain{{ eos_token }}"},
+                            {"name":"tool_use","template":"tools"}]})"));
+  const auto several = ChatTemplate::load(folder);
+  ASSERT_TRUE(several) << several.error().to_string();
+  EXPECT_EQ(several->render(user_says("x"), nullptr, {})->text, "plain</s>");
+  EXPECT_EQ(several->render(user_says("x"), Json::array(), {})->text, "tools");
+  ASSERT_TRUE(write_file(folder / "chat_template.jinja", "file"));
+  EXPECT_EQ(ChatTemplate::load(folder)->render(user_says("x"), nullptr, {})->text, "file");
+  ASSERT_TRUE(write_file(folder / "chat_template.jinja", "{{"));
+  EXPECT_NE(ChatTemplate::load(folder).error().message().find("chat_template.jinja"), std::string::npos);
+  fs::remove_all(folder);
+}
+
+TEST(ChatTemplate, damaged_templates_give_a_text_or_an_error_and_never_a_crash) {
+  for (const char* name : {"Qwen-Qwen3-0.6B.jinja", "Qwen3-Coder.jinja"}) {
+    const std::string whole = *read_file(kGolden / name);
+    Random random(derive_seed(5, name));
+    for (int round = 0; round < 400; ++round) {
+      std::string source = whole;
+      if (random.chance(0.2)) source.resize(random.below(source.size()));
+      for (uint64_t changes = 1 + random.below(5); changes > 0 && !source.empty(); --changes) {
+        source[random.below(source.size())] = random.pick(std::string_view("{}%[]()|.'\"-~+*, \n0a\xff"));
+      }
+      const auto rendered = render(source);
+      EXPECT_TRUE(rendered || !rendered.error().message().empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::model
