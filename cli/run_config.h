@@ -1,0 +1,78 @@
+// The config of `tandem run`: every key with its default, and what the roles are told.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "rollout/ledger.h"
+#include "trainer/objective.h"
+
+namespace tandem::cli {
+
+struct RunConfig {
+  struct {
+    uint64_t seed = 1;
+    int steps = 75;
+    bool deterministic = false;
+    std::string dir = "runs";
+    int max_restarts = 20;
+    double silence_seconds = 8;
+  } run;
+  struct {
+    std::string path = "models/warm-start";
+  } model;
+  struct {
+    std::vector<std::string> kinds;
+    int heldout = 200;
+    int heldout_samples = 4;
+    bool floors = true;
+  } tasks;
+  struct {
+    std::string name = "dr_grpo";
+    std::string advantage;
+    double clip_low = 0.2, clip_high = 0.2, std_epsilon = 1e-6;
+    std::string aggregation = "token_mean";
+    double aggregation_length = 0;
+    bool shuffle_rewards = false;
+  } algorithm;
+  struct {
+    int groups_per_step = 8;
+    int group_size = 8;
+    int max_lag = 1;
+    double learning_rate = 3e-5;
+    int warmup_steps = 0;
+    double beta1 = 0.9, beta2 = 0.95, weight_decay = 0, max_grad_norm = 1;
+    int max_pass_tokens = 1024;
+    int checkpoint_every = 25;
+    int threads = 0;
+  } trainer;
+  struct {
+    int workers = 2;
+    int slots = 32;
+    int threads = 0;
+    int max_tokens = 1024;
+    int max_new_tokens = 128;
+    double temperature = 1;
+    double episode_seconds = 300;
+  } rollout;
+  struct {
+    int threads = 4;
+    double call_seconds = 10;
+    int output_bytes = 2000;
+  } env;
+};
+
+// The table of all fields, bound to `config`.
+Schema schema_of(RunConfig& config);
+
+// Contradictions between fields, found before anything is started.
+Status check(const RunConfig& config);
+
+rollout::RunPlan plan_of(const RunConfig& config);
+Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
+
+// RUN/config.resolved.json, as `tandem run` wrote it.
+Result<RunConfig> read_resolved(const fs::path& run_dir);
+
+}  // namespace tandem::cli
