@@ -8,6 +8,7 @@ namespace tandem::cli {
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_render(CLI::App&);
+Action add_role(CLI::App&);
 Action add_score(CLI::App&);
 Action add_sft(CLI::App&);
 Action add_tokenize(CLI::App&);
@@ -23,6 +24,7 @@ std::span<const Command> commands() {
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
       Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},
+      Command{"role", "One process of a run", add_role},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

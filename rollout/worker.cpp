@@ -118,10 +118,17 @@ class Worker {
     switch (body.which()) {
       case wire::Body::GRANT: {
         for (const auto lease : body.getGrant().getLeases()) {
-          AgentEpisode e{.key = {lease.getEpisode(), lease.getAttempt()}, .group = lease.getGroup(), .kind = lease.getKind(),
-                         .split = lease.getSplit(), .task_seed = lease.getTaskSeed(), .sample_seed = lease.getSampleSeed(),
-                         .min_version = lease.getMinVersion(), .max_version = lease.getMaxVersion(),
-                         .temperature = lease.getTemperature(), .trajectory = {}, .started = clock_.now()};
+          AgentEpisode e;
+          e.key = {lease.getEpisode(), lease.getAttempt()};
+          e.group = lease.getGroup();
+          e.kind = lease.getKind();
+          e.split = lease.getSplit();
+          e.task_seed = lease.getTaskSeed();
+          e.sample_seed = lease.getSampleSeed();
+          e.min_version = lease.getMinVersion();
+          e.max_version = lease.getMaxVersion();
+          e.temperature = lease.getTemperature();
+          e.started = clock_.now();
           const uint64_t id = e.key.episode;
           if (episodes_.contains(id)) forget(id);
           episodes_.emplace(id, std::move(e));
