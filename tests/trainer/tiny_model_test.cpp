@@ -1,6 +1,6 @@
 #include "trainer/tiny_model.h"
 
-#include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,12 +17,12 @@ class TinyModel : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(make_directories(folder_)); }
   void TearDown() override { fs::remove_all(folder_); }
-  const fs::path folder_ = fs::temp_directory_path() / ("tandem-tiny-" + std::to_string(::getpid()));
+  const fs::path folder_ = fs::temp_directory_path() / fmt::format("tandem-tiny-{}", ::getpid());
 };
 
 TEST(PhraseTokenizer, a_phrase_of_every_text_is_one_token_and_what_is_cut_is_not_merged) {
   std::vector<std::string> texts;
-  for (int i = 0; i < 40; ++i) texts.push_back("the same words in all: BA" + std::to_string(i % 7));
+  for (int i = 0; i < 40; ++i) texts.push_back(fmt::format("the same words in all: BA{}", i % 7));
   const auto json = make_phrase_tokenizer(texts, {.least_count = 40, .cut = "[A-Z][AEIOU]", .special = {}});
   ASSERT_TRUE(json.has_value()) << json.error().to_string();
   const auto tokenizer = model::Tokenizer::from_json(json->dump());
