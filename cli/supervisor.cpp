@@ -200,7 +200,7 @@ void Supervisor::watch_silence() {
     } else {
       continue;
     }
-    if (role.name == "coordinator" && !report_.is_null()) role.state = "ok";
+    if (role.name == "coordinator" && !report_.empty()) role.state = "ok";
     if (silent < to_seconds(limit)) {
       if (silent > to_seconds(limit) / 2) role.state = "stalled";
       continue;
@@ -234,9 +234,9 @@ void Supervisor::kill_all() {
 
 void Supervisor::write_status() {
   last_status_ = clock_.now();
-  const std::string phase = report_.is_null() ? "starting" : report_.value("phase", "starting");
+  const std::string phase = report_.empty() ? "starting" : report_.value("phase", "starting");
   std::string state = "running";
-  if (report_.is_null()) state = "starting";
+  if (report_.empty()) state = "starting";
   if (interrupted_ || ending_) state = "stopping";
   if (over_) state = end_ == End::kFailed ? "failed" : "done";
   status_ = {{"state", state}, {"phase", phase}, {"step", report_.value("step", 0)}, {"steps", config_.run.steps}, {"version", report_.value("step", 0)},
@@ -247,7 +247,7 @@ void Supervisor::write_status() {
     status_["roles"].push_back({{"name", role.name}, {"rank", role.rank}, {"pid", role.pid}, {"state", dead ? "dead" : shown},
                                 {"since", role.since}, {"waiting_for", role.waiting_for}, {"restarts", role.restarts}});
   }
-  status_["episodes"] = report_.is_null() ? Json::object() : report_.value("episodes", Json::object());
+  status_["episodes"] = report_.empty() ? Json::object() : report_.value("episodes", Json::object());
   (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");
 }
 

@@ -39,7 +39,7 @@ class Supervisor {
 
   End end() const { return end_; }
   const std::string& failure() const { return failure_; }
-  const Json& report() const { return report_; }   // the coordinator's newest, or null
+  const Json& report() const { return report_; }   // the coordinator's newest, or empty
   const Json& status() const { return status_; }   // as in status.json
   std::map<std::string, int> restarts() const;
   const std::vector<std::string>& notes() const { return notes_; }  // what happened, for people; grows
@@ -76,7 +76,7 @@ class Supervisor {
   zmq::context_t context_;
   std::optional<wire::Socket> coordinator_;
   std::vector<Role> roles_;
-  Json report_, status_;
+  Json report_ = Json::object(), status_ = Json::object();
   Time last_report_{}, last_watch_{}, last_status_{}, finish_deadline_{}, ending_since_{};
   bool interrupted_ = false, ending_ = false, over_ = false;
   End end_ = End::kDone;
