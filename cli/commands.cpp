@@ -9,6 +9,7 @@ Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_render(CLI::App&);
 Action add_role(CLI::App&);
+Action add_run(CLI::App&);
 Action add_score(CLI::App&);
 Action add_sft(CLI::App&);
 Action add_tokenize(CLI::App&);
@@ -17,6 +18,7 @@ Action add_version(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
+      Command{"run", "The main job: train", add_run},
       Command{"sft", "Warm-start a model on demonstrations", add_sft},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines", add_score},
