@@ -26,7 +26,10 @@ constexpr std::string_view kFrames[] = {"<write> <word> <into> {file}<stop>",
                                         "let {file} hold <word><stop>",
                                         "{file} is to contain <word><stop>",
                                         "<write>, <into> {file}, <word><stop>",
-                                        "we need <word> <into> {file}<stop>"};
+                                        "we need <word> <into> {file}<stop>",
+                                        "<word> should stand <into> {file}<stop>",
+                                        "there, <into> {file}, <write> <word><stop>",
+                                        "<open> make sure that {file} holds <word><stop>"};
 constexpr Grammar::Part kParts[] = {
     {"write", kWrite}, {"word", kWord}, {"into", kInto}, {"open", kOpen}, {"stop", kStop}};
 
