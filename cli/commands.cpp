@@ -5,6 +5,7 @@
 
 namespace tandem::cli {
 
+Action add_episodes(CLI::App&);
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_render(CLI::App&);
@@ -18,6 +19,7 @@ Action add_version(CLI::App&);
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"sft", "Warm-start a model on demonstrations", add_sft},
+      Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines", add_score},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
