@@ -21,6 +21,7 @@ struct Facts {
   std::optional<double> seconds_left, tokens_per_second, tokens, lag, logprob_difference, entropy;
   std::optional<double> before, after, success;
   std::optional<double> engine, env, trainer, steals;
+  std::optional<double> calls;  // of tools that run at once, on average
   std::vector<double> successes;
   std::vector<std::pair<std::string, double>> states;
   std::vector<std::string> troubles;  // roles that are lost or silent
@@ -60,6 +61,10 @@ void read_history(const Json& history, Facts& facts) {
   const double worked = busy(last) - busy(first);
   const double idle = role_sum(at(last, "roles"), "idle_seconds") - role_sum(at(first, "roles"), "idle_seconds");
   if (worked > 0 && idle >= 0) facts.engine = worked / (worked + idle);
+  const double calls = role_sum(at(last, "roles"), "busy_seconds") - role_sum(at(first, "roles"), "busy_seconds");
+  if (calls > 0) facts.calls = calls / seconds;
+  const double rested = number_at(at(last, "trainer"), "idle_seconds") - number_at(at(first, "trainer"), "idle_seconds");
+  if (last.contains("trainer") && rested >= 0) facts.trainer = std::clamp(1 - rested / seconds, 0.0, 1.0);
 }
 
 Facts facts_of(const Json& status, const Json& history) {
@@ -96,7 +101,7 @@ Facts facts_of(const Json& status, const Json& history) {
   const Json& use = at(status, "utilisation");
   if (const auto engine = maybe_number_at(use, "engine")) facts.engine = engine;
   facts.env = maybe_number_at(use, "env");
-  facts.trainer = maybe_number_at(use, "trainer");
+  if (const auto trainer = maybe_number_at(use, "trainer")) facts.trainer = trainer;
   facts.steals = maybe_number_at(status, "steals");
   if (!facts.steals && engines) facts.steals = role_sum(roles, "steals");
   const Json& states = at(at(status, "episodes"), "states");
@@ -165,6 +170,7 @@ std::vector<std::string> use_parts(const Facts& facts) {
   std::vector<std::string> parts;
   if (facts.engine) parts.push_back("engines " + percent(*facts.engine));
   if (facts.env) parts.push_back("tools " + percent(*facts.env));
+  else if (facts.calls) parts.push_back(fmt::format("tools {:.1f} at once", *facts.calls));
   if (facts.trainer) parts.push_back("trainer " + percent(*facts.trainer));
   return parts;
 }

@@ -26,14 +26,18 @@ class Counter {
   double last_ = 0, total_ = 0;
 };
 
+// Figures that are no counters.
+constexpr std::array<std::string_view, 9> kLevels = {"version", "pause_ms", "max_pause_ms", "episodes", "live", "waiting",
+                                                     "full_bytes", "trajectories", "max_abs_logprob_diff"};
+
 // The figures of every role that metrics.jsonl tells of, restarts bridged: counters summed, maxima kept.
 Json roles_over_the_run(const std::vector<Json>& steps) {
   std::map<std::string, std::map<std::string, Counter>> counters;
   std::map<std::string, std::map<std::string, double>> most;
   for (const Json& line : steps) {
-    const auto roles = line.find("roles");
-    if (roles == line.end() || !roles->is_object()) continue;
-    for (const auto& [name, metrics] : roles->items()) {
+    Json reporting = line.value("roles", Json::object());
+    if (const auto trainer = line.find("trainer"); trainer != line.end()) reporting["trainer"] = *trainer;
+    for (const auto& [name, metrics] : reporting.items()) {
       if (!metrics.is_object()) continue;
       for (const auto& [key, value] : metrics.items()) {
         if (!value.is_number()) continue;
@@ -46,31 +50,11 @@ Json roles_over_the_run(const std::vector<Json>& steps) {
   Json roles = Json::object();
   for (const auto& [name, keys] : counters) {
     for (const auto& [key, counter] : keys) {
-      const bool level = key == "version" || key == "pause_ms" || key == "max_pause_ms" || key == "episodes" || key == "threads";
+      const bool level = std::find(kLevels.begin(), kLevels.end(), key) != kLevels.end();
       roles[name][key] = level ? most[name][key] : counter.total();
     }
   }
   return roles;
-}
-
-// What a trainer says of each step lies beside the step; its seconds are of that step alone.
-Json trainer_phases(const std::vector<Json>& steps) {
-  std::map<std::string, double> sums;
-  for (const Json& line : steps) {
-    for (const auto& [key, value] : line.items()) {
-      if (value.is_number() && key.ends_with("_seconds")) sums[key] += value.get<double>();
-    }
-  }
-  return phases_of(Json(sums));
-}
-
-uint64_t model_bytes(const fs::path& run_dir) {
-  uint64_t bytes = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "model", error)) {
-    if (entry.path().extension() == ".safetensors") bytes += entry.file_size(error);
-  }
-  return bytes;
 }
 
 std::string numerics_id_of(const RunFiles& run) {
@@ -87,36 +71,39 @@ std::string numerics_id_of(const RunFiles& run) {
 
 Json rate_of(double busy, double idle) { return busy + idle > 0 ? Json(busy / (busy + idle)) : Json(); }
 
-Json utilisation_of(const std::vector<Json>& steps, const Json& roles, const Json& seconds) {
+// Shares of the time between the first and the last step; of environments, of all their threads.
+Json utilisation_of(const RunFiles& run, const Json& roles, const Json& seconds) {
   double engine_busy = 0, engine_idle = 0, env_busy = 0, env_threads = 0;
+  const double threads = number_at(run.config.value("env", Json::object()), "threads");
   for (const auto& [name, metrics] : roles.items()) {
+    const Json phases = seconds.value(name, Json::object());
     if (metrics.contains("engine_steps")) {
-      const Json phases = seconds.value(name, Json::object());
       engine_busy += number_at(phases, "generate");
       engine_idle += number_at(phases, "idle");
     }
-    env_busy += number_at(metrics, "busy_seconds");
-    env_threads += number_at(metrics, "threads");
+    if (metrics.contains("busy_seconds")) {
+      env_busy += number_at(metrics, "busy_seconds");
+      env_threads += threads;
+    }
   }
-  const double elapsed = steps.size() > 1 ? number_at(steps.back(), "time") - number_at(steps.front(), "time") : 0;
-  const double trained = number_at(seconds.value("trainer", Json::object()), "train");
+  const Json trainer = seconds.value("trainer", Json::object());
+  const double trained = number_at(trainer, "train") + number_at(trainer, "sync") + number_at(trainer, "save");
+  const double elapsed = run.steps.empty() ? 0 : number_at(roles.value("trainer", Json::object()), "wall_seconds");
   return {{"engine", rate_of(engine_busy, engine_idle)},
           {"env", elapsed > 0 && env_threads > 0 ? Json(std::min(1.0, env_busy / (elapsed * env_threads))) : Json()},
-          {"trainer", elapsed > 0 && trained > 0 ? Json(std::min(1.0, trained / elapsed)) : Json()}};
+          {"trainer", rate_of(trained, number_at(trainer, "idle"))}};
 }
 
 }  // namespace
 
 Json phases_of(const Json& metrics) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kPhases = {{
-      {"forward_seconds", "generate"}, {"sample_seconds", "generate"}, {"tool_seconds", "tools"}, {"call_seconds", "tools"},
-      {"busy_seconds", "tools"}, {"score_seconds", "score"}, {"step_seconds", "train"}, {"train_seconds", "train"},
-      {"fetch_seconds", "sync"}, {"sync_seconds", "sync"}, {"publish_seconds", "sync"}, {"idle_seconds", "idle"}}};
+  static constexpr std::array<std::pair<const char*, const char*>, 9> kPhases = {{
+      {"forward_seconds", "generate"}, {"sample_seconds", "generate"}, {"tool_seconds", "tools"}, {"busy_seconds", "tools"},
+      {"train_seconds", "train"}, {"fetch_seconds", "sync"}, {"sync_seconds", "sync"}, {"save_seconds", "save"},
+      {"idle_seconds", "idle"}}};
   Json phases = Json::object();
   for (const auto& [key, phase] : kPhases) {
-    if (const auto value = maybe_number_at(metrics, std::string(key).c_str())) {
-      phases[std::string(phase)] = number_at(phases, std::string(phase).c_str()) + *value;
-    }
+    if (const auto value = maybe_number_at(metrics, key)) phases[phase] = number_at(phases, phase) + *value;
   }
   return phases;
 }
@@ -157,18 +144,18 @@ Json summarise(const RunFiles& run) {
   s["logprob"] = {{"max_abs_diff", compared > 0 ? Json(difference) : Json()}, {"tokens_compared", static_cast<uint64_t>(compared)}};
   s["tokens"] = {{"prompt", prompt}, {"generated", generated}, {"trained", static_cast<uint64_t>(trained)}};
 
-  double versions = 0, received = 0, pause = 0;
+  double versions = 0, sent = 0, full = 0, pause = 0;
   Json seconds = Json::object();
   for (const auto& [name, metrics] : roles.items()) {
     versions = std::max(versions, number_at(metrics, "version"));
-    received += number_at(metrics, "received_bytes");
+    sent += number_at(metrics, "sent_bytes");
+    full = std::max(full, number_at(metrics, "full_bytes"));
     pause = std::max(pause, number_at(metrics, "max_pause_ms"));
     if (Json phases = phases_of(metrics); !phases.empty()) seconds[name] = std::move(phases);
   }
-  if (Json phases = trainer_phases(run.steps); !phases.empty()) seconds["trainer"] = std::move(phases);
-  s["weights"] = {{"versions", static_cast<uint64_t>(versions)}, {"full_bytes", model_bytes(run.dir)},
-                  {"sent_bytes", static_cast<uint64_t>(received)}, {"max_pause_ms", pause}};
-  s["utilisation"] = utilisation_of(run.steps, roles, seconds);
+  s["weights"] = {{"versions", static_cast<uint64_t>(versions)}, {"full_bytes", static_cast<uint64_t>(full)},
+                  {"sent_bytes", static_cast<uint64_t>(sent)}, {"max_pause_ms", pause}};
+  s["utilisation"] = utilisation_of(run, roles, seconds);
   s["steals"] = steals;
   s["restarts"] = Json::object();
   s["seconds"] = std::move(seconds);

@@ -23,7 +23,7 @@ Json status_of_step(int step) {
 Json history_of(int steps) {
   Json history = Json::array();
   for (int i = 1; i <= steps; ++i) {
-    history.push_back({{"step", i}, {"time", 1000 + 2.0 * i}, {"success", i / 10.0},
+    history.push_back({{"step", i}, {"time", 1000 + 2.0 * i}, {"success", i / 10.0}, {"trainer", {{"idle_seconds", 0.5 * i}}},
                        {"roles", {{"rollout-0", {{"sampled_tokens", 600 * i}, {"forward_seconds", 1.2 * i}, {"sample_seconds", 0.2 * i}, {"idle_seconds", 0.6 * i}}}}}});
   }
   return history;
@@ -43,7 +43,7 @@ TEST(Live, shows_step_success_states_rates_and_trouble) {
   EXPECT_THAT(view, HasSubstr("3 queued  32 leased  128 trained"));
   EXPECT_THAT(view, Not(HasSubstr("dropped")));
   EXPECT_THAT(view, HasSubstr("300 tokens/s"));
-  EXPECT_THAT(view, HasSubstr("engines 70 %"));
+  EXPECT_THAT(view, HasSubstr("engines 70 %  trainer 75 %"));
   EXPECT_THAT(view, HasSubstr("lag 1"));
   EXPECT_THAT(view, HasSubstr("logprob difference 0"));
   EXPECT_THAT(view, HasSubstr("rollout-1 silent for 5 s"));
@@ -78,7 +78,7 @@ TEST(Live, a_run_that_has_said_nothing_yet_is_shown_without_guesses) {
 TEST(Live, the_plain_line_has_the_same_facts) {
   const std::string line = plain_line(status_of_step(10), history_of(10));
   EXPECT_EQ(line, "train step 10/40, 1m00s left, training 50 %, episodes 3 queued 32 leased 128 trained, engines 70 %, "
-                  "300 tokens/s, lag 1, steals 0, logprob difference 0, rollout-1 silent for 5 s, trainer is lost");
+                  "trainer 75 %, 300 tokens/s, lag 1, steals 0, logprob difference 0, rollout-1 silent for 5 s, trainer is lost");
 }
 
 TEST(Sparkline, keeps_the_last_values_and_survives_what_is_no_number) {
