@@ -71,12 +71,18 @@ class SyntheticRun {
     }
   }
 
-  // Ten prompt tokens, then two sampled ones.
+  // What every trajectory holds from now on.
+  void speak(std::vector<int32_t> prompt, std::vector<int32_t> said) {
+    prompt_ = std::move(prompt);
+    said_ = std::move(said);
+  }
+
+  // Ten prompt tokens, then two sampled ones, if nothing else was asked for.
   void commit(const rollout::LeaseTerms& lease, double reward) {
     rollout::Trajectory trajectory{.key = lease.key, .group = lease.group, .numerics_id = "numerics-1"};
-    trajectory.append(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-    trajectory.append_sampled(11, -0.1f, lease.min_version);
-    trajectory.append_sampled(12, -0.25f, lease.min_version);
+    trajectory.append(prompt_);
+    float logprob = -0.1f;
+    for (const int32_t token : said_) trajectory.append_sampled(token, std::exchange(logprob, -0.25f), lease.min_version);
     EXPECT_TRUE(store_->append(trajectory));
     send(rollout::Commit{.worker = "rollout-0", .key = lease.key, .outcome = rollout::Outcome::kCompleted, .reason = "",
                          .reward = reward, .terms = {{"files", reward}}, .first_version = lease.min_version,
@@ -88,6 +94,7 @@ class SyntheticRun {
   Result<RecordLog> rollout_log() { return RecordLog::open(dir_ / "ledger" / "events.log"); }
 
   static inline int made_ = 0;
+  std::vector<int32_t> prompt_ = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, said_ = {11, 12};
   fs::path dir_;
   rollout::RunPlan plan_;
   rollout::Ledger ledger_;
