@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kWidth = 440, kHeight = 210, kLeft = 46, kRight = 10, kTop = 10, kBottom = 24;
 constexpr size_t kMostPoints = 240;
-constexpr int kColours = 8;
+constexpr int kColours = 10;
 
 using Points = std::vector<std::pair<double, double>>;
 
@@ -129,10 +129,13 @@ std::string line_chart(const Chart& input) {
   for (double x = std::ceil(across.low / x_step) * x_step; x <= across.high + x_step * 1e-6; x += x_step) {
     out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" class=\"mid\">{:.0f}</text>", x_of(x), kHeight - 6, x);
   }
-  for (size_t i = 0; i < chart.levels.size(); ++i) {
-    const double y = y_of(chart.levels[i].value);
+  std::sort(chart.levels.begin(), chart.levels.end(), [](const Level& a, const Level& b) { return a.value < b.value; });
+  double label_y = kHeight;  // labels rise from the lowest, so that none covers another
+  for (const Level& level : chart.levels) {
+    const double y = y_of(level.value);
+    label_y = std::min(y - 3, label_y - 11);
     out += fmt::format("<line class=\"level\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" class=\"end level\">{}</text>",
-                       kLeft, kWidth - kRight, y, y, kWidth - kRight, y - 3, escape(chart.levels[i].name));
+                       kLeft, kWidth - kRight, y, y, kWidth - kRight, label_y, escape(level.name));
   }
   for (const Series& series : chart.series) {
     if (series.points.empty()) continue;
@@ -155,23 +158,24 @@ std::string line_chart(const Chart& input) {
 
 std::string interval_chart(const std::vector<IntervalRow>& rows, const std::vector<Level>& levels) {
   constexpr double kRow = 30, kName = 118;
-  const double foot = 24 + 14.0 * static_cast<double>(levels.size());
-  const double height = 8 + kRow * static_cast<double>(rows.size()) + foot;
+  constexpr double kHead = 20;
+  const double foot = 6 + 14.0 * static_cast<double>(levels.size());
+  const double height = kHead + kRow * static_cast<double>(rows.size()) + foot;
   const auto x_of = [&](double share) { return kName + std::clamp(share, 0.0, 1.0) * (kWidth - kName - 54); };
   const double floor_y = height - foot;
   std::string out = fmt::format("<svg class=\"intervals\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"success with intervals\">", kWidth, height);
   for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"4\" y2=\"{1}\"/><text x=\"{0:.1f}\" y=\"{2}\" class=\"mid\">{3:.0f}</text>",
-                       x_of(share), floor_y, floor_y + 14, share * 100);
+    out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" class=\"mid\">{4:.0f}</text>",
+                       x_of(share), kHead - 4, floor_y, kHead - 8, share * 100);
   }
   for (size_t i = 0; i < levels.size(); ++i) {
-    const double x = x_of(levels[i].value), y = floor_y + 28 + 14.0 * static_cast<double>(i);
-    out += fmt::format("<line class=\"level\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"4\" y2=\"{1:.1f}\"/><text x=\"{2:.1f}\" y=\"{3:.1f}\" class=\"level\">{4} {5:.1f} %</text>",
-                       x, y, x + 4, y, escape(levels[i].name), levels[i].value * 100);
+    const double x = x_of(levels[i].value), y = floor_y + 14 + 14.0 * static_cast<double>(i);
+    out += fmt::format("<line class=\"level\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\"/><text x=\"{3:.1f}\" y=\"{2:.1f}\" class=\"level\">{4} {5:.1f} %</text>",
+                       x, kHead - 4, y, x + 4, escape(levels[i].name), levels[i].value * 100);
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     const IntervalRow& row = rows[i];
-    const double y = 8 + kRow * (static_cast<double>(i) + 0.5);
+    const double y = kHead + kRow * (static_cast<double>(i) + 0.5);
     out += fmt::format("<text x=\"0\" y=\"{:.1f}\" class=\"name\">{}</text>", y + 4, escape(row.name));
     out += fmt::format("<line class=\"whisker k{0}\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{3:.1f}\" y2=\"{3:.1f}\"/>"
                        "<circle class=\"dot k{0}\" cx=\"{4:.1f}\" cy=\"{3:.1f}\" r=\"5\"/>",

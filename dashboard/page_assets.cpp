@@ -2,12 +2,12 @@
 
 namespace tandem::dashboard {
 
-// The palette is Okabe and Ito's, which people with any kind of colour vision can tell apart.
+// The palette begins with Okabe and Ito's, which people with any kind of colour vision can tell apart.
 const std::string_view kPageStyle = R"css(
 :root{--ink:#1d2125;--soft:#667079;--line:#dfe3e6;--paper:#fff;--card:#f6f7f8;--mark:#e3f0fb;--good:#0a7d57;--bad:#b3401a;
---k0:#0072b2;--k1:#d55e00;--k2:#009e73;--k3:#cc79a7;--k4:#e69f00;--k5:#56b4e9;--k6:#7a6f00;--k7:#444a50}
+--k0:#0072b2;--k1:#d55e00;--k2:#009e73;--k3:#cc79a7;--k4:#e69f00;--k5:#56b4e9;--k6:#7a6f00;--k7:#444a50;--k8:#8a3ffc;--k9:#a2191f}
 @media(prefers-color-scheme:dark){:root{--ink:#e4e7ea;--soft:#98a2ab;--line:#343a40;--paper:#15181b;--card:#1d2125;--mark:#173247;
---good:#4cc49b;--bad:#f0906a;--k0:#56a8dd;--k1:#f08a4b;--k2:#3dbf98;--k3:#dd9cc1;--k4:#f0b93c;--k5:#8fd0f5;--k6:#cfc24a;--k7:#b4bac0}}
+--good:#4cc49b;--bad:#f0906a;--k0:#56a8dd;--k1:#f08a4b;--k2:#3dbf98;--k3:#dd9cc1;--k4:#f0b93c;--k5:#8fd0f5;--k6:#cfc24a;--k7:#b4bac0;--k8:#b58bff;--k9:#ff8389}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 main{max-width:64rem;margin:0 auto;padding:1.5rem 1rem 4rem}
@@ -31,7 +31,7 @@ line.level{stroke:var(--soft);stroke-width:1;stroke-dasharray:4 3}text.level{fon
 .curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.faint{opacity:.3;stroke-width:1}
 .whisker{stroke:currentColor;stroke-width:3;stroke-linecap:round;opacity:.5}.dot{fill:currentColor}
 .cursor{stroke:var(--soft);stroke-width:1}
-.k0{color:var(--k0)}.k1{color:var(--k1)}.k2{color:var(--k2)}.k3{color:var(--k3)}.k4{color:var(--k4)}.k5{color:var(--k5)}.k6{color:var(--k6)}.k7{color:var(--k7)}
+.k0{color:var(--k0)}.k1{color:var(--k1)}.k2{color:var(--k2)}.k3{color:var(--k3)}.k4{color:var(--k4)}.k5{color:var(--k5)}.k6{color:var(--k6)}.k7{color:var(--k7)}.k8{color:var(--k8)}.k9{color:var(--k9)}
 .rest-idle{color:var(--line)}.rest-other{color:var(--soft);opacity:.45}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1rem .9rem;margin:.3rem 0 0;padding:0;font-size:.82rem}
 .legend i{display:inline-block;width:1rem;height:3px;background:currentColor;border-radius:2px;margin-right:.35rem;vertical-align:middle}
@@ -41,6 +41,7 @@ line.level{stroke:var(--soft);stroke-width:1;stroke-dasharray:4 3}text.level{fon
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;width:100%}
 th,td{text-align:right;padding:.3rem .6rem;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left;padding-left:0}th{font-weight:600;color:var(--soft)}
+td small{color:var(--soft);margin-left:.35rem}
 td.text{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .bar{display:grid;grid-template-columns:7.5rem 1fr 4.5rem;gap:.6rem;align-items:center;margin:.3rem 0;font-size:.9rem}
 .bar .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}

@@ -45,7 +45,6 @@ std::vector<Level> floors_of(const Json& summary) {
   for (const auto& [name, rate] : floors.items()) {
     if (rate.is_number()) levels.push_back({name, rate.get<double>()});
   }
-  std::replace_if(levels.begin(), levels.end(), [](const Level& l) { return !std::isfinite(l.value); }, Level{});
   for (Level& level : levels) std::replace(level.name.begin(), level.name.end(), '_', ' ');
   return levels;
 }
@@ -116,10 +115,16 @@ std::string kinds_table(const Json& summary, const RunFiles& run) {
     const double gain = (after.get<double>() - before.get<double>()) * 100;
     return fmt::format("<td class=\"{}\">{:+.1f}</td>", gain > 0 ? "up" : gain < 0 ? "down" : "", gain);
   };
+  const Heldout sampled = heldout_of(run.ledger, Decoding::kSampled);
+  const auto interval = [](std::span<const TaskScore> scores) {
+    const auto rate = pass_rate(scores);
+    return rate ? fmt::format("<small>[{:.0f}, {:.0f}]</small>", rate->low * 100, rate->high * 100) : std::string();
+  };
   for (const std::string& kind : run.ledger.plan().kinds) {
     const Json& k = at(kinds, kind);
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td>{}<td>{}</td><td>{}</td>{}<td>{} episodes</td></tr>\n", escape(kind),
-                       percent(at(k, "before")), percent(at(k, "after")), points(at(k, "before"), at(k, "after")),
+    const Heldout part = sampled.of_kind(kind);
+    out += fmt::format("<tr><td>{}</td><td>{}{}</td><td>{}{}</td>{}<td>{}</td><td>{}</td>{}<td>{} episodes</td></tr>\n", escape(kind),
+                       percent(at(k, "before")), interval(part.before), percent(at(k, "after")), interval(part.after), points(at(k, "before"), at(k, "after")),
                        percent(at(k, "greedy_before")), percent(at(k, "greedy_after")),
                        points(at(k, "greedy_before"), at(k, "greedy_after")), training[kind].second);
   }
