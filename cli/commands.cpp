@@ -11,6 +11,7 @@ Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_render(CLI::App&);
 Action add_role(CLI::App&);
+Action add_run(CLI::App&);
 Action add_score(CLI::App&);
 Action add_sft(CLI::App&);
 Action add_tokenize(CLI::App&);
@@ -20,6 +21,7 @@ Action add_view(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
+      Command{"run", "The main job: train", add_run},
       Command{"sft", "Warm-start a model on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},

@@ -65,7 +65,7 @@ Result<int> run(const Options& options) {
     const auto& r = config.rollout;
     const int threads = r.threads > 0 ? r.threads : std::max(1, cores() / r.workers);
     TRY(rollout::run_worker({.identity = identity, .coordinator = layout.address("coordinator"), .trainer = layout.address("trainer"),
-                             .env = layout.address("env"), .model = layout.model(),
+                             .env = layout.address("env"), .address = layout.address(sender), .model = layout.model(),
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens}, .threads = threads,
                              .max_new_tokens = r.max_new_tokens},
                             clock, stop_requested));

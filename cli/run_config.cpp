@@ -49,6 +49,7 @@ Schema schema_of(RunConfig& c) {
   s.add("rollout.max_new_tokens", c.rollout.max_new_tokens, "Longest turn of the model in tokens", 1, 1e6);
   s.add("rollout.temperature", c.rollout.temperature, "Of training samples", 0, 100);
   s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1, 1e6);
+  s.add("rollout.steal_from", c.rollout.steal_from, "A dry engine takes episodes from one that holds at least so many more; 0: never", 0, 1e6);
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
@@ -71,7 +72,7 @@ rollout::RunPlan plan_of(const RunConfig& c) {
                         .group_size = c.trainer.group_size, .max_lag = c.trainer.max_lag, .deterministic = c.run.deterministic,
                         .shuffle_rewards = c.algorithm.shuffle_rewards, .kinds = c.tasks.kinds,
                         .temperature = static_cast<float>(c.rollout.temperature), .heldout_tasks = c.tasks.heldout,
-                        .heldout_samples = c.tasks.heldout_samples, .std_epsilon = c.algorithm.std_epsilon};
+                        .heldout_samples = c.tasks.heldout_samples, .std_epsilon = c.algorithm.std_epsilon, .steal_from = c.rollout.steal_from};
   if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;
   return plan;
 }

@@ -55,6 +55,7 @@ struct RunConfig {
     int max_new_tokens = 128;
     double temperature = 1;
     double episode_seconds = 300;
+    int steal_from = 4;
   } rollout;
   struct {
     int threads = 4;

@@ -32,6 +32,7 @@ struct Peer {
   bool lost = false;
   std::string doing;
   Json metrics;
+  std::string address;  // where other rollouts reach it
 };
 
 class Coordinator {
@@ -111,6 +112,12 @@ class Coordinator {
         const EpisodeKey key{body.getClaim().getEpisode(), body.getClaim().getAttempt()};
         return apply(Claimed{key, worker}, true);
       }
+      case wire::Body::DECLINED: {
+        for (const auto& [name, other] : peers_) {
+          if (other.address == std::string_view(body.getDeclined().cStr())) return apply(StealEnded{name});
+        }
+        return {};
+      }
       default: return {};
     }
   }
@@ -119,7 +126,7 @@ class Coordinator {
     Peer& peer = peers_[message.sender()];
     const bool again = peer.epoch == message.epoch() && !peer.lost;
     peer = {.role = hello.getRole(), .pid = hello.getPid(), .epoch = message.epoch(), .last_seen = clock_.now(),
-            .since = clock_.unix_seconds(), .lost = false, .doing = "starting", .metrics = {}};
+            .since = clock_.unix_seconds(), .lost = false, .doing = "starting", .metrics = {}, .address = hello.getAddress()};
     wire::Outgoing welcome(1);
     welcome.body().initWelcome().setStep(ledger_.steps_trained());
     (void)socket_.send(message.sender(), welcome);
@@ -186,6 +193,23 @@ class Coordinator {
     out.setAttempt(revoke.key.attempt);
     deadlines_.erase(revoke.key);
     (void)socket_.send(revoke.worker, message);
+  }
+  void carry_out(const Steal& steal) {
+    wire::Outgoing message;
+    auto out = message.body().initSteal();
+    out.setCount(steal.count);
+    out.setThief(peers_[steal.thief].address);
+    (void)socket_.send(steal.victim, message);
+  }
+  void carry_out(const Transferred& transferred) {
+    for (const std::string& peer : {transferred.from, transferred.to}) {
+      wire::Outgoing message;
+      auto out = message.body().initClaimed();
+      out.setEpisode(transferred.key.episode);
+      out.setAttempt(transferred.key.attempt);
+      (void)socket_.send(peer, message);
+    }
+    ++steals_;
   }
   void carry_out(const TrainBatch& batch) {
     wire::Outgoing message;
@@ -275,7 +299,7 @@ class Coordinator {
     next_report_ = now + 500ms;
     const Books books = ledger_.books();
     Json status = {{"phase", to_string(ledger_.phase())}, {"step", ledger_.steps_trained()}, {"steps", ledger_.plan().steps},
-                   {"finishing", finishing_}, {"last", last}, {"late_commits", ledger_.late_commits()}};
+                   {"finishing", finishing_}, {"last", last}, {"late_commits", ledger_.late_commits()}, {"steals", steals_}};
     status["episodes"] = {{"admitted", books.admitted}, {"trained", books.trained}, {"dropped", books.dropped},
                           {"in_flight", books.in_flight}, {"states", ledger_.in_states()}};
     for (const auto& [name, peer] : peers_) {
@@ -297,6 +321,7 @@ class Coordinator {
   std::map<EpisodeKey, Time> deadlines_;
   std::string trainer_, watcher_;
   Json trainer_metrics_ = Json::object(), last_step_;
+  uint64_t steals_ = 0;
   bool finishing_ = false, trainer_saved_ = false, done_ = false;
   Time finish_deadline_{}, next_report_{};
 };

@@ -77,6 +77,7 @@ class Engine {
   // Takes effect for the next step.
   Status swap_weights(std::shared_ptr<const model::Weights> weights, uint64_t version);
 
+  bool knows(SequenceId id) const { return sequences_.contains(id); }
   bool idle() const { return running() == 0; }
   int running() const;   // sequences in a turn, waiting ones included
   int parked() const { return static_cast<int>(sequences_.size()) - running(); }

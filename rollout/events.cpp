@@ -50,6 +50,7 @@ Json to_json(const Event& event) {
           [](const Claimed& e) -> Json {
             return {{"event", "claimed"}, {"worker", e.worker}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
           },
+          [](const StealEnded& e) -> Json { return {{"event", "steal_ended"}, {"thief", e.thief}}; },
           [](const FinishRequested&) -> Json { return {{"event", "finish_requested"}}; },
       },
       event);
@@ -75,6 +76,7 @@ Result<Event> event_from_json(const Json& json) {
     if (name == "checkpointed") return Checkpointed{json.at("step")};
     if (name == "expired") return Expired{key_of(json)};
     if (name == "claimed") return Claimed{key_of(json), json.at("worker")};
+    if (name == "steal_ended") return StealEnded{json.at("thief")};
     if (name == "finish_requested") return FinishRequested{};
     return fail(Status::corrupt(fmt::format("unknown event \"{}\"", name)));
   } catch (const Json::exception& error) {

@@ -52,6 +52,7 @@ EpisodeRecord* Ledger::find(const EpisodeKey& key) {
 
 void Ledger::on(const WorkerJoined& event) {
   credits_[event.worker] = 0;
+  stealing_.clear();
   const std::set<EpisodeKey> holding(event.holding.begin(), event.holding.end());
   for (EpisodeRecord& episode : episodes_) {
     if (episode.state != EpisodeState::kLeased || episode.worker != event.worker) continue;
@@ -67,6 +68,7 @@ void Ledger::on(const WorkerJoined& event) {
 
 void Ledger::on(const WorkerLost& event) {
   credits_.erase(event.worker);
+  stealing_.clear();  // whoever was asked may be the one that is gone
   for (EpisodeRecord& episode : episodes_) {
     if (episode.state == EpisodeState::kLeased && episode.worker == event.worker) requeue(episode, "worker_lost");
   }
@@ -76,9 +78,16 @@ void Ledger::on(const Pull& event) { credits_[event.worker] = event.credits; }
 
 void Ledger::on(const Claimed& event) {
   EpisodeRecord* episode = find(event.key);
-  if (episode == nullptr || episode->state != EpisodeState::kLeased) return;
+  if (episode == nullptr || episode->state != EpisodeState::kLeased || !credits_.contains(event.worker)) {
+    actions_.push_back(Revoke{event.worker, event.key});
+    return;
+  }
+  if (episode->worker == event.worker) return;
+  actions_.push_back(Transferred{episode->worker, event.worker, event.key});
   episode->worker = event.worker;
 }
+
+void Ledger::on(const StealEnded& event) { stealing_.erase(event.thief); }
 
 void Ledger::on(const Expired& event) {
   EpisodeRecord* episode = find(event.key);
@@ -310,6 +319,24 @@ void Ledger::grant() {
   }
 }
 
+// A worker that is dry takes from the one that holds most; what can be handed over, the victim knows.
+void Ledger::steal() {
+  if (finishing_ || plan_.steal_from == 0 || !queued_.empty()) return;
+  std::map<std::string, uint32_t> held;
+  for (const auto& [worker, credits] : credits_) held[worker] = 0;
+  for (const EpisodeRecord& episode : episodes_) {
+    if (episode.state == EpisodeState::kLeased) ++held[episode.worker];
+  }
+  for (const auto& [thief, credits] : credits_) {
+    if (credits == 0 || stealing_.contains(thief)) continue;
+    const auto victim = std::max_element(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (victim == held.end() || victim->first == thief || victim->second < held[thief] + plan_.steal_from) continue;
+    const uint32_t count = std::min(credits, std::max(1u, (victim->second - held[thief]) / 2));
+    stealing_.insert(thief);
+    actions_.push_back(Steal{victim->first, thief, count});
+  }
+}
+
 void Ledger::advance() {
   if (finished_) return;
   for (;;) {
@@ -344,6 +371,7 @@ void Ledger::advance() {
     phase_ = phase_ == Phase::kBefore && plan_.steps > 0 ? Phase::kTrain : Phase::kDone;
   }
   grant();
+  steal();
 }
 
 // ---- Reading ----

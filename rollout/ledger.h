@@ -47,6 +47,7 @@ struct RunPlan {
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
+  int steal_from = 4;            // a dry worker takes from one that holds at least so many more; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 
@@ -89,6 +90,9 @@ struct Trained {
 struct Checkpointed {
   uint64_t step = 0;
 };
+struct StealEnded {  // all was handed over, or nothing could be
+  std::string thief;
+};
 struct Expired {  // an episode took longer than any may
   EpisodeKey key;
 };
@@ -98,7 +102,7 @@ struct Claimed {  // an episode changed hands
 };
 struct FinishRequested {};
 using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired, Claimed,
-                           FinishRequested>;
+                           StealEnded, FinishRequested>;
 Json to_json(const Event& event);
 Result<Event> event_from_json(const Json& json);
 
@@ -132,6 +136,14 @@ struct TrainBatch {
   uint64_t step = 0;
   std::vector<BatchEntry> entries;
 };
+struct Steal {  // `thief` has room and there is nothing to grant: `victim` may hand over up to `count`
+  std::string victim, thief;
+  uint32_t count = 0;
+};
+struct Transferred {  // the episode is now `to`'s
+  std::string from, to;
+  EpisodeKey key;
+};
 struct StepDone {  // for the record: a batch was trained
   uint64_t step = 0;
 };
@@ -141,7 +153,7 @@ struct PhaseDone {
 struct Finish {  // nothing more is to be done
   std::string reason;
 };
-using Action = std::variant<Grant, Acknowledge, Revoke, TrainBatch, StepDone, PhaseDone, Finish>;
+using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, StepDone, PhaseDone, Finish>;
 
 // ---- State ----
 enum class EpisodeState : uint8_t { kQueued, kLeased, kCommitted, kBatched, kTrained, kDropped };
@@ -218,6 +230,7 @@ class Ledger {
   void on(const Checkpointed& event);
   void on(const Expired& event);
   void on(const Claimed& event);
+  void on(const StealEnded& event);
   void on(const FinishRequested& event);
 
   void requeue(EpisodeRecord& episode, std::string_view reason_if_last);
@@ -229,6 +242,7 @@ class Ledger {
   void admit_training();
   void form_batches();
   void grant();
+  void steal();
   void advance();
 
   RunPlan plan_;
@@ -239,6 +253,7 @@ class Ledger {
   std::vector<Group> groups_;
   std::set<uint64_t> queued_;               // episodes
   std::map<std::string, uint32_t> credits_;  // of workers that want more
+  std::set<std::string> stealing_;           // thieves whose last attempt has not ended
   std::map<uint64_t, TrainBatch> batches_;
   std::map<uint64_t, StepGroups> step_groups_;
   std::vector<uint64_t> open_training_;     // groups admitted and not yet consumed

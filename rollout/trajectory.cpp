@@ -46,8 +46,7 @@ constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(flo
 
 }  // namespace
 
-void write_trajectory(const Trajectory& t, wire::Outgoing& message) {
-  auto out = message.body().initTrajectory();
+void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
   out.setEpisode(t.key.episode);
   out.setAttempt(t.key.attempt);
   out.setGroup(t.group);
@@ -62,8 +61,7 @@ void write_trajectory(const Trajectory& t, wire::Outgoing& message) {
   message.add_bulk_of(std::span<const uint64_t>(t.versions));
 }
 
-Result<Trajectory> read_trajectory(const wire::Incoming& message) {
-  const auto in = message.body().getTrajectory();
+Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message) {
   Trajectory t{.key = {in.getEpisode(), in.getAttempt()}, .group = in.getGroup(), .numerics_id = in.getNumericsId()};
   t.tokens = TRY(message.bulk_of<int32_t>(0, in.getCount()));
   t.sampled = TRY(message.bulk_of<uint8_t>(1, in.getCount()));

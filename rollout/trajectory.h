@@ -30,8 +30,8 @@ struct Trajectory {
 };
 
 // As a message (header fields and four bulk frames) and back; kCorrupt where lengths or the digest do not fit.
-void write_trajectory(const Trajectory& trajectory, wire::Outgoing& message);
-Result<Trajectory> read_trajectory(const wire::Incoming& message);
+void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder out, wire::Outgoing& message);
+Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message);
 
 // All trajectories of a run, in RUN/trajectories/. Appending and reading by key; the last record of a key counts.
 // Thread safety: none; one process appends, others may open it to read.

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // What an episode waits for.
-enum class Waiting : uint8_t { kWeights, kSandbox, kTokens, kTools, kGrade, kTrainer, kCoordinator };
+enum class Waiting : uint8_t { kWeights, kSandbox, kTokens, kTools, kGrade, kTrainer, kCoordinator, kHandedOver, kClaim };
 
 struct AgentEpisode {
   EpisodeKey key;
@@ -30,7 +30,8 @@ struct AgentEpisode {
   Waiting waiting = Waiting::kWeights;
   Trajectory trajectory;
   uint64_t env_lease = 0;
-  uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0;
+  uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0, steals = 0;
+  Waiting parked_as = Waiting::kWeights;  // what it waited for when it was handed over
   std::string said;             // in the last turn
   bool truncated = false;
   Outcome outcome = Outcome::kCompleted;
@@ -46,16 +47,17 @@ struct AgentEpisode {
 class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation, model::ModelConfig config,
-         CoordinatorLink link, wire::Socket trainer, wire::Socket env)
+         CoordinatorLink link, wire::Socket trainer, wire::Socket env, wire::Socket peers, zmq::context_t& context)
       : settings_(settings), clock_(clock), engine_(std::move(engine)), conversation_(std::move(conversation)),
         link_(std::move(link)), trainer_(std::move(trainer)), env_(std::move(env)),
-        feed_(config, 0, settings.chunk_window, clock) {}
+        peers_(std::move(peers)), context_(context), feed_(config, 0, settings.chunk_window, clock) {}
 
   void introduce(wire::Hello::Builder hello) {
     hello.setRole("rollout");
     hello.setName(settings_.identity.sender);
     hello.setPid(::getpid());
     hello.setNumericsId(engine_.numerics_id());
+    hello.setAddress(peers_.address());
     auto holding = hello.initHolding(static_cast<unsigned>(episodes_.size()));
     unsigned i = 0;
     for (const auto& [id, episode] : episodes_) {
@@ -69,7 +71,7 @@ class Worker {
     while (!stop && !stopped_) {
       const bool busy = !engine_.idle();
       if (!busy) {
-        wire::Socket* const sockets[] = {&link_.socket(), &trainer_, &env_};
+        wire::Socket* const sockets[] = {&link_.socket(), &trainer_, &env_, &peers_};
         const Time before = clock_.now();
         wire::wait(sockets, 5ms);
         idle_seconds_ += to_seconds(clock_.now() - before);
@@ -111,6 +113,26 @@ class Worker {
       if (!message) break;
       on_env(*message);
     }
+    for (int i = 0; i < 16; ++i) {
+      auto message = peers_.receive();
+      if (!message) break;
+      if (message->body().isHandover()) on_handover(*message);
+    }
+  }
+
+  AgentEpisode episode_of(wire::Lease::Reader lease) const {
+    AgentEpisode e;
+    e.key = {lease.getEpisode(), lease.getAttempt()};
+    e.group = lease.getGroup();
+    e.kind = lease.getKind();
+    e.split = lease.getSplit();
+    e.task_seed = lease.getTaskSeed();
+    e.sample_seed = lease.getSampleSeed();
+    e.min_version = lease.getMinVersion();
+    e.max_version = lease.getMaxVersion();
+    e.temperature = lease.getTemperature();
+    e.started = clock_.now();
+    return e;
   }
 
   void on_coordinator(const wire::Incoming& message) {
@@ -118,17 +140,7 @@ class Worker {
     switch (body.which()) {
       case wire::Body::GRANT: {
         for (const auto lease : body.getGrant().getLeases()) {
-          AgentEpisode e;
-          e.key = {lease.getEpisode(), lease.getAttempt()};
-          e.group = lease.getGroup();
-          e.kind = lease.getKind();
-          e.split = lease.getSplit();
-          e.task_seed = lease.getTaskSeed();
-          e.sample_seed = lease.getSampleSeed();
-          e.min_version = lease.getMinVersion();
-          e.max_version = lease.getMaxVersion();
-          e.temperature = lease.getTemperature();
-          e.started = clock_.now();
+          AgentEpisode e = episode_of(lease);
           const uint64_t id = e.key.episode;
           if (episodes_.contains(id)) forget(id);
           episodes_.emplace(id, std::move(e));
@@ -150,6 +162,8 @@ class Worker {
         }
         return;
       }
+      case wire::Body::STEAL: return hand_over(body.getSteal());
+      case wire::Body::CLAIMED: return on_claimed({body.getClaimed().getEpisode(), body.getClaimed().getAttempt()});
       case wire::Body::STOP: stopped_ = true; return;
       default: return;
     }
@@ -157,7 +171,10 @@ class Worker {
 
   void on_env(const wire::Incoming& message) {
     const auto asked = requests_.find(message.id());
-    if (asked == requests_.end()) return;
+    if (asked == requests_.end()) {
+      if (message.body().isAcquired()) release_lease(message.body().getAcquired().getLease());  // nobody waits for it any more
+      return;
+    }
     const uint64_t id = asked->second;
     requests_.erase(asked);
     const auto found = episodes_.find(id);
@@ -245,7 +262,8 @@ class Worker {
     const auto response = called.getResponse();
     const auto tokens = conversation_.next_turn({response.getRole(), response.getContent()});
     if (!tokens) return hand_back(e, Outcome::kInfraError, tokens.error().message());
-    const Status status = engine_.extend(e.key.episode, *tokens, turn_request(e));
+    const Status status = engine_.knows(e.key.episode) ? engine_.extend(e.key.episode, *tokens, turn_request(e))
+                                                       : adopt(e, *tokens);
     if (status.code() == Code::kExhausted) {
       e.truncated = true;
       return ask_for_grade(e, "");
@@ -253,6 +271,14 @@ class Worker {
     if (!status.ok()) return hand_back(e, Outcome::kInfraError, status.message());
     e.trajectory.append(*tokens);
     e.waiting = Waiting::kTokens;
+  }
+
+  // An episode that began in another engine: all its tokens are a prompt here.
+  Status adopt(const AgentEpisode& e, std::span<const int32_t> tokens) {
+    auto prompt = e.trajectory.tokens;
+    prompt.insert(prompt.end(), tokens.begin(), tokens.end());
+    if (static_cast<int>(prompt.size()) >= settings_.engine.max_tokens) return Status::exhausted("no room for the next turn");
+    return engine_.add(e.key.episode, std::move(prompt), turn_request(e));
   }
 
   void ask_for_grade(AgentEpisode& e, std::string answer) {
@@ -298,6 +324,115 @@ class Worker {
     credits_announced_ = UINT32_MAX;
   }
 
+  // ---- Handing over: copy, verify, switch owner ----
+
+  // Episodes not begun go first, then those parked in a tool call: their state is tokens and a sandbox lease.
+  void hand_over(wire::Steal::Reader steal) {
+    uint32_t left = steal.getCount();
+    const std::string thief = steal.getThief();
+    for (const Waiting kind : {Waiting::kWeights, Waiting::kSandbox, Waiting::kTools}) {
+      for (auto& [id, e] : episodes_) {
+        if (left == 0 || e.waiting != kind) continue;
+        if (!send_handover(e, thief)) break;
+        --left;
+        ++handed_over_;
+      }
+    }
+    // What there was is on its way, or nothing was: the thief may ask again.
+    wire::Outgoing message;
+    message.body().setDeclined(thief);
+    (void)link_.send(message);
+  }
+
+  bool send_handover(AgentEpisode& e, const std::string& thief) {
+    auto found = thieves_.find(thief);
+    if (found == thieves_.end()) {
+      auto socket = wire::Socket::connect(context_, thief, settings_.identity);
+      if (!socket) return false;
+      found = thieves_.emplace(thief, std::move(*socket)).first;
+    }
+    wire::Outgoing message;
+    auto out = message.body().initHandover();
+    auto lease = out.initLease();
+    lease.setEpisode(e.key.episode);
+    lease.setAttempt(e.key.attempt);
+    lease.setGroup(e.group);
+    lease.setKind(e.kind);
+    lease.setSplit(e.split);
+    lease.setTaskSeed(e.task_seed);
+    lease.setSampleSeed(e.sample_seed);
+    lease.setTemperature(e.temperature);
+    lease.setMinVersion(e.min_version);
+    lease.setMaxVersion(e.max_version);
+    write_trajectory(e.trajectory, out.initTrajectory(), message);
+    const bool begun = e.waiting == Waiting::kTools;
+    out.setEnvLease(begun ? e.env_lease : 0);
+    out.setSaid(e.said);
+    out.setTurns(e.turns);
+    out.setMaxTurns(e.max_turns);
+    out.setToolCalls(e.tool_calls);
+    out.setSteals(e.steals + 1);
+    out.setPromptTokens(e.prompt_tokens);
+    if (!found->second.send("", message).ok()) return false;
+    e.parked_as = e.waiting;
+    e.waiting = Waiting::kHandedOver;
+    e.sent = clock_.now();
+    requests_.erase(e.request);
+    return true;
+  }
+
+  // The other side never claimed it.
+  void take_back(AgentEpisode& e) {
+    e.waiting = e.parked_as;
+    if (e.waiting != Waiting::kWeights) ask_env(e);
+  }
+
+  void on_handover(const wire::Incoming& message) {
+    const auto in = message.body().getHandover();
+    auto trajectory = read_trajectory(in.getTrajectory(), message);
+    if (!trajectory) return spdlog::warn("{}", trajectory.error().message());  // the other side takes it back
+    const uint64_t id = in.getLease().getEpisode();
+    if (episodes_.contains(id)) return;
+    AgentEpisode e = episode_of(in.getLease());
+    e.trajectory = std::move(*trajectory);
+    e.env_lease = in.getEnvLease();
+    e.said = in.getSaid();
+    e.turns = in.getTurns();
+    e.max_turns = in.getMaxTurns();
+    e.tool_calls = in.getToolCalls();
+    e.steals = in.getSteals();
+    e.prompt_tokens = in.getPromptTokens();
+    e.waiting = Waiting::kClaim;
+    send_claim(episodes_.emplace(id, std::move(e)).first->second);
+  }
+
+  void send_claim(AgentEpisode& e) {
+    e.sent = clock_.now();
+    wire::Outgoing message;
+    auto claim = message.body().initClaim();
+    claim.setEpisode(e.key.episode);
+    claim.setAttempt(e.key.attempt);
+    (void)link_.send(message);
+  }
+
+  void on_claimed(const EpisodeKey& key) {
+    const auto found = episodes_.find(key.episode);
+    if (found == episodes_.end() || found->second.key != key) return;
+    AgentEpisode& e = found->second;
+    if (e.waiting != Waiting::kClaim) {
+      e.env_lease = 0;  // it went with the episode
+      return forget(key.episode);
+    }
+    ++taken_;
+    if (e.env_lease == 0) {
+      e.waiting = Waiting::kWeights;
+      return;
+    }
+    // The turn is answered again, not run again. The engine computes the tokens when the next turn starts.
+    e.waiting = Waiting::kTools;
+    ask_env(e);
+  }
+
   // ---- Requests ----
 
   void ask_env(AgentEpisode& e) {
@@ -330,15 +465,17 @@ class Worker {
     (void)env_.send("", message);
   }
   void release_env(AgentEpisode& e) {
-    if (e.env_lease == 0) return;
+    if (e.env_lease != 0) release_lease(std::exchange(e.env_lease, 0));
+  }
+  void release_lease(uint64_t lease) {
     wire::Outgoing message;
-    message.body().setRelease(std::exchange(e.env_lease, 0));
+    message.body().setRelease(lease);
     (void)env_.send("", message);
   }
   void send_trajectory(AgentEpisode& e) {
     e.sent = clock_.now();
     wire::Outgoing message;
-    write_trajectory(e.trajectory, message);
+    write_trajectory(e.trajectory, message.body().initTrajectory(), message);
     (void)trainer_.send("", message);
   }
   void send_commit(AgentEpisode& e) {
@@ -372,6 +509,7 @@ class Worker {
     out.setSeconds(to_seconds(clock_.now() - e.started));
     out.setPromptTokens(e.prompt_tokens);
     out.setSampledTokens(sampled);
+    out.setSteals(e.steals);
     (void)link_.send(message);
   }
 
@@ -395,6 +533,12 @@ class Worker {
           break;
         case Waiting::kCoordinator:
           if (waited > 2s) send_commit(e);
+          break;
+        case Waiting::kHandedOver:
+          if (waited > 5s) take_back(e);
+          break;
+        case Waiting::kClaim:
+          if (waited > 2s) send_claim(e);
           break;
         default: break;
       }
@@ -434,7 +578,7 @@ class Worker {
   std::string doing() const {
     std::map<Waiting, int> counts;
     for (const auto& [id, e] : episodes_) ++counts[e.waiting];
-    static constexpr const char* kNames[] = {"weights", "sandbox", "tokens", "tools", "grade", "trainer", "coordinator"};
+    static constexpr const char* kNames[] = {"weights", "sandbox", "tokens", "tools", "grade", "trainer", "coordinator", "a claim elsewhere", "a claim"};
     std::string text = engine_.idle() ? "waiting" : "sampling";
     for (const auto& [waiting, count] : counts) text += fmt::format(", {} for {}", count, kNames[static_cast<int>(waiting)]);
     return episodes_.empty() ? "waiting for episodes" : text;
@@ -446,7 +590,7 @@ class Worker {
             {"sampled_tokens", c.sampled_tokens}, {"prompt_tokens", c.prompt_tokens}, {"shared_tokens", c.shared_tokens},
             {"recomputed_tokens", c.recomputed_tokens}, {"forward_seconds", c.forward_seconds}, {"sample_seconds", c.sample_seconds},
             {"idle_seconds", idle_seconds_}, {"tool_seconds", tool_seconds_}, {"fetch_seconds", fetch_seconds_}, {"swaps", swaps_},
-            {"pause_ms", last_pause_ms_}, {"max_pause_ms", max_pause_ms_}, {"received_bytes", received_bytes_},
+            {"pause_ms", last_pause_ms_}, {"max_pause_ms", max_pause_ms_}, {"received_bytes", received_bytes_}, {"handed_over", handed_over_}, {"taken", taken_},
             {"refused_chunks", feed_.refused_chunks()}, {"refused_messages", trainer_.refused() + env_.refused()}};
   }
 
@@ -455,12 +599,14 @@ class Worker {
   Engine engine_;
   Conversation conversation_;
   CoordinatorLink link_;
-  wire::Socket trainer_, env_;
+  wire::Socket trainer_, env_, peers_;
+  zmq::context_t& context_;
+  std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
   std::shared_ptr<const model::Weights> live_;
   std::map<uint64_t, AgentEpisode> episodes_;
   std::map<uint64_t, uint64_t> requests_;  // id -> episode
-  uint64_t last_request_ = 0, finished_ = 0, swaps_ = 0, received_bytes_ = 0;
+  uint64_t last_request_ = 0, finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;
   Time next_resend_{};
   bool stopped_ = false;
@@ -480,9 +626,10 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
   auto trainer = TRY(wire::Socket::connect(context, settings.trainer, settings.identity));
   auto env = TRY(wire::Socket::connect(context, settings.env, settings.identity));
+  auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   Worker* self = nullptr;
   CoordinatorLink link(std::move(coordinator), clock, [&self](wire::Hello::Builder hello) { self->introduce(hello); });
-  Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link), std::move(trainer), std::move(env));
+  Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link), std::move(trainer), std::move(env), std::move(peers), context);
   self = &worker;
   return worker.run(stop);
 }

@@ -22,6 +22,7 @@ namespace tandem::rollout {
 struct WorkerSettings {
   wire::Identity identity;
   std::string coordinator, trainer, env;  // addresses
+  std::string address;                    // where other rollouts hand episodes over
   fs::path model;                         // version 0, with tokenizer and template
   EngineSettings engine;
   int threads = 1;

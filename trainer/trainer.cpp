@@ -118,7 +118,7 @@ class Trainer {
     const auto body = message.body();
     switch (body.which()) {
       case wire::Body::TRAJECTORY: {
-        auto trajectory = rollout::read_trajectory(message);
+        auto trajectory = rollout::read_trajectory(body.getTrajectory(), message);
         if (!trajectory) {
           spdlog::warn("{}; it will be sent again", trajectory.error().message());
           return {};

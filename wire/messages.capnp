@@ -44,9 +44,9 @@ struct Body {
     watch @26 :Void;                        # supervisor -> coordinator: send statusReport from now on
     statusReport @27 :Text;                 # coordinator -> supervisor; JSON
     finish @28 :Void;                       # supervisor -> coordinator: checkpoint, then stop
-    steal @29 :Steal;                       # coordinator -> rollout: make an episode ready for another
-    take @30 :EpisodeAttempt;               # rollout -> rollout: hand it over
-    handover @31 :Handover;                 # rollout -> rollout; 4 bulk frames
+    steal @29 :Steal;                       # coordinator -> rollout: hand some of your episodes to another
+    declined @30 :Text;                     # rollout -> coordinator: nothing more to hand to this address
+    handover @31 :Handover;                 # rollout -> rollout; 4 bulk frames as Trajectory
     claim @32 :EpisodeAttempt;              # rollout -> coordinator: I have it
     claimed @33 :EpisodeAttempt;            # coordinator -> both: the owner is now the claimer
   }
@@ -91,7 +91,6 @@ struct Lease {
   temperature @7 :Float32;
   minVersion @8 :UInt64;               # of the weights that may sample it
   maxVersion @9 :UInt64;               # evaluations are of one version
-  from @10 :Text;                      # address of the rollout that hands it over; empty: starts here
 }
 
 struct Grant {
@@ -219,22 +218,18 @@ struct Stop {
 }
 
 struct Steal {
-  episode @0 :UInt64;
-  attempt @1 :UInt32;
-  thief @2 :Text;
+  count @0 :UInt32;                    # episodes to hand over, at most
+  thief @1 :Text;                      # address
 }
 
-# Bulk as Trajectory.
 struct Handover {
-  episode @0 :UInt64;
-  attempt @1 :UInt32;
-  count @2 :UInt32;
-  digestLow @3 :UInt64;
-  digestHigh @4 :UInt64;
-  envLease @5 :UInt64;
-  envAddress @6 :Text;
-  turns @7 :UInt32;
-  toolCalls @8 :UInt32;
-  steals @9 :UInt32;
-  promptTokens @10 :UInt32;
+  lease @0 :Lease;
+  trajectory @1 :Trajectory;
+  envLease @2 :UInt64;                 # 0: not begun
+  said @3 :Text;                       # in the turn whose calls are running
+  turns @4 :UInt32;
+  maxTurns @5 :UInt32;
+  toolCalls @6 :UInt32;
+  steals @7 :UInt32;
+  promptTokens @8 :UInt32;
 }

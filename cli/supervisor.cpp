@@ -1,0 +1,269 @@
+#include "cli/supervisor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/command.h"
+
+namespace tandem::cli {
+
+using namespace std::chrono_literals;
+
+Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt)
+    : run_dir_(fs::absolute(run_dir)), config_(config), layout_(run_dir), clock_(clock), attempt_(attempt) {
+  roles_.push_back({.name = "coordinator"});
+  roles_.push_back({.name = "env"});
+  roles_.push_back({.name = "trainer"});
+  for (int rank = 0; rank < config.rollout.workers; ++rank) roles_.push_back({.name = "rollout", .rank = rank});
+}
+
+Supervisor::~Supervisor() {
+  kill_all();
+  std::error_code ignored;
+  fs::remove_all(layout_.socket_folder(), ignored);
+}
+
+std::vector<std::string> Supervisor::sweep() {
+  std::vector<std::string> found;
+  const std::string marker = fmt::format("--run-dir{}{}", '\0', run_dir_.string());
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t pid = std::stoi(name);
+    if (pid == ::getpid()) continue;
+    const auto command = read_file(entry.path() / "cmdline", 1 << 16);
+    if (!command || command->find(std::string_view("\0role\0", 6)) == std::string::npos) continue;
+    const size_t at = command->find(marker);
+    if (at == std::string::npos || (at + marker.size() < command->size() && (*command)[at + marker.size()] != '\0')) continue;
+    ::kill(pid, SIGKILL);
+    found.push_back(fmt::format("ended process {} of an earlier life of this run", pid));
+  }
+  if (fs::exists(layout_.socket_folder())) {
+    fs::remove_all(layout_.socket_folder(), error);
+    found.push_back(fmt::format("removed {}", layout_.socket_folder().string()));
+  }
+  return found;
+}
+
+fs::path Supervisor::log_of(const Role& role) const {
+  return run_dir_ / "logs" / fmt::format("attempt_{}", attempt_) / fmt::format("{}.log", role.label());
+}
+
+Status Supervisor::start() {
+  TRY(make_directories(run_dir_ / "logs" / fmt::format("attempt_{}", attempt_)));
+  TRY(make_directories(layout_.socket_folder()));
+  if (::chmod(layout_.socket_folder().c_str(), 0700) != 0) return Status::from_errno(layout_.socket_folder().string(), errno);
+  const wire::Identity identity{.sender = "supervisor", .epoch = static_cast<uint64_t>(clock_.unix_seconds() * 1e6), .run = layout_.run_id()};
+  coordinator_ = TRY(wire::Socket::connect(context_, layout_.address("coordinator"), identity));
+  last_report_ = clock_.now();
+  for (Role& role : roles_) TRY(spawn(role));
+  return {};
+}
+
+Status Supervisor::spawn(Role& role) {
+  FileDescriptor log(::open(log_of(role).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log) return Status::from_errno(log_of(role).string(), errno);
+  const std::string rank = std::to_string(role.rank), run_dir = run_dir_.string();
+  const char* arguments[] = {"tandem", "role", role.name.c_str(), "--run-dir", run_dir.c_str(), "--rank", rank.c_str(), nullptr};
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return Status::from_errno("fork", errno);
+  if (pid == 0) {
+    ::dup2(log.get(), STDOUT_FILENO);
+    ::dup2(log.get(), STDERR_FILENO);
+    ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the supervisor
+    if (::getppid() != parent) ::_exit(1);
+    ::execv("/proc/self/exe", const_cast<char**>(arguments));
+    ::_exit(127);
+  }
+  role.pid = pid;
+  role.started = clock_.now();
+  role.since = clock_.unix_seconds();
+  role.state = "starting";
+  return {};
+}
+
+bool Supervisor::turn() {
+  wire::Socket* const sockets[] = {&*coordinator_};
+  wire::wait(sockets, 100ms);
+  hear();
+  reap();
+  if (!over_) watch_silence();
+  const Time now = clock_.now();
+  for (Role& role : roles_) {
+    if (role.pid > 0 || role.done || ending_ || over_ || now < role.restart_at) continue;
+    if (const Status status = spawn(role); !status.ok()) finish(End::kFailed, status.message());
+  }
+  if (interrupted_ && !ending_ && now > finish_deadline_) {
+    finish(End::kFailed, "the run did not reach a checkpoint within 150 s of being asked to stop");
+  }
+  if (ending_ && now - ending_since_ > 10s) kill_all();
+  if (ending_ && std::all_of(roles_.begin(), roles_.end(), [](const Role& r) { return r.pid <= 0; })) over_ = true;
+  if (over_ || now - last_status_ > 500ms) write_status();
+  return !over_;
+}
+
+void Supervisor::hear() {
+  const Time now = clock_.now();
+  if (now - last_watch_ > 1s) {
+    last_watch_ = now;
+    wire::Outgoing message;
+    if (interrupted_ && !ending_) message.body().setFinish();
+    else message.body().setWatch();
+    (void)coordinator_->send("", message);
+  }
+  while (auto message = coordinator_->receive()) {
+    const auto body = message->body();
+    if (!body.isStatusReport()) continue;
+    if (auto parsed = parse_json(std::string_view(body.getStatusReport().cStr()))) {
+      report_ = std::move(*parsed);
+      last_report_ = now;
+    }
+  }
+}
+
+void Supervisor::interrupt() {
+  if (interrupted_) return finish(End::kFailed, "interrupted twice: ended at once");
+  interrupted_ = true;
+  finish_deadline_ = clock_.now() + 150s;
+  last_watch_ = {};
+  notes_.push_back("stopping: waiting for a checkpoint (interrupt again to end at once)");
+}
+
+void Supervisor::reap() {
+  for (;;) {
+    int code = 0;
+    const pid_t pid = ::waitpid(-1, &code, WNOHANG);
+    if (pid <= 0) return;
+    for (Role& role : roles_) {
+      if (role.pid != pid) continue;
+      role.pid = -1;
+      const bool clean = WIFEXITED(code) && WEXITSTATUS(code) == 0;
+      if (clean && role.name == "coordinator") {
+        // It goes when the plan is done, or when the checkpoint that was asked for is there.
+        ending_ = true;
+        ending_since_ = clock_.now();
+        end_ = interrupted_ && report_.value("phase", "") != "done" ? End::kInterrupted : End::kDone;
+      }
+      if (clean || ending_) {
+        role.done = ending_ || role.name != "rollout";
+        role.state = "done";
+        if (ending_ || interrupted_) continue;
+      }
+      if (WIFEXITED(code) && WEXITSTATUS(code) == kUsage) {
+        finish(End::kFailed, fmt::format("{} cannot work with its config:\n{}", role.label(), last_lines(role)));
+        return;
+      }
+      if (WIFEXITED(code) && WEXITSTATUS(code) == kUnfit) {
+        finish(End::kFailed, fmt::format("{} cannot work on this machine:\n{}", role.label(), last_lines(role)));
+        return;
+      }
+      const std::string how = WIFSIGNALED(code) ? fmt::format("was ended by signal {}", WTERMSIG(code)) : fmt::format("ended with code {}", WEXITSTATUS(code));
+      if (++role.restarts > config_.run.max_restarts) {
+        finish(End::kFailed, fmt::format("{} {} for the {}th time:\n{}", role.label(), how, role.restarts, last_lines(role)));
+        return;
+      }
+      notes_.push_back(fmt::format("{} {}; starting it again", role.label(), how));
+      // The first restart is at once; one that keeps dying waits longer each time.
+      const bool quick = clock_.now() - role.started < 10s;
+      role.restart_at = clock_.now() + (quick ? std::min(5s, 1s * role.restarts) : 0s);
+      role.state = "restarting";
+      role.done = false;
+    }
+  }
+}
+
+void Supervisor::watch_silence() {
+  const Time now = clock_.now();
+  const Duration limit = from_seconds(config_.run.silence_seconds);
+  for (Role& role : roles_) {
+    if (role.pid <= 0) continue;
+    double silent = 0;
+    std::string doing;
+    if (role.name == "coordinator") {
+      silent = to_seconds(now - std::max(last_report_, role.started));
+      doing = "keeping the books";
+    } else if (report_.contains("roles") && report_["roles"].contains(role.label()) && now - last_report_ < 2s) {
+      const Json& peer = report_["roles"][role.label()];
+      if (peer.value("pid", 0) != role.pid) continue;  // of its life before
+      silent = peer.value("silent", 0.0);
+      doing = peer.value("doing", "");
+      role.waiting_for = doing;
+      role.state = "ok";
+    } else {
+      continue;
+    }
+    if (role.name == "coordinator" && !report_.empty()) role.state = "ok";
+    if (silent < to_seconds(limit)) {
+      if (silent > to_seconds(limit) / 2) role.state = "stalled";
+      continue;
+    }
+    role.state = "stalled";
+    notes_.push_back(fmt::format("{} (pid {}) has not answered for {:.1f} s; it was {}; starting it again", role.label(), role.pid, silent, doing));
+    ::kill(role.pid, SIGKILL);
+    role.started = now;
+  }
+}
+
+void Supervisor::finish(End end, std::string failure) {
+  if (ending_ && end == End::kDone) return;
+  ending_ = true;
+  ending_since_ = clock_.now() - 11s;  // nothing to wait for
+  end_ = end;
+  if (failure_.empty()) failure_ = std::move(failure);
+  kill_all();
+}
+
+void Supervisor::kill_all() {
+  for (Role& role : roles_) {
+    if (role.pid > 0) ::kill(role.pid, SIGKILL);
+  }
+  for (Role& role : roles_) {
+    if (role.pid <= 0) continue;
+    ::waitpid(role.pid, nullptr, 0);
+    role.pid = -1;
+  }
+}
+
+void Supervisor::write_status() {
+  last_status_ = clock_.now();
+  const std::string phase = report_.empty() ? "starting" : report_.value("phase", "starting");
+  std::string state = "running";
+  if (report_.empty()) state = "starting";
+  if (interrupted_ || ending_) state = "stopping";
+  if (over_) state = end_ == End::kFailed ? "failed" : "done";
+  status_ = {{"state", state}, {"phase", phase}, {"step", report_.value("step", 0)}, {"steps", config_.run.steps}, {"version", report_.value("step", 0)},
+             {"pid", ::getpid()}, {"time", clock_.unix_seconds()}, {"roles", Json::array()}};
+  for (const Role& role : roles_) {
+    const bool dead = role.pid <= 0 && !role.done && role.state != "restarting";
+    std::string shown = role.state == "starting" ? "ok" : role.state == "done" ? "ok" : role.state;
+    status_["roles"].push_back({{"name", role.name}, {"rank", role.rank}, {"pid", role.pid}, {"state", dead ? "dead" : shown},
+                                {"since", role.since}, {"waiting_for", role.waiting_for}, {"restarts", role.restarts}});
+  }
+  status_["episodes"] = report_.empty() ? Json::object() : report_.value("episodes", Json::object());
+  (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");
+}
+
+std::map<std::string, int> Supervisor::restarts() const {
+  std::map<std::string, int> counts;
+  for (const Role& role : roles_) counts[role.name] += role.restarts;
+  return counts;
+}
+
+std::string Supervisor::last_lines(const Role& role) const {
+  const auto text = read_file(log_of(role), 64 << 20);
+  if (!text) return "";
+  const auto lines = split(trim(*text), '\n');
+  std::string last;
+  for (size_t i = lines.size() > 5 ? lines.size() - 5 : 0; i < lines.size(); ++i) last += fmt::format("  {}\n", lines[i]);
+  return last + fmt::format("  ({})", log_of(role).string());
+}
+
+}  // namespace tandem::cli
