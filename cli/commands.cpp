@@ -5,6 +5,8 @@
 
 namespace tandem::cli {
 
+Action add_doctor(CLI::App&);
+Action add_episodes(CLI::App&);
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_render(CLI::App&);
@@ -15,11 +17,14 @@ Action add_sft(CLI::App&);
 Action add_tokenize(CLI::App&);
 Action add_tools(CLI::App&);
 Action add_version(CLI::App&);
+Action add_view(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"run", "The main job: train", add_run},
       Command{"sft", "Warm-start a model on demonstrations", add_sft},
+      Command{"view", "Show a run: its report, or live while it is on", add_view},
+      Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines", add_score},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
@@ -27,6 +32,7 @@ std::span<const Command> commands() {
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
       Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},
       Command{"role", "One process of a run", add_role},
+      Command{"doctor", "What this machine has of what a run needs, and how to mend the rest", add_doctor},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

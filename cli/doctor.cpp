@@ -1,0 +1,211 @@
+// `tandem doctor`: what this machine has of what a run needs, a line each, and how to mend what is missing.
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <zmq.hpp>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "envs/checks.h"
+#include "kernels/stream.h"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using envs::Check;
+using envs::CheckLevel;
+
+constexpr double kGiB = 1073741824.0;
+
+Check cores() {
+  Check check{"cores"};
+  const unsigned count = std::thread::hardware_concurrency();
+  check.found = fmt::format("{}", count);
+  if (count < 2) {
+    check.level = CheckLevel::kWarning;
+    check.mend = "a run works on one core, slowly; generation and training cannot overlap";
+  }
+  return check;
+}
+
+Check instruction_sets() {
+  Check check{"instruction sets"};
+  const auto isas = kernels::supported_isas();
+  for (const auto isa : isas) check.found += (check.found.empty() ? "" : ", ") + std::string(kernels::to_string(isa));
+  if (isas.empty()) {
+    check.level = CheckLevel::kFailed;
+    check.found = "neither AVX2 with FMA nor better";
+    check.mend = "use a machine with an x86-64 processor of 2013 or later";
+  } else if (isas.size() == 1) {
+    check.level = CheckLevel::kWarning;
+    check.mend = "runs give the same results without AVX-512, at a fraction of the speed";
+  }
+  return check;
+}
+
+// What a container was given, where that is less than the machine has; 0: no limit.
+uint64_t memory_limit() {
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    uint64_t bytes = 0;
+    if (file >> bytes && bytes < (uint64_t{1} << 50)) return bytes;
+  }
+  return 0;
+}
+
+Check memory() {
+  Check check{"memory"};
+  struct sysinfo info {};
+  (void)::sysinfo(&info);
+  uint64_t total = static_cast<uint64_t>(info.totalram) * info.mem_unit;
+  uint64_t available = static_cast<uint64_t>(info.freeram) * info.mem_unit;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string word; meminfo >> word;) {
+    uint64_t kilobytes = 0;
+    if (word == "MemAvailable:" && meminfo >> kilobytes) available = kilobytes * 1024;
+  }
+  if (const uint64_t limit = memory_limit(); limit > 0) {
+    total = std::min(total, limit);
+    available = std::min(available, limit);
+  }
+  check.found = fmt::format("{:.1f} GiB, {:.1f} available", static_cast<double>(total) / kGiB, static_cast<double>(available) / kGiB);
+  if (static_cast<double>(available) < 2 * kGiB) {
+    check.level = CheckLevel::kFailed;
+    check.mend = "at least 2 GiB must be available; end other programs or give the container more";
+  } else if (static_cast<double>(total) < 7.5 * kGiB) {
+    check.level = CheckLevel::kWarning;
+    check.mend = "the quickstart wants 8 GiB; configs/tiny.yaml works with less";
+  }
+  return check;
+}
+
+Check free_space(const char* name, const fs::path& where, double wanted_gib, const char* mend) {
+  Check check{name};
+  struct statvfs info {};
+  if (::statvfs(where.c_str(), &info) != 0) {
+    check.level = CheckLevel::kWarning;
+    check.found = where.string() + " is not there";
+    check.mend = mend;
+    return check;
+  }
+  const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize) / kGiB;
+  check.found = fmt::format("{:.1f} GiB free in {}", free, where.string());
+  if (free < wanted_gib) {
+    check.level = CheckLevel::kWarning;
+    check.mend = mend;
+  }
+  return check;
+}
+
+Check gpu() {
+  Check check{"GPU"};
+  std::error_code error;
+  std::string model;
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    ++count;
+    std::ifstream file(entry.path() / "information");
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("Model:")) model = std::string(trim(std::string_view(line).substr(6)));
+    }
+  }
+  if (count == 0) {
+    check.found = "none; a run uses the processor";
+    return check;
+  }
+  std::string version = "of unknown version";
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    if (!word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) {
+      version = word;
+      break;
+    }
+  }
+  check.found = fmt::format("{} x {}, driver {}", count, model.empty() ? "NVIDIA GPU" : model, version);
+  return check;
+}
+
+Check port() {
+  Check check{"port"};
+  boost::asio::io_context context;
+  boost::system::error_code error;
+  boost::asio::ip::tcp::acceptor acceptor(context);
+  const boost::asio::ip::tcp::endpoint any(boost::asio::ip::address_v4::loopback(), 0);
+  if (!acceptor.open(any.protocol(), error) && !acceptor.bind(any, error)) acceptor.listen(1, error);
+  if (error) {
+    check.level = CheckLevel::kWarning;
+    check.found = "127.0.0.1 cannot be listened on: " + error.message();
+    check.mend = "runs do not need it; tandem view and tandem serve do";
+  } else {
+    check.found = "127.0.0.1 can be listened on";
+  }
+  return check;
+}
+
+Check local_socket() {
+  Check check{"sockets"};
+  const std::string path = fmt::format("/tmp/tandem-doctor-{}-{}", ::getuid(), ::getpid());
+  try {
+    zmq::context_t context;
+    zmq::socket_t socket(context, zmq::socket_type::router);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.bind("ipc://" + path);
+    check.found = "ipc sockets can be made in /tmp";
+  } catch (const zmq::error_t& error) {
+    check.level = CheckLevel::kFailed;
+    check.found = fmt::format("no ipc socket in /tmp: {}", error.what());
+    check.mend = "make /tmp a writable folder of a local file system";
+  }
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  return check;
+}
+
+std::string_view to_string(CheckLevel level) {
+  return level == CheckLevel::kOk ? "ok" : level == CheckLevel::kWarning ? "warning" : "failed";
+}
+
+Result<int> examine(bool as_json) {
+  std::vector<Check> checks = {cores(), instruction_sets(), memory(), gpu()};
+  checks.push_back(free_space("shared memory", "/dev/shm", 0.25, "give the container more (docker: --shm-size=1g)"));
+  std::error_code ignored;
+  checks.push_back(free_space("disk", fs::current_path(ignored), 5, "a run with checkpoints wants 5 GiB; run.dir may point elsewhere"));
+  checks.push_back(port());
+  checks.push_back(local_socket());
+  for (Check& check : envs::check_machine()) checks.push_back(std::move(check));
+
+  bool fit = true;
+  Json list = Json::array();
+  for (const Check& check : checks) {
+    fit = fit && check.level != CheckLevel::kFailed;
+    if (as_json) {
+      list.push_back({{"name", check.name}, {"level", to_string(check.level)}, {"found", check.found}, {"mend", check.mend}});
+    } else {
+      fmt::print("{:<8} {:<17} {}\n", to_string(check.level), check.name, check.found);
+      if (!check.mend.empty()) fmt::print("{:<26} -> {}\n", "", check.mend);
+    }
+  }
+  if (as_json) fmt::print("{}\n", dump_json(Json{{"fit", fit}, {"checks", std::move(list)}}));
+  return fit ? kDone : kUnfit;
+}
+
+}  // namespace
+
+Action add_doctor(CLI::App& command) {
+  const auto as_json = std::make_shared<bool>(false);
+  command.add_flag("--json", *as_json, "One JSON object: {fit, checks: [{name, level, found, mend}]}");
+  return [as_json] { return examine(*as_json); };
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,96 @@
+#include "dashboard/episodes.h"
+
+#include <fmt/format.h>
+
+#include "rollout/trajectory.h"
+
+namespace tandem::dashboard {
+
+using rollout::EpisodeRecord;
+using rollout::EpisodeState;
+using rollout::Outcome;
+
+namespace {
+
+// The result of the attempt that counts; a commit of an earlier attempt that was tried again says nothing.
+const rollout::Commit* result_of(const EpisodeRecord& episode) {
+  const bool current = episode.commit && episode.commit->key.attempt == episode.attempt;
+  return current ? &*episode.commit : nullptr;
+}
+
+}  // namespace
+
+std::optional<Outcome> outcome_of(const EpisodeRecord& episode) {
+  if (const auto* result = result_of(episode)) return result->outcome;
+  if (episode.state != EpisodeState::kDropped) return std::nullopt;
+  if (episode.dropped == "timeout") return Outcome::kTimeout;
+  if (episode.dropped == "worker_lost") return Outcome::kInfraError;
+  return Outcome::kCancelled;
+}
+
+std::string task_of(const EpisodeRecord& episode) {
+  return fmt::format("{}/{}/{}", episode.kind, episode.split, episode.task_seed);
+}
+
+Json describe(const EpisodeRecord& episode) {
+  const rollout::Commit* result = result_of(episode);
+  const auto outcome = outcome_of(episode);
+  const bool batched = episode.state == EpisodeState::kBatched || episode.state == EpisodeState::kTrained;
+  const bool dropped = episode.state == EpisodeState::kDropped;
+  Json object = {{"episode", episode.episode}, {"attempt", episode.attempt}, {"group", episode.group},
+                 {"task", task_of(episode)}, {"kind", episode.kind}, {"split", episode.split}};
+  object["phase"] = to_string(episode.phase);
+  object["state"] = to_string(episode.state);
+  object["temperature"] = episode.temperature;
+  object["outcome"] = outcome ? Json(rollout::to_string(*outcome)) : Json();
+  object["reward"] = result != nullptr && result->reward ? Json(*result->reward) : Json();
+  object["terms"] = result != nullptr ? Json(result->terms) : Json::object();
+  // A group whose rewards are all the same has advantages of zero.
+  object["advantage"] = batched ? Json(episode.advantage) : dropped && episode.dropped == "no_signal" ? Json(0.0) : Json();
+  object["trained_step"] = episode.state == EpisodeState::kTrained ? Json(episode.step) : Json();
+  object["dropped"] = dropped ? Json(episode.dropped) : Json();
+  object["worker"] = result != nullptr ? Json(result->worker) : episode.worker.empty() ? Json() : Json(episode.worker);
+  object["steals"] = result != nullptr ? result->steals : 0;
+  object["versions"] = result != nullptr ? Json{result->first_version, result->last_version} : Json();
+  object["turns"] = result != nullptr ? result->turns : 0;
+  object["tool_calls"] = result != nullptr ? result->tool_calls : 0;
+  object["seconds"] = result != nullptr ? Json(result->seconds) : Json();
+  return object;
+}
+
+void add_tokens(Json& object, const rollout::Trajectory* trajectory) {
+  Json tokens = Json::array(), sampled = Json::array(), logprobs = Json::array(), versions = Json::array();
+  for (size_t i = 0; trajectory != nullptr && i < trajectory->tokens.size(); ++i) {
+    const bool said = trajectory->sampled[i] != 0;
+    tokens.push_back(trajectory->tokens[i]);
+    sampled.push_back(said ? 1 : 0);
+    logprobs.push_back(said ? Json(trajectory->logprobs[i]) : Json());
+    versions.push_back(said ? Json(trajectory->versions[i]) : Json());
+  }
+  object["tokens"] = std::move(tokens);
+  object["sampled"] = std::move(sampled);
+  object["logprobs"] = std::move(logprobs);
+  object["token_versions"] = std::move(versions);
+}
+
+Status visit_episodes(const fs::path& run_dir, const rollout::Ledger& ledger, WithTokens with_tokens,
+                      const std::function<Status(const Json&)>& visit) {
+  std::optional<rollout::TrajectoryStore> store;
+  if (with_tokens == WithTokens::kYes) store = TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"));
+  for (const EpisodeRecord& episode : ledger.episodes()) {
+    Json object = describe(episode);
+    if (store) {
+      const rollout::EpisodeKey key{episode.episode, episode.attempt};
+      if (store->contains(key)) {
+        const auto trajectory = TRY(store->read(key));
+        add_tokens(object, &trajectory);
+      } else {
+        add_tokens(object, nullptr);
+      }
+    }
+    TRY(visit(object));
+  }
+  return {};
+}
+
+}  // namespace tandem::dashboard

@@ -1,0 +1,87 @@
+#include "dashboard/heldout.h"
+
+#include <array>
+#include <set>
+
+namespace tandem::dashboard {
+
+using rollout::EpisodeRecord;
+using rollout::Phase;
+
+namespace {
+
+Json rate_to_json(std::span<const TaskScore> scores) {
+  const auto rate = pass_rate(scores);
+  if (!rate) return {};
+  int tasks = 0, samples = 0;
+  for (const TaskScore& score : scores) {
+    tasks += score.samples > 0;
+    samples += score.samples;
+  }
+  return {{"pass_rate", rate->value}, {"n_tasks", tasks}, {"n_samples", samples}, {"ci95", {rate->low, rate->high}}};
+}
+
+Json gain_to_json(const Heldout& heldout) {
+  const auto gain = paired_gain(heldout.before, heldout.after);
+  if (!gain) return {};
+  return {{"points", gain->value}, {"ci95", {gain->low, gain->high}}};
+}
+
+Json bare_rate(std::span<const TaskScore> scores) {
+  const auto rate = pass_rate(scores);
+  return rate ? Json(rate->value) : Json();
+}
+
+}  // namespace
+
+Heldout Heldout::of_kind(const std::string& kind) const {
+  Heldout part;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].kind != kind) continue;
+    part.tasks.push_back(tasks[i]);
+    part.before.push_back(before[i]);
+    part.after.push_back(after[i]);
+  }
+  return part;
+}
+
+Heldout heldout_of(const rollout::Ledger& ledger, Decoding decoding) {
+  std::map<Heldout::Task, std::array<TaskScore, 2>> scores;
+  for (const EpisodeRecord& episode : ledger.episodes()) {
+    if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) continue;
+    if ((episode.temperature == 0) != (decoding == Decoding::kGreedy)) continue;
+    auto& task = scores[{episode.kind, episode.task_seed}];
+    const bool counts = episode.commit && episode.commit->key.attempt == episode.attempt && episode.commit->reward;
+    if (!counts) continue;
+    TaskScore& score = task[episode.phase == Phase::kAfter ? 1 : 0];
+    score.passed += *episode.commit->reward >= 1 ? 1 : 0;
+    ++score.samples;
+  }
+  Heldout heldout;
+  for (const auto& [task, pair] : scores) {
+    heldout.tasks.push_back(task);
+    heldout.before.push_back(pair[0]);
+    heldout.after.push_back(pair[1]);
+  }
+  return heldout;
+}
+
+Json describe_heldout(const rollout::Ledger& ledger, const Json& floors) {
+  const Heldout sampled = heldout_of(ledger, Decoding::kSampled), greedy = heldout_of(ledger, Decoding::kGreedy);
+  Json json;
+  json["before"] = rate_to_json(sampled.before);
+  json["after"] = rate_to_json(sampled.after);
+  json["gain"] = gain_to_json(sampled);
+  json["greedy"] = {{"before", rate_to_json(greedy.before)}, {"after", rate_to_json(greedy.after)}, {"gain", gain_to_json(greedy)}};
+  json["kinds"] = Json::object();
+  for (const std::string& kind : ledger.plan().kinds) {
+    const Heldout s = sampled.of_kind(kind), g = greedy.of_kind(kind);
+    if (s.tasks.empty() && g.tasks.empty()) continue;
+    json["kinds"][kind] = {{"before", bare_rate(s.before)}, {"after", bare_rate(s.after)},
+                           {"greedy_before", bare_rate(g.before)}, {"greedy_after", bare_rate(g.after)}};
+  }
+  json["floors"] = floors;
+  return json;
+}
+
+}  // namespace tandem::dashboard

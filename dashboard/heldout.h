@@ -1,0 +1,34 @@
+// The held-out measurements of a run: before and after, sampled and greedy, in all and by kind.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "dashboard/statistics.h"
+#include "rollout/ledger.h"
+
+namespace tandem::dashboard {
+
+enum class Decoding : uint8_t { kSampled, kGreedy };
+
+// Scores of the same tasks, in the order of kind and seed.
+struct Heldout {
+  struct Task {
+    std::string kind;
+    uint64_t seed = 0;
+    friend auto operator<=>(const Task&, const Task&) = default;
+  };
+  std::vector<Task> tasks;
+  std::vector<TaskScore> before, after;  // parallel to `tasks`
+
+  Heldout of_kind(const std::string& kind) const;
+};
+
+Heldout heldout_of(const rollout::Ledger& ledger, Decoding decoding);
+
+// {before, after, gain, greedy: {before, after, gain}, kinds: {kind: {before, after, greedy_before, greedy_after}}, floors}.
+Json describe_heldout(const rollout::Ledger& ledger, const Json& floors);
+
+}  // namespace tandem::dashboard

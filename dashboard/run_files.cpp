@@ -1,0 +1,88 @@
+#include "dashboard/run_files.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/text.h"
+#include "rollout/coordinator.h"
+
+namespace tandem::dashboard {
+
+namespace {
+
+constexpr uint64_t kMetricsLimit = uint64_t{4} << 30;
+
+Result<Json> read_object(const fs::path& path) {
+  const auto text = read_file(path, 64 << 20);
+  if (!text && text.error().code() == Code::kNotFound) return Json::object();
+  if (!text) return fail(text.error());
+  auto json = parse_json(*text);
+  if (!json) return fail(Status(json.error()).at(path.string()));
+  if (!json->is_object()) return fail(Status::corrupt("is not a JSON object").at(path.string()));
+  return *json;
+}
+
+}  // namespace
+
+double number_at(const Json& object, const char* key, double otherwise) {
+  return maybe_number_at(object, key).value_or(otherwise);
+}
+
+std::optional<double> maybe_number_at(const Json& object, const char* key) {
+  if (!object.is_object()) return std::nullopt;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+Status check_run_directory(const fs::path& dir) {
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) return Status::invalid(fmt::format("\"{}\" is not a folder", dir.string()));
+  if (!fs::exists(dir / "config.resolved.json", error)) {
+    return Status::invalid(fmt::format("\"{}\" is not a run directory: it has no config.resolved.json", dir.string()))
+        .hint("give the folder that `tandem run` wrote, such as runs/NAME");
+  }
+  return {};
+}
+
+Result<std::vector<Json>> read_metrics(const fs::path& dir) {
+  const fs::path path = dir / "metrics.jsonl";
+  std::vector<Json> lines;
+  const auto text = read_file(path, kMetricsLimit);
+  if (!text && text.error().code() == Code::kNotFound) return lines;
+  if (!text) return fail(text.error());
+  int number = 0;
+  for (std::string_view rest = *text; !rest.empty();) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ++number;
+    if (trim(line).empty()) continue;
+    auto json = parse_json(line);
+    if (json && json->is_object()) {
+      lines.push_back(std::move(*json));
+    } else if (end != std::string_view::npos && !rest.empty()) {
+      return fail(Status::corrupt(json ? "is not a JSON object" : json.error().message()).at(path.string(), number));
+    }
+  }
+  return lines;
+}
+
+Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
+  TRY(check_run_directory(dir));
+  RunFiles run{.dir = dir, .ledger = TRY(rollout::read_ledger(dir, std::move(plan)))};
+  run.config = TRY(read_object(dir / "config.resolved.json"));
+  run.status = TRY(read_object(dir / "status.json"));
+  run.supervisor = TRY(read_object(dir / "supervisor.json"));
+  run.floors = TRY(read_object(dir / "floors.json"));
+  std::map<uint64_t, Json> by_step;
+  for (Json& line : TRY(read_metrics(dir))) {
+    const double step = number_at(line, "step", -1);
+    if (step >= 0) by_step[static_cast<uint64_t>(step)] = std::move(line);
+  }
+  for (auto& [step, line] : by_step) run.steps.push_back(std::move(line));
+  return run;
+}
+
+}  // namespace tandem::dashboard

@@ -1,0 +1,39 @@
+// What lies in a run directory, read for people: the books replayed, the metrics of each step, what the supervisor noted.
+//
+// Reading changes nothing and needs no process of the run: it works on a finished run, on one that is on, and on what a
+// killed one left. A file that is not there yet is an empty value; one that is damaged is an error that names it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "rollout/ledger.h"
+
+namespace tandem::dashboard {
+
+struct RunFiles {
+  fs::path dir;
+  Json config = Json::object();      // config.resolved.json
+  Json status = Json::object();      // status.json
+  Json supervisor = Json::object();  // supervisor.json
+  Json floors = Json::object();      // floors.json: {name: pass rate}
+  std::vector<Json> steps;           // metrics.jsonl by step; of several lines of one step, the last
+  rollout::Ledger ledger;
+};
+
+// kInvalid, in words for the command line, where `dir` is no run directory.
+Status check_run_directory(const fs::path& dir);
+
+// `plan` is that of the run's config: the log of events means nothing without it.
+Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan);
+
+// The lines of metrics.jsonl as they were written. A last line that is cut short is left out.
+Result<std::vector<Json>> read_metrics(const fs::path& dir);
+
+// Numbers of a JSON object that may lack them.
+double number_at(const Json& object, const char* key, double otherwise = 0);
+std::optional<double> maybe_number_at(const Json& object, const char* key);
+
+}  // namespace tandem::dashboard

@@ -1,0 +1,177 @@
+#include "dashboard/summary.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dashboard/episodes.h"
+#include "dashboard/heldout.h"
+#include "rollout/trajectory.h"
+
+namespace tandem::dashboard {
+
+using rollout::EpisodeRecord;
+
+namespace {
+
+// A counter that starts again from zero when its process does: what it counted over all of its lives.
+class Counter {
+ public:
+  void observe(double value) {
+    total_ += value >= last_ ? value - last_ : value;
+    last_ = value;
+  }
+  double total() const { return total_; }
+
+ private:
+  double last_ = 0, total_ = 0;
+};
+
+// Figures that are no counters.
+constexpr std::array<std::string_view, 9> kLevels = {"version", "pause_ms", "max_pause_ms", "episodes", "live", "waiting",
+                                                     "full_bytes", "trajectories", "max_abs_logprob_diff"};
+
+// The figures of every role that metrics.jsonl tells of, restarts bridged: counters summed, maxima kept.
+Json roles_over_the_run(const std::vector<Json>& steps) {
+  std::map<std::string, std::map<std::string, Counter>> counters;
+  std::map<std::string, std::map<std::string, double>> most;
+  for (const Json& line : steps) {
+    Json reporting = line.value("roles", Json::object());
+    if (const auto trainer = line.find("trainer"); trainer != line.end()) reporting["trainer"] = *trainer;
+    for (const auto& [name, metrics] : reporting.items()) {
+      if (!metrics.is_object()) continue;
+      for (const auto& [key, value] : metrics.items()) {
+        if (!value.is_number()) continue;
+        counters[name][key].observe(value.get<double>());
+        double& maximum = most[name][key];
+        maximum = std::max(maximum, value.get<double>());
+      }
+    }
+  }
+  Json roles = Json::object();
+  for (const auto& [name, keys] : counters) {
+    for (const auto& [key, counter] : keys) {
+      const bool level = std::find(kLevels.begin(), kLevels.end(), key) != kLevels.end();
+      roles[name][key] = level ? most[name][key] : counter.total();
+    }
+  }
+  return roles;
+}
+
+std::string numerics_id_of(const RunFiles& run) {
+  const auto store = rollout::TrajectoryStore::open_to_read(run.dir / "trajectories");
+  if (!store) return "";
+  for (const EpisodeRecord& episode : run.ledger.episodes()) {
+    const rollout::EpisodeKey key{episode.episode, episode.attempt};
+    if (!store->contains(key)) continue;
+    const auto trajectory = store->read(key);
+    return trajectory ? trajectory->numerics_id : "";
+  }
+  return "";
+}
+
+Json rate_of(double busy, double idle) { return busy + idle > 0 ? Json(busy / (busy + idle)) : Json(); }
+
+// Shares of the time between the first and the last step; of environments, of all their threads.
+Json utilisation_of(const RunFiles& run, const Json& roles, const Json& seconds) {
+  double engine_busy = 0, engine_idle = 0, env_busy = 0, env_threads = 0;
+  const double threads = number_at(run.config.value("env", Json::object()), "threads");
+  for (const auto& [name, metrics] : roles.items()) {
+    const Json phases = seconds.value(name, Json::object());
+    if (metrics.contains("engine_steps")) {
+      engine_busy += number_at(phases, "generate");
+      engine_idle += number_at(phases, "idle");
+    }
+    if (metrics.contains("busy_seconds")) {
+      env_busy += number_at(metrics, "busy_seconds");
+      env_threads += threads;
+    }
+  }
+  const Json trainer = seconds.value("trainer", Json::object());
+  const double trained = number_at(trainer, "train") + number_at(trainer, "sync") + number_at(trainer, "save");
+  const double elapsed = run.steps.empty() ? 0 : number_at(roles.value("trainer", Json::object()), "wall_seconds");
+  return {{"engine", rate_of(engine_busy, engine_idle)},
+          {"env", elapsed > 0 && env_threads > 0 ? Json(std::min(1.0, env_busy / (elapsed * env_threads))) : Json()},
+          {"trainer", rate_of(trained, number_at(trainer, "idle"))}};
+}
+
+}  // namespace
+
+Json phases_of(const Json& metrics) {
+  static constexpr std::array<std::pair<const char*, const char*>, 9> kPhases = {{
+      {"forward_seconds", "generate"}, {"sample_seconds", "generate"}, {"tool_seconds", "tools"}, {"busy_seconds", "tools"},
+      {"train_seconds", "train"}, {"fetch_seconds", "sync"}, {"sync_seconds", "sync"}, {"save_seconds", "save"},
+      {"idle_seconds", "idle"}}};
+  Json phases = Json::object();
+  for (const auto& [key, phase] : kPhases) {
+    if (const auto value = maybe_number_at(metrics, key)) phases[phase] = number_at(phases, phase) + *value;
+  }
+  return phases;
+}
+
+Json summarise(const RunFiles& run) {
+  const rollout::Ledger& ledger = run.ledger;
+  const Json roles = roles_over_the_run(run.steps);
+  Json s;
+  s["run_id"] = fs::weakly_canonical(run.dir).filename().string();
+  s["exit"] = Json();
+  s["steps"] = ledger.steps_trained();
+  s["wall_seconds"] = run.steps.size() > 1 ? Json(number_at(run.steps.back(), "time") - number_at(run.steps.front(), "time")) : Json();
+  s["numerics_id"] = run.supervisor.contains("numerics_id") ? Json() : Json(numerics_id_of(run));
+  s["heldout"] = describe_heldout(ledger, run.floors);
+
+  const rollout::Books books = ledger.books();
+  s["episodes"] = {{"admitted", books.admitted}, {"trained", books.trained}, {"dropped", books.dropped}, {"in_flight", books.in_flight}};
+  for (const std::string_view name : rollout::kOutcomeNames) s["outcomes"][std::string(name)] = 0;
+  uint64_t prompt = 0, generated = 0, steals = 0;
+  for (const EpisodeRecord& episode : ledger.episodes()) {
+    const bool closed = episode.state == rollout::EpisodeState::kTrained || episode.state == rollout::EpisodeState::kDropped;
+    if (const auto outcome = outcome_of(episode); outcome && closed) {
+      Json& count = s["outcomes"][std::string(rollout::to_string(*outcome))];
+      count = count.get<uint64_t>() + 1;
+    }
+    if (!episode.commit) continue;
+    prompt += episode.commit->prompt_tokens;
+    generated += episode.commit->sampled_tokens;
+    steals += episode.commit->steals;
+  }
+
+  double trained = 0, compared = 0, difference = 0;
+  for (const Json& line : run.steps) {
+    trained += number_at(line, "trained_tokens");
+    compared += number_at(line, "compared_tokens");
+    difference = std::max(difference, number_at(line, "max_abs_logprob_diff"));
+  }
+  s["logprob"] = {{"max_abs_diff", compared > 0 ? Json(difference) : Json()}, {"tokens_compared", static_cast<uint64_t>(compared)}};
+  s["tokens"] = {{"prompt", prompt}, {"generated", generated}, {"trained", static_cast<uint64_t>(trained)}};
+
+  double versions = 0, sent = 0, full = 0, pause = 0;
+  Json seconds = Json::object();
+  for (const auto& [name, metrics] : roles.items()) {
+    versions = std::max(versions, number_at(metrics, "version"));
+    sent += number_at(metrics, "sent_bytes");
+    full = std::max(full, number_at(metrics, "full_bytes"));
+    pause = std::max(pause, number_at(metrics, "max_pause_ms"));
+    if (Json phases = phases_of(metrics); !phases.empty()) seconds[name] = std::move(phases);
+  }
+  s["weights"] = {{"versions", static_cast<uint64_t>(versions)}, {"full_bytes", static_cast<uint64_t>(full)},
+                  {"sent_bytes", static_cast<uint64_t>(sent)}, {"max_pause_ms", pause}};
+  s["utilisation"] = utilisation_of(run, roles, seconds);
+  s["steals"] = steals;
+  s["restarts"] = Json::object();
+  s["seconds"] = std::move(seconds);
+  // The supervisor saw the processes; where it says something, it knows better.
+  for (const auto& [key, value] : run.supervisor.items()) {
+    if (value.is_object() && s.contains(key) && s[key].is_object()) {
+      for (const auto& [part, figure] : value.items()) s[key][part] = figure;
+    } else {
+      s[key] = value;
+    }
+  }
+  return s;
+}
+
+Result<Json> summarise(const fs::path& run_dir, rollout::RunPlan plan) {
+  return summarise(TRY(read_run(run_dir, std::move(plan))));
+}
+
+}  // namespace tandem::dashboard
