@@ -30,8 +30,22 @@ class Counter {
 constexpr std::array<std::string_view, 9> kLevels = {"version", "pause_ms", "max_pause_ms", "episodes", "live", "waiting",
                                                      "full_bytes", "trajectories", "max_abs_logprob_diff"};
 
-// The figures of every role that metrics.jsonl tells of, restarts bridged: counters summed, maxima kept.
-Json roles_over_the_run(const std::vector<Json>& steps) {
+// The last word of each role, from the coordinator's last report, in the form of a line of metrics.jsonl: what was done after
+// the last step (held-out tasks, the export) is only there.
+Json last_words(const Json& report) {
+  Json line = Json::object();
+  const Json roles = report.value("roles", Json::object());
+  for (const auto& [name, role] : roles.items()) {
+    const Json metrics = role.value("metrics", Json());
+    if (role.value("role", "") == "trainer") line["trainer"] = metrics;
+    else line["roles"][name] = metrics;
+  }
+  return line;
+}
+
+// The figures of every role, restarts bridged: counters summed, maxima kept.
+Json roles_over_the_run(std::vector<Json> steps, const Json& supervisor) {
+  if (supervisor.contains("last_report") && supervisor["last_report"].is_object()) steps.push_back(last_words(supervisor["last_report"]));
   std::map<std::string, std::map<std::string, Counter>> counters;
   std::map<std::string, std::map<std::string, double>> most;
   for (const Json& line : steps) {
@@ -110,7 +124,7 @@ Json phases_of(const Json& metrics) {
 
 Json summarise(const RunFiles& run) {
   const rollout::Ledger& ledger = run.ledger;
-  const Json roles = roles_over_the_run(run.steps);
+  const Json roles = roles_over_the_run(run.steps, run.supervisor);
   Json s;
   s["run_id"] = fs::weakly_canonical(run.dir).filename().string();
   s["exit"] = Json();
@@ -161,6 +175,7 @@ Json summarise(const RunFiles& run) {
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.
   for (const auto& [key, value] : run.supervisor.items()) {
+    if (key == "last_report") continue;
     if (value.is_object() && s.contains(key) && s[key].is_object()) {
       for (const auto& [part, figure] : value.items()) s[key][part] = figure;
     } else {

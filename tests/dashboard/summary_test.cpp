@@ -114,6 +114,21 @@ TEST(Summary, what_the_supervisor_noted_is_merged_in) {
   EXPECT_TRUE((*s)["weights"].contains("versions"));
 }
 
+TEST(Summary, what_was_done_after_the_last_step_comes_from_the_last_report) {
+  SyntheticRun run(two_kinds());
+  run.play(learns);
+  run.write("metrics.jsonl", R"({"step":1,"time":5,"trainer":{"train_seconds":2,"idle_seconds":1},"roles":{"rollout-0":{"engine_steps":1,"forward_seconds":3}}})" "\n");
+  run.write("supervisor.json", R"({"exit":0,"last_report":{"step":2,"roles":{)"
+                               R"("trainer-0":{"role":"trainer","metrics":{"train_seconds":4,"idle_seconds":2}},)"
+                               R"("rollout-0":{"role":"rollout","metrics":{"engine_steps":9,"forward_seconds":7,"idle_seconds":1}},)"
+                               R"("env-0":{"role":"env","metrics":null}}}})");
+  const auto s = summarise(run.dir(), run.plan());
+  ASSERT_TRUE(s) << s.error().to_string();
+  EXPECT_EQ((*s)["seconds"]["rollout-0"]["generate"], 7.0);
+  EXPECT_EQ((*s)["seconds"]["trainer"]["train"], 4.0);
+  EXPECT_FALSE(s->contains("last_report"));
+}
+
 TEST(Summary, what_a_killed_run_left_is_summarised_too) {
   SyntheticRun run(two_kinds());
   run.play(learns, 5);
