@@ -17,7 +17,8 @@ Schema schema_of(RunConfig& c) {
   s.add("run.max_restarts", c.run.max_restarts, "Restarts of one role before the run fails", 0, 1e6);
   s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1, 3600);
   s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
-  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task", {kinds.begin(), kinds.end()});
+  const auto known = envs::every_kind();
+  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task", {known.begin(), known.end()});
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
   s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1, 1024);
   s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");

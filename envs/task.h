@@ -87,6 +87,8 @@ struct Task {
 
 // The kinds of the workspace family, easiest to learn first.
 std::span<const std::string_view> task_kinds();
+// These and `echo`, which only shows that a loop works and is no measure of a model.
+std::span<const std::string_view> every_kind();
 
 // kNotFound, with the nearest kind, where there is no such kind.
 Result<Task> make_task(const TaskSpec& spec);

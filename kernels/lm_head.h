@@ -5,6 +5,7 @@
 // logprob of token t = logit[t] - logsumexp. The sampler and the trainer call this same function.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +15,12 @@
 
 namespace tandem::kernels {
 
+// A maximum, and the sum of e^(x - maximum).
+struct RunningSum {
+  float maximum = -INFINITY;
+  float sum = 0;
+};
+
 struct LmHead {
   const bf16* hidden = nullptr;  // [rows][width]
   const bf16* head = nullptr;    // packed [vocabulary][width]
@@ -21,6 +28,7 @@ struct LmHead {
   float* logits = nullptr;       // [rows][padded_vocabulary(vocabulary)], or null: not stored
   float* log_sum = nullptr;      // [rows]
   int32_t* argmax = nullptr;     // [rows], or null; ties go to the lowest id
+  RunningSum* panel_sums = nullptr;  // [rows][padded_vocabulary / kPanelColumns], or null: of each panel, for the sampler
 };
 inline size_t padded_vocabulary(int vocabulary) {
   return (static_cast<size_t>(vocabulary) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;

@@ -23,8 +23,37 @@ Status check(const SamplingSettings& s) {
 
 namespace {
 
-int32_t likeliest(std::span<const float> logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+// The first panel with the largest maximum holds the first of the likeliest tokens.
+int32_t likeliest(std::span<const float> logits, std::span<const RunningSum> panels) {
+  const auto best = std::max_element(panels.begin(), panels.end(), [](const RunningSum& a, const RunningSum& b) { return a.maximum < b.maximum; });
+  const auto first = logits.begin() + (best - panels.begin()) * kPanelColumns;
+  return static_cast<int32_t>(std::find(first, logits.end(), best->maximum) - logits.begin());
+}
+
+// Inverse cumulative distribution in two steps: the panel where the sum passes u, then the token in it.
+int32_t draw(std::span<const float> logits, std::span<const RunningSum> panels, double u) {
+  float peak = panels[0].maximum;
+  for (const RunningSum& panel : panels) peak = std::max(peak, panel.maximum);
+  double total = 0;
+  for (const RunningSum& panel : panels) total += panel.sum * std::exp(static_cast<double>(panel.maximum - peak));
+  double left = u * total;
+  size_t chosen = 0, last = 0;
+  for (; chosen < panels.size(); ++chosen) {
+    const double weight = panels[chosen].sum * std::exp(static_cast<double>(panels[chosen].maximum - peak));
+    if (weight > 0) last = chosen;
+    if (left < weight) break;
+    left -= weight;
+  }
+  if (chosen == panels.size()) chosen = last;  // rounding at the very end
+  const size_t begin = chosen * kPanelColumns, end = std::min(begin + kPanelColumns, logits.size());
+  size_t token = begin;
+  for (size_t i = begin; i < end; ++i) {
+    const double weight = std::exp(static_cast<double>(logits[i] - peak));
+    if (weight > 0) token = i;
+    if (left < weight) break;
+    left -= weight;
+  }
+  return static_cast<int32_t>(token);
 }
 
 // The token where the cumulative weight passes u * total, ids ascending.
@@ -40,13 +69,17 @@ int32_t pick(std::span<const int32_t> tokens, std::span<const double> weights, d
 
 }  // namespace
 
-Sampled sample(std::span<const float> logits, float log_sum, const SamplingSettings& settings, uint64_t seed,
-               uint64_t position) {
+Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
+               const SamplingSettings& settings, uint64_t seed, uint64_t position) {
   if (settings.temperature == 0) {
-    const int32_t token = likeliest(logits);
+    const int32_t token = likeliest(logits, panels);
     return {token, logits[token] - log_sum, 0};
   }
   const double u = uniform_at(seed, position);
+  if (settings.plain()) {
+    const int32_t token = draw(logits, panels, u);
+    return {token, logits[token] - log_sum, logits[token] - log_sum};
+  }
   const float peak = *std::max_element(logits.begin(), logits.end());
   const auto weight_of = [&](float logit) { return std::exp(static_cast<double>(logit - peak) / settings.temperature); };
   // Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.

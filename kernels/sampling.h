@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "kernels/lm_head.h"
 
 namespace tandem::kernels {
 
@@ -26,9 +27,10 @@ struct Sampled {
   float sampling_logprob = 0;  // of the distribution that was drawn from
 };
 
-// `log_sum` is the row's logsumexp from lm_head.
-Sampled sample(std::span<const float> logits, float log_sum, const SamplingSettings& settings, uint64_t seed,
-               uint64_t position);
+// `log_sum` is the row's logsumexp from lm_head, `panels` its panel_sums: where nothing is cut off and temperature is 0 or 1,
+// a token is found by its panel, without a look at the whole vocabulary.
+Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
+               const SamplingSettings& settings, uint64_t seed, uint64_t position);
 
 // kInvalid names the setting that is out of range.
 Status check(const SamplingSettings& settings);

@@ -237,14 +237,17 @@ Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks, 
   std::vector<SampledToken> sampled;
   if (sampling.empty()) return sampled;
   std::vector<float> log_sum(sampling.size());
+  const size_t panels = padded / kernels::kPanelColumns;
   logits_.resize(std::max(logits_.size(), sampling.size() * padded));
+  panel_sums_.resize(sampling.size() * panels);
   TRY(kernels::lm_head(stream_, {.hidden = states_.data(), .head = weights_->packed(weights_->layout().head),
                                  .rows = static_cast<int>(sampling.size()), .width = width, .vocabulary = vocabulary,
-                                 .logits = logits_.data(), .log_sum = log_sum.data()}, {}, {}));
+                                 .logits = logits_.data(), .log_sum = log_sum.data(),
+                                 .panel_sums = panel_sums_.data()}, {}, {}));
   sampled.resize(sampling.size());
   stream_.threads().run(static_cast<int>(sampling.size()), [&](int i) {
     const Sequence& s = *sampling[i]->sequence;
-    const auto drawn = kernels::sample(std::span(logits_).subspan(i * padded, vocabulary), log_sum[i], s.turn.sampling,
+    const auto drawn = kernels::sample(std::span(logits_).subspan(i * padded, vocabulary), std::span(panel_sums_).subspan(i * panels, panels), log_sum[i], s.turn.sampling,
                                        s.turn.seed, s.tokens.size());
     sampled[i] = {.sequence = sampling[i]->id, .token = drawn.token, .logprob = drawn.logprob,
                   .sampling_logprob = drawn.sampling_logprob, .version = version_};

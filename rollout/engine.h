@@ -125,6 +125,7 @@ class Engine {
   std::vector<SequenceId> waiting_;           // turns without a slot, first come first
   EngineCounters counters_;
   std::vector<float> logits_;
+  std::vector<kernels::RunningSum> panel_sums_;
   std::vector<kernels::bf16> states_;
 };
 

@@ -45,7 +45,7 @@ struct StepMetrics {
   int64_t trained_tokens = 0;   // counted by the loss
   int64_t sample_tokens = 0;    // whole samples
   int64_t tree_tokens = 0;      // rows really computed
-  double max_abs_logprob_diff = 0;  // against the sampler, over tokens sampled by this very version
+  double max_abs_logprob_diff = 0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
 };
 
@@ -78,9 +78,12 @@ class Learner {
   template <typename TokenSlope>
   Status accumulate(std::span<const Sample> samples, const TokenSlope& slope_of, StepMetrics& metrics);
   Status apply(StepMetrics& metrics);
+  Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
 
   std::unique_ptr<model::Weights> weights_;
   std::unique_ptr<Tape> tape_;
+  std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
+  uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;
   int64_t steps_ = 0;

@@ -10,12 +10,6 @@ namespace tandem::kernels::TANDEM_ISA {
 constexpr int kSlabPanels = 64;  // columns of 64 panels are joined in order; then the slabs are, in order
 constexpr int kHeadRows = kTileRows * 16;
 
-// A maximum and the sum of e^(x - maximum).
-struct RunningSum {
-  float maximum = -INFINITY;
-  float sum = 0;
-};
-
 TANDEM_INLINE float exponential_of(float x) {
   float lanes[kLanes];
   store(lanes, exponential(broadcast(x)));
@@ -81,6 +75,7 @@ inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenP
           SlabResult& result = results[static_cast<size_t>(row + r) * slabs + slab];
           const RunningSum sums = sum_of_panel(logits);
           join(result.total, sums);
+          if (h.panel_sums) h.panel_sums[static_cast<size_t>(row + r) * panels + panel] = sums;
           if (h.argmax && sums.maximum > result.best) {
             result.best = sums.maximum;
             for (int c = 0; c < columns; ++c) {

@@ -41,7 +41,7 @@ size_t shared(const Set& a, const Set& b) {
 }
 
 class EveryKind : public testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Workspace, EveryKind, testing::ValuesIn(task_kinds().begin(), task_kinds().end()),
+INSTANTIATE_TEST_SUITE_P(Workspace, EveryKind, testing::ValuesIn(every_kind().begin(), every_kind().end()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(EveryKind, a_task_is_a_function_of_its_spec) {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
+#include <map>
 
 #include "kernels/lm_head.h"
 #include "kernels/optimizer.h"
@@ -188,26 +188,41 @@ TEST_P(OpsTest, adamw_takes_the_published_step) {
   }
 }
 
-TEST(Sampling, draws_each_token_as_often_as_its_probability) {
-  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
-  std::array<int, 3> seen{};
-  for (int i = 0; i < 20000; ++i) ++seen[sample(logits, 0, {}, 42, i).token];
-  EXPECT_NEAR(seen[0] / 20000.0, 0.5, 0.02);
-  EXPECT_NEAR(seen[2] / 20000.0, 0.2, 0.02);
+// What lm_head would give the sampler for these logits.
+Sampled sample_of(const std::vector<float>& logits, const SamplingSettings& settings, uint64_t seed, uint64_t position) {
+  std::vector<RunningSum> panels((logits.size() + kPanelColumns - 1) / kPanelColumns);
+  for (size_t p = 0; p < panels.size(); ++p) {
+    const size_t end = std::min(logits.size(), (p + 1) * kPanelColumns);
+    for (size_t i = p * kPanelColumns; i < end; ++i) panels[p].maximum = std::max(panels[p].maximum, logits[i]);
+    for (size_t i = p * kPanelColumns; i < end; ++i) panels[p].sum += std::exp(logits[i] - panels[p].maximum);
+  }
+  return sample(logits, panels, 0, settings, seed, position);
+}
+
+TEST(Sampling, draws_each_token_as_often_as_its_probability_in_every_panel) {
+  std::vector<float> logits(200, -INFINITY);
+  const std::map<int, double> probabilities = {{0, 0.4}, {63, 0.1}, {64, 0.2}, {130, 0.05}, {199, 0.25}};
+  for (const auto& [token, p] : probabilities) logits[token] = static_cast<float>(std::log(p));
+  std::map<int, int> seen;
+  for (int i = 0; i < 20000; ++i) ++seen[sample_of(logits, {}, 42, i).token];
+  ASSERT_EQ(seen.size(), probabilities.size());
+  for (const auto& [token, p] : probabilities) EXPECT_NEAR(seen[token] / 20000.0, p, 0.015) << token;
 }
 
 TEST(Sampling, temperature_zero_takes_the_first_of_the_likeliest) {
-  EXPECT_EQ(sample(std::vector<float>{1, 3, 3}, 0, {.temperature = 0}, 1, 1).token, 1);
+  std::vector<float> logits(200, 0);
+  logits[70] = logits[71] = logits[150] = 3;
+  EXPECT_EQ(sample_of(logits, {.temperature = 0}, 1, 1).token, 70);
 }
 
 TEST(Sampling, truncation_never_draws_what_was_cut_off_and_reports_both_logprobs) {
   const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
   for (int i = 0; i < 500; ++i) {
-    EXPECT_LT(sample(logits, 0, {.top_k = 2}, 7, i).token, 2);
-    EXPECT_LT(sample(logits, 0, {.top_p = 0.6f}, 7, i).token, 2);
-    EXPECT_LT(sample(logits, 0, {.min_p = 0.2f}, 7, i).token, 3);
+    EXPECT_LT(sample_of(logits, {.top_k = 2}, 7, i).token, 2);
+    EXPECT_LT(sample_of(logits, {.top_p = 0.6f}, 7, i).token, 2);
+    EXPECT_LT(sample_of(logits, {.min_p = 0.2f}, 7, i).token, 3);
   }
-  const Sampled drawn = sample(logits, 0, {.top_k = 1}, 7, 0);
+  const Sampled drawn = sample_of(logits, {.top_k = 1}, 7, 0);
   EXPECT_FLOAT_EQ(drawn.logprob, std::log(0.5f));
   EXPECT_FLOAT_EQ(drawn.sampling_logprob, 0);
 }
