@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <thread>
@@ -9,10 +10,16 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/supervisor.h"
+#include "dashboard/live.h"
+#include "dashboard/report.h"
+#include "dashboard/run_files.h"
+#include "dashboard/summary.h"
+#include "dashboard/tensorboard.h"
 #include "envs/floors.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "model/weights.h"
 #include "rollout/conversation.h"
+#include "trainer/tiny_model.h"
 
 namespace tandem::cli {
 
@@ -24,6 +31,8 @@ struct Options {
   std::string run_dir;
   bool resume = false, dry_run = false, json = false;
 };
+
+constexpr std::string_view kTinyModel = "tiny";  // as model.path: made when the run starts
 
 std::atomic<int> interrupts{0};
 void on_signal(int) { ++interrupts; }
@@ -54,11 +63,13 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
 // Everything that can be known to be wrong before a process is started or a file written.
 Status check_inputs(const RunConfig& config) {
   TRY(check(config));
-  const auto model = TRY(model::read_config(config.model.path));
-  TRY(model::parameter_layout(model));
-  TRY(rollout::Conversation::load(config.model.path));
-  if (config.rollout.max_tokens > model.max_positions) {
-    return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}", config.rollout.max_tokens, model.max_positions));
+  if (config.model.path != kTinyModel) {
+    const auto model = TRY(model::read_config(config.model.path));
+    TRY(model::parameter_layout(model));
+    TRY(rollout::Conversation::load(config.model.path));
+    if (config.rollout.max_tokens > model.max_positions) {
+      return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}", config.rollout.max_tokens, model.max_positions));
+    }
   }
   TRY(envs::NamespaceBackend::start());
   return {};
@@ -111,16 +122,95 @@ Json play_floors(const RunConfig& config, envs::SandboxBackend& backend, const s
   return rates;
 }
 
-std::string plain_line(const Json& status, const Json& report) {
-  std::string line = fmt::format("{} {} step {}/{}", status.value("state", ""), status.value("phase", ""), status.value("step", 0), status.value("steps", 0));
-  if (report.contains("episodes")) {
-    for (const auto& [state, count] : report["episodes"]["states"].items()) line += fmt::format("  {} {}", state, count.get<uint64_t>());
+// RUN/model: a link to the directory, or the tiny model itself.
+Status provide_model(const RunConfig& config, const fs::path& run_dir) {
+  const fs::path model = run_dir / "model";
+  if (fs::exists(model)) return {};
+  if (config.model.path == kTinyModel) {
+    return trainer::make_tiny_model(model, {.seed = config.run.seed, .threads = static_cast<int>(std::thread::hardware_concurrency())},
+                                    [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   }
-  if (report.contains("last_step") && report["last_step"].is_object()) {
-    const Json& last = report["last_step"];
-    line += fmt::format("  success {:.2f}  logprob diff {} over {}", last.value("success", 0.0), last.value("max_abs_logprob_diff", 0.0), last.value("compared_tokens", 0));
+  std::error_code error;
+  fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
+  return error ? Status::from_errno(model.string(), error.value()) : Status();
+}
+
+// What is going on, on a terminal as a few lines drawn over and over, elsewhere a line now and then.
+class Screen {
+ public:
+  Screen(const fs::path& run_dir, const Clock& clock) : run_dir_(run_dir), clock_(clock), started_(clock.now()), tty_(::isatty(STDERR_FILENO) == 1) {}
+
+  void note(const std::string& text) {
+    wipe();
+    fmt::print(stderr, "{}\n", text);
   }
-  return line;
+  void show(const Json& report) {
+    const Time now = clock_.now();
+    if (report.empty() || now < next_) return;
+    next_ = now + (tty_ ? std::chrono::milliseconds(500) : std::chrono::seconds(5));
+    Json status = report;
+    status["time"] = clock_.unix_seconds();
+    const auto history = dashboard::read_metrics(run_dir_);
+    const Json lines = history ? Json(*history) : Json::array();
+    if (tty_) {
+      wipe();
+      const std::string view = dashboard::render_live(status, lines, 100);
+      drawn_ = static_cast<int>(std::count(view.begin(), view.end(), '\n'));
+      fmt::print(stderr, "{}", view);
+      return;
+    }
+    const std::string line = dashboard::plain_line(status, lines);
+    if (line != last_) fmt::print(stderr, "{:>8}  {}\n", format_seconds(to_seconds(now - started_)), line);
+    last_ = line;
+  }
+  void wipe() {
+    if (drawn_ > 0) fmt::print(stderr, "\033[{}A\033[J", drawn_);
+    drawn_ = 0;
+  }
+
+ private:
+  const fs::path run_dir_;
+  const Clock& clock_;
+  const Time started_;
+  const bool tty_;
+  Time next_{};
+  int drawn_ = 0;
+  std::string last_;
+};
+
+std::string interval(const Json& rate) {
+  if (rate.is_null() || rate["pass_rate"].is_null()) return "-";
+  return fmt::format("{:.1f} % [{:.1f}, {:.1f}]", 100 * rate["pass_rate"].get<double>(), 100 * rate["ci95"][0].get<double>(), 100 * rate["ci95"][1].get<double>());
+}
+
+// What came out, on one screen.
+void print_result(const fs::path& run_dir, const Json& summary) {
+  const Json& heldout = summary["heldout"];
+  fmt::print("\n{} in {}\n", run_dir.string(), format_seconds(summary.value("wall_seconds", 0.0)));
+  if (!heldout["before"].is_null() && heldout["before"]["n_tasks"].get<int>() > 0) {
+    fmt::print("held-out success   sampled {} -> {}\n                   greedy  {} -> {}\n", interval(heldout["before"]), interval(heldout["after"]),
+               interval(heldout["greedy"]["before"]), interval(heldout["greedy"]["after"]));
+    for (const auto& [name, rate] : heldout["floors"].items()) fmt::print("  floor {:<14} {:.1f} %\n", name, 100 * rate.get<double>());
+  }
+  const Json& books = summary["episodes"];
+  uint64_t dropped = 0;
+  for (const auto& [reason, count] : books["dropped"].items()) dropped += count.get<uint64_t>();
+  fmt::print("episodes           {} admitted = {} trained + {} dropped + {} in flight\n", books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>(),
+             dropped, books["in_flight"].get<uint64_t>());
+  const Json& logprob = summary["logprob"];
+  fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]), dump_json(logprob["tokens_compared"]));
+  fmt::print("report             {}\n", (run_dir / "report.html").string());
+  if (fs::exists(run_dir / "export")) fmt::print("trained model      {}\n", (run_dir / "export").string());
+}
+
+// TensorBoard's files are made from the metrics when the run ends; they are a view, not a record.
+void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
+  const auto lines = dashboard::read_metrics(run_dir);
+  auto file = dashboard::EventFile::create(run_dir / "tb", clock);
+  if (!lines || !file) return;
+  for (const Json& line : *lines) {
+    if (!file->add_line(line).ok()) return;
+  }
 }
 
 Result<int> run(const Options& options) {
@@ -142,8 +232,8 @@ Result<int> run(const Options& options) {
     config.run.steps = std::max(steps, config.run.steps);
   }
   TRY(check_inputs(config));
-  const auto model_config = TRY(model::read_config(config.model.path));
-  const Json memory = memory_table(config, model_config);
+  const bool tiny = config.model.path == kTinyModel;
+  const Json memory = tiny ? Json::object() : memory_table(config, TRY(model::read_config(config.model.path)));
   if (options.dry_run) {
     if (options.json) fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
     else print_plan(config, schema, memory);
@@ -153,9 +243,7 @@ Result<int> run(const Options& options) {
   TRY(make_directories(run_dir));
   if (!exists && !options.config.empty()) TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
   TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
-  std::error_code error;
-  if (!fs::exists(run_dir / "model")) fs::create_directory_symlink(fs::absolute(config.model.path), run_dir / "model", error);
-  if (error) return fail(Status::from_errno((run_dir / "model").string(), error.value()));
+  TRY(provide_model(config, run_dir));
   int attempt = 1;
   while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
 
@@ -181,32 +269,34 @@ Result<int> run(const Options& options) {
 
   int seen_interrupts = 0;
   size_t shown_notes = 0;
-  Time next_line = clock.now();
-  std::string last_line;
+  Screen screen(run_dir, clock);
   while (supervisor.turn()) {
     while (seen_interrupts < interrupts) {
       ++seen_interrupts;
       supervisor.interrupt();
     }
-    for (; shown_notes < supervisor.notes().size(); ++shown_notes) fmt::print(stderr, "{}\n", supervisor.notes()[shown_notes]);
-    if (clock.now() < next_line) continue;
-    next_line = clock.now() + std::chrono::seconds(5);
-    const std::string line = plain_line(supervisor.status(), supervisor.report());
-    if (line != last_line) fmt::print(stderr, "{:>8}  {}\n", format_seconds(to_seconds(clock.now() - started)), line);
-    last_line = line;
+    for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
+    screen.show(supervisor.report());
   }
+  screen.wipe();
   floors_cancelled = true;
   if (floors.joinable()) floors.join();
 
   const auto end = supervisor.end();
   const int exit = end == Supervisor::End::kDone ? kDone : end == Supervisor::End::kInterrupted ? kInterrupted : kFailed;
   const Json record = {{"run_id", fs::absolute(run_dir).filename().string()}, {"exit", exit}, {"wall_seconds", to_seconds(clock.now() - started)},
-                       {"restarts", supervisor.restarts()}, {"attempt", attempt}, {"last_report", supervisor.report()}};
+                       {"restarts", supervisor.restarts()}, {"attempt", attempt}, {"steals", supervisor.report().value("steals", 0)}};
   TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
+  const Json summary = TRY(dashboard::summarise(run_dir, plan_of(config)));
+  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
+  TRY(dashboard::write_report(run_dir, plan_of(config)));
+  write_tensorboard(run_dir, clock);
   if (end == Supervisor::End::kFailed) {
     TRY(write_file(run_dir / "failure.json", Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(2) + "\n"));
     return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
   }
+  if (options.json) fmt::print("{}\n", dump_json(summary));
+  else print_result(run_dir, summary);
   return exit;
 }
 
