@@ -21,7 +21,9 @@ struct Candidate {
   const EpisodeRecord* after = nullptr;
 };
 
-double reward_of(const EpisodeRecord* episode) { return episode != nullptr && episode->commit ? episode->commit->reward.value_or(-1) : -1; }
+double reward_of(const EpisodeRecord* episode) {
+  return episode != nullptr && episode->commit ? episode->commit->reward.value_or(-1) : -1;
+}
 
 int rank_of(const Candidate& c) {
   const double before = reward_of(c.before), after = reward_of(c.after);
@@ -36,8 +38,10 @@ void prefer(const EpisodeRecord*& chosen, const EpisodeRecord& episode) {
   if (chosen == nullptr || (chosen->temperature != 0 && episode.temperature == 0)) chosen = &episode;
 }
 
-Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryStore& store, const model::Tokenizer& tokenizer) {
-  Transcript transcript{.episode = episode.episode, .reward = episode.commit->reward,
+Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryStore& store,
+                        const model::Tokenizer& tokenizer) {
+  Transcript transcript{.episode = episode.episode,
+                        .reward = episode.commit->reward,
                         .outcome = std::string(rollout::to_string(episode.commit->outcome))};
   const rollout::EpisodeKey key{episode.episode, episode.attempt};
   if (!store.contains(key)) return transcript;
@@ -45,8 +49,8 @@ Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryS
   for (size_t start = 0; start < trajectory.tokens.size();) {
     size_t end = start;
     while (end < trajectory.tokens.size() && trajectory.sampled[end] == trajectory.sampled[start]) ++end;
-    transcript.passages.push_back({tokenizer.decode(std::span(trajectory.tokens).subspan(start, end - start)),
-                                   trajectory.sampled[start] != 0});
+    transcript.passages.push_back(
+        {tokenizer.decode(std::span(trajectory.tokens).subspan(start, end - start)), trajectory.sampled[start] != 0});
     start = end;
   }
   return transcript;
@@ -71,7 +75,8 @@ Result<std::vector<TranscriptPair>> choose_transcripts(const RunFiles& run, int 
     if (found == kinds.end()) continue;
     std::vector<Candidate> chosen;
     for (const auto& [seed, candidate] : found->second) chosen.push_back(candidate);
-    std::stable_sort(chosen.begin(), chosen.end(), [](const Candidate& a, const Candidate& b) { return rank_of(a) < rank_of(b); });
+    std::stable_sort(chosen.begin(), chosen.end(),
+                     [](const Candidate& a, const Candidate& b) { return rank_of(a) < rank_of(b); });
     if (chosen.size() > static_cast<size_t>(per_kind)) chosen.resize(static_cast<size_t>(per_kind));
     for (const Candidate& candidate : chosen) {
       const EpisodeRecord& any = candidate.before != nullptr ? *candidate.before : *candidate.after;

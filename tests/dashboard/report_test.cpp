@@ -27,10 +27,14 @@ size_t count_of(std::string_view text, std::string_view part) {
 // A model that says what a page must not obey.
 class HostileRun : public testing::Test {
  protected:
-  HostileRun() : run_(two_kinds()), tokenizer_(*model::Tokenizer::load(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm")) {
+  HostileRun()
+      : run_(two_kinds()),
+        tokenizer_(*model::Tokenizer::load(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm")) {
     fs::create_directories(run_.dir() / "model");
-    fs::copy_file(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm/tokenizer.json", run_.dir() / "model" / "tokenizer.json");
-    run_.speak(*tokenizer_.encode("<user> say \"hello\""), *tokenizer_.encode("</pre></main><script>alert(1)</script>"));
+    fs::copy_file(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm/tokenizer.json",
+                  run_.dir() / "model" / "tokenizer.json");
+    run_.speak(*tokenizer_.encode("<user> say \"hello\""),
+               *tokenizer_.encode("</pre></main><script>alert(1)</script>"));
     run_.play(learns);
   }
   SyntheticRun run_;
