@@ -16,7 +16,8 @@ if(TANDEM_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 if(TANDEM_SANITIZE)
-  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+                      -Wno-maybe-uninitialized)  # GCC 12 loses track of values that sanitizers wrap (bug 105562)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
 endif()
 

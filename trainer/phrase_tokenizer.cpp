@@ -11,8 +11,8 @@ namespace tandem::trainer {
 
 namespace {
 
-// A pair of neighbours counts once for each text piece it stands in, times how often that piece occurs; equal counts go to
-// the pair of the lowest ids.
+// A pair of neighbours counts once for each text piece it stands in, times how often that piece occurs; equal counts go
+// to the pair of the lowest ids.
 //
 // Pieces are few (most text repeats), so each merge walks all that hold the pair and counts again only there.
 class MergeTrainer {
@@ -119,9 +119,11 @@ std::vector<std::string> byte_names() {
 Result<WideJson> make_phrase_tokenizer(std::span<const std::string> texts, const PhraseTokenizerSettings& settings) {
   WideJson steps = WideJson::array();
   if (!settings.cut.empty()) {
-    steps.push_back({{"type", "Split"}, {"pattern", {{"Regex", settings.cut}}}, {"behavior", "Isolated"}, {"invert", false}});
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", settings.cut}}}, {"behavior", "Isolated"}, {"invert", false}});
   }
-  const WideJson byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const WideJson byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   steps.push_back(byte_level);
   const WideJson pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", steps}};
 
@@ -154,15 +156,33 @@ Result<WideJson> make_phrase_tokenizer(std::span<const std::string> texts, const
   WideJson vocabulary = WideJson::object(), added = WideJson::array();
   for (size_t id = 0; id < names.size(); ++id) vocabulary[names[id]] = id;
   for (int id = 0; id < first_byte; ++id) {
-    added.push_back({{"id", id}, {"content", names[id]}, {"single_word", false}, {"lstrip", false}, {"rstrip", false},
-                     {"normalized", false}, {"special", true}});
+    added.push_back({{"id", id},
+                     {"content", names[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
-  return WideJson{{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added},
-                  {"normalizer", nullptr}, {"pre_tokenizer", pre_tokenizer}, {"post_processor", nullptr},
+  return WideJson{{"version", "1.0"},
+                  {"truncation", nullptr},
+                  {"padding", nullptr},
+                  {"added_tokens", added},
+                  {"normalizer", nullptr},
+                  {"pre_tokenizer", pre_tokenizer},
+                  {"post_processor", nullptr},
                   {"decoder", byte_level},
-                  {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
-                             {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr}, {"fuse_unk", false},
-                             {"byte_fallback", false}, {"ignore_merges", false}, {"vocab", vocabulary}, {"merges", merges}}}};
+                  {"model",
+                   {{"type", "BPE"},
+                    {"dropout", nullptr},
+                    {"unk_token", nullptr},
+                    {"continuing_subword_prefix", nullptr},
+                    {"end_of_word_suffix", nullptr},
+                    {"fuse_unk", false},
+                    {"byte_fallback", false},
+                    {"ignore_merges", false},
+                    {"vocab", vocabulary},
+                    {"merges", merges}}}};
 }
 
 }  // namespace tandem::trainer

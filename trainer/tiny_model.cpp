@@ -21,7 +21,8 @@ constexpr double kLearningRate = 3e-3;
 constexpr envs::Noise kNoise{.random_tool = 0.4, .corrupt_argument = 0.65};
 
 constexpr std::string_view kTemplate =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
+    "'\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 const std::array<std::string, 3> kSpecial = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
@@ -34,8 +35,10 @@ std::vector<std::string> pieces_of(const envs::Transcript& transcript) {
   // As the template writes them; special tokens part them.
   std::vector<std::string> texts;
   for (const auto& message : transcript.messages) {
-    if (message.role != "assistant") texts.push_back(message.role + "\n" + message.content);
-    else texts.insert(texts.end(), {"assistant\n", message.content});
+    if (message.role != "assistant")
+      texts.push_back(message.role + "\n" + message.content);
+    else
+      texts.insert(texts.end(), {"assistant\n", message.content});
     texts.push_back("\n");
   }
   return texts;
@@ -67,12 +70,13 @@ Result<model::ModelConfig> write_text_files(const fs::path& folder, std::span<co
   for (const auto& transcript : transcripts) {
     for (auto& text : pieces_of(transcript)) texts.push_back(std::move(text));
   }
-  const WideJson tokenizer =
-      TRY(make_phrase_tokenizer(texts, {.least_count = static_cast<int>(transcripts.size() / 24), .cut = kCut, .special = kSpecial}));
+  const WideJson tokenizer = TRY(make_phrase_tokenizer(
+      texts, {.least_count = static_cast<int>(transcripts.size() / 24), .cut = kCut, .special = kSpecial}));
   const auto config = config_for(static_cast<int>(tokenizer["model"]["vocab"].size()));
   TRY(make_directories(folder));
   TRY(write_file(folder / "tokenizer.json", tokenizer.dump(1) + "\n"));
-  const Json names = {{"bos_token", kSpecial[kEndOfText]}, {"eos_token", kSpecial[kEndOfTurn]}, {"pad_token", kSpecial[kEndOfTurn]}};
+  const Json names = {
+      {"bos_token", kSpecial[kEndOfText]}, {"eos_token", kSpecial[kEndOfTurn]}, {"pad_token", kSpecial[kEndOfTurn]}};
   Json tokenizer_config = names;
   tokenizer_config["chat_template"] = kTemplate;
   tokenizer_config["clean_up_tokenization_spaces"] = false;
@@ -85,7 +89,8 @@ Result<model::ModelConfig> write_text_files(const fs::path& folder, std::span<co
   return config;
 }
 
-Status make(const fs::path& folder, const TinyModelSettings& settings, const std::function<void(const std::string&)>& progress) {
+Status make(const fs::path& folder, const TinyModelSettings& settings,
+            const std::function<void(const std::string&)>& progress) {
   std::vector<envs::Transcript> transcripts;
   for (uint64_t number = 0; number < kDemonstrations; ++number) {
     const auto task = TRY(envs::make_task({.kind = "echo", .seed = derive_seed(settings.seed, {1, number})}));
@@ -96,8 +101,10 @@ Status make(const fs::path& folder, const TinyModelSettings& settings, const std
   const auto conversation = TRY(rollout::Conversation::load(folder));
   std::vector<Sample> samples;
   for (const auto& transcript : transcripts) samples.push_back(TRY(sample_of(transcript, conversation, kLongest)));
-  progress(fmt::format("tiny model: {} demonstrations, {} tokens in the vocabulary, the first prompt has {}", samples.size(),
-                       config.vocabulary, std::find(samples[0].trained.begin(), samples[0].trained.end(), 1) - samples[0].trained.begin()));
+  progress(
+      fmt::format("tiny model: {} demonstrations, {} tokens in the vocabulary, the first prompt has {}", samples.size(),
+                  config.vocabulary,
+                  std::find(samples[0].trained.begin(), samples[0].trained.end(), 1) - samples[0].trained.begin()));
 
   auto weights = TRY(model::Weights::create(config, true));
   model::randomise(weights, settings.seed);

@@ -19,7 +19,8 @@ struct TinyModelSettings {
   int threads = 1;
 };
 
-// Writes a Hugging Face directory at `out`, whole or not at all; one that is there is replaced. A function of the settings
+// Writes a Hugging Face directory at `out`, whole or not at all; one that is there is replaced. A function of the
+// settings
 // (`threads` changes no bit). `progress` gets a line now and then.
 Status make_tiny_model(const fs::path& out, const TinyModelSettings& settings,
                        const std::function<void(const std::string&)>& progress);

@@ -1,8 +1,9 @@
-// echo: one given word into one given file, by one call. The simplest kind that there can be, for the job that learns in
-// under a minute: it is asked for by name and is no part of the default list.
+// echo: one given word into one given file, by one call. The simplest kind that there can be, for the job that learns
+// in under a minute: it is asked for by name and is no part of the default list.
 //
-// Words are two syllables of capitals, so that a model of two layers and a tokenizer made on the spot can copy words that
-// it never saw; files and contents have syllables of their own, and no extension. Whole words are held out as elsewhere.
+// Words are two syllables of capitals, so that a model of two layers and a tokenizer made on the spot can copy words
+// that it never saw; files and contents have syllables of their own, and no extension. Whole words are held out as
+// elsewhere.
 #include "envs/workspace/kind.h"
 
 namespace tandem::envs {
@@ -10,14 +11,22 @@ namespace {
 
 constexpr std::string_view kWrite[] = {"write",  "put",  "save",  "place",    "store", "set down", "enter",
                                        "record", "note", "leave", "put down", "keep",  "copy",     "add"};
-constexpr std::string_view kWord[] = {"{word}",         "the word {word}", "just {word}",     "the text {word}",
+constexpr std::string_view kWord[] = {"{word}",         "the word {word}",  "just {word}",        "the text {word}",
                                       "only {word}",    "one word, {word}", "nothing but {word}", "the line {word}",
                                       "the name {word}"};
-constexpr std::string_view kInto[] = {"to",        "into",     "in",          "to the file",  "into the file",
-                                      "in a file", "inside",   "as the file", "under the name", "to a new file",
+constexpr std::string_view kInto[] = {"to",
+                                      "into",
+                                      "in",
+                                      "to the file",
+                                      "into the file",
+                                      "in a file",
+                                      "inside",
+                                      "as the file",
+                                      "under the name",
+                                      "to a new file",
                                       "into a new file"};
-constexpr std::string_view kStop[] = {".",        ", please.", " now.",        ", then stop.", " for me.",
-                                      " today.",  "; no more.", ". That is all.", " and stop."};
+constexpr std::string_view kStop[] = {".",       ", please.",  " now.",          ", then stop.", " for me.",
+                                      " today.", "; no more.", ". That is all.", " and stop."};
 constexpr std::string_view kFrames[] = {"<write> <word> <into> {file}<stop>",
                                         "<open> <write> <word> <into> {file}<stop>",
                                         "<into> {file}, <write> <word><stop>",
@@ -26,7 +35,10 @@ constexpr std::string_view kFrames[] = {"<write> <word> <into> {file}<stop>",
                                         "let {file} hold <word><stop>",
                                         "{file} is to contain <word><stop>",
                                         "<write>, <into> {file}, <word><stop>",
-                                        "we need <word> <into> {file}<stop>"};
+                                        "we need <word> <into> {file}<stop>",
+                                        "<word> should stand <into> {file}<stop>",
+                                        "there, <into> {file}, <write> <word><stop>",
+                                        "<open> make sure that {file} holds <word><stop>"};
 constexpr Grammar::Part kParts[] = {
     {"write", kWrite}, {"word", kWord}, {"into", kInto}, {"open", kOpen}, {"stop", kStop}};
 

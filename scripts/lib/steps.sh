@@ -65,7 +65,6 @@ install_packages() {
     step "packages: all there"
     return
   fi
-  step "packages: installing ${#missing[@]}"
   if ((EUID != 0)); then
     if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
       as_root=(sudo)
@@ -74,6 +73,7 @@ install_packages() {
         "an administrator must run: apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
     fi
   fi
+  step "packages: installing ${#missing[@]}"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=2 -o DPkg::Lock::Timeout=120)
   quietly apt-update "${apt[@]}" update || true  # lists of a mirror that is away may still serve; install tells
   quietly apt-install "${apt[@]}" install -y --no-install-recommends "${missing[@]}" ||
