@@ -83,7 +83,7 @@ class RunTest : public testing::Test {
   static int run(const Arguments& overrides, const fs::path& run_dir) {
     return Process(command(overrides, run_dir), root() / "out").wait();
   }
-  static Json json(const fs::path& path) { return parse_json(text(path)).value_or(Json()); }
+  static Json json(const fs::path& path) { return parse_json(text(path)).value_or(Json::object()); }
 
   static std::vector<Json> episodes(const fs::path& run_dir, bool tokens = false) {
     Arguments arguments = {TANDEM_BINARY, "episodes", run_dir.string()};
