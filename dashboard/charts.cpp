@@ -51,6 +51,7 @@ std::string number_text(double value, bool percent) {
   const double size = std::abs(value);
   if (size >= 1e6) return fmt::format("{:.3g}M", value / 1e6);
   if (size >= 1e4) return fmt::format("{:.3g}k", value / 1e3);
+  if (size >= 1e3) return fmt::format("{:.0f}", value);
   return fmt::format("{:.3g}", value);
 }
 
@@ -172,7 +173,7 @@ std::string interval_chart(const std::vector<IntervalRow>& rows, const std::vect
   constexpr double kHead = 20;
   const double foot = 6 + 14.0 * static_cast<double>(levels.size());
   const double height = kHead + kRow * static_cast<double>(rows.size()) + foot;
-  const auto x_of = [&](double share) { return kName + std::clamp(share, 0.0, 1.0) * (kWidth - kName - 54); };
+  const auto x_of = [&](double share) { return kName + std::clamp(share, 0.0, 1.0) * (kWidth - kName - 66); };
   const double floor_y = height - foot;
   std::string out =
       fmt::format("<svg class=\"intervals\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"success with intervals\">",

@@ -188,8 +188,10 @@ std::string curves(const RunFiles& run, const Json& summary) {
 }
 
 // What one process did at a time; waits that overlap with its work are left out.
-std::string time_bars(const Json& summary) {
+std::string time_bars(const RunFiles& run, const Json& summary) {
   std::vector<BarRow> rows;
+  double longest = 0;
+  std::vector<size_t> environments;  // rows whose time is that of several threads
   const Json& roles = at(summary, "seconds");
   if (roles.is_object()) {
     for (const auto& [name, phases] : roles.items()) {
@@ -202,12 +204,25 @@ std::string time_bars(const Json& summary) {
           row.parts.emplace_back(phase, std::max(0.0, seconds.get<double>()));
       }
       if (const auto idle = maybe_number_at(phases, "idle")) row.parts.emplace_back("idle", std::max(0.0, *idle));
-      if (!row.parts.empty()) rows.push_back(std::move(row));
+      if (row.parts.empty()) continue;
+      double sum = 0;
+      for (const auto& [phase, seconds] : row.parts) sum += seconds;
+      if (row.parts.size() == 1 && row.parts[0].first == "tools")
+        environments.push_back(rows.size());
+      else
+        longest = std::max(longest, sum);
+      rows.push_back(std::move(row));
     }
   }
+  const double threads = std::max(1.0, number_at(at(run.config, "env"), "threads", 1));
+  for (const size_t row : environments) {
+    double& tools = rows[row].parts[0].second;
+    tools /= threads;
+    if (longest > tools) rows[row].parts.emplace_back("idle", longest - tools);
+  }
   std::string out =
-      "<h2>Where the time went</h2>\n<p class=\"soft\">Seconds of each process. Tool calls run on several threads, "
-      "whose time is added up.</p>\n";
+      "<h2>Where the time went</h2>\n<p class=\"soft\">Seconds of each process; of environments, the mean of "
+      "their threads.</p>\n";
   out += bar_chart(rows);
   std::vector<std::string> parts;
   for (const char* part : {"engine", "env", "trainer"}) {
@@ -291,7 +306,7 @@ std::string facts(const RunFiles& run, const Json& summary) {
 std::string render_report(const RunFiles& run, PageUpdates updates) {
   const Json summary = summarise(run);
   const std::string body = opening(run, summary, updates) + headline(summary) + kinds_table(summary, run) +
-                           curves(run, summary) + time_bars(summary) + transcripts(run) + facts(run, summary);
+                           curves(run, summary) + time_bars(run, summary) + transcripts(run) + facts(run, summary);
   return page("Tandem: " + text_of(at(summary, "run_id")), body, updates);
 }
 

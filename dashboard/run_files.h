@@ -38,7 +38,8 @@ class MetricsFollower {
  public:
   explicit MetricsFollower(const fs::path& dir) : path_(dir / "metrics.jsonl") {}
 
-  // Whole lines that were added since the last call; of the first call, all. A line that is no JSON object is passed over.
+  // Whole lines that were added since the last call; of the first call, all. A line that is no JSON object is passed
+  // over.
   std::vector<Json> next();
 
  private:

@@ -65,6 +65,24 @@ TEST_F(HostileRun, tasks_that_turned_from_failure_to_success_are_shown_first) {
   EXPECT_TRUE((*pairs)[0].after->passages[1].sampled);
 }
 
+TEST_F(HostileRun, where_greedy_episodes_did_not_change_samples_that_did_are_shown) {
+  SyntheticRun run(two_kinds());
+  fs::copy(run_.dir() / "model", run.dir() / "model");
+  run.play([](const rollout::LeaseTerms& lease, rollout::Phase phase) {
+    return lease.temperature == 0 || phase != rollout::Phase::kBefore ? 1.0 : 0.0;
+  });
+  const auto files = read_run(run.dir(), run.plan());
+  ASSERT_TRUE(files);
+  const auto pairs = choose_transcripts(*files, 2);
+  ASSERT_TRUE(pairs) << pairs.error().to_string();
+  ASSERT_EQ(pairs->size(), 4u);
+  for (const TranscriptPair& pair : *pairs) {
+    EXPECT_FALSE(pair.greedy);
+    EXPECT_EQ(pair.before->reward, 0);
+    EXPECT_EQ(pair.after->reward, 1);
+  }
+}
+
 TEST(Report, needs_nothing_from_outside_and_lets_only_its_own_script_run) {
   SyntheticRun run(two_kinds());
   run.play(learns);
