@@ -79,7 +79,8 @@ Check memory() {
     total = std::min(total, limit);
     available = std::min(available, limit);
   }
-  check.found = fmt::format("{:.1f} GiB, {:.1f} available", static_cast<double>(total) / kGiB, static_cast<double>(available) / kGiB);
+  check.found = fmt::format("{:.1f} GiB, {:.1f} available", static_cast<double>(total) / kGiB,
+                            static_cast<double>(available) / kGiB);
   if (static_cast<double>(available) < 2 * kGiB) {
     check.level = CheckLevel::kFailed;
     check.mend = "at least 2 GiB must be available; end other programs or give the container more";
@@ -180,7 +181,8 @@ Result<int> examine(bool as_json) {
   std::vector<Check> checks = {cores(), instruction_sets(), memory(), gpu()};
   checks.push_back(free_space("shared memory", "/dev/shm", 0.25, "give the container more (docker: --shm-size=1g)"));
   std::error_code ignored;
-  checks.push_back(free_space("disk", fs::current_path(ignored), 5, "a run with checkpoints wants 5 GiB; run.dir may point elsewhere"));
+  checks.push_back(free_space("disk", fs::current_path(ignored), 5,
+                              "a run with checkpoints wants 5 GiB; run.dir may point elsewhere"));
   checks.push_back(port());
   checks.push_back(local_socket());
   for (Check& check : envs::check_machine()) checks.push_back(std::move(check));
@@ -190,7 +192,8 @@ Result<int> examine(bool as_json) {
   for (const Check& check : checks) {
     fit = fit && check.level != CheckLevel::kFailed;
     if (as_json) {
-      list.push_back({{"name", check.name}, {"level", to_string(check.level)}, {"found", check.found}, {"mend", check.mend}});
+      list.push_back(
+          {{"name", check.name}, {"level", to_string(check.level)}, {"found", check.found}, {"mend", check.mend}});
     } else {
       fmt::print("{:<8} {:<17} {}\n", to_string(check.level), check.name, check.found);
       if (!check.mend.empty()) fmt::print("{:<26} -> {}\n", "", check.mend);

@@ -1,10 +1,11 @@
 // `tandem episodes`: every episode of a run, one JSON object a line.
+#include "dashboard/episodes.h"
+
 #include <cerrno>
 #include <cstdio>
 
 #include "cli/command.h"
 #include "cli/run_config.h"
-#include "dashboard/episodes.h"
 #include "dashboard/run_files.h"
 #include "rollout/coordinator.h"
 
@@ -22,7 +23,8 @@ Result<int> print_episodes(const EpisodesOptions& options) {
   const auto with_tokens = options.tokens ? dashboard::WithTokens::kYes : dashboard::WithTokens::kNo;
   TRY(dashboard::visit_episodes(options.run, ledger, with_tokens, [](const Json& object) -> Status {
     const std::string line = dump_json(object) + "\n";
-    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size()) return Status::from_errno("standard output", errno);
+    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
+      return Status::from_errno("standard output", errno);
     return {};
   }));
   if (std::fflush(stdout) != 0) return fail(Status::from_errno("standard output", errno));
@@ -34,7 +36,8 @@ Result<int> print_episodes(const EpisodesOptions& options) {
 Action add_episodes(CLI::App& command) {
   const auto options = std::make_shared<EpisodesOptions>();
   command.add_option("RUN", options->run, "The run directory; the run may still be on")->required();
-  command.add_flag("--tokens", options->tokens, "With the tokens of each, which were sampled, their logprobs and versions");
+  command.add_flag("--tokens", options->tokens,
+                   "With the tokens of each, which were sampled, their logprobs and versions");
   return [options] { return print_episodes(*options); };
 }
 

@@ -285,7 +285,8 @@ Result<int> run(const Options& options) {
   const auto end = supervisor.end();
   const int exit = end == Supervisor::End::kDone ? kDone : end == Supervisor::End::kInterrupted ? kInterrupted : kFailed;
   const Json record = {{"run_id", fs::absolute(run_dir).filename().string()}, {"exit", exit}, {"wall_seconds", to_seconds(clock.now() - started)},
-                       {"restarts", supervisor.restarts()}, {"attempt", attempt}, {"steals", supervisor.report().value("steals", 0)}};
+                       {"restarts", supervisor.restarts()}, {"attempt", attempt}, {"steals", supervisor.report().value("steals", 0)},
+                       {"last_report", supervisor.report()}};
   TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
   const Json summary = TRY(dashboard::summarise(run_dir, plan_of(config)));
   TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));

@@ -55,7 +55,7 @@ struct RunConfig {
     int max_new_tokens = 128;
     double temperature = 1;
     double episode_seconds = 300;
-    int steal_from = 4;
+    int steal_from = 8;
   } rollout;
   struct {
     int threads = 4;

@@ -65,7 +65,8 @@ class LivePage {
 
 void announce(const ViewOptions& options, bool on, const fs::path& report, const std::string& url) {
   if (options.json) {
-    fmt::print("{}\n", dump_json(Json{{"running", on}, {"report", report.empty() ? Json() : Json(report.string())},
+    fmt::print("{}\n", dump_json(Json{{"running", on},
+                                      {"report", report.empty() ? Json() : Json(report.string())},
                                       {"url", url.empty() ? Json() : Json(url)}}));
   } else {
     fmt::print("{}\n", url.empty() ? report.string() : url);

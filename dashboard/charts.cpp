@@ -51,6 +51,7 @@ std::string number_text(double value, bool percent) {
   const double size = std::abs(value);
   if (size >= 1e6) return fmt::format("{:.3g}M", value / 1e6);
   if (size >= 1e4) return fmt::format("{:.3g}k", value / 1e3);
+  if (size >= 1e3) return fmt::format("{:.0f}", value);
   return fmt::format("{:.3g}", value);
 }
 
@@ -109,21 +110,28 @@ std::string line_chart(const Chart& input) {
   if (!any) return out + fmt::format("<p class=\"none\">{}</p></figure>\n", escape(chart.empty));
   if (across.high - across.low < 1) across.high = across.low + 1;
   const Range up = range_of(chart);
-  const auto x_of = [&](double x) { return kLeft + (x - across.low) / (across.high - across.low) * (kWidth - kLeft - kRight); };
-  const auto y_of = [&](double y) {
-    return kHeight - kBottom - (std::clamp(y, up.low, up.high) - up.low) / (up.high - up.low) * (kHeight - kTop - kBottom);
+  const auto x_of = [&](double x) {
+    return kLeft + (x - across.low) / (across.high - across.low) * (kWidth - kLeft - kRight);
   };
-  Json data = {{"x", {across.low, across.high}}, {"left", kLeft}, {"right", kWidth - kRight}, {"percent", chart.percent}};
+  const auto y_of = [&](double y) {
+    return kHeight - kBottom -
+           (std::clamp(y, up.low, up.high) - up.low) / (up.high - up.low) * (kHeight - kTop - kBottom);
+  };
+  Json data = {
+      {"x", {across.low, across.high}}, {"left", kLeft}, {"right", kWidth - kRight}, {"percent", chart.percent}};
   data["series"] = Json::array();
   for (const Series& series : chart.series) {
     if (!series.faint) data["series"].push_back({{"name", series.name}, {"points", series.points}});
   }
-  out += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" data-chart=\"{}\">", kWidth, kHeight, escape(chart.title),
-                     escape(dump_json(data)));
+  out += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" data-chart=\"{}\">", kWidth, kHeight,
+                     escape(chart.title), escape(dump_json(data)));
   const double y_step = tick_step(up.low, up.high, 4);
   for (double y = std::ceil(up.low / y_step) * y_step; y <= up.high + y_step * 1e-6; y += y_step) {
-    out += fmt::format("<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" class=\"end\">{}</text>",
-                       kLeft, kWidth - kRight, y_of(y), y_of(y), kLeft - 6, y_of(y) + 4, number_text(std::abs(y) < y_step / 1e6 ? 0 : y, chart.percent));
+    out += fmt::format(
+        "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" "
+        "class=\"end\">{}</text>",
+        kLeft, kWidth - kRight, y_of(y), y_of(y), kLeft - 6, y_of(y) + 4,
+        number_text(std::abs(y) < y_step / 1e6 ? 0 : y, chart.percent));
   }
   const double x_step = std::max(1.0, tick_step(across.low, across.high, 5));
   for (double x = std::ceil(across.low / x_step) * x_step; x <= across.high + x_step * 1e-6; x += x_step) {
@@ -134,15 +142,19 @@ std::string line_chart(const Chart& input) {
   for (const Level& level : chart.levels) {
     const double y = y_of(level.value);
     label_y = std::min(y - 3, label_y - 11);
-    out += fmt::format("<line class=\"level\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" class=\"end level\">{}</text>",
-                       kLeft, kWidth - kRight, y, y, kWidth - kRight, label_y, escape(level.name));
+    out += fmt::format(
+        "<line class=\"level\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" "
+        "class=\"end level\">{}</text>",
+        kLeft, kWidth - kRight, y, y, kWidth - kRight, label_y, escape(level.name));
   }
   for (const Series& series : chart.series) {
     if (series.points.empty()) continue;
     std::string path;
-    for (const auto& [x, y] : series.points) path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x_of(x), y_of(y));
+    for (const auto& [x, y] : series.points)
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x_of(x), y_of(y));
     if (series.points.size() == 1) path += "h.1";
-    out += fmt::format("<path class=\"curve k{}{}\" d=\"{}\"/>", series.colour % kColours, series.faint ? " faint" : "", path);
+    out += fmt::format("<path class=\"curve k{}{}\" d=\"{}\"/>", series.colour % kColours, series.faint ? " faint" : "",
+                       path);
   }
   out += "</svg>";
   const auto shown = std::count_if(chart.series.begin(), chart.series.end(), [](const Series& s) { return !s.faint; });
@@ -161,26 +173,34 @@ std::string interval_chart(const std::vector<IntervalRow>& rows, const std::vect
   constexpr double kHead = 20;
   const double foot = 6 + 14.0 * static_cast<double>(levels.size());
   const double height = kHead + kRow * static_cast<double>(rows.size()) + foot;
-  const auto x_of = [&](double share) { return kName + std::clamp(share, 0.0, 1.0) * (kWidth - kName - 54); };
+  const auto x_of = [&](double share) { return kName + std::clamp(share, 0.0, 1.0) * (kWidth - kName - 66); };
   const double floor_y = height - foot;
-  std::string out = fmt::format("<svg class=\"intervals\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"success with intervals\">", kWidth, height);
+  std::string out =
+      fmt::format("<svg class=\"intervals\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"success with intervals\">",
+                  kWidth, height);
   for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" class=\"mid\">{4:.0f}</text>",
-                       x_of(share), kHead - 4, floor_y, kHead - 8, share * 100);
+    out += fmt::format(
+        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" "
+        "class=\"mid\">{4:.0f}</text>",
+        x_of(share), kHead - 4, floor_y, kHead - 8, share * 100);
   }
   for (size_t i = 0; i < levels.size(); ++i) {
     const double x = x_of(levels[i].value), y = floor_y + 14 + 14.0 * static_cast<double>(i);
-    out += fmt::format("<line class=\"level\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\"/><text x=\"{3:.1f}\" y=\"{2:.1f}\" class=\"level\">{4} {5:.1f} %</text>",
-                       x, kHead - 4, y, x + 4, escape(levels[i].name), levels[i].value * 100);
+    out += fmt::format(
+        "<line class=\"level\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\"/><text x=\"{3:.1f}\" "
+        "y=\"{2:.1f}\" class=\"level\">{4} {5:.1f} %</text>",
+        x, kHead - 4, y, x + 4, escape(levels[i].name), levels[i].value * 100);
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     const IntervalRow& row = rows[i];
     const double y = kHead + kRow * (static_cast<double>(i) + 0.5);
     out += fmt::format("<text x=\"0\" y=\"{:.1f}\" class=\"name\">{}</text>", y + 4, escape(row.name));
-    out += fmt::format("<line class=\"whisker k{0}\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{3:.1f}\" y2=\"{3:.1f}\"/>"
-                       "<circle class=\"dot k{0}\" cx=\"{4:.1f}\" cy=\"{3:.1f}\" r=\"5\"/>",
-                       row.colour % kColours, x_of(row.low), x_of(row.high), y, x_of(row.value));
-    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" class=\"end value\">{:.1f} %</text>", kWidth, y + 4, row.value * 100);
+    out += fmt::format(
+        "<line class=\"whisker k{0}\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{3:.1f}\" y2=\"{3:.1f}\"/>"
+        "<circle class=\"dot k{0}\" cx=\"{4:.1f}\" cy=\"{3:.1f}\" r=\"5\"/>",
+        row.colour % kColours, x_of(row.low), x_of(row.high), y, x_of(row.value));
+    out +=
+        fmt::format("<text x=\"{}\" y=\"{:.1f}\" class=\"end value\">{:.1f} %</text>", kWidth, y + 4, row.value * 100);
   }
   return out + "</svg>\n";
 }
@@ -204,16 +224,19 @@ std::string bar_chart(const std::vector<BarRow>& rows) {
     for (const auto& [phase, seconds] : row.parts) sum += seconds;
     out += fmt::format("<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">", escape(row.name));
     for (const auto& [phase, seconds] : row.parts) {
-      out += fmt::format("<i class=\"{}\" style=\"width:{:.2f}%\" title=\"{} {} ({:.0f} %)\"></i>",
-                         phase == "idle" || phase == "other" ? "rest-" + phase : fmt::format("k{}", colours[phase] % kColours),
-                         seconds / most * 100, escape(phase), format_seconds(seconds), sum > 0 ? seconds / sum * 100 : 0);
+      out += fmt::format(
+          "<i class=\"{}\" style=\"width:{:.2f}%\" title=\"{} {} ({:.0f} %)\"></i>",
+          phase == "idle" || phase == "other" ? "rest-" + phase : fmt::format("k{}", colours[phase] % kColours),
+          seconds / most * 100, escape(phase), format_seconds(seconds), sum > 0 ? seconds / sum * 100 : 0);
     }
     out += fmt::format("</span><span class=\"value\">{}</span></div>", format_seconds(sum));
   }
   out += "</div><ul class=\"legend\">";
   for (const std::string& phase : order) {
-    if (phase == "idle" || phase == "other") out += fmt::format("<li><i class=\"rest-{0} block\"></i>{0}</li>", phase);
-    else out += legend_item(colours[phase], phase, "block");
+    if (phase == "idle" || phase == "other")
+      out += fmt::format("<li><i class=\"rest-{0} block\"></i>{0}</li>", phase);
+    else
+      out += legend_item(colours[phase], phase, "block");
   }
   return out + "</ul>\n";
 }

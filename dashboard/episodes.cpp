@@ -38,7 +38,7 @@ Json describe(const EpisodeRecord& episode) {
   const bool batched = episode.state == EpisodeState::kBatched || episode.state == EpisodeState::kTrained;
   const bool dropped = episode.state == EpisodeState::kDropped;
   Json object = {{"episode", episode.episode}, {"attempt", episode.attempt}, {"group", episode.group},
-                 {"task", task_of(episode)}, {"kind", episode.kind}, {"split", episode.split}};
+                 {"task", task_of(episode)},   {"kind", episode.kind},       {"split", episode.split}};
   object["phase"] = to_string(episode.phase);
   object["state"] = to_string(episode.state);
   object["temperature"] = episode.temperature;
@@ -46,7 +46,9 @@ Json describe(const EpisodeRecord& episode) {
   object["reward"] = result != nullptr && result->reward ? Json(*result->reward) : Json();
   object["terms"] = result != nullptr ? Json(result->terms) : Json::object();
   // A group whose rewards are all the same has advantages of zero.
-  object["advantage"] = batched ? Json(episode.advantage) : dropped && episode.dropped == "no_signal" ? Json(0.0) : Json();
+  object["advantage"] = batched                                     ? Json(episode.advantage)
+                        : dropped && episode.dropped == "no_signal" ? Json(0.0)
+                                                                    : Json();
   object["trained_step"] = episode.state == EpisodeState::kTrained ? Json(episode.step) : Json();
   object["dropped"] = dropped ? Json(episode.dropped) : Json();
   object["worker"] = result != nullptr ? Json(result->worker) : episode.worker.empty() ? Json() : Json(episode.worker);

@@ -15,8 +15,8 @@ struct Trajectory;
 
 namespace tandem::dashboard {
 
-// How the episode ended; nothing while it is under way. One that was dropped without a result of its own (its worker lost,
-// its time up, the run at its end) has the outcome that its reason stands for.
+// How the episode ended; nothing while it is under way. One that was dropped without a result of its own (its worker
+// lost, its time up, the run at its end) has the outcome that its reason stands for.
 std::optional<rollout::Outcome> outcome_of(const rollout::EpisodeRecord& episode);
 
 // "set/train/17", as the environments name it.

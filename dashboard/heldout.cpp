@@ -72,13 +72,16 @@ Json describe_heldout(const rollout::Ledger& ledger, const Json& floors) {
   json["before"] = rate_to_json(sampled.before);
   json["after"] = rate_to_json(sampled.after);
   json["gain"] = gain_to_json(sampled);
-  json["greedy"] = {{"before", rate_to_json(greedy.before)}, {"after", rate_to_json(greedy.after)}, {"gain", gain_to_json(greedy)}};
+  json["greedy"] = {
+      {"before", rate_to_json(greedy.before)}, {"after", rate_to_json(greedy.after)}, {"gain", gain_to_json(greedy)}};
   json["kinds"] = Json::object();
   for (const std::string& kind : ledger.plan().kinds) {
     const Heldout s = sampled.of_kind(kind), g = greedy.of_kind(kind);
     if (s.tasks.empty() && g.tasks.empty()) continue;
-    json["kinds"][kind] = {{"before", bare_rate(s.before)}, {"after", bare_rate(s.after)},
-                           {"greedy_before", bare_rate(g.before)}, {"greedy_after", bare_rate(g.after)}};
+    json["kinds"][kind] = {{"before", bare_rate(s.before)},
+                           {"after", bare_rate(s.after)},
+                           {"greedy_before", bare_rate(g.before)},
+                           {"greedy_after", bare_rate(g.after)}};
   }
   json["floors"] = floors;
   return json;

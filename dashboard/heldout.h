@@ -28,7 +28,8 @@ struct Heldout {
 
 Heldout heldout_of(const rollout::Ledger& ledger, Decoding decoding);
 
-// {before, after, gain, greedy: {before, after, gain}, kinds: {kind: {before, after, greedy_before, greedy_after}}, floors}.
+// {before, after, gain, greedy: {before, after, gain}, kinds: {kind: {before, after, greedy_before, greedy_after}},
+// floors}.
 Json describe_heldout(const rollout::Ledger& ledger, const Json& floors);
 
 }  // namespace tandem::dashboard

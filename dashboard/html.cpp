@@ -15,17 +15,32 @@ std::string escape(std::string_view raw) {
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
       case '\n':
-      case '\t': out += c; break;
+      case '\t':
+        out += c;
+        break;
       default:
-        if (byte < 0x20) out += {'\xe2', '\x90', static_cast<char>(0x80 + byte)};  // U+2400 and on: pictures of controls
-        else if (byte == 0x7f) out += "\xe2\x90\xa1";
-        else out += c;
+        if (byte < 0x20)
+          out += {'\xe2', '\x90', static_cast<char>(0x80 + byte)};  // U+2400 and on: pictures of controls
+        else if (byte == 0x7f)
+          out += "\xe2\x90\xa1";
+        else
+          out += c;
     }
   }
   return out;
@@ -35,11 +50,15 @@ std::string page(std::string_view title, std::string_view body, PageUpdates upda
   const bool served = updates == PageUpdates::kWhileServed;
   // Named by the whole content, so nothing within the content can have named it.
   const std::string nonce = digest_of(body).hex();
-  std::string out = fmt::format("<!doctype html>\n<html lang=\"en\"{}>\n<head>\n<meta charset=\"utf-8\">\n", served ? " data-live" : "");
-  out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-                     "script-src 'nonce-{}'{}; base-uri 'none'; form-action 'none'\">\n",
-                     nonce, served ? "; connect-src 'self'" : "");
-  out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n";
+  std::string out = fmt::format("<!doctype html>\n<html lang=\"en\"{}>\n<head>\n<meta charset=\"utf-8\">\n",
+                                served ? " data-live" : "");
+  out += fmt::format(
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'nonce-{}'{}; base-uri 'none'; form-action 'none'\">\n",
+      nonce, served ? "; connect-src 'self'" : "");
+  out +=
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" "
+      "content=\"light dark\">\n";
   out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape(title), kPageStyle);
   out += body;
   out += fmt::format("</main>\n<script nonce=\"{}\">{}</script>\n</body>\n</html>\n", nonce, kPageScript);

@@ -11,8 +11,8 @@
 
 namespace tandem::dashboard {
 
-// For text and for attribute values in double quotes. Control characters become visible symbols, bytes that are not UTF-8
-// become U+FFFD.
+// For text and for attribute values in double quotes. Control characters become visible symbols, bytes that are not
+// UTF-8 become U+FFFD.
 std::string escape(std::string_view text);
 
 struct Series {
@@ -55,8 +55,8 @@ struct BarRow {
 std::string bar_chart(const std::vector<BarRow>& rows);
 
 enum class PageUpdates : uint8_t { kNever, kWhileServed };
-// A whole document around `body`, with style and script inside and nothing loaded from anywhere. Only the page's own script
-// may run in it.
+// A whole document around `body`, with style and script inside and nothing loaded from anywhere. Only the page's own
+// script may run in it.
 std::string page(std::string_view title, std::string_view body, PageUpdates updates);
 
 }  // namespace tandem::dashboard

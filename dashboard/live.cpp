@@ -38,7 +38,8 @@ const Json& at(const Json& object, const char* key) {
 double role_sum(const Json& roles, const char* key) {
   double sum = 0;
   if (!roles.is_object()) return sum;
-  for (const auto& [name, role] : roles.items()) sum += number_at(role.contains("metrics") ? at(role, "metrics") : role, key);
+  for (const auto& [name, role] : roles.items())
+    sum += number_at(role.contains("metrics") ? at(role, "metrics") : role, key);
   return sum;
 }
 
@@ -63,7 +64,8 @@ void read_history(const Json& history, Facts& facts) {
   if (worked > 0 && idle >= 0) facts.engine = worked / (worked + idle);
   const double calls = role_sum(at(last, "roles"), "busy_seconds") - role_sum(at(first, "roles"), "busy_seconds");
   if (calls > 0) facts.calls = calls / seconds;
-  const double rested = number_at(at(last, "trainer"), "idle_seconds") - number_at(at(first, "trainer"), "idle_seconds");
+  const double rested =
+      number_at(at(last, "trainer"), "idle_seconds") - number_at(at(first, "trainer"), "idle_seconds");
   if (last.contains("trainer") && rested >= 0) facts.trainer = std::clamp(1 - rested / seconds, 0.0, 1.0);
 }
 
@@ -88,9 +90,12 @@ Facts facts_of(const Json& status, const Json& history) {
   bool engines = false;
   if (roles.is_object()) {
     for (const auto& [name, role] : roles.items()) {
-      if (at(role, "lost").is_boolean() && role["lost"].get<bool>()) facts.troubles.push_back(name + " is lost");
-      else if (number_at(role, "silent") > 3) facts.troubles.push_back(fmt::format("{} silent for {:.0f} s", name, number_at(role, "silent")));
-      if (const auto version = maybe_number_at(at(role, "metrics"), "version"); version && at(role, "role") == "rollout") {
+      if (at(role, "lost").is_boolean() && role["lost"].get<bool>())
+        facts.troubles.push_back(name + " is lost");
+      else if (number_at(role, "silent") > 3)
+        facts.troubles.push_back(fmt::format("{} silent for {:.0f} s", name, number_at(role, "silent")));
+      if (const auto version = maybe_number_at(at(role, "metrics"), "version");
+          version && at(role, "role") == "rollout") {
         slowest = engines ? std::min(slowest, *version) : *version;
         engines = true;
       }
@@ -106,7 +111,8 @@ Facts facts_of(const Json& status, const Json& history) {
   if (!facts.steals && engines) facts.steals = role_sum(roles, "steals");
   const Json& states = at(at(status, "episodes"), "states");
   for (const char* state : {"queued", "leased", "committed", "batched", "trained", "dropped"}) {
-    if (const auto count = maybe_number_at(states, state); count && *count > 0) facts.states.emplace_back(state, *count);
+    if (const auto count = maybe_number_at(states, state); count && *count > 0)
+      facts.states.emplace_back(state, *count);
   }
   return facts;
 }
@@ -135,7 +141,8 @@ std::string bar(double share, int width) {
 
 // Columns of a text whose characters are all one column wide.
 size_t columns(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
 }
 
 std::string cut(std::string_view text, size_t width) {
@@ -169,16 +176,20 @@ void put_row(std::string& out, std::string_view label, const std::vector<std::st
 std::vector<std::string> use_parts(const Facts& facts) {
   std::vector<std::string> parts;
   if (facts.engine) parts.push_back("engines " + percent(*facts.engine));
-  if (facts.env) parts.push_back("tools " + percent(*facts.env));
-  else if (facts.calls) parts.push_back(fmt::format("tools {:.1f} at once", *facts.calls));
+  if (facts.env)
+    parts.push_back("tools " + percent(*facts.env));
+  else if (facts.calls)
+    parts.push_back(fmt::format("tools {:.1f} at once", *facts.calls));
   if (facts.trainer) parts.push_back("trainer " + percent(*facts.trainer));
   return parts;
 }
 
 std::vector<std::string> number_parts(const Facts& facts) {
   std::vector<std::string> parts;
-  if (facts.tokens_per_second) parts.push_back(fmt::format("{:.0f} tokens/s", *facts.tokens_per_second));
-  else if (facts.tokens) parts.push_back(fmt::format("{:.0f} tokens", *facts.tokens));
+  if (facts.tokens_per_second)
+    parts.push_back(fmt::format("{:.0f} tokens/s", *facts.tokens_per_second));
+  else if (facts.tokens)
+    parts.push_back(fmt::format("{:.0f} tokens", *facts.tokens));
   if (facts.lag) parts.push_back(fmt::format("lag {:.0f}", *facts.lag));
   if (facts.steals) parts.push_back(fmt::format("steals {:.0f}", *facts.steals));
   if (facts.logprob_difference) parts.push_back(fmt::format("logprob difference {:g}", *facts.logprob_difference));
@@ -215,12 +226,14 @@ std::string render_live(const Json& status, const Json& history, int columns_wan
   put_row(out, "", {bar(facts.steps > 0 ? facts.step / facts.steps : 0, std::max(room, 8)) + "  " + count}, width);
   if (facts.success) {
     const size_t spark = width > 30 ? std::min<size_t>(60, width - 20) : 10;
-    put_row(out, "training", {fmt::format("{:>5}  {}", percent(*facts.success), sparkline(facts.successes, spark, 0, 1))}, width);
+    put_row(out, "training",
+            {fmt::format("{:>5}  {}", percent(*facts.success), sparkline(facts.successes, spark, 0, 1))}, width);
   }
   std::vector<std::string> heldout;
   if (facts.before) heldout.push_back("before " + percent(*facts.before));
   if (facts.after) heldout.push_back("after " + percent(*facts.after));
-  if (facts.before && facts.after) heldout.push_back(fmt::format("{:+.0f} points", (*facts.after - *facts.before) * 100));
+  if (facts.before && facts.after)
+    heldout.push_back(fmt::format("{:+.0f} points", (*facts.after - *facts.before) * 100));
   put_row(out, "held-out", heldout, width);
   put_row(out, "episodes", state_parts(facts), width);
   put_row(out, "busy", use_parts(facts), width);

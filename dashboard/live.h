@@ -1,9 +1,9 @@
 // A run on a terminal: a few lines that are drawn over and over, or one plain line at a time.
 //
-// Pure functions of what the coordinator reports (its status JSON: phase, step, steps, episodes, roles, last_step) and of the
-// lines of metrics.jsonl so far. Keys that the supervisor may add to the status are shown where they are: `heldout`
-// {before, after: pass rates}, `time` (seconds since 1970), `utilisation` {engine, env, trainer}, `steals`. Whatever is
-// missing is left out, never guessed.
+// Pure functions of what the coordinator reports (its status JSON: phase, step, steps, episodes, roles, last_step) and
+// of the lines of metrics.jsonl so far. Keys that the supervisor may add to the status are shown where they are:
+// `heldout` {before, after: pass rates}, `time` (seconds since 1970), `utilisation` {engine, env, trainer}, `steals`.
+// Whatever is missing is left out, never guessed.
 #pragma once
 
 #include <optional>

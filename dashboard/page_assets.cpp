@@ -22,7 +22,7 @@ p{margin:.3rem 0 .8rem;max-width:44rem}
 .result .big{font-size:2.1rem;font-weight:650;line-height:1.2;font-variant-numeric:tabular-nums}
 .result .big small{font-size:1.2rem;font-weight:400;color:var(--soft)}
 .gain{font-weight:600}.up{color:var(--good)}.down{color:var(--bad)}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:1.2rem 2rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1.2rem 2rem}
 figure{margin:0;min-width:0}figcaption{font-size:.9rem;margin-bottom:.2rem}
 svg{width:100%;height:auto;display:block;font:12px system-ui,"DejaVu Sans",sans-serif;overflow:visible}
 svg text{fill:var(--soft)}svg .end{text-anchor:end}svg .mid{text-anchor:middle}svg .name,svg .value{fill:var(--ink)}

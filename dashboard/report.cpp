@@ -27,13 +27,18 @@ const Json& at(const Json& object, std::string_view key) {
   return found == object.end() ? kNone : *found;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : dump_json(value); }
-std::string percent(const Json& rate) { return rate.is_number() ? fmt::format("{:.1f} %", rate.get<double>() * 100) : "–"; }
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : dump_json(value);
+}
+std::string percent(const Json& rate) {
+  return rate.is_number() ? fmt::format("{:.1f} %", rate.get<double>() * 100) : "–";
+}
 
 std::vector<std::pair<double, double>> points_of(const std::vector<Json>& steps, std::string_view key) {
   std::vector<std::pair<double, double>> points;
   for (const Json& line : steps) {
-    if (const Json& value = at(line, key); value.is_number()) points.emplace_back(number_at(line, "step"), value.get<double>());
+    if (const Json& value = at(line, key); value.is_number())
+      points.emplace_back(number_at(line, "step"), value.get<double>());
   }
   return points;
 }
@@ -54,11 +59,15 @@ std::vector<Level> floors_of(const Json& summary) {
 std::string opening(const RunFiles& run, const Json& summary, PageUpdates updates) {
   std::string out = fmt::format("<h1>{}</h1>\n<p class=\"soft\">", escape(text_of(at(summary, "run_id"))));
   std::vector<std::string> parts;
-  if (updates == PageUpdates::kWhileServed) parts.push_back("<span class=\"live\">running</span>");
-  else if (const Json& state = at(run.status, "state"); state.is_string()) parts.push_back(escape(state.get<std::string>()));
+  if (updates == PageUpdates::kWhileServed)
+    parts.push_back("<span class=\"live\">running</span>");
+  else if (const Json& state = at(run.status, "state"); state.is_string())
+    parts.push_back(escape(state.get<std::string>()));
   parts.push_back(fmt::format("step {} of {}", run.ledger.steps_trained(), run.ledger.plan().steps));
-  if (const Json& wall = at(summary, "wall_seconds"); wall.is_number()) parts.push_back(format_seconds(wall.get<double>()));
-  if (const Json& path = at(at(run.config, "model"), "path"); path.is_string()) parts.push_back("from " + escape(path.get<std::string>()));
+  if (const Json& wall = at(summary, "wall_seconds"); wall.is_number())
+    parts.push_back(format_seconds(wall.get<double>()));
+  if (const Json& path = at(at(run.config, "model"), "path"); path.is_string())
+    parts.push_back("from " + escape(path.get<std::string>()));
   parts.push_back(fmt::format("seed {}", run.ledger.plan().seed));
   return out + join(parts, " · ") + "</p>\n";
 }
@@ -69,11 +78,15 @@ std::string result_card(std::string_view title, const Json& rates, const std::ve
   const Json& gain = at(rates, "gain");
   std::string out = fmt::format("<section class=\"result\"><h3>{}</h3>", title);
   if (before.is_null() && after.is_null()) return out + "<p class=\"none\">not measured yet</p></section>\n";
-  out += fmt::format("<div class=\"big\">{} <small>→</small> {}</div>", percent(at(before, "pass_rate")), percent(at(after, "pass_rate")));
+  out += fmt::format("<div class=\"big\">{} <small>→</small> {}</div>", percent(at(before, "pass_rate")),
+                     percent(at(after, "pass_rate")));
   if (gain.is_object()) {
     const double points = number_at(gain, "points") * 100;
-    out += fmt::format("<p><span class=\"gain {}\">{:+.1f} points</span> <span class=\"soft\">[{:+.1f}, {:+.1f}] at 95 %, paired by task</span></p>",
-                       points >= 0 ? "up" : "down", points, at(gain, "ci95")[0].get<double>() * 100, at(gain, "ci95")[1].get<double>() * 100);
+    out += fmt::format(
+        "<p><span class=\"gain {}\">{:+.1f} points</span> <span class=\"soft\">[{:+.1f}, {:+.1f}] at 95 %, paired by "
+        "task</span></p>",
+        points >= 0 ? "up" : "down", points, at(gain, "ci95")[0].get<double>() * 100,
+        at(gain, "ci95")[1].get<double>() * 100);
   } else {
     out += "<p class=\"soft\">after training: not measured yet</p>";
   }
@@ -92,8 +105,10 @@ std::string headline(const Json& summary) {
   std::string out = "<div class=\"headline\">\n";
   out += result_card("Held-out tasks, sampled at temperature 1", heldout, floors);
   out += result_card("Held-out tasks, greedy", at(heldout, "greedy"), floors);
-  out += "</div>\n<p class=\"soft\">Share of held-out tasks met, judged by the files left behind and by hidden tests. Bars are 95 % intervals by "
-         "bootstrap over tasks; dashed lines are scripted players on the same tasks.</p>\n";
+  out +=
+      "</div>\n<p class=\"soft\">Share of held-out tasks met, judged by the files left behind and by hidden tests. "
+      "Bars are 95 % intervals by "
+      "bootstrap over tasks; dashed lines are scripted players on the same tasks.</p>\n";
   return out;
 }
 
@@ -108,8 +123,10 @@ std::string kinds_table(const Json& summary, const RunFiles& run) {
     ++count;
   }
   if (!kinds.is_object() || (kinds.empty() && training.empty())) return out + "<p class=\"none\">nothing yet</p>\n";
-  out += "<div class=\"scroll\"><table><thead><tr><th>kind</th><th>before</th><th>after</th><th>points</th><th>greedy before</th>"
-         "<th>greedy after</th><th>points</th><th>trained on</th></tr></thead><tbody>\n";
+  out +=
+      "<div class=\"scroll\"><table><thead><tr><th>kind</th><th>before</th><th>after</th><th>points</th><th>greedy "
+      "before</th>"
+      "<th>greedy after</th><th>points</th><th>trained on</th></tr></thead><tbody>\n";
   const auto points = [](const Json& before, const Json& after) -> std::string {
     if (!before.is_number() || !after.is_number()) return "<td>–</td>";
     const double gain = (after.get<double>() - before.get<double>()) * 100;
@@ -123,10 +140,11 @@ std::string kinds_table(const Json& summary, const RunFiles& run) {
   for (const std::string& kind : run.ledger.plan().kinds) {
     const Json& k = at(kinds, kind);
     const Heldout part = sampled.of_kind(kind);
-    out += fmt::format("<tr><td>{}</td><td>{}{}</td><td>{}{}</td>{}<td>{}</td><td>{}</td>{}<td>{} episodes</td></tr>\n", escape(kind),
-                       percent(at(k, "before")), interval(part.before), percent(at(k, "after")), interval(part.after), points(at(k, "before"), at(k, "after")),
-                       percent(at(k, "greedy_before")), percent(at(k, "greedy_after")),
-                       points(at(k, "greedy_before"), at(k, "greedy_after")), training[kind].second);
+    out += fmt::format("<tr><td>{}</td><td>{}{}</td><td>{}{}</td>{}<td>{}</td><td>{}</td>{}<td>{} episodes</td></tr>\n",
+                       escape(kind), percent(at(k, "before")), interval(part.before), percent(at(k, "after")),
+                       interval(part.after), points(at(k, "before"), at(k, "after")), percent(at(k, "greedy_before")),
+                       percent(at(k, "greedy_after")), points(at(k, "greedy_before"), at(k, "greedy_after")),
+                       training[kind].second);
   }
   return out + "</tbody></table></div>\n";
 }
@@ -136,8 +154,12 @@ std::string curves(const RunFiles& run, const Json& summary) {
   std::string out = "<h2>Training</h2>\n<div class=\"charts\">\n";
   out += line_chart({.title = fmt::format("Success of training episodes (thick: mean of {} steps)", kSmoothing),
                      .series = {{"each step", success, 0, true}, {"success", smoothed(success, kSmoothing), 0, false}},
-                     .levels = floors_of(summary), .low = 0.0, .high = 1.0, .percent = true});
-  Chart kinds{.title = fmt::format("Success by kind (mean of {} steps)", kSmoothing), .low = 0.0, .high = 1.0, .percent = true};
+                     .levels = floors_of(summary),
+                     .low = 0.0,
+                     .high = 1.0,
+                     .percent = true});
+  Chart kinds{
+      .title = fmt::format("Success by kind (mean of {} steps)", kSmoothing), .low = 0.0, .high = 1.0, .percent = true};
   int colour = 0;
   for (const std::string& kind : run.ledger.plan().kinds) {
     std::vector<std::pair<double, double>> points;
@@ -149,22 +171,27 @@ std::string curves(const RunFiles& run, const Json& summary) {
     kinds.series.push_back({kind, smoothed(points, kSmoothing), colour++, false});
   }
   out += line_chart(kinds);
-  out += line_chart({.title = "Entropy, nats a token", .series = {{"entropy", points_of(run.steps, "entropy"), 2, false}}});
+  out += line_chart(
+      {.title = "Entropy, nats a token", .series = {{"entropy", points_of(run.steps, "entropy"), 2, false}}});
   out += line_chart({.title = "Mismatch of trainer and sampler, KL (lag of versions included)",
                      .series = {{"KL", points_of(run.steps, "mismatch_kl"), 3, false}}});
   out += line_chart({.title = "Largest logprob difference on tokens of the same version (0: the same bits)",
                      .series = {{"difference", points_of(run.steps, "max_abs_logprob_diff"), 1, false}}});
-  out += line_chart({.title = "Tokens of a step", .series = {{"trained", points_of(run.steps, "trained_tokens"), 0, false},
-                                                             {"of whole samples", points_of(run.steps, "sample_tokens"), 4, false},
-                                                             {"computed", points_of(run.steps, "tree_tokens"), 2, false}}});
+  out += line_chart({.title = "Tokens of a step",
+                     .series = {{"trained", points_of(run.steps, "trained_tokens"), 0, false},
+                                {"of whole samples", points_of(run.steps, "sample_tokens"), 4, false},
+                                {"computed", points_of(run.steps, "tree_tokens"), 2, false}}});
   out += line_chart({.title = "Gradient norm", .series = {{"norm", points_of(run.steps, "grad_norm"), 5, false}}});
-  out += line_chart({.title = "Groups with a signal", .series = {{"groups", points_of(run.steps, "groups_with_signal"), 6, false}}});
+  out += line_chart(
+      {.title = "Groups with a signal", .series = {{"groups", points_of(run.steps, "groups_with_signal"), 6, false}}});
   return out + "</div>\n";
 }
 
 // What one process did at a time; waits that overlap with its work are left out.
-std::string time_bars(const Json& summary) {
+std::string time_bars(const RunFiles& run, const Json& summary) {
   std::vector<BarRow> rows;
+  double longest = 0;
+  std::vector<size_t> environments;  // rows whose time is that of several threads
   const Json& roles = at(summary, "seconds");
   if (roles.is_object()) {
     for (const auto& [name, phases] : roles.items()) {
@@ -173,17 +200,34 @@ std::string time_bars(const Json& summary) {
       BarRow row{.name = name, .parts = {}};
       for (const auto& [phase, seconds] : phases.items()) {
         if (engine && (phase == "tools" || phase == "sync")) continue;
-        if (phase != "idle" && seconds.is_number() && std::isfinite(seconds.get<double>())) row.parts.emplace_back(phase, std::max(0.0, seconds.get<double>()));
+        if (phase != "idle" && seconds.is_number() && std::isfinite(seconds.get<double>()))
+          row.parts.emplace_back(phase, std::max(0.0, seconds.get<double>()));
       }
       if (const auto idle = maybe_number_at(phases, "idle")) row.parts.emplace_back("idle", std::max(0.0, *idle));
-      if (!row.parts.empty()) rows.push_back(std::move(row));
+      if (row.parts.empty()) continue;
+      double sum = 0;
+      for (const auto& [phase, seconds] : row.parts) sum += seconds;
+      if (row.parts.size() == 1 && row.parts[0].first == "tools")
+        environments.push_back(rows.size());
+      else
+        longest = std::max(longest, sum);
+      rows.push_back(std::move(row));
     }
   }
-  std::string out = "<h2>Where the time went</h2>\n<p class=\"soft\">Seconds of each process. Tool calls run on several threads, whose time is added up.</p>\n";
+  const double threads = std::max(1.0, number_at(at(run.config, "env"), "threads", 1));
+  for (const size_t row : environments) {
+    double& tools = rows[row].parts[0].second;
+    tools /= threads;
+    if (longest > tools) rows[row].parts.emplace_back("idle", longest - tools);
+  }
+  std::string out =
+      "<h2>Where the time went</h2>\n<p class=\"soft\">Seconds of each process; of environments, the mean of "
+      "their threads.</p>\n";
   out += bar_chart(rows);
   std::vector<std::string> parts;
   for (const char* part : {"engine", "env", "trainer"}) {
-    if (const Json& use = at(at(summary, "utilisation"), part); use.is_number()) parts.push_back(fmt::format("{} {}", part, percent(use)));
+    if (const Json& use = at(at(summary, "utilisation"), part); use.is_number())
+      parts.push_back(fmt::format("{} {}", part, percent(use)));
   }
   if (!parts.empty()) out += "<p class=\"soft\">Busy: " + join(parts, ", ") + "</p>\n";
   return out;
@@ -191,9 +235,10 @@ std::string time_bars(const Json& summary) {
 
 std::string transcript_of(const char* title, const std::optional<Transcript>& transcript) {
   if (!transcript) return fmt::format("<section><h3>{}</h3><p class=\"none\">not measured yet</p></section>", title);
-  std::string out = fmt::format("<section><h3>{} <span class=\"reward {}\">reward {:g}</span> <span class=\"soft\">{}, episode {}</span></h3>", title,
-                                transcript->reward.value_or(0) >= 1 ? "up" : "down", transcript->reward.value_or(0),
-                                escape(transcript->outcome), transcript->episode);
+  std::string out = fmt::format(
+      "<section><h3>{} <span class=\"reward {}\">reward {:g}</span> <span class=\"soft\">{}, episode {}</span></h3>",
+      title, transcript->reward.value_or(0) >= 1 ? "up" : "down", transcript->reward.value_or(0),
+      escape(transcript->outcome), transcript->episode);
   if (transcript->passages.empty()) return out + "<p class=\"none\">its tokens are not on disk</p></section>";
   out += "<pre>";
   for (const Passage& passage : transcript->passages) {
@@ -206,15 +251,22 @@ std::string transcript_of(const char* title, const std::optional<Transcript>& tr
 }
 
 std::string transcripts(const RunFiles& run) {
-  std::string out = "<h2>The same tasks, before and after</h2>\n<p class=\"soft\">Held-out tasks in the model's own tokens; "
-                    "<mark style=\"background:var(--mark);color:inherit\">marked</mark> is what it said, the rest is what it was shown.</p>\n";
+  std::string out =
+      "<h2>The same tasks, before and after</h2>\n<p class=\"soft\">Held-out tasks in the model's own tokens; "
+      "<mark style=\"background:var(--mark);color:inherit\">marked</mark> is what it said, the rest is what it was "
+      "shown.</p>\n";
   const auto pairs = choose_transcripts(run, kTasksPerKind);
-  if (!pairs) return out + fmt::format("<p class=\"none\">They cannot be shown: {}</p>\n", escape(pairs.error().message()));
+  if (!pairs)
+    return out + fmt::format("<p class=\"none\">They cannot be shown: {}</p>\n", escape(pairs.error().message()));
   if (pairs->empty()) return out + "<p class=\"none\">nothing yet</p>\n";
   for (const TranscriptPair& pair : *pairs) {
-    const auto reward = [](const std::optional<Transcript>& t) { return t && t->reward ? fmt::format("{:g}", *t->reward) : std::string("–"); };
-    out += fmt::format("<details id=\"{0}\"><summary>{0} <span class=\"soft\">{1}, reward {2} → {3}</span></summary><div class=\"pair\">",
-                       escape(pair.task), pair.greedy ? "greedy" : "sampled", reward(pair.before), reward(pair.after));
+    const auto reward = [](const std::optional<Transcript>& t) {
+      return t && t->reward ? fmt::format("{:g}", *t->reward) : std::string("–");
+    };
+    out += fmt::format(
+        "<details id=\"{0}\"><summary>{0} <span class=\"soft\">{1}, reward {2} → {3}</span></summary><div "
+        "class=\"pair\">",
+        escape(pair.task), pair.greedy ? "greedy" : "sampled", reward(pair.before), reward(pair.after));
     out += transcript_of("Before", pair.before) + transcript_of("After", pair.after) + "</div></details>\n";
   }
   return out;
@@ -224,31 +276,37 @@ void flatten(const std::string& prefix, const Json& value, std::string& rows) {
   if (value.is_object() && !value.empty()) {
     for (const auto& [key, inner] : value.items()) flatten(prefix.empty() ? key : prefix + "." + key, inner, rows);
   } else {
-    rows += fmt::format("<tr><td><code>{}</code></td><td class=\"text\">{}</td></tr>\n", escape(prefix), escape(text_of(value)));
+    rows += fmt::format("<tr><td><code>{}</code></td><td class=\"text\">{}</td></tr>\n", escape(prefix),
+                        escape(text_of(value)));
   }
 }
 
 std::string table_in_details(std::string_view id, std::string_view title, const Json& object) {
   std::string rows;
   flatten("", object, rows);
-  return fmt::format("<details id=\"{}\"><summary>{}</summary><div class=\"scroll\"><table><tbody>\n{}</tbody></table></div></details>\n", id, title, rows);
+  return fmt::format(
+      "<details id=\"{}\"><summary>{}</summary><div "
+      "class=\"scroll\"><table><tbody>\n{}</tbody></table></div></details>\n",
+      id, title, rows);
 }
 
 std::string facts(const RunFiles& run, const Json& summary) {
   Json versions = {{"tandem", TANDEM_VERSION}, {"numerics_id", at(summary, "numerics_id")}};
   if (const Json& more = at(run.supervisor, "versions"); more.is_object()) versions.update(more);
   Json books = Json::object();
-  for (const char* key : {"episodes", "outcomes", "tokens", "logprob", "weights", "utilisation", "steals", "restarts"}) books[key] = at(summary, key);
+  for (const char* key : {"episodes", "outcomes", "tokens", "logprob", "weights", "utilisation", "steals", "restarts"})
+    books[key] = at(summary, key);
   return "<h2>Books, config, versions</h2>\n" + table_in_details("books", "Books of the run", books) +
-         table_in_details("config", "Config, every key", run.config) + table_in_details("versions", "Versions", versions);
+         table_in_details("config", "Config, every key", run.config) +
+         table_in_details("versions", "Versions", versions);
 }
 
 }  // namespace
 
 std::string render_report(const RunFiles& run, PageUpdates updates) {
   const Json summary = summarise(run);
-  const std::string body = opening(run, summary, updates) + headline(summary) + kinds_table(summary, run) + curves(run, summary) +
-                           time_bars(summary) + transcripts(run) + facts(run, summary);
+  const std::string body = opening(run, summary, updates) + headline(summary) + kinds_table(summary, run) +
+                           curves(run, summary) + time_bars(run, summary) + transcripts(run) + facts(run, summary);
   return page("Tandem: " + text_of(at(summary, "run_id")), body, updates);
 }
 

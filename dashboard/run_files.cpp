@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <map>
 
 #include "base/text.h"
@@ -65,6 +66,18 @@ Result<std::vector<Json>> read_metrics(const fs::path& dir) {
     } else if (end != std::string_view::npos && !rest.empty()) {
       return fail(Status::corrupt(json ? "is not a JSON object" : json.error().message()).at(path.string(), number));
     }
+  }
+  return lines;
+}
+
+std::vector<Json> MetricsFollower::next() {
+  std::vector<Json> lines;
+  std::ifstream file(path_, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset_));
+  for (std::string line; std::getline(file, line) && !file.eof();) {  // at the end of the file the line has no end yet
+    offset_ += line.size() + 1;
+    auto json = parse_json(line);
+    if (json && json->is_object()) lines.push_back(std::move(*json));
   }
   return lines;
 }

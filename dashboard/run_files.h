@@ -1,4 +1,5 @@
-// What lies in a run directory, read for people: the books replayed, the metrics of each step, what the supervisor noted.
+// What lies in a run directory, read for people: the books replayed, the metrics of each step, what the supervisor
+// noted.
 //
 // Reading changes nothing and needs no process of the run: it works on a finished run, on one that is on, and on what a
 // killed one left. A file that is not there yet is an empty value; one that is damaged is an error that names it.
@@ -31,6 +32,20 @@ Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan);
 
 // The lines of metrics.jsonl as they were written. A last line that is cut short is left out.
 Result<std::vector<Json>> read_metrics(const fs::path& dir);
+
+// Lines of metrics.jsonl while a run appends them: what the live view and the TensorBoard file are fed with.
+class MetricsFollower {
+ public:
+  explicit MetricsFollower(const fs::path& dir) : path_(dir / "metrics.jsonl") {}
+
+  // Whole lines that were added since the last call; of the first call, all. A line that is no JSON object is passed
+  // over.
+  std::vector<Json> next();
+
+ private:
+  fs::path path_;
+  uint64_t offset_ = 0;
+};
 
 // Numbers of a JSON object that may lack them.
 double number_at(const Json& object, const char* key, double otherwise = 0);

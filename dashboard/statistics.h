@@ -1,4 +1,5 @@
-// Success rates and how sure they are: intervals by bootstrap over tasks, since samples of one task are no independent draws.
+// Success rates and how sure they are: intervals by bootstrap over tasks, since samples of one task are no independent
+// draws.
 //
 // The resamples are drawn with a fixed seed: the same scores have the same interval everywhere.
 #pragma once
@@ -26,8 +27,8 @@ struct Estimate {
 // Passed samples among all samples; tasks are resampled whole. Nothing where there are no samples.
 std::optional<Estimate> pass_rate(std::span<const TaskScore> tasks);
 
-// The mean over tasks of what each gained. `before[i]` and `after[i]` are the same task; one without samples on either side
-// is left out. Nothing where none is left.
+// The mean over tasks of what each gained. `before[i]` and `after[i]` are the same task; one without samples on either
+// side is left out. Nothing where none is left.
 std::optional<Estimate> paired_gain(std::span<const TaskScore> before, std::span<const TaskScore> after);
 
 }  // namespace tandem::dashboard

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/record_log.h"
 #include "dashboard/episodes.h"
 #include "dashboard/heldout.h"
-#include "rollout/trajectory.h"
 
 namespace tandem::dashboard {
 
@@ -27,11 +27,29 @@ class Counter {
 };
 
 // Figures that are no counters.
-constexpr std::array<std::string_view, 9> kLevels = {"version", "pause_ms", "max_pause_ms", "episodes", "live", "waiting",
+constexpr std::array<std::string_view, 9> kLevels = {"version",    "pause_ms",     "max_pause_ms",
+                                                     "episodes",   "live",         "waiting",
                                                      "full_bytes", "trajectories", "max_abs_logprob_diff"};
 
-// The figures of every role that metrics.jsonl tells of, restarts bridged: counters summed, maxima kept.
-Json roles_over_the_run(const std::vector<Json>& steps) {
+// The last word of each role, from the coordinator's last report, in the form of a line of metrics.jsonl: what was done
+// after the last step (held-out tasks, the export) is only there.
+Json last_words(const Json& report) {
+  Json line = Json::object();
+  const Json roles = report.value("roles", Json::object());
+  for (const auto& [name, role] : roles.items()) {
+    const Json metrics = role.value("metrics", Json());
+    if (role.value("role", "") == "trainer")
+      line["trainer"] = metrics;
+    else
+      line["roles"][name] = metrics;
+  }
+  return line;
+}
+
+// The figures of every role, restarts bridged: counters summed, maxima kept.
+Json roles_over_the_run(std::vector<Json> steps, const Json& supervisor) {
+  if (supervisor.contains("last_report") && supervisor["last_report"].is_object())
+    steps.push_back(last_words(supervisor["last_report"]));
   std::map<std::string, std::map<std::string, Counter>> counters;
   std::map<std::string, std::map<std::string, double>> most;
   for (const Json& line : steps) {
@@ -57,16 +75,14 @@ Json roles_over_the_run(const std::vector<Json>& steps) {
   return roles;
 }
 
+// Every trajectory says under which kernels it was sampled; the first is enough.
 std::string numerics_id_of(const RunFiles& run) {
-  const auto store = rollout::TrajectoryStore::open_to_read(run.dir / "trajectories");
-  if (!store) return "";
-  for (const EpisodeRecord& episode : run.ledger.episodes()) {
-    const rollout::EpisodeKey key{episode.episode, episode.attempt};
-    if (!store->contains(key)) continue;
-    const auto trajectory = store->read(key);
-    return trajectory ? trajectory->numerics_id : "";
-  }
-  return "";
+  std::string id;
+  (void)read_log(run.dir / "trajectories" / "episodes.log", [&](std::string_view record, uint64_t) -> Status {
+    id = TRY(parse_json(record.substr(0, record.find('\n')))).value("numerics_id", "");
+    return Status::cancelled("seen enough");
+  });
+  return id;
 }
 
 Json rate_of(double busy, double idle) { return busy + idle > 0 ? Json(busy / (busy + idle)) : Json(); }
@@ -97,10 +113,15 @@ Json utilisation_of(const RunFiles& run, const Json& roles, const Json& seconds)
 }  // namespace
 
 Json phases_of(const Json& metrics) {
-  static constexpr std::array<std::pair<const char*, const char*>, 9> kPhases = {{
-      {"forward_seconds", "generate"}, {"sample_seconds", "generate"}, {"tool_seconds", "tools"}, {"busy_seconds", "tools"},
-      {"train_seconds", "train"}, {"fetch_seconds", "sync"}, {"sync_seconds", "sync"}, {"save_seconds", "save"},
-      {"idle_seconds", "idle"}}};
+  static constexpr std::array<std::pair<const char*, const char*>, 9> kPhases = {{{"forward_seconds", "generate"},
+                                                                                  {"sample_seconds", "generate"},
+                                                                                  {"tool_seconds", "tools"},
+                                                                                  {"busy_seconds", "tools"},
+                                                                                  {"train_seconds", "train"},
+                                                                                  {"fetch_seconds", "sync"},
+                                                                                  {"sync_seconds", "sync"},
+                                                                                  {"save_seconds", "save"},
+                                                                                  {"idle_seconds", "idle"}}};
   Json phases = Json::object();
   for (const auto& [key, phase] : kPhases) {
     if (const auto value = maybe_number_at(metrics, key)) phases[phase] = number_at(phases, phase) + *value;
@@ -110,21 +131,26 @@ Json phases_of(const Json& metrics) {
 
 Json summarise(const RunFiles& run) {
   const rollout::Ledger& ledger = run.ledger;
-  const Json roles = roles_over_the_run(run.steps);
+  const Json roles = roles_over_the_run(run.steps, run.supervisor);
   Json s;
   s["run_id"] = fs::weakly_canonical(run.dir).filename().string();
   s["exit"] = Json();
   s["steps"] = ledger.steps_trained();
-  s["wall_seconds"] = run.steps.size() > 1 ? Json(number_at(run.steps.back(), "time") - number_at(run.steps.front(), "time")) : Json();
+  s["wall_seconds"] =
+      run.steps.size() > 1 ? Json(number_at(run.steps.back(), "time") - number_at(run.steps.front(), "time")) : Json();
   s["numerics_id"] = run.supervisor.contains("numerics_id") ? Json() : Json(numerics_id_of(run));
   s["heldout"] = describe_heldout(ledger, run.floors);
 
   const rollout::Books books = ledger.books();
-  s["episodes"] = {{"admitted", books.admitted}, {"trained", books.trained}, {"dropped", books.dropped}, {"in_flight", books.in_flight}};
+  s["episodes"] = {{"admitted", books.admitted},
+                   {"trained", books.trained},
+                   {"dropped", books.dropped},
+                   {"in_flight", books.in_flight}};
   for (const std::string_view name : rollout::kOutcomeNames) s["outcomes"][std::string(name)] = 0;
   uint64_t prompt = 0, generated = 0, steals = 0;
   for (const EpisodeRecord& episode : ledger.episodes()) {
-    const bool closed = episode.state == rollout::EpisodeState::kTrained || episode.state == rollout::EpisodeState::kDropped;
+    const bool closed =
+        episode.state == rollout::EpisodeState::kTrained || episode.state == rollout::EpisodeState::kDropped;
     if (const auto outcome = outcome_of(episode); outcome && closed) {
       Json& count = s["outcomes"][std::string(rollout::to_string(*outcome))];
       count = count.get<uint64_t>() + 1;
@@ -141,7 +167,8 @@ Json summarise(const RunFiles& run) {
     compared += number_at(line, "compared_tokens");
     difference = std::max(difference, number_at(line, "max_abs_logprob_diff"));
   }
-  s["logprob"] = {{"max_abs_diff", compared > 0 ? Json(difference) : Json()}, {"tokens_compared", static_cast<uint64_t>(compared)}};
+  s["logprob"] = {{"max_abs_diff", compared > 0 ? Json(difference) : Json()},
+                  {"tokens_compared", static_cast<uint64_t>(compared)}};
   s["tokens"] = {{"prompt", prompt}, {"generated", generated}, {"trained", static_cast<uint64_t>(trained)}};
 
   double versions = 0, sent = 0, full = 0, pause = 0;
@@ -153,14 +180,17 @@ Json summarise(const RunFiles& run) {
     pause = std::max(pause, number_at(metrics, "max_pause_ms"));
     if (Json phases = phases_of(metrics); !phases.empty()) seconds[name] = std::move(phases);
   }
-  s["weights"] = {{"versions", static_cast<uint64_t>(versions)}, {"full_bytes", static_cast<uint64_t>(full)},
-                  {"sent_bytes", static_cast<uint64_t>(sent)}, {"max_pause_ms", pause}};
+  s["weights"] = {{"versions", static_cast<uint64_t>(versions)},
+                  {"full_bytes", static_cast<uint64_t>(full)},
+                  {"sent_bytes", static_cast<uint64_t>(sent)},
+                  {"max_pause_ms", pause}};
   s["utilisation"] = utilisation_of(run, roles, seconds);
   s["steals"] = steals;
   s["restarts"] = Json::object();
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.
   for (const auto& [key, value] : run.supervisor.items()) {
+    if (key == "last_report") continue;
     if (value.is_object() && s.contains(key) && s[key].is_object()) {
       for (const auto& [part, figure] : value.items()) s[key][part] = figure;
     } else {

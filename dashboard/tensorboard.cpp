@@ -90,7 +90,8 @@ Result<EventFile> EventFile::create(const fs::path& folder, const Clock& clock) 
   (void)::gethostname(host, sizeof(host) - 1);
   const double now = clock.unix_seconds();
   for (int n = 0;; ++n) {
-    const fs::path path = folder / fmt::format("events.out.tfevents.{:.0f}.{}.{}.{}", std::floor(now), host, ::getpid(), n);
+    const fs::path path =
+        folder / fmt::format("events.out.tfevents.{:.0f}.{}.{}.{}", std::floor(now), host, ::getpid(), n);
     FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
     if (!file && errno == EEXIST) continue;
     if (!file) return fail(Status::from_errno(path.string(), errno));
@@ -118,7 +119,7 @@ Status EventFile::add(int64_t step, double unix_seconds, const std::vector<Scala
   put_varint(event, static_cast<uint64_t>(step));
   for (const auto& [tag, number] : scalars) {
     std::string value;
-    put_bytes(value, 1, tag);  // Summary.Value.tag
+    put_bytes(value, 1, tag);     // Summary.Value.tag
     put_key(value, 2, kFixed32);  // Summary.Value.simple_value
     put(value, static_cast<float>(number));
     put_bytes(summary, 1, value);

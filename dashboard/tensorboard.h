@@ -1,8 +1,8 @@
 // Scalars in the files that TensorBoard reads, without TensorBoard.
 //
-// A file is TFRecords of Event messages: length (u64), masked CRC-32C of it (u32), the message, masked CRC-32C of it, all
-// little-endian; the first says "brain.Event:2". Every process life writes a file of its own; TensorBoard joins those of one
-// folder. What is written survives the process; a record cut short by a crash is skipped by readers.
+// A file is TFRecords of Event messages: length (u64), masked CRC-32C of it (u32), the message, masked CRC-32C of it,
+// all little-endian; the first says "brain.Event:2". Every process life writes a file of its own; TensorBoard joins
+// those of one folder. What is written survives the process; a record cut short by a crash is skipped by readers.
 //
 // Thread safety: none; one owner a writer.
 #pragma once
@@ -25,8 +25,8 @@ uint32_t masked_crc32c(std::string_view bytes);
 
 using Scalar = std::pair<std::string, double>;
 
-// A line of metrics.jsonl as scalars: numbers by their names, those of nested objects as "outer/inner". Step and time are left
-// out, and so is what is not a finite number.
+// A line of metrics.jsonl as scalars: numbers by their names, those of nested objects as "outer/inner". Step and time
+// are left out, and so is what is not a finite number.
 std::vector<Scalar> scalars_of(const Json& metrics_line);
 
 class EventFile {

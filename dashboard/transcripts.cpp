@@ -21,23 +21,29 @@ struct Candidate {
   const EpisodeRecord* after = nullptr;
 };
 
-double reward_of(const EpisodeRecord* episode) { return episode != nullptr && episode->commit ? episode->commit->reward.value_or(-1) : -1; }
+double reward_of(const EpisodeRecord* episode) {
+  return episode != nullptr && episode->commit ? episode->commit->reward.value_or(-1) : -1;
+}
 
 int rank_of(const Candidate& c) {
   const double before = reward_of(c.before), after = reward_of(c.after);
+  if (c.before == nullptr && c.after == nullptr) return 4;
   if (c.before == nullptr || c.after == nullptr) return 3;
   if (before < 1 && after >= 1) return 0;
   if (before >= 1 && after < 1) return 1;
   return 2;
 }
 
-// The greedy episode if there is one, else the first.
-void prefer(const EpisodeRecord*& chosen, const EpisodeRecord& episode) {
-  if (chosen == nullptr || (chosen->temperature != 0 && episode.temperature == 0)) chosen = &episode;
-}
+// The pair of a task that tells most: what changed before what did not, the greedy pair before the first samples.
+struct Pairs {
+  Candidate greedy, sampled;
+  const Candidate& best() const { return rank_of(sampled) < rank_of(greedy) ? sampled : greedy; }
+};
 
-Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryStore& store, const model::Tokenizer& tokenizer) {
-  Transcript transcript{.episode = episode.episode, .reward = episode.commit->reward,
+Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryStore& store,
+                        const model::Tokenizer& tokenizer) {
+  Transcript transcript{.episode = episode.episode,
+                        .reward = episode.commit->reward,
                         .outcome = std::string(rollout::to_string(episode.commit->outcome))};
   const rollout::EpisodeKey key{episode.episode, episode.attempt};
   if (!store.contains(key)) return transcript;
@@ -45,8 +51,8 @@ Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryS
   for (size_t start = 0; start < trajectory.tokens.size();) {
     size_t end = start;
     while (end < trajectory.tokens.size() && trajectory.sampled[end] == trajectory.sampled[start]) ++end;
-    transcript.passages.push_back({tokenizer.decode(std::span(trajectory.tokens).subspan(start, end - start)),
-                                   trajectory.sampled[start] != 0});
+    transcript.passages.push_back(
+        {tokenizer.decode(std::span(trajectory.tokens).subspan(start, end - start)), trajectory.sampled[start] != 0});
     start = end;
   }
   return transcript;
@@ -55,12 +61,14 @@ Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryS
 }  // namespace
 
 Result<std::vector<TranscriptPair>> choose_transcripts(const RunFiles& run, int per_kind) {
-  std::map<std::string, std::map<uint64_t, Candidate>> kinds;  // kind -> task seed
+  std::map<std::string, std::map<uint64_t, Pairs>> kinds;  // kind -> task seed
   for (const EpisodeRecord& episode : run.ledger.episodes()) {
     if (!episode.commit || episode.commit->key.attempt != episode.attempt || !episode.commit->reward) continue;
     if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) continue;
-    Candidate& candidate = kinds[episode.kind][episode.task_seed];
-    prefer(episode.phase == Phase::kBefore ? candidate.before : candidate.after, episode);
+    Pairs& pairs = kinds[episode.kind][episode.task_seed];
+    Candidate& candidate = episode.temperature == 0 ? pairs.greedy : pairs.sampled;
+    const EpisodeRecord*& place = episode.phase == Phase::kBefore ? candidate.before : candidate.after;
+    if (place == nullptr) place = &episode;
   }
   std::vector<TranscriptPair> pairs;
   if (kinds.empty()) return pairs;
@@ -70,8 +78,9 @@ Result<std::vector<TranscriptPair>> choose_transcripts(const RunFiles& run, int 
     const auto found = kinds.find(kind);
     if (found == kinds.end()) continue;
     std::vector<Candidate> chosen;
-    for (const auto& [seed, candidate] : found->second) chosen.push_back(candidate);
-    std::stable_sort(chosen.begin(), chosen.end(), [](const Candidate& a, const Candidate& b) { return rank_of(a) < rank_of(b); });
+    for (const auto& [seed, task] : found->second) chosen.push_back(task.best());
+    std::stable_sort(chosen.begin(), chosen.end(),
+                     [](const Candidate& a, const Candidate& b) { return rank_of(a) < rank_of(b); });
     if (chosen.size() > static_cast<size_t>(per_kind)) chosen.resize(static_cast<size_t>(per_kind));
     for (const Candidate& candidate : chosen) {
       const EpisodeRecord& any = candidate.before != nullptr ? *candidate.before : *candidate.after;

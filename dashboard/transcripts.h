@@ -28,9 +28,9 @@ struct TranscriptPair {
   std::optional<Transcript> before, after;
 };
 
-// Up to `per_kind` tasks of every kind, those first that went from 0 to 1, then from 1 to 0, then the rest; the greedy episode
-// of a task, or its first sample. Before the measurement after training, what there is of before.
-// Fails where RUN/model has no tokenizer, or the trajectories cannot be read.
+// Up to `per_kind` tasks of every kind, those first that went from 0 to 1, then from 1 to 0, then the rest; the greedy
+// episode of a task, or its first sample. Before the measurement after training, what there is of before. Fails where
+// RUN/model has no tokenizer, or the trajectories cannot be read.
 Result<std::vector<TranscriptPair>> choose_transcripts(const RunFiles& run, int per_kind);
 
 }  // namespace tandem::dashboard

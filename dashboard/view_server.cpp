@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
+#include <utility>
 
 namespace tandem::dashboard {
 
@@ -26,7 +25,8 @@ using Response = http::response<http::string_body>;
 // One visitor, one request, one answer.
 class Visit : public std::enable_shared_from_this<Visit> {
  public:
-  Visit(tcp::socket socket, uint16_t port, const Answer& answer) : stream_(std::move(socket)), port_(port), answer_(answer) {
+  Visit(tcp::socket socket, uint16_t port, const Answer& answer)
+      : stream_(std::move(socket)), port_(port), answer_(answer) {
     parser_.header_limit(8192);
     parser_.body_limit(0);
   }
@@ -71,7 +71,8 @@ class Visit : public std::enable_shared_from_this<Visit> {
     auto page = answer_(target.substr(0, target.find('?')));
     if (!page) {
       const bool missing = page.error().code() == Code::kNotFound;
-      return plain(missing ? http::status::not_found : http::status::internal_server_error, page.error().message() + "\n");
+      return plain(missing ? http::status::not_found : http::status::internal_server_error,
+                   page.error().message() + "\n");
     }
     Response response{http::status::ok, 11};
     response.set(http::field::content_type, page->type);

@@ -328,7 +328,8 @@ void Ledger::steal() {
     if (episode.state == EpisodeState::kLeased) ++held[episode.worker];
   }
   for (const auto& [thief, credits] : credits_) {
-    if (credits == 0 || stealing_.contains(thief)) continue;
+    const bool dry = held[thief] * 4 <= credits;
+    if (!dry || credits == 0 || stealing_.contains(thief)) continue;
     const auto victim = std::max_element(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     if (victim == held.end() || victim->first == thief || victim->second < held[thief] + plan_.steal_from) continue;
     const uint32_t count = std::min(credits, std::max(1u, (victim->second - held[thief]) / 2));

@@ -11,11 +11,22 @@ using testing::HasSubstr;
 using testing::Not;
 
 Json status_of_step(int step) {
-  return {{"phase", "train"}, {"step", step}, {"steps", 40}, {"finishing", false},
+  return {{"phase", "train"},
+          {"step", step},
+          {"steps", 40},
+          {"finishing", false},
           {"episodes", {{"states", {{"queued", 3}, {"leased", 32}, {"trained", 128}, {"dropped", 0}}}}},
           {"roles",
-           {{"rollout-0", {{"role", "rollout"}, {"lost", false}, {"silent", 0.1}, {"metrics", {{"version", step}, {"sampled_tokens", 900}}}}},
-            {"rollout-1", {{"role", "rollout"}, {"lost", false}, {"silent", 4.6}, {"metrics", {{"version", step - 1}, {"sampled_tokens", 100}}}}},
+           {{"rollout-0",
+             {{"role", "rollout"},
+              {"lost", false},
+              {"silent", 0.1},
+              {"metrics", {{"version", step}, {"sampled_tokens", 900}}}}},
+            {"rollout-1",
+             {{"role", "rollout"},
+              {"lost", false},
+              {"silent", 4.6},
+              {"metrics", {{"version", step - 1}, {"sampled_tokens", 100}}}}},
             {"trainer", {{"role", "trainer"}, {"lost", true}, {"silent", 9.0}, {"metrics", nullptr}}}}},
           {"last_step", {{"step", step}, {"success", 0.5}, {"max_abs_logprob_diff", 0.0}}}};
 }
@@ -23,8 +34,16 @@ Json status_of_step(int step) {
 Json history_of(int steps) {
   Json history = Json::array();
   for (int i = 1; i <= steps; ++i) {
-    history.push_back({{"step", i}, {"time", 1000 + 2.0 * i}, {"success", i / 10.0}, {"trainer", {{"idle_seconds", 0.5 * i}}},
-                       {"roles", {{"rollout-0", {{"sampled_tokens", 600 * i}, {"forward_seconds", 1.2 * i}, {"sample_seconds", 0.2 * i}, {"idle_seconds", 0.6 * i}}}}}});
+    history.push_back({{"step", i},
+                       {"time", 1000 + 2.0 * i},
+                       {"success", i / 10.0},
+                       {"trainer", {{"idle_seconds", 0.5 * i}}},
+                       {"roles",
+                        {{"rollout-0",
+                          {{"sampled_tokens", 600 * i},
+                           {"forward_seconds", 1.2 * i},
+                           {"sample_seconds", 0.2 * i},
+                           {"idle_seconds", 0.6 * i}}}}}});
   }
   return history;
 }
@@ -77,8 +96,10 @@ TEST(Live, a_run_that_has_said_nothing_yet_is_shown_without_guesses) {
 
 TEST(Live, the_plain_line_has_the_same_facts) {
   const std::string line = plain_line(status_of_step(10), history_of(10));
-  EXPECT_EQ(line, "train step 10/40, 1m00s left, training 50 %, episodes 3 queued 32 leased 128 trained, engines 70 %, "
-                  "trainer 75 %, 300 tokens/s, lag 1, steals 0, logprob difference 0, rollout-1 silent for 5 s, trainer is lost");
+  EXPECT_EQ(
+      line,
+      "train step 10/40, 1m00s left, training 50 %, episodes 3 queued 32 leased 128 trained, engines 70 %, "
+      "trainer 75 %, 300 tokens/s, lag 1, steals 0, logprob difference 0, rollout-1 silent for 5 s, trainer is lost");
 }
 
 TEST(Sparkline, keeps_the_last_values_and_survives_what_is_no_number) {

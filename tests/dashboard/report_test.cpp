@@ -27,10 +27,14 @@ size_t count_of(std::string_view text, std::string_view part) {
 // A model that says what a page must not obey.
 class HostileRun : public testing::Test {
  protected:
-  HostileRun() : run_(two_kinds()), tokenizer_(*model::Tokenizer::load(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm")) {
+  HostileRun()
+      : run_(two_kinds()),
+        tokenizer_(*model::Tokenizer::load(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm")) {
     fs::create_directories(run_.dir() / "model");
-    fs::copy_file(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm/tokenizer.json", run_.dir() / "model" / "tokenizer.json");
-    run_.speak(*tokenizer_.encode("<user> say \"hello\""), *tokenizer_.encode("</pre></main><script>alert(1)</script>"));
+    fs::copy_file(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers/smollm/tokenizer.json",
+                  run_.dir() / "model" / "tokenizer.json");
+    run_.speak(*tokenizer_.encode("<user> say \"hello\""),
+               *tokenizer_.encode("</pre></main><script>alert(1)</script>"));
     run_.play(learns);
   }
   SyntheticRun run_;
@@ -59,6 +63,24 @@ TEST_F(HostileRun, tasks_that_turned_from_failure_to_success_are_shown_first) {
   ASSERT_EQ((*pairs)[0].after->passages.size(), 2u);
   EXPECT_FALSE((*pairs)[0].after->passages[0].sampled);
   EXPECT_TRUE((*pairs)[0].after->passages[1].sampled);
+}
+
+TEST_F(HostileRun, where_greedy_episodes_did_not_change_samples_that_did_are_shown) {
+  SyntheticRun run(two_kinds());
+  fs::copy(run_.dir() / "model", run.dir() / "model");
+  run.play([](const rollout::LeaseTerms& lease, rollout::Phase phase) {
+    return lease.temperature == 0 || phase != rollout::Phase::kBefore ? 1.0 : 0.0;
+  });
+  const auto files = read_run(run.dir(), run.plan());
+  ASSERT_TRUE(files);
+  const auto pairs = choose_transcripts(*files, 2);
+  ASSERT_TRUE(pairs) << pairs.error().to_string();
+  ASSERT_EQ(pairs->size(), 4u);
+  for (const TranscriptPair& pair : *pairs) {
+    EXPECT_FALSE(pair.greedy);
+    EXPECT_EQ(pair.before->reward, 0);
+    EXPECT_EQ(pair.after->reward, 1);
+  }
 }
 
 TEST(Report, needs_nothing_from_outside_and_lets_only_its_own_script_run) {

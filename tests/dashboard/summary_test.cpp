@@ -36,6 +36,17 @@ TEST(Statistics, a_gain_is_paired_by_task) {
   EXPECT_DOUBLE_EQ(gain->high, 1);
 }
 
+TEST(MetricsFollower, gives_every_line_once_and_a_half_written_one_later) {
+  SyntheticRun run(two_kinds());
+  MetricsFollower follower(run.dir());
+  EXPECT_TRUE(follower.next().empty());
+  run.write("metrics.jsonl", "{\"step\":1}\n{\"step\":");
+  EXPECT_EQ(follower.next(), std::vector<Json>{(Json{{"step", 1}})});
+  EXPECT_TRUE(follower.next().empty());
+  run.write("metrics.jsonl", "{\"step\":1}\n{\"step\":2}\nnonsense\n{\"step\":3}\n");
+  EXPECT_EQ(follower.next(), (std::vector<Json>{{{"step", 2}}, {{"step", 3}}}));
+}
+
 TEST(Summary, held_out_rates_and_gains_are_those_of_the_books) {
   SyntheticRun run(two_kinds());
   run.play(learns);
@@ -52,7 +63,8 @@ TEST(Summary, held_out_rates_and_gains_are_those_of_the_books) {
   EXPECT_GE(heldout["gain"]["ci95"][1].get<double>(), 0.5);
   EXPECT_EQ(heldout["greedy"]["before"]["n_samples"], 4);
   EXPECT_DOUBLE_EQ(heldout["greedy"]["gain"]["points"], 0.5);
-  EXPECT_EQ(heldout["kinds"]["find"], (Json{{"before", 0.5}, {"after", 1.0}, {"greedy_before", 0.5}, {"greedy_after", 1.0}}));
+  EXPECT_EQ(heldout["kinds"]["find"],
+            (Json{{"before", 0.5}, {"after", 1.0}, {"greedy_before", 0.5}, {"greedy_after", 1.0}}));
   EXPECT_EQ(heldout["kinds"]["set"]["after"], 0.5);
   EXPECT_EQ(heldout["floors"]["regex_script"], 0.25);
 }
@@ -78,13 +90,17 @@ TEST(Summary, the_books_balance_and_outcomes_sum_to_what_is_closed) {
 TEST(Summary, of_several_lines_of_one_step_the_last_counts) {
   SyntheticRun run(two_kinds());
   run.play(learns);
-  run.write("metrics.jsonl",
-            R"({"step":1,"time":100,"trained_tokens":10,"compared_tokens":4,"max_abs_logprob_diff":0.5})" "\n"
-            R"({"step":1,"time":103,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":2,"idle_seconds":2,"sent_bytes":5,"full_bytes":10},)"
-            R"("roles":{"rollout-0":{"engine_steps":5,"forward_seconds":3,"sample_seconds":1,"idle_seconds":1,"version":0,"received_bytes":7}}})" "\n"
-            R"({"step":2,"time":113,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":5,"idle_seconds":5,"sent_bytes":9,"full_bytes":10},)"
-            R"("roles":{"rollout-0":{"engine_steps":2,"forward_seconds":2,"sample_seconds":2,"idle_seconds":1,"version":1,"received_bytes":9,"max_pause_ms":4}}})" "\n"
-            R"({"step":3,"time":1)");  // cut short by a crash
+  run.write(
+      "metrics.jsonl",
+      R"({"step":1,"time":100,"trained_tokens":10,"compared_tokens":4,"max_abs_logprob_diff":0.5})"
+      "\n"
+      R"({"step":1,"time":103,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":2,"idle_seconds":2,"sent_bytes":5,"full_bytes":10},)"
+      R"("roles":{"rollout-0":{"engine_steps":5,"forward_seconds":3,"sample_seconds":1,"idle_seconds":1,"version":0,"received_bytes":7}}})"
+      "\n"
+      R"({"step":2,"time":113,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":5,"idle_seconds":5,"sent_bytes":9,"full_bytes":10},)"
+      R"("roles":{"rollout-0":{"engine_steps":2,"forward_seconds":2,"sample_seconds":2,"idle_seconds":1,"version":1,"received_bytes":9,"max_pause_ms":4}}})"
+      "\n"
+      R"({"step":3,"time":1)");  // cut short by a crash
   const auto s = summarise(run.dir(), run.plan());
   ASSERT_TRUE(s) << s.error().to_string();
   EXPECT_EQ((*s)["tokens"]["trained"], 32);
@@ -103,7 +119,8 @@ TEST(Summary, of_several_lines_of_one_step_the_last_counts) {
 TEST(Summary, what_the_supervisor_noted_is_merged_in) {
   SyntheticRun run(two_kinds());
   run.play(learns);
-  run.write("supervisor.json", R"({"exit":0,"wall_seconds":61.5,"restarts":{"trainer":1},"run_id":"tiny-1","weights":{"full_bytes":99}})");
+  run.write("supervisor.json",
+            R"({"exit":0,"wall_seconds":61.5,"restarts":{"trainer":1},"run_id":"tiny-1","weights":{"full_bytes":99}})");
   const auto s = summarise(run.dir(), run.plan());
   ASSERT_TRUE(s) << s.error().to_string();
   EXPECT_EQ((*s)["exit"], 0);
@@ -112,6 +129,25 @@ TEST(Summary, what_the_supervisor_noted_is_merged_in) {
   EXPECT_EQ((*s)["restarts"]["trainer"], 1);
   EXPECT_EQ((*s)["weights"]["full_bytes"], 99);
   EXPECT_TRUE((*s)["weights"].contains("versions"));
+}
+
+TEST(Summary, what_was_done_after_the_last_step_comes_from_the_last_report) {
+  SyntheticRun run(two_kinds());
+  run.play(learns);
+  run.write(
+      "metrics.jsonl",
+      R"({"step":1,"time":5,"trainer":{"train_seconds":2,"idle_seconds":1},"roles":{"rollout-0":{"engine_steps":1,"forward_seconds":3}}})"
+      "\n");
+  run.write("supervisor.json",
+            R"({"exit":0,"last_report":{"step":2,"roles":{)"
+            R"("trainer-0":{"role":"trainer","metrics":{"train_seconds":4,"idle_seconds":2}},)"
+            R"("rollout-0":{"role":"rollout","metrics":{"engine_steps":9,"forward_seconds":7,"idle_seconds":1}},)"
+            R"("env-0":{"role":"env","metrics":null}}}})");
+  const auto s = summarise(run.dir(), run.plan());
+  ASSERT_TRUE(s) << s.error().to_string();
+  EXPECT_EQ((*s)["seconds"]["rollout-0"]["generate"], 7.0);
+  EXPECT_EQ((*s)["seconds"]["trainer"]["train"], 4.0);
+  EXPECT_FALSE(s->contains("last_report"));
 }
 
 TEST(Summary, what_a_killed_run_left_is_summarised_too) {

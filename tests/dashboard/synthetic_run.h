@@ -1,5 +1,5 @@
-// A run directory as a run leaves it, made by driving the ledger: one worker that is granted everything, a trainer that trains
-// every batch, rewards by a rule of the test.
+// A run directory as a run leaves it, made by driving the ledger: one worker that is granted everything, a trainer that
+// trains every batch, rewards by a rule of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ class SyntheticRun {
   using Rule = std::function<double(const rollout::LeaseTerms& lease, rollout::Phase phase)>;
 
   explicit SyntheticRun(rollout::RunPlan plan) : plan_(plan), ledger_(plan) {
-    dir_ = fs::temp_directory_path() / ("tandem-dashboard-" + std::to_string(::getpid()) + "-" + std::to_string(made_++));
+    dir_ =
+        fs::temp_directory_path() / ("tandem-dashboard-" + std::to_string(::getpid()) + "-" + std::to_string(made_++));
     fs::remove_all(dir_);
     fs::create_directories(dir_ / "ledger");
     write("config.resolved.json", R"({"run": {"seed": 5}, "model": {"path": "models/tiny"}})");
@@ -82,12 +83,23 @@ class SyntheticRun {
     rollout::Trajectory trajectory{.key = lease.key, .group = lease.group, .numerics_id = "numerics-1"};
     trajectory.append(prompt_);
     float logprob = -0.1f;
-    for (const int32_t token : said_) trajectory.append_sampled(token, std::exchange(logprob, -0.25f), lease.min_version);
+    for (const int32_t token : said_)
+      trajectory.append_sampled(token, std::exchange(logprob, -0.25f), lease.min_version);
     EXPECT_TRUE(store_->append(trajectory));
-    send(rollout::Commit{.worker = "rollout-0", .key = lease.key, .outcome = rollout::Outcome::kCompleted, .reason = "",
-                         .reward = reward, .terms = {{"files", reward}}, .first_version = lease.min_version,
-                         .last_version = lease.min_version, .turns = 1, .tool_calls = 1, .steals = 1, .prompt_tokens = 10,
-                         .sampled_tokens = 2, .seconds = 0.5});
+    send(rollout::Commit{.worker = "rollout-0",
+                         .key = lease.key,
+                         .outcome = rollout::Outcome::kCompleted,
+                         .reason = "",
+                         .reward = reward,
+                         .terms = {{"files", reward}},
+                         .first_version = lease.min_version,
+                         .last_version = lease.min_version,
+                         .turns = 1,
+                         .tool_calls = 1,
+                         .steals = 1,
+                         .prompt_tokens = 10,
+                         .sampled_tokens = 2,
+                         .seconds = 0.5});
   }
 
  private:
@@ -107,11 +119,18 @@ class SyntheticRun {
 
 // Two kinds, two held-out tasks of each, two samples and a greedy one of every task; two steps of two groups of four.
 inline rollout::RunPlan two_kinds() {
-  return {.seed = 5, .steps = 2, .groups_per_step = 2, .group_size = 4, .max_lag = 0, .kinds = {"find", "set"},
-          .heldout_tasks = 4, .heldout_samples = 2};
+  return {.seed = 5,
+          .steps = 2,
+          .groups_per_step = 2,
+          .group_size = 4,
+          .max_lag = 0,
+          .kinds = {"find", "set"},
+          .heldout_tasks = 4,
+          .heldout_samples = 2};
 }
 
-// Before, "find" 0 succeeds always, the rest never; after, all but "set" 1 do. In training every second episode succeeds.
+// Before, "find" 0 succeeds always, the rest never; after, all but "set" 1 do. In training every second episode
+// succeeds.
 inline double learns(const rollout::LeaseTerms& lease, rollout::Phase phase) {
   if (phase == rollout::Phase::kTrain) return static_cast<double>(lease.key.episode % 2);
   if (phase == rollout::Phase::kBefore) return lease.kind == "find" && lease.task_seed == 0 ? 1 : 0;

@@ -76,8 +76,8 @@ TEST(TensorBoard, a_file_reads_back_as_version_and_scalars) {
     auto file = EventFile::create(folder, clock);
     ASSERT_TRUE(file) << file.error().to_string();
     EXPECT_THAT(file->path().filename().string(), testing::StartsWith("events.out.tfevents.1700000000."));
-    ASSERT_TRUE(file->add_line(Json{{"step", 300}, {"time", 12.5}, {"success", 0.25}, {"note", "text"},
-                                    {"success_by_kind", {{"find", 0.5}}}}));
+    ASSERT_TRUE(file->add_line(Json{
+        {"step", 300}, {"time", 12.5}, {"success", 0.25}, {"note", "text"}, {"success_by_kind", {{"find", 0.5}}}}));
     auto second = EventFile::create(folder, clock);
     ASSERT_TRUE(second);
     EXPECT_NE(second->path(), file->path());

@@ -35,10 +35,12 @@ class Served : public testing::Test {
  protected:
   Served() : server_(*ViewServer::listen(0)) {
     thread_ = std::thread([this] {
-      EXPECT_TRUE(server_.serve([](const std::string& path) -> Result<ServedPage> {
-        if (path != "/") return fail(Status::not_found("no such page"));
-        return ServedPage{"text/html; charset=utf-8", "<p>hello</p>"};
-      }, stop_));
+      EXPECT_TRUE(server_.serve(
+          [](const std::string& path) -> Result<ServedPage> {
+            if (path != "/") return fail(Status::not_found("no such page"));
+            return ServedPage{"text/html; charset=utf-8", "<p>hello</p>"};
+          },
+          stop_));
     });
   }
   ~Served() override {
@@ -64,7 +66,8 @@ TEST_F(Served, the_page_is_given_to_this_machine) {
 }
 
 TEST_F(Served, a_request_in_the_name_of_another_host_is_refused) {
-  for (const std::string& host : {std::string("evil.example"), "evil.example:" + std::to_string(server_.port()), std::string("127.0.0.1"), std::string()}) {
+  for (const std::string& host : {std::string("evil.example"), "evil.example:" + std::to_string(server_.port()),
+                                  std::string("127.0.0.1"), std::string()}) {
     const std::string answer = request("GET /", host);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 403")) << host;
     EXPECT_THAT(answer, Not(HasSubstr("hello")));
@@ -79,7 +82,8 @@ TEST_F(Served, other_methods_and_paths_are_refused) {
 
 TEST_F(Served, nonsense_and_endless_headers_end_the_visit_and_nothing_else) {
   EXPECT_THAT(exchange(server_.port(), "\x16\x03\x01 nonsense\r\n\r\n"), Not(HasSubstr("200")));
-  EXPECT_THAT(exchange(server_.port(), "GET / HTTP/1.1\r\nX: " + std::string(9000, 'a') + "\r\n\r\n"), Not(HasSubstr("200")));
+  EXPECT_THAT(exchange(server_.port(), "GET / HTTP/1.1\r\nX: " + std::string(9000, 'a') + "\r\n\r\n"),
+              Not(HasSubstr("200")));
   EXPECT_THAT(request("GET /", here()), StartsWith("HTTP/1.1 200"));
 }
 
