@@ -15,7 +15,8 @@ extern char** environ;
 namespace tandem {
 
 Field& Schema::field(std::string path, FieldType type, std::string doc) {
-  fields_.push_back({.path = std::move(path), .type = type, .doc = std::move(doc), .choices = {}, .set = {}, .get = {}});
+  fields_.push_back(
+      {.path = std::move(path), .type = type, .doc = std::move(doc), .choices = {}, .set = {}, .get = {}});
   return fields_.back();
 }
 
@@ -56,7 +57,8 @@ Schema& Schema::add(std::string path, std::string& target, std::string doc, std:
   f.get = [&target] { return Json(target); };
   return *this;
 }
-Schema& Schema::add(std::string path, std::vector<std::string>& target, std::string doc, std::vector<std::string> choices) {
+Schema& Schema::add(std::string path, std::vector<std::string>& target, std::string doc,
+                    std::vector<std::string> choices) {
   Field& f = field(std::move(path), FieldType::kTextList, std::move(doc));
   f.choices = std::move(choices);
   f.set = [&target](const Json& v) { target = v.get<std::vector<std::string>>(); };
@@ -84,7 +86,8 @@ std::optional<double> number_of(const std::string& text) {
 }
 
 Result<std::string> chosen(const Field& field, const std::string& text) {
-  if (field.choices.empty() || std::find(field.choices.begin(), field.choices.end(), text) != field.choices.end()) return text;
+  if (field.choices.empty() || std::find(field.choices.begin(), field.choices.end(), text) != field.choices.end())
+    return text;
   const std::vector<std::string_view> choices(field.choices.begin(), field.choices.end());
   return fail(Status::invalid(fmt::format("\"{}\" is not a value of it{}", text, did_you_mean(text, choices))));
 }
@@ -112,7 +115,8 @@ Result<Json> typed(const Field& field, const Written& written) {
   if (field.least < field.most && (*value < field.least || *value > field.most)) {
     return fail(Status::invalid(fmt::format("{} is outside {} to {}", text, field.least, field.most)));
   }
-  if (field.type == FieldType::kInteger) return *value < 0 ? Json(static_cast<int64_t>(*value)) : Json(static_cast<uint64_t>(*value));
+  if (field.type == FieldType::kInteger)
+    return *value < 0 ? Json(static_cast<int64_t>(*value)) : Json(static_cast<uint64_t>(*value));
   return Json(*value);
 }
 
@@ -149,7 +153,8 @@ struct Schema::Reading {
     if (near.empty()) near = nearest(path, all);
     std::string text = fmt::format("unknown key {}", path);
     if (!near.empty()) text += fmt::format("; did you mean {}?", near);
-    if (!siblings.empty()) text += fmt::format(" ({} has {})", parent.empty() ? "the file" : parent, fmt::join(siblings, ", "));
+    if (!siblings.empty())
+      text += fmt::format(" ({} has {})", parent.empty() ? "the file" : parent, fmt::join(siblings, ", "));
     mistake(place, text);
   }
 
@@ -187,7 +192,8 @@ struct Schema::Reading {
       }
       const YAML::Node& value = entry.second;
       if (value.IsMap()) {
-        const bool section = std::any_of(schema.fields_.begin(), schema.fields_.end(), [&](const Field& f) { return f.path.starts_with(path + "."); });
+        const bool section = std::any_of(schema.fields_.begin(), schema.fields_.end(),
+                                         [&](const Field& f) { return f.path.starts_with(path + "."); });
         section ? walk(file, value, path) : unknown(place, path);
       } else if (value.IsNull()) {
         mistake(place, fmt::format("{} has no value", path));
@@ -201,7 +207,8 @@ struct Schema::Reading {
             if (plain) written.items.push_back(item.Scalar());
           }
         }
-        plain ? assign(place, path, written) : mistake(place, fmt::format("{}: a list of plain values is expected", path));
+        plain ? assign(place, path, written)
+              : mistake(place, fmt::format("{}: a list of plain values is expected", path));
       }
     }
   }
@@ -211,7 +218,9 @@ struct Schema::Reading {
       return mistake(file.string(), "extends itself");
     }
     const auto text = read_file(file, 1 << 20);
-    if (!text) return mistake(file.string(), text.error().code() == Code::kNotFound ? "there is no such file" : text.error().message());
+    if (!text)
+      return mistake(file.string(),
+                     text.error().code() == Code::kNotFound ? "there is no such file" : text.error().message());
     YAML::Node root;
     try {
       root = YAML::Load(*text);
@@ -222,10 +231,15 @@ struct Schema::Reading {
     if (!root.IsMap()) return mistake(file.string(), "must be a map of keys to values");
     open_files.push_back(file);
     if (const YAML::Node base = root["extends"]) {
-      const auto one = [&](const YAML::Node& node) { load((file.parent_path() / node.as<std::string>()).lexically_normal()); };
-      if (base.IsScalar()) one(base);
-      else if (base.IsSequence()) for (const auto& node : base) one(node);
-      else mistake(file.string(), "extends must be a file or a list of files");
+      const auto one = [&](const YAML::Node& node) {
+        load((file.parent_path() / node.as<std::string>()).lexically_normal());
+      };
+      if (base.IsScalar())
+        one(base);
+      else if (base.IsSequence())
+        for (const auto& node : base) one(node);
+      else
+        mistake(file.string(), "extends must be a file or a list of files");
     }
     walk(file, root, "");
     open_files.pop_back();
@@ -252,9 +266,11 @@ struct Schema::Reading {
       const auto equals = variable.find('=');
       if (!variable.starts_with(kPrefix) || equals == std::string_view::npos) continue;
       std::string path;
-      for (const char c : variable.substr(kPrefix.size(), equals - kPrefix.size())) path += static_cast<char>(std::tolower(c));
+      for (const char c : variable.substr(kPrefix.size(), equals - kPrefix.size()))
+        path += static_cast<char>(std::tolower(c));
       for (size_t at; (at = path.find("__")) != std::string::npos;) path.replace(at, 2, ".");
-      assign_text(fmt::format("environment {}", variable.substr(0, equals)), path, std::string(variable.substr(equals + 1)));
+      assign_text(fmt::format("environment {}", variable.substr(0, equals)), path,
+                  std::string(variable.substr(equals + 1)));
     }
   }
 
@@ -296,7 +312,8 @@ Status Schema::apply_resolved(const Json& resolved) {
   for (Field& f : fields_) {
     const Json* place = &resolved;
     for (const auto part : split(f.path, '.')) {
-      if (!place->is_object() || !place->contains(std::string(part))) return Status::invalid(fmt::format("{} is missing", f.path));
+      if (!place->is_object() || !place->contains(std::string(part)))
+        return Status::invalid(fmt::format("{} is missing", f.path));
       place = &(*place)[std::string(part)];
     }
     try {
@@ -311,18 +328,24 @@ Status Schema::apply_resolved(const Json& resolved) {
 namespace {
 std::string_view type_name(FieldType type) {
   switch (type) {
-    case FieldType::kBool: return "boolean";
-    case FieldType::kInteger: return "integer";
-    case FieldType::kNumber: return "number";
-    case FieldType::kText: return "string";
-    case FieldType::kTextList: return "array";
+    case FieldType::kBool:
+      return "boolean";
+    case FieldType::kInteger:
+      return "integer";
+    case FieldType::kNumber:
+      return "number";
+    case FieldType::kText:
+      return "string";
+    case FieldType::kTextList:
+      return "array";
   }
   return "";
 }
 }  // namespace
 
 Json Schema::json_schema() const {
-  Json root = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"type", "object"}, {"additionalProperties", false}};
+  Json root = {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"type", "object"}, {"additionalProperties", false}};
   root["properties"]["extends"] = {{"description", "A file, or a list of files, whose values this one changes"}};
   for (const Field& f : fields_) {
     Json* place = &root;

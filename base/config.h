@@ -1,8 +1,9 @@
-// Strict YAML configuration: one table of fields makes the reader, the resolved dump, the JSON Schema and the reference page.
+// Strict YAML configuration: one table of fields makes the reader, the resolved dump, the JSON Schema and the reference
+// page.
 //
-// A Schema binds dotted paths to members of a struct. Values come from, later over earlier: defaults, `extends:` files, the
-// file, the environment (TANDEM__A__B), the command line (a.b=v). Every mistake is found at once, with file, line, column,
-// the path, the nearest valid name and the valid siblings; nothing is silently ignored, doubled or converted.
+// A Schema binds dotted paths to members of a struct. Values come from, later over earlier: defaults, `extends:` files,
+// the file, the environment (TANDEM__A__B), the command line (a.b=v). Every mistake is found at once, with file, line,
+// column, the path, the nearest valid name and the valid siblings; nothing is silently ignored, doubled or converted.
 //
 // Thread safety: none. The struct must outlive its Schema.
 #pragma once
@@ -27,8 +28,8 @@ struct Field {
   std::string path;  // "trainer.learning_rate"
   FieldType type = FieldType::kText;
   std::string doc;
-  double least = 0, most = 0;           // of numbers, where least < most
-  std::vector<std::string> choices;     // of text, where not empty
+  double least = 0, most = 0;            // of numbers, where least < most
+  std::vector<std::string> choices;      // of text, where not empty
   std::function<void(const Json&)> set;  // of a value that has been checked
   std::function<Json()> get;
 };
@@ -44,16 +45,18 @@ class Schema {
   Schema& add(std::string path, uint64_t& target, std::string doc);
   Schema& add(std::string path, double& target, std::string doc, double least, double most);
   Schema& add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices = {});
-  Schema& add(std::string path, std::vector<std::string>& target, std::string doc, std::vector<std::string> choices = {});
+  Schema& add(std::string path, std::vector<std::string>& target, std::string doc,
+              std::vector<std::string> choices = {});
 
-  // Reads `file` (none: defaults), then the environment, then `overrides` ("a.b=v"). kInvalid holds all mistakes, a line each.
+  // Reads `file` (none: defaults), then the environment, then `overrides` ("a.b=v"). kInvalid holds all mistakes, a
+  // line each.
   Status read(const fs::path& file, std::span<const std::string> overrides);
 
   const std::vector<Field>& fields() const { return fields_; }
-  Json resolved() const;                  // nested objects, every field
+  Json resolved() const;                        // nested objects, every field
   Status apply_resolved(const Json& resolved);  // the inverse
   Json json_schema() const;
-  std::string reference_page() const;     // Markdown table
+  std::string reference_page() const;  // Markdown table
   std::string origin(const std::string& path) const;
 
  private:

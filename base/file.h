@@ -36,8 +36,7 @@ class FileDescriptor {
 class MappedFile {
  public:
   static Result<MappedFile> open(const fs::path& path);
-  MappedFile(MappedFile&& other) noexcept
-      : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
   std::span<const std::byte> bytes() const { return bytes_; }
@@ -50,8 +49,8 @@ class MappedFile {
 // The whole file; kInvalid where it is larger than `limit` bytes.
 Result<std::string> read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
 
-// Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a crash
-// at any point, sees the old content or the new, never a part.
+// Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a
+// crash at any point, sees the old content or the new, never a part.
 Status write_file(const fs::path& path, std::string_view bytes);
 // The same, of parts that follow each other, so that nobody has to copy them together first.
 Status write_file(const fs::path& path, std::span<const std::string_view> parts);

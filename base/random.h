@@ -1,7 +1,8 @@
 // Random numbers that are a function of where they are used, not of when they are drawn.
 //
-// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four 32-bit words from a 64-bit
-// key and a 128-bit counter. A draw keyed by (seed, position) is the same in any order, batch, process or attempt.
+// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four 32-bit words from a
+// 64-bit key and a 128-bit counter. A draw keyed by (seed, position) is the same in any order, batch, process or
+// attempt.
 #pragma once
 
 #include <array>
@@ -28,11 +29,11 @@ class Random {
   explicit Random(uint64_t seed) : seed_(seed) {}
 
   uint64_t bits();
-  double uniform();                         // [0, 1)
-  uint64_t below(uint64_t bound);           // [0, bound), unbiased; bound > 0
+  double uniform();                            // [0, 1)
+  uint64_t below(uint64_t bound);              // [0, bound), unbiased; bound > 0
   int64_t between(int64_t low, int64_t high);  // both inclusive
   bool chance(double probability) { return uniform() < probability; }
-  double normal();                          // mean 0, deviation 1
+  double normal();  // mean 0, deviation 1
 
   template <typename Container>
   const auto& pick(const Container& items) {

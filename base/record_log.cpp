@@ -62,7 +62,8 @@ Result<LogContent> read_log(const fs::path& path, const std::function<Status(std
     const Header header = header_at(file.substr(content.good_bytes));
     const uint64_t next = content.good_bytes + kHeaderBytes + header.length;
     if (header.length <= kMaxRecord && next < file.size() && record_at(file, next)) {
-      return fail(Status::corrupt(fmt::format("record {} at byte {} is damaged, and good records follow it", content.records, content.good_bytes))
+      return fail(Status::corrupt(fmt::format("record {} at byte {} is damaged, and good records follow it",
+                                              content.records, content.good_bytes))
                       .at(path.string())
                       .hint("restore the file from a copy; cutting it there would lose what follows"));
     }
@@ -74,13 +75,18 @@ Result<std::string> read_record(const fs::path& path, uint64_t offset) {
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return fail(Status::from_errno(path.string(), errno));
   char raw[kHeaderBytes];
-  const auto damaged = [&] { return fail(Status::corrupt(fmt::format("no good record at byte {}", offset)).at(path.string())); };
-  if (::pread(fd.get(), raw, sizeof raw, static_cast<off_t>(offset)) != static_cast<ssize_t>(sizeof raw)) return damaged();
+  const auto damaged = [&] {
+    return fail(Status::corrupt(fmt::format("no good record at byte {}", offset)).at(path.string()));
+  };
+  if (::pread(fd.get(), raw, sizeof raw, static_cast<off_t>(offset)) != static_cast<ssize_t>(sizeof raw))
+    return damaged();
   const Header header = header_at({raw, sizeof raw});
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0 || header.length > static_cast<uint64_t>(info.st_size)) return damaged();
   std::string record(header.length, '\0');
-  if (::pread(fd.get(), record.data(), record.size(), static_cast<off_t>(offset + kHeaderBytes)) != static_cast<ssize_t>(record.size())) return damaged();
+  if (::pread(fd.get(), record.data(), record.size(), static_cast<off_t>(offset + kHeaderBytes)) !=
+      static_cast<ssize_t>(record.size()))
+    return damaged();
   if (digest_of(record).low != header.digest) return damaged();
   return record;
 }
@@ -105,7 +111,8 @@ Result<RecordLog> RecordLog::open(const fs::path& path, uint64_t* cut) {
 }
 
 Result<uint64_t> RecordLog::append(std::string_view record) {
-  if (record.size() > kMaxRecord) return fail(Status::invalid(fmt::format("a record of {} bytes, at most {}", record.size(), kMaxRecord)));
+  if (record.size() > kMaxRecord)
+    return fail(Status::invalid(fmt::format("a record of {} bytes, at most {}", record.size(), kMaxRecord)));
   const auto length = static_cast<uint32_t>(record.size());
   const uint64_t digest = digest_of(record).low;
   std::string bytes(kHeaderBytes, '\0');

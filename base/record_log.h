@@ -1,8 +1,9 @@
 // An append-only file of checksummed records: what a process must not forget.
 //
-// The file starts with 8 bytes of magic; a record is its length (u32), the low 64 bits of its XXH3 digest (u64), and its
-// bytes, little-endian. A reader stops at the first record that is cut short or damaged and says where; a writer that opens
-// such a file cuts it there first when only its end is torn (a crash while appending), and refuses one damaged in the middle.
+// The file starts with 8 bytes of magic; a record is its length (u32), the low 64 bits of its XXH3 digest (u64), and
+// its bytes, little-endian. A reader stops at the first record that is cut short or damaged and says where; a writer
+// that opens such a file cuts it there first when only its end is torn (a crash while appending), and refuses one
+// damaged in the middle.
 //
 // Thread safety: none; one writer a file. Readers may read while a writer appends.
 #pragma once
@@ -16,14 +17,15 @@ namespace tandem {
 
 struct LogContent {
   uint64_t records = 0;
-  uint64_t good_bytes = 0;   // up to the end of the last good record
+  uint64_t good_bytes = 0;  // up to the end of the last good record
   uint64_t file_bytes = 0;
   bool torn() const { return good_bytes != file_bytes; }
 };
 
-// Calls `visit` with every good record and its offset in the file. kCorrupt where the file is no record log, or where good
-// records follow a damaged one; an error of `visit` ends the reading.
-Result<LogContent> read_log(const fs::path& path, const std::function<Status(std::string_view record, uint64_t offset)>& visit);
+// Calls `visit` with every good record and its offset in the file. kCorrupt where the file is no record log, or where
+// good records follow a damaged one; an error of `visit` ends the reading.
+Result<LogContent> read_log(const fs::path& path,
+                            const std::function<Status(std::string_view record, uint64_t offset)>& visit);
 
 // The record at `offset`, as visited or returned by append.
 Result<std::string> read_record(const fs::path& path, uint64_t offset);
@@ -33,13 +35,15 @@ class RecordLog {
   // Opens for appending, created where it is missing. `cut` gets the number of bytes that were torn off, if any.
   static Result<RecordLog> open(const fs::path& path, uint64_t* cut = nullptr);
 
-  // Returns the record's offset. The bytes are the kernel's when this returns: they survive the process, not the machine.
+  // Returns the record's offset. The bytes are the kernel's when this returns: they survive the process, not the
+  // machine.
   Result<uint64_t> append(std::string_view record);
   // They also survive the machine.
   Status sync();
 
  private:
-  RecordLog(fs::path path, FileDescriptor fd, uint64_t size) : path_(std::move(path)), fd_(std::move(fd)), size_(size) {}
+  RecordLog(fs::path path, FileDescriptor fd, uint64_t size)
+      : path_(std::move(path)), fd_(std::move(fd)), size_(size) {}
   fs::path path_;
   FileDescriptor fd_;
   uint64_t size_ = 0;

@@ -8,17 +8,28 @@ namespace tandem {
 
 std::string_view to_string(Code code) {
   switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalid: return "invalid";
-    case Code::kNotFound: return "not_found";
-    case Code::kExists: return "exists";
-    case Code::kExhausted: return "exhausted";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kDeadline: return "deadline";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kUnfit: return "unfit";
-    case Code::kCancelled: return "cancelled";
-    case Code::kInternal: return "internal";
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kExists:
+      return "exists";
+    case Code::kExhausted:
+      return "exhausted";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kDeadline:
+      return "deadline";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kUnfit:
+      return "unfit";
+    case Code::kCancelled:
+      return "cancelled";
+    case Code::kInternal:
+      return "internal";
   }
   return "unknown";
 }
@@ -27,7 +38,8 @@ Status Status::from_errno(std::string_view what, int error) {
   Code code = Code::kUnavailable;
   if (error == ENOENT) code = Code::kNotFound;
   if (error == EEXIST) code = Code::kExists;
-  if (error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM) code = Code::kExhausted;
+  if (error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM)
+    code = Code::kExhausted;
   return {code, fmt::format("{}: {}", what, std::strerror(error))};
 }
 

@@ -1,7 +1,7 @@
 // What went wrong, in one sentence a user can act on.
 //
-// A Status names what was found, where (`at`), and what would be right (`hint`). The innermost code knows the fact, each
-// layer may add where it was; nobody logs and returns the same error. Values: copy, compare, print.
+// A Status names what was found, where (`at`), and what would be right (`hint`). The innermost code knows the fact,
+// each layer may add where it was; nobody logs and returns the same error. Values: copy, compare, print.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class [[nodiscard]] Status {
   const std::string& hint() const { return hint_; }
   std::string to_string() const;  // message and hint
 
-  void value() const {}             // so that TRY takes a Status as well as a Result
+  void value() const {}  // so that TRY takes a Status as well as a Result
   const Status& error() const { return *this; }
 
   friend bool operator==(const Status&, const Status&) = default;
@@ -83,11 +83,11 @@ struct Failure {
 inline Failure fail(Status status) { return {std::move(status)}; }
 
 // The value of a Result, or return its error from the enclosing function. Also checks a Status.
-#define TRY(...)                                                       \
-  ({                                                                   \
-    auto try_outcome_ = (__VA_ARGS__);                                 \
+#define TRY(...)                                                               \
+  ({                                                                           \
+    auto try_outcome_ = (__VA_ARGS__);                                         \
     if (!try_outcome_) return ::tandem::fail(std::move(try_outcome_).error()); \
-    std::move(try_outcome_).value();                                   \
+    std::move(try_outcome_).value();                                           \
   })
 
 }  // namespace tandem

@@ -9,7 +9,8 @@
 
 namespace tandem {
 
-// The candidate nearest to `word` by edits and transpositions, or empty where none is near (more than max(2, length/3)).
+// The candidate nearest to `word` by edits and transpositions, or empty where none is near (more than max(2,
+// length/3)).
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 // "; did you mean \"x\"?" or, where nothing is near, "; expected one of a, b, c".
@@ -18,8 +19,8 @@ inline std::string did_you_mean(std::string_view word, std::initializer_list<std
   return did_you_mean(word, std::span(candidates.begin(), candidates.size()));
 }
 
-std::string format_bytes(uint64_t bytes);      // "270 MB"
-std::string format_seconds(double seconds);    // "1.2 s", "3m05s", "2h10m"
+std::string format_bytes(uint64_t bytes);    // "270 MB"
+std::string format_seconds(double seconds);  // "1.2 s", "3m05s", "2h10m"
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);

@@ -1,10 +1,10 @@
 // Jobs for a few threads, and their results back on the thread that asked.
 //
-// The owner submits jobs, waits on `wake_fd` along with its sockets, and runs the completions that have come in: what a job
-// returns is a function for the owner's thread. The queue is bounded; a full one says so.
+// The owner submits jobs, waits on `wake_fd` along with its sockets, and runs the completions that have come in: what a
+// job returns is a function for the owner's thread. The queue is bounded; a full one says so.
 //
-// Thread safety: submit, run_completions and the destructor on the owner's thread; jobs run on the queue's own. The destructor
-// waits for the jobs that have begun and forgets the others.
+// Thread safety: submit, run_completions and the destructor on the owner's thread; jobs run on the queue's own. The
+// destructor waits for the jobs that have begun and forgets the others.
 #pragma once
 
 #include <condition_variable>

@@ -27,7 +27,8 @@ std::span<const Command> commands() {
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
-      Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines", add_score},
+      Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
+              add_score},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
@@ -42,10 +43,14 @@ std::span<const Command> commands() {
 
 int exit_code_of(const Status& status) {
   switch (status.code()) {
-    case Code::kOk: return kDone;
-    case Code::kInvalid: return kUsage;
-    case Code::kUnfit: return kUnfit;
-    default: return kFailed;
+    case Code::kOk:
+      return kDone;
+    case Code::kInvalid:
+      return kUsage;
+    case Code::kUnfit:
+      return kUnfit;
+    default:
+      return kFailed;
   }
 }
 

@@ -23,8 +23,9 @@ struct Options {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
-constexpr std::array<std::string_view, 11> kKeys = {"tokens", "prompt", "max_tokens", "temperature", "top_p", "top_k",
-                                                    "min_p", "seed", "stop", "stop_token_ids", "ignore_eos"};
+constexpr std::array<std::string_view, 11> kKeys = {"tokens", "prompt",         "max_tokens", "temperature",
+                                                    "top_p",  "top_k",          "min_p",      "seed",
+                                                    "stop",   "stop_token_ids", "ignore_eos"};
 
 struct Request {
   size_t index = 0;  // of the line
@@ -94,21 +95,26 @@ class Exchange {
 Result<Request> read_request(const Json& line, const model::ModelConfig& config, const model::Tokenizer* tokenizer) {
   Request request;
   try {
-    if (line.contains("tokens") == line.contains("prompt")) return fail(Status::invalid("give one of \"tokens\" and \"prompt\""));
+    if (line.contains("tokens") == line.contains("prompt"))
+      return fail(Status::invalid("give one of \"tokens\" and \"prompt\""));
     if (line.contains("tokens")) {
       request.prompt = line["tokens"].get<std::vector<int32_t>>();
     } else {
-      if (tokenizer == nullptr) return fail(Status::invalid("\"prompt\" needs a tokenizer.json in the model directory"));
+      if (tokenizer == nullptr)
+        return fail(Status::invalid("\"prompt\" needs a tokenizer.json in the model directory"));
       request.prompt = TRY(tokenizer->encode(line["prompt"].get<std::string>(), model::AddSpecial::kYes));
     }
     request.turn.max_new_tokens = line.value("max_tokens", 256);
     if (request.turn.max_new_tokens < 1) return fail(Status::invalid("\"max_tokens\" must be at least 1"));
-    request.turn.sampling = {.temperature = line.value("temperature", 1.0f), .top_k = line.value("top_k", 0),
-                             .top_p = line.value("top_p", 1.0f), .min_p = line.value("min_p", 0.0f)};
+    request.turn.sampling = {.temperature = line.value("temperature", 1.0f),
+                             .top_k = line.value("top_k", 0),
+                             .top_p = line.value("top_p", 1.0f),
+                             .min_p = line.value("min_p", 0.0f)};
     request.turn.seed = line.value("seed", uint64_t{0});
     request.turn.stop_tokens = line.value("stop_token_ids", std::vector<int32_t>{});
     if (!line.value("ignore_eos", false)) {
-      request.turn.stop_tokens.insert(request.turn.stop_tokens.end(), config.eos_tokens.begin(), config.eos_tokens.end());
+      request.turn.stop_tokens.insert(request.turn.stop_tokens.end(), config.eos_tokens.begin(),
+                                      config.eos_tokens.end());
     }
     if (line.contains("stop")) {
       if (tokenizer == nullptr) return fail(Status::invalid("\"stop\" needs a tokenizer.json in the model directory"));
@@ -203,7 +209,8 @@ Result<int> run(const Options& options) {
   for (int i = 0; i < options.workers; ++i) {
     auto stream = TRY(kernels::Stream::cpu(std::max(1, options.threads / options.workers)));
     workers.push_back(std::make_unique<Worker>(
-        TRY(rollout::Engine::create(loaded, 0, std::move(stream), {.slots = options.slots, .max_tokens = max_context})), exchange, text));
+        TRY(rollout::Engine::create(loaded, 0, std::move(stream), {.slots = options.slots, .max_tokens = max_context})),
+        exchange, text));
   }
   std::vector<std::jthread> threads;
   for (auto& worker : workers) threads.emplace_back([&] { worker->run(); });
@@ -216,7 +223,8 @@ Result<int> run(const Options& options) {
     }
     if (!*line) break;
     const size_t index = exchange.announce((*line)->id);
-    auto request = (*line)->object ? read_request(*(*line)->object, config, text) : Result<Request>(tl::unexpected((*line)->object.error()));
+    auto request = (*line)->object ? read_request(*(*line)->object, config, text)
+                                   : Result<Request>(tl::unexpected((*line)->object.error()));
     if (!request) {
       exchange.answer(index, tl::unexpected(request.error()));
       continue;
@@ -237,12 +245,15 @@ Action add_generate(CLI::App& command) {
   auto options = std::make_shared<Options>();
   add_json_lines_options(command, options->lines);
   command.add_option("--model", options->model, "Model directory (Hugging Face layout)")->required();
-  command.add_option("--slots", options->slots, "Sequences that sample at once, for each worker")->check(CLI::Range(1, 4096));
+  command.add_option("--slots", options->slots, "Sequences that sample at once, for each worker")
+      ->check(CLI::Range(1, 4096));
   command.add_option("--workers", options->workers, "Engines side by side")->check(CLI::Range(1, 64));
-  command.add_option("--max-context", options->max_context, "Longest sequence in tokens (default: the model's, at most 4096)");
+  command.add_option("--max-context", options->max_context,
+                     "Longest sequence in tokens (default: the model's, at most 4096)");
   command.add_option("--threads", options->threads, "Threads of all workers together")->check(CLI::Range(1, 1024));
   command.footer(
-      "Example:\n  echo '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,\"temperature\":0}' | tandem generate --model "
+      "Example:\n  echo '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,\"temperature\":0}' | tandem "
+      "generate --model "
       "models/SmolLM2-135M-Instruct");
   return [options] { return run(*options); };
 }

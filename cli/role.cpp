@@ -39,34 +39,52 @@ Result<int> run(const Options& options) {
   const RunLayout layout(options.run_dir);
   const SystemClock clock;
   const std::string sender = fmt::format("{}-{}", options.name, options.rank);
-  const wire::Identity identity{.sender = sender, .epoch = static_cast<uint64_t>(clock.unix_seconds() * 1e6), .run = layout.run_id()};
+  const wire::Identity identity{
+      .sender = sender, .epoch = static_cast<uint64_t>(clock.unix_seconds() * 1e6), .run = layout.run_id()};
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", sender));
 
   if (options.name == "coordinator") {
-    TRY(rollout::run_coordinator({.run_dir = options.run_dir, .address = layout.address("coordinator"), .identity = identity,
-                                  .plan = plan_of(config), .silence_seconds = config.run.silence_seconds,
+    TRY(rollout::run_coordinator({.run_dir = options.run_dir,
+                                  .address = layout.address("coordinator"),
+                                  .identity = identity,
+                                  .plan = plan_of(config),
+                                  .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
                                  clock, stop_requested));
     return kDone;
   }
   if (options.name == "trainer") {
     const auto& t = config.trainer;
-    TRY(trainer::run_trainer({.run_dir = options.run_dir, .model = layout.model(), .address = layout.address("trainer"),
-                              .coordinator = layout.address("coordinator"), .identity = identity,
-                              .optimizer = {.learning_rate = t.learning_rate, .warmup_steps = t.warmup_steps, .beta1 = t.beta1,
-                                            .beta2 = t.beta2, .weight_decay = t.weight_decay, .max_grad_norm = t.max_grad_norm,
+    TRY(trainer::run_trainer({.run_dir = options.run_dir,
+                              .model = layout.model(),
+                              .address = layout.address("trainer"),
+                              .coordinator = layout.address("coordinator"),
+                              .identity = identity,
+                              .optimizer = {.learning_rate = t.learning_rate,
+                                            .warmup_steps = t.warmup_steps,
+                                            .beta1 = t.beta1,
+                                            .beta2 = t.beta2,
+                                            .weight_decay = t.weight_decay,
+                                            .max_grad_norm = t.max_grad_norm,
                                             .max_pass_tokens = t.max_pass_tokens},
-                              .algorithm = TRY(algorithm_of(config)), .threads = t.threads > 0 ? t.threads : cores(),
-                              .steps = config.run.steps, .checkpoint_every = t.checkpoint_every},
+                              .algorithm = TRY(algorithm_of(config)),
+                              .threads = t.threads > 0 ? t.threads : cores(),
+                              .steps = config.run.steps,
+                              .checkpoint_every = t.checkpoint_every},
                              clock, stop_requested));
     return kDone;
   }
   if (options.name == "rollout") {
     const auto& r = config.rollout;
     const int threads = r.threads > 0 ? r.threads : std::max(1, cores() / r.workers);
-    TRY(rollout::run_worker({.identity = identity, .coordinator = layout.address("coordinator"), .trainer = layout.address("trainer"),
-                             .env = layout.address("env"), .address = layout.address(sender), .model = layout.model(),
-                             .engine = {.slots = r.slots, .max_tokens = r.max_tokens}, .threads = threads,
+    TRY(rollout::run_worker({.identity = identity,
+                             .coordinator = layout.address("coordinator"),
+                             .trainer = layout.address("trainer"),
+                             .env = layout.address("env"),
+                             .address = layout.address(sender),
+                             .model = layout.model(),
+                             .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
+                             .threads = threads,
                              .max_new_tokens = r.max_new_tokens},
                             clock, stop_requested));
     return kDone;
@@ -82,20 +100,26 @@ Result<int> run(const Options& options) {
                                   });
     bool told_to_stop = false;
     std::atomic<bool> stop{false};
-    TRY(envs::serve({.address = layout.address("env"), .identity = identity, .threads = config.env.threads,
-                     .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes), .call_time_limit_s = config.env.call_seconds,
+    TRY(envs::serve({.address = layout.address("env"),
+                     .identity = identity,
+                     .threads = config.env.threads,
+                     .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
+                                 .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds}},
                     *backend, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
                       link.tick(doing, [&] {
-                        return Json{{"acquired", c.acquired}, {"calls", c.calls}, {"scored", c.scored}, {"failed", c.failed},
-                                    {"reaped", c.reaped}, {"live", c.live}, {"waiting", c.waiting}, {"busy_seconds", c.busy_seconds}};
+                        return Json{{"acquired", c.acquired}, {"calls", c.calls},
+                                    {"scored", c.scored},     {"failed", c.failed},
+                                    {"reaped", c.reaped},     {"live", c.live},
+                                    {"waiting", c.waiting},   {"busy_seconds", c.busy_seconds}};
                       });
                       if (told_to_stop || stop_requested) stop = true;
                     }));
     return kDone;
   }
-  return fail(Status::invalid(fmt::format("\"{}\" is not a role; expected coordinator, trainer, rollout or env", options.name)));
+  return fail(Status::invalid(
+      fmt::format("\"{}\" is not a role; expected coordinator, trainer, rollout or env", options.name)));
 }
 
 }  // namespace
@@ -105,7 +129,9 @@ Action add_role(CLI::App& command) {
   command.add_option("name", options->name, "coordinator, trainer, rollout or env")->required();
   command.add_option("--run-dir", options->run_dir, "The run it belongs to")->required()->check(CLI::ExistingDirectory);
   command.add_option("--rank", options->rank, "Number among the processes of this role")->check(CLI::Range(0, 100000));
-  command.footer("Started by `tandem run` and by cluster launchers; not by hand.\nExample:\n  tandem role rollout --run-dir runs/tiny-1 --rank 1");
+  command.footer(
+      "Started by `tandem run` and by cluster launchers; not by hand.\nExample:\n  tandem role rollout --run-dir "
+      "runs/tiny-1 --rank 1");
   return [options] { return run(*options); };
 }
 

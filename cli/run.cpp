@@ -19,6 +19,7 @@
 #include "envs/sandbox/namespace_backend.h"
 #include "model/weights.h"
 #include "rollout/conversation.h"
+#include "rollout/coordinator.h"
 #include "trainer/tiny_model.h"
 
 namespace tandem::cli {
@@ -52,10 +53,13 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(stem + "-") && fs::exists(entry.path() / "config.resolved.json") && name > best.filename().string()) best = entry.path();
+    if (name.starts_with(stem + "-") && fs::exists(entry.path() / "config.resolved.json") &&
+        name > best.filename().string())
+      best = entry.path();
   }
   if (best.empty()) {
-    return fail(Status::invalid(fmt::format("there is no run of {} in {} to resume", stem, folder.string())).hint("give --run-dir, or start one without --resume"));
+    return fail(Status::invalid(fmt::format("there is no run of {} in {} to resume", stem, folder.string()))
+                    .hint("give --run-dir, or start one without --resume"));
   }
   return best;
 }
@@ -68,7 +72,8 @@ Status check_inputs(const RunConfig& config) {
     TRY(model::parameter_layout(model));
     TRY(rollout::Conversation::load(config.model.path));
     if (config.rollout.max_tokens > model.max_positions) {
-      return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}", config.rollout.max_tokens, model.max_positions));
+      return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}",
+                                         config.rollout.max_tokens, model.max_positions));
     }
   }
   TRY(envs::NamespaceBackend::start());
@@ -80,26 +85,36 @@ Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
   const uint64_t n = layout ? layout->elements : 0;
   const uint64_t page = 2ull * 64 * model.kv_heads * model.head_size * model.layers * 2;
   const uint64_t pages = static_cast<uint64_t>(config.rollout.slots) * ((config.rollout.max_tokens + 63) / 64) * 3 / 2;
-  const uint64_t row = 2ull * model.layers * (3ull * model.width + model.heads * model.head_size * 2 + 2 * model.kv_heads * model.head_size + 2 * model.mlp_width);
-  return {{"trainer", {{"masters, gradients and moments", 16 * n}, {"weights and panels", 6 * n}, {"published version", 2 * n},
-                       {"activations of one pass", row * config.trainer.max_pass_tokens}}},
+  const uint64_t row = 2ull * model.layers *
+                       (3ull * model.width + model.heads * model.head_size * 2 + 2 * model.kv_heads * model.head_size +
+                        2 * model.mlp_width);
+  return {{"trainer",
+           {{"masters, gradients and moments", 16 * n},
+            {"weights and panels", 6 * n},
+            {"published version", 2 * n},
+            {"activations of one pass", row * config.trainer.max_pass_tokens}}},
           {"rollout (each)", {{"weights, live and coming", 8 * n}, {"keys and values", page * pages}}}};
 }
 
 void print_plan(const RunConfig& config, const Schema& schema, const Json& memory) {
   const auto& t = config.trainer;
-  fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n", t.groups_per_step, t.group_size,
-             t.groups_per_step * t.group_size, config.run.steps, t.groups_per_step * t.group_size * config.run.steps);
-  fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout, config.tasks.heldout_samples);
-  fmt::print("processes coordinator, env, trainer, {} x rollout with {} slots\n", config.rollout.workers, config.rollout.slots);
+  fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
+             t.groups_per_step, t.group_size, t.groups_per_step * t.group_size, config.run.steps,
+             t.groups_per_step * t.group_size * config.run.steps);
+  fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
+             config.tasks.heldout_samples);
+  fmt::print("processes coordinator, env, trainer, {} x rollout with {} slots\n", config.rollout.workers,
+             config.rollout.slots);
   for (const auto& [role, parts] : memory.items()) {
     uint64_t total = 0;
     for (const auto& [what, bytes] : parts.items()) total += bytes.get<uint64_t>();
     fmt::print("memory    {}: {}\n", role, format_bytes(total));
-    for (const auto& [what, bytes] : parts.items()) fmt::print("            {:<32} {}\n", what, format_bytes(bytes.get<uint64_t>()));
+    for (const auto& [what, bytes] : parts.items())
+      fmt::print("            {:<32} {}\n", what, format_bytes(bytes.get<uint64_t>()));
   }
   fmt::print("config\n");
-  for (const Field& field : schema.fields()) fmt::print("  {} = {}  ({})\n", field.path, dump_json(field.get()), schema.origin(field.path));
+  for (const Field& field : schema.fields())
+    fmt::print("  {} = {}  ({})\n", field.path, dump_json(field.get()), schema.origin(field.path));
 }
 
 // The scripted floors, on the held-out tasks of the plan.
@@ -110,7 +125,9 @@ Json play_floors(const RunConfig& config, envs::SandboxBackend& backend, const s
     int count = 0;
     const int kinds = static_cast<int>(config.tasks.kinds.size());
     for (int task = 0; task < config.tasks.heldout && !cancelled; ++task) {
-      const auto made = envs::make_task({.kind = config.tasks.kinds[task % kinds], .split = envs::Split::kHeldout, .seed = static_cast<uint64_t>(task / kinds)});
+      const auto made = envs::make_task({.kind = config.tasks.kinds[task % kinds],
+                                         .split = envs::Split::kHeldout,
+                                         .seed = static_cast<uint64_t>(task / kinds)});
       if (!made) continue;
       const auto grade = envs::play_floor(floor, *made, backend);
       if (!grade) continue;
@@ -127,8 +144,9 @@ Status provide_model(const RunConfig& config, const fs::path& run_dir) {
   const fs::path model = run_dir / "model";
   if (fs::exists(model)) return {};
   if (config.model.path == kTinyModel) {
-    return trainer::make_tiny_model(model, {.seed = config.run.seed, .threads = static_cast<int>(std::thread::hardware_concurrency())},
-                                    [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    return trainer::make_tiny_model(
+        model, {.seed = config.run.seed, .threads = static_cast<int>(std::thread::hardware_concurrency())},
+        [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   }
   std::error_code error;
   fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
@@ -138,7 +156,8 @@ Status provide_model(const RunConfig& config, const fs::path& run_dir) {
 // What is going on, on a terminal as a few lines drawn over and over, elsewhere a line now and then.
 class Screen {
  public:
-  Screen(const fs::path& run_dir, const Clock& clock) : run_dir_(run_dir), clock_(clock), started_(clock.now()), tty_(::isatty(STDERR_FILENO) == 1) {}
+  Screen(const fs::path& run_dir, const Clock& clock)
+      : run_dir_(run_dir), clock_(clock), started_(clock.now()), tty_(::isatty(STDERR_FILENO) == 1) {}
 
   void note(const std::string& text) {
     wipe();
@@ -180,7 +199,8 @@ class Screen {
 
 std::string interval(const Json& rate) {
   if (rate.is_null() || rate["pass_rate"].is_null()) return "-";
-  return fmt::format("{:.1f} % [{:.1f}, {:.1f}]", 100 * rate["pass_rate"].get<double>(), 100 * rate["ci95"][0].get<double>(), 100 * rate["ci95"][1].get<double>());
+  return fmt::format("{:.1f} % [{:.1f}, {:.1f}]", 100 * rate["pass_rate"].get<double>(),
+                     100 * rate["ci95"][0].get<double>(), 100 * rate["ci95"][1].get<double>());
 }
 
 // What came out, on one screen.
@@ -188,17 +208,21 @@ void print_result(const fs::path& run_dir, const Json& summary) {
   const Json& heldout = summary["heldout"];
   fmt::print("\n{} in {}\n", run_dir.string(), format_seconds(summary.value("wall_seconds", 0.0)));
   if (!heldout["before"].is_null() && heldout["before"]["n_tasks"].get<int>() > 0) {
-    fmt::print("held-out success   sampled {} -> {}\n                   greedy  {} -> {}\n", interval(heldout["before"]), interval(heldout["after"]),
-               interval(heldout["greedy"]["before"]), interval(heldout["greedy"]["after"]));
-    for (const auto& [name, rate] : heldout["floors"].items()) fmt::print("  floor {:<14} {:.1f} %\n", name, 100 * rate.get<double>());
+    fmt::print("held-out success   sampled {} -> {}\n                   greedy  {} -> {}\n",
+               interval(heldout["before"]), interval(heldout["after"]), interval(heldout["greedy"]["before"]),
+               interval(heldout["greedy"]["after"]));
+    for (const auto& [name, rate] : heldout["floors"].items())
+      fmt::print("  floor {:<14} {:.1f} %\n", name, 100 * rate.get<double>());
   }
   const Json& books = summary["episodes"];
   uint64_t dropped = 0;
   for (const auto& [reason, count] : books["dropped"].items()) dropped += count.get<uint64_t>();
-  fmt::print("episodes           {} admitted = {} trained + {} dropped + {} in flight\n", books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>(),
-             dropped, books["in_flight"].get<uint64_t>());
+  fmt::print("episodes           {} admitted = {} trained + {} dropped + {} in flight\n",
+             books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>(), dropped,
+             books["in_flight"].get<uint64_t>());
   const Json& logprob = summary["logprob"];
-  fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]), dump_json(logprob["tokens_compared"]));
+  fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
+             dump_json(logprob["tokens_compared"]));
   fmt::print("report             {}\n", (run_dir / "report.html").string());
   if (fs::exists(run_dir / "export")) fmt::print("trained model      {}\n", (run_dir / "export").string());
 }
@@ -213,35 +237,63 @@ void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
   }
 }
 
+// What is left to people and scripts when a run ends: summary.json, report.html, tb/.
+Result<Json> conclude(const fs::path& run_dir, const RunConfig& config, const Clock& clock) {
+  const Json summary = TRY(dashboard::summarise(run_dir, plan_of(config)));
+  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
+  TRY(dashboard::write_report(run_dir, plan_of(config)));
+  write_tensorboard(run_dir, clock);
+  return summary;
+}
+
 Result<int> run(const Options& options) {
   RunConfig config;
   Schema schema = schema_of(config);
   TRY(schema.read(options.config, options.overrides));
   const std::string stem = fs::path(options.config).stem();
   fs::path run_dir = options.run_dir;
-  if (run_dir.empty()) run_dir = options.resume ? TRY(newest_run(config.run.dir, stem)) : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
+  if (run_dir.empty())
+    run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
+                             : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
   const bool exists = fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume) {
-    return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string())).hint("go on with it by --resume, or choose another --run-dir"));
+    return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
+                    .hint("go on with it by --resume, or choose another --run-dir"));
   }
-  if (!exists && options.resume) return fail(Status::invalid(fmt::format("{} holds no run to resume", run_dir.string())));
+  if (!exists && options.resume)
+    return fail(Status::invalid(fmt::format("{} holds no run to resume", run_dir.string())));
   if (exists) {
     // What a run is does not change when it goes on; only its length may.
     const int steps = config.run.steps;
     config = TRY(read_resolved(run_dir));
     config.run.steps = std::max(steps, config.run.steps);
   }
+  const SystemClock clock;
+  const auto show = [&](const Json& summary) {
+    if (options.json)
+      fmt::print("{}\n", dump_json(summary));
+    else
+      print_result(run_dir, summary);
+  };
+  if (exists && TRY(rollout::read_ledger(run_dir, plan_of(config))).finished()) {
+    fmt::print(stderr, "{} is done already\n", run_dir.string());
+    show(TRY(conclude(run_dir, config, clock)));
+    return kDone;
+  }
   TRY(check_inputs(config));
   const bool tiny = config.model.path == kTinyModel;
   const Json memory = tiny ? Json::object() : memory_table(config, TRY(model::read_config(config.model.path)));
   if (options.dry_run) {
-    if (options.json) fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
-    else print_plan(config, schema, memory);
+    if (options.json)
+      fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
+    else
+      print_plan(config, schema, memory);
     return kDone;
   }
 
   TRY(make_directories(run_dir));
-  if (!exists && !options.config.empty()) TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
+  if (!exists && !options.config.empty())
+    TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
   TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
   TRY(provide_model(config, run_dir));
   int attempt = 1;
@@ -249,7 +301,6 @@ Result<int> run(const Options& options) {
 
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, on_signal);
-  const SystemClock clock;
   const Time started = clock.now();
   Supervisor supervisor(run_dir, config, clock, attempt);
   for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
@@ -283,21 +334,27 @@ Result<int> run(const Options& options) {
   if (floors.joinable()) floors.join();
 
   const auto end = supervisor.end();
-  const int exit = end == Supervisor::End::kDone ? kDone : end == Supervisor::End::kInterrupted ? kInterrupted : kFailed;
-  const Json record = {{"run_id", fs::absolute(run_dir).filename().string()}, {"exit", exit}, {"wall_seconds", to_seconds(clock.now() - started)},
-                       {"restarts", supervisor.restarts()}, {"attempt", attempt}, {"steals", supervisor.report().value("steals", 0)},
+  const int exit = end == Supervisor::End::kDone          ? kDone
+                   : end == Supervisor::End::kInterrupted ? kInterrupted
+                                                          : kFailed;
+  const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
+                       {"exit", exit},
+                       {"wall_seconds", to_seconds(clock.now() - started)},
+                       {"restarts", supervisor.restarts()},
+                       {"attempt", attempt},
+                       {"steals", supervisor.report().value("steals", 0)},
                        {"last_report", supervisor.report()}};
   TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
-  const Json summary = TRY(dashboard::summarise(run_dir, plan_of(config)));
-  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
-  TRY(dashboard::write_report(run_dir, plan_of(config)));
-  write_tensorboard(run_dir, clock);
+  const Json summary = TRY(conclude(run_dir, config, clock));
   if (end == Supervisor::End::kFailed) {
-    TRY(write_file(run_dir / "failure.json", Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(2) + "\n"));
+    TRY(write_file(
+        run_dir / "failure.json",
+        Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
+            2) +
+            "\n"));
     return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
   }
-  if (options.json) fmt::print("{}\n", dump_json(summary));
-  else print_result(run_dir, summary);
+  show(summary);
   return exit;
 }
 
@@ -309,10 +366,13 @@ Action add_run(CLI::App& command) {
   command.add_option("overrides", options->overrides, "key=value, over the file's");
   command.add_option("--run-dir", options->run_dir, "Folder of the run (default: a new one below runs/)");
   command.add_flag("--resume", options->resume, "Go on with the run in --run-dir, or with the newest of this config");
-  command.add_flag("--dry-run", options->dry_run, "Say what would be done, with memory and batch arithmetic, and do nothing");
+  command.add_flag("--dry-run", options->dry_run,
+                   "Say what would be done, with memory and batch arithmetic, and do nothing");
   command.add_flag("--json", options->json, "Print results as JSON");
-  command.footer("Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 trainer.learning_rate=1e-5\n"
-                 "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine");
+  command.footer(
+      "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
+      "trainer.learning_rate=1e-5\n"
+      "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine");
   return [options] { return run(*options); };
 }
 

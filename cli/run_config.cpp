@@ -15,22 +15,26 @@ Schema schema_of(RunConfig& c) {
   s.add("run.deterministic", c.run.deterministic, "The result is a function of config and seed alone; costs overlap");
   s.add("run.dir", c.run.dir, "Folder in which runs get folders of their own");
   s.add("run.max_restarts", c.run.max_restarts, "Restarts of one role before the run fails", 0, 1e6);
-  s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1, 3600);
+  s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
+        3600);
   s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
   const auto known = envs::every_kind();
   s.add("tasks.kinds", c.tasks.kinds, "Kinds of task", {known.begin(), known.end()});
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
-  s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1, 1024);
+  s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
+        1024);
   s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");
   s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below", {"grpo", "dr_grpo", "dapo", "rloo"});
-  s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own", {"", "grpo", "dr_grpo", "rloo"});
+  s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own",
+        {"", "grpo", "dr_grpo", "rloo"});
   s.add("algorithm.clip_low", c.algorithm.clip_low, "Distance of the ratio below 1", 0, 1);
   s.add("algorithm.clip_high", c.algorithm.clip_high, "Distance of the ratio above 1", 0, 100);
   s.add("algorithm.std_epsilon", c.algorithm.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
   s.add("algorithm.aggregation", c.algorithm.aggregation, "How token losses become one",
         {"token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
   s.add("algorithm.aggregation_length", c.algorithm.aggregation_length, "Length for sum_over_length", 0, 1e9);
-  s.add("algorithm.shuffle_rewards", c.algorithm.shuffle_rewards, "A control: rewards are permuted within a batch and nothing can be learned");
+  s.add("algorithm.shuffle_rewards", c.algorithm.shuffle_rewards,
+        "A control: rewards are permuted within a batch and nothing can be learned");
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
   s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
   s.add("trainer.max_lag", c.trainer.max_lag, "Versions by which the trainer may be ahead of a sample", 0, 100);
@@ -49,8 +53,10 @@ Schema schema_of(RunConfig& c) {
   s.add("rollout.max_tokens", c.rollout.max_tokens, "Longest episode in tokens", 64, 1e6);
   s.add("rollout.max_new_tokens", c.rollout.max_new_tokens, "Longest turn of the model in tokens", 1, 1e6);
   s.add("rollout.temperature", c.rollout.temperature, "Of training samples", 0, 100);
-  s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1, 1e6);
-  s.add("rollout.steal_from", c.rollout.steal_from, "A dry engine takes episodes from one that holds at least so many more; 0: never", 0, 1e6);
+  s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1,
+        1e6);
+  s.add("rollout.steal_from", c.rollout.steal_from,
+        "A dry engine takes episodes from one that holds at least so many more; 0: never", 0, 1e6);
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
@@ -59,7 +65,8 @@ Schema schema_of(RunConfig& c) {
 
 Status check(const RunConfig& c) {
   if (c.rollout.max_new_tokens >= c.rollout.max_tokens) {
-    return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})", c.rollout.max_new_tokens, c.rollout.max_tokens));
+    return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})",
+                                       c.rollout.max_new_tokens, c.rollout.max_tokens));
   }
   if (c.run.deterministic && c.trainer.max_lag != 0 && c.trainer.max_lag != RunConfig{}.trainer.max_lag) {
     return Status::invalid("run.deterministic needs trainer.max_lag 0: a lag depends on timing");
@@ -69,18 +76,29 @@ Status check(const RunConfig& c) {
 }
 
 rollout::RunPlan plan_of(const RunConfig& c) {
-  rollout::RunPlan plan{.seed = c.run.seed, .steps = c.run.steps, .groups_per_step = c.trainer.groups_per_step,
-                        .group_size = c.trainer.group_size, .max_lag = c.trainer.max_lag, .deterministic = c.run.deterministic,
-                        .shuffle_rewards = c.algorithm.shuffle_rewards, .kinds = c.tasks.kinds,
-                        .temperature = static_cast<float>(c.rollout.temperature), .heldout_tasks = c.tasks.heldout,
-                        .heldout_samples = c.tasks.heldout_samples, .std_epsilon = c.algorithm.std_epsilon, .steal_from = c.rollout.steal_from};
+  rollout::RunPlan plan{.seed = c.run.seed,
+                        .steps = c.run.steps,
+                        .groups_per_step = c.trainer.groups_per_step,
+                        .group_size = c.trainer.group_size,
+                        .max_lag = c.trainer.max_lag,
+                        .deterministic = c.run.deterministic,
+                        .shuffle_rewards = c.algorithm.shuffle_rewards,
+                        .kinds = c.tasks.kinds,
+                        .temperature = static_cast<float>(c.rollout.temperature),
+                        .heldout_tasks = c.tasks.heldout,
+                        .heldout_samples = c.tasks.heldout_samples,
+                        .std_epsilon = c.algorithm.std_epsilon,
+                        .steal_from = c.rollout.steal_from};
   if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;
   return plan;
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
-  Json json = {{"name", c.algorithm.name}, {"std_epsilon", c.algorithm.std_epsilon}, {"clip_low", c.algorithm.clip_low},
-               {"aggregation", c.algorithm.aggregation}, {"aggregation_length", c.algorithm.aggregation_length}};
+  Json json = {{"name", c.algorithm.name},
+               {"std_epsilon", c.algorithm.std_epsilon},
+               {"clip_low", c.algorithm.clip_low},
+               {"aggregation", c.algorithm.aggregation},
+               {"aggregation_length", c.algorithm.aggregation_length}};
   if (!c.algorithm.advantage.empty()) json["advantage"] = c.algorithm.advantage;
   // A name's own upper clip counts unless the key was changed.
   if (c.algorithm.clip_high != RunConfig{}.algorithm.clip_high) json["clip_high"] = c.algorithm.clip_high;

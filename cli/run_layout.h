@@ -15,8 +15,8 @@ class RunLayout {
   // The same for every process of the run; other runs' messages are refused by it.
   uint64_t run_id() const { return run_id_; }
   fs::path model() const { return run_dir_ / "model"; }
-  // Sockets lie outside the run directory, whose path may be longer than a socket's may be. The folder's name follows from
-  // the run directory, so the next start finds and sweeps what a killed run left.
+  // Sockets lie outside the run directory, whose path may be longer than a socket's may be. The folder's name follows
+  // from the run directory, so the next start finds and sweeps what a killed run left.
   fs::path socket_folder() const { return socket_folder_; }
   std::string address(const std::string& role) const { return "ipc://" + (socket_folder_ / role).string(); }
 

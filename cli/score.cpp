@@ -22,16 +22,18 @@ struct Options {
 };
 
 struct Scores {
-  std::vector<float> logprobs;    // of tokens 1..n
-  std::vector<int32_t> argmax;    // after every token
+  std::vector<float> logprobs;  // of tokens 1..n
+  std::vector<int32_t> argmax;  // after every token
 };
 
 Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max_positions) {
-  if (!line.contains("tokens") || !line["tokens"].is_array()) return fail(Status::invalid("\"tokens\" must be a list of token ids"));
+  if (!line.contains("tokens") || !line["tokens"].is_array())
+    return fail(Status::invalid("\"tokens\" must be a list of token ids"));
   std::vector<int32_t> tokens;
   for (const Json& token : line["tokens"]) {
     if (!token.is_number_integer() || token.get<int64_t>() < 0 || token.get<int64_t>() >= vocabulary) {
-      return fail(Status::invalid(fmt::format("tokens[{}] is {}, expected 0 to {}", tokens.size(), token.dump(), vocabulary - 1)));
+      return fail(Status::invalid(
+          fmt::format("tokens[{}] is {}, expected 0 to {}", tokens.size(), token.dump(), vocabulary - 1)));
     }
     tokens.push_back(token.get<int32_t>());
   }
@@ -66,9 +68,15 @@ Result<Scores> score_by_engine(kernels::Stream& stream, const model::Weights& we
     const auto picks = next_tokens(tokens.subspan(first, std::min(kChunk + 1, tokens.size() - first)));
     std::vector<float> logprobs(picks.size()), log_sum(chunk.size());
     std::vector<int32_t> argmax(chunk.size());
-    TRY(kernels::lm_head(stream, {.hidden = hidden.data, .head = weights.packed(weights.layout().head),
-                                  .rows = static_cast<int>(chunk.size()), .width = config.width, .vocabulary = config.vocabulary,
-                                  .log_sum = log_sum.data(), .argmax = argmax.data()}, picks, logprobs));
+    TRY(kernels::lm_head(stream,
+                         {.hidden = hidden.data,
+                          .head = weights.packed(weights.layout().head),
+                          .rows = static_cast<int>(chunk.size()),
+                          .width = config.width,
+                          .vocabulary = config.vocabulary,
+                          .log_sum = log_sum.data(),
+                          .argmax = argmax.data()},
+                         picks, logprobs));
     scores.logprobs.insert(scores.logprobs.end(), logprobs.begin(), logprobs.end());
     scores.argmax.insert(scores.argmax.end(), argmax.begin(), argmax.end());
   }
@@ -89,7 +97,8 @@ Result<Scores> score_by_trainer(kernels::Stream& stream, const model::Weights& w
 
 Result<int> run(const Options& options) {
   if (options.dtype != "bfloat16" || options.weights != "bf16") {
-    return fail(Status::invalid(fmt::format("--dtype {} --weights {}: the kernels compute bfloat16 with bf16 weights", options.dtype, options.weights)));
+    return fail(Status::invalid(fmt::format("--dtype {} --weights {}: the kernels compute bfloat16 with bf16 weights",
+                                            options.dtype, options.weights)));
   }
   auto stream = TRY(kernels::Stream::cpu(options.threads));
   auto weights = TRY(model::load_weights(options.model, false));
@@ -114,11 +123,14 @@ Action add_score(CLI::App& command) {
   auto options = std::make_shared<Options>();
   add_json_lines_options(command, options->lines);
   command.add_option("--model", options->model, "Model directory (Hugging Face layout)")->required();
-  command.add_option("--path", options->path, "Which code computes: both give the same bits")->check(CLI::IsMember({"trainer", "engine"}));
+  command.add_option("--path", options->path, "Which code computes: both give the same bits")
+      ->check(CLI::IsMember({"trainer", "engine"}));
   command.add_option("--dtype", options->dtype, "Number format of activations");
   command.add_option("--weights", options->weights, "Number format of weights");
   command.add_option("--threads", options->threads, "Threads to compute with");
-  command.footer("Example:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path trainer");
+  command.footer(
+      "Example:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
+      "trainer");
   return [options] { return run(*options); };
 }
 

@@ -65,23 +65,27 @@ Result<int> run(const Options& options) {
   TRY(schema.read(options.config, options.overrides));
   auto weights = TRY(model::load_weights(config.model, true));
   const auto conversation = TRY(rollout::Conversation::load(config.model));
-  auto learner = TRY(trainer::Learner::create(std::move(weights), TRY(kernels::Stream::cpu(config.threads)),
-                                              {.learning_rate = config.first.learning_rate, .warmup_steps = config.warmup_steps}));
+  auto learner =
+      TRY(trainer::Learner::create(std::move(weights), TRY(kernels::Stream::cpu(config.threads)),
+                                   {.learning_rate = config.first.learning_rate, .warmup_steps = config.warmup_steps}));
   const auto start = std::chrono::steady_clock::now();
   uint64_t next = 0;
   int step = 0;
   const int total = config.first.steps + config.second.steps;
   for (const Stage& stage : {config.first, config.second}) {
     learner.set_learning_rate(stage.learning_rate);
-    const trainer::WarmStartSettings settings{.kinds = config.kinds, .seed = config.seed, .transcripts_per_step = config.transcripts_per_step,
+    const trainer::WarmStartSettings settings{.kinds = config.kinds,
+                                              .seed = config.seed,
+                                              .transcripts_per_step = config.transcripts_per_step,
                                               .noise = {stage.random_tool, stage.corrupt_argument, stage.dictated}};
     for (int i = 0; i < stage.steps; ++i) {
-      const auto samples = TRY(trainer::demonstrations(settings, conversation, next, config.transcripts_per_step, config.max_tokens));
+      const auto samples =
+          TRY(trainer::demonstrations(settings, conversation, next, config.transcripts_per_step, config.max_tokens));
       next += samples.size();
       const auto metrics = TRY(learner.imitate(samples));
       ++step;
-      fmt::print(stderr, "step {:3}/{}  loss {:.4f}  grad {:.2f}  {} tokens ({} computed)  {}\n", step, total, metrics.loss,
-                 metrics.grad_norm, metrics.trained_tokens, metrics.tree_tokens,
+      fmt::print(stderr, "step {:3}/{}  loss {:.4f}  grad {:.2f}  {} tokens ({} computed)  {}\n", step, total,
+                 metrics.loss, metrics.grad_norm, metrics.trained_tokens, metrics.tree_tokens,
                  format_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
     }
   }

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,7 +41,8 @@ std::vector<std::string> Supervisor::sweep() {
     const auto command = read_file(entry.path() / "cmdline", 1 << 16);
     if (!command || command->find(std::string_view("\0role\0", 6)) == std::string::npos) continue;
     const size_t at = command->find(marker);
-    if (at == std::string::npos || (at + marker.size() < command->size() && (*command)[at + marker.size()] != '\0')) continue;
+    if (at == std::string::npos || (at + marker.size() < command->size() && (*command)[at + marker.size()] != '\0'))
+      continue;
     ::kill(pid, SIGKILL);
     found.push_back(fmt::format("ended process {} of an earlier life of this run", pid));
   }
@@ -59,8 +60,10 @@ fs::path Supervisor::log_of(const Role& role) const {
 Status Supervisor::start() {
   TRY(make_directories(run_dir_ / "logs" / fmt::format("attempt_{}", attempt_)));
   TRY(make_directories(layout_.socket_folder()));
-  if (::chmod(layout_.socket_folder().c_str(), 0700) != 0) return Status::from_errno(layout_.socket_folder().string(), errno);
-  const wire::Identity identity{.sender = "supervisor", .epoch = static_cast<uint64_t>(clock_.unix_seconds() * 1e6), .run = layout_.run_id()};
+  if (::chmod(layout_.socket_folder().c_str(), 0700) != 0)
+    return Status::from_errno(layout_.socket_folder().string(), errno);
+  const wire::Identity identity{
+      .sender = "supervisor", .epoch = static_cast<uint64_t>(clock_.unix_seconds() * 1e6), .run = layout_.run_id()};
   coordinator_ = TRY(wire::Socket::connect(context_, layout_.address("coordinator"), identity));
   last_report_ = clock_.now();
   for (Role& role : roles_) TRY(spawn(role));
@@ -71,7 +74,8 @@ Status Supervisor::spawn(Role& role) {
   FileDescriptor log(::open(log_of(role).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log) return Status::from_errno(log_of(role).string(), errno);
   const std::string rank = std::to_string(role.rank), run_dir = run_dir_.string();
-  const char* arguments[] = {"tandem", "role", role.name.c_str(), "--run-dir", run_dir.c_str(), "--rank", rank.c_str(), nullptr};
+  const char* arguments[] = {"tandem",        "role",   role.name.c_str(), "--run-dir",
+                             run_dir.c_str(), "--rank", rank.c_str(),      nullptr};
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return Status::from_errno("fork", errno);
@@ -115,8 +119,10 @@ void Supervisor::hear() {
   if (now - last_watch_ > 1s) {
     last_watch_ = now;
     wire::Outgoing message;
-    if (interrupted_ && !ending_) message.body().setFinish();
-    else message.body().setWatch();
+    if (interrupted_ && !ending_)
+      message.body().setFinish();
+    else
+      message.body().setWatch();
     (void)coordinator_->send("", message);
   }
   while (auto message = coordinator_->receive()) {
@@ -165,9 +171,11 @@ void Supervisor::reap() {
         finish(End::kFailed, fmt::format("{} cannot work on this machine:\n{}", role.label(), last_lines(role)));
         return;
       }
-      const std::string how = WIFSIGNALED(code) ? fmt::format("was ended by signal {}", WTERMSIG(code)) : fmt::format("ended with code {}", WEXITSTATUS(code));
+      const std::string how = WIFSIGNALED(code) ? fmt::format("was ended by signal {}", WTERMSIG(code))
+                                                : fmt::format("ended with code {}", WEXITSTATUS(code));
       if (++role.restarts > config_.run.max_restarts) {
-        finish(End::kFailed, fmt::format("{} {} for the {}th time:\n{}", role.label(), how, role.restarts, last_lines(role)));
+        finish(End::kFailed,
+               fmt::format("{} {} for the {}th time:\n{}", role.label(), how, role.restarts, last_lines(role)));
         return;
       }
       notes_.push_back(fmt::format("{} {}; starting it again", role.label(), how));
@@ -206,7 +214,8 @@ void Supervisor::watch_silence() {
       continue;
     }
     role.state = "stalled";
-    notes_.push_back(fmt::format("{} (pid {}) has not answered for {:.1f} s; it was {}; starting it again", role.label(), role.pid, silent, doing));
+    notes_.push_back(fmt::format("{} (pid {}) has not answered for {:.1f} s; it was {}; starting it again",
+                                 role.label(), role.pid, silent, doing));
     ::kill(role.pid, SIGKILL);
     role.started = now;
   }
@@ -239,13 +248,24 @@ void Supervisor::write_status() {
   if (report_.empty()) state = "starting";
   if (interrupted_ || ending_) state = "stopping";
   if (over_) state = end_ == End::kFailed ? "failed" : "done";
-  status_ = {{"state", state}, {"phase", phase}, {"step", report_.value("step", 0)}, {"steps", config_.run.steps}, {"version", report_.value("step", 0)},
-             {"pid", ::getpid()}, {"time", clock_.unix_seconds()}, {"roles", Json::array()}};
+  status_ = {{"state", state},
+             {"phase", phase},
+             {"step", report_.value("step", 0)},
+             {"steps", config_.run.steps},
+             {"version", report_.value("step", 0)},
+             {"pid", ::getpid()},
+             {"time", clock_.unix_seconds()},
+             {"roles", Json::array()}};
   for (const Role& role : roles_) {
     const bool dead = role.pid <= 0 && !role.done && role.state != "restarting";
     std::string shown = role.state == "starting" ? "ok" : role.state == "done" ? "ok" : role.state;
-    status_["roles"].push_back({{"name", role.name}, {"rank", role.rank}, {"pid", role.pid}, {"state", dead ? "dead" : shown},
-                                {"since", role.since}, {"waiting_for", role.waiting_for}, {"restarts", role.restarts}});
+    status_["roles"].push_back({{"name", role.name},
+                                {"rank", role.rank},
+                                {"pid", role.pid},
+                                {"state", dead ? "dead" : shown},
+                                {"since", role.since},
+                                {"waiting_for", role.waiting_for},
+                                {"restarts", role.restarts}});
   }
   status_["episodes"] = report_.empty() ? Json::object() : report_.value("episodes", Json::object());
   (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");
@@ -262,7 +282,8 @@ std::string Supervisor::last_lines(const Role& role) const {
   if (!text) return "";
   const auto lines = split(trim(*text), '\n');
   std::string last;
-  for (size_t i = lines.size() > 5 ? lines.size() - 5 : 0; i < lines.size(); ++i) last += fmt::format("  {}\n", lines[i]);
+  for (size_t i = lines.size() > 5 ? lines.size() - 5 : 0; i < lines.size(); ++i)
+    last += fmt::format("  {}\n", lines[i]);
   return last + fmt::format("  ({})", log_of(role).string());
 }
 

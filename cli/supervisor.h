@@ -1,8 +1,9 @@
 // Starts the roles of a run as processes, keeps them running, and knows what each is doing.
 //
-// A role that dies is started again; one that falls silent is named, with what it was doing, then ended and started again.
-// The supervisor decides nothing about the run: it hears from the coordinator what is going on, tells it to finish, and
-// writes RUN/status.json. When it dies, so do its roles (PR_SET_PDEATHSIG), and the next start sweeps what they left.
+// A role that dies is started again; one that falls silent is named, with what it was doing, then ended and started
+// again. The supervisor decides nothing about the run: it hears from the coordinator what is going on, tells it to
+// finish, and writes RUN/status.json. When it dies, so do its roles (PR_SET_PDEATHSIG), and the next start sweeps what
+// they left.
 //
 // Thread safety: none.
 #pragma once
@@ -39,8 +40,8 @@ class Supervisor {
 
   End end() const { return end_; }
   const std::string& failure() const { return failure_; }
-  const Json& report() const { return report_; }   // the coordinator's newest, or empty
-  const Json& status() const { return status_; }   // as in status.json
+  const Json& report() const { return report_; }  // the coordinator's newest, or empty
+  const Json& status() const { return status_; }  // as in status.json
   std::map<std::string, int> restarts() const;
   const std::vector<std::string>& notes() const { return notes_; }  // what happened, for people; grows
 

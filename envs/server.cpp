@@ -31,8 +31,12 @@ struct Session {
 class Server {
  public:
   Server(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, wire::Socket socket)
-      : settings_(settings), backend_(backend), clock_(clock), socket_(std::move(socket)),
-        queue_(settings.threads, settings.queue), next_lease_(settings.identity.epoch << 20) {}
+      : settings_(settings),
+        backend_(backend),
+        clock_(clock),
+        socket_(std::move(socket)),
+        queue_(settings.threads, settings.queue),
+        next_lease_(settings.identity.epoch << 20) {}
 
   void run(const std::atomic<bool>& stop, const std::function<void(const std::string&, const ServerCounters&)>& tick) {
     while (!stop) {
@@ -55,14 +59,18 @@ class Server {
   void on(wire::Incoming message) {
     const auto body = message.body();
     switch (body.which()) {
-      case wire::Body::ACQUIRE: return acquire(std::move(message));
-      case wire::Body::CALL: return with_session(std::move(message), body.getCall().getLease(), &Server::call);
-      case wire::Body::SCORE: return with_session(std::move(message), body.getScore().getLease(), &Server::score);
+      case wire::Body::ACQUIRE:
+        return acquire(std::move(message));
+      case wire::Body::CALL:
+        return with_session(std::move(message), body.getCall().getLease(), &Server::call);
+      case wire::Body::SCORE:
+        return with_session(std::move(message), body.getScore().getLease(), &Server::score);
       case wire::Body::RELEASE: {
         sessions_.erase(body.getRelease());
         return;
       }
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -111,22 +119,29 @@ class Server {
       ++counters_.acquired;
     }
     session->last_used = clock_.now();
-    const TaskSpec spec{.kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
-    answer_later(message, [this, lease, session, spec]() -> Result<Writer> {
-      std::lock_guard lock(session->mutex);
-      if (!session->episode) session->episode = TRY(Episode::open(TRY(make_task(spec)), backend_, settings_.episode));
-      const Episode& episode = *session->episode;
-      return Writer([lease, prompt = episode.prompt(), turns = episode.task().max_turns](wire::Body::Builder body) {
-        auto out = body.initAcquired();
-        out.setLease(lease);
-        out.setMaxTurns(static_cast<uint32_t>(turns));
-        auto messages = out.initMessages(static_cast<unsigned>(prompt.size()));
-        for (unsigned i = 0; i < messages.size(); ++i) {
-          messages[i].setRole(prompt[i].role);
-          messages[i].setContent(prompt[i].content);
-        }
-      });
-    });
+    const TaskSpec spec{
+        .kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
+    answer_later(
+        message,
+        [this, lease, session, spec, episode_id = in.getEpisode(), attempt = in.getAttempt()]() -> Result<Writer> {
+          std::lock_guard lock(session->mutex);
+          if (!session->episode)
+            session->episode = TRY(Episode::open(TRY(make_task(spec)), backend_, settings_.episode));
+          const Episode& episode = *session->episode;
+          return Writer([lease, episode_id, attempt, prompt = episode.prompt(),
+                         turns = episode.task().max_turns](wire::Body::Builder body) {
+            auto out = body.initAcquired();
+            out.setLease(lease);
+            out.setEpisode(episode_id);
+            out.setAttempt(attempt);
+            out.setMaxTurns(static_cast<uint32_t>(turns));
+            auto messages = out.initMessages(static_cast<unsigned>(prompt.size()));
+            for (unsigned i = 0; i < messages.size(); ++i) {
+              messages[i].setRole(prompt[i].role);
+              messages[i].setContent(prompt[i].content);
+            }
+          });
+        });
   }
 
   void with_session(wire::Incoming message, uint64_t lease,

@@ -1,8 +1,9 @@
 // The environment server: episodes in sandboxes, for rollouts that ask over the wire.
 //
-// A rollout acquires an episode (a task made from its spec, in a sandbox of its own), sends what the model said turn by turn,
-// and has it scored. Calls run on a few threads, so one that waits for a command holds nobody up. Every request may be sent
-// again: the same turn is answered again, not run again. An episode that nobody has asked about for a while is let go.
+// A rollout acquires an episode (a task made from its spec, in a sandbox of its own), sends what the model said turn by
+// turn, and has it scored. Calls run on a few threads, so one that waits for a command holds nobody up. Every request
+// may be sent again: the same turn is answered again, not run again. An episode that nobody has asked about for a while
+// is let go.
 //
 // Errors come back as Failed: not_found for a lease of another life of this server, exhausted where the queue is full.
 #pragma once
@@ -21,14 +22,14 @@ struct ServerSettings {
   std::string address;
   wire::Identity identity;
   int threads = 4;
-  size_t queue = 4096;             // requests that wait
-  double idle_seconds = 180;       // then an episode is let go
+  size_t queue = 4096;        // requests that wait
+  double idle_seconds = 180;  // then an episode is let go
   EpisodeOptions episode;
 };
 
 struct ServerCounters {
   uint64_t acquired = 0, calls = 0, scored = 0, failed = 0, reaped = 0, live = 0, waiting = 0;
-  double busy_seconds = 0;         // of all threads together
+  double busy_seconds = 0;  // of all threads together
 };
 
 // Serves until `stop`. `tick` is called in every turn of the loop with what it is doing.

@@ -1,10 +1,11 @@
 // Causal attention over paged keys and values, for prefill, chunked prefill, decode and training alike.
 //
-// For each query row and head, keys are taken in blocks of kPageTokens counted from position 0, in order; within a block
-// scores, their maximum, the probabilities and their sum are formed, then joined to what came before:
-//   m' = max(m, max_j s_j);  c = e^(m - m');  p_j = e^(s_j - m');  l' = c l + sum_j p_j;  o' = c o + sum_j bf16(p_j) v_j
-// and the result is o / l, rounded to bf16 once. Nothing in it depends on other rows, on how a prompt was cut into chunks,
-// or on whether a prefix was computed or found; so the bits are the same in the engine and in the trainer.
+// For each query row and head, keys are taken in blocks of kPageTokens counted from position 0, in order; within a
+// block scores, their maximum, the probabilities and their sum are formed, then joined to what came before:
+//   m' = max(m, max_j s_j);  c = e^(m - m');  p_j = e^(s_j - m');  l' = c l + sum_j p_j;  o' = c o + sum_j bf16(p_j)
+//   v_j
+// and the result is o / l, rounded to bf16 once. Nothing in it depends on other rows, on how a prompt was cut into
+// chunks, or on whether a prefix was computed or found; so the bits are the same in the engine and in the trainer.
 // (Online softmax: Milakov & Gimelshein 2018; fixed blocks: see docs/numerics.md.)
 //
 // A page holds kPageTokens positions of one layer and `kv_heads` heads of `head_size`:
@@ -41,9 +42,10 @@ struct KeyValuePage {
   bf16* values = nullptr;
 };
 
-// Consecutive query rows of one sequence. Row i of it stands at position `position + i` and sees keys 0 .. position + i.
+// Consecutive query rows of one sequence. Row i of it stands at position `position + i` and sees keys 0 .. position +
+// i.
 struct QueryRun {
-  int row = 0;    // of `queries` and `out`
+  int row = 0;  // of `queries` and `out`
   int rows = 0;
   int position = 0;
   std::span<const KeyValuePage> pages;  // at least (position + rows + 63) / 64 of them
@@ -60,9 +62,9 @@ Status attention(Stream& stream, const AttentionShape& shape, const bf16* querie
 
 // One run of tokens of a prefix tree for the backward pass: its queries, and the tokens that they see in order.
 struct TreeRun {
-  int row = 0;                 // first query row, of all [row] arrays
+  int row = 0;  // first query row, of all [row] arrays
   int rows = 0;
-  std::span<const int> path;   // row numbers of the keys at positions 0, 1, ...; ends with this run's own rows
+  std::span<const int> path;  // row numbers of the keys at positions 0, 1, ...; ends with this run's own rows
 };
 struct AttentionBackward {
   const bf16* queries = nullptr;  // all with the stride `stride`: columns of one fused [q | k | v] matrix
@@ -76,7 +78,7 @@ struct AttentionBackward {
   bf16* grad_keys = nullptr;       // written
   bf16* grad_values = nullptr;
   size_t grad_stride = 0;
-  int rows = 0;                    // of all arrays
+  int rows = 0;  // of all arrays
 };
 // Trees are independent: `trees[i]` lists runs whose paths stay within that tree, parents before children. Sums run in
 // the order of the runs, so results are the same bits from run to run with any number of threads.

@@ -25,10 +25,11 @@ struct LmHead {
   const bf16* hidden = nullptr;  // [rows][width]
   const bf16* head = nullptr;    // packed [vocabulary][width]
   int rows = 0, width = 0, vocabulary = 0;
-  float* logits = nullptr;       // [rows][padded_vocabulary(vocabulary)], or null: not stored
-  float* log_sum = nullptr;      // [rows]
-  int32_t* argmax = nullptr;     // [rows], or null; ties go to the lowest id
-  RunningSum* panel_sums = nullptr;  // [rows][padded_vocabulary / kPanelColumns], or null: of each panel, for the sampler
+  float* logits = nullptr;    // [rows][padded_vocabulary(vocabulary)], or null: not stored
+  float* log_sum = nullptr;   // [rows]
+  int32_t* argmax = nullptr;  // [rows], or null; ties go to the lowest id
+  RunningSum* panel_sums =
+      nullptr;  // [rows][padded_vocabulary / kPanelColumns], or null: of each panel, for the sampler
 };
 inline size_t padded_vocabulary(int vocabulary) {
   return (static_cast<size_t>(vocabulary) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
@@ -43,14 +44,15 @@ Status lm_head(Stream& stream, const LmHead& arguments, std::span<const TokenPic
 
 struct LmHeadBackward {
   const bf16* hidden = nullptr;
-  const bf16* head = nullptr;              // packed [vocabulary][width]
-  const bf16* head_transposed = nullptr;   // packed for dgrad: pack_transposed of [vocabulary][width]
-  const float* log_sum = nullptr;          // [rows], from the forward pass
+  const bf16* head = nullptr;             // packed [vocabulary][width]
+  const bf16* head_transposed = nullptr;  // packed for dgrad: pack_transposed of [vocabulary][width]
+  const float* log_sum = nullptr;         // [rows], from the forward pass
   int rows = 0, width = 0, vocabulary = 0;
-  float* grad_hidden = nullptr;            // [rows][width], added to
-  float* grad_head = nullptr;              // [vocabulary][width], added to
+  float* grad_hidden = nullptr;  // [rows][width], added to
+  float* grad_head = nullptr;    // [vocabulary][width], added to
 };
-// `grad_logprobs[i]` is dLoss / dlogprob of picks[i]. `entropy_rows`, when not empty, gets the entropy of each row in nats.
+// `grad_logprobs[i]` is dLoss / dlogprob of picks[i]. `entropy_rows`, when not empty, gets the entropy of each row in
+// nats.
 Status lm_head_backward(Stream& stream, const LmHeadBackward& arguments, std::span<const TokenPick> picks,
                         std::span<const float> grad_logprobs, std::span<float> entropy_rows);
 

@@ -1,10 +1,10 @@
 // The public functions: arguments checked, then handed to the instruction set of the stream.
+#include "kernels/cpu/operations.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstring>
-
-#include "kernels/cpu/operations.h"
 
 namespace tandem::kernels {
 
@@ -54,14 +54,24 @@ Status check_picks(const char* operation, std::span<const TokenPick> picks, int 
 size_t packed_size(int n, int k) { return padded_vocabulary(n) * 2 * ((static_cast<size_t>(k) + 1) / 2); }
 
 Status pack(Stream& stream, const bf16* weight, int n, int k, bf16* packed) {
-  TRY(Check{"pack"}.positive("n", n).positive("k", k).given("weight", weight).given("packed", packed)
-          .that(k % 2 == 0, "k must be even").status);
+  TRY(Check{"pack"}
+          .positive("n", n)
+          .positive("k", k)
+          .given("weight", weight)
+          .given("packed", packed)
+          .that(k % 2 == 0, "k must be even")
+          .status);
   stream.operations().pack(stream.threads(), weight, n, k, packed);
   return {};
 }
 
 Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed) {
-  TRY(Check{"pack_transposed"}.positive("n", n).positive("k", k).given("weight", weight).given("packed", packed).status);
+  TRY(Check{"pack_transposed"}
+          .positive("n", n)
+          .positive("k", k)
+          .given("weight", weight)
+          .given("packed", packed)
+          .status);
   stream.operations().pack_transposed(stream.threads(), weight, k, n, packed);
   return {};
 }
@@ -74,9 +84,14 @@ Status transpose(Stream& stream, const bf16* x, int rows, int columns, bf16* out
 
 Status gemm(Stream& stream, const Gemm& g) {
   TRY(Check{"gemm"}
-          .positive("m", g.m).positive("n", g.n).positive("k", g.k).given("a", g.a).given("b", g.b)
+          .positive("m", g.m)
+          .positive("n", g.n)
+          .positive("k", g.k)
+          .given("a", g.a)
+          .given("b", g.b)
           .that(g.k % 2 == 0, "k must be even")
-          .that((g.out_bf16 == nullptr) != (g.out_float == nullptr), "exactly one of out_bf16 and out_float must be given")
+          .that((g.out_bf16 == nullptr) != (g.out_float == nullptr),
+                "exactly one of out_bf16 and out_float must be given")
           .that(g.residual == nullptr || g.out_bf16 != nullptr, "a residual goes with out_bf16")
           .that(!g.accumulate || g.out_float != nullptr, "accumulate goes with out_float")
           .that(g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
@@ -90,10 +105,14 @@ Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys
                    size_t value_stride, int rows, int position, std::span<const KeyValuePage> pages) {
   TRY(check_shape("write_pages", shape));
   TRY(Check{"write_pages"}
-          .positive("rows", rows).positive("position", position).given("keys", keys).given("values", values)
+          .positive("rows", rows)
+          .positive("position", position)
+          .given("keys", keys)
+          .given("values", values)
           .that(pages.size() * kPageTokens >= static_cast<size_t>(position) + rows, "too few pages for the positions")
           .status);
-  stream.operations().write_pages(stream.threads(), shape, keys, key_stride, values, value_stride, rows, position, pages);
+  stream.operations().write_pages(stream.threads(), shape, keys, key_stride, values, value_stride, rows, position,
+                                  pages);
   return {};
 }
 
@@ -103,7 +122,9 @@ Status attention(Stream& stream, const AttentionShape& shape, const bf16* querie
   Check check{"attention"};
   check.given("queries", queries).given("out", out);
   for (const QueryRun& run : runs) {
-    check.positive("row", run.row).positive("rows", run.rows).positive("position", run.position)
+    check.positive("row", run.row)
+        .positive("rows", run.rows)
+        .positive("position", run.position)
         .that(run.pages.size() * kPageTokens >= static_cast<size_t>(run.position) + run.rows,
               "a run has too few pages for its positions");
   }
@@ -116,9 +137,15 @@ Status attention_backward(Stream& stream, const AttentionShape& shape, const Att
                           std::span<const std::vector<TreeRun>> trees) {
   TRY(check_shape("attention_backward", shape));
   Check check{"attention_backward"};
-  check.given("queries", a.queries).given("keys", a.keys).given("values", a.values).given("out", a.out)
-      .given("grad_out", a.grad_out).given("log_sum", a.log_sum).given("grad_queries", a.grad_queries)
-      .given("grad_keys", a.grad_keys).given("grad_values", a.grad_values);
+  check.given("queries", a.queries)
+      .given("keys", a.keys)
+      .given("values", a.values)
+      .given("out", a.out)
+      .given("grad_out", a.grad_out)
+      .given("log_sum", a.log_sum)
+      .given("grad_queries", a.grad_queries)
+      .given("grad_keys", a.grad_keys)
+      .given("grad_values", a.grad_values);
   for (const auto& runs : trees) {
     for (const TreeRun& run : runs) {
       check.that(run.row >= 0 && run.rows >= 0 && run.row + run.rows <= a.rows, "a run lies outside the rows")
@@ -133,40 +160,64 @@ Status attention_backward(Stream& stream, const AttentionShape& shape, const Att
 Status embed(Stream&, const bf16* table, int vocabulary, int width, std::span<const int32_t> ids, bf16* out) {
   for (size_t row = 0; row < ids.size(); ++row) {
     if (ids[row] < 0 || ids[row] >= vocabulary) {
-      return Status::invalid(fmt::format("embed: token {} at row {} is outside the vocabulary of {}", ids[row], row, vocabulary));
+      return Status::invalid(
+          fmt::format("embed: token {} at row {} is outside the vocabulary of {}", ids[row], row, vocabulary));
     }
     std::memcpy(out + row * width, table + static_cast<size_t>(ids[row]) * width, width * sizeof(bf16));
   }
   return {};
 }
 
-Status embed_backward(Stream& stream, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table) {
-  TRY(Check{"embed_backward"}.given("grad_out", grad_out).given("grad_table", grad_table).positive("width", width).status);
+Status embed_backward(Stream& stream, const bf16* grad_out, int width, std::span<const int32_t> ids,
+                      float* grad_table) {
+  TRY(Check{"embed_backward"}
+          .given("grad_out", grad_out)
+          .given("grad_table", grad_table)
+          .positive("width", width)
+          .status);
   stream.operations().embed_backward(stream.threads(), grad_out, width, ids, grad_table);
   return {};
 }
 
 Status rms_norm(Stream& stream, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out) {
-  TRY(Check{"rms_norm"}.given("x", x).given("weight", weight).given("out", out).positive("rows", rows).positive("width", width).status);
+  TRY(Check{"rms_norm"}
+          .given("x", x)
+          .given("weight", weight)
+          .given("out", out)
+          .positive("rows", rows)
+          .positive("width", width)
+          .status);
   stream.operations().rms_norm(stream.threads(), x, weight, epsilon, rows, width, out);
   return {};
 }
 
 Status rms_norm_backward(Stream& stream, const RmsNormBackward& a) {
-  TRY(Check{"rms_norm_backward"}.given("x", a.x).given("weight", a.weight).given("grad_out", a.grad_out)
-          .given("grad_x", a.grad_x).given("grad_weight", a.grad_weight).positive("rows", a.rows).positive("width", a.width).status);
+  TRY(Check{"rms_norm_backward"}
+          .given("x", a.x)
+          .given("weight", a.weight)
+          .given("grad_out", a.grad_out)
+          .given("grad_x", a.grad_x)
+          .given("grad_weight", a.grad_weight)
+          .positive("rows", a.rows)
+          .positive("width", a.width)
+          .status);
   stream.operations().rms_norm_backward(stream.threads(), a);
   return {};
 }
 
-Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size, std::span<const int32_t> positions,
-            const float* table, int table_positions, bool inverse) {
-  TRY(Check{"rope"}.given("x", x).given("table", table).positive("rows", rows)
+Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size,
+            std::span<const int32_t> positions, const float* table, int table_positions, bool inverse) {
+  TRY(Check{"rope"}
+          .given("x", x)
+          .given("table", table)
+          .positive("rows", rows)
           .that(head_size > 0 && head_size % 2 == 0, "head_size must be even")
-          .that(positions.size() >= static_cast<size_t>(rows), "fewer positions than rows").status);
+          .that(positions.size() >= static_cast<size_t>(rows), "fewer positions than rows")
+          .status);
   for (int row = 0; row < rows; ++row) {
     if (positions[row] < 0 || positions[row] >= table_positions) {
-      return Status::invalid(fmt::format("rope: position {} is outside the table of {}", positions[row], table_positions));
+      return Status::invalid(
+          fmt::format("rope: position {} is outside the table of {}", positions[row], table_positions));
     }
   }
   stream.operations().rope(stream.threads(), x, stride, rows, heads, head_size, positions, table, inverse);
@@ -189,14 +240,25 @@ std::vector<float> rope_table(int positions, int head_size, double base) {
 }
 
 Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out) {
-  TRY(Check{"swiglu"}.given("gate_up", gate_up).given("out", out).positive("rows", rows).positive("width", width).status);
+  TRY(Check{"swiglu"}
+          .given("gate_up", gate_up)
+          .given("out", out)
+          .positive("rows", rows)
+          .positive("width", width)
+          .status);
   stream.operations().swiglu(stream.threads(), gate_up, rows, width, out);
   return {};
 }
 
-Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width, bf16* grad_gate_up) {
-  TRY(Check{"swiglu_backward"}.given("gate_up", gate_up).given("grad_out", grad_out).given("grad_gate_up", grad_gate_up)
-          .positive("rows", rows).positive("width", width).status);
+Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                       bf16* grad_gate_up) {
+  TRY(Check{"swiglu_backward"}
+          .given("gate_up", gate_up)
+          .given("grad_out", grad_out)
+          .given("grad_gate_up", grad_gate_up)
+          .positive("rows", rows)
+          .positive("width", width)
+          .status);
   stream.operations().swiglu_backward(stream.threads(), gate_up, grad_out, rows, width, grad_gate_up);
   return {};
 }
@@ -208,10 +270,15 @@ Status add(Stream& stream, const bf16* y, size_t count, bf16* x) {
 }
 
 Status lm_head(Stream& stream, const LmHead& h, std::span<const TokenPick> picks, std::span<float> logprobs) {
-  TRY(Check{"lm_head"}.given("hidden", h.hidden).given("head", h.head).given("log_sum", h.log_sum)
-          .positive("rows", h.rows).that(h.vocabulary > 0, "vocabulary must be positive")
+  TRY(Check{"lm_head"}
+          .given("hidden", h.hidden)
+          .given("head", h.head)
+          .given("log_sum", h.log_sum)
+          .positive("rows", h.rows)
+          .that(h.vocabulary > 0, "vocabulary must be positive")
           .that(h.width > 0 && h.width % 2 == 0, "width must be even")
-          .that(logprobs.size() == picks.size(), "logprobs and picks differ in length").status);
+          .that(logprobs.size() == picks.size(), "logprobs and picks differ in length")
+          .status);
   TRY(check_picks("lm_head", picks, h.rows, h.vocabulary));
   stream.operations().lm_head(stream.threads(), h, picks, logprobs);
   return {};
@@ -219,11 +286,18 @@ Status lm_head(Stream& stream, const LmHead& h, std::span<const TokenPick> picks
 
 Status lm_head_backward(Stream& stream, const LmHeadBackward& h, std::span<const TokenPick> picks,
                         std::span<const float> grad_logprobs, std::span<float> entropy_rows) {
-  TRY(Check{"lm_head_backward"}.given("hidden", h.hidden).given("head", h.head).given("head_transposed", h.head_transposed)
-          .given("log_sum", h.log_sum).given("grad_hidden", h.grad_hidden).given("grad_head", h.grad_head)
-          .positive("rows", h.rows).that(h.vocabulary > 0, "vocabulary must be positive")
+  TRY(Check{"lm_head_backward"}
+          .given("hidden", h.hidden)
+          .given("head", h.head)
+          .given("head_transposed", h.head_transposed)
+          .given("log_sum", h.log_sum)
+          .given("grad_hidden", h.grad_hidden)
+          .given("grad_head", h.grad_head)
+          .positive("rows", h.rows)
+          .that(h.vocabulary > 0, "vocabulary must be positive")
           .that(grad_logprobs.size() == picks.size(), "grad_logprobs and picks differ in length")
-          .that(entropy_rows.empty() || entropy_rows.size() == static_cast<size_t>(h.rows), "entropy_rows is neither empty nor one a row")
+          .that(entropy_rows.empty() || entropy_rows.size() == static_cast<size_t>(h.rows),
+                "entropy_rows is neither empty nor one a row")
           .status);
   TRY(check_picks("lm_head_backward", picks, h.rows, h.vocabulary));
   stream.operations().lm_head_backward(stream.threads(), h, picks, grad_logprobs, entropy_rows);
@@ -231,8 +305,14 @@ Status lm_head_backward(Stream& stream, const LmHeadBackward& h, std::span<const
 }
 
 Status adamw(Stream& stream, const AdamW& a) {
-  TRY(Check{"adamw"}.given("grad", a.grad).given("master", a.master).given("first_moment", a.first_moment)
-          .given("second_moment", a.second_moment).given("weight", a.weight).that(a.step >= 1, "step counts from 1").status);
+  TRY(Check{"adamw"}
+          .given("grad", a.grad)
+          .given("master", a.master)
+          .given("first_moment", a.first_moment)
+          .given("second_moment", a.second_moment)
+          .given("weight", a.weight)
+          .that(a.step >= 1, "step counts from 1")
+          .status);
   stream.operations().adamw(stream.threads(), a);
   return {};
 }

@@ -16,8 +16,10 @@ Status check(const SamplingSettings& s) {
     return Status::invalid(fmt::format("temperature is {}, expected 0 to 100", s.temperature));
   }
   if (s.top_k < 0) return Status::invalid(fmt::format("top_k is {}, expected 0 (all) or more", s.top_k));
-  if (!(s.top_p > 0 && s.top_p <= 1)) return Status::invalid(fmt::format("top_p is {}, expected above 0 and at most 1", s.top_p));
-  if (!(s.min_p >= 0 && s.min_p < 1)) return Status::invalid(fmt::format("min_p is {}, expected 0 to below 1", s.min_p));
+  if (!(s.top_p > 0 && s.top_p <= 1))
+    return Status::invalid(fmt::format("top_p is {}, expected above 0 and at most 1", s.top_p));
+  if (!(s.min_p >= 0 && s.min_p < 1))
+    return Status::invalid(fmt::format("min_p is {}, expected 0 to below 1", s.min_p));
   return {};
 }
 
@@ -25,7 +27,8 @@ namespace {
 
 // The first panel with the largest maximum holds the first of the likeliest tokens.
 int32_t likeliest(std::span<const float> logits, std::span<const RunningSum> panels) {
-  const auto best = std::max_element(panels.begin(), panels.end(), [](const RunningSum& a, const RunningSum& b) { return a.maximum < b.maximum; });
+  const auto best = std::max_element(panels.begin(), panels.end(),
+                                     [](const RunningSum& a, const RunningSum& b) { return a.maximum < b.maximum; });
   const auto first = logits.begin() + (best - panels.begin()) * kPanelColumns;
   return static_cast<int32_t>(std::find(first, logits.end(), best->maximum) - logits.begin());
 }
@@ -81,7 +84,9 @@ Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels
     return {token, logits[token] - log_sum, logits[token] - log_sum};
   }
   const float peak = *std::max_element(logits.begin(), logits.end());
-  const auto weight_of = [&](float logit) { return std::exp(static_cast<double>(logit - peak) / settings.temperature); };
+  const auto weight_of = [&](float logit) {
+    return std::exp(static_cast<double>(logit - peak) / settings.temperature);
+  };
   // Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.
   const float floor = peak - 40.0f * settings.temperature;
   std::vector<int32_t> tokens;
@@ -95,7 +100,8 @@ Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels
       double total = 0, sum = 0;
       for (const int32_t token : tokens) total += weight_of(logits[token]);
       size_t kept = 0;
-      while (kept < tokens.size() && (kept == 0 || sum < settings.top_p * total)) sum += weight_of(logits[tokens[kept++]]);
+      while (kept < tokens.size() && (kept == 0 || sum < settings.top_p * total))
+        sum += weight_of(logits[tokens[kept++]]);
       tokens.resize(kept);
     }
     if (settings.min_p > 0) {
@@ -104,7 +110,8 @@ Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels
     std::sort(tokens.begin(), tokens.end());
   }
   std::vector<double> weights(tokens.size());
-  std::transform(tokens.begin(), tokens.end(), weights.begin(), [&](int32_t token) { return weight_of(logits[token]); });
+  std::transform(tokens.begin(), tokens.end(), weights.begin(),
+                 [&](int32_t token) { return weight_of(logits[token]); });
   const int32_t token = pick(tokens, weights, u);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   const float own = logits[token] - log_sum;

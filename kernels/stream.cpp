@@ -8,9 +8,12 @@ namespace tandem::kernels {
 
 std::string_view to_string(Isa isa) {
   switch (isa) {
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx512Bf16: return "avx512_bf16";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
   }
   return "unknown";
 }
@@ -36,16 +39,22 @@ Result<Stream> Stream::cpu(int threads, std::optional<Isa> isa) {
   }
   const Isa wanted = isa.value_or(isas.back());
   if (std::find(isas.begin(), isas.end(), wanted) == isas.end()) {
-    return fail(Status::unfit(fmt::format("this processor does not have {}; its best is {}", to_string(wanted),
-                                          to_string(isas.back()))));
+    return fail(Status::unfit(
+        fmt::format("this processor does not have {}; its best is {}", to_string(wanted), to_string(isas.back()))));
   }
   Stream stream;
   stream.isa_ = wanted;
   stream.threads_ = std::make_unique<ThreadPool>(threads);
   switch (wanted) {
-    case Isa::kAvx2: stream.operations_ = &avx2_operations(); break;
-    case Isa::kAvx512: stream.operations_ = &avx512_operations(); break;
-    case Isa::kAvx512Bf16: stream.operations_ = &avx512_bf16_operations(); break;
+    case Isa::kAvx2:
+      stream.operations_ = &avx2_operations();
+      break;
+    case Isa::kAvx512:
+      stream.operations_ = &avx512_operations();
+      break;
+    case Isa::kAvx512Bf16:
+      stream.operations_ = &avx512_bf16_operations();
+      break;
   }
   return stream;
 }

@@ -1,7 +1,7 @@
 // The row-wise operations of a transformer, forward and backward. Rows never see each other.
 //
-// Inputs and outputs are bf16, arithmetic fp32 in 16 lanes over the row with a fixed tree at the end, rounded once where a
-// formula below says bf16(.). Gradients of weights are fp32 and added to what is there, in the order of rows.
+// Inputs and outputs are bf16, arithmetic fp32 in 16 lanes over the row with a fixed tree at the end, rounded once
+// where a formula below says bf16(.). Gradients of weights are fp32 and added to what is there, in the order of rows.
 //
 // Thread safety: as gemm.h.
 #pragma once
@@ -35,17 +35,18 @@ struct RmsNormBackward {
 };
 Status rms_norm_backward(Stream& stream, const RmsNormBackward& arguments);
 
-// Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half layout).
-// x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns back: the
-// backward pass.
-Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size, std::span<const int32_t> positions,
-            const float* table, int table_positions, bool inverse = false);
+// Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half
+// layout). x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns
+// back: the backward pass.
+Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size,
+            std::span<const int32_t> positions, const float* table, int table_positions, bool inverse = false);
 // [positions][head_size / 2][2]: cosine and sine, computed in double.
 std::vector<float> rope_table(int positions, int head_size, double base);
 
 // gate_up is [row][2 * width], gate first; out = bf16(gate / (1 + e^-gate) * up).
 Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out);
-Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width, bf16* grad_gate_up);
+Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                       bf16* grad_gate_up);
 
 // x += y, bf16, rounded once.
 Status add(Stream& stream, const bf16* y, size_t count, bf16* x);

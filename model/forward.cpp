@@ -54,7 +54,9 @@ void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::s
 class Forward::InferenceOps final : public Ops {
  public:
   InferenceOps(const ModelConfig& config, int max_positions)
-      : config_(config), shape_(attention_shape(config)), max_positions_(max_positions),
+      : config_(config),
+        shape_(attention_shape(config)),
+        max_positions_(max_positions),
         rope_(kernels::rope_table(max_positions, config.head_size, config.rope.theta)) {}
 
   void begin(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
@@ -67,7 +69,8 @@ class Forward::InferenceOps final : public Ops {
 
   Result<Tensor> embed() override {
     Tensor x = tensor(kResidual, config_.width);
-    TRY(kernels::embed(*stream_, weights_->values(layout().embedding), config_.vocabulary, config_.width, batch_->tokens, x.data));
+    TRY(kernels::embed(*stream_, weights_->values(layout().embedding), config_.vocabulary, config_.width,
+                       batch_->tokens, x.data));
     return x;
   }
   Result<Tensor> norm(const Tensor& x, int weight) override {
@@ -100,7 +103,8 @@ class Forward::InferenceOps final : public Ops {
       const auto pages = std::span(pages_).subspan(first_page, run.pages.size());
       first_page += run.pages.size();
       const bf16* start = qkv.data + run.row * stride;
-      TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows, run.position, pages));
+      TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
+                               run.position, pages));
       runs_.push_back({run.row, run.rows, run.position, pages});
     }
     Tensor out = tensor(kNormed, query);
@@ -124,9 +128,15 @@ class Forward::InferenceOps final : public Ops {
     return {memory.data(), rows, columns, buffer};
   }
   Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
-    return kernels::gemm(*stream_, {.a = x.data, .a_stride = static_cast<size_t>(x.columns), .b = weights_->packed(weight),
-                                    .residual = residual, .out_bf16 = out.data, .out_stride = static_cast<size_t>(out.columns),
-                                    .m = x.rows, .n = out.columns, .k = x.columns});
+    return kernels::gemm(*stream_, {.a = x.data,
+                                    .a_stride = static_cast<size_t>(x.columns),
+                                    .b = weights_->packed(weight),
+                                    .residual = residual,
+                                    .out_bf16 = out.data,
+                                    .out_stride = static_cast<size_t>(out.columns),
+                                    .m = x.rows,
+                                    .n = out.columns,
+                                    .k = x.columns});
   }
 
   const ModelConfig config_;

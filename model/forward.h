@@ -32,9 +32,9 @@ class KvPool {
 // Tokens to run through the model in one pass.
 struct ForwardBatch {
   struct Run {
-    int row = 0;       // of `tokens`
+    int row = 0;  // of `tokens`
     int rows = 0;
-    int position = 0;  // of the first row in its sequence
+    int position = 0;            // of the first row in its sequence
     std::span<const int> pages;  // of the sequence, enough for position + rows
   };
   std::vector<int32_t> tokens;

@@ -23,7 +23,8 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
   TRY(check_computable(config));
   ParameterLayout layout;
   const auto add = [&](std::string name, int columns, bool matrix, std::vector<std::pair<std::string, int>> parts) {
-    Parameter parameter{.name = std::move(name), .offset = layout.elements, .columns = columns, .matrix = matrix, .parts = {}};
+    Parameter parameter{
+        .name = std::move(name), .offset = layout.elements, .columns = columns, .matrix = matrix, .parts = {}};
     for (auto& [part, rows] : parts) {
       parameter.parts.push_back({std::move(part), parameter.rows, rows});
       parameter.rows += rows;
@@ -44,8 +45,9 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
                     {theirs + "self_attn.v_proj.weight", key}}),
         .output = add(ours + "output", query, true, {{theirs + "self_attn.o_proj.weight", config.width}}),
         .mlp_norm = add(ours + "mlp_norm", config.width, false, {{theirs + "post_attention_layernorm.weight", 1}}),
-        .gate_up = add(ours + "gate_up", config.width, true,
-                       {{theirs + "mlp.gate_proj.weight", config.mlp_width}, {theirs + "mlp.up_proj.weight", config.mlp_width}}),
+        .gate_up = add(
+            ours + "gate_up", config.width, true,
+            {{theirs + "mlp.gate_proj.weight", config.mlp_width}, {theirs + "mlp.up_proj.weight", config.mlp_width}}),
         .down = add(ours + "down", config.mlp_width, true, {{theirs + "mlp.down_proj.weight", config.width}}),
     });
   }

@@ -1,8 +1,8 @@
 // Where each parameter of a model lies in one flat array, the same for weights, masters, gradients and moments.
 //
-// Matrices that are used together lie together ([q | k | v], [gate | up]), so one product serves them; each keeps the names
-// that a checkpoint gives to its parts. A layout is a pure function of the config: two processes that agree on the config
-// agree on every offset, which is what lets a weight update be a range of bytes.
+// Matrices that are used together lie together ([q | k | v], [gate | up]), so one product serves them; each keeps the
+// names that a checkpoint gives to its parts. A layout is a pure function of the config: two processes that agree on
+// the config agree on every offset, which is what lets a weight update be a range of bytes.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct ParameterPart {
 };
 
 struct Parameter {
-  std::string name;      // "layers.3.qkv"
-  size_t offset = 0;     // elements from the start of the flat array
-  int rows = 0;          // outputs of a matrix, 1 for a norm
-  int columns = 0;       // inputs
-  bool matrix = false;   // packed for products
+  std::string name;     // "layers.3.qkv"
+  size_t offset = 0;    // elements from the start of the flat array
+  int rows = 0;         // outputs of a matrix, 1 for a norm
+  int columns = 0;      // inputs
+  bool matrix = false;  // packed for products
   std::vector<ParameterPart> parts;
   size_t elements() const { return static_cast<size_t>(rows) * columns; }
 };

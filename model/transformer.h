@@ -1,8 +1,8 @@
 // The transformer, defined once.
 //
-// `hidden_states` is the model; what it is built from is an Ops. The engine's ForwardOps runs each operation as it comes and
-// forgets it, the trainer's TapeOps remembers what the backward pass needs. Both call the same kernels with the same
-// arguments, so both give the same bits.
+// `hidden_states` is the model; what it is built from is an Ops. The engine's ForwardOps runs each operation as it
+// comes and forgets it, the trainer's TapeOps remembers what the backward pass needs. Both call the same kernels with
+// the same arguments, so both give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct Tensor {
 class Ops {
  public:
   virtual ~Ops() = default;
-  virtual Result<Tensor> embed() = 0;                                                    // the tokens of the batch
+  virtual Result<Tensor> embed() = 0;  // the tokens of the batch
   virtual Result<Tensor> norm(const Tensor& x, int weight) = 0;
   virtual Result<Tensor> linear(const Tensor& x, int weight) = 0;
   virtual Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + x W
-  virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;                    // RoPE, then attention
+  virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;                           // RoPE, then attention
   virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;
 };
 

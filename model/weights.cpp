@@ -40,10 +40,13 @@ namespace {
 
 Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
   if (tensor.elements() != static_cast<int64_t>(target.size())) {
-    return Status::invalid(fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
+    return Status::invalid(
+        fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
   }
   switch (tensor.dtype) {
-    case DType::kBF16: std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes()); return {};
+    case DType::kBF16:
+      std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes());
+      return {};
     case DType::kF32:
       for (size_t i = 0; i < target.size(); ++i) {
         float value;
@@ -58,7 +61,9 @@ Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span
         target[i] = kernels::to_bf16(static_cast<float>(value));
       }
       return {};
-    default: return Status::invalid(fmt::format("tensor {} is {}; bf16, f16 and f32 are read", name, safetensors_name(tensor.dtype)));
+    default:
+      return Status::invalid(
+          fmt::format("tensor {} is {}; bf16, f16 and f32 are read", name, safetensors_name(tensor.dtype)));
   }
 }
 
@@ -101,7 +106,8 @@ Status save_weights(const Weights& weights, const fs::path& directory, const fs:
   config.dtype = DType::kBF16;
   TRY(write_file(directory / "config.json", to_json(config).dump(2) + "\n"));
   TRY(write_file(directory / "generation_config.json", generation_config_json(config).dump(2) + "\n"));
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
     if (!fs::exists(source / name) || fs::equivalent(source, directory)) continue;
     TRY(write_file(directory / name, TRY(read_file(source / name))));
   }

@@ -1,7 +1,7 @@
 // The weights of one version of a model: one flat bf16 array, and the panels that products read.
 //
-// `flat` is what is stored, sent and digested; `pack` derives the panels from it. A Weights is written by one owner and may
-// then be read by many.
+// `flat` is what is stored, sent and digested; `pack` derives the panels from it. A Weights is written by one owner and
+// may then be read by many.
 #pragma once
 
 #include <span>

@@ -12,7 +12,8 @@ constexpr std::string_view kSaid = "SAID-BY-THE-MODEL";
 }  // namespace
 
 Result<Conversation> Conversation::load(const fs::path& directory) {
-  Conversation c(TRY(model::read_config(directory)), TRY(model::Tokenizer::load(directory)), TRY(model::ChatTemplate::load(directory)));
+  Conversation c(TRY(model::read_config(directory)), TRY(model::Tokenizer::load(directory)),
+                 TRY(model::ChatTemplate::load(directory)));
   const std::string text = TRY(c.render({{"system", "s"}, {"user", "u"}, {"assistant", std::string(kSaid)}}, false));
   const auto after = std::string_view(text).substr(std::min(text.size(), text.find(kSaid) + kSaid.size()));
   for (const int32_t token : c.config_.eos_tokens) {
@@ -40,15 +41,18 @@ Result<std::vector<int32_t>> Conversation::prompt(const std::vector<ChatMessage>
 }
 
 Result<std::vector<int32_t>> Conversation::next_turn(const ChatMessage& message) const {
-  const std::string text = TRY(render({{"system", "s"}, {"user", "u"}, {"assistant", std::string(kSaid)}, message}, true));
+  const std::string text =
+      TRY(render({{"system", "s"}, {"user", "u"}, {"assistant", std::string(kSaid)}, message}, true));
   const std::string marker = std::string(kSaid) + end_text_;
   const size_t place = text.find(marker);
-  if (place == std::string::npos) return fail(Status::invalid("the chat template changes an assistant's message when another follows"));
+  if (place == std::string::npos)
+    return fail(Status::invalid("the chat template changes an assistant's message when another follows"));
   return tokenizer_.encode(std::string_view(text).substr(place + marker.size()), model::AddSpecial::kNo);
 }
 
 std::string Conversation::text_of(std::span<const int32_t> tokens) const {
-  while (!tokens.empty() && std::find(config_.eos_tokens.begin(), config_.eos_tokens.end(), tokens.back()) != config_.eos_tokens.end()) {
+  while (!tokens.empty() &&
+         std::find(config_.eos_tokens.begin(), config_.eos_tokens.end(), tokens.back()) != config_.eos_tokens.end()) {
     tokens = tokens.first(tokens.size() - 1);
   }
   return tokenizer_.decode(tokens);

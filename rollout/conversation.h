@@ -1,7 +1,7 @@
 // Between messages and tokens, without ever making tokens of text that the model has said.
 //
-// A conversation is tokens from the start: the prompt is rendered once, what the model samples is kept as it is, and what
-// comes after it (its end of turn, the next message, the opening of its next turn) is rendered apart and appended.
+// A conversation is tokens from the start: the prompt is rendered once, what the model samples is kept as it is, and
+// what comes after it (its end of turn, the next message, the opening of its next turn) is rendered apart and appended.
 //
 // Thread safety: const methods from any thread.
 #pragma once

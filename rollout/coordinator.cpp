@@ -37,11 +37,16 @@ struct Peer {
 
 class Coordinator {
  public:
-  Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, RecordLog log, Ledger ledger)
-      : settings_(settings), clock_(clock), socket_(std::move(socket)), log_(std::move(log)), ledger_(std::move(ledger)) {}
+  Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, RecordLog log,
+              Ledger ledger)
+      : settings_(settings),
+        clock_(clock),
+        socket_(std::move(socket)),
+        log_(std::move(log)),
+        ledger_(std::move(ledger)) {}
 
   Status run(const std::atomic<bool>& stop) {
-    TRY(make_directories(settings_.run_dir));
+    done_ = ledger_.finished();
     while (!done_) {
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, 50ms);
@@ -91,11 +96,14 @@ class Coordinator {
     switch (body.which()) {
       case wire::Body::HEARTBEAT: {
         peer.doing = body.getHeartbeat().getDoing();
-        if (auto metrics = parse_json(std::string_view(body.getHeartbeat().getMetrics().cStr()))) peer.metrics = *metrics;
+        if (auto metrics = parse_json(std::string_view(body.getHeartbeat().getMetrics().cStr())))
+          peer.metrics = *metrics;
         return {};
       }
-      case wire::Body::PULL: return apply(Pull{worker, body.getPull().getCredits()});
-      case wire::Body::COMMIT: return on_commit(worker, body.getCommit());
+      case wire::Body::PULL:
+        return apply(Pull{worker, body.getPull().getCredits()});
+      case wire::Body::COMMIT:
+        return on_commit(worker, body.getCommit());
       case wire::Body::TRAINED: {
         Trained event{.step = body.getTrained().getStep(), .missing = {}};
         if (auto metrics = parse_json(std::string_view(body.getTrained().getMetrics().cStr()))) {
@@ -118,15 +126,23 @@ class Coordinator {
         }
         return {};
       }
-      default: return {};
+      default:
+        return {};
     }
   }
 
   Status on_hello(const wire::Incoming& message, wire::Hello::Reader hello) {
     Peer& peer = peers_[message.sender()];
     const bool again = peer.epoch == message.epoch() && !peer.lost;
-    peer = {.role = hello.getRole(), .pid = hello.getPid(), .epoch = message.epoch(), .last_seen = clock_.now(),
-            .since = clock_.unix_seconds(), .lost = false, .doing = "starting", .metrics = {}, .address = hello.getAddress()};
+    peer = {.role = hello.getRole(),
+            .pid = hello.getPid(),
+            .epoch = message.epoch(),
+            .last_seen = clock_.now(),
+            .since = clock_.unix_seconds(),
+            .lost = false,
+            .doing = "starting",
+            .metrics = {},
+            .address = hello.getAddress()};
     wire::Outgoing welcome(1);
     welcome.body().initWelcome().setStep(ledger_.steps_trained());
     (void)socket_.send(message.sender(), welcome);
@@ -145,10 +161,19 @@ class Coordinator {
   }
 
   Status on_commit(const std::string& worker, wire::Commit::Reader in) {
-    Commit event{.worker = worker, .key = {in.getEpisode(), in.getAttempt()}, .reason = in.getReason(), .reward = {}, .terms = {},
-                 .first_version = in.getFirstVersion(), .last_version = in.getLastVersion(), .turns = in.getTurns(),
-                 .tool_calls = in.getToolCalls(), .steals = in.getSteals(), .prompt_tokens = in.getPromptTokens(),
-                 .sampled_tokens = in.getSampledTokens(), .seconds = in.getSeconds()};
+    Commit event{.worker = worker,
+                 .key = {in.getEpisode(), in.getAttempt()},
+                 .reason = in.getReason(),
+                 .reward = {},
+                 .terms = {},
+                 .first_version = in.getFirstVersion(),
+                 .last_version = in.getLastVersion(),
+                 .turns = in.getTurns(),
+                 .tool_calls = in.getToolCalls(),
+                 .steals = in.getSteals(),
+                 .prompt_tokens = in.getPromptTokens(),
+                 .sampled_tokens = in.getSampledTokens(),
+                 .seconds = in.getSeconds()};
     const auto outcome = outcome_from(in.getOutcome().cStr());
     event.outcome = outcome ? *outcome : Outcome::kInfraError;
     if (in.getHasReward()) event.reward = in.getReward();
@@ -202,13 +227,17 @@ class Coordinator {
     (void)socket_.send(steal.victim, message);
   }
   void carry_out(const Transferred& transferred) {
-    for (const std::string& peer : {transferred.from, transferred.to}) {
-      wire::Outgoing message;
-      auto out = message.body().initClaimed();
+    const auto fill = [&](wire::EpisodeAttempt::Builder out) {
       out.setEpisode(transferred.key.episode);
       out.setAttempt(transferred.key.attempt);
-      (void)socket_.send(peer, message);
-    }
+    };
+    wire::Outgoing yours;
+    fill(yours.body().initClaim());
+    (void)socket_.send(transferred.to, yours);
+    if (transferred.from == transferred.to) return;
+    wire::Outgoing gone;
+    fill(gone.body().initClaimed());
+    (void)socket_.send(transferred.from, gone);
     ++steals_;
   }
   void carry_out(const TrainBatch& batch) {
@@ -255,7 +284,8 @@ class Coordinator {
     for (auto& [name, peer] : peers_) {
       if (peer.lost || now - peer.last_seen < from_seconds(settings_.silence_seconds)) continue;
       peer.lost = true;
-      spdlog::warn("{} (pid {}) has been silent for {:.1f} s; it was {}", name, peer.pid, to_seconds(now - peer.last_seen), peer.doing);
+      spdlog::warn("{} (pid {}) has been silent for {:.1f} s; it was {}", name, peer.pid,
+                   to_seconds(now - peer.last_seen), peer.doing);
       if (peer.role == "rollout") TRY(apply(WorkerLost{name}));
     }
     std::vector<EpisodeKey> late;
@@ -298,13 +328,26 @@ class Coordinator {
     if (watcher_.empty() || (!last && now < next_report_)) return;
     next_report_ = now + 500ms;
     const Books books = ledger_.books();
-    Json status = {{"phase", to_string(ledger_.phase())}, {"step", ledger_.steps_trained()}, {"steps", ledger_.plan().steps},
-                   {"finishing", finishing_}, {"last", last}, {"late_commits", ledger_.late_commits()}, {"steals", steals_}};
-    status["episodes"] = {{"admitted", books.admitted}, {"trained", books.trained}, {"dropped", books.dropped},
-                          {"in_flight", books.in_flight}, {"states", ledger_.in_states()}};
+    Json status = {{"phase", to_string(ledger_.phase())},
+                   {"step", ledger_.steps_trained()},
+                   {"steps", ledger_.plan().steps},
+                   {"finishing", finishing_},
+                   {"last", last},
+                   {"late_commits", ledger_.late_commits()},
+                   {"steals", steals_}};
+    status["episodes"] = {{"admitted", books.admitted},
+                          {"trained", books.trained},
+                          {"dropped", books.dropped},
+                          {"in_flight", books.in_flight},
+                          {"states", ledger_.in_states()}};
     for (const auto& [name, peer] : peers_) {
-      status["roles"][name] = {{"role", peer.role}, {"pid", peer.pid}, {"lost", peer.lost}, {"since", peer.since},
-                               {"silent", to_seconds(now - peer.last_seen)}, {"doing", peer.doing}, {"metrics", peer.metrics}};
+      status["roles"][name] = {{"role", peer.role},
+                               {"pid", peer.pid},
+                               {"lost", peer.lost},
+                               {"since", peer.since},
+                               {"silent", to_seconds(now - peer.last_seen)},
+                               {"doing", peer.doing},
+                               {"metrics", peer.metrics}};
     }
     status["last_step"] = last_step_;
     wire::Outgoing message;
@@ -339,7 +382,8 @@ Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, 
   TRY(make_directories(settings.run_dir / "ledger"));
   uint64_t cut = 0;
   auto log = TRY(RecordLog::open(log_path(settings.run_dir), &cut));
-  if (cut > 0) spdlog::warn("{}: the last {} bytes were torn off by a crash and cut", log_path(settings.run_dir).string(), cut);
+  if (cut > 0)
+    spdlog::warn("{}: the last {} bytes were torn off by a crash and cut", log_path(settings.run_dir).string(), cut);
   auto ledger = TRY(read_ledger(settings.run_dir, settings.plan));
   zmq::context_t context;
   auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity));

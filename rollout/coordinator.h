@@ -1,8 +1,8 @@
 // The coordinator: the ledger with sockets, a clock and a log around it. It decides nothing.
 //
-// Every event is appended to RUN/ledger/events.log before it takes effect; a coordinator that starts again replays the log
-// and meets the workers, who go on with what they hold. It also gathers what the roles report: RUN/metrics.jsonl (one line a
-// step) and the status that the supervisor watches.
+// Every event is appended to RUN/ledger/events.log before it takes effect; a coordinator that starts again replays the
+// log and meets the workers, who go on with what they hold. It also gathers what the roles report: RUN/metrics.jsonl
+// (one line a step) and the status that the supervisor watches.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ struct CoordinatorSettings {
   std::string address;
   wire::Identity identity;
   RunPlan plan;
-  double silence_seconds = 8;      // without a word a role counts as lost
-  double episode_seconds = 300;    // after which an episode is taken back
+  double silence_seconds = 8;    // without a word a role counts as lost
+  double episode_seconds = 300;  // after which an episode is taken back
 };
 
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk.

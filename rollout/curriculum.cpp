@@ -33,7 +33,8 @@ std::vector<std::string> Curriculum::draw(uint64_t batch, int count) const {
     reach += weights[i];
     for (; tooth < reach && static_cast<int>(drawn.size()) < count; tooth += step) drawn.push_back(kinds_[i].name);
   }
-  while (static_cast<int>(drawn.size()) < count) drawn.push_back(kinds_[order.back()].name);  // rounding at the very end
+  while (static_cast<int>(drawn.size()) < count)
+    drawn.push_back(kinds_[order.back()].name);  // rounding at the very end
   random.shuffle(drawn);
   return drawn;
 }

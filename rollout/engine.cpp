@@ -19,8 +19,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 Engine::Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                EngineSettings settings, model::KvPool pool)
-    : weights_(std::move(weights)), version_(version), stream_(std::move(stream)), settings_(settings),
-      cache_(std::move(pool)), forward_(weights_->config(), settings.max_tokens) {}
+    : weights_(std::move(weights)),
+      version_(version),
+      stream_(std::move(stream)),
+      settings_(settings),
+      cache_(std::move(pool)),
+      forward_(weights_->config(), settings.max_tokens) {}
 
 Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                               const EngineSettings& wanted) {
@@ -29,8 +33,8 @@ Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uin
     return fail(Status::invalid(fmt::format("engine: {} slots, expected 1 to 4096", settings.slots)));
   }
   if (settings.max_tokens < 2 || settings.max_tokens > weights->config().max_positions) {
-    return fail(Status::invalid(fmt::format("engine: max_tokens is {}, expected 2 to the model's {}", settings.max_tokens,
-                                            weights->config().max_positions)));
+    return fail(Status::invalid(fmt::format("engine: max_tokens is {}, expected 2 to the model's {}",
+                                            settings.max_tokens, weights->config().max_positions)));
   }
   const int of_one = (settings.max_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
   if (settings.pages == 0) settings.pages = settings.slots * of_one * 3 / 2;
@@ -78,7 +82,8 @@ Status Engine::extend(SequenceId id, std::span<const int32_t> tokens, const Turn
   }
   Sequence& sequence = found->second;
   if (static_cast<int>(sequence.tokens.size() + tokens.size()) >= settings_.max_tokens) {
-    return Status::exhausted(fmt::format("{} more tokens leave no room in sequences of at most {}", tokens.size(), settings_.max_tokens));
+    return Status::exhausted(
+        fmt::format("{} more tokens leave no room in sequences of at most {}", tokens.size(), settings_.max_tokens));
   }
   TRY(check_tokens(tokens));
   TRY(kernels::check(turn.sampling));
@@ -99,7 +104,8 @@ void Engine::release(SequenceId id) {
 }
 
 int Engine::running() const {
-  return static_cast<int>(std::count_if(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.in_turn; }));
+  return static_cast<int>(
+      std::count_if(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.in_turn; }));
 }
 
 int Engine::free_slots() const { return std::max(0, settings_.slots - running()); }
@@ -120,7 +126,8 @@ void Engine::admit() {
   const auto holds_slot = [](const auto& s) { return s.second.admitted; };
   auto taken = std::count_if(sequences_.begin(), sequences_.end(), holds_slot);
   size_t next = 0;
-  for (; next < waiting_.size() && taken < settings_.slots; ++next, ++taken) sequences_.at(waiting_[next]).admitted = true;
+  for (; next < waiting_.size() && taken < settings_.slots; ++next, ++taken)
+    sequences_.at(waiting_[next]).admitted = true;
   waiting_.erase(waiting_.begin(), waiting_.begin() + next);
 }
 
@@ -146,9 +153,11 @@ bool Engine::adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chu
   int longest = 0;
   for (const auto& [other_id, other] : sequences_) {
     if (other_id == id || other.computed <= longest) continue;
-    const size_t limit = std::min({sequence.tokens.size() - 1, other.tokens.size(), static_cast<size_t>(other.computed)});
-    const auto same = std::mismatch(sequence.tokens.begin(), sequence.tokens.begin() + limit, other.tokens.begin()).first -
-                      sequence.tokens.begin();
+    const size_t limit =
+        std::min({sequence.tokens.size() - 1, other.tokens.size(), static_cast<size_t>(other.computed)});
+    const auto same =
+        std::mismatch(sequence.tokens.begin(), sequence.tokens.begin() + limit, other.tokens.begin()).first -
+        sequence.tokens.begin();
     if (same > longest) {
       longest = static_cast<int>(same);
       donor = &other;
@@ -158,7 +167,8 @@ bool Engine::adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chu
     const Sequence& other = *chunk.sequence;
     const size_t limit = std::min(sequence.tokens.size() - 1, static_cast<size_t>(other.computed + chunk.rows));
     const auto same = std::mismatch(sequence.tokens.begin(), sequence.tokens.begin() + limit, other.tokens.begin(),
-                                    other.tokens.begin() + std::min(limit, other.tokens.size())).first -
+                                    other.tokens.begin() + std::min(limit, other.tokens.size()))
+                          .first -
                       sequence.tokens.begin();
     if (same > longest + kernels::kPageTokens / 2) return false;
   }
@@ -200,7 +210,8 @@ Result<std::vector<SampledToken>> Engine::step() {
   admit();
   std::vector<Chunk> chunks;
   for (int attempt = 0; chunks.empty() && attempt <= settings_.slots; ++attempt) {
-    if (std::none_of(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.admitted; })) return std::vector<SampledToken>{};
+    if (std::none_of(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.admitted; }))
+      return std::vector<SampledToken>{};
     chunks = schedule();
   }
   if (chunks.empty()) return fail(Status::internal("no sequence can run, though the cache holds the longest alone"));
@@ -240,17 +251,27 @@ Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks, 
   const size_t panels = padded / kernels::kPanelColumns;
   logits_.resize(std::max(logits_.size(), sampling.size() * padded));
   panel_sums_.resize(sampling.size() * panels);
-  TRY(kernels::lm_head(stream_, {.hidden = states_.data(), .head = weights_->packed(weights_->layout().head),
-                                 .rows = static_cast<int>(sampling.size()), .width = width, .vocabulary = vocabulary,
-                                 .logits = logits_.data(), .log_sum = log_sum.data(),
-                                 .panel_sums = panel_sums_.data()}, {}, {}));
+  TRY(kernels::lm_head(stream_,
+                       {.hidden = states_.data(),
+                        .head = weights_->packed(weights_->layout().head),
+                        .rows = static_cast<int>(sampling.size()),
+                        .width = width,
+                        .vocabulary = vocabulary,
+                        .logits = logits_.data(),
+                        .log_sum = log_sum.data(),
+                        .panel_sums = panel_sums_.data()},
+                       {}, {}));
   sampled.resize(sampling.size());
   stream_.threads().run(static_cast<int>(sampling.size()), [&](int i) {
     const Sequence& s = *sampling[i]->sequence;
-    const auto drawn = kernels::sample(std::span(logits_).subspan(i * padded, vocabulary), std::span(panel_sums_).subspan(i * panels, panels), log_sum[i], s.turn.sampling,
+    const auto drawn = kernels::sample(std::span(logits_).subspan(i * padded, vocabulary),
+                                       std::span(panel_sums_).subspan(i * panels, panels), log_sum[i], s.turn.sampling,
                                        s.turn.seed, s.tokens.size());
-    sampled[i] = {.sequence = sampling[i]->id, .token = drawn.token, .logprob = drawn.logprob,
-                  .sampling_logprob = drawn.sampling_logprob, .version = version_};
+    sampled[i] = {.sequence = sampling[i]->id,
+                  .token = drawn.token,
+                  .logprob = drawn.logprob,
+                  .sampling_logprob = drawn.sampling_logprob,
+                  .version = version_};
   });
   for (size_t i = 0; i < sampling.size(); ++i) {
     Sequence& s = *sampling[i]->sequence;

@@ -1,15 +1,15 @@
 // Samples tokens for many sequences at once: continuous batching over paged keys and values.
 //
-// A sequence is token ids from first to last: a prompt, what the model says, what a tool answered, what the model says next.
-// `add` starts it, each `step` runs one pass over a batch of sequences, a turn ends on a stop token or a limit, `extend` adds
-// the tokens of a tool result and starts the next turn. Between turns a sequence is parked: it keeps its pages while nobody
-// needs them. A prompt that several sequences share is computed once and its pages are shared.
+// A sequence is token ids from first to last: a prompt, what the model says, what a tool answered, what the model says
+// next. `add` starts it, each `step` runs one pass over a batch of sequences, a turn ends on a stop token or a limit,
+// `extend` adds the tokens of a tool result and starts the next turn. Between turns a sequence is parked: it keeps its
+// pages while nobody needs them. A prompt that several sequences share is computed once and its pages are shared.
 //
-// What is sampled at a position depends on the tokens before it, the weights, and (seed, position), never on batch, order,
-// slots, chunking, or whether pages were found or computed again (docs/numerics.md).
+// What is sampled at a position depends on the tokens before it, the weights, and (seed, position), never on batch,
+// order, slots, chunking, or whether pages were found or computed again (docs/numerics.md).
 //
-// New weights take effect between two steps. All keys and values are then computed again, so every sampled token's logprob
-// is that of one version of the weights given all tokens before it.
+// New weights take effect between two steps. All keys and values are then computed again, so every sampled token's
+// logprob is that of one version of the weights given all tokens before it.
 //
 // Thread safety: none; one thread owns an engine.
 #pragma once
@@ -29,10 +29,10 @@ namespace tandem::rollout {
 using SequenceId = uint64_t;
 
 struct EngineSettings {
-  int slots = 32;                  // sequences that sample at once
-  int pages = 0;                   // of key/value memory; 0: enough for `slots` sequences of `max_tokens`, and half again
-  int max_tokens = 1024;           // the longest sequence, prompt included
-  int prefill_tokens = 512;        // prompt tokens that one step may take on beside the sampling rows
+  int slots = 32;            // sequences that sample at once
+  int pages = 0;             // of key/value memory; 0: enough for `slots` sequences of `max_tokens`, and half again
+  int max_tokens = 1024;     // the longest sequence, prompt included
+  int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
 };
 
 struct TurnRequest {
@@ -79,7 +79,7 @@ class Engine {
 
   bool knows(SequenceId id) const { return sequences_.contains(id); }
   bool idle() const { return running() == 0; }
-  int running() const;   // sequences in a turn, waiting ones included
+  int running() const;  // sequences in a turn, waiting ones included
   int parked() const { return static_cast<int>(sequences_.size()) - running(); }
   int free_slots() const;
   uint64_t version() const { return version_; }
@@ -90,13 +90,13 @@ class Engine {
  private:
   struct Sequence {
     std::vector<int32_t> tokens;
-    int computed = 0;        // positions whose keys and values are in pages
+    int computed = 0;  // positions whose keys and values are in pages
     PageTable pages;
     TurnRequest turn;
-    int turn_start = 0;      // tokens before the turn
+    int turn_start = 0;  // tokens before the turn
     bool in_turn = false;
-    bool admitted = false;   // holds a slot
-    uint64_t touched = 0;    // step at which it last ran
+    bool admitted = false;  // holds a slot
+    uint64_t touched = 0;   // step at which it last ran
   };
   struct Chunk {
     SequenceId id = 0;
@@ -105,8 +105,8 @@ class Engine {
     bool samples = false;
   };
 
-  Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream, EngineSettings settings,
-         model::KvPool pool);
+  Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
+         EngineSettings settings, model::KvPool pool);
 
   Status check_tokens(std::span<const int32_t> tokens) const;
   void admit();

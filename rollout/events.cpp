@@ -33,25 +33,54 @@ EpisodeKey key_of(const Json& json) { return {json.at("episode").get<uint64_t>()
 Json to_json(const Event& event) {
   return std::visit(
       Overloaded{
-          [](const WorkerJoined& e) -> Json { return {{"event", "worker_joined"}, {"worker", e.worker}, {"holding", keys_to_json(e.holding)}}; },
-          [](const WorkerLost& e) -> Json { return {{"event", "worker_lost"}, {"worker", e.worker}}; },
-          [](const Pull& e) -> Json { return {{"event", "pull"}, {"worker", e.worker}, {"credits", e.credits}}; },
-          [](const Commit& e) -> Json {
-            return {{"event", "commit"}, {"worker", e.worker}, {"episode", e.key.episode}, {"attempt", e.key.attempt},
-                    {"outcome", to_string(e.outcome)}, {"reason", e.reason}, {"reward", e.reward ? Json(*e.reward) : Json()},
-                    {"terms", e.terms}, {"first_version", e.first_version}, {"last_version", e.last_version},
-                    {"turns", e.turns}, {"tool_calls", e.tool_calls}, {"steals", e.steals},
-                    {"prompt_tokens", e.prompt_tokens}, {"sampled_tokens", e.sampled_tokens}, {"seconds", e.seconds}};
+          [](const WorkerJoined& e) -> Json {
+            return {{"event", "worker_joined"}, {"worker", e.worker}, {"holding", keys_to_json(e.holding)}};
           },
-          [](const TrainerJoined& e) -> Json { return {{"event", "trainer_joined"}, {"step", e.step}}; },
-          [](const Trained& e) -> Json { return {{"event", "trained"}, {"step", e.step}, {"missing", keys_to_json(e.missing)}}; },
-          [](const Checkpointed& e) -> Json { return {{"event", "checkpointed"}, {"step", e.step}}; },
-          [](const Expired& e) -> Json { return {{"event", "expired"}, {"episode", e.key.episode}, {"attempt", e.key.attempt}}; },
+          [](const WorkerLost& e) -> Json {
+            return {{"event", "worker_lost"}, {"worker", e.worker}};
+          },
+          [](const Pull& e) -> Json {
+            return {{"event", "pull"}, {"worker", e.worker}, {"credits", e.credits}};
+          },
+          [](const Commit& e) -> Json {
+            return {{"event", "commit"},
+                    {"worker", e.worker},
+                    {"episode", e.key.episode},
+                    {"attempt", e.key.attempt},
+                    {"outcome", to_string(e.outcome)},
+                    {"reason", e.reason},
+                    {"reward", e.reward ? Json(*e.reward) : Json()},
+                    {"terms", e.terms},
+                    {"first_version", e.first_version},
+                    {"last_version", e.last_version},
+                    {"turns", e.turns},
+                    {"tool_calls", e.tool_calls},
+                    {"steals", e.steals},
+                    {"prompt_tokens", e.prompt_tokens},
+                    {"sampled_tokens", e.sampled_tokens},
+                    {"seconds", e.seconds}};
+          },
+          [](const TrainerJoined& e) -> Json {
+            return {{"event", "trainer_joined"}, {"step", e.step}};
+          },
+          [](const Trained& e) -> Json {
+            return {{"event", "trained"}, {"step", e.step}, {"missing", keys_to_json(e.missing)}};
+          },
+          [](const Checkpointed& e) -> Json {
+            return {{"event", "checkpointed"}, {"step", e.step}};
+          },
+          [](const Expired& e) -> Json {
+            return {{"event", "expired"}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
+          },
           [](const Claimed& e) -> Json {
             return {{"event", "claimed"}, {"worker", e.worker}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
           },
-          [](const StealEnded& e) -> Json { return {{"event", "steal_ended"}, {"thief", e.thief}}; },
-          [](const FinishRequested&) -> Json { return {{"event", "finish_requested"}}; },
+          [](const StealEnded& e) -> Json {
+            return {{"event", "steal_ended"}, {"thief", e.thief}};
+          },
+          [](const FinishRequested&) -> Json {
+            return {{"event", "finish_requested"}};
+          },
       },
       event);
 }
@@ -63,10 +92,19 @@ Result<Event> event_from_json(const Json& json) {
     if (name == "worker_lost") return WorkerLost{json.at("worker")};
     if (name == "pull") return Pull{json.at("worker"), json.at("credits")};
     if (name == "commit") {
-      Commit c{.worker = json.at("worker"), .key = key_of(json), .outcome = TRY(outcome_from(json.at("outcome").get<std::string>())),
-               .reason = json.at("reason"), .reward = {}, .terms = json.at("terms"), .first_version = json.at("first_version"),
-               .last_version = json.at("last_version"), .turns = json.at("turns"), .tool_calls = json.at("tool_calls"),
-               .steals = json.at("steals"), .prompt_tokens = json.at("prompt_tokens"), .sampled_tokens = json.at("sampled_tokens"),
+      Commit c{.worker = json.at("worker"),
+               .key = key_of(json),
+               .outcome = TRY(outcome_from(json.at("outcome").get<std::string>())),
+               .reason = json.at("reason"),
+               .reward = {},
+               .terms = json.at("terms"),
+               .first_version = json.at("first_version"),
+               .last_version = json.at("last_version"),
+               .turns = json.at("turns"),
+               .tool_calls = json.at("tool_calls"),
+               .steals = json.at("steals"),
+               .prompt_tokens = json.at("prompt_tokens"),
+               .sampled_tokens = json.at("sampled_tokens"),
                .seconds = json.at("seconds")};
       if (!json.at("reward").is_null()) c.reward = json.at("reward").get<double>();
       return c;

@@ -1,10 +1,11 @@
 // Who holds which page of key/value memory; pages are shared where prefixes are equal.
 //
-// A sequence's table lists its pages in order of position. Whole pages of a common prefix are counted, not copied; a page
-// that a sequence will write to is its own. The cache never decides who waits: `grow` says no, the engine chooses.
+// A sequence's table lists its pages in order of position. Whole pages of a common prefix are counted, not copied; a
+// page that a sequence will write to is its own. The cache never decides who waits: `grow` says no, the engine chooses.
 //
 // Thread safety: none; owned by one engine and used on its thread.
-// Invariants: 1. a free page is in no table; 2. a page in two tables is never written; 3. used() + free() == capacity().
+// Invariants: 1. a free page is in no table; 2. a page in two tables is never written; 3. used() + free() ==
+// capacity().
 #pragma once
 
 #include <vector>

@@ -18,7 +18,8 @@ Result<Outcome> outcome_from(std::string_view name) {
 }
 
 std::string_view to_string(EpisodeState state) {
-  static constexpr std::array<std::string_view, 6> kNames = {"queued", "leased", "committed", "batched", "trained", "dropped"};
+  static constexpr std::array<std::string_view, 6> kNames = {"queued",  "leased",  "committed",
+                                                             "batched", "trained", "dropped"};
   return kNames[static_cast<size_t>(state)];
 }
 
@@ -28,7 +29,8 @@ std::string_view to_string(Phase phase) {
 }
 
 uint64_t Books::dropped_total() const {
-  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0}, [](uint64_t sum, const auto& d) { return sum + d.second; });
+  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0},
+                         [](uint64_t sum, const auto& d) { return sum + d.second; });
 }
 
 Ledger::Ledger(RunPlan plan) : plan_(std::move(plan)), curriculum_(plan_.kinds, plan_.seed) {
@@ -82,7 +84,7 @@ void Ledger::on(const Claimed& event) {
     actions_.push_back(Revoke{event.worker, event.key});
     return;
   }
-  if (episode->worker == event.worker) return;
+  // A claim sent twice is answered twice.
   actions_.push_back(Transferred{episode->worker, event.worker, event.key});
   episode->worker = event.worker;
 }
@@ -189,12 +191,21 @@ void Ledger::on(const FinishRequested&) { finishing_ = true; }
 void Ledger::admit_group(const std::string& kind, const std::string& split, uint64_t task_seed, Phase phase,
                          std::span<const float> temperatures, uint64_t min_version, uint64_t max_version) {
   const uint64_t group = groups_.size();
-  groups_.push_back({.first = episodes_.size(), .size = static_cast<int>(temperatures.size()),
-                     .open = static_cast<int>(temperatures.size()), .phase = phase});
+  groups_.push_back({.first = episodes_.size(),
+                     .size = static_cast<int>(temperatures.size()),
+                     .open = static_cast<int>(temperatures.size()),
+                     .phase = phase});
   for (const float temperature : temperatures) {
     const uint64_t id = episodes_.size();
-    episodes_.push_back({.episode = id, .group = group, .phase = phase, .kind = kind, .split = split, .task_seed = task_seed,
-                         .temperature = temperature, .min_version = min_version, .max_version = max_version});
+    episodes_.push_back({.episode = id,
+                         .group = group,
+                         .phase = phase,
+                         .kind = kind,
+                         .split = split,
+                         .task_seed = task_seed,
+                         .temperature = temperature,
+                         .min_version = min_version,
+                         .max_version = max_version});
     queued_.insert(id);
   }
 }
@@ -215,7 +226,9 @@ void Ledger::admit_training() {
   const uint64_t wanted = static_cast<uint64_t>(plan_.groups_per_step) * (1 + plan_.max_lag);
   const uint64_t last = static_cast<uint64_t>(plan_.steps);
   // Groups of batches that are formed but not trained count: they are what the lag consists of.
-  const auto in_flight = [&] { return open_training_.size() + (batches_formed_ - steps_trained_) * plan_.groups_per_step; };
+  const auto in_flight = [&] {
+    return open_training_.size() + (batches_formed_ - steps_trained_) * plan_.groups_per_step;
+  };
   const auto still_needed = [&] { return (last - batches_formed_) * plan_.groups_per_step; };
   while (in_flight() < wanted && open_training_.size() < still_needed()) {
     if (drawn_.empty()) drawn_ = curriculum_.draw(draws_++, plan_.groups_per_step);
@@ -223,8 +236,8 @@ void Ledger::admit_training() {
     drawn_.pop_back();
     const uint64_t number = train_groups_admitted_++;
     open_training_.push_back(groups_.size());
-    admit_group(kind, "train", derive_seed(plan_.seed, {7, number}), Phase::kTrain, temperatures,
-                steps_trained_, plan_.deterministic ? steps_trained_ : UINT64_MAX);
+    admit_group(kind, "train", derive_seed(plan_.seed, {7, number}), Phase::kTrain, temperatures, steps_trained_,
+                plan_.deterministic ? steps_trained_ : UINT64_MAX);
   }
 }
 
@@ -234,11 +247,14 @@ void Ledger::form_batches() {
     std::vector<uint64_t> chosen;
     for (const uint64_t group : open_training_) {
       if (static_cast<int>(chosen.size()) == plan_.groups_per_step) break;
-      if (groups_[group].open == 0) chosen.push_back(group);
-      else if (plan_.deterministic) break;
+      if (groups_[group].open == 0)
+        chosen.push_back(group);
+      else if (plan_.deterministic)
+        break;
     }
     if (static_cast<int>(chosen.size()) < plan_.groups_per_step) return;
-    std::erase_if(open_training_, [&](uint64_t group) { return std::find(chosen.begin(), chosen.end(), group) != chosen.end(); });
+    std::erase_if(open_training_,
+                  [&](uint64_t group) { return std::find(chosen.begin(), chosen.end(), group) != chosen.end(); });
 
     TrainBatch batch{.step = batches_formed_ + 1, .entries = {}};
     StepGroups summary{.groups = plan_.groups_per_step};
@@ -263,13 +279,15 @@ void Ledger::form_batches() {
       }
       if (!rewards.back().empty()) {
         curriculum_.observe(episodes_[groups_[group].first].kind,
-                            std::accumulate(rewards.back().begin(), rewards.back().end(), 0.0) / static_cast<double>(rewards.back().size()));
+                            std::accumulate(rewards.back().begin(), rewards.back().end(), 0.0) /
+                                static_cast<double>(rewards.back().size()));
       }
     }
     summary.success = episodes > 0 ? total / episodes : 0;
     if (plan_.shuffle_rewards) shuffle_within(rewards, derive_seed(plan_.seed, {11, batch.step}));
     for (size_t g = 0; g < members.size(); ++g) {
-      const bool signal = std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
+      const bool signal =
+          std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
       summary.with_signal += signal;
       const auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon);
       for (size_t i = 0; i < members[g].size(); ++i) {
@@ -308,10 +326,15 @@ void Ledger::grant() {
         episode.state = EpisodeState::kLeased;
         episode.worker = worker;
         --credits;
-        grant.leases.push_back({.key = {episode.episode, episode.attempt}, .group = episode.group, .kind = episode.kind,
-                                .split = episode.split, .task_seed = episode.task_seed,
-                                .sample_seed = derive_seed(plan_.seed, {3, episode.episode}), .temperature = episode.temperature,
-                                .min_version = episode.min_version, .max_version = episode.max_version});
+        grant.leases.push_back({.key = {episode.episode, episode.attempt},
+                                .group = episode.group,
+                                .kind = episode.kind,
+                                .split = episode.split,
+                                .task_seed = episode.task_seed,
+                                .sample_seed = derive_seed(plan_.seed, {3, episode.episode}),
+                                .temperature = episode.temperature,
+                                .min_version = episode.min_version,
+                                .max_version = episode.max_version});
       }
       given = true;
       actions_.push_back(std::move(grant));
@@ -330,7 +353,8 @@ void Ledger::steal() {
   for (const auto& [thief, credits] : credits_) {
     const bool dry = held[thief] * 4 <= credits;
     if (!dry || credits == 0 || stealing_.contains(thief)) continue;
-    const auto victim = std::max_element(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto victim =
+        std::max_element(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     if (victim == held.end() || victim->first == thief || victim->second < held[thief] + plan_.steal_from) continue;
     const uint32_t count = std::min(credits, std::max(1u, (victim->second - held[thief]) / 2));
     stealing_.insert(thief);
@@ -349,7 +373,8 @@ void Ledger::advance() {
         const bool open = episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased ||
                           episode.state == EpisodeState::kCommitted;
         if (!open) continue;
-        if (episode.state == EpisodeState::kLeased) actions_.push_back(Revoke{episode.worker, {episode.episode, episode.attempt}});
+        if (episode.state == EpisodeState::kLeased)
+          actions_.push_back(Revoke{episode.worker, {episode.episode, episode.attempt}});
         drop(episode, "run_ended");
       }
       actions_.push_back(PhaseDone{"train"});
@@ -402,7 +427,8 @@ const Ledger::StepGroups* Ledger::step_groups(uint64_t step) const {
 std::vector<EpisodeKey> Ledger::held_by(const std::string& worker) const {
   std::vector<EpisodeKey> keys;
   for (const EpisodeRecord& episode : episodes_) {
-    if (episode.state == EpisodeState::kLeased && episode.worker == worker) keys.push_back({episode.episode, episode.attempt});
+    if (episode.state == EpisodeState::kLeased && episode.worker == worker)
+      keys.push_back({episode.episode, episode.attempt});
   }
   return keys;
 }

@@ -1,14 +1,14 @@
 // The books of a run: which episode is where, who may run it, what is trained when.
 //
-// Pure: no clock, socket, thread or file inside. Every event is written to the log before it takes effect here, so a ledger
-// that replays the log is the ledger that wrote it, and the same object runs in the coordinator, in tests, and in `tandem
-// episodes`, which only reads.
+// Pure: no clock, socket, thread or file inside. Every event is written to the log before it takes effect here, so a
+// ledger that replays the log is the ledger that wrote it, and the same object runs in the coordinator, in tests, and
+// in `tandem episodes`, which only reads.
 //
 // Every admitted episode ends in exactly one of *trained* or *dropped for a named reason*:
 //   queued -> leased -> committed -> batched -> trained
-// and back to queued, with the next attempt, when its worker is lost or the infrastructure failed it. A batch is trained
-// when the trainer says so; a trainer that comes back with an older checkpoint gets the batches since then again, the same
-// episodes with the same advantages, so that nothing is trained twice in what survives.
+// and back to queued, with the next attempt, when its worker is lost or the infrastructure failed it. A batch is
+// trained when the trainer says so; a trainer that comes back with an older checkpoint gets the batches since then
+// again, the same episodes with the same advantages, so that nothing is trained twice in what survives.
 //
 // Invariant: books().admitted == trained + dropped + in flight, after every step.
 #pragma once
@@ -43,11 +43,11 @@ struct RunPlan {
   std::vector<std::string> kinds;
   float temperature = 1;
   int heldout_tasks = 0;
-  int heldout_samples = 4;       // each at temperature 1, and one greedy
+  int heldout_samples = 4;  // each at temperature 1, and one greedy
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
-  int steal_from = 8;            // a dry worker takes from one that holds at least so many more; 0: never
+  int steal_from = 8;  // a dry worker takes from one that holds at least so many more; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 
@@ -101,8 +101,8 @@ struct Claimed {  // an episode changed hands
   std::string worker;
 };
 struct FinishRequested {};
-using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired, Claimed,
-                           StealEnded, FinishRequested>;
+using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired,
+                           Claimed, StealEnded, FinishRequested>;
 Json to_json(const Event& event);
 Result<Event> event_from_json(const Json& json);
 
@@ -173,10 +173,10 @@ struct EpisodeRecord {
   uint64_t min_version = 0, max_version = 0;
   EpisodeState state = EpisodeState::kQueued;
   std::string worker;
-  std::string dropped;         // the reason
+  std::string dropped;  // the reason
   std::optional<Commit> commit;
   double advantage = 0;
-  uint64_t step = 0;           // that trains it
+  uint64_t step = 0;  // that trains it
 };
 
 struct Books {
@@ -195,6 +195,7 @@ class Ledger {
 
   Books books() const;
   Phase phase() const { return phase_; }
+  bool finished() const { return finished_; }  // nothing more will be done
   uint64_t steps_trained() const { return steps_trained_; }
   uint64_t checkpointed() const { return checkpointed_; }
   const RunPlan& plan() const { return plan_; }
@@ -251,15 +252,15 @@ class Ledger {
   bool finishing_ = false, finished_ = false, evaluation_admitted_ = false;
   std::deque<EpisodeRecord> episodes_;
   std::vector<Group> groups_;
-  std::set<uint64_t> queued_;               // episodes
+  std::set<uint64_t> queued_;                // episodes
   std::map<std::string, uint32_t> credits_;  // of workers that want more
   std::set<std::string> stealing_;           // thieves whose last attempt has not ended
   std::map<uint64_t, TrainBatch> batches_;
   std::map<uint64_t, StepGroups> step_groups_;
-  std::vector<uint64_t> open_training_;     // groups admitted and not yet consumed
+  std::vector<uint64_t> open_training_;  // groups admitted and not yet consumed
   uint64_t train_groups_admitted_ = 0, open_phase_ = 0;
   uint64_t steps_trained_ = 0, batches_formed_ = 0, checkpointed_ = 0, late_commits_ = 0;
-  std::vector<std::string> drawn_;          // kinds for the groups to come
+  std::vector<std::string> drawn_;  // kinds for the groups to come
   uint64_t draws_ = 0;
   std::map<std::string, uint64_t> dropped_;
   uint64_t trained_ = 0;

@@ -1,5 +1,5 @@
-// A role's line to the coordinator: introduces itself, says every second that it lives and what it does, and does both again
-// when the coordinator has started anew.
+// A role's line to the coordinator: introduces itself, says every second that it lives and what it does, and does both
+// again when the coordinator has started anew.
 //
 // Thread safety: none; used on the thread of the role's work loop, so that a loop that hangs falls silent.
 #pragma once

@@ -31,7 +31,10 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 std::string all_bytes(const Trajectory& t) {
   std::string bytes;
-  bytes.append(bytes_of(t.tokens)).append(bytes_of(t.sampled)).append(bytes_of(t.logprobs)).append(bytes_of(t.versions));
+  bytes.append(bytes_of(t.tokens))
+      .append(bytes_of(t.sampled))
+      .append(bytes_of(t.logprobs))
+      .append(bytes_of(t.versions));
   return bytes;
 }
 
@@ -75,8 +78,11 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
 
 // A record is a line of JSON, then the four lists as they lie in memory.
 Status TrajectoryStore::append(const Trajectory& t) {
-  const Json head = {{"episode", t.key.episode}, {"attempt", t.key.attempt}, {"group", t.group},
-                     {"numerics_id", t.numerics_id}, {"count", t.tokens.size()}};
+  const Json head = {{"episode", t.key.episode},
+                     {"attempt", t.key.attempt},
+                     {"group", t.group},
+                     {"numerics_id", t.numerics_id},
+                     {"count", t.tokens.size()}};
   offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
   return log_->sync();
 }
@@ -84,14 +90,16 @@ Status TrajectoryStore::append(const Trajectory& t) {
 Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   const auto found = offsets_.find(key);
   if (found == offsets_.end()) {
-    return fail(Status::not_found(fmt::format("no trajectory of episode {}, attempt {}", key.episode, key.attempt)).at(path_.string()));
+    return fail(Status::not_found(fmt::format("no trajectory of episode {}, attempt {}", key.episode, key.attempt))
+                    .at(path_.string()));
   }
   const std::string record = TRY(read_record(path_, found->second));
   const size_t line = record.find('\n');
   const Json head = TRY(parse_json(std::string_view(record).substr(0, line)));
   std::string_view bytes = std::string_view(record).substr(line + 1);
   const size_t count = head.value("count", size_t{0});
-  if (bytes.size() != count * kBytesPerToken) return fail(Status::corrupt("a trajectory has the wrong size").at(path_.string()));
+  if (bytes.size() != count * kBytesPerToken)
+    return fail(Status::corrupt("a trajectory has the wrong size").at(path_.string()));
   Trajectory t{.key = key, .group = head.value("group", uint64_t{0}), .numerics_id = head.value("numerics_id", "")};
   take(bytes, count, t.tokens);
   take(bytes, count, t.sampled);

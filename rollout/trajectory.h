@@ -37,7 +37,7 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
 // Thread safety: none; one process appends, others may open it to read.
 class TrajectoryStore {
  public:
-  static Result<TrajectoryStore> open(const fs::path& folder);       // to append
+  static Result<TrajectoryStore> open(const fs::path& folder);  // to append
   static Result<TrajectoryStore> open_to_read(const fs::path& folder);
 
   Status append(const Trajectory& trajectory);  // durable when it returns

@@ -69,7 +69,9 @@ std::optional<WeightsFeed::Ready> WeightsFeed::take_ready() {
   if (!packing_.joinable() || !packed_) return std::nullopt;
   packing_.join();
   newest_ = receiver_->manifest().version;
-  Ready ready{.weights = std::move(target_), .version = newest_, .fetch_seconds = to_seconds(clock_.now() - started_),
+  Ready ready{.weights = std::move(target_),
+              .version = newest_,
+              .fetch_seconds = to_seconds(clock_.now() - started_),
               .bytes = receiver_->manifest().bytes};
   target_ = nullptr;
   receiver_.reset();

@@ -18,7 +18,17 @@ using namespace std::chrono_literals;
 namespace {
 
 // What an episode waits for.
-enum class Waiting : uint8_t { kWeights, kSandbox, kTokens, kTools, kGrade, kTrainer, kCoordinator, kHandedOver, kClaim };
+enum class Waiting : uint8_t {
+  kWeights,
+  kSandbox,
+  kTokens,
+  kTools,
+  kGrade,
+  kTrainer,
+  kCoordinator,
+  kHandedOver,
+  kClaim
+};
 
 struct AgentEpisode {
   EpisodeKey key;
@@ -32,25 +42,33 @@ struct AgentEpisode {
   uint64_t env_lease = 0;
   uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0, steals = 0;
   Waiting parked_as = Waiting::kWeights;  // what it waited for when it was handed over
-  std::string said;             // in the last turn
+  std::string said;                       // in the last turn
   bool truncated = false;
   Outcome outcome = Outcome::kCompleted;
-  std::string reason;           // of an outcome that is not the policy's
+  std::string reason;  // of an outcome that is not the policy's
   std::optional<double> reward;
   std::map<std::string, double> terms;
 
-  uint64_t request = 0;         // outstanding
+  uint64_t request = 0;  // outstanding
   int sends = 0;
   Time started{}, sent{};
 };
 
 class Worker {
  public:
-  Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation, model::ModelConfig config,
-         CoordinatorLink link, wire::Socket trainer, wire::Socket env, wire::Socket peers, zmq::context_t& context)
-      : settings_(settings), clock_(clock), engine_(std::move(engine)), conversation_(std::move(conversation)),
-        link_(std::move(link)), trainer_(std::move(trainer)), env_(std::move(env)),
-        peers_(std::move(peers)), context_(context), feed_(config, 0, settings.chunk_window, clock) {}
+  Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
+         model::ModelConfig config, CoordinatorLink link, wire::Socket trainer, wire::Socket env, wire::Socket peers,
+         zmq::context_t& context)
+      : settings_(settings),
+        clock_(clock),
+        engine_(std::move(engine)),
+        conversation_(std::move(conversation)),
+        link_(std::move(link)),
+        trainer_(std::move(trainer)),
+        env_(std::move(env)),
+        peers_(std::move(peers)),
+        context_(context),
+        feed_(config, 0, settings.chunk_window, clock) {}
 
   void introduce(wire::Hello::Builder hello) {
     hello.setRole("rollout");
@@ -106,7 +124,8 @@ class Worker {
       const auto body = message->body();
       if (body.isWeightsManifest()) feed_.on_manifest(body.getWeightsManifest());
       if (body.isChunk()) feed_.on_chunk(*message);
-      if (body.isTrajectoryAck()) on_stored({body.getTrajectoryAck().getEpisode(), body.getTrajectoryAck().getAttempt()});
+      if (body.isTrajectoryAck())
+        on_stored({body.getTrajectoryAck().getEpisode(), body.getTrajectoryAck().getAttempt()});
     }
     for (int i = 0; i < 64; ++i) {
       auto message = env_.receive();
@@ -150,7 +169,8 @@ class Worker {
       }
       case wire::Body::REVOKE: {
         const auto found = episodes_.find(body.getRevoke().getEpisode());
-        if (found != episodes_.end() && found->second.key.attempt == body.getRevoke().getAttempt()) forget(found->first);
+        if (found != episodes_.end() && found->second.key.attempt == body.getRevoke().getAttempt())
+          forget(found->first);
         return;
       }
       case wire::Body::COMMIT_ACK: {
@@ -162,17 +182,24 @@ class Worker {
         }
         return;
       }
-      case wire::Body::STEAL: return hand_over(body.getSteal());
-      case wire::Body::CLAIMED: return on_claimed({body.getClaimed().getEpisode(), body.getClaimed().getAttempt()});
-      case wire::Body::STOP: stopped_ = true; return;
-      default: return;
+      case wire::Body::STEAL:
+        return hand_over(body.getSteal());
+      case wire::Body::CLAIM:
+        return on_mine({body.getClaim().getEpisode(), body.getClaim().getAttempt()});
+      case wire::Body::CLAIMED:
+        return on_gone({body.getClaimed().getEpisode(), body.getClaimed().getAttempt()});
+      case wire::Body::STOP:
+        stopped_ = true;
+        return;
+      default:
+        return;
     }
   }
 
   void on_env(const wire::Incoming& message) {
     const auto asked = requests_.find(message.id());
     if (asked == requests_.end()) {
-      if (message.body().isAcquired()) release_lease(message.body().getAcquired().getLease());  // nobody waits for it any more
+      if (message.body().isAcquired()) on_unasked_lease(message.body().getAcquired());
       return;
     }
     const uint64_t id = asked->second;
@@ -196,6 +223,14 @@ class Worker {
     }
   }
 
+  // The answer to a request that was given up. The environment gives the same lease to the same attempt, so it is let
+  // go only where that attempt is not here, or has come back and asks again.
+  void on_unasked_lease(wire::Acquired::Reader acquired) {
+    const auto found = episodes_.find(acquired.getEpisode());
+    if (found == episodes_.end() || found->second.key.attempt != acquired.getAttempt())
+      release_lease(acquired.getLease());
+  }
+
   // ---- The life of an episode ----
 
   // Episodes whose weights are here ask for a sandbox.
@@ -203,7 +238,8 @@ class Worker {
     for (auto& [id, e] : episodes_) {
       if (e.waiting != Waiting::kWeights) continue;
       if (engine_.version() > e.max_version) {
-        hand_back(e, Outcome::kInfraError, fmt::format("its weights {} are gone, {} are here", e.max_version, engine_.version()));
+        hand_back(e, Outcome::kInfraError,
+                  fmt::format("its weights {} are gone, {} are here", e.max_version, engine_.version()));
         continue;
       }
       if (engine_.version() < e.min_version) continue;
@@ -229,7 +265,9 @@ class Worker {
   }
 
   TurnRequest turn_request(const AgentEpisode& e) const {
-    return {.max_new_tokens = settings_.max_new_tokens, .sampling = {.temperature = e.temperature}, .seed = e.sample_seed,
+    return {.max_new_tokens = settings_.max_new_tokens,
+            .sampling = {.temperature = e.temperature},
+            .seed = e.sample_seed,
             .stop_tokens = conversation_.end_tokens()};
   }
 
@@ -262,8 +300,8 @@ class Worker {
     const auto response = called.getResponse();
     const auto tokens = conversation_.next_turn({response.getRole(), response.getContent()});
     if (!tokens) return hand_back(e, Outcome::kInfraError, tokens.error().message());
-    const Status status = engine_.knows(e.key.episode) ? engine_.extend(e.key.episode, *tokens, turn_request(e))
-                                                       : adopt(e, *tokens);
+    const Status status =
+        engine_.knows(e.key.episode) ? engine_.extend(e.key.episode, *tokens, turn_request(e)) : adopt(e, *tokens);
     if (status.code() == Code::kExhausted) {
       e.truncated = true;
       return ask_for_grade(e, "");
@@ -277,7 +315,8 @@ class Worker {
   Status adopt(const AgentEpisode& e, std::span<const int32_t> tokens) {
     auto prompt = e.trajectory.tokens;
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
-    if (static_cast<int>(prompt.size()) >= settings_.engine.max_tokens) return Status::exhausted("no room for the next turn");
+    if (static_cast<int>(prompt.size()) >= settings_.engine.max_tokens)
+      return Status::exhausted("no room for the next turn");
     return engine_.add(e.key.episode, std::move(prompt), turn_request(e));
   }
 
@@ -415,14 +454,18 @@ class Worker {
     (void)link_.send(message);
   }
 
-  void on_claimed(const EpisodeKey& key) {
+  // What was handed over has found its taker; the sandbox went with it.
+  void on_gone(const EpisodeKey& key) {
     const auto found = episodes_.find(key.episode);
     if (found == episodes_.end() || found->second.key != key) return;
+    found->second.env_lease = 0;
+    forget(key.episode);
+  }
+
+  void on_mine(const EpisodeKey& key) {
+    const auto found = episodes_.find(key.episode);
+    if (found == episodes_.end() || found->second.key != key || found->second.waiting != Waiting::kClaim) return;
     AgentEpisode& e = found->second;
-    if (e.waiting != Waiting::kClaim) {
-      e.env_lease = 0;  // it went with the episode
-      return forget(key.episode);
-    }
     ++taken_;
     if (e.env_lease == 0) {
       e.waiting = Waiting::kWeights;
@@ -525,8 +568,12 @@ class Worker {
         case Waiting::kTools:
         case Waiting::kGrade:
           if (waited < from_seconds(settings_.request_seconds)) break;
-          if (e.sends >= 2) hand_back(e, Outcome::kInfraError, fmt::format("the environment server did not answer within {:.0f} s", 2 * settings_.request_seconds));
-          else if (++e.sends; true) send_env(e);
+          if (e.sends >= 2)
+            hand_back(
+                e, Outcome::kInfraError,
+                fmt::format("the environment server did not answer within {:.0f} s", 2 * settings_.request_seconds));
+          else if (++e.sends; true)
+            send_env(e);
           break;
         case Waiting::kTrainer:
           if (waited > 2s) send_trajectory(e);
@@ -540,7 +587,8 @@ class Worker {
         case Waiting::kClaim:
           if (waited > 2s) send_claim(e);
           break;
-        default: break;
+        default:
+          break;
       }
     }
   }
@@ -556,7 +604,8 @@ class Worker {
     if (link_.send(message).ok()) credits_announced_ = credits;
   }
   size_t active() const {
-    return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(), [](const auto& e) { return e.second.waiting <= Waiting::kTools; }));
+    return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(),
+                                             [](const auto& e) { return e.second.waiting <= Waiting::kTools; }));
   }
 
   void take_weights() {
@@ -578,20 +627,37 @@ class Worker {
   std::string doing() const {
     std::map<Waiting, int> counts;
     for (const auto& [id, e] : episodes_) ++counts[e.waiting];
-    static constexpr const char* kNames[] = {"weights", "sandbox", "tokens", "tools", "grade", "trainer", "coordinator", "a claim elsewhere", "a claim"};
+    static constexpr const char* kNames[] = {"weights",     "sandbox",           "tokens", "tools", "grade", "trainer",
+                                             "coordinator", "a claim elsewhere", "a claim"};
     std::string text = engine_.idle() ? "waiting" : "sampling";
-    for (const auto& [waiting, count] : counts) text += fmt::format(", {} for {}", count, kNames[static_cast<int>(waiting)]);
+    for (const auto& [waiting, count] : counts)
+      text += fmt::format(", {} for {}", count, kNames[static_cast<int>(waiting)]);
     return episodes_.empty() ? "waiting for episodes" : text;
   }
 
   Json metrics() const {
     const EngineCounters& c = engine_.counters();
-    return {{"version", engine_.version()}, {"episodes", episodes_.size()}, {"finished", finished_}, {"engine_steps", c.steps},
-            {"sampled_tokens", c.sampled_tokens}, {"prompt_tokens", c.prompt_tokens}, {"shared_tokens", c.shared_tokens},
-            {"recomputed_tokens", c.recomputed_tokens}, {"forward_seconds", c.forward_seconds}, {"sample_seconds", c.sample_seconds},
-            {"idle_seconds", idle_seconds_}, {"tool_seconds", tool_seconds_}, {"fetch_seconds", fetch_seconds_}, {"swaps", swaps_},
-            {"pause_ms", last_pause_ms_}, {"max_pause_ms", max_pause_ms_}, {"received_bytes", received_bytes_}, {"handed_over", handed_over_}, {"taken", taken_},
-            {"refused_chunks", feed_.refused_chunks()}, {"refused_messages", trainer_.refused() + env_.refused()}};
+    return {{"version", engine_.version()},
+            {"episodes", episodes_.size()},
+            {"finished", finished_},
+            {"engine_steps", c.steps},
+            {"sampled_tokens", c.sampled_tokens},
+            {"prompt_tokens", c.prompt_tokens},
+            {"shared_tokens", c.shared_tokens},
+            {"recomputed_tokens", c.recomputed_tokens},
+            {"forward_seconds", c.forward_seconds},
+            {"sample_seconds", c.sample_seconds},
+            {"idle_seconds", idle_seconds_},
+            {"tool_seconds", tool_seconds_},
+            {"fetch_seconds", fetch_seconds_},
+            {"swaps", swaps_},
+            {"pause_ms", last_pause_ms_},
+            {"max_pause_ms", max_pause_ms_},
+            {"received_bytes", received_bytes_},
+            {"handed_over", handed_over_},
+            {"taken", taken_},
+            {"refused_chunks", feed_.refused_chunks()},
+            {"refused_messages", trainer_.refused() + env_.refused()}};
   }
 
   const WorkerSettings settings_;
@@ -629,7 +695,8 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   Worker* self = nullptr;
   CoordinatorLink link(std::move(coordinator), clock, [&self](wire::Hello::Builder hello) { self->introduce(hello); });
-  Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link), std::move(trainer), std::move(env), std::move(peers), context);
+  Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link),
+                std::move(trainer), std::move(env), std::move(peers), context);
   self = &worker;
   return worker.run(stop);
 }

@@ -1,11 +1,12 @@
-// A rollout process: one engine, the agent loops of its episodes, and its lines to coordinator, trainer and environments.
+// A rollout process: one engine, the agent loops of its episodes, and its lines to coordinator, trainer and
+// environments.
 //
-// One thread does all of it in turns: messages in, episodes on, weights in, one engine step. An episode here is a small state
-// machine that waits for one thing at a time, each with a deadline after which the request is sent again or the episode
-// handed back as a failure of the infrastructure; it never gets a reward that nobody gave.
+// One thread does all of it in turns: messages in, episodes on, weights in, one engine step. An episode here is a small
+// state machine that waits for one thing at a time, each with a deadline after which the request is sent again or the
+// episode handed back as a failure of the infrastructure; it never gets a reward that nobody gave.
 //
-// New weights are fetched chunk by chunk while the engine samples, verified, packed on a thread of their own, and swapped in
-// between two steps.
+// New weights are fetched chunk by chunk while the engine samples, verified, packed on a thread of their own, and
+// swapped in between two steps.
 #pragma once
 
 #include <atomic>
@@ -26,9 +27,9 @@ struct WorkerSettings {
   fs::path model;                         // version 0, with tokenizer and template
   EngineSettings engine;
   int threads = 1;
-  int max_new_tokens = 128;               // of a turn
-  int chunk_window = 8;                   // weight chunks asked for at once
-  double request_seconds = 30;            // for an answer of the environment, then once more
+  int max_new_tokens = 128;     // of a turn
+  int chunk_window = 8;         // weight chunks asked for at once
+  double request_seconds = 30;  // for an answer of the environment, then once more
 };
 
 // Runs until the coordinator says stop, or `stop` is set.

@@ -16,7 +16,8 @@ using kernels::bf16;
 
 Learner::Learner(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings)
     : weights_(std::make_unique<model::Weights>(std::move(weights))),
-      tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)), stream_(std::move(stream)),
+      tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)),
+      stream_(std::move(stream)),
       settings_(settings) {}
 
 Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
@@ -65,7 +66,8 @@ Status Learner::accumulate(std::span<const Sample> samples, const TokenSlope& sl
       }
       metrics.sample_tokens += static_cast<int64_t>(sample.tokens.size());
     }
-    std::stable_sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
     std::vector<TokenPick> picks;
     for (const Wanted& w : wanted) picks.push_back(w.pick);
     const auto logprobs = TRY(tape_->forward(stream_, *weights_, tree, picks));
@@ -93,18 +95,28 @@ Status Learner::apply(StepMetrics& metrics) {
   const double squares = TRY(kernels::sum_of_squares(stream_, grads_.data(), grads_.size()));
   metrics.grad_norm = std::sqrt(squares);
   if (!std::isfinite(metrics.grad_norm)) {
-    return Status::corrupt(fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
+    return Status::corrupt(
+        fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
   }
   const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
   ++steps_;
-  const double warmup = settings_.warmup_steps > 0 ? std::min(1.0, static_cast<double>(steps_) / settings_.warmup_steps) : 1.0;
+  const double warmup =
+      settings_.warmup_steps > 0 ? std::min(1.0, static_cast<double>(steps_) / settings_.warmup_steps) : 1.0;
   metrics.learning_rate = settings_.learning_rate * warmup;
-  TRY(kernels::adamw(stream_, {.grad = grads_.data(), .master = masters_.data(), .first_moment = first_moments_.data(),
-                               .second_moment = second_moments_.data(), .weight = weights_->flat().data(), .count = grads_.size(),
-                               .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
-                               .learning_rate = static_cast<float>(metrics.learning_rate), .beta1 = static_cast<float>(settings_.beta1),
-                               .beta2 = static_cast<float>(settings_.beta2), .epsilon = static_cast<float>(settings_.epsilon),
-                               .weight_decay = static_cast<float>(settings_.weight_decay), .step = steps_}));
+  TRY(kernels::adamw(stream_,
+                     {.grad = grads_.data(),
+                      .master = masters_.data(),
+                      .first_moment = first_moments_.data(),
+                      .second_moment = second_moments_.data(),
+                      .weight = weights_->flat().data(),
+                      .count = grads_.size(),
+                      .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
+                      .learning_rate = static_cast<float>(metrics.learning_rate),
+                      .beta1 = static_cast<float>(settings_.beta1),
+                      .beta2 = static_cast<float>(settings_.beta2),
+                      .epsilon = static_cast<float>(settings_.epsilon),
+                      .weight_decay = static_cast<float>(settings_.weight_decay),
+                      .step = steps_}));
   std::fill(grads_.begin(), grads_.end(), 0.0f);
   return weights_->pack(stream_);
 }
@@ -118,19 +130,23 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   const auto weights = sequence_weights(lengths, algorithm);
   double ratios = 0, mismatch = 0;
   int64_t clipped = 0;
-  TRY(accumulate(samples, [&](const Sample& sample, size_t index, size_t token, float logprob) {
-    const TokenLoss loss = token_loss(logprob, sample.logprobs[token], sample.advantage, algorithm);
-    metrics.loss += loss.loss * weights[index];
-    ratios += loss.ratio;
-    metrics.ratio_max = std::max(metrics.ratio_max, loss.ratio);
-    mismatch += loss.ratio - 1 - std::log(loss.ratio);
-    clipped += loss.clipped;
-    if (sample.versions[token] == version) {
-      metrics.max_abs_logprob_diff = std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprob) - sample.logprobs[token]));
-      ++metrics.compared_tokens;
-    }
-    return static_cast<float>(loss.slope * weights[index]);
-  }, metrics));
+  TRY(accumulate(
+      samples,
+      [&](const Sample& sample, size_t index, size_t token, float logprob) {
+        const TokenLoss loss = token_loss(logprob, sample.logprobs[token], sample.advantage, algorithm);
+        metrics.loss += loss.loss * weights[index];
+        ratios += loss.ratio;
+        metrics.ratio_max = std::max(metrics.ratio_max, loss.ratio);
+        mismatch += loss.ratio - 1 - std::log(loss.ratio);
+        clipped += loss.clipped;
+        if (sample.versions[token] == version) {
+          metrics.max_abs_logprob_diff =
+              std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprob) - sample.logprobs[token]));
+          ++metrics.compared_tokens;
+        }
+        return static_cast<float>(loss.slope * weights[index]);
+      },
+      metrics));
   if (metrics.trained_tokens > 0) {
     const auto count = static_cast<double>(metrics.trained_tokens);
     metrics.ratio_mean = ratios / count;
@@ -146,8 +162,8 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   return metrics;
 }
 
-// Most samples of a run whose trainer is ahead by one version were made with the weights before the last step. A few of them
-// are computed again with those, so that exactness is seen on every step and not only where there is no lag.
+// Most samples of a run whose trainer is ahead by one version were made with the weights before the last step. A few of
+// them are computed again with those, so that exactness is seen on every step and not only where there is no lag.
 Status Learner::verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics) {
   constexpr size_t kMaxTokens = 512;
   if (version == 0 || previous_version_ != version - 1) return {};
@@ -165,7 +181,8 @@ Status Learner::verify_previous(std::span<const Sample> samples, uint64_t versio
     const std::span<const int32_t> view = sample.tokens;
     const auto logprobs = TRY(tape_->forward(stream_, *previous_, merge(std::span(&view, 1)), picks));
     for (size_t i = 0; i < picks.size(); ++i) {
-      metrics.max_abs_logprob_diff = std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprobs[i]) - expected[i]));
+      metrics.max_abs_logprob_diff =
+          std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprobs[i]) - expected[i]));
     }
     metrics.compared_tokens += static_cast<int64_t>(picks.size());
   }
@@ -178,10 +195,13 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
   for (const Sample& sample : samples) tokens += std::count(sample.trained.begin(), sample.trained.end(), 1);
   if (tokens == 0) return fail(Status::invalid("no token of the batch is to be learned from"));
   double sum = 0;
-  TRY(accumulate(samples, [&](const Sample&, size_t, size_t, float logprob) {
-    sum -= logprob;
-    return static_cast<float>(-1.0 / static_cast<double>(tokens));
-  }, metrics));
+  TRY(accumulate(
+      samples,
+      [&](const Sample&, size_t, size_t, float logprob) {
+        sum -= logprob;
+        return static_cast<float>(-1.0 / static_cast<double>(tokens));
+      },
+      metrics));
   metrics.loss = sum / static_cast<double>(tokens);
   TRY(apply(metrics));
   return metrics;
@@ -190,10 +210,13 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
 Result<double> Learner::evaluate(std::span<const Sample> samples) {
   StepMetrics metrics;
   double sum = 0;
-  TRY(accumulate(samples, [&](const Sample&, size_t, size_t, float logprob) {
-    sum -= logprob;
-    return 0.0f;
-  }, metrics));
+  TRY(accumulate(
+      samples,
+      [&](const Sample&, size_t, size_t, float logprob) {
+        sum -= logprob;
+        return 0.0f;
+      },
+      metrics));
   return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
 }
 
@@ -208,14 +231,20 @@ Status Learner::save(const fs::path& folder) const {
   fs::remove_all(aside, ignored);
   TRY(make_directories(aside));
   const auto tensor = [&](const char* name, const std::vector<float>& values) {
-    return model::NamedTensor{name, {.dtype = model::DType::kF32, .shape = {static_cast<int64_t>(values.size())}, .bytes = std::as_bytes(std::span(values))}};
+    return model::NamedTensor{name,
+                              {.dtype = model::DType::kF32,
+                               .shape = {static_cast<int64_t>(values.size())},
+                               .bytes = std::as_bytes(std::span(values))}};
   };
   const std::vector<model::NamedTensor> tensors = {tensor("masters", masters_), tensor("first_moments", first_moments_),
                                                    tensor("second_moments", second_moments_)};
   TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
   Json digests;
   for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
-  const Json state = {{"steps", steps_}, {"numerics_id", numerics_id()}, {"config", model::to_json(weights_->config())}, {"digests", digests}};
+  const Json state = {{"steps", steps_},
+                      {"numerics_id", numerics_id()},
+                      {"config", model::to_json(weights_->config())},
+                      {"digests", digests}};
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
   fs::remove_all(folder, ignored);
   if (::rename(aside.c_str(), folder.c_str()) != 0) return Status::from_errno("rename " + folder.string(), errno);

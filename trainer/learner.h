@@ -1,8 +1,8 @@
 // Weights that learn: one optimizer step from a batch of samples, by reinforcement or from demonstrations.
 //
-// Samples are merged into prefix trees (token_tree.h) of bounded size, run through the Tape, and their gradients summed in a
-// fixed order; then the norm is clipped and AdamW moves fp32 masters, from which the bf16 weights are rounded. A step is a
-// function of the weights, the moments and the batch: the same bits on every run with any number of threads.
+// Samples are merged into prefix trees (token_tree.h) of bounded size, run through the Tape, and their gradients summed
+// in a fixed order; then the norm is clipped and AdamW moves fp32 masters, from which the bf16 weights are rounded. A
+// step is a function of the weights, the moments and the batch: the same bits on every run with any number of threads.
 //
 // Thread safety: none.
 #pragma once
@@ -20,32 +20,33 @@ namespace tandem::trainer {
 
 struct Sample {
   std::vector<int32_t> tokens;
-  std::vector<uint8_t> trained;     // [tokens]: 1 where the model said the token and learns from it
-  std::vector<float> logprobs;      // [tokens]: of the sampler, where trained; empty for demonstrations
-  std::vector<uint64_t> versions;   // [tokens]: of the weights that sampled it; empty for demonstrations
+  std::vector<uint8_t> trained;    // [tokens]: 1 where the model said the token and learns from it
+  std::vector<float> logprobs;     // [tokens]: of the sampler, where trained; empty for demonstrations
+  std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
   double advantage = 0;
 };
 
 struct OptimizerSettings {
   double learning_rate = 3e-5;
-  int warmup_steps = 0;       // learning rate rises linearly over them
+  int warmup_steps = 0;  // learning rate rises linearly over them
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
-  double max_grad_norm = 1;   // 0: no clipping
-  int max_pass_tokens = 1024; // rows of one forward and backward pass; bounds the memory
+  double max_grad_norm = 1;    // 0: no clipping
+  int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
 };
 
 struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double entropy = 0;           // nats a row, mean over rows that a trained token follows
-  double mismatch_kl = 0;       // mean of r - 1 - ln r, sampler to trainer
+  double entropy = 0;      // nats a row, mean over rows that a trained token follows
+  double mismatch_kl = 0;  // mean of r - 1 - ln r, sampler to trainer
   double clip_fraction = 0;
   double ratio_mean = 1, ratio_max = 1;
-  int64_t trained_tokens = 0;   // counted by the loss
-  int64_t sample_tokens = 0;    // whole samples
-  int64_t tree_tokens = 0;      // rows really computed
-  double max_abs_logprob_diff = 0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
+  int64_t trained_tokens = 0;  // counted by the loss
+  int64_t sample_tokens = 0;   // whole samples
+  int64_t tree_tokens = 0;     // rows really computed
+  double max_abs_logprob_diff =
+      0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
 };
 

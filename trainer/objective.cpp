@@ -62,11 +62,13 @@ Result<Algorithm> algorithm_named(std::string_view name) {
 }
 
 Result<Algorithm> algorithm_from_json(const Json& json) {
-  TRY(check_keys(json, {"name", "advantage", "std_epsilon", "clip_low", "clip_high", "dual_clip", "aggregation", "aggregation_length"}));
+  TRY(check_keys(json, {"name", "advantage", "std_epsilon", "clip_low", "clip_high", "dual_clip", "aggregation",
+                        "aggregation_length"}));
   try {
     Algorithm a = TRY(algorithm_named(json.value("name", std::string("dr_grpo"))));
     if (json.contains("advantage")) a.advantage = TRY(rollout::advantage_kind(json["advantage"].get<std::string>()));
-    if (json.contains("aggregation")) a.aggregation = TRY(kAggregations.find("aggregation", json["aggregation"].get<std::string>()));
+    if (json.contains("aggregation"))
+      a.aggregation = TRY(kAggregations.find("aggregation", json["aggregation"].get<std::string>()));
     a.std_epsilon = json.value("std_epsilon", a.std_epsilon);
     a.clip_low = json.value("clip_low", a.clip_low);
     a.clip_high = json.value("clip_high", a.clip_high);
@@ -82,9 +84,14 @@ Result<Algorithm> algorithm_from_json(const Json& json) {
 }
 
 Json to_json(const Algorithm& a) {
-  return {{"name", a.name}, {"advantage", rollout::to_string(a.advantage)}, {"std_epsilon", a.std_epsilon},
-          {"clip_low", a.clip_low}, {"clip_high", a.clip_high}, {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
-          {"aggregation", kAggregations.name_of(a.aggregation)}, {"aggregation_length", a.aggregation_length}};
+  return {{"name", a.name},
+          {"advantage", rollout::to_string(a.advantage)},
+          {"std_epsilon", a.std_epsilon},
+          {"clip_low", a.clip_low},
+          {"clip_high", a.clip_high},
+          {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
+          {"aggregation", kAggregations.name_of(a.aggregation)},
+          {"aggregation_length", a.aggregation_length}};
 }
 
 TokenLoss token_loss(double logprob, double old_logprob, double advantage, const Algorithm& algorithm) {
@@ -92,7 +99,8 @@ TokenLoss token_loss(double logprob, double old_logprob, double advantage, const
   const double bounded = std::clamp(ratio, 1 - algorithm.clip_low, 1 + algorithm.clip_high);
   const double free_loss = -advantage * ratio, clipped_loss = -advantage * bounded;
   const bool clipped = clipped_loss > free_loss;
-  TokenLoss result{.loss = std::max(free_loss, clipped_loss), .slope = clipped ? 0 : free_loss, .ratio = ratio, .clipped = clipped};
+  TokenLoss result{
+      .loss = std::max(free_loss, clipped_loss), .slope = clipped ? 0 : free_loss, .ratio = ratio, .clipped = clipped};
   if (advantage < 0 && algorithm.dual_clip > 0 && result.loss > -advantage * algorithm.dual_clip) {
     return {.loss = -advantage * algorithm.dual_clip, .slope = 0, .ratio = ratio, .clipped = true};
   }
@@ -101,15 +109,24 @@ TokenLoss token_loss(double logprob, double old_logprob, double advantage, const
 
 std::vector<double> sequence_weights(std::span<const int> lengths, const Algorithm& algorithm) {
   const double tokens = std::accumulate(lengths.begin(), lengths.end(), 0.0);
-  const auto sequences = static_cast<double>(std::count_if(lengths.begin(), lengths.end(), [](int n) { return n > 0; }));
+  const auto sequences =
+      static_cast<double>(std::count_if(lengths.begin(), lengths.end(), [](int n) { return n > 0; }));
   std::vector<double> weights(lengths.size(), 0);
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] == 0) continue;
     switch (algorithm.aggregation) {
-      case Aggregation::kTokenMean: weights[i] = 1 / tokens; break;
-      case Aggregation::kSeqMeanTokenMean: weights[i] = 1 / (sequences * lengths[i]); break;
-      case Aggregation::kSeqMeanTokenSum: weights[i] = 1 / sequences; break;
-      case Aggregation::kSumOverLength: weights[i] = 1 / (algorithm.aggregation_length * static_cast<double>(lengths.size())); break;
+      case Aggregation::kTokenMean:
+        weights[i] = 1 / tokens;
+        break;
+      case Aggregation::kSeqMeanTokenMean:
+        weights[i] = 1 / (sequences * lengths[i]);
+        break;
+      case Aggregation::kSeqMeanTokenSum:
+        weights[i] = 1 / sequences;
+        break;
+      case Aggregation::kSumOverLength:
+        weights[i] = 1 / (algorithm.aggregation_length * static_cast<double>(lengths.size()));
+        break;
     }
   }
   return weights;

@@ -24,7 +24,7 @@ struct Algorithm {
   double clip_low = 0.2, clip_high = 0.2;  // distances of the ratio from 1
   double dual_clip = 0;                    // 0: off; else bounds the loss of a negative advantage
   Aggregation aggregation = Aggregation::kTokenMean;
-  double aggregation_length = 0;           // for kSumOverLength
+  double aggregation_length = 0;  // for kSumOverLength
   friend bool operator==(const Algorithm&, const Algorithm&) = default;
 };
 

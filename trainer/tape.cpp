@@ -48,7 +48,9 @@ T* grown(std::vector<T>& buffer, size_t count) {
 class Tape::TapeOps final : public model::Ops {
  public:
   TapeOps(const model::ModelConfig& config, int max_positions)
-      : config_(config), shape_(model::attention_shape(config)), max_positions_(max_positions),
+      : config_(config),
+        shape_(model::attention_shape(config)),
+        max_positions_(max_positions),
         rope_(kernels::rope_table(max_positions, config.head_size, config.rope.theta)) {}
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
@@ -77,15 +79,22 @@ class Tape::TapeOps final : public model::Ops {
     const bf16* states = gather(rows);
     std::vector<float> log_sum(rows.size());
     std::vector<int32_t> tokens(rows.size());
-    TRY(kernels::lm_head(*stream_, {.hidden = states, .head = weights_->packed(layout().head),
-                                    .rows = static_cast<int>(rows.size()), .width = config_.width,
-                                    .vocabulary = config_.vocabulary, .log_sum = log_sum.data(), .argmax = tokens.data()}, {}, {}));
+    TRY(kernels::lm_head(*stream_,
+                         {.hidden = states,
+                          .head = weights_->packed(layout().head),
+                          .rows = static_cast<int>(rows.size()),
+                          .width = config_.width,
+                          .vocabulary = config_.vocabulary,
+                          .log_sum = log_sum.data(),
+                          .argmax = tokens.data()},
+                         {}, {}));
     return tokens;
   }
 
   Result<Tensor> embed() override {
     Tensor x = record({.kind = kEmbed, .weight = layout().embedding}, config_.width, true);
-    TRY(kernels::embed(*stream_, weights_->values(layout().embedding), config_.vocabulary, config_.width, tree_->tokens, x.data));
+    TRY(kernels::embed(*stream_, weights_->values(layout().embedding), config_.vocabulary, config_.width, tree_->tokens,
+                       x.data));
     return x;
   }
   Result<Tensor> norm(const Tensor& x, int weight) override {
@@ -114,8 +123,8 @@ class Tape::TapeOps final : public model::Ops {
       const TreeNode& run = tree_->nodes[node.node];
       if (node.copied_from >= 0) copy_page(node.copied_from, node.pages[node.own_from]);
       const bf16* start = qkv.data + run.row * stride;
-      TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows, run.position,
-                               node.pointers));
+      TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
+                               run.position, node.pointers));
     }
     TRY(kernels::attention(*stream_, shape_, qkv.data, stride, runs_, out.data, static_cast<size_t>(query),
                            grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)));
@@ -165,9 +174,15 @@ class Tape::TapeOps final : public model::Ops {
   }
 
   Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
-    return kernels::gemm(*stream_, {.a = x.data, .a_stride = static_cast<size_t>(x.columns), .b = weights_->packed(weight),
-                                    .residual = residual, .out_bf16 = out.data, .out_stride = static_cast<size_t>(out.columns),
-                                    .m = rows_, .n = out.columns, .k = x.columns});
+    return kernels::gemm(*stream_, {.a = x.data,
+                                    .a_stride = static_cast<size_t>(x.columns),
+                                    .b = weights_->packed(weight),
+                                    .residual = residual,
+                                    .out_bf16 = out.data,
+                                    .out_stride = static_cast<size_t>(out.columns),
+                                    .m = rows_,
+                                    .n = out.columns,
+                                    .k = x.columns});
   }
 
   // Which page holds which positions of which path; the same for all layers, so the memory is used again by each.
@@ -213,7 +228,8 @@ class Tape::TapeOps final : public model::Ops {
   const bf16* gather(std::span<const int> rows) {
     bf16* states = grown(head_states_, rows.size() * config_.width);
     for (size_t i = 0; i < rows.size(); ++i) {
-      std::memcpy(states + i * config_.width, hidden_.data + static_cast<size_t>(rows[i]) * config_.width, config_.width * sizeof(bf16));
+      std::memcpy(states + i * config_.width, hidden_.data + static_cast<size_t>(rows[i]) * config_.width,
+                  config_.width * sizeof(bf16));
     }
     return states;
   }
@@ -229,9 +245,13 @@ class Tape::TapeOps final : public model::Ops {
     std::vector<float> logprobs(picks.size());
     const bf16* states = gather(head_rows_);
     if (!picks.empty()) {
-      TRY(kernels::lm_head(*stream_, {.hidden = states, .head = weights_->packed(layout().head),
-                                      .rows = static_cast<int>(head_rows_.size()), .width = config_.width,
-                                      .vocabulary = config_.vocabulary, .log_sum = head_log_sum_.data()},
+      TRY(kernels::lm_head(*stream_,
+                           {.hidden = states,
+                            .head = weights_->packed(layout().head),
+                            .rows = static_cast<int>(head_rows_.size()),
+                            .width = config_.width,
+                            .vocabulary = config_.vocabulary,
+                            .log_sum = head_log_sum_.data()},
                            head_picks_, logprobs));
     }
     return logprobs;
@@ -242,12 +262,17 @@ class Tape::TapeOps final : public model::Ops {
     std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
     if (entropies) entropies->assign(rows, 0);
     const bf16* states = gather(head_rows_);
-    TRY(kernels::lm_head_backward(
-        *stream_,
-        {.hidden = states, .head = weights_->packed(layout().head), .head_transposed = weights_->packed_transposed(layout().head),
-         .log_sum = head_log_sum_.data(), .rows = rows, .width = width, .vocabulary = config_.vocabulary,
-         .grad_hidden = grad_states.data(), .grad_head = grads_ + layout().parameters[layout().head].offset},
-        head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
+    TRY(kernels::lm_head_backward(*stream_,
+                                  {.hidden = states,
+                                   .head = weights_->packed(layout().head),
+                                   .head_transposed = weights_->packed_transposed(layout().head),
+                                   .log_sum = head_log_sum_.data(),
+                                   .rows = rows,
+                                   .width = width,
+                                   .vocabulary = config_.vocabulary,
+                                   .grad_hidden = grad_states.data(),
+                                   .grad_head = grads_ + layout().parameters[layout().head].offset},
+                                  head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
     bf16* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
     std::fill_n(grad, static_cast<size_t>(rows_) * width, bf16{});
     for (int i = 0; i < rows; ++i) {
@@ -268,18 +293,25 @@ class Tape::TapeOps final : public model::Ops {
                                        grads_ + layout().parameters[r.weight].offset);
       case kNorm: {
         const bool accumulate = std::exchange(have_residual_grad_, true);
-        return kernels::rms_norm_backward(
-            *stream_, {.x = r.in.data, .weight = weights_->values(r.weight), .grad_out = grad_branch_.data(),
-                       .grad_x = grown(grad_residual_, rows * r.in.columns),
-                       .grad_weight = grads_ + layout().parameters[r.weight].offset, .accumulate = accumulate,
-                       .epsilon = static_cast<float>(config_.norm_epsilon), .rows = rows_, .width = r.in.columns});
+        return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
+                                                     .weight = weights_->values(r.weight),
+                                                     .grad_out = grad_branch_.data(),
+                                                     .grad_x = grown(grad_residual_, rows * r.in.columns),
+                                                     .grad_weight = grads_ + layout().parameters[r.weight].offset,
+                                                     .accumulate = accumulate,
+                                                     .epsilon = static_cast<float>(config_.norm_epsilon),
+                                                     .rows = rows_,
+                                                     .width = r.in.columns});
       }
-      case kLinear: return linear_backward(r, grad_wide_.data());
-      case kLinearOnto: return linear_backward(r, grad_residual_.data());
+      case kLinear:
+        return linear_backward(r, grad_wide_.data());
+      case kLinearOnto:
+        return linear_backward(r, grad_residual_.data());
       case kSwiglu:
         return kernels::swiglu_backward(*stream_, r.in.data, grad_branch_.data(), rows_, r.in.columns / 2,
                                         grown(grad_wide_, rows * r.in.columns));
-      case kAttention: return attention_backward(r);
+      case kAttention:
+        return attention_backward(r);
     }
     return {};
   }
@@ -297,13 +329,22 @@ class Tape::TapeOps final : public model::Ops {
     TRY(kernels::pack_transposed(*stream_, x, rows_, r.in.columns, packed_x));
     bf16* turned = grown(turned_, even_rows * r.out.columns);
     TRY(kernels::transpose(*stream_, grad_out, rows_, r.out.columns, turned));
-    TRY(kernels::gemm(*stream_, {.a = turned, .a_stride = even_rows, .b = packed_x,
+    TRY(kernels::gemm(*stream_, {.a = turned,
+                                 .a_stride = even_rows,
+                                 .b = packed_x,
                                  .out_float = grads_ + layout().parameters[r.weight].offset,
-                                 .out_stride = static_cast<size_t>(r.in.columns), .accumulate = true, .m = r.out.columns,
-                                 .n = r.in.columns, .k = static_cast<int>(even_rows)}));
-    return kernels::gemm(*stream_, {.a = grad_out, .a_stride = static_cast<size_t>(r.out.columns),
-                                    .b = weights_->packed_transposed(r.weight), .out_bf16 = grown(grad_branch_, rows * r.in.columns),
-                                    .out_stride = static_cast<size_t>(r.in.columns), .m = rows_, .n = r.in.columns,
+                                 .out_stride = static_cast<size_t>(r.in.columns),
+                                 .accumulate = true,
+                                 .m = r.out.columns,
+                                 .n = r.in.columns,
+                                 .k = static_cast<int>(even_rows)}));
+    return kernels::gemm(*stream_, {.a = grad_out,
+                                    .a_stride = static_cast<size_t>(r.out.columns),
+                                    .b = weights_->packed_transposed(r.weight),
+                                    .out_bf16 = grown(grad_branch_, rows * r.in.columns),
+                                    .out_stride = static_cast<size_t>(r.in.columns),
+                                    .m = rows_,
+                                    .n = r.in.columns,
                                     .k = r.out.columns});
   }
 
@@ -312,14 +353,22 @@ class Tape::TapeOps final : public model::Ops {
     const size_t stride = static_cast<size_t>(r.in.columns);
     bf16* grad = grown(grad_wide_, static_cast<size_t>(rows_) * stride);
     const std::vector<kernels::TreeRun>& runs = tree_runs();
-    TRY(kernels::attention_backward(
-        *stream_, shape_,
-        {.queries = r.in.data, .keys = r.in.data + query, .values = r.in.data + query + key, .stride = stride,
-         .out = r.out.data, .grad_out = grad_branch_.data(), .log_sum = log_sums_[r.layer].data(), .grad_queries = grad,
-         .grad_keys = grad + query, .grad_values = grad + query + key, .grad_stride = stride, .rows = rows_},
-        std::span(&runs, 1)));
-    return kernels::rope(*stream_, grad, stride, rows_, shape_.heads + shape_.kv_heads, shape_.head_size, tree_->positions,
-                         rope_.data(), max_positions_, true);
+    TRY(kernels::attention_backward(*stream_, shape_,
+                                    {.queries = r.in.data,
+                                     .keys = r.in.data + query,
+                                     .values = r.in.data + query + key,
+                                     .stride = stride,
+                                     .out = r.out.data,
+                                     .grad_out = grad_branch_.data(),
+                                     .log_sum = log_sums_[r.layer].data(),
+                                     .grad_queries = grad,
+                                     .grad_keys = grad + query,
+                                     .grad_values = grad + query + key,
+                                     .grad_stride = stride,
+                                     .rows = rows_},
+                                    std::span(&runs, 1)));
+    return kernels::rope(*stream_, grad, stride, rows_, shape_.heads + shape_.kv_heads, shape_.head_size,
+                         tree_->positions, rope_.data(), max_positions_, true);
   }
 
   const std::vector<kernels::TreeRun>& tree_runs() {

@@ -1,8 +1,8 @@
 // The transformer with a memory: forward through the same kernels as the engine, then backward in reverse order.
 //
-// The model is one chain (model/transformer.cpp), so the tape is a list of what was done and the backward pass is that list
-// read from the end, with one gradient buffer for the residual stream and two for what branches off it. Outputs of norms and
-// of SwiGLU are not kept; they are computed again, bit by bit, when a weight gradient needs them.
+// The model is one chain (model/transformer.cpp), so the tape is a list of what was done and the backward pass is that
+// list read from the end, with one gradient buffer for the residual stream and two for what branches off it. Outputs of
+// norms and of SwiGLU are not kept; they are computed again, bit by bit, when a weight gradient needs them.
 //
 // Thread safety: none. Buffers grow to the largest batch and stay.
 #pragma once
@@ -28,9 +28,11 @@ class Tape {
   // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks);
-  // Adds dLoss/dparameter to `grads`, laid out as the weights, given dLoss/dlogprob of each pick of the last forward pass.
-  // Weights must be for training and unchanged since. `entropies`, when given, gets one entry a distinct picked row.
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies = nullptr);
+  // Adds dLoss/dparameter to `grads`, laid out as the weights, given dLoss/dlogprob of each pick of the last forward
+  // pass. Weights must be for training and unchanged since. `entropies`, when given, gets one entry a distinct picked
+  // row.
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads,
+                  std::vector<float>* entropies = nullptr);
 
   // The likeliest token after each row of `rows` (ascending); only after a forward pass.
   Result<std::vector<int32_t>> argmax(std::span<const int> rows);

@@ -18,7 +18,8 @@ class Merger {
     std::iota(all.begin(), all.end(), 0);
     // Neighbours after sorting share the longest prefixes; ties keep the order in which they came.
     std::stable_sort(all.begin(), all.end(), [&](int a, int b) {
-      return std::lexicographical_compare(samples_[a].begin(), samples_[a].end(), samples_[b].begin(), samples_[b].end());
+      return std::lexicographical_compare(samples_[a].begin(), samples_[a].end(), samples_[b].begin(),
+                                          samples_[b].end());
     });
     grow(all, -1, 0);
     return std::move(tree_);

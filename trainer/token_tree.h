@@ -1,8 +1,9 @@
 // Samples that share prefixes, merged so that every distinct prefix is computed once.
 //
-// Samples of one group share the prompt, and often much of the first turn; the turns of an episode share everything before
-// them. Equal prefixes have equal states and equal logprobs, so the tree's forward pass gives each sample's own bits and its
-// gradient is the sum over the samples that pass through a node (MiniMax "Forge" and others call it prefix-tree merging).
+// Samples of one group share the prompt, and often much of the first turn; the turns of an episode share everything
+// before them. Equal prefixes have equal states and equal logprobs, so the tree's forward pass gives each sample's own
+// bits and its gradient is the sum over the samples that pass through a node (MiniMax "Forge" and others call it
+// prefix-tree merging).
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@ namespace tandem::trainer {
 // A run of tokens without a branch.
 struct TreeNode {
   int parent = -1;
-  int row = 0;       // of the batch: nodes lie one after another, parents before children
+  int row = 0;  // of the batch: nodes lie one after another, parents before children
   int rows = 0;
   int position = 0;  // of the first token in its samples
 };
 
 struct TokenTree {
   std::vector<TreeNode> nodes;
-  std::vector<int32_t> tokens;     // of all rows
+  std::vector<int32_t> tokens;  // of all rows
   std::vector<int32_t> positions;
-  std::vector<int> last_node;      // of each sample: where it ends
+  std::vector<int> last_node;  // of each sample: where it ends
   // Rows of sample `sample` in order of position, its whole path.
   std::vector<int> rows_of(int sample, size_t length) const;
 };

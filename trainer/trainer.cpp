@@ -30,7 +30,9 @@ std::vector<std::pair<uint64_t, fs::path>> checkpoints_of(const fs::path& run_di
   for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints", error)) {
     const std::string name = entry.path().filename();
     uint64_t step = 0;
-    if (!name.starts_with("step_") || std::from_chars(name.data() + 5, name.data() + name.size(), step).ec != std::errc()) continue;
+    if (!name.starts_with("step_") ||
+        std::from_chars(name.data() + 5, name.data() + name.size(), step).ec != std::errc())
+      continue;
     if (fs::exists(entry.path() / "learner.json")) found.emplace_back(step, entry.path());
   }
   std::sort(found.begin(), found.end());
@@ -50,18 +52,33 @@ struct Batch {
 };
 
 Json to_json(const StepMetrics& m) {
-  return {{"loss", m.loss}, {"grad_norm", m.grad_norm}, {"learning_rate", m.learning_rate}, {"entropy", m.entropy},
-          {"mismatch_kl", m.mismatch_kl}, {"clip_fraction", m.clip_fraction}, {"ratio_mean", m.ratio_mean},
-          {"ratio_max", m.ratio_max}, {"trained_tokens", m.trained_tokens}, {"sample_tokens", m.sample_tokens},
-          {"tree_tokens", m.tree_tokens}, {"max_abs_logprob_diff", m.max_abs_logprob_diff}, {"compared_tokens", m.compared_tokens}};
+  return {{"loss", m.loss},
+          {"grad_norm", m.grad_norm},
+          {"learning_rate", m.learning_rate},
+          {"entropy", m.entropy},
+          {"mismatch_kl", m.mismatch_kl},
+          {"clip_fraction", m.clip_fraction},
+          {"ratio_mean", m.ratio_mean},
+          {"ratio_max", m.ratio_max},
+          {"trained_tokens", m.trained_tokens},
+          {"sample_tokens", m.sample_tokens},
+          {"tree_tokens", m.tree_tokens},
+          {"max_abs_logprob_diff", m.max_abs_logprob_diff},
+          {"compared_tokens", m.compared_tokens}};
 }
 
 class Trainer {
  public:
-  Trainer(const TrainerSettings& settings, const Clock& clock, Learner learner, TrajectoryStore store, wire::Socket rollouts,
-          rollout::CoordinatorLink link)
-      : settings_(settings), clock_(clock), learner_(std::move(learner)), store_(std::move(store)),
-        rollouts_(std::move(rollouts)), link_(std::move(link)), started_(clock.now()), compute_(1, 4) {
+  Trainer(const TrainerSettings& settings, const Clock& clock, Learner learner, TrajectoryStore store,
+          wire::Socket rollouts, rollout::CoordinatorLink link)
+      : settings_(settings),
+        clock_(clock),
+        learner_(std::move(learner)),
+        store_(std::move(store)),
+        rollouts_(std::move(rollouts)),
+        link_(std::move(link)),
+        started_(clock.now()),
+        compute_(1, 4) {
     published_ = publish();
   }
 
@@ -102,8 +119,10 @@ class Trainer {
   void on_coordinator(const wire::Incoming& message) {
     const auto body = message.body();
     if (body.isStop()) {
-      if (std::string_view(body.getStop().getReason().cStr()) == "finish") finishing_ = true;
-      else stopped_ = true;
+      if (std::string_view(body.getStop().getReason().cStr()) == "finish")
+        finishing_ = true;
+      else
+        stopped_ = true;
       return;
     }
     if (!body.isTrain()) return;
@@ -153,7 +172,8 @@ class Trainer {
         (void)rollouts_.send(message.sender(), chunk);
         return {};
       }
-      default: return {};
+      default:
+        return {};
     }
   }
 
@@ -203,15 +223,20 @@ class Trainer {
         missing.push_back(entry.key);
         continue;
       }
-      samples.push_back({.tokens = std::move(trajectory->tokens), .trained = std::move(trajectory->sampled),
-                         .logprobs = std::move(trajectory->logprobs), .versions = std::move(trajectory->versions),
+      samples.push_back({.tokens = std::move(trajectory->tokens),
+                         .trained = std::move(trajectory->sampled),
+                         .logprobs = std::move(trajectory->logprobs),
+                         .versions = std::move(trajectory->versions),
                          .advantage = entry.advantage});
     }
-    compute_.submit([this, step = batch.step, samples = std::move(samples), missing = std::move(missing)]() -> WorkQueue::Completion {
+    compute_.submit([this, step = batch.step, samples = std::move(samples),
+                     missing = std::move(missing)]() -> WorkQueue::Completion {
       const Time start = clock_.now();
       Result<StepMetrics> metrics = StepMetrics{};
-      if (samples.empty()) learner_.skip();
-      else metrics = learner_.reinforce(samples, settings_.algorithm, step - 1);
+      if (samples.empty())
+        learner_.skip();
+      else
+        metrics = learner_.reinforce(samples, settings_.algorithm, step - 1);
       const double train_seconds = to_seconds(clock_.now() - start);
       std::shared_ptr<Published> next;
       if (metrics) next = publish();
@@ -222,8 +247,10 @@ class Trainer {
       const double total = to_seconds(clock_.now() - start);
       return [this, step, metrics, next, exported, missing, train_seconds, total] {
         end();
-        if (!metrics) failure_ = metrics.error();
-        else if (!exported.ok()) failure_ = exported;
+        if (!metrics)
+          failure_ = metrics.error();
+        else if (!exported.ok())
+          failure_ = exported;
         if (!failure_.ok()) return;
         version_ = step;
         published_ = next;
@@ -278,7 +305,8 @@ class Trainer {
     return next;
   }
 
-  void report_step(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing, double train_seconds, double seconds) {
+  void report_step(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
+                   double train_seconds, double seconds) {
     Json json = to_json(metrics);
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
@@ -290,9 +318,11 @@ class Trainer {
     out.setStep(step);
     out.setMetrics(dump_json(json));
     (void)link_.send(message);  // a coordinator that missed it learns it from our next hello
-    spdlog::info("step {}: loss {:.4f}, grad {:.3f}, entropy {:.3f}, {} tokens of {} computed as {}, logprob diff {} over {}, {:.1f} s",
-                 step, metrics.loss, metrics.grad_norm, metrics.entropy, metrics.trained_tokens, metrics.sample_tokens,
-                 metrics.tree_tokens, metrics.max_abs_logprob_diff, metrics.compared_tokens, train_seconds);
+    spdlog::info(
+        "step {}: loss {:.4f}, grad {:.3f}, entropy {:.3f}, {} tokens of {} computed as {}, logprob diff {} over {}, "
+        "{:.1f} s",
+        step, metrics.loss, metrics.grad_norm, metrics.entropy, metrics.trained_tokens, metrics.sample_tokens,
+        metrics.tree_tokens, metrics.max_abs_logprob_diff, metrics.compared_tokens, train_seconds);
   }
   void report_checkpoint() {
     wire::Outgoing message;
@@ -306,11 +336,20 @@ class Trainer {
   }
 
   Json metrics() const {
-    return {{"version", version_}, {"train_seconds", train_seconds_}, {"sync_seconds", sync_seconds_}, {"save_seconds", save_seconds_},
-            {"idle_seconds", idle_seconds_}, {"wall_seconds", to_seconds(clock_.now() - started_)}, {"prompt_tokens", prompt_tokens_},
-            {"generated_tokens", generated_tokens_}, {"trained_tokens", trained_tokens_}, {"sent_bytes", sent_bytes_},
-            {"full_bytes", published_->weights.size() * sizeof(kernels::bf16)}, {"compared_tokens", compared_tokens_},
-            {"max_abs_logprob_diff", max_diff_}, {"trajectories", store_.size()}};
+    return {{"version", version_},
+            {"train_seconds", train_seconds_},
+            {"sync_seconds", sync_seconds_},
+            {"save_seconds", save_seconds_},
+            {"idle_seconds", idle_seconds_},
+            {"wall_seconds", to_seconds(clock_.now() - started_)},
+            {"prompt_tokens", prompt_tokens_},
+            {"generated_tokens", generated_tokens_},
+            {"trained_tokens", trained_tokens_},
+            {"sent_bytes", sent_bytes_},
+            {"full_bytes", published_->weights.size() * sizeof(kernels::bf16)},
+            {"compared_tokens", compared_tokens_},
+            {"max_abs_logprob_diff", max_diff_},
+            {"trajectories", store_.size()}};
   }
 
   const TrainerSettings settings_;
@@ -344,7 +383,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run_dir) {
 }
 
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
-  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)), TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
+  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)),
+                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty()) {
     const Status loaded = learner.load(all.back().second);
@@ -362,7 +402,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
   Trainer* self = nullptr;
-  rollout::CoordinatorLink link(std::move(coordinator), clock, [&self](wire::Hello::Builder hello) { self->introduce(hello); });
+  rollout::CoordinatorLink link(std::move(coordinator), clock,
+                                [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Trainer trainer(settings, clock, std::move(learner), std::move(store), std::move(rollouts), std::move(link));
   self = &trainer;
   return trainer.run(stop);

@@ -1,11 +1,12 @@
 // The trainer process: takes trajectories in, trains the batches that the coordinator orders, hands new weights out.
 //
-// Messages are served on one thread while steps, digests and checkpoints run on another, so a rollout never waits for a step
-// to have its trajectory stored or a chunk of weights sent. A trajectory is acknowledged when it is on disk. Batches are
-// trained in order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
+// Messages are served on one thread while steps, digests and checkpoints run on another, so a rollout never waits for a
+// step to have its trajectory stored or a chunk of weights sent. A trajectory is acknowledged when it is on disk.
+// Batches are trained in order, each once; a trainer that starts again goes on from its newest checkpoint and is sent
+// what followed.
 //
-// A version of the weights is the number of steps behind it. It is announced, with the digest of every chunk, when the step
-// is done; rollouts fetch it when they like.
+// A version of the weights is the number of steps behind it. It is announced, with the digest of every chunk, when the
+// step is done; rollouts fetch it when they like.
 #pragma once
 
 #include <atomic>
@@ -19,19 +20,19 @@ namespace tandem::trainer {
 
 struct TrainerSettings {
   fs::path run_dir;
-  fs::path model;              // version 0
-  std::string address;         // where rollouts reach it
+  fs::path model;       // version 0
+  std::string address;  // where rollouts reach it
   std::string coordinator;
   wire::Identity identity;
   OptimizerSettings optimizer;
   Algorithm algorithm;
   int threads = 1;
-  int steps = 0;               // of the run: after the last one the model is exported
+  int steps = 0;  // of the run: after the last one the model is exported
   int checkpoint_every = 25;
 };
 
-// Runs until the coordinator says stop. On `stop` or a Stop message with reason "finish" it ends the step it is in, saves a
-// checkpoint and says so before it goes.
+// Runs until the coordinator says stop. On `stop` or a Stop message with reason "finish" it ends the step it is in,
+// saves a checkpoint and says so before it goes.
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 
 // RUN/checkpoints/step_N for the largest N that is complete, or nothing.

@@ -4,7 +4,8 @@
 
 namespace tandem::trainer {
 
-Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conversation& conversation, int max_tokens) {
+Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conversation& conversation,
+                         int max_tokens) {
   Sample sample;
   const auto append = [&](const std::vector<int32_t>& tokens, bool trained) {
     sample.tokens.insert(sample.tokens.end(), tokens.begin(), tokens.end());
@@ -18,11 +19,14 @@ Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conv
   append(TRY(conversation.prompt(opening)), false);
   for (; next < transcript.messages.size(); ++next) {
     const envs::Message& message = transcript.messages[next];
-    if (message.role == "assistant") append(TRY(conversation.spoken(message.content)), true);
-    else append(TRY(conversation.next_turn({message.role, message.content})), false);
+    if (message.role == "assistant")
+      append(TRY(conversation.spoken(message.content)), true);
+    else
+      append(TRY(conversation.next_turn({message.role, message.content})), false);
   }
   if (static_cast<int>(sample.tokens.size()) > max_tokens) {
-    return fail(Status::exhausted(fmt::format("a demonstration of {} tokens, at most {}", sample.tokens.size(), max_tokens)));
+    return fail(
+        Status::exhausted(fmt::format("a demonstration of {} tokens, at most {}", sample.tokens.size(), max_tokens)));
   }
   return sample;
 }
@@ -36,8 +40,10 @@ Result<std::vector<Sample>> demonstrations(const WarmStartSettings& settings, co
     const envs::Task task = TRY(envs::make_task({.kind = kind, .split = envs::Split::kTrain, .seed = seed}));
     Random random(derive_seed(settings.seed, {2, number}));
     auto sample = sample_of(TRY(envs::demonstrate(task, random, settings.noise)), conversation, max_tokens);
-    if (sample) samples.push_back(std::move(*sample));
-    else if (sample.error().code() != Code::kExhausted) return fail(sample.error());
+    if (sample)
+      samples.push_back(std::move(*sample));
+    else if (sample.error().code() != Code::kExhausted)
+      return fail(sample.error());
   }
   return samples;
 }

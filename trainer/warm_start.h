@@ -16,7 +16,8 @@ struct WarmStartSettings {
   envs::Noise noise;
 };
 
-// The transcript as the model would have lived it; what it said is trained. kExhausted where it is longer than `max_tokens`.
+// The transcript as the model would have lived it; what it said is trained. kExhausted where it is longer than
+// `max_tokens`.
 Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conversation& conversation, int max_tokens);
 
 // Demonstrations number `first` .. `first + count` of the seed: kinds in turn, each a task of its own.

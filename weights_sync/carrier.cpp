@@ -16,8 +16,12 @@ void write_manifest(const Manifest& manifest, wire::WeightsManifest::Builder out
 }
 
 Result<Manifest> read_manifest(wire::WeightsManifest::Reader in) {
-  Manifest manifest{.version = in.getVersion(), .base = in.getBase(), .format = in.getFormat(), .bytes = in.getBytes(),
-                    .chunk_bytes = in.getChunkBytes(), .digests = {}};
+  Manifest manifest{.version = in.getVersion(),
+                    .base = in.getBase(),
+                    .format = in.getFormat(),
+                    .bytes = in.getBytes(),
+                    .chunk_bytes = in.getChunkBytes(),
+                    .digests = {}};
   for (const auto digest : in.getDigests()) manifest.digests.push_back({digest.getLow(), digest.getHigh()});
   return manifest;
 }

@@ -16,7 +16,8 @@ std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const st
 Manifest make_manifest(uint64_t version, std::span<const std::byte> weights) {
   Manifest manifest{.version = version, .base = version, .bytes = weights.size(), .digests = {}};
   manifest.digests.resize((weights.size() + kChunkBytes - 1) / kChunkBytes);
-  for (uint32_t i = 0; i < manifest.digests.size(); ++i) manifest.digests[i] = digest_of(chunk_of(manifest, weights, i));
+  for (uint32_t i = 0; i < manifest.digests.size(); ++i)
+    manifest.digests[i] = digest_of(chunk_of(manifest, weights, i));
   return manifest;
 }
 
@@ -24,11 +25,15 @@ Result<Receiver> Receiver::begin(Manifest manifest, std::span<std::byte> target)
   const auto refuse = [&](std::string why) {
     return fail(Status::invalid(fmt::format("weights {}: {}", manifest.version, why)));
   };
-  if (manifest.format != "bf16") return refuse(fmt::format("format \"{}\" is not known; expected bf16", manifest.format));
+  if (manifest.format != "bf16")
+    return refuse(fmt::format("format \"{}\" is not known; expected bf16", manifest.format));
   if (manifest.base != manifest.version) return refuse(fmt::format("a delta on {}, which is not taken", manifest.base));
-  if (manifest.bytes != target.size()) return refuse(fmt::format("{} bytes, this model has {}", manifest.bytes, target.size()));
-  if (manifest.chunk_bytes == 0 || manifest.digests.size() != (manifest.bytes + manifest.chunk_bytes - 1) / manifest.chunk_bytes) {
-    return refuse(fmt::format("{} digests do not fit {} bytes in chunks of {}", manifest.digests.size(), manifest.bytes, manifest.chunk_bytes));
+  if (manifest.bytes != target.size())
+    return refuse(fmt::format("{} bytes, this model has {}", manifest.bytes, target.size()));
+  if (manifest.chunk_bytes == 0 ||
+      manifest.digests.size() != (manifest.bytes + manifest.chunk_bytes - 1) / manifest.chunk_bytes) {
+    return refuse(fmt::format("{} digests do not fit {} bytes in chunks of {}", manifest.digests.size(), manifest.bytes,
+                              manifest.chunk_bytes));
   }
   return Receiver(std::move(manifest), target);
 }
@@ -53,8 +58,8 @@ Status Receiver::accept(uint32_t index, std::span<const std::byte> bytes) {
     chunks_[index] = State::kMissing;
     first_missing_ = std::min<size_t>(first_missing_, index);
     ++refused_;
-    return Status::corrupt(fmt::format("weights {}: chunk {} of {} does not match its digest {}", manifest_.version, index,
-                                       chunks_.size(), manifest_.digests[index].hex()));
+    return Status::corrupt(fmt::format("weights {}: chunk {} of {} does not match its digest {}", manifest_.version,
+                                       index, chunks_.size(), manifest_.digests[index].hex()));
   }
   std::memcpy(target_.data() + uint64_t{index} * manifest_.chunk_bytes, bytes.data(), bytes.size());
   chunks_[index] = State::kHere;

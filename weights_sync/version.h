@@ -1,8 +1,8 @@
-// A version of the weights on its way from the trainer to an engine: cut into chunks, each with a digest, verified before
-// anything is sampled from it.
+// A version of the weights on its way from the trainer to an engine: cut into chunks, each with a digest, verified
+// before anything is sampled from it.
 //
-// Pure: no socket, clock or thread. The carrier (today ZeroMQ, wire/messages.capnp) asks what to fetch and brings bytes.
-// The manifest has room for deltas (`base`) and other formats; a receiver refuses what it does not know.
+// Pure: no socket, clock or thread. The carrier (today ZeroMQ, wire/messages.capnp) asks what to fetch and brings
+// bytes. The manifest has room for deltas (`base`) and other formats; a receiver refuses what it does not know.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ constexpr uint32_t kChunkBytes = 4u << 20;
 
 struct Manifest {
   uint64_t version = 0;
-  uint64_t base = 0;           // equal to version: whole
+  uint64_t base = 0;  // equal to version: whole
   std::string format = "bf16";
   uint64_t bytes = 0;
   uint32_t chunk_bytes = kChunkBytes;
@@ -34,12 +34,12 @@ Manifest make_manifest(uint64_t version, std::span<const std::byte> weights);
 // The bytes of one chunk; empty where there is no such chunk.
 std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const std::byte> weights, uint32_t index);
 
-// Puts one version together: Fetching until every chunk has come and matched its digest, then Verified. A chunk that does
-// not match is refused, named, and asked for again.
+// Puts one version together: Fetching until every chunk has come and matched its digest, then Verified. A chunk that
+// does not match is refused, named, and asked for again.
 class Receiver {
  public:
-  // `target` is where the weights go and must be as large as the manifest says; it holds nothing usable until verified().
-  // kInvalid names what cannot be taken: another size, format, a delta, too many chunks.
+  // `target` is where the weights go and must be as large as the manifest says; it holds nothing usable until
+  // verified(). kInvalid names what cannot be taken: another size, format, a delta, too many chunks.
   static Result<Receiver> begin(Manifest manifest, std::span<std::byte> target);
 
   // Up to `window` chunks are asked for at once; each call returns those to request now.

@@ -47,8 +47,8 @@ struct Body {
     steal @29 :Steal;                       # coordinator -> rollout: hand some of your episodes to another
     declined @30 :Text;                     # rollout -> coordinator: nothing more to hand to this address
     handover @31 :Handover;                 # rollout -> rollout; 4 bulk frames as Trajectory
-    claim @32 :EpisodeAttempt;              # rollout -> coordinator: I have it
-    claimed @33 :EpisodeAttempt;            # coordinator -> both: the owner is now the claimer
+    claim @32 :EpisodeAttempt;              # rollout -> coordinator: I have it; and back: it is yours
+    claimed @33 :EpisodeAttempt;            # coordinator -> rollout: what you handed over is another's now
   }
 }
 
@@ -184,6 +184,8 @@ struct Acquired {
   lease @0 :UInt64;
   messages @1 :List(ChatMessage);
   maxTurns @2 :UInt32;
+  episode @3 :UInt64;
+  attempt @4 :UInt32;
 }
 
 struct Call {

@@ -9,7 +9,7 @@ namespace tandem::wire {
 
 namespace {
 
-constexpr size_t kMaxControlBytes = 8 << 20;     // of a header or body frame
+constexpr size_t kMaxControlBytes = 8 << 20;  // of a header or body frame
 constexpr size_t kMaxBulkBytes = 256 << 20;
 constexpr size_t kMaxFrames = 16;
 constexpr int kQueueMessages = 4096;
@@ -38,7 +38,8 @@ zmq::message_t frame_of(capnp::MessageBuilder& builder) {
 }  // namespace
 
 struct Incoming::Storage {
-  explicit Storage(kj::Array<capnp::word> words) : words(kj::mv(words)), reader(this->words, limits(this->words.size())) {}
+  explicit Storage(kj::Array<capnp::word> words)
+      : words(kj::mv(words)), reader(this->words, limits(this->words.size())) {}
   kj::Array<capnp::word> words;
   capnp::FlatArrayMessageReader reader;
 };
@@ -106,7 +107,8 @@ Status Socket::send(const std::string& peer, Outgoing& message) {
       const auto more = i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
       // Once the first frame is taken, the rest of the message is.
       if (!socket_.send(frames[i], more | zmq::send_flags::dontwait)) {
-        return Status::exhausted(fmt::format("the queue to {} is full or nobody is connected", listening_ ? peer : address_));
+        return Status::exhausted(
+            fmt::format("the queue to {} is full or nobody is connected", listening_ ? peer : address_));
       }
     }
   } catch (const zmq::error_t& error) {
@@ -139,7 +141,8 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
   const size_t first = listening_ ? 1 : 0;
   if (frames.size() < first + 2 || frames.size() > kMaxFrames) return std::nullopt;
   const zmq::message_t &head = frames[first], &body = frames[first + 1];
-  if (head.size() > kMaxControlBytes || body.size() > kMaxControlBytes || head.size() % 8 != 0 || body.size() % 8 != 0) {
+  if (head.size() > kMaxControlBytes || body.size() > kMaxControlBytes || head.size() % 8 != 0 ||
+      body.size() % 8 != 0) {
     return std::nullopt;
   }
   try {

@@ -1,12 +1,12 @@
 // Messages between the roles of a run, over ZeroMQ.
 //
-// A message is a Header frame and a Body frame (messages.capnp) and bulk frames. A listening socket (ROUTER, mandatory) talks
-// to many peers by name, a connected one (DEALER) to one; sending never blocks: a full queue or an unknown peer is a Status.
-// Everything that comes in is checked against limits before it is read: frame counts and sizes, the protocol, the run. What
-// fails is dropped and counted; it never reaches the caller.
+// A message is a Header frame and a Body frame (messages.capnp) and bulk frames. A listening socket (ROUTER, mandatory)
+// talks to many peers by name, a connected one (DEALER) to one; sending never blocks: a full queue or an unknown peer
+// is a Status. Everything that comes in is checked against limits before it is read: frame counts and sizes, the
+// protocol, the run. What fails is dropped and counted; it never reaches the caller.
 //
-// A connected socket keeps the name `sender` on the other side; a process that starts again takes its name over, and its new
-// epoch tells the two apart.
+// A connected socket keeps the name `sender` on the other side; a process that starts again takes its name over, and
+// its new epoch tells the two apart.
 //
 // Thread safety: none; a socket belongs to the thread that made it.
 #pragma once
@@ -30,8 +30,8 @@ namespace tandem::wire {
 constexpr uint16_t kProtocolVersion = 1;
 
 struct Identity {
-  std::string sender;   // unique in the run: "rollout-1"
-  uint64_t epoch = 0;   // grows with every start
+  std::string sender;  // unique in the run: "rollout-1"
+  uint64_t epoch = 0;  // grows with every start
   uint64_t run = 0;
 };
 
@@ -92,7 +92,8 @@ class Socket {
   // Where a listening socket can be reached.
   const std::string& address() const { return address_; }
 
-  // To `peer`, which a connected socket ignores. kUnavailable where it is not there, kExhausted where its queue is full.
+  // To `peer`, which a connected socket ignores. kUnavailable where it is not there, kExhausted where its queue is
+  // full.
   Status send(const std::string& peer, Outgoing& message);
 
   // The next message; nothing where there is none now.
@@ -113,8 +114,8 @@ class Socket {
   uint64_t refused_ = 0;
 };
 
-// Returns when one of the sockets has a message, when `wake` (a descriptor, if any) is readable, or after `timeout`. True where
-// there is something.
+// Returns when one of the sockets has a message, when `wake` (a descriptor, if any) is readable, or after `timeout`.
+// True where there is something.
 bool wait(std::span<Socket* const> sockets, Duration timeout, int wake = -1);
 
 // The answer to a request that could not be met.

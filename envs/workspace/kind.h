@@ -1,5 +1,5 @@
-// A kind of workspace task. A new kind is one file with a `build` function, declared below, and one line in the table of
-// kinds.cpp.
+// A kind of workspace task. A new kind is one file with a `build` function, declared below, and one line in the table
+// of kinds.cpp.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Attention as products of a few gathered query rows with the pages, which are panels of gemm.inl as they lie: scores are
-// queries x keys[head_size / 2][64][2], and values[32][head_size][2] are panels of 64 columns of the head.
+// Attention as products of a few gathered query rows with the pages, which are panels of gemm.inl as they lie: scores
+// are queries x keys[head_size / 2][64][2], and values[32][head_size][2] are panels of 64 columns of the head.
 #pragma once
 
 #include <array>
@@ -11,8 +11,9 @@ namespace tandem::kernels::TANDEM_ISA {
 
 constexpr int kMaxHeadSize = 256;
 
-inline void write_pages(ThreadPool&, const AttentionShape& shape, const bf16* keys, size_t key_stride, const bf16* values,
-                        size_t value_stride, int rows, int position, std::span<const KeyValuePage> pages) {
+inline void write_pages(ThreadPool&, const AttentionShape& shape, const bf16* keys, size_t key_stride,
+                        const bf16* values, size_t value_stride, int rows, int position,
+                        std::span<const KeyValuePage> pages) {
   const int size = shape.head_size;
   for (int row = 0; row < rows; ++row) {
     const KeyValuePage& page = pages[(position + row) / kPageTokens];
@@ -35,13 +36,14 @@ struct AttentionRow {
 };
 
 // Joins one block of scores to a row: scores become probabilities (as bf16, zero where hidden), `out` is rescaled.
-TANDEM_INLINE void join_block(AttentionRow& row, float* scores, int visible, float scale, bf16* probabilities, float* out,
-                              int size) {
+TANDEM_INLINE void join_block(AttentionRow& row, float* scores, int visible, float scale, bf16* probabilities,
+                              float* out, int size) {
   Float parts[kPanelUnits];
   Float top = broadcast(-INFINITY);
   for (int unit = 0; unit < kPanelUnits; ++unit) {
     if (visible < (unit + 1) * kLanes) {
-      for (int lane = std::max(0, visible - unit * kLanes); lane < kLanes; ++lane) scores[unit * kLanes + lane] = -INFINITY;
+      for (int lane = std::max(0, visible - unit * kLanes); lane < kLanes; ++lane)
+        scores[unit * kLanes + lane] = -INFINITY;
     }
     parts[unit] = load(scores + unit * kLanes) * broadcast(scale);
     top = maximum(top, parts[unit]);

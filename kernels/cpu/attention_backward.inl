@@ -1,6 +1,6 @@
-// The gradient of attention over a prefix tree: probabilities are formed again from the stored log-sums, 64 queries by 64
-// keys at a time, and the five products run on the panels of gemm.inl. One task is one kv head of one tree, from its first
-// run to its last, so every sum has one order.
+// The gradient of attention over a prefix tree: probabilities are formed again from the stored log-sums, 64 queries by
+// 64 keys at a time, and the five products run on the panels of gemm.inl. One task is one kv head of one tree, from its
+// first run to its last, so every sum has one order.
 #pragma once
 
 #include <vector>
@@ -116,7 +116,7 @@ class TreeHeadBackward {
   }
 
   void add_block(const TreeRun& run, Head& h, int head, int query, int queries, int key, int keys) {
-    alignas(64) bf16 scores_grad[kBlock * kBlock] = {};                // dS [query][key]
+    alignas(64) bf16 scores_grad[kBlock * kBlock] = {};                               // dS [query][key]
     alignas(64) bf16 turned_p[kBlock * kBlock] = {}, turned_s[kBlock * kBlock] = {};  // [key][query]
     alignas(64) float scores[kTileRows * kPanelColumns], grads[kTileRows * kPanelColumns];
     const int first_position = static_cast<int>(run.path.size()) - run.rows;
@@ -125,7 +125,8 @@ class TreeHeadBackward {
       const int row = run.row + query + q;
       const size_t dense = static_cast<size_t>(row) * shape_.heads * size_ + head * size_;
       product_tile(in_.queries + row * in_.stride + head * size_, in_.stride, rows, key_panel_.data(), size_, scores);
-      product_tile(in_.grad_out + dense, static_cast<size_t>(shape_.heads) * size_, rows, value_panel_.data(), size_, grads);
+      product_tile(in_.grad_out + dense, static_cast<size_t>(shape_.heads) * size_, rows, value_panel_.data(), size_,
+                   grads);
       for (int r = 0; r < rows; ++r) {
         const int visible = std::min(keys, first_position + query + q + r + 1 - key);
         const float log_sum = in_.log_sum[static_cast<size_t>(row + r) * shape_.heads + head];
@@ -133,8 +134,8 @@ class TreeHeadBackward {
         for (int c = 0; c < kBlock; c += kLanes) {
           const Float score = load(scores + r * kPanelColumns + c) * broadcast(shape_.scale);
           const Float p = exponential(score - broadcast(log_sum));
-          const Float slope = p * (load(grads + r * kPanelColumns + c) - broadcast(h.delta[query + q + r])) *
-                              broadcast(shape_.scale);
+          const Float slope =
+              p * (load(grads + r * kPanelColumns + c) - broadcast(h.delta[query + q + r])) * broadcast(shape_.scale);
           store(probabilities + c, p);
           store(slopes + c, slope);
         }

@@ -1,8 +1,8 @@
 // The product of a few rows with one panel, and the matrix product made of it.
 //
-// Blocking: a panel (64 columns, all of K) stays in the second-level cache while blocks of kTileRows rows pass over it; the
-// accumulators of a block (6 x 4 registers of 16 lanes on AVX-512) stay in registers over all of K, so one chain of additions
-// in order of k is also the fastest way. Decode (few rows) streams each panel once from memory.
+// Blocking: a panel (64 columns, all of K) stays in the second-level cache while blocks of kTileRows rows pass over it;
+// the accumulators of a block (6 x 4 registers of 16 lanes on AVX-512) stay in registers over all of K, so one chain of
+// additions in order of k is also the fastest way. Decode (few rows) streams each panel once from memory.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,12 @@ constexpr int kTileRows = 4, kUnits = 4;
 #endif
 constexpr int kPanelUnits = kPanelColumns / kLanes;
 
-// tile[r][64] = a rows times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain over k.
+// tile[r][64] = a rows times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain
+// over k.
 #ifdef __AVX512F__
 template <int Rows>
-TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k, float* tile) {
+TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k,
+                                float* tile) {
   for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
     Float sums[Rows][kUnits] = {};
     const bf16* b = panel + unit * kLanes * 2;
@@ -48,7 +50,8 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 #else
 // The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
 template <int Rows>
-TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k, float* tile) {
+TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k,
+                                float* tile) {
   for (int column = 0; column < kPanelColumns; column += kLanes) {
     __m256 sums[Rows][2];
     for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
@@ -59,7 +62,8 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
         const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[half], 16));
-        const __m256 high = _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+        const __m256 high =
+            _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
           const uint32_t a_pair = load_pair(a + r * a_stride + pair * 2);
@@ -81,13 +85,19 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 inline void product_tile(const bf16* a, size_t a_stride, int rows, const bf16* panel, int k, float* tile,
                          size_t pair_stride = kPanelColumns * 2) {
   switch (rows) {
-    case 1: return product_rows<1>(a, a_stride, panel, pair_stride, k, tile);
-    case 2: return product_rows<2>(a, a_stride, panel, pair_stride, k, tile);
-    case 3: return product_rows<3>(a, a_stride, panel, pair_stride, k, tile);
-    case 4: return product_rows<4>(a, a_stride, panel, pair_stride, k, tile);
+    case 1:
+      return product_rows<1>(a, a_stride, panel, pair_stride, k, tile);
+    case 2:
+      return product_rows<2>(a, a_stride, panel, pair_stride, k, tile);
+    case 3:
+      return product_rows<3>(a, a_stride, panel, pair_stride, k, tile);
+    case 4:
+      return product_rows<4>(a, a_stride, panel, pair_stride, k, tile);
 #if defined(__AVX512BF16__)
-    case 5: return product_rows<5>(a, a_stride, panel, pair_stride, k, tile);
-    case 6: return product_rows<6>(a, a_stride, panel, pair_stride, k, tile);
+    case 5:
+      return product_rows<5>(a, a_stride, panel, pair_stride, k, tile);
+    case 6:
+      return product_rows<6>(a, a_stride, panel, pair_stride, k, tile);
 #endif
   }
 }
@@ -157,13 +167,17 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
       if (lanes == kLanes) {
         if (g.residual) value = value + load(g.residual + offset + c);
         if (g.accumulate) value = load(g.out_float + offset + c) + value;
-        if (g.out_bf16) store(g.out_bf16 + offset + c, value);
-        else store(g.out_float + offset + c, value);
+        if (g.out_bf16)
+          store(g.out_bf16 + offset + c, value);
+        else
+          store(g.out_float + offset + c, value);
       } else {
         if (g.residual) value = value + load_part(g.residual + offset + c, lanes);
         if (g.accumulate) value = load_part(g.out_float + offset + c, lanes) + value;
-        if (g.out_bf16) store_part(g.out_bf16 + offset + c, value, lanes);
-        else store_part(g.out_float + offset + c, value, lanes);
+        if (g.out_bf16)
+          store_part(g.out_bf16 + offset + c, value, lanes);
+        else
+          store_part(g.out_float + offset + c, value, lanes);
       }
     }
   }

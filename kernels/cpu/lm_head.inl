@@ -111,8 +111,8 @@ inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenP
   }
 }
 
-// dlogit[v] = sum over the row's picks of g_i ([v == token_i] - p_v), recomputed by slabs of the vocabulary so that no more
-// than rows x slab of them exist at once.
+// dlogit[v] = sum over the row's picks of g_i ([v == token_i] - p_v), recomputed by slabs of the vocabulary so that no
+// more than rows x slab of them exist at once.
 inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::span<const TokenPick> picks,
                              std::span<const float> grad_logprobs, std::span<float> entropy_rows) {
   const int panels = (h.vocabulary + kPanelColumns - 1) / kPanelColumns;
@@ -120,9 +120,9 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
   constexpr int kSlab = 32;  // panels
   std::vector<float> weight_of_row(h.rows, 0);
   for (size_t i = 0; i < picks.size(); ++i) weight_of_row[picks[i].row] += grad_logprobs[i];
-  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);        // [rows][slab]
+  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);          // [rows][slab]
   std::vector<bf16> transposed(static_cast<size_t>(kSlab) * kPanelColumns * even_rows);  // [slab][rows]
-  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                    // for the weight gradient
+  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                      // for the weight gradient
   pack_transposed(threads, h.hidden, h.rows, h.width, packed_hidden.data());
   std::vector<double> p_log_p(entropy_rows.size(), 0.0);
   std::vector<float> panel_terms(entropy_rows.empty() ? 0 : static_cast<size_t>(kSlab) * h.rows);
@@ -169,19 +169,30 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
       }
     });
     for (size_t row = 0; row < entropy_rows.size(); ++row) {
-      for (int local = 0; local < slab_panels; ++local) p_log_p[row] += panel_terms[static_cast<size_t>(local) * h.rows + row];
+      for (int local = 0; local < slab_panels; ++local)
+        p_log_p[row] += panel_terms[static_cast<size_t>(local) * h.rows + row];
     }
     const int real_columns = std::min(slab_columns, h.vocabulary - first_panel * kPanelColumns);
     const int even_columns = (real_columns + 1) / 2 * 2;  // one past the end has zero gradient and zero weight
-    gemm(threads, {.a = grads.data(), .a_stride = static_cast<size_t>(slab_columns),
+    gemm(threads, {.a = grads.data(),
+                   .a_stride = static_cast<size_t>(slab_columns),
                    .b = h.head_transposed + static_cast<size_t>(first_panel) * kPanelColumns * kPanelColumns,
                    .b_panel_stride = panel_elements(h.vocabulary),
-                   .out_float = h.grad_hidden, .out_stride = static_cast<size_t>(h.width), .accumulate = true,
-                   .m = h.rows, .n = h.width, .k = even_columns});
-    gemm(threads, {.a = transposed.data(), .a_stride = static_cast<size_t>(even_rows), .b = packed_hidden.data(),
+                   .out_float = h.grad_hidden,
+                   .out_stride = static_cast<size_t>(h.width),
+                   .accumulate = true,
+                   .m = h.rows,
+                   .n = h.width,
+                   .k = even_columns});
+    gemm(threads, {.a = transposed.data(),
+                   .a_stride = static_cast<size_t>(even_rows),
+                   .b = packed_hidden.data(),
                    .out_float = h.grad_head + static_cast<size_t>(first_panel) * kPanelColumns * h.width,
-                   .out_stride = static_cast<size_t>(h.width), .accumulate = true,
-                   .m = real_columns, .n = h.width, .k = even_rows});
+                   .out_stride = static_cast<size_t>(h.width),
+                   .accumulate = true,
+                   .m = real_columns,
+                   .n = h.width,
+                   .k = even_rows});
   }
   for (size_t row = 0; row < entropy_rows.size(); ++row) entropy_rows[row] = static_cast<float>(-p_log_p[row]);
 }

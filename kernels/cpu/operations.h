@@ -29,10 +29,11 @@ struct CpuOperations {
   void (*embed_backward)(ThreadPool&, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table);
   void (*rms_norm)(ThreadPool&, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out);
   void (*rms_norm_backward)(ThreadPool&, const RmsNormBackward&);
-  void (*rope)(ThreadPool&, bf16* x, size_t stride, int rows, int heads, int head_size, std::span<const int32_t> positions,
-               const float* table, bool inverse);
+  void (*rope)(ThreadPool&, bf16* x, size_t stride, int rows, int heads, int head_size,
+               std::span<const int32_t> positions, const float* table, bool inverse);
   void (*swiglu)(ThreadPool&, const bf16* gate_up, int rows, int width, bf16* out);
-  void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width, bf16* grad_gate_up);
+  void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                          bf16* grad_gate_up);
   void (*add)(ThreadPool&, const bf16* y, size_t count, bf16* x);
   void (*lm_head)(ThreadPool&, const LmHead&, std::span<const TokenPick>, std::span<float> logprobs);
   void (*lm_head_backward)(ThreadPool&, const LmHeadBackward&, std::span<const TokenPick>,

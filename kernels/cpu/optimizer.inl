@@ -30,7 +30,8 @@ inline void adamw(ThreadPool& threads, const AdamW& a) {
     const Float grad = read(a.grad + i) * scale;
     const Float first = fma(beta1, read(a.first_moment + i), rest1 * grad);
     const Float second = fma(beta2, read(a.second_moment + i), rest2 * grad * grad);
-    const Float master = fma(read(a.master + i), keep, -(step_size * first / (square_root(second * inverse2) + epsilon)));
+    const Float master =
+        fma(read(a.master + i), keep, -(step_size * first / (square_root(second * inverse2) + epsilon)));
     write(a.first_moment + i, first);
     write(a.second_moment + i, second);
     write(a.master + i, master);
@@ -41,13 +42,15 @@ inline void adamw(ThreadPool& threads, const AdamW& a) {
     const auto store_float = [](float* target, Float value) { store(target, value); };
     const auto store_bf16 = [](bf16* target, Float value) { store(target, value); };
     for (; i + kLanes <= end; i += kLanes) {
-      update(i, [](const float* source) { return load(source); }, store_float, store_bf16);
+      update(
+          i, [](const float* source) { return load(source); }, store_float, store_bf16);
     }
     if (i < end) {
       const int lanes = static_cast<int>(end - i);
-      update(i, [&](const float* source) { return load_part(source, lanes); },
-             [&](float* target, Float value) { store_part(target, value, lanes); },
-             [&](bf16* target, Float value) { store_part(target, value, lanes); });
+      update(
+          i, [&](const float* source) { return load_part(source, lanes); },
+          [&](float* target, Float value) { store_part(target, value, lanes); },
+          [&](bf16* target, Float value) { store_part(target, value, lanes); });
     }
   });
 }

@@ -53,8 +53,10 @@ template <typename T>
 TANDEM_INLINE Float load_part(const T* source, int count, float fill = 0) {
   T buffer[kLanes];
   for (int i = 0; i < kLanes; ++i) {
-    if constexpr (sizeof(T) == 2) buffer[i] = to_bf16(fill);
-    else buffer[i] = fill;
+    if constexpr (sizeof(T) == 2)
+      buffer[i] = to_bf16(fill);
+    else
+      buffer[i] = fill;
   }
   std::memcpy(buffer, source, sizeof(T) * count);
   return load(buffer);
@@ -124,8 +126,9 @@ TANDEM_INLINE Float exponential(Float x) {
   return x != x ? x : result;
 }
 
-// acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets differ.
-// With AVX512_BF16 the instruction defines the order and flushes denormals; without it: low first, then high, each fused.
+// acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets
+// differ. With AVX512_BF16 the instruction defines the order and flushes denormals; without it: low first, then high,
+// each fused.
 TANDEM_INLINE Float dot2(Float accumulator, uint32_t a_pair, Bits b_pairs) {
 #ifdef __AVX512BF16__
   return (Float)_mm512_dpbf16_ps((__m512)accumulator, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),

@@ -47,7 +47,8 @@ TANDEM_INLINE float inverse_rms(const bf16* x, int width, float epsilon) {
 
 TANDEM_INLINE Float as_bf16(Float value) { return (Float)(__builtin_convertvector(round_to_bf16(value), Bits) << 16); }
 
-inline void rms_norm(ThreadPool& threads, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out) {
+inline void rms_norm(ThreadPool& threads, const bf16* x, const bf16* weight, float epsilon, int rows, int width,
+                     bf16* out) {
   for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       const bf16* source = x + row * width;
@@ -56,15 +57,16 @@ inline void rms_norm(ThreadPool& threads, const bf16* x, const bf16* weight, flo
       for_lanes(
           width, [&](int i) { store(target + i, as_bf16(load(source + i) * inverse) * load(weight + i)); },
           [&](int i, int lanes) {
-            store_part(target + i, as_bf16(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes), lanes);
+            store_part(target + i, as_bf16(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes),
+                       lanes);
           });
     }
   });
 }
 
 inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
-  // grad_x = inverse * (w g - x * inverse^2 * mean(w g x)). Weight gradients: one partial sum per piece of rows, joined in
-  // the order of the pieces, whose size does not depend on the number of threads.
+  // grad_x = inverse * (w g - x * inverse^2 * mean(w g x)). Weight gradients: one partial sum per piece of rows, joined
+  // in the order of the pieces, whose size does not depend on the number of threads.
   constexpr size_t kPiece = 64;
   const size_t pieces = (g.rows + kPiece - 1) / kPiece;
   const int width = g.width;
@@ -79,7 +81,9 @@ inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
       Float dots = {};
       for_lanes(
           width, [&](int i) { dots = fma(load(g.weight + i) * load(grad + i), load(x + i), dots); },
-          [&](int i, int n) { dots = fma(load_part(g.weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots); });
+          [&](int i, int n) {
+            dots = fma(load_part(g.weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots);
+          });
       const Float slope = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
       const auto finish = [&](Float value, Float slope_in, Float weight, Float old) {
         return broadcast(inverse) * (weight * slope_in - value * slope) + old;
@@ -93,9 +97,10 @@ inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
           },
           [&](int i, int n) {
             const Float value = load_part(x + i, n), incoming = load_part(grad + i, n);
-            store_part(target + i,
-                       finish(value, incoming, load_part(g.weight + i, n), g.accumulate ? load_part(target + i, n) : Float{}),
-                       n);
+            store_part(
+                target + i,
+                finish(value, incoming, load_part(g.weight + i, n), g.accumulate ? load_part(target + i, n) : Float{}),
+                n);
             store_part(weight_sum + i, fma(incoming, value * broadcast(inverse), load_part(weight_sum + i, n)), n);
           });
     }

@@ -102,7 +102,8 @@ class RunTest : public testing::Test {
     uint64_t dropped = 0, outcomes = 0;
     for (const auto& [reason, count] : books["dropped"].items()) dropped += count.get<uint64_t>();
     for (const auto& [outcome, count] : summary["outcomes"].items()) outcomes += count.get<uint64_t>();
-    EXPECT_EQ(books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>() + dropped + books["in_flight"].get<uint64_t>());
+    EXPECT_EQ(books["admitted"].get<uint64_t>(),
+              books["trained"].get<uint64_t>() + dropped + books["in_flight"].get<uint64_t>());
     EXPECT_EQ(outcomes, books["trained"].get<uint64_t>() + dropped);
     uint64_t trained = 0;
     for (const Json& episode : episodes(run_dir, true)) {
@@ -125,7 +126,9 @@ class RunTest : public testing::Test {
     }
   }
 
-  static Digest export_digest(const fs::path& run_dir) { return digest_of(text(run_dir / "export" / "model.safetensors")); }
+  static Digest export_digest(const fs::path& run_dir) {
+    return digest_of(text(run_dir / "export" / "model.safetensors"));
+  }
 };
 
 TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_behind) {
@@ -134,8 +137,8 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   expect_books_to_agree(run_dir);
   expect_nothing_left(run_dir);
   const Json summary = json(run_dir / "summary.json");
-  for (const char* key : {"run_id", "exit", "steps", "wall_seconds", "numerics_id", "heldout", "episodes", "outcomes", "logprob",
-                          "tokens", "weights", "utilisation", "steals", "restarts", "seconds"}) {
+  for (const char* key : {"run_id", "exit", "steps", "wall_seconds", "numerics_id", "heldout", "episodes", "outcomes",
+                          "logprob", "tokens", "weights", "utilisation", "steals", "restarts", "seconds"}) {
     EXPECT_TRUE(summary.contains(key)) << key;
   }
   EXPECT_EQ(summary["exit"], 0);
@@ -162,8 +165,11 @@ TEST_F(RunTest, both_scoring_paths_give_the_bits_that_were_recorded_while_sampli
     lines.close();
     ASSERT_FALSE(of_version.empty());
     for (const char* path : {"engine", "trainer"}) {
-      ASSERT_EQ(Process({TANDEM_BINARY, "score", "--model", (run_dir / model).string(), "--path", path, "--input", (root() / "lines").string()},
-                        root() / "scores").wait(), 0);
+      ASSERT_EQ(Process({TANDEM_BINARY, "score", "--model", (run_dir / model).string(), "--path", path, "--input",
+                         (root() / "lines").string()},
+                        root() / "scores")
+                    .wait(),
+                0);
       const std::string all = text(root() / "scores");
       const auto scores = split(trim(all), '\n');
       ASSERT_EQ(scores.size(), of_version.size());
@@ -171,7 +177,8 @@ TEST_F(RunTest, both_scoring_paths_give_the_bits_that_were_recorded_while_sampli
         const Json got = parse_json(scores[i]).value_or(Json());
         for (size_t t = 0; t < of_version[i]["tokens"].size(); ++t) {
           if (of_version[i]["sampled"][t] == 0) continue;
-          ASSERT_EQ(got["logprobs"][t].get<float>(), of_version[i]["logprobs"][t].get<float>()) << path << " version " << version << " token " << t;
+          ASSERT_EQ(got["logprobs"][t].get<float>(), of_version[i]["logprobs"][t].get<float>())
+              << path << " version " << version << " token " << t;
           ++compared;
         }
       }
@@ -203,7 +210,8 @@ TEST_F(RunTest, a_deterministic_run_does_not_depend_on_who_samples_what) {
   const Arguments settings = {"run.steps=2", "tasks.heldout=0", "run.deterministic=true"};
   ASSERT_EQ(run(settings, root() / "two"), 0) << text(root() / "out");
   Arguments other = settings;
-  for (const char* change : {"rollout.workers=3", "rollout.slots=5", "rollout.steal_from=1", "env.threads=1"}) other.push_back(change);
+  for (const char* change : {"rollout.workers=3", "rollout.slots=5", "rollout.steal_from=1", "env.threads=1"})
+    other.push_back(change);
   ASSERT_EQ(run(other, root() / "three"), 0) << text(root() / "out");
   EXPECT_EQ(export_digest(root() / "two"), export_digest(root() / "three"));
 }
@@ -251,12 +259,14 @@ TEST_F(RunTest, a_killed_supervisor_takes_its_processes_with_it_and_the_next_sta
 
 TEST_F(RunTest, a_bad_config_names_every_mistake_and_starts_nothing) {
   const fs::path config = root() / "bad.yaml";
-  std::ofstream(config) << "run:\n  stpes: 3\n  seed: yes\ntrainer:\n  gruop_size: 8\n  learning_rate: 5\nrun:\n  steps: 1\n";
+  std::ofstream(config)
+      << "run:\n  stpes: 3\n  seed: yes\ntrainer:\n  gruop_size: 8\n  learning_rate: 5\nrun:\n  steps: 1\n";
   const fs::path run_dir = root() / "never";
   EXPECT_EQ(Process({TANDEM_BINARY, "run", config.string(), "--run-dir", run_dir.string()}, root() / "out").wait(), 2);
   const std::string said = text(root() / "out");
-  for (const char* part : {"bad.yaml:2:3: unknown key run.stpes; did you mean run.steps?", "run.seed: \"yes\" is not a number",
-                           "trainer.group_size?", "trainer.learning_rate: 5 is outside 0 to 1", "run stands twice; first on line 1"}) {
+  for (const char* part :
+       {"bad.yaml:2:3: unknown key run.stpes; did you mean run.steps?", "run.seed: \"yes\" is not a number",
+        "trainer.group_size?", "trainer.learning_rate: 5 is outside 0 to 1", "run stands twice; first on line 1"}) {
     EXPECT_NE(said.find(part), std::string::npos) << part << "\nin\n" << said;
   }
   EXPECT_FALSE(fs::exists(run_dir));

@@ -20,7 +20,8 @@ struct Sequence {
     const int count = (tokens + kPageTokens - 1) / kPageTokens;
     memory.assign(count * 2 * page_elements(kShape), bf16{});
     for (int i = 0; i < count; ++i) {
-      pages.push_back({memory.data() + i * 2 * page_elements(kShape), memory.data() + (i * 2 + 1) * page_elements(kShape)});
+      pages.push_back(
+          {memory.data() + i * 2 * page_elements(kShape), memory.data() + (i * 2 + 1) * page_elements(kShape)});
     }
   }
   std::vector<bf16> rows, memory;
@@ -42,7 +43,9 @@ struct Sequence {
 std::vector<double> exact_row(const Sequence& s, int position, int head) {
   const int kv = head / (kHeads / kKvHeads);
   std::vector<double> scores(position + 1), out(kSize, 0);
-  const auto at = [&](int row, int column) { return static_cast<double>(to_float(s.rows[static_cast<size_t>(row) * kWidth + column])); };
+  const auto at = [&](int row, int column) {
+    return static_cast<double>(to_float(s.rows[static_cast<size_t>(row) * kWidth + column]));
+  };
   double peak = -1e300, total = 0;
   for (int j = 0; j <= position; ++j) {
     for (int i = 0; i < kSize; ++i) scores[j] += at(position, head * kSize + i) * at(j, kQueryWidth + kv * kSize + i);
@@ -68,7 +71,8 @@ TEST_P(AttentionTest, is_near_the_exact_softmax) {
       const auto exact = exact_row(s, row, head);
       // Probabilities and the result are rounded to bf16: 2^-8 of values of order one.
       for (int i = 0; i < kSize; ++i) {
-        ASSERT_NEAR(to_float(out[static_cast<size_t>(row) * kQueryWidth + head * kSize + i]), exact[i], 0.02) << row << " " << head;
+        ASSERT_NEAR(to_float(out[static_cast<size_t>(row) * kQueryWidth + head * kSize + i]), exact[i], 0.02)
+            << row << " " << head;
       }
     }
   }
@@ -128,11 +132,17 @@ TEST_P(AttentionTest, the_backward_pass_of_a_tree_matches_the_exact_derivative_a
       std::copy(part.begin(), part.end(), out.begin() + run.row * kQueryWidth);
     }
     grads.assign(kRows * kWidth, bf16{});
-    const AttentionBackward arguments{.queries = rows.data(), .keys = rows.data() + kQueryWidth,
-                                      .values = rows.data() + kQueryWidth + kKeyWidth, .stride = kWidth, .out = out.data(),
-                                      .grad_out = grad_out.data(), .log_sum = log_sum.data(), .grad_queries = grads.data(),
+    const AttentionBackward arguments{.queries = rows.data(),
+                                      .keys = rows.data() + kQueryWidth,
+                                      .values = rows.data() + kQueryWidth + kKeyWidth,
+                                      .stride = kWidth,
+                                      .out = out.data(),
+                                      .grad_out = grad_out.data(),
+                                      .log_sum = log_sum.data(),
+                                      .grad_queries = grads.data(),
                                       .grad_keys = grads.data() + kQueryWidth,
-                                      .grad_values = grads.data() + kQueryWidth + kKeyWidth, .grad_stride = kWidth,
+                                      .grad_values = grads.data() + kQueryWidth + kKeyWidth,
+                                      .grad_stride = kWidth,
                                       .rows = kRows};
     ASSERT_TRUE(attention_backward(cpu, kShape, arguments, trees));
   };
@@ -157,7 +167,8 @@ TEST_P(AttentionTest, the_backward_pass_of_a_tree_matches_the_exact_derivative_a
         for (double& x : p) total += x = std::exp(x - peak);
         for (int j = 0; j <= position; ++j) {
           p[j] /= total;
-          for (int c = 0; c < kSize; ++c) dp[j] += to_float(grad_out[row * kQueryWidth + q + c]) * value(run.path[j], v + c);
+          for (int c = 0; c < kSize; ++c)
+            dp[j] += to_float(grad_out[row * kQueryWidth + q + c]) * value(run.path[j], v + c);
           mean += p[j] * dp[j];
         }
         for (int j = 0; j <= position; ++j) {

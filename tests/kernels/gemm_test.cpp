@@ -11,11 +11,17 @@ namespace {
 class GemmTest : public EachIsa {};
 FOR_EACH_ISA(GemmTest);
 
-
-std::vector<float> product(Stream& stream, const std::vector<bf16>& a, const std::vector<bf16>& packed, int m, int n, int k) {
+std::vector<float> product(Stream& stream, const std::vector<bf16>& a, const std::vector<bf16>& packed, int m, int n,
+                           int k) {
   std::vector<float> out(static_cast<size_t>(m) * n);
-  EXPECT_TRUE(gemm(stream, {.a = a.data(), .a_stride = static_cast<size_t>(k), .b = packed.data(), .out_float = out.data(),
-                            .out_stride = static_cast<size_t>(n), .m = m, .n = n, .k = k}));
+  EXPECT_TRUE(gemm(stream, {.a = a.data(),
+                            .a_stride = static_cast<size_t>(k),
+                            .b = packed.data(),
+                            .out_float = out.data(),
+                            .out_stride = static_cast<size_t>(n),
+                            .m = m,
+                            .n = n,
+                            .k = k}));
   return out;
 }
 
@@ -35,7 +41,8 @@ TEST_P(GemmTest, is_within_the_rounding_bound_of_the_exact_product) {
           magnitude += std::abs(term);
         }
         // k roundings of fp32, each at most 2^-24 of a partial sum that never exceeds the sum of magnitudes.
-        ASSERT_NEAR(out[static_cast<size_t>(row) * n + column], exact, k * 0x1p-24 * magnitude + 1e-30) << row << "," << column;
+        ASSERT_NEAR(out[static_cast<size_t>(row) * n + column], exact, k * 0x1p-24 * magnitude + 1e-30)
+            << row << "," << column;
       }
     }
   }
@@ -79,12 +86,26 @@ TEST_P(GemmTest, adds_a_residual_or_the_old_value_once_after_the_sum) {
   std::vector<bf16> packed(packed_size(n, k)), out(m * n);
   ASSERT_TRUE(pack(cpu, weight.data(), n, k, packed.data()));
   const auto plain = product(cpu, a, packed, m, n, k);
-  ASSERT_TRUE(gemm(cpu, {.a = a.data(), .a_stride = k, .b = packed.data(), .residual = residual.data(),
-                         .out_bf16 = out.data(), .out_stride = n, .m = m, .n = n, .k = k}));
+  ASSERT_TRUE(gemm(cpu, {.a = a.data(),
+                         .a_stride = k,
+                         .b = packed.data(),
+                         .residual = residual.data(),
+                         .out_bf16 = out.data(),
+                         .out_stride = n,
+                         .m = m,
+                         .n = n,
+                         .k = k}));
   auto sums = random_floats(m * n, 9);
   const auto old = sums;
-  ASSERT_TRUE(gemm(cpu, {.a = a.data(), .a_stride = k, .b = packed.data(), .out_float = sums.data(), .out_stride = n,
-                         .accumulate = true, .m = m, .n = n, .k = k}));
+  ASSERT_TRUE(gemm(cpu, {.a = a.data(),
+                         .a_stride = k,
+                         .b = packed.data(),
+                         .out_float = sums.data(),
+                         .out_stride = n,
+                         .accumulate = true,
+                         .m = m,
+                         .n = n,
+                         .k = k}));
   for (int i = 0; i < m * n; ++i) {
     ASSERT_EQ(out[i].bits, to_bf16(plain[i] + to_float(residual[i])).bits);
     ASSERT_EQ(sums[i], old[i] + plain[i]);

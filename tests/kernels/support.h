@@ -31,9 +31,10 @@ class EachIsa : public testing::TestWithParam<Isa> {
   Stream stream(int threads = 2) { return std::move(*Stream::cpu(threads, GetParam())); }
 };
 inline std::string isa_name(const testing::TestParamInfo<Isa>& info) { return std::string(to_string(info.param)); }
-#define FOR_EACH_ISA(Suite) \
-  INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::ValuesIn(supported_isas()), isa_name)
+#define FOR_EACH_ISA(Suite) INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::ValuesIn(supported_isas()), isa_name)
 
-inline bool same_bits(const bf16* a, const bf16* b, size_t count) { return std::memcmp(a, b, count * sizeof(bf16)) == 0; }
+inline bool same_bits(const bf16* a, const bf16* b, size_t count) {
+  return std::memcmp(a, b, count * sizeof(bf16)) == 0;
+}
 
 }  // namespace tandem::kernels

@@ -31,18 +31,27 @@ TEST_P(OpsTest, rms_norm_matches_the_formula_and_its_gradient) {
   std::vector<bf16> out(rows * width), grad_x(rows * width);
   std::vector<float> grad_weight(width, 0);
   ASSERT_TRUE(rms_norm(cpu, x.data(), weight.data(), 1e-5f, rows, width, out.data()));
-  ASSERT_TRUE(rms_norm_backward(cpu, {.x = x.data(), .weight = weight.data(), .grad_out = grad.data(), .grad_x = grad_x.data(),
-                                      .grad_weight = grad_weight.data(), .epsilon = 1e-5f, .rows = rows, .width = width}));
+  ASSERT_TRUE(rms_norm_backward(cpu, {.x = x.data(),
+                                      .weight = weight.data(),
+                                      .grad_out = grad.data(),
+                                      .grad_x = grad_x.data(),
+                                      .grad_weight = grad_weight.data(),
+                                      .epsilon = 1e-5f,
+                                      .rows = rows,
+                                      .width = width}));
   std::vector<double> exact(rows * width), exact_grad(rows * width), exact_weight(width, 0);
   for (int row = 0; row < rows; ++row) {
-    const auto at = [&](const std::vector<bf16>& v, int i) { return static_cast<double>(to_float(v[row * width + i])); };
+    const auto at = [&](const std::vector<bf16>& v, int i) {
+      return static_cast<double>(to_float(v[row * width + i]));
+    };
     double squares = 0, dot = 0;
     for (int i = 0; i < width; ++i) squares += at(x, i) * at(x, i);
     const double inverse = 1 / std::sqrt(squares / width + 1e-5);
     for (int i = 0; i < width; ++i) dot += to_float(weight[i]) * at(grad, i) * at(x, i);
     for (int i = 0; i < width; ++i) {
       exact[row * width + i] = at(x, i) * inverse * to_float(weight[i]);
-      exact_grad[row * width + i] = inverse * (to_float(weight[i]) * at(grad, i) - at(x, i) * inverse * inverse * dot / width);
+      exact_grad[row * width + i] =
+          inverse * (to_float(weight[i]) * at(grad, i) - at(x, i) * inverse * inverse * dot / width);
       exact_weight[i] += at(grad, i) * at(x, i) * inverse;
     }
   }
@@ -83,7 +92,8 @@ TEST_P(OpsTest, rope_turned_back_is_where_it_was) {
   EXPECT_FALSE(same_bits(turned.data(), x.data(), x.size()));
   ASSERT_TRUE(rope(cpu, turned.data(), 3 * 64, 4, 3, 64, positions, table.data(), 100, true));
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(to_float(turned[i]), to_float(x[i]), 0.03);
-  EXPECT_EQ(rope(cpu, turned.data(), 3 * 64, 1, 3, 64, std::vector<int32_t>{100}, table.data(), 100).code(), Code::kInvalid);
+  EXPECT_EQ(rope(cpu, turned.data(), 3 * 64, 1, 3, 64, std::vector<int32_t>{100}, table.data(), 100).code(),
+            Code::kInvalid);
 }
 
 TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
@@ -99,14 +109,22 @@ TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
   }
   std::vector<float> logprobs(picks.size()), log_sum(rows), logits(rows * padded_vocabulary(vocabulary));
   std::vector<int32_t> argmax(rows);
-  ASSERT_TRUE(lm_head(cpu, {.hidden = hidden.data(), .head = head.data(), .rows = rows, .width = width,
-                            .vocabulary = vocabulary, .logits = logits.data(), .log_sum = log_sum.data(),
-                            .argmax = argmax.data()}, picks, logprobs));
+  ASSERT_TRUE(lm_head(cpu,
+                      {.hidden = hidden.data(),
+                       .head = head.data(),
+                       .rows = rows,
+                       .width = width,
+                       .vocabulary = vocabulary,
+                       .logits = logits.data(),
+                       .log_sum = log_sum.data(),
+                       .argmax = argmax.data()},
+                      picks, logprobs));
   for (int row = 0; row < rows; ++row) {
     std::vector<double> exact(vocabulary, 0);
     double peak = -1e300, total = 0;
     for (int v = 0; v < vocabulary; ++v) {
-      for (int i = 0; i < width; ++i) exact[v] += static_cast<double>(to_float(hidden[row * width + i])) * to_float(weight[v * width + i]);
+      for (int i = 0; i < width; ++i)
+        exact[v] += static_cast<double>(to_float(hidden[row * width + i])) * to_float(weight[v * width + i]);
       peak = std::max(peak, exact[v]);
     }
     for (const double logit : exact) total += std::exp(logit - peak);
@@ -118,8 +136,14 @@ TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
     float alone[2], alone_sum;
     const TokenPick mine[] = {{0, row * 100}, {0, 4999}};
     Stream single = stream(1);
-    ASSERT_TRUE(lm_head(single, {.hidden = hidden.data() + row * width, .head = head.data(), .rows = 1, .width = width,
-                                 .vocabulary = vocabulary, .log_sum = &alone_sum}, mine, alone));
+    ASSERT_TRUE(lm_head(single,
+                        {.hidden = hidden.data() + row * width,
+                         .head = head.data(),
+                         .rows = 1,
+                         .width = width,
+                         .vocabulary = vocabulary,
+                         .log_sum = &alone_sum},
+                        mine, alone));
     EXPECT_EQ(alone[0], logprobs[row * 2]);
     EXPECT_EQ(alone[1], logprobs[row * 2 + 1]);
     EXPECT_EQ(logits[row * padded_vocabulary(vocabulary) + 4999] - log_sum[row], alone[1]);
@@ -135,12 +159,27 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   ASSERT_TRUE(pack_transposed(cpu, weight.data(), vocabulary, width, turned.data()));
   const std::vector<TokenPick> picks = {{0, 5}, {0, 2599}, {2, 70}, {4, 2599}};
   const std::vector<float> slopes = {0.5f, -0.25f, 1, 2};
-  std::vector<float> log_sum(rows), logprobs(4), grad_hidden(rows * width, 0), grad_head(vocabulary * width, 0), entropy(rows);
-  ASSERT_TRUE(lm_head(cpu, {.hidden = hidden.data(), .head = head.data(), .rows = rows, .width = width,
-                            .vocabulary = vocabulary, .log_sum = log_sum.data()}, picks, logprobs));
-  ASSERT_TRUE(lm_head_backward(cpu, {.hidden = hidden.data(), .head = head.data(), .head_transposed = turned.data(),
-                                     .log_sum = log_sum.data(), .rows = rows, .width = width, .vocabulary = vocabulary,
-                                     .grad_hidden = grad_hidden.data(), .grad_head = grad_head.data()}, picks, slopes, entropy));
+  std::vector<float> log_sum(rows), logprobs(4), grad_hidden(rows * width, 0), grad_head(vocabulary * width, 0),
+      entropy(rows);
+  ASSERT_TRUE(lm_head(cpu,
+                      {.hidden = hidden.data(),
+                       .head = head.data(),
+                       .rows = rows,
+                       .width = width,
+                       .vocabulary = vocabulary,
+                       .log_sum = log_sum.data()},
+                      picks, logprobs));
+  ASSERT_TRUE(lm_head_backward(cpu,
+                               {.hidden = hidden.data(),
+                                .head = head.data(),
+                                .head_transposed = turned.data(),
+                                .log_sum = log_sum.data(),
+                                .rows = rows,
+                                .width = width,
+                                .vocabulary = vocabulary,
+                                .grad_hidden = grad_hidden.data(),
+                                .grad_head = grad_head.data()},
+                               picks, slopes, entropy));
   std::vector<double> exact_hidden(rows * width, 0), exact_head(vocabulary * width, 0);
   for (int row = 0; row < rows; ++row) {
     std::vector<double> d(vocabulary);
@@ -148,7 +187,8 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
     for (size_t i = 0; i < picks.size(); ++i) total += picks[i].row == row ? slopes[i] : 0;
     for (int v = 0; v < vocabulary; ++v) {
       double logit = 0;
-      for (int i = 0; i < width; ++i) logit += static_cast<double>(to_float(hidden[row * width + i])) * to_float(weight[v * width + i]);
+      for (int i = 0; i < width; ++i)
+        logit += static_cast<double>(to_float(hidden[row * width + i])) * to_float(weight[v * width + i]);
       const double p = std::exp(logit - log_sum[row]);
       exact_entropy -= p * (logit - log_sum[row]);
       d[v] = -total * p;
@@ -163,10 +203,12 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
     }
   }
   double error = 0, norm = 0;
-  for (size_t i = 0; i < exact_hidden.size(); ++i) error += std::pow(grad_hidden[i] - exact_hidden[i], 2), norm += exact_hidden[i] * exact_hidden[i];
+  for (size_t i = 0; i < exact_hidden.size(); ++i)
+    error += std::pow(grad_hidden[i] - exact_hidden[i], 2), norm += exact_hidden[i] * exact_hidden[i];
   EXPECT_LT(std::sqrt(error / norm), 0x1p-7);
   error = norm = 0;
-  for (size_t i = 0; i < exact_head.size(); ++i) error += std::pow(grad_head[i] - exact_head[i], 2), norm += exact_head[i] * exact_head[i];
+  for (size_t i = 0; i < exact_head.size(); ++i)
+    error += std::pow(grad_head[i] - exact_head[i], 2), norm += exact_head[i] * exact_head[i];
   EXPECT_LT(std::sqrt(error / norm), 0x1p-7);
 }
 
@@ -177,19 +219,31 @@ TEST_P(OpsTest, adamw_takes_the_published_step) {
   auto master = start;
   std::vector<float> first(count, 0.1f), second(count, 0.2f);
   std::vector<bf16> weight(count);
-  ASSERT_TRUE(adamw(cpu, {.grad = grad.data(), .master = master.data(), .first_moment = first.data(),
-                          .second_moment = second.data(), .weight = weight.data(), .count = count, .grad_scale = 0.5f,
-                          .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .step = 3}));
+  ASSERT_TRUE(adamw(cpu, {.grad = grad.data(),
+                          .master = master.data(),
+                          .first_moment = first.data(),
+                          .second_moment = second.data(),
+                          .weight = weight.data(),
+                          .count = count,
+                          .grad_scale = 0.5f,
+                          .learning_rate = 0.01f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .epsilon = 1e-8f,
+                          .weight_decay = 0.1f,
+                          .step = 3}));
   for (size_t i = 0; i < count; ++i) {
     const double g = grad[i] * 0.5, m = 0.9 * 0.1 + 0.1 * g, v = 0.95 * 0.2 + 0.05 * g * g;
-    const double expected = start[i] * (1 - 0.001) - 0.01 * (m / (1 - std::pow(0.9, 3))) / (std::sqrt(v / (1 - std::pow(0.95, 3))) + 1e-8);
+    const double expected =
+        start[i] * (1 - 0.001) - 0.01 * (m / (1 - std::pow(0.9, 3))) / (std::sqrt(v / (1 - std::pow(0.95, 3))) + 1e-8);
     EXPECT_NEAR(master[i], expected, 1e-6);
     EXPECT_EQ(weight[i].bits, to_bf16(master[i]).bits);
   }
 }
 
 // What lm_head would give the sampler for these logits.
-Sampled sample_of(const std::vector<float>& logits, const SamplingSettings& settings, uint64_t seed, uint64_t position) {
+Sampled sample_of(const std::vector<float>& logits, const SamplingSettings& settings, uint64_t seed,
+                  uint64_t position) {
   std::vector<RunningSum> panels((logits.size() + kPanelColumns - 1) / kPanelColumns);
   for (size_t p = 0; p < panels.size(); ++p) {
     const size_t end = std::min(logits.size(), (p + 1) * kPanelColumns);

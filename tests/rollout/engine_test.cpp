@@ -74,12 +74,14 @@ TEST(Engine, samples_the_same_tokens_and_logprobs_whatever_slots_order_chunks_pa
   const auto reference = sample_groups(reference_engine, false);
   ASSERT_EQ(reference.size(), 12u);
   EXPECT_NE(reference.at(0), reference.at(1)) << "siblings differ by their seeds";
-  for (const EngineSettings settings : {EngineSettings{.slots = 1, .max_tokens = 256}, {.slots = 3, .max_tokens = 256},
+  for (const EngineSettings settings : {EngineSettings{.slots = 1, .max_tokens = 256},
+                                        {.slots = 3, .max_tokens = 256},
                                         {.slots = 12, .max_tokens = 256, .prefill_tokens = 13},
                                         {.slots = 12, .pages = 7, .max_tokens = 256}}) {
     for (const int threads : {1, 3}) {
       auto other = engine(settings, threads);
-      EXPECT_EQ(sample_groups(other, threads == 3), reference) << settings.slots << " slots, " << settings.pages << " pages";
+      EXPECT_EQ(sample_groups(other, threads == 3), reference)
+          << settings.slots << " slots, " << settings.pages << " pages";
     }
   }
 }

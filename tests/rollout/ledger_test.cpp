@@ -10,8 +10,14 @@ namespace tandem::rollout {
 namespace {
 
 RunPlan small_plan() {
-  return {.seed = 5, .steps = 4, .groups_per_step = 2, .group_size = 3, .max_lag = 1, .kinds = {"a", "b", "c"},
-          .heldout_tasks = 3, .heldout_samples = 2};
+  return {.seed = 5,
+          .steps = 4,
+          .groups_per_step = 2,
+          .group_size = 3,
+          .max_lag = 1,
+          .kinds = {"a", "b", "c"},
+          .heldout_tasks = 3,
+          .heldout_samples = 2};
 }
 
 // Workers and a trainer that do what they are told, or fail at random.
@@ -132,7 +138,8 @@ TEST(Ledger, under_random_faults_nothing_is_lost_or_trained_twice) {
     uint64_t count = 0;
     for (const auto& [step, entries] : cluster.trained) {
       for (const auto& entry : entries) {
-        EXPECT_TRUE(seen.insert(entry.key.episode).second) << "episode " << entry.key.episode << " twice, seed " << seed;
+        EXPECT_TRUE(seen.insert(entry.key.episode).second)
+            << "episode " << entry.key.episode << " twice, seed " << seed;
         ++count;
       }
     }
@@ -183,7 +190,8 @@ TEST(Ledger, an_episode_that_keeps_failing_is_dropped_for_its_reason_and_never_g
   std::vector<LeaseTerms> leases;
   const auto take = [&](const std::vector<Action>& actions) {
     for (const Action& action : actions) {
-      if (const auto* grant = std::get_if<Grant>(&action)) leases.insert(leases.end(), grant->leases.begin(), grant->leases.end());
+      if (const auto* grant = std::get_if<Grant>(&action))
+        leases.insert(leases.end(), grant->leases.begin(), grant->leases.end());
     }
   };
   take(ledger.step(Pull{"w", 1}));

@@ -42,7 +42,8 @@ std::vector<std::vector<int32_t>> group_of_samples() {
   std::vector<std::vector<int32_t>> samples(5, prompt);
   for (size_t i = 0; i < samples.size(); ++i) {
     const size_t length = 20 + i * 17;
-    for (size_t k = 0; k < length; ++k) samples[i].push_back(i < 2 && k < 10 ? 7 : static_cast<int32_t>(random.below(300)));
+    for (size_t k = 0; k < length; ++k)
+      samples[i].push_back(i < 2 && k < 10 ? 7 : static_cast<int32_t>(random.below(300)));
   }
   samples.push_back(samples[0]);  // twice the same
   return samples;
@@ -69,7 +70,8 @@ TEST(TokenTree, holds_every_sample_and_shares_what_they_share) {
 }
 
 // The logprobs that the engine's forward pass gives one sequence, prefilled in chunks of `chunk`.
-std::vector<float> engine_logprobs(kernels::Stream& stream, const model::Weights& weights, std::span<const int32_t> tokens, int chunk) {
+std::vector<float> engine_logprobs(kernels::Stream& stream, const model::Weights& weights,
+                                   std::span<const int32_t> tokens, int chunk) {
   const auto config = weights.config();
   auto pool = std::move(*model::KvPool::create(config, 8));
   std::vector<int> pages(8);
@@ -86,9 +88,14 @@ std::vector<float> engine_logprobs(kernels::Stream& stream, const model::Weights
       picks.push_back({static_cast<int32_t>(i), tokens[first + i + 1]});
     }
     std::vector<float> part(picks.size()), log_sum(count);
-    EXPECT_TRUE(kernels::lm_head(stream, {.hidden = hidden.data, .head = weights.packed(weights.layout().head),
-                                          .rows = static_cast<int>(count), .width = config.width,
-                                          .vocabulary = config.vocabulary, .log_sum = log_sum.data()}, picks, part));
+    EXPECT_TRUE(kernels::lm_head(stream,
+                                 {.hidden = hidden.data,
+                                  .head = weights.packed(weights.layout().head),
+                                  .rows = static_cast<int>(count),
+                                  .width = config.width,
+                                  .vocabulary = config.vocabulary,
+                                  .log_sum = log_sum.data()},
+                                 picks, part));
     logprobs.insert(logprobs.end(), part.begin(), part.end());
   }
   return logprobs;
@@ -104,7 +111,8 @@ TEST(Tape, a_tree_of_samples_gives_each_the_bits_that_the_engine_gives_it_alone)
     const auto rows = tree.rows_of(static_cast<int>(s), samples[s].size());
     for (size_t i = 0; i + 1 < samples[s].size(); ++i) wanted.push_back({{rows[i], samples[s][i + 1]}, {s, i}});
   }
-  std::stable_sort(wanted.begin(), wanted.end(), [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
+  std::stable_sort(wanted.begin(), wanted.end(),
+                   [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
   std::vector<TokenPick> picks;
   for (const auto& [pick, place] : wanted) picks.push_back(pick);
   Tape tape(weights.config(), 512);
@@ -133,7 +141,8 @@ TEST(Tape, the_gradient_of_a_tree_is_the_sum_over_its_samples_and_repeats_bit_by
       const float weight = 0.1f * static_cast<float>(chosen[s].size() % 7) - 0.25f;
       for (size_t i = 100; i + 1 < chosen[s].size(); ++i) wanted.push_back({{rows[i], chosen[s][i + 1]}, weight});
     }
-    std::stable_sort(wanted.begin(), wanted.end(), [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
     std::vector<TokenPick> picks;
     std::vector<float> slopes;
     for (const auto& [pick, slope] : wanted) picks.push_back(pick), slopes.push_back(slope);
@@ -183,8 +192,10 @@ TEST(Tape, the_gradient_points_where_the_loss_grows) {
   double expected = 0, measured = 0;
   for (const double sign : {1.0, -1.0}) {
     for (size_t i = 0; i < start.size(); ++i) {
-      weights.flat()[i] = kernels::to_bf16(static_cast<float>(kernels::to_float(start[i]) + sign * scale * 100 * grads[i]));
-      expected += sign * (kernels::to_float(weights.flat()[i]) - static_cast<double>(kernels::to_float(start[i]))) * grads[i];
+      weights.flat()[i] =
+          kernels::to_bf16(static_cast<float>(kernels::to_float(start[i]) + sign * scale * 100 * grads[i]));
+      expected +=
+          sign * (kernels::to_float(weights.flat()[i]) - static_cast<double>(kernels::to_float(start[i]))) * grads[i];
     }
     ASSERT_TRUE(weights.pack(stream));
     measured += sign * loss();
