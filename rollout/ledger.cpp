@@ -146,6 +146,7 @@ void Ledger::on(const Commit& event) {
 // ---- Training ----
 
 void Ledger::on(const TrainerJoined& event) {
+  finishing_ = false;  // the run goes on: its trainer is back
   // What it trained and could not report.
   while (steps_trained_ < event.step && batches_.contains(steps_trained_ + 1)) on(Trained{steps_trained_ + 1, {}});
   // What it trained beyond its checkpoint is gone with it; the same batches bring it back.
