@@ -2,6 +2,7 @@
 #include "kernels/cpu/attention.inl"
 #include "kernels/cpu/attention_backward.inl"
 #include "kernels/cpu/gemm.inl"
+#include "kernels/cpu/limits.inl"
 #include "kernels/cpu/lm_head.inl"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/optimizer.inl"
@@ -28,6 +29,8 @@ constexpr CpuOperations kOperations = {
     .lm_head_backward = lm_head_backward,
     .adamw = adamw,
     .sum_of_squares = sum_of_squares,
+    .peak_products = peak_products,
+    .read_all = read_all,
 };
 
 }  // namespace tandem::kernels::TANDEM_ISA

@@ -62,56 +62,76 @@ TANDEM_INLINE void join_block(AttentionRow& row, float* scores, int visible, flo
   for (int i = 0; i < size; i += kLanes) store(out + i, load(out + i) * broadcast(kept));
 }
 
-// A few rows of one kv head of one run: `count` (query row, head) pairs starting at `first` of rows x group.
-inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t query_stride, const QueryRun& run,
-                        int kv_head, int first, int count, bf16* out, size_t out_stride, float* log_sum) {
-  const int group = shape.heads / shape.kv_heads, size = shape.head_size;
+// One query row of one head, of any run.
+struct AttentionQuery {
+  const QueryRun* run;
+  int row;   // of the run
+  int head;  // of all
+  int position() const { return run->position + row; }
+  int last_block() const { return position() / kPageTokens; }
+};
+
+// Up to kTileRows queries of one kv head. Rows that follow each other and see the same page (heads of a group, rows of
+// a prompt, siblings with a common prefix) take it together; what a row computes does not depend on its neighbours.
+inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t query_stride, int kv_head,
+                        std::span<const AttentionQuery> rows, bf16* out, size_t out_stride, float* log_sum) {
+  const int size = shape.head_size, count = static_cast<int>(rows.size());
+  const size_t head_offset = static_cast<size_t>(kPageTokens) * kv_head * size;
   alignas(64) bf16 q[kTileRows * kMaxHeadSize];
   alignas(64) bf16 probabilities[kTileRows * kPageTokens];
   alignas(64) float scores[kTileRows * kPanelColumns];
   alignas(64) float gathered[kTileRows * kPanelColumns];
-  alignas(64) float sums[kTileRows * kMaxHeadSize] = {};
-  std::array<AttentionRow, kTileRows> rows;
-  std::array<int, kTileRows> position{};
+  alignas(64) float sums[kTileRows * kMaxHeadSize];
+  std::memset(sums, 0, sizeof(float) * count * size);
+  std::array<AttentionRow, kTileRows> states;
   int last = 0;
   for (int i = 0; i < count; ++i) {
-    const int row = (first + i) / group, head = kv_head * group + (first + i) % group;
-    std::memcpy(q + i * size, queries + (run.row + row) * query_stride + head * size, size * sizeof(bf16));
-    position[i] = run.position + row;
-    last = std::max(last, position[i]);
+    const AttentionQuery& row = rows[i];
+    std::memcpy(q + i * size, queries + (row.run->row + row.row) * query_stride + row.head * size, size * sizeof(bf16));
+    last = std::max(last, row.last_block());
   }
-  for (int block = 0; block <= last / kPageTokens; ++block) {
-    const bf16* keys = run.pages[block].keys + static_cast<size_t>(kPageTokens) * kv_head * size;
-    const bf16* values = run.pages[block].values + static_cast<size_t>(kPageTokens) * kv_head * size;
-    product_tile(q, size, count, keys, size, scores);
-    for (int i = 0; i < count; ++i) {
-      const int visible = std::min(kPageTokens, position[i] + 1 - block * kPageTokens);
-      if (visible > 0) {
-        join_block(rows[i], scores + i * kPanelColumns, visible, shape.scale, probabilities + i * kPageTokens,
-                   sums + i * size, size);
-      } else {
-        std::memset(probabilities + i * kPageTokens, 0, kPageTokens * sizeof(bf16));
+  for (int block = 0; block <= last; ++block) {
+    const auto keys_of = [&](const AttentionQuery& row) -> const bf16* {
+      return block <= row.last_block() ? row.run->pages[block].keys : nullptr;
+    };
+    for (int begin = 0, end = 0; begin < count; begin = end) {
+      const bf16* keys = keys_of(rows[begin]);
+      for (end = begin + 1; end < count && keys_of(rows[end]) == keys; ++end) {
       }
-    }
-    for (int column = 0; column < size; column += kPanelColumns) {
-      // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
-      product_tile(probabilities, kPageTokens, count, values + column * 2, kPageTokens, gathered, size_t{2} * size);
-      for (int i = 0; i < count; ++i) {
-        if (position[i] < block * kPageTokens) continue;
-        for (int c = 0; c < kPanelColumns; c += kLanes) {
-          float* target = sums + i * size + column + c;
-          store(target, load(target) + load(gathered + i * kPanelColumns + c));
+      if (!keys) continue;
+      const bf16* values = rows[begin].run->pages[block].values + head_offset;
+      const bf16* next_keys =
+          block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + head_offset : nullptr;
+      product_tile(q + begin * size, size, end - begin, keys + head_offset, size, scores, kPanelColumns * 2,
+                   Ahead{reinterpret_cast<const char*>(values), sizeof(bf16) * 2 * kPageTokens});
+      for (int i = begin; i < end; ++i) {
+        const int visible = std::min(kPageTokens, rows[i].position() + 1 - block * kPageTokens);
+        join_block(states[i], scores + (i - begin) * kPanelColumns, visible, shape.scale,
+                   probabilities + i * kPageTokens, sums + i * size, size);
+      }
+      for (int column = 0; column < size; column += kPanelColumns) {
+        // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
+        product_tile(probabilities + begin * kPageTokens, kPageTokens, end - begin, values + column * 2, kPageTokens,
+                     gathered, size_t{2} * size,
+                     next_keys ? Ahead{reinterpret_cast<const char*>(next_keys + column * kPageTokens),
+                                       sizeof(bf16) * 2 * kPageTokens}
+                               : Ahead{});
+        for (int i = begin; i < end; ++i) {
+          for (int c = 0; c < kPanelColumns; c += kLanes) {
+            float* target = sums + i * size + column + c;
+            store(target, load(target) + load(gathered + (i - begin) * kPanelColumns + c));
+          }
         }
       }
     }
   }
   for (int i = 0; i < count; ++i) {
-    const int row = run.row + (first + i) / group, head = kv_head * group + (first + i) % group;
+    const int row = rows[i].run->row + rows[i].row, head = rows[i].head;
     bf16* target = out + row * out_stride + head * size;
-    for (int c = 0; c < size; c += kLanes) store(target + c, load(sums + i * size + c) / broadcast(rows[i].sum));
+    for (int c = 0; c < size; c += kLanes) store(target + c, load(sums + i * size + c) / broadcast(states[i].sum));
     if (log_sum) {
       log_sum[static_cast<size_t>(row) * shape.heads + head] =
-          static_cast<float>(rows[i].maximum + std::log(static_cast<double>(rows[i].sum)));
+          static_cast<float>(states[i].maximum + std::log(static_cast<double>(states[i].sum)));
     }
   }
 }
@@ -120,23 +140,28 @@ inline void attention(ThreadPool& threads, const AttentionShape& shape, const bf
                       std::span<const QueryRun> runs, bf16* out, size_t out_stride, float* log_sum) {
   const int group = shape.heads / shape.kv_heads;
   constexpr int kTilesPerTask = 8;
-  struct Task {
-    int run, kv_head, first, count;
-  };
-  std::vector<Task> tasks;
-  for (int r = 0; r < static_cast<int>(runs.size()); ++r) {
-    const int total = runs[r].rows * group;
-    for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
-      for (int first = 0; first < total; first += kTileRows * kTilesPerTask) {
-        tasks.push_back({r, kv_head, first, std::min(kTileRows * kTilesPerTask, total - first)});
-      }
+  int rows = 0;
+  for (const QueryRun& run : runs) rows += run.rows;
+  // All queries of kv head 0, row by row; those of the others are the same with other heads.
+  std::vector<AttentionQuery> first_head;
+  first_head.reserve(static_cast<size_t>(rows) * group);
+  for (const QueryRun& run : runs) {
+    for (int row = 0; row < run.rows; ++row) {
+      for (int head = 0; head < group; ++head) first_head.push_back({&run, row, head});
     }
   }
-  threads.run(static_cast<int>(tasks.size()), [&](int index) {
-    const Task& task = tasks[index];
-    for (int done = 0; done < task.count; done += kTileRows) {
-      attend_rows(shape, queries, query_stride, runs[task.run], task.kv_head, task.first + done,
-                  std::min(kTileRows, task.count - done), out, out_stride, log_sum);
+  const int total = rows * group, task_rows = kTileRows * kTilesPerTask;
+  const int pieces = (total + task_rows - 1) / task_rows;
+  threads.run(pieces * shape.kv_heads, [&](int task) {
+    const int kv_head = task % shape.kv_heads, begin = task / shape.kv_heads * task_rows;
+    std::array<AttentionQuery, kTileRows> tile;
+    for (int first = begin; first < std::min(total, begin + task_rows); first += kTileRows) {
+      const int count = std::min(kTileRows, total - first);
+      for (int i = 0; i < count; ++i) {
+        tile[i] = first_head[first + i];
+        tile[i].head += kv_head * group;
+      }
+      attend_rows(shape, queries, query_stride, kv_head, std::span(tile).first(count), out, out_stride, log_sum);
     }
   });
 }

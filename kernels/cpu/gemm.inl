@@ -20,16 +20,27 @@ constexpr int kTileRows = 4, kUnits = 4;
 #endif
 constexpr int kPanelUnits = kPanelColumns / kLanes;
 
+// Memory that is needed soon, asked for while products of what is here already run: `step` bytes for each pair of k.
+struct Ahead {
+  const char* memory = nullptr;
+  size_t step = 0;
+  TANDEM_INLINE void fetch() {
+    for (size_t byte = 0; byte < step; byte += 64) _mm_prefetch(memory + byte, _MM_HINT_T1);
+    memory += step;
+  }
+};
+
 // tile[r][64] = a rows times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain
 // over k.
 #ifdef __AVX512F__
 template <int Rows>
 TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k,
-                                float* tile) {
+                                float* tile, Ahead ahead) {
   for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
     Float sums[Rows][kUnits] = {};
     const bf16* b = panel + unit * kLanes * 2;
     for (int pair = 0; pair < k / 2; ++pair, b += pair_stride) {
+      ahead.fetch();
       Bits columns[kUnits];
 #pragma GCC unroll 4
       for (int u = 0; u < kUnits; ++u) columns[u] = load_pairs(b + u * kLanes * 2);
@@ -51,12 +62,13 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 // The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
 template <int Rows>
 TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k,
-                                float* tile) {
+                                float* tile, Ahead ahead) {
   for (int column = 0; column < kPanelColumns; column += kLanes) {
     __m256 sums[Rows][2];
     for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
     const bf16* b = panel + column * 2;
     for (int pair = 0; pair < k / 2; ++pair, b += pair_stride) {
+      if (column == 0) ahead.fetch();
       const __m256i pairs[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)),
                                 _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + 1)};
 #pragma GCC unroll 2
@@ -83,21 +95,21 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 
 // rows <= kTileRows.
 inline void product_tile(const bf16* a, size_t a_stride, int rows, const bf16* panel, int k, float* tile,
-                         size_t pair_stride = kPanelColumns * 2) {
+                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
   switch (rows) {
     case 1:
-      return product_rows<1>(a, a_stride, panel, pair_stride, k, tile);
+      return product_rows<1>(a, a_stride, panel, pair_stride, k, tile, ahead);
     case 2:
-      return product_rows<2>(a, a_stride, panel, pair_stride, k, tile);
+      return product_rows<2>(a, a_stride, panel, pair_stride, k, tile, ahead);
     case 3:
-      return product_rows<3>(a, a_stride, panel, pair_stride, k, tile);
+      return product_rows<3>(a, a_stride, panel, pair_stride, k, tile, ahead);
     case 4:
-      return product_rows<4>(a, a_stride, panel, pair_stride, k, tile);
+      return product_rows<4>(a, a_stride, panel, pair_stride, k, tile, ahead);
 #if defined(__AVX512BF16__)
     case 5:
-      return product_rows<5>(a, a_stride, panel, pair_stride, k, tile);
+      return product_rows<5>(a, a_stride, panel, pair_stride, k, tile, ahead);
     case 6:
-      return product_rows<6>(a, a_stride, panel, pair_stride, k, tile);
+      return product_rows<6>(a, a_stride, panel, pair_stride, k, tile, ahead);
 #endif
   }
 }
@@ -156,6 +168,26 @@ inline void transpose(ThreadPool& threads, const bf16* x, int rows, int columns,
   });
 }
 
+// Fetches the panel that a thread takes next, spread over the `tiles` of the one it works on. No panel: fetches
+// nothing.
+class NextPanel {
+ public:
+  NextPanel(const bf16* panel, int k, int tiles)
+      : memory_(reinterpret_cast<const char*>(panel)), bytes_(panel_elements(k) * sizeof(bf16)) {
+    const size_t pairs = std::max(1, k / 2);
+    step_ = (bytes_ / tiles / pairs + 63) / 64 * 64;
+    bytes_of_tile_ = step_ * pairs;
+  }
+  Ahead during(int tile) const {
+    const size_t begin = tile * bytes_of_tile_;
+    return memory_ != nullptr && begin < bytes_ ? Ahead{memory_ + begin, step_} : Ahead{};
+  }
+
+ private:
+  const char* memory_;
+  size_t bytes_, step_ = 0, bytes_of_tile_ = 0;
+};
+
 // One block of rows of one panel into the output, with what is added to it.
 inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int column) {
   const int columns = std::min(kPanelColumns, g.n - column);
@@ -191,11 +223,15 @@ inline void gemm(ThreadPool& threads, const Gemm& g) {
   // Neighbouring tasks share their rows, so that a thread keeps them in its cache while panels change.
   threads.run(panels * chunks, [&](int task) {
     const int panel = task % panels, chunk = task / panels;
-    const int end = std::min(g.m, (chunk + 1) * kChunkRows);
+    const int begin = chunk * kChunkRows, end = std::min(g.m, (chunk + 1) * kChunkRows);
+    const int later = panel + threads.threads();
+    const NextPanel next(later < panels ? g.b + later * panel_stride : nullptr, g.k,
+                         (end - begin + kTileRows - 1) / kTileRows);
     alignas(64) float tile[kTileRows * kPanelColumns];
-    for (int row = chunk * kChunkRows; row < end; row += kTileRows) {
+    for (int row = begin; row < end; row += kTileRows) {
       const int rows = std::min(kTileRows, end - row);
-      product_tile(g.a + row * g.a_stride, g.a_stride, rows, g.b + panel * panel_stride, g.k, tile);
+      product_tile(g.a + row * g.a_stride, g.a_stride, rows, g.b + panel * panel_stride, g.k, tile, kPanelColumns * 2,
+                   next.during((row - begin) / kTileRows));
       finish_tile(g, tile, row, rows, panel * kPanelColumns);
     }
   });

@@ -10,11 +10,7 @@ namespace tandem::kernels::TANDEM_ISA {
 constexpr int kSlabPanels = 64;  // columns of 64 panels are joined in order; then the slabs are, in order
 constexpr int kHeadRows = kTileRows * 16;
 
-TANDEM_INLINE float exponential_of(float x) {
-  float lanes[kLanes];
-  store(lanes, exponential(broadcast(x)));
-  return lanes[0];
-}
+TANDEM_INLINE float exponential_of(float x) { return exponential(broadcast(x))[0]; }
 
 TANDEM_INLINE void join(RunningSum& total, const RunningSum& next) {
   if (next.maximum == -INFINITY) return;
@@ -60,15 +56,18 @@ inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenP
 
   threads.run(slabs * chunks, [&](int task) {
     const int slab = task % slabs, chunk = task / slabs;
-    const int end_row = std::min(h.rows, (chunk + 1) * kHeadRows);
+    const int begin_row = chunk * kHeadRows, end_row = std::min(h.rows, (chunk + 1) * kHeadRows);
     alignas(64) float tile[kTileRows * kPanelColumns];
     for (int panel = slab * kSlabPanels; panel < std::min(panels, (slab + 1) * kSlabPanels); ++panel) {
       const int first = panel * kPanelColumns;
       const int columns = std::min(kPanelColumns, h.vocabulary - first);
-      for (int row = chunk * kHeadRows; row < end_row; row += kTileRows) {
+      const bf16* weights = h.head + panel * panel_elements(h.width);
+      const NextPanel next(panel + 1 < panels ? weights + panel_elements(h.width) : nullptr, h.width,
+                           (end_row - begin_row + kTileRows - 1) / kTileRows);
+      for (int row = begin_row; row < end_row; row += kTileRows) {
         const int rows = std::min(kTileRows, end_row - row);
-        product_tile(h.hidden + size_t{static_cast<size_t>(row)} * h.width, h.width, rows,
-                     h.head + panel * panel_elements(h.width), h.width, tile);
+        product_tile(h.hidden + static_cast<size_t>(row) * h.width, h.width, rows, weights, h.width, tile,
+                     kPanelColumns * 2, next.during((row - begin_row) / kTileRows));
         hide_padding(tile, rows, columns);
         for (int r = 0; r < rows; ++r) {
           const float* logits = tile + r * kPanelColumns;

@@ -40,6 +40,8 @@ struct CpuOperations {
                            std::span<const float> grad_logprobs, std::span<float> entropy_rows);
   void (*adamw)(ThreadPool&, const AdamW&);
   double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
+  double (*peak_products)(ThreadPool&, int rounds);
+  float (*read_all)(ThreadPool&, const float* values, size_t count);
 };
 
 const CpuOperations& avx2_operations();

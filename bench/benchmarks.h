@@ -1,0 +1,32 @@
+// The benchmarks of `tandem bench`, one function for each hot path.
+//
+// Each measures the machine's limits itself, in the same run, since they change with what else the machine does. Figures
+// are medians of several rounds. Thread safety: none, and the machine should be idle.
+#pragma once
+
+#include <vector>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "bench/figure.h"
+#include "kernels/stream.h"
+
+namespace tandem::bench {
+
+struct Settings {
+  fs::path model;   // Hugging Face directory; where it is empty a random model of SmolLM2-135M's shape is used
+  int threads = 1;
+  double seconds = 1;  // for each figure, about
+};
+
+Result<std::vector<Figure>> bench_kernels(const Settings& settings);
+// Prefill, and decode at context 256 with 1, 16 and 64 sequences: apart, and in groups of 8 that share their prompt.
+Result<std::vector<Figure>> bench_engine(const Settings& settings);
+// Forward and backward, the optimizer's step, and what follows it.
+Result<std::vector<Figure>> bench_trainer(const Settings& settings);
+// Episodes, tool calls and sandboxes.
+Result<std::vector<Figure>> bench_envs(const Settings& settings);
+// Messages between two processes' sockets.
+Result<std::vector<Figure>> bench_wire(const Settings& settings);
+
+}  // namespace tandem::bench

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include "base/random.h"
+#include "bench/measure.h"
+#include "rollout/engine.h"
+
+namespace tandem::bench {
+
+namespace {
+
+using rollout::Engine;
+using rollout::TurnRequest;
+
+constexpr int kContext = 256;
+
+std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary) {
+  Random random(seed);
+  std::vector<int32_t> tokens(count);
+  for (auto& token : tokens) token = static_cast<int32_t>(random.below(vocabulary));
+  return tokens;
+}
+
+Result<Engine> make_engine(std::shared_ptr<const model::Weights> weights, const Settings& settings, int slots,
+                           int prefill_tokens) {
+  return Engine::create(std::move(weights), 0, TRY(kernels::Stream::cpu(settings.threads)),
+                        {.slots = slots, .max_tokens = 1024, .prefill_tokens = prefill_tokens});
+}
+
+// Seconds to take in `count` prompts of 512 tokens, all different.
+Result<double> prefill_seconds(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int count) {
+  auto engine = TRY(make_engine(weights, settings, count, 512));
+  uint64_t round = 0;
+  return median_seconds(settings.seconds, [&]() -> Status {
+    for (int i = 0; i < count; ++i) {
+      const uint64_t id = round * 64 + i;
+      TRY(engine.add(id, random_tokens(id, 512, weights->config().vocabulary), TurnRequest{.max_new_tokens = 1}));
+    }
+    while (!engine.idle()) TRY(engine.step());
+    for (int i = 0; i < count; ++i) engine.release(round * 64 + i);
+    ++round;
+    return {};
+  });
+}
+
+// Seconds of a step that samples one token for each of `count` sequences of about kContext tokens.
+Result<double> decode_seconds(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int count,
+                              int group) {
+  auto engine = TRY(make_engine(weights, settings, count, 4096));
+  for (int i = 0; i < count; ++i) {
+    TRY(engine.add(i, random_tokens(i / group, kContext, weights->config().vocabulary),
+                   TurnRequest{.max_new_tokens = 700, .seed = static_cast<uint64_t>(i)}));
+  }
+  const auto sampled = [&] { return engine.counters().sampled_tokens; };
+  while (sampled() < static_cast<uint64_t>(count)) TRY(engine.step());
+  return median_seconds(settings.seconds, [&]() -> Status { return TRY(engine.step()), Status{}; });
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> bench_engine(const Settings& settings) {
+  auto stream = TRY(kernels::Stream::cpu(settings.threads));
+  auto weights = std::make_shared<const model::Weights>(TRY(load_model(settings, stream, false)));
+  const Limits limits = measure_limits(stream);
+  const auto& config = weights->config();
+  std::vector<Figure> figures;
+  for (const int count : {1, 8}) {
+    const double seconds = TRY(prefill_seconds(weights, settings, count));
+    figures.push_back({fmt::format("prefill {}x512", count), count * 512 / seconds, "tok/s",
+                       limits.flops / body_flops(config), "arithmetic"});
+  }
+  const double step_bytes = (body_flops(config) + head_flops(config));  // two bytes a weight, two FLOP a weight
+  const auto add_decode = [&](int count, int group, const char* how) -> Status {
+    const double seconds = TRY(decode_seconds(weights, settings, count, group));
+    const double by_flops = limits.flops / (body_flops(config) + head_flops(config));
+    const double by_bytes = limits.bytes / step_bytes * count;
+    figures.push_back({fmt::format("decode {} at {}{}", count, kContext, how), count / seconds, "tok/s",
+                       std::min(by_flops, by_bytes), by_flops < by_bytes ? "arithmetic" : "memory"});
+    return {};
+  };
+  for (const int count : {1, 16, 64}) TRY(add_decode(count, 1, ""));
+  TRY(add_decode(64, 8, ", groups of 8"));
+  return figures;
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,46 @@
+#include "bench/measure.h"
+
+namespace tandem::bench {
+
+Limits measure_limits(kernels::Stream& stream) {
+  return {kernels::measure_peak_flops(stream), kernels::measure_read_bandwidth(stream)};
+}
+
+namespace {
+// SmolLM2-135M; figures do not depend on what the weights are.
+model::ModelConfig default_shape() {
+  model::ModelConfig config;
+  config.family = "llama";
+  config.layers = 30;
+  config.width = 576;
+  config.heads = 9;
+  config.kv_heads = 3;
+  config.head_size = 64;
+  config.mlp_width = 1536;
+  config.vocabulary = 49152;
+  config.max_positions = 8192;
+  config.norm_epsilon = 1e-5;
+  config.tied_embeddings = true;
+  config.rope.theta = 100000;
+  config.dtype = model::DType::kBF16;
+  return config;
+}
+}  // namespace
+
+Result<model::Weights> load_model(const Settings& settings, kernels::Stream& stream, bool for_training) {
+  auto weights = settings.model.empty() ? TRY(model::Weights::create(default_shape(), for_training))
+                                        : TRY(model::load_weights(settings.model, for_training));
+  if (settings.model.empty()) model::randomise(weights, 1);
+  TRY(weights.pack(stream));
+  return weights;
+}
+
+double head_flops(const model::ModelConfig& config) { return 2.0 * config.width * config.vocabulary; }
+
+double body_flops(const model::ModelConfig& config) {
+  const double queries = static_cast<double>(config.heads) * config.head_size;
+  const double keys = static_cast<double>(config.kv_heads) * config.head_size;
+  return 2.0 * config.layers * config.width * (2 * queries + 2 * keys + 3.0 * config.mlp_width);
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,45 @@
+// What all benchmarks share: timing, the machine's limits, and a model to run.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "bench/benchmarks.h"
+#include "kernels/limits.h"
+#include "model/weights.h"
+
+namespace tandem::bench {
+
+struct Limits {
+  double flops = 0;  // of products, all threads
+  double bytes = 0;  // read from memory each second, all threads
+};
+Limits measure_limits(kernels::Stream& stream);
+
+// The model that the settings name, packed.
+Result<model::Weights> load_model(const Settings& settings, kernels::Stream& stream, bool for_training);
+
+// Products of one token's forward pass: without the head, and of the head. FLOP.
+double body_flops(const model::ModelConfig& config);
+double head_flops(const model::ModelConfig& config);
+
+// Seconds that `work` takes: the median of the rounds that fit into `seconds`, at least three, after one that is not
+// counted. `work` gives a Status.
+template <typename Work>
+Result<double> median_seconds(double seconds, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  TRY(work());
+  std::vector<double> rounds;
+  double total = 0;
+  while (rounds.size() < 3 || (total < seconds && rounds.size() < 10000)) {
+    const auto start = Clock::now();
+    TRY(work());
+    rounds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    total += rounds.back();
+  }
+  std::nth_element(rounds.begin(), rounds.begin() + rounds.size() / 2, rounds.end());
+  return rounds[rounds.size() / 2];
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,69 @@
+// `tandem bench`: how fast the hot paths are here, beside what this machine could do at most.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <thread>
+
+#include "bench/benchmarks.h"
+#include "cli/command.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct Benchmark {
+  const char* name;
+  const char* summary;
+  Result<std::vector<bench::Figure>> (*run)(const bench::Settings&);
+};
+constexpr std::array kBenchmarks = {
+    Benchmark{"kernels", "Products and the optimizer, beside peak arithmetic and read bandwidth", bench::bench_kernels},
+    Benchmark{"engine", "Prefill and decode", bench::bench_engine},
+    Benchmark{"trainer", "Training steps", bench::bench_trainer},
+};
+
+struct Options {
+  bench::Settings settings;
+  std::string model;
+  bool json = false;
+};
+
+Result<int> run(const Options& options, const Benchmark& benchmark) {
+  bench::Settings settings = options.settings;
+  settings.model = options.model;
+  const auto figures = TRY(benchmark.run(settings));
+  if (options.json) {
+    for (const auto& figure : figures) {
+      Json line = bench::to_json(figure);
+      line["bench"] = benchmark.name;
+      line["threads"] = settings.threads;
+      fmt::print("{}\n", dump_json(line));
+    }
+  } else {
+    fmt::print("{}, {} threads; medians, beside this machine's limits in the same run\n{}", benchmark.name,
+               settings.threads, bench::to_table(figures));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Action add_bench(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  options->settings.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  command.require_subcommand(1);
+  auto chosen = std::make_shared<const Benchmark*>(nullptr);
+  for (const Benchmark& benchmark : kBenchmarks) {
+    auto* sub = command.add_subcommand(benchmark.name, benchmark.summary);
+    sub->add_option("--model", options->model, "Model directory; without one a random model of SmolLM2-135M's shape");
+    sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
+    sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
+    sub->add_flag("--json", options->json, "One JSON object a figure");
+    sub->callback([chosen, &benchmark] { *chosen = &benchmark; });
+  }
+  command.footer("Example:\n  tandem bench engine --threads 2\n  tandem bench kernels --json");
+  return [options, chosen] { return run(*options, **chosen); };
+}
+
+}  // namespace tandem::cli
