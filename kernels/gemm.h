@@ -31,13 +31,10 @@ Status pack(Stream& stream, const bf16* weight, int n, int k, bf16* packed);
 // The transpose: `weight` is [k][n] row by row. k even, or the last row is taken as followed by zeros.
 Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed);
 
-// out[c][r] = x[r][c]; out rows are `even(rows)` long, the last element zero where rows is odd. What a weight gradient
-// reads.
-Status transpose(Stream& stream, const bf16* x, int rows, int columns, bf16* out);
-
 struct Gemm {
   const bf16* a = nullptr;  // [m][k], `a_stride` elements from row to row
   size_t a_stride = 0;
+  bool a_packed = false;           // a is packed as b is, m being its columns: both sides of a weight gradient are
   const bf16* b = nullptr;         // packed, see above
   size_t b_panel_stride = 0;       // elements from panel to panel; 0: dense. More than dense takes a part of a longer k
   const bf16* residual = nullptr;  // [m][n] or none; only with out_bf16; may be out_bf16 itself

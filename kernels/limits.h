@@ -7,7 +7,8 @@
 
 namespace tandem::kernels {
 
-// FLOP/s of the instruction that products are made of (bf16 dot products or fused multiply-adds), operands in registers.
+// FLOP/s of the instruction that products are made of (bf16 dot products or fused multiply-adds), operands in
+// registers.
 double measure_peak_flops(Stream& stream);
 
 // Bytes/s that all threads of the stream read together from memory that no cache holds.

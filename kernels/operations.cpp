@@ -76,12 +76,6 @@ Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* p
   return {};
 }
 
-Status transpose(Stream& stream, const bf16* x, int rows, int columns, bf16* out) {
-  TRY(Check{"transpose"}.positive("rows", rows).positive("columns", columns).given("x", x).given("out", out).status);
-  stream.operations().transpose(stream.threads(), x, rows, columns, out);
-  return {};
-}
-
 Status gemm(Stream& stream, const Gemm& g) {
   TRY(Check{"gemm"}
           .positive("m", g.m)
@@ -94,7 +88,7 @@ Status gemm(Stream& stream, const Gemm& g) {
                 "exactly one of out_bf16 and out_float must be given")
           .that(g.residual == nullptr || g.out_bf16 != nullptr, "a residual goes with out_bf16")
           .that(!g.accumulate || g.out_float != nullptr, "accumulate goes with out_float")
-          .that(g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
+          .that(g.a_packed || g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
           .that(g.out_stride >= static_cast<size_t>(g.n), "out_stride is below n")
           .status);
   stream.operations().gemm(stream.threads(), g);

@@ -327,10 +327,10 @@ class Tape::TapeOps final : public model::Ops {
     }
     bf16* packed_x = grown(packed_, kernels::packed_size(r.in.columns, static_cast<int>(even_rows)));
     TRY(kernels::pack_transposed(*stream_, x, rows_, r.in.columns, packed_x));
-    bf16* turned = grown(turned_, even_rows * r.out.columns);
-    TRY(kernels::transpose(*stream_, grad_out, rows_, r.out.columns, turned));
-    TRY(kernels::gemm(*stream_, {.a = turned,
-                                 .a_stride = even_rows,
+    bf16* packed_grad = grown(packed_grad_, kernels::packed_size(r.out.columns, static_cast<int>(even_rows)));
+    TRY(kernels::pack_transposed(*stream_, grad_out, rows_, r.out.columns, packed_grad));
+    TRY(kernels::gemm(*stream_, {.a = packed_grad,
+                                 .a_packed = true,
                                  .b = packed_x,
                                  .out_float = grads_ + layout().parameters[r.weight].offset,
                                  .out_stride = static_cast<size_t>(r.in.columns),
@@ -402,7 +402,7 @@ class Tape::TapeOps final : public model::Ops {
   std::vector<kernels::QueryRun> runs_;
   std::vector<std::vector<int>> paths_;
   std::vector<kernels::TreeRun> tree_runs_;
-  std::vector<bf16> page_memory_, scratch_, packed_, turned_, grad_residual_, grad_branch_, grad_wide_;
+  std::vector<bf16> page_memory_, scratch_, packed_, packed_grad_, grad_residual_, grad_branch_, grad_wide_;
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;
   std::vector<bf16> head_states_;

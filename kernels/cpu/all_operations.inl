@@ -13,7 +13,6 @@ namespace tandem::kernels::TANDEM_ISA {
 constexpr CpuOperations kOperations = {
     .pack = pack,
     .pack_transposed = pack_transposed,
-    .transpose = transpose,
     .gemm = gemm,
     .write_pages = write_pages,
     .attention = attention,

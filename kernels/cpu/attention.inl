@@ -102,8 +102,8 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
       const bf16* values = rows[begin].run->pages[block].values + head_offset;
       const bf16* next_keys =
           block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + head_offset : nullptr;
-      product_tile(q + begin * size, size, end - begin, keys + head_offset, size, scores, kPanelColumns * 2,
-                   Ahead{reinterpret_cast<const char*>(values), sizeof(bf16) * 2 * kPageTokens});
+      product_tile({q + begin * size, static_cast<size_t>(size)}, end - begin, keys + head_offset, size, scores,
+                   kPanelColumns * 2, Ahead{reinterpret_cast<const char*>(values), sizeof(bf16) * 2 * kPageTokens});
       for (int i = begin; i < end; ++i) {
         const int visible = std::min(kPageTokens, rows[i].position() + 1 - block * kPageTokens);
         join_block(states[i], scores + (i - begin) * kPanelColumns, visible, shape.scale,
@@ -111,7 +111,7 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
       }
       for (int column = 0; column < size; column += kPanelColumns) {
         // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
-        product_tile(probabilities + begin * kPageTokens, kPageTokens, end - begin, values + column * 2, kPageTokens,
+        product_tile({probabilities + begin * kPageTokens, kPageTokens}, end - begin, values + column * 2, kPageTokens,
                      gathered, size_t{2} * size,
                      next_keys ? Ahead{reinterpret_cast<const char*>(next_keys + column * kPageTokens),
                                        sizeof(bf16) * 2 * kPageTokens}

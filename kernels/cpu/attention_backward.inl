@@ -1,6 +1,6 @@
 // The gradient of attention over a prefix tree: probabilities are formed again from the stored log-sums, 64 queries by
-// 64 keys at a time, and the five products run on the panels of gemm.inl. One task is one kv head of one tree, from its
-// first run to its last, so every sum has one order.
+// 64 keys at a time, and the five products run on the panels of gemm.inl. One task is one query head of one tree, from
+// its first run to its last; then the heads of a group are added up in order. So every sum has one order.
 #pragma once
 
 #include <vector>
@@ -11,36 +11,43 @@ namespace tandem::kernels::TANDEM_ISA {
 
 constexpr int kBlock = kPageTokens;
 
-class TreeHeadBackward {
- public:
-  TreeHeadBackward(const AttentionShape& shape, const AttentionBackward& arguments, int kv_head,
-                   const std::vector<TreeRun>& runs)
-      : shape_(shape), in_(arguments), kv_head_(kv_head), size_(shape.head_size), group_(shape.heads / shape.kv_heads) {
-    first_row_ = in_.rows;
-    int end = 0;
+// The rows of a tree, and what one query head adds to the gradients of their keys and values.
+struct TreeRows {
+  explicit TreeRows(const std::vector<TreeRun>& runs) {
     for (const TreeRun& run : runs) {
-      first_row_ = std::min(first_row_, run.row);
+      if (run.rows > 0 && (end == 0 || run.row < first)) first = run.row;
       end = std::max(end, run.row + run.rows);
     }
-    const size_t elements = static_cast<size_t>(std::max(0, end - first_row_)) * size_;
-    grad_keys_.assign(elements, 0);
-    grad_values_.assign(elements, 0);
+  }
+  int first = 0, end = 0;
+};
+struct HeadGradients {
+  std::vector<float> keys, values;  // [row of the tree][head_size]
+};
+
+class TreeHeadBackward {
+ public:
+  TreeHeadBackward(const AttentionShape& shape, const AttentionBackward& arguments, int head,
+                   const std::vector<TreeRun>& runs, HeadGradients& gradients)
+      : shape_(shape),
+        in_(arguments),
+        head_(head),
+        kv_head_(head / (shape.heads / shape.kv_heads)),
+        size_(shape.head_size),
+        gradients_(gradients) {
+    const TreeRows rows(runs);
+    first_row_ = rows.first;
+    const size_t elements = static_cast<size_t>(rows.end - rows.first) * size_;
+    gradients_.keys.assign(elements, 0);
+    gradients_.values.assign(elements, 0);
     key_panel_.resize(static_cast<size_t>(kBlock) * size_);
     value_panel_.resize(static_cast<size_t>(kBlock) * size_);
     key_rows_.resize(static_cast<size_t>(kBlock) * size_);
     for (const TreeRun& run : runs) add_run(run);
-    for (int row = first_row_; row < end; ++row) {
-      const size_t from = static_cast<size_t>(row - first_row_) * size_;
-      const size_t to = row * in_.grad_stride + static_cast<size_t>(kv_head_) * size_;
-      for (int i = 0; i < size_; i += kLanes) {
-        store(in_.grad_keys + to + i, load(&grad_keys_[from + i]));
-        store(in_.grad_values + to + i, load(&grad_values_[from + i]));
-      }
-    }
   }
 
  private:
-  // Per query head of the group: what does not change from one block of keys to the next.
+  // What does not change from one block of keys to the next.
   struct Head {
     std::vector<bf16> query_pairs, grad_pairs;  // [rows / 2][size][2]
     std::vector<float> delta;                   // sum of grad_out * out
@@ -48,26 +55,21 @@ class TreeHeadBackward {
   };
 
   void add_run(const TreeRun& run) {
-    std::vector<Head> heads(group_);
-    for (int g = 0; g < group_; ++g) prepare(run, kv_head_ * group_ + g, heads[g]);
+    prepare(run, head_, prepared_);
     const int length = static_cast<int>(run.path.size());
     for (int key = 0; key < length; key += kBlock) {
       const int keys = std::min(kBlock, length - key);
       gather(run.path.subspan(key, keys));
-      for (int g = 0; g < group_; ++g) {
-        // Queries before this block's first key see none of it.
-        const int first_query = std::max(0, key - (length - run.rows)) / 2 * 2;
-        for (int query = first_query; query < run.rows; query += kBlock) {
-          add_block(run, heads[g], kv_head_ * group_ + g, query, std::min(kBlock, run.rows - query), key, keys);
-        }
+      // Queries before this block's first key see none of it.
+      const int first_query = std::max(0, key - (length - run.rows)) / 2 * 2;
+      for (int query = first_query; query < run.rows; query += kBlock) {
+        add_block(run, prepared_, head_, query, std::min(kBlock, run.rows - query), key, keys);
       }
     }
-    for (int g = 0; g < group_; ++g) {
-      for (int row = 0; row < run.rows; ++row) {
-        bf16* target = in_.grad_queries + (run.row + row) * in_.grad_stride + (kv_head_ * group_ + g) * size_;
-        for (int i = 0; i < size_; i += kLanes) {
-          store(target + i, load(&heads[g].grad_queries[static_cast<size_t>(row) * size_ + i]));
-        }
+    for (int row = 0; row < run.rows; ++row) {
+      bf16* target = in_.grad_queries + (run.row + row) * in_.grad_stride + head_ * size_;
+      for (int i = 0; i < size_; i += kLanes) {
+        store(target + i, load(&prepared_.grad_queries[static_cast<size_t>(row) * size_ + i]));
       }
     }
   }
@@ -124,8 +126,8 @@ class TreeHeadBackward {
       const int rows = std::min(kTileRows, queries - q);
       const int row = run.row + query + q;
       const size_t dense = static_cast<size_t>(row) * shape_.heads * size_ + head * size_;
-      product_tile(in_.queries + row * in_.stride + head * size_, in_.stride, rows, key_panel_.data(), size_, scores);
-      product_tile(in_.grad_out + dense, static_cast<size_t>(shape_.heads) * size_, rows, value_panel_.data(), size_,
+      product_tile({in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(), size_, scores);
+      product_tile({in_.grad_out + dense, static_cast<size_t>(shape_.heads) * size_}, rows, value_panel_.data(), size_,
                    grads);
       for (int r = 0; r < rows; ++r) {
         const int visible = std::min(keys, first_position + query + q + r + 1 - key);
@@ -152,7 +154,7 @@ class TreeHeadBackward {
       const size_t wide = size_t{2} * size_;
       for (int q = 0; q < queries; q += kTileRows) {
         const int rows = std::min(kTileRows, queries - q);
-        product_tile(scores_grad + q * kBlock, kBlock, rows, key_rows_.data() + column * 2, kBlock, scores, wide);
+        product_tile({scores_grad + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores, wide);
         for (int r = 0; r < rows; ++r) {
           add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + column]);
         }
@@ -160,12 +162,13 @@ class TreeHeadBackward {
       const size_t pairs_at = static_cast<size_t>(query / 2) * wide + column * 2;
       for (int k = 0; k < keys; k += kTileRows) {
         const int rows = std::min(kTileRows, keys - k);
-        product_tile(turned_s + k * kBlock, kBlock, rows, h.query_pairs.data() + pairs_at, even_queries, scores, wide);
-        product_tile(turned_p + k * kBlock, kBlock, rows, h.grad_pairs.data() + pairs_at, even_queries, grads, wide);
+        product_tile({turned_s + k * kBlock, kBlock}, rows, h.query_pairs.data() + pairs_at, even_queries, scores,
+                     wide);
+        product_tile({turned_p + k * kBlock, kBlock}, rows, h.grad_pairs.data() + pairs_at, even_queries, grads, wide);
         for (int r = 0; r < rows; ++r) {
           const size_t target = static_cast<size_t>(path_[k + r] - first_row_) * size_ + column;
-          add_row(scores + r * kPanelColumns, &grad_keys_[target]);
-          add_row(grads + r * kPanelColumns, &grad_values_[target]);
+          add_row(scores + r * kPanelColumns, &gradients_.keys[target]);
+          add_row(grads + r * kPanelColumns, &gradients_.values[target]);
         }
       }
     }
@@ -177,19 +180,38 @@ class TreeHeadBackward {
 
   const AttentionShape& shape_;
   const AttentionBackward& in_;
-  const int kv_head_, size_, group_;
+  const int head_, kv_head_, size_;
   int first_row_ = 0;
   std::span<const int> path_;
   std::vector<bf16> key_panel_, value_panel_, key_rows_;
-  std::vector<float> grad_keys_, grad_values_;
+  Head prepared_;
+  HeadGradients& gradients_;
 };
 
 inline void attention_backward(ThreadPool& threads, const AttentionShape& shape, const AttentionBackward& arguments,
                                std::span<const std::vector<TreeRun>> trees) {
-  const int tasks = static_cast<int>(trees.size()) * shape.kv_heads;
-  threads.run(tasks, [&](int task) {
-    TreeHeadBackward(shape, arguments, task % shape.kv_heads, trees[task / shape.kv_heads]);
-  });
+  const int group = shape.heads / shape.kv_heads, size = shape.head_size;
+  std::vector<HeadGradients> of_heads(shape.heads);
+  for (const std::vector<TreeRun>& tree : trees) {
+    threads.run(shape.heads, [&](int head) { TreeHeadBackward(shape, arguments, head, tree, of_heads[head]); });
+    const TreeRows rows(tree);
+    for_pieces(threads, rows.end - rows.first, 64, [&](size_t begin, size_t end) {
+      for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+        for (size_t row = begin; row < end; ++row) {
+          const size_t to = (rows.first + row) * arguments.grad_stride + static_cast<size_t>(kv_head) * size;
+          for (int i = 0; i < size; i += kLanes) {
+            Float keys = {}, values = {};
+            for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+              keys = keys + load(&of_heads[head].keys[row * size + i]);
+              values = values + load(&of_heads[head].values[row * size + i]);
+            }
+            store(arguments.grad_keys + to + i, keys);
+            store(arguments.grad_values + to + i, values);
+          }
+        }
+      }
+    });
+  }
 }
 
 }  // namespace tandem::kernels::TANDEM_ISA

@@ -30,23 +30,31 @@ struct Ahead {
   }
 };
 
-// tile[r][64] = a rows times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain
+// The left side of a product: elements from row to row, and from one pair of k to the next. Rows as they lie have pairs
+// side by side; the rows of a panel lie side by side and its pairs apart.
+struct LeftRows {
+  const bf16* start;
+  size_t row_stride;
+  size_t pair_stride = 2;
+};
+
+// tile[r][64] = rows of a times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain
 // over k.
 #ifdef __AVX512F__
 template <int Rows>
-TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k,
-                                float* tile, Ahead ahead) {
+TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
   for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
     Float sums[Rows][kUnits] = {};
+    const bf16* a = rows.start;
     const bf16* b = panel + unit * kLanes * 2;
-    for (int pair = 0; pair < k / 2; ++pair, b += pair_stride) {
+    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
       ahead.fetch();
       Bits columns[kUnits];
 #pragma GCC unroll 4
       for (int u = 0; u < kUnits; ++u) columns[u] = load_pairs(b + u * kLanes * 2);
 #pragma GCC unroll 6
       for (int r = 0; r < Rows; ++r) {
-        const uint32_t a_pair = load_pair(a + r * a_stride + pair * 2);
+        const uint32_t a_pair = load_pair(a + r * rows.row_stride);
 #pragma GCC unroll 4
         for (int u = 0; u < kUnits; ++u) sums[r][u] = dot2(sums[r][u], a_pair, columns[u]);
       }
@@ -61,13 +69,13 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 #else
 // The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
 template <int Rows>
-TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* panel, size_t pair_stride, int k,
-                                float* tile, Ahead ahead) {
+TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
   for (int column = 0; column < kPanelColumns; column += kLanes) {
     __m256 sums[Rows][2];
     for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    const bf16* a = rows.start;
     const bf16* b = panel + column * 2;
-    for (int pair = 0; pair < k / 2; ++pair, b += pair_stride) {
+    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
       if (column == 0) ahead.fetch();
       const __m256i pairs[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)),
                                 _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + 1)};
@@ -78,7 +86,7 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
             _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
-          const uint32_t a_pair = load_pair(a + r * a_stride + pair * 2);
+          const uint32_t a_pair = load_pair(a + r * rows.row_stride);
           const __m256 a_low = _mm256_set1_ps(std::bit_cast<float>(a_pair << 16));
           const __m256 a_high = _mm256_set1_ps(std::bit_cast<float>(a_pair & 0xffff0000u));
           sums[r][half] = _mm256_fmadd_ps(a_high, high, _mm256_fmadd_ps(a_low, low, sums[r][half]));
@@ -93,23 +101,23 @@ TANDEM_INLINE void product_rows(const bf16* a, size_t a_stride, const bf16* pane
 }
 #endif
 
-// rows <= kTileRows.
-inline void product_tile(const bf16* a, size_t a_stride, int rows, const bf16* panel, int k, float* tile,
+// count <= kTileRows.
+inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, float* tile,
                          size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
-  switch (rows) {
+  switch (count) {
     case 1:
-      return product_rows<1>(a, a_stride, panel, pair_stride, k, tile, ahead);
+      return product_rows<1>(rows, panel, pair_stride, k, tile, ahead);
     case 2:
-      return product_rows<2>(a, a_stride, panel, pair_stride, k, tile, ahead);
+      return product_rows<2>(rows, panel, pair_stride, k, tile, ahead);
     case 3:
-      return product_rows<3>(a, a_stride, panel, pair_stride, k, tile, ahead);
+      return product_rows<3>(rows, panel, pair_stride, k, tile, ahead);
     case 4:
-      return product_rows<4>(a, a_stride, panel, pair_stride, k, tile, ahead);
+      return product_rows<4>(rows, panel, pair_stride, k, tile, ahead);
 #if defined(__AVX512BF16__)
     case 5:
-      return product_rows<5>(a, a_stride, panel, pair_stride, k, tile, ahead);
+      return product_rows<5>(rows, panel, pair_stride, k, tile, ahead);
     case 6:
-      return product_rows<6>(a, a_stride, panel, pair_stride, k, tile, ahead);
+      return product_rows<6>(rows, panel, pair_stride, k, tile, ahead);
 #endif
   }
 }
@@ -141,29 +149,19 @@ inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int 
     const int first = panel * kPanelColumns;
     const int columns = std::min(kPanelColumns, n - first);
     for (int row = 0; row < k; row += 2) {
-      const bf16* low = weight + size_t{static_cast<size_t>(row)} * n + first;
+      const bf16* low = weight + static_cast<size_t>(row) * n + first;
       bf16* pair = target + row * kPanelColumns;
+      if (columns == kPanelColumns && row + 1 < k) {
+        for (int column = 0; column < kPanelColumns; column += kLanes) {
+          const Bits pairs = load_halves(low + column) | load_halves(low + n + column) << 16;
+          std::memcpy(pair + column * 2, &pairs, sizeof pairs);
+        }
+        continue;
+      }
       for (int column = 0; column < kPanelColumns; ++column) {
         pair[column * 2] = column < columns ? low[column] : bf16{};
         pair[column * 2 + 1] = column < columns && row + 1 < k ? low[n + column] : bf16{};
       }
-    }
-  });
-}
-
-inline void transpose(ThreadPool& threads, const bf16* x, int rows, int columns, bf16* out) {
-  const size_t even_rows = static_cast<size_t>(rows + 1) / 2 * 2;
-  constexpr int kBlock = 32;  // a block of both sides stays in the first-level cache
-  threads.run((columns + kBlock - 1) / kBlock, [&](int task) {
-    const int begin = task * kBlock, end = std::min(columns, begin + kBlock);
-    for (int row = 0; row < rows; row += kBlock) {
-      const int last = std::min(rows, row + kBlock);
-      for (int c = begin; c < end; ++c) {
-        for (int r = row; r < last; ++r) out[c * even_rows + r] = x[static_cast<size_t>(r) * columns + c];
-      }
-    }
-    if (rows % 2 != 0) {
-      for (int c = begin; c < end; ++c) out[c * even_rows + rows] = bf16{};
     }
   });
 }
@@ -216,22 +214,24 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
 }
 
 inline void gemm(ThreadPool& threads, const Gemm& g) {
-  constexpr int kChunkRows = kTileRows * 16;
+  const int chunk_rows = g.a_packed ? kPanelColumns : kTileRows * 16;
   const int panels = (g.n + kPanelColumns - 1) / kPanelColumns;
-  const int chunks = (g.m + kChunkRows - 1) / kChunkRows;
+  const int chunks = (g.m + chunk_rows - 1) / chunk_rows;
   const size_t panel_stride = g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k);
   // Neighbouring tasks share their rows, so that a thread keeps them in its cache while panels change.
   threads.run(panels * chunks, [&](int task) {
     const int panel = task % panels, chunk = task / panels;
-    const int begin = chunk * kChunkRows, end = std::min(g.m, (chunk + 1) * kChunkRows);
+    const int begin = chunk * chunk_rows, end = std::min(g.m, begin + chunk_rows);
     const int later = panel + threads.threads();
     const NextPanel next(later < panels ? g.b + later * panel_stride : nullptr, g.k,
                          (end - begin + kTileRows - 1) / kTileRows);
+    const LeftRows a = g.a_packed ? LeftRows{g.a + chunk * panel_elements(g.k), 2, kPanelColumns * 2}
+                                  : LeftRows{g.a + begin * g.a_stride, g.a_stride};
     alignas(64) float tile[kTileRows * kPanelColumns];
     for (int row = begin; row < end; row += kTileRows) {
       const int rows = std::min(kTileRows, end - row);
-      product_tile(g.a + row * g.a_stride, g.a_stride, rows, g.b + panel * panel_stride, g.k, tile, kPanelColumns * 2,
-                   next.during((row - begin) / kTileRows));
+      product_tile({a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows,
+                   g.b + panel * panel_stride, g.k, tile, kPanelColumns * 2, next.during((row - begin) / kTileRows));
       finish_tile(g, tile, row, rows, panel * kPanelColumns);
     }
   });

@@ -66,8 +66,8 @@ inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenP
                            (end_row - begin_row + kTileRows - 1) / kTileRows);
       for (int row = begin_row; row < end_row; row += kTileRows) {
         const int rows = std::min(kTileRows, end_row - row);
-        product_tile(h.hidden + static_cast<size_t>(row) * h.width, h.width, rows, weights, h.width, tile,
-                     kPanelColumns * 2, next.during((row - begin_row) / kTileRows));
+        product_tile({h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows, weights,
+                     h.width, tile, kPanelColumns * 2, next.during((row - begin_row) / kTileRows));
         hide_padding(tile, rows, columns);
         for (int r = 0; r < rows; ++r) {
           const float* logits = tile + r * kPanelColumns;
@@ -119,9 +119,9 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
   constexpr int kSlab = 32;  // panels
   std::vector<float> weight_of_row(h.rows, 0);
   for (size_t i = 0; i < picks.size(); ++i) weight_of_row[picks[i].row] += grad_logprobs[i];
-  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);          // [rows][slab]
-  std::vector<bf16> transposed(static_cast<size_t>(kSlab) * kPanelColumns * even_rows);  // [slab][rows]
-  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                      // for the weight gradient
+  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);      // [rows][slab]
+  std::vector<bf16> turned(static_cast<size_t>(kSlab) * kPanelColumns * even_rows);  // panels of its columns
+  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                  // for the weight gradient
   pack_transposed(threads, h.hidden, h.rows, h.width, packed_hidden.data());
   std::vector<double> p_log_p(entropy_rows.size(), 0.0);
   std::vector<float> panel_terms(entropy_rows.empty() ? 0 : static_cast<size_t>(kSlab) * h.rows);
@@ -135,7 +135,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
       alignas(64) float tile[kTileRows * kPanelColumns];
       for (int row = 0; row < h.rows; row += kTileRows) {
         const int rows = std::min(kTileRows, h.rows - row);
-        product_tile(h.hidden + static_cast<size_t>(row) * h.width, h.width, rows,
+        product_tile({h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
                      h.head + panel * panel_elements(h.width), h.width, tile);
         hide_padding(tile, rows, columns);
         for (int r = 0; r < rows; ++r) {
@@ -156,14 +156,15 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
           }
           bf16* target = grads.data() + static_cast<size_t>(row + r) * slab_columns + local * kPanelColumns;
           for (int c = 0; c < kPanelColumns; c += kLanes) store(target + c, load(logits + c));
-          for (int c = 0; c < kPanelColumns; ++c) {
-            transposed[static_cast<size_t>(local * kPanelColumns + c) * even_rows + row + r] = target[c];
-          }
         }
       }
-      if (even_rows != h.rows) {
-        for (int c = 0; c < kPanelColumns; ++c) {
-          transposed[static_cast<size_t>(local * kPanelColumns + c) * even_rows + h.rows] = bf16{};
+      bf16* turned_panel = turned.data() + static_cast<size_t>(local) * kPanelColumns * even_rows;
+      for (int row = 0; row < even_rows; row += 2) {
+        const bf16* low = grads.data() + static_cast<size_t>(row) * slab_columns + local * kPanelColumns;
+        for (int c = 0; c < kPanelColumns; c += kLanes) {
+          const Bits high = row + 1 < h.rows ? load_halves(low + slab_columns + c) : Bits{};
+          const Bits pairs = load_halves(low + c) | high << 16;
+          std::memcpy(turned_panel + row * kPanelColumns + c * 2, &pairs, sizeof pairs);
         }
       }
     });
@@ -183,8 +184,8 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
                    .m = h.rows,
                    .n = h.width,
                    .k = even_columns});
-    gemm(threads, {.a = transposed.data(),
-                   .a_stride = static_cast<size_t>(even_rows),
+    gemm(threads, {.a = turned.data(),
+                   .a_packed = true,
                    .b = packed_hidden.data(),
                    .out_float = h.grad_head + static_cast<size_t>(first_panel) * kPanelColumns * h.width,
                    .out_stride = static_cast<size_t>(h.width),

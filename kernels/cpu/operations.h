@@ -18,7 +18,6 @@ namespace tandem::kernels {
 struct CpuOperations {
   void (*pack)(ThreadPool&, const bf16* weight, int n, int k, bf16* packed);
   void (*pack_transposed)(ThreadPool&, const bf16* weight, int k, int n, bf16* packed);
-  void (*transpose)(ThreadPool&, const bf16* x, int rows, int columns, bf16* out);
   void (*gemm)(ThreadPool&, const Gemm&);
   void (*write_pages)(ThreadPool&, const AttentionShape&, const bf16* keys, size_t key_stride, const bf16* values,
                       size_t value_stride, int rows, int position, std::span<const KeyValuePage>);

@@ -32,11 +32,12 @@ TANDEM_INLINE Float load(const float* source) {
 }
 TANDEM_INLINE void store(float* target, Float value) { std::memcpy(target, &value, sizeof value); }
 
-TANDEM_INLINE Float load(const bf16* source) {
+TANDEM_INLINE Bits load_halves(const bf16* source) {
   Half half;
   std::memcpy(&half, source, sizeof half);
-  return (Float)(__builtin_convertvector(half, Bits) << 16);
+  return __builtin_convertvector(half, Bits);
 }
+TANDEM_INLINE Float load(const bf16* source) { return (Float)(load_halves(source) << 16); }
 TANDEM_INLINE Half round_to_bf16(Float value) {
   const Bits bits = (Bits)value;
   const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

@@ -112,6 +112,30 @@ TEST_P(GemmTest, adds_a_residual_or_the_old_value_once_after_the_sum) {
   }
 }
 
+TEST_P(GemmTest, takes_its_left_side_packed_too) {
+  Stream cpu = stream();
+  for (const auto& [m, n, k] : {std::tuple{130, 72, 64}, {64, 64, 7}, {5, 3, 2}}) {
+    const int even = (k + 1) / 2 * 2;
+    const auto left = random_bf16(k * m, 10), right = random_bf16(k * n, 11);  // [k][m] and [k][n]: a weight gradient
+    std::vector<bf16> packed_left(packed_size(m, even)), packed_right(packed_size(n, even)), rows(m * even);
+    ASSERT_TRUE(pack_transposed(cpu, left.data(), k, m, packed_left.data()));
+    ASSERT_TRUE(pack_transposed(cpu, right.data(), k, n, packed_right.data()));
+    for (int i = 0; i < k; ++i) {
+      for (int row = 0; row < m; ++row) rows[row * even + i] = left[i * m + row];
+    }
+    std::vector<float> out(static_cast<size_t>(m) * n);
+    ASSERT_TRUE(gemm(cpu, {.a = packed_left.data(),
+                           .a_packed = true,
+                           .b = packed_right.data(),
+                           .out_float = out.data(),
+                           .out_stride = static_cast<size_t>(n),
+                           .m = m,
+                           .n = n,
+                           .k = even}));
+    EXPECT_EQ(out, product(cpu, rows, packed_right, m, n, even));
+  }
+}
+
 TEST(GemmArguments, are_checked_and_the_wrong_one_is_named) {
   Stream cpu = std::move(*Stream::cpu(1));
   bf16 a[4] = {};
