@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <mutex>
 #include <thread>
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
+#include "model/chat_template.h"
 #include "model/tokenizer.h"
+#include "model/tool_dialect.h"
 #include "rollout/engine.h"
 
 namespace tandem::cli {
@@ -23,15 +27,34 @@ struct Options {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
-constexpr std::array<std::string_view, 11> kKeys = {"tokens", "prompt",         "max_tokens", "temperature",
-                                                    "top_p",  "top_k",          "min_p",      "seed",
-                                                    "stop",   "stop_token_ids", "ignore_eos"};
+constexpr std::array<std::string_view, 13> kKeys = {"tokens",      "prompt",         "messages",  "tools", "max_tokens",
+                                                    "temperature", "top_p",          "top_k",     "min_p", "seed",
+                                                    "stop",        "stop_token_ids", "ignore_eos"};
+
+// What a model directory has for text: all of it may be missing.
+struct TextSide {
+  std::optional<model::Tokenizer> tokenizer;
+  std::optional<model::ChatTemplate> chat_template;
+
+  static Result<TextSide> load(const fs::path& directory) {
+    TextSide side;
+    if (!fs::exists(directory / "tokenizer.json")) return side;
+    side.tokenizer = TRY(model::Tokenizer::load(directory));
+    auto chat_template = model::ChatTemplate::load(directory);
+    if (chat_template)
+      side.chat_template = std::move(*chat_template);
+    else if (chat_template.error().code() != Code::kNotFound)
+      return tl::unexpected(chat_template.error());
+    return side;
+  }
+};
 
 struct Request {
   size_t index = 0;  // of the line
   std::vector<int32_t> prompt;
   rollout::TurnRequest turn;
   std::vector<std::string> stop_texts;
+  std::optional<model::ToolDialect> dialect;  // of a chat: the answer is a message in it
 };
 
 struct Answer {
@@ -92,17 +115,36 @@ class Exchange {
   Status trouble_;
 };
 
-Result<Request> read_request(const Json& line, const model::ModelConfig& config, const model::Tokenizer* tokenizer) {
+Result<std::vector<int32_t>> render_chat(const Json& line, const TextSide& side) {
+  if (!side.chat_template) {
+    return fail(Status::invalid("\"messages\" needs a chat template in the model directory")
+                    .hint("give \"prompt\" or \"tokens\" instead"));
+  }
+  const auto tools = line.find("tools");
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  ::localtime_r(&now, &time);
+  return TRY(side.chat_template->render_ids(*side.tokenizer, line["messages"], tools == line.end() ? Json() : *tools,
+                                            {.add_generation_prompt = true, .now = time}))
+      .ids;
+}
+
+Result<Request> read_request(const Json& line, const model::ModelConfig& config, const TextSide& side) {
   Request request;
   try {
-    if (line.contains("tokens") == line.contains("prompt"))
-      return fail(Status::invalid("give one of \"tokens\" and \"prompt\""));
+    if (line.contains("tokens") + line.contains("prompt") + line.contains("messages") != 1)
+      return fail(Status::invalid("give one of \"tokens\", \"prompt\" and \"messages\""));
+    if (line.contains("tools") && !line.contains("messages"))
+      return fail(Status::invalid("\"tools\" go with \"messages\""));
     if (line.contains("tokens")) {
       request.prompt = line["tokens"].get<std::vector<int32_t>>();
+    } else if (!side.tokenizer) {
+      return fail(Status::invalid("text needs a tokenizer.json in the model directory"));
+    } else if (line.contains("prompt")) {
+      request.prompt = TRY(side.tokenizer->encode(line["prompt"].get<std::string>(), model::AddSpecial::kYes));
     } else {
-      if (tokenizer == nullptr)
-        return fail(Status::invalid("\"prompt\" needs a tokenizer.json in the model directory"));
-      request.prompt = TRY(tokenizer->encode(line["prompt"].get<std::string>(), model::AddSpecial::kYes));
+      request.prompt = TRY(render_chat(line, side));
+      request.dialect = model::dialect_of_template(side.chat_template->source(line.contains("tools")));
     }
     request.turn.max_new_tokens = line.value("max_tokens", 256);
     if (request.turn.max_new_tokens < 1) return fail(Status::invalid("\"max_tokens\" must be at least 1"));
@@ -117,7 +159,7 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
                                       config.eos_tokens.end());
     }
     if (line.contains("stop")) {
-      if (tokenizer == nullptr) return fail(Status::invalid("\"stop\" needs a tokenizer.json in the model directory"));
+      if (!side.tokenizer) return fail(Status::invalid("\"stop\" needs a tokenizer.json in the model directory"));
       request.stop_texts = line["stop"].is_string() ? std::vector{line["stop"].get<std::string>()}
                                                     : line["stop"].get<std::vector<std::string>>();
     }
@@ -125,6 +167,19 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
     return fail(Status::invalid(error.what()));
   }
   return request;
+}
+
+// What the assistant said, as OpenAI's chat format has it.
+Json message_of(model::ToolDialect dialect, const std::string& text) {
+  const auto parsed = model::parse_tool_calls(dialect, text);
+  Json message = {{"role", "assistant"}, {"content", parsed.content}};
+  for (const auto& call : parsed.calls) {
+    message["tool_calls"].push_back({{"id", fmt::format("call_{}", message["tool_calls"].size())},
+                                     {"type", "function"},
+                                     {"function", {{"name", call.name}, {"arguments", dump_json(call.arguments)}}}});
+  }
+  for (const auto& error : parsed.errors) message["tool_call_errors"].push_back(error.message);
+  return message;
 }
 
 // One engine, fed from the exchange until it is closed and empty.
@@ -177,6 +232,12 @@ class Worker {
     if (!r.request.turn.sampling.plain()) answer["sampling_logprobs"] = r.sampling_logprobs;
     answer["text"] = tokenizer_ == nullptr ? Json() : Json(tokenizer_->decode(r.tokens));
     answer["finish_reason"] = stopped ? "stop" : "length";
+    if (r.request.dialect) {
+      const bool ended = token.turn_ended && token.end == rollout::TurnEnd::kStop;
+      answer["message"] =
+          message_of(*r.request.dialect, tokenizer_->decode(std::span(r.tokens).first(r.tokens.size() - ended)));
+      if (stopped && answer["message"].contains("tool_calls")) answer["finish_reason"] = "tool_calls";
+    }
     engine_.release(token.sequence);
     exchange_.answer(token.sequence, std::move(answer));
     running_.erase(token.sequence);
@@ -197,9 +258,8 @@ Result<int> run(const Options& options) {
   auto loaded = std::make_shared<model::Weights>(TRY(model::load_weights(options.model, false)));
   TRY(loaded->pack(packing));
   const auto& config = loaded->config();
-  std::optional<model::Tokenizer> tokenizer;
-  if (fs::exists(fs::path(options.model) / "tokenizer.json")) tokenizer = TRY(model::Tokenizer::load(options.model));
-  const model::Tokenizer* text = tokenizer ? &*tokenizer : nullptr;
+  const TextSide side = TRY(TextSide::load(options.model));
+  const model::Tokenizer* tokenizer = side.tokenizer ? &*side.tokenizer : nullptr;
 
   JsonLinesWriter writer = TRY(JsonLinesWriter::open(options.lines.output));
   JsonLinesReader reader = TRY(JsonLinesReader::open(options.lines.input, kKeys));
@@ -210,7 +270,7 @@ Result<int> run(const Options& options) {
     auto stream = TRY(kernels::Stream::cpu(std::max(1, options.threads / options.workers)));
     workers.push_back(std::make_unique<Worker>(
         TRY(rollout::Engine::create(loaded, 0, std::move(stream), {.slots = options.slots, .max_tokens = max_context})),
-        exchange, text));
+        exchange, tokenizer));
   }
   std::vector<std::jthread> threads;
   for (auto& worker : workers) threads.emplace_back([&] { worker->run(); });
@@ -223,7 +283,7 @@ Result<int> run(const Options& options) {
     }
     if (!*line) break;
     const size_t index = exchange.announce((*line)->id);
-    auto request = (*line)->object ? read_request(*(*line)->object, config, text)
+    auto request = (*line)->object ? read_request(*(*line)->object, config, side)
                                    : Result<Request>(tl::unexpected((*line)->object.error()));
     if (!request) {
       exchange.answer(index, tl::unexpected(request.error()));
@@ -253,8 +313,9 @@ Action add_generate(CLI::App& command) {
   command.add_option("--threads", options->threads, "Threads of all workers together")->check(CLI::Range(1, 1024));
   command.footer(
       "Example:\n  echo '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,\"temperature\":0}' | tandem "
-      "generate --model "
-      "models/SmolLM2-135M-Instruct");
+      "generate --model models/SmolLM2-135M-Instruct\n"
+      "  echo '{\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}],\"max_tokens\":16}' | tandem generate "
+      "--model models/SmolLM2-135M-Instruct");
   return [options] { return run(*options); };
 }
 

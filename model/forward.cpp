@@ -19,7 +19,7 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages) {
   pool.layers_ = static_cast<size_t>(config.layers);
   pool.elements_ = kernels::page_elements(attention_shape(config));
   try {
-    pool.memory_.resize(pool.elements_ * 2 * pool.layers_ * pages);
+    pool.memory_ = Buffer<bf16>(pool.elements_ * 2 * pool.layers_ * pages);
   } catch (const std::bad_alloc&) {
     return fail(Status::exhausted(fmt::format("{} for {} pages of keys and values cannot be had",
                                               format_bytes(pool.page_bytes() * pages), pages)));

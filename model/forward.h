@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "kernels/lm_head.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -26,7 +27,7 @@ class KvPool {
  private:
   int pages_ = 0;
   size_t layers_ = 0, elements_ = 0;
-  std::vector<kernels::bf16> memory_;
+  Buffer<kernels::bf16> memory_;
 };
 
 // Tokens to run through the model in one pass.

@@ -16,7 +16,7 @@ Result<Weights> Weights::create(const ModelConfig& config, bool for_training) {
   weights.config_ = config;
   weights.layout_ = TRY(parameter_layout(config));
   weights.for_training_ = for_training;
-  weights.flat_.assign(weights.layout_.elements, bf16{});
+  weights.flat_ = Buffer<bf16>(weights.layout_.elements);
   weights.packed_.resize(weights.layout_.parameters.size());
   weights.transposed_.resize(weights.layout_.parameters.size());
   return weights;
@@ -27,10 +27,10 @@ Status Weights::pack(kernels::Stream& stream) {
     const Parameter& p = layout_.parameters[i];
     // An embedding that is no head is only looked up.
     if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
-    packed_[i].resize(kernels::packed_size(p.rows, p.columns));
+    if (packed_[i].empty()) packed_[i] = Buffer<bf16>(kernels::packed_size(p.rows, p.columns));
     TRY(kernels::pack(stream, flat_.data() + p.offset, p.rows, p.columns, packed_[i].data()));
     if (!for_training_) continue;
-    transposed_[i].resize(kernels::packed_size(p.columns, p.rows));
+    if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(kernels::packed_size(p.columns, p.rows));
     TRY(kernels::pack_transposed(stream, flat_.data() + p.offset, p.rows, p.columns, transposed_[i].data()));
   }
   return {};

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "kernels/gemm.h"
@@ -23,8 +24,8 @@ class Weights {
   const ParameterLayout& layout() const { return layout_; }
   bool for_training() const { return for_training_; }
 
-  std::span<kernels::bf16> flat() { return flat_; }
-  std::span<const kernels::bf16> flat() const { return flat_; }
+  std::span<kernels::bf16> flat() { return {flat_.data(), flat_.size()}; }
+  std::span<const kernels::bf16> flat() const { return {flat_.data(), flat_.size()}; }
   const kernels::bf16* values(int parameter) const { return flat_.data() + layout_.parameters[parameter].offset; }
 
   // Rebuilds all panels from `flat`. Must follow every change of it.
@@ -38,8 +39,8 @@ class Weights {
   ModelConfig config_;
   ParameterLayout layout_;
   bool for_training_ = false;
-  std::vector<kernels::bf16> flat_;
-  std::vector<std::vector<kernels::bf16>> packed_, transposed_;
+  Buffer<kernels::bf16> flat_;
+  std::vector<Buffer<kernels::bf16>> packed_, transposed_;
 };
 
 // Reads a Hugging Face directory; F32 and F16 tensors are rounded to bf16. All missing tensors are named at once.

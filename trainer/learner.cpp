@@ -28,11 +28,11 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
   Learner learner(std::move(weights), std::move(stream), settings);
   TRY(learner.weights_->pack(learner.stream_));
   const size_t count = learner.weights_->layout().elements;
-  learner.masters_.resize(count);
+  learner.masters_ = Buffer<float>(count);
   for (size_t i = 0; i < count; ++i) learner.masters_[i] = kernels::to_float(learner.weights_->flat()[i]);
-  learner.first_moments_.assign(count, 0);
-  learner.second_moments_.assign(count, 0);
-  learner.grads_.assign(count, 0);
+  learner.first_moments_ = Buffer<float>(count);
+  learner.second_moments_ = Buffer<float>(count);
+  learner.grads_ = Buffer<float>(count);
   return learner;
 }
 
@@ -81,7 +81,7 @@ Status Learner::accumulate(std::span<const Sample> samples, const TokenSlope& sl
     metrics.tree_tokens += static_cast<int64_t>(tree.tokens.size());
     if (any) {
       std::vector<float> entropies;
-      TRY(tape_->backward(slopes, grads_, &entropies));
+      TRY(tape_->backward(slopes, {grads_.data(), grads_.size()}, &entropies));
       for (const float entropy : entropies) entropy_sum += entropy;
       entropy_rows += static_cast<int64_t>(entropies.size());
     }
@@ -230,11 +230,11 @@ Status Learner::save(const fs::path& folder) const {
   std::error_code ignored;
   fs::remove_all(aside, ignored);
   TRY(make_directories(aside));
-  const auto tensor = [&](const char* name, const std::vector<float>& values) {
+  const auto tensor = [&](const char* name, const Buffer<float>& values) {
     return model::NamedTensor{name,
                               {.dtype = model::DType::kF32,
                                .shape = {static_cast<int64_t>(values.size())},
-                               .bytes = std::as_bytes(std::span(values))}};
+                               .bytes = std::as_bytes(std::span(values.data(), values.size()))}};
   };
   const std::vector<model::NamedTensor> tensors = {tensor("masters", masters_), tensor("first_moments", first_moments_),
                                                    tensor("second_moments", second_moments_)};
@@ -258,7 +258,7 @@ Status Learner::load(const fs::path& folder) {
     return Status::invalid("the checkpoint is of another model").at(state_path.string());
   }
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  const auto read = [&](const char* name, std::vector<float>& values) -> Status {
+  const auto read = [&](const char* name, Buffer<float>& values) -> Status {
     const auto tensor = TRY(file.get(name));
     if (tensor.bytes.size() != values.size() * sizeof(float) || tensor.dtype != model::DType::kF32) {
       return Status::invalid(fmt::format("{} has the wrong size", name)).at((folder / kOptimizerFile).string());

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "model/weights.h"
 #include "trainer/objective.h"
 #include "trainer/tape.h"
@@ -88,7 +89,7 @@ class Learner {
   kernels::Stream stream_;
   OptimizerSettings settings_;
   int64_t steps_ = 0;
-  std::vector<float> masters_, first_moments_, second_moments_, grads_;
+  Buffer<float> masters_, first_moments_, second_moments_, grads_;
 };
 
 }  // namespace tandem::trainer

@@ -33,7 +33,7 @@ class Arena {
   void reset() { chunk_ = used_ = 0; }
 
  private:
-  std::vector<std::vector<bf16>> chunks_;
+  std::vector<Buffer<bf16>> chunks_;
   size_t chunk_ = 0, used_ = 0;
 };
 

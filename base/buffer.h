@@ -1,0 +1,48 @@
+// A large array of numbers whose memory the system hands out as it is touched, in huge pages where it has them.
+//
+// Zero at first, fixed in size, movable. Untouched parts cost nothing: a pool sized for the worst case takes what is
+// used of it. Huge pages spare an address translation for every 4 KiB read, which weights, moments and caches feel.
+// Thread safety: as an array. Creation throws std::bad_alloc where the address space is not to be had.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace tandem {
+
+namespace internal {
+void* map_zeroed(size_t bytes);  // nullptr for 0
+void unmap(void* memory, size_t bytes);
+}  // namespace internal
+
+template <typename T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t count) : data_(static_cast<T*>(internal::map_zeroed(count * sizeof(T)))), size_(count) {}
+  ~Buffer() { internal::unmap(data_, size_ * sizeof(T)); }
+  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  T& operator[](size_t index) { return data_[index]; }
+  const T& operator[](size_t index) const { return data_[index]; }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace tandem
