@@ -39,7 +39,10 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
   if (packing_.joinable()) return;  // asked again when it is done
   auto manifest = weights_sync::read_manifest(in);
   if (!manifest || manifest->version <= newest_) return;
-  if (receiver_ && receiver_->manifest().version >= manifest->version) return;
+  // The same version with other digests is of a trainer that came back from a checkpoint: what was begun cannot end.
+  if (receiver_ && receiver_->manifest().version == manifest->version &&
+      receiver_->manifest().digests == manifest->digests)
+    return;
   if (!target_) target_ = target();
   if (!target_) return;
   auto receiver = weights_sync::Receiver::begin(std::move(*manifest), std::as_writable_bytes(target_->flat()));
