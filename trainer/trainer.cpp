@@ -119,10 +119,12 @@ class Trainer {
   void on_coordinator(const wire::Incoming& message) {
     const auto body = message.body();
     if (body.isStop()) {
-      if (std::string_view(body.getStop().getReason().cStr()) == "finish")
+      if (std::string_view(body.getStop().getReason().cStr()) == "finish") {
         finishing_ = true;
-      else
+        announced_save_ = false;  // whoever asks again has not heard
+      } else {
         stopped_ = true;
+      }
       return;
     }
     if (!body.isTrain()) return;
