@@ -334,15 +334,16 @@ Result<int> run(const Options& options) {
                        {"steals", supervisor.report().value("steals", 0)},
                        {"last_report", supervisor.report()}};
   TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
-  const Json summary = TRY(conclude(run_dir, config, clock));
   if (end == Supervisor::End::kFailed) {
     TRY(write_file(
         run_dir / "failure.json",
         Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
             2) +
             "\n"));
+    (void)conclude(run_dir, config, clock);  // as far as what failed allows
     return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
   }
+  const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);
   return exit;
 }

@@ -180,6 +180,11 @@ void Supervisor::on_exit(Role& role, int code) {
   role.pid = -1;
   const bool clean = WIFEXITED(code) && WEXITSTATUS(code) == 0;
   if (clean && role.name == "coordinator") {
+    // Its last word may still be on the way.
+    for (const Time limit = now + 500ms; !report_.value("last", false) && clock_.now() < limit;) {
+      wire::Socket* const sockets[] = {&*coordinator_};
+      if (wire::wait(sockets, 50ms)) hear();
+    }
     // It goes when the plan is done, or when the checkpoint that was asked for is there; its log says which.
     const auto ledger = rollout::read_ledger(run_dir_, plan_of(config_));
     ending_ = true;
