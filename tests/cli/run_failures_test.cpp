@@ -58,7 +58,8 @@ TEST_F(RunFailures, every_role_may_be_killed_ten_times_at_any_moment) {
 
 // What a deterministic run learns does not show that its processes were killed: not in a reward, not in a weight.
 TEST_F(RunFailures, a_deterministic_run_whose_roles_were_killed_ends_with_the_same_rewards_and_weights) {
-  const Arguments settings = {"run.steps=8", "tasks.heldout=0", "run.deterministic=true", "trainer.checkpoint_every=3"};
+  const Arguments settings = {"run.steps=40", "tasks.heldout=0", "run.deterministic=true",
+                              "trainer.checkpoint_every=3"};
   ASSERT_EQ(run(settings, root() / "undisturbed"), 0) << text(output());
   const fs::path run_dir = root() / "disturbed";
   std::map<std::string, int> kills;
@@ -70,6 +71,8 @@ TEST_F(RunFailures, a_deterministic_run_whose_roles_were_killed_ends_with_the_sa
     kill_at_random(process, run_dir, random, 1, kills);
     ASSERT_EQ(process.wait(), 0) << text(output());
   }
+  for (const auto& [name, count] : kills) EXPECT_EQ(count, 1) << name << " was not killed";
+  EXPECT_EQ(kills.size(), 4u);
   const auto expected = episodes(root() / "undisturbed", true), got = episodes(run_dir, true);
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
@@ -132,6 +135,36 @@ TEST_F(RunFailures, a_role_that_is_stopped_before_it_has_introduced_itself_is_re
   ASSERT_TRUE(reaches_step(process, run_dir, step + 2)) << text(output());
 }
 
+// As a service manager stops what it has started: everybody at once.
+TEST_F(RunFailures, a_signal_to_all_processes_at_once_is_an_interrupt) {
+  const fs::path run_dir = root() / "everybody";
+  Process process(command(long_run(), run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 2)) << text(output());
+  for (const char* name : {"trainer", "env", "rollout", "coordinator"})
+    EXPECT_TRUE(signal(run_dir, pid_of(run_dir, name), SIGTERM)) << name;
+  process.signal(SIGTERM);
+  ASSERT_EQ(process.wait(60s), 75) << text(output());
+  expect_nothing_left(run_dir);
+  expect_books_to_agree(run_dir);
+}
+
+TEST_F(RunFailures, a_role_that_is_asked_to_end_by_a_stranger_comes_back) {
+  const fs::path run_dir = root() / "asked";
+  Process process(command(long_run(), run_dir), output());
+  int step = 1;
+  for (const char* name : {"trainer", "env", "rollout"}) {
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(reaches_step(process, run_dir, step)) << text(output());
+    const pid_t pid = pid_of(run_dir, name);
+    ASSERT_TRUE(signal(run_dir, pid, SIGTERM));
+    ASSERT_TRUE(within(30s, [&] { return pid_of(run_dir, name) > 0 && pid_of(run_dir, name) != pid; }));
+    step = json(run_dir / "status.json").value("step", 0) + 2;
+  }
+  ASSERT_TRUE(reaches_step(process, run_dir, step)) << text(output());
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(60s), 75) << text(output());
+}
+
 TEST_F(RunFailures, an_interrupt_while_the_trainer_is_away_waits_for_its_checkpoint) {
   const fs::path run_dir = root() / "interrupted-without-trainer";
   Process process(command(long_run(), run_dir), output());
@@ -155,27 +188,23 @@ TEST_F(RunFailures, a_second_interrupt_ends_everything_at_once) {
   expect_nothing_left(run_dir);
 }
 
-TEST_F(RunFailures, episodes_in_flight_outlive_more_interrupts_than_attempts) {
+// As often as an episode may be tried, and more.
+TEST_F(RunFailures, a_deterministic_run_that_was_interrupted_six_times_lost_no_episode) {
   const fs::path run_dir = root() / "many-interrupts";
-  Arguments settings = {"run.steps=3", "tasks.heldout=0", "run.deterministic=true"};
+  const Arguments settings = {"run.steps=40", "tasks.heldout=0", "run.deterministic=true"};
   for (int i = 0; i < 6; ++i) {
     Process process(command(settings, run_dir, i > 0), output());
     const auto leased = [&] {
-      return json(run_dir / "status.json")
-                     .value("episodes", Json::object())
-                     .value("states", Json::object())
-                     .value("leased", 0) > 0 &&
-             json(run_dir / "status.json").value("pid", 0) == process.pid();
+      const Json status = json(run_dir / "status.json");
+      const Json states = status.value("episodes", Json::object()).value("states", Json::object());
+      return status.value("pid", 0) == process.pid() && states.value("leased", 0) > 0;
     };
-    if (!within(30s, [&] { return leased() || !process.running(); }) || !leased()) break;
+    ASSERT_TRUE(within(60s, [&] { return leased() || !process.running(); })) << text(output());
     process.signal(SIGINT);
-    const int code = process.wait(60s);
-    ASSERT_TRUE(code == 75 || code == 0) << code << text(output());
-    if (code == 0) break;
+    ASSERT_EQ(process.wait(60s), 75) << "interrupt " << i << "\n" << text(output());
   }
   ASSERT_EQ(run(settings, run_dir, true), 0) << text(output());
-  const Json dropped = json(run_dir / "summary.json")["episodes"]["dropped"];
-  EXPECT_FALSE(dropped.contains("worker_lost")) << dropped;
+  EXPECT_FALSE(json(run_dir / "summary.json")["episodes"]["dropped"].contains("worker_lost"));
   ASSERT_EQ(run(settings, root() / "no-interrupts"), 0) << text(output());
   EXPECT_EQ(export_digest(run_dir), export_digest(root() / "no-interrupts"));
 }

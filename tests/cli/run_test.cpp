@@ -23,6 +23,7 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   EXPECT_EQ(summary["heldout"]["before"]["n_tasks"], 4);
   EXPECT_TRUE(fs::exists(run_dir / "report.html"));
   EXPECT_EQ(json(run_dir / "status.json")["state"], "done");
+  EXPECT_EQ(json(run_dir / "status.json")["step"], 3);
 }
 
 TEST_F(RunTest, both_scoring_paths_give_the_bits_that_were_recorded_while_sampling) {
@@ -63,7 +64,8 @@ TEST_F(RunTest, both_scoring_paths_give_the_bits_that_were_recorded_while_sampli
 }
 
 TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weights_as_one_that_was_not) {
-  const Arguments settings = {"run.steps=6", "tasks.heldout=0", "run.deterministic=true", "trainer.checkpoint_every=2"};
+  const Arguments settings = {"run.steps=20", "tasks.heldout=0", "run.deterministic=true",
+                              "trainer.checkpoint_every=2"};
   ASSERT_EQ(run(settings, root() / "whole"), 0) << text(output());
   const fs::path run_dir = root() / "interrupted";
   {
