@@ -43,30 +43,34 @@ std::optional<std::string_view> record_at(std::string_view file, uint64_t offset
 
 }  // namespace
 
-Result<LogContent> read_log(const fs::path& path, const std::function<Status(std::string_view, uint64_t)>& visit) {
+Result<LogContent> read_log(const fs::path& path, const std::function<Status(std::string_view, uint64_t)>& visit,
+                            Damage damage) {
   const auto mapped = TRY(MappedFile::open(path));
   const std::string_view file(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
-  LogContent content{.records = 0, .good_bytes = 0, .file_bytes = file.size()};
+  LogContent content{.records = 0, .damaged = {}, .good_bytes = 0, .file_bytes = file.size()};
   if (file.size() < kMagic.size() && kMagic.starts_with(file)) return content;  // cut while it was being made
   if (!file.starts_with(kMagic)) return fail(Status::corrupt("is not a record log").at(path.string()));
   content.good_bytes = kMagic.size();
   while (content.good_bytes < file.size()) {
-    const auto record = record_at(file, content.good_bytes);
-    if (!record) break;
-    TRY(visit(*record, content.good_bytes));
-    content.good_bytes += kHeaderBytes + record->size();
-    ++content.records;
-  }
-  // A torn end is what a crash leaves. Something whole after something damaged is not.
-  if (content.torn() && file.size() - content.good_bytes >= kHeaderBytes) {
+    if (const auto record = record_at(file, content.good_bytes)) {
+      TRY(visit(*record, content.good_bytes));
+      content.good_bytes += kHeaderBytes + record->size();
+      ++content.records;
+      continue;
+    }
+    // A torn end is what a crash leaves. Something whole after something damaged is not.
+    if (file.size() - content.good_bytes < kHeaderBytes) break;
     const Header header = header_at(file.substr(content.good_bytes));
     const uint64_t next = content.good_bytes + kHeaderBytes + header.length;
-    if (header.length <= kMaxRecord && next < file.size() && record_at(file, next)) {
+    if (header.length > kMaxRecord || next >= file.size() || !record_at(file, next)) break;
+    if (damage == Damage::kRefuse) {
       return fail(Status::corrupt(fmt::format("record {} at byte {} is damaged, and good records follow it",
                                               content.records, content.good_bytes))
                       .at(path.string())
                       .hint("restore the file from a copy; cutting it there would lose what follows"));
     }
+    content.damaged.push_back(content.good_bytes);
+    content.good_bytes = next;
   }
   return content;
 }
@@ -91,10 +95,11 @@ Result<std::string> read_record(const fs::path& path, uint64_t offset) {
   return record;
 }
 
-Result<RecordLog> RecordLog::open(const fs::path& path, uint64_t* cut) {
+Result<RecordLog> RecordLog::open(const fs::path& path, uint64_t* cut, Damage damage) {
   uint64_t good = 0;
   if (fs::exists(path)) {
-    const LogContent content = TRY(read_log(path, [](std::string_view, uint64_t) { return Status(); }));
+    const LogContent content = TRY(read_log(
+        path, [](std::string_view, uint64_t) { return Status(); }, damage));
     good = content.good_bytes;
     if (cut) *cut = content.file_bytes - content.good_bytes;
   }

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "base/file.h"
 
@@ -17,15 +18,20 @@ namespace tandem {
 
 struct LogContent {
   uint64_t records = 0;
-  uint64_t good_bytes = 0;  // up to the end of the last good record
+  std::vector<uint64_t> damaged;  // offsets of those that were skipped
+  uint64_t good_bytes = 0;        // up to the end of the last good record
   uint64_t file_bytes = 0;
   bool torn() const { return good_bytes != file_bytes; }
 };
 
-// Calls `visit` with every good record and its offset in the file. kCorrupt where the file is no record log, or where
-// good records follow a damaged one; an error of `visit` ends the reading.
+// What a damaged record between good ones is: the end of the matter, or one record less.
+enum class Damage : uint8_t { kRefuse, kSkip };
+
+// Calls `visit` with every good record and its offset in the file. kCorrupt where the file is no record log, or, under
+// kRefuse, where good records follow a damaged one; an error of `visit` ends the reading.
 Result<LogContent> read_log(const fs::path& path,
-                            const std::function<Status(std::string_view record, uint64_t offset)>& visit);
+                            const std::function<Status(std::string_view record, uint64_t offset)>& visit,
+                            Damage damage = Damage::kRefuse);
 
 // The record at `offset`, as visited or returned by append.
 Result<std::string> read_record(const fs::path& path, uint64_t offset);
@@ -33,7 +39,7 @@ Result<std::string> read_record(const fs::path& path, uint64_t offset);
 class RecordLog {
  public:
   // Opens for appending, created where it is missing. `cut` gets the number of bytes that were torn off, if any.
-  static Result<RecordLog> open(const fs::path& path, uint64_t* cut = nullptr);
+  static Result<RecordLog> open(const fs::path& path, uint64_t* cut = nullptr, Damage damage = Damage::kRefuse);
 
   // Returns the record's offset. The bytes are the kernel's when this returns: they survive the process, not the
   // machine.

@@ -19,6 +19,7 @@ enum ExitCode {
   kUnfit = 3,         // this machine lacks what is needed
   kRegression = 4,    // an eval got worse
   kIncomplete = 5,    // incomplete, or too many errors
+  kDamaged = 6,       // of a role: files of its run are not what was written
   kInterrupted = 75,  // stopped with a good checkpoint: run again
 };
 

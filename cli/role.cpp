@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/prctl.h>
 
 #include <csignal>
 #include <thread>
@@ -33,8 +32,6 @@ int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurre
 Result<int> run(const Options& options) {
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, SIG_IGN);  // the supervisor decides what an interrupt means
-  // A supervisor that dies takes its roles with it.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const RunConfig config = TRY(read_resolved(options.run_dir));
   const RunLayout layout(options.run_dir);
   const SystemClock clock;
@@ -91,6 +88,7 @@ Result<int> run(const Options& options) {
   }
   if (options.name == "env") {
     const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
+    TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
     zmq::context_t context;
     rollout::CoordinatorLink link(TRY(wire::Socket::connect(context, layout.address("coordinator"), identity)), clock,
                                   [&](wire::Hello::Builder hello) {
@@ -132,7 +130,12 @@ Action add_role(CLI::App& command) {
   command.footer(
       "Started by `tandem run` and by cluster launchers; not by hand.\nExample:\n  tandem role rollout --run-dir "
       "runs/tiny-1 --rank 1");
-  return [options] { return run(*options); };
+  return [options]() -> Result<int> {
+    const Result<int> outcome = run(*options);
+    if (outcome || outcome.error().code() != Code::kCorrupt) return outcome;
+    fmt::print(stderr, "tandem role: {}\n", outcome.error().to_string());
+    return kDamaged;  // starting again would find the same
+  };
 }
 
 }  // namespace tandem::cli

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/run_checks.h"
 #include "cli/supervisor.h"
 #include "dashboard/live.h"
 #include "dashboard/report.h"
@@ -18,7 +19,6 @@
 #include "envs/floors.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "model/weights.h"
-#include "rollout/conversation.h"
 #include "rollout/coordinator.h"
 #include "trainer/tiny_model.h"
 
@@ -32,8 +32,6 @@ struct Options {
   std::string run_dir;
   bool resume = false, dry_run = false, json = false;
 };
-
-constexpr std::string_view kTinyModel = "tiny";  // as model.path: made when the run starts
 
 std::atomic<int> interrupts{0};
 void on_signal(int) { ++interrupts; }
@@ -62,22 +60,6 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
                     .hint("give --run-dir, or start one without --resume"));
   }
   return best;
-}
-
-// Everything that can be known to be wrong before a process is started or a file written.
-Status check_inputs(const RunConfig& config) {
-  TRY(check(config));
-  if (config.model.path != kTinyModel) {
-    const auto model = TRY(model::read_config(config.model.path));
-    TRY(model::parameter_layout(model));
-    TRY(rollout::Conversation::load(config.model.path));
-    if (config.rollout.max_tokens > model.max_positions) {
-      return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}",
-                                         config.rollout.max_tokens, model.max_positions));
-    }
-  }
-  TRY(envs::NamespaceBackend::start());
-  return {};
 }
 
 Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
@@ -255,6 +237,8 @@ Result<int> run(const Options& options) {
   if (run_dir.empty())
     run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
                              : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
+  FileDescriptor claim;
+  if (fs::exists(run_dir)) claim = TRY(claim_run_dir(run_dir));
   const bool exists = fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume) {
     return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
@@ -292,6 +276,11 @@ Result<int> run(const Options& options) {
   }
 
   TRY(make_directories(run_dir));
+  if (!claim) {
+    claim = TRY(claim_run_dir(run_dir));
+    if (fs::exists(run_dir / "config.resolved.json"))
+      return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
+  }
   if (!exists && !options.config.empty())
     TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
   TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
@@ -345,15 +334,16 @@ Result<int> run(const Options& options) {
                        {"steals", supervisor.report().value("steals", 0)},
                        {"last_report", supervisor.report()}};
   TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
-  const Json summary = TRY(conclude(run_dir, config, clock));
   if (end == Supervisor::End::kFailed) {
     TRY(write_file(
         run_dir / "failure.json",
         Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
             2) +
             "\n"));
+    (void)conclude(run_dir, config, clock);  // as far as what failed allows
     return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
   }
+  const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);
   return exit;
 }

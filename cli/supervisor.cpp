@@ -3,17 +3,34 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ctime>
+
 #include "base/text.h"
 #include "cli/command.h"
+#include "rollout/coordinator.h"
 
 namespace tandem::cli {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+constexpr double kStartSeconds = 60;  // within which a role that was started introduces itself
+
+// "14:03:07", for people beside this machine's logs.
+std::string format_clock(double unix_seconds) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+}  // namespace
 
 Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt)
     : run_dir_(fs::absolute(run_dir)), config_(config), layout_(run_dir), clock_(clock), attempt_(attempt) {
@@ -83,6 +100,8 @@ Status Supervisor::spawn(Role& role) {
     ::dup2(log.get(), STDOUT_FILENO);
     ::dup2(log.get(), STDERR_FILENO);
     ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the supervisor
+    // A supervisor that dies takes its roles with it, also one that died before this line.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
     ::execv("/proc/self/exe", const_cast<char**>(arguments));
     ::_exit(127);
@@ -102,7 +121,7 @@ bool Supervisor::turn() {
   if (!over_) watch_silence();
   const Time now = clock_.now();
   for (Role& role : roles_) {
-    if (role.pid > 0 || role.done || ending_ || over_ || now < role.restart_at) continue;
+    if (role.pid > 0 || ending_ || over_ || now < role.restart_at) continue;
     if (const Status status = spawn(role); !status.ok()) finish(End::kFailed, status.message());
   }
   if (interrupted_ && !ending_ && now > finish_deadline_) {
@@ -129,6 +148,8 @@ void Supervisor::hear() {
     const auto body = message->body();
     if (!body.isStatusReport()) continue;
     if (auto parsed = parse_json(std::string_view(body.getStatusReport().cStr()))) {
+      // After a silence of its own the coordinator has yet to hear from the others.
+      if (report_.empty() || now - last_report_ > 2s) informed_since_ = now;
       report_ = std::move(*parsed);
       last_report_ = now;
     }
@@ -149,76 +170,89 @@ void Supervisor::reap() {
     const pid_t pid = ::waitpid(-1, &code, WNOHANG);
     if (pid <= 0) return;
     for (Role& role : roles_) {
-      if (role.pid != pid) continue;
-      role.pid = -1;
-      const bool clean = WIFEXITED(code) && WEXITSTATUS(code) == 0;
-      if (clean && role.name == "coordinator") {
-        // It goes when the plan is done, or when the checkpoint that was asked for is there.
-        ending_ = true;
-        ending_since_ = clock_.now();
-        end_ = interrupted_ && report_.value("phase", "") != "done" ? End::kInterrupted : End::kDone;
-      }
-      if (clean || ending_) {
-        role.done = ending_ || role.name != "rollout";
-        role.state = "done";
-        if (ending_ || interrupted_) continue;
-      }
-      if (WIFEXITED(code) && WEXITSTATUS(code) == kUsage) {
-        finish(End::kFailed, fmt::format("{} cannot work with its config:\n{}", role.label(), last_lines(role)));
-        return;
-      }
-      if (WIFEXITED(code) && WEXITSTATUS(code) == kUnfit) {
-        finish(End::kFailed, fmt::format("{} cannot work on this machine:\n{}", role.label(), last_lines(role)));
-        return;
-      }
-      const std::string how = WIFSIGNALED(code) ? fmt::format("was ended by signal {}", WTERMSIG(code))
-                                                : fmt::format("ended with code {}", WEXITSTATUS(code));
-      if (++role.restarts > config_.run.max_restarts) {
-        finish(End::kFailed,
-               fmt::format("{} {} for the {}th time:\n{}", role.label(), how, role.restarts, last_lines(role)));
-        return;
-      }
-      notes_.push_back(fmt::format("{} {}; starting it again", role.label(), how));
-      // The first restart is at once; one that keeps dying waits longer each time.
-      const bool quick = clock_.now() - role.started < 10s;
-      role.restart_at = clock_.now() + (quick ? std::min(5s, 1s * role.restarts) : 0s);
-      role.state = "restarting";
-      role.done = false;
+      if (role.pid == pid) on_exit(role, code);
     }
   }
 }
 
+void Supervisor::on_exit(Role& role, int code) {
+  const Time now = clock_.now();
+  role.pid = -1;
+  const bool clean = WIFEXITED(code) && WEXITSTATUS(code) == 0;
+  if (clean && role.name == "coordinator") {
+    // Its last word may still be on the way.
+    for (const Time limit = now + 500ms; !report_.value("last", false) && clock_.now() < limit;) {
+      wire::Socket* const sockets[] = {&*coordinator_};
+      if (wire::wait(sockets, 50ms)) hear();
+    }
+    // It goes when the plan is done, or when the checkpoint that was asked for is there; its log says which.
+    const auto ledger = rollout::read_ledger(run_dir_, plan_of(config_));
+    ending_ = true;
+    ending_since_ = now;
+    end_ = ledger && ledger->finished() ? End::kDone : End::kInterrupted;
+  }
+  if (clean || ending_) {
+    // Told to stop, and the coordinator goes next; one that was stopped by somebody else is started again.
+    role.state = "done";
+    role.restart_at = now + 2s;
+    return;
+  }
+  const auto is = [&](int expected) { return WIFEXITED(code) && WEXITSTATUS(code) == expected; };
+  const char* lacking = is(kUsage)     ? "with its config"
+                        : is(kUnfit)   ? "on this machine"
+                        : is(kDamaged) ? "with what lies in the run directory"
+                                       : nullptr;
+  if (lacking != nullptr) {
+    return finish(End::kFailed, fmt::format("{} cannot work {}:\n{}", role.label(), lacking, last_lines(role)));
+  }
+  const std::string how = WIFSIGNALED(code) ? fmt::format("was ended by signal {}", WTERMSIG(code))
+                                            : fmt::format("ended with code {}", WEXITSTATUS(code));
+  if (++role.restarts > config_.run.max_restarts) {
+    return finish(End::kFailed, fmt::format("{} {}, and has been started again {} times:\n{}", role.label(), how,
+                                            config_.run.max_restarts, last_lines(role)));
+  }
+  notes_.push_back(fmt::format("{} {}; starting it again", role.label(), how));
+  // The first restart is at once; one that keeps dying waits longer each time.
+  role.quick_deaths = now - role.started < 10s ? role.quick_deaths + 1 : 0;
+  role.restart_at = now + std::min(5s, 1s * std::max(0, role.quick_deaths - 1));
+  role.state = "restarting";
+}
+
 void Supervisor::watch_silence() {
   const Time now = clock_.now();
-  const Duration limit = from_seconds(config_.run.silence_seconds);
+  const double limit = config_.run.silence_seconds;
+  const bool informed = !report_.empty() && now - last_report_ < 2s;
   for (Role& role : roles_) {
     if (role.pid <= 0) continue;
-    double silent = 0;
-    std::string doing;
     if (role.name == "coordinator") {
-      silent = to_seconds(now - std::max(last_report_, role.started));
-      doing = "keeping the books";
-    } else if (report_.contains("roles") && report_["roles"].contains(role.label()) && now - last_report_ < 2s) {
-      const Json& peer = report_["roles"][role.label()];
-      if (peer.value("pid", 0) != role.pid) continue;  // of its life before
-      silent = peer.value("silent", 0.0);
-      doing = peer.value("doing", "");
-      role.waiting_for = doing;
-      role.state = "ok";
-    } else {
+      const double silent = to_seconds(now - std::max(last_report_, role.started));
+      role.state = report_.empty() ? "starting" : silent > limit / 2 ? "stalled" : "ok";
+      if (silent >= limit) end_silent(role, silent, "keeping the books");
       continue;
     }
-    if (role.name == "coordinator" && !report_.empty()) role.state = "ok";
-    if (silent < to_seconds(limit)) {
-      if (silent > to_seconds(limit) / 2) role.state = "stalled";
+    // What the coordinator does not know while it is away itself says nothing about the others.
+    if (!informed) continue;
+    const Json peer = report_.value("roles", Json::object()).value(role.label(), Json::object());
+    if (peer.value("pid", 0) != role.pid) {
+      // It has not introduced itself. Loading a model takes time, and only a coordinator that is there can be told.
+      role.waiting_for = "starting";
+      const double silent = to_seconds(now - std::max(role.started, informed_since_));
+      if (silent >= std::max(limit, kStartSeconds)) end_silent(role, silent, "starting");
       continue;
     }
-    role.state = "stalled";
-    notes_.push_back(fmt::format("{} (pid {}) has not answered for {:.1f} s; it was {}; starting it again",
-                                 role.label(), role.pid, silent, doing));
-    ::kill(role.pid, SIGKILL);
-    role.started = now;
+    const double silent = peer.value("silent", 0.0);
+    role.waiting_for = peer.value("doing", "");
+    role.state = silent > limit / 2 ? "stalled" : "ok";
+    if (silent >= limit) end_silent(role, silent, role.waiting_for);
   }
+}
+
+void Supervisor::end_silent(Role& role, double silent, const std::string& doing) {
+  role.state = "stalled";
+  notes_.push_back(fmt::format("{} (pid {}) has not answered for {:.1f} s, since {}; it was {}; ending it",
+                               role.label(), role.pid, silent, format_clock(clock_.unix_seconds() - silent), doing));
+  ::kill(role.pid, SIGKILL);
+  role.started = clock_.now();
 }
 
 void Supervisor::finish(End end, std::string failure) {
@@ -257,7 +291,7 @@ void Supervisor::write_status() {
              {"time", clock_.unix_seconds()},
              {"roles", Json::array()}};
   for (const Role& role : roles_) {
-    const bool dead = role.pid <= 0 && !role.done && role.state != "restarting";
+    const bool dead = role.pid <= 0 && role.state != "done" && role.state != "restarting";
     std::string shown = role.state == "starting" ? "ok" : role.state == "done" ? "ok" : role.state;
     status_["roles"].push_back({{"name", role.name},
                                 {"rank", role.rank},

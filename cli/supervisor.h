@@ -52,8 +52,8 @@ class Supervisor {
     pid_t pid = -1;
     double since = 0;
     int restarts = 0;
+    int quick_deaths = 0;  // in a row, soon after its start
     Time started{}, restart_at{};
-    bool done = false;
     std::string state = "starting";
     std::string waiting_for;
     std::string label() const { return name + "-" + std::to_string(rank); }
@@ -61,7 +61,9 @@ class Supervisor {
 
   Status spawn(Role& role);
   void reap();
+  void on_exit(Role& role, int code);
   void watch_silence();
+  void end_silent(Role& role, double silent, const std::string& doing);
   void hear();
   void write_status();
   void finish(End end, std::string failure = "");
@@ -78,7 +80,7 @@ class Supervisor {
   std::optional<wire::Socket> coordinator_;
   std::vector<Role> roles_;
   Json report_ = Json::object(), status_ = Json::object();
-  Time last_report_{}, last_watch_{}, last_status_{}, finish_deadline_{}, ending_since_{};
+  Time last_report_{}, informed_since_{}, last_watch_{}, last_status_{}, finish_deadline_{}, ending_since_{};
   bool interrupted_ = false, ending_ = false, over_ = false;
   End end_ = End::kDone;
   std::string failure_;

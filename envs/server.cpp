@@ -69,6 +69,12 @@ class Server {
         sessions_.erase(body.getRelease());
         return;
       }
+      case wire::Body::HELLO: {
+        wire::Outgoing welcome(message.id());  // by its epoch they see whether we are who they asked
+        welcome.body().initWelcome();
+        (void)socket_.send(message.sender(), welcome);
+        return;
+      }
       default:
         return;
     }

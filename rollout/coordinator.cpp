@@ -43,7 +43,12 @@ class Coordinator {
         clock_(clock),
         socket_(std::move(socket)),
         log_(std::move(log)),
-        ledger_(std::move(ledger)) {}
+        ledger_(std::move(ledger)) {
+    // What was leased before our start may take as long as what we lease.
+    for (const EpisodeRecord& episode : ledger_.episodes()) {
+      if (episode.state == EpisodeState::kLeased) set_deadline({episode.episode, episode.attempt});
+    }
+  }
 
   Status run(const std::atomic<bool>& stop) {
     done_ = ledger_.finished();
@@ -146,7 +151,7 @@ class Coordinator {
     wire::Outgoing welcome(1);
     welcome.body().initWelcome().setStep(ledger_.steps_trained());
     (void)socket_.send(message.sender(), welcome);
-    if (again) return {};
+    if (again && peer.role != "trainer") return {};  // a trainer that says hello twice has let go of its batches
     spdlog::info("{} joined (pid {}, {})", message.sender(), peer.pid, std::string_view(hello.getNumericsId().cStr()));
     if (peer.role == "rollout") {
       WorkerJoined event{.worker = message.sender(), .holding = {}};
@@ -155,7 +160,17 @@ class Coordinator {
     }
     if (peer.role == "trainer") {
       trainer_ = message.sender();
-      return apply(TrainerJoined{hello.getStep()}, true);
+      if (hello.getStep() > ledger_.steps_trained() && !ledger_.batch(hello.getStep())) {
+        return Status::corrupt(fmt::format("the log ends before step {}, which the checkpoint of {} has trained",
+                                           hello.getStep(), message.sender()))
+            .at(log_path(settings_.run_dir).string())
+            .hint("restore the log from a copy, or remove the checkpoints after its last step");
+      }
+      TRY(apply(TrainerJoined{hello.getStep()}, true));
+      if (!finishing_) return {};
+      // It came back while the run is being stopped.
+      TRY(apply(FinishRequested{}));
+      return ask_for_checkpoint();
     }
     return {};
   }
@@ -200,7 +215,7 @@ class Coordinator {
       lease.setTemperature(terms.temperature);
       lease.setMinVersion(terms.min_version);
       lease.setMaxVersion(terms.max_version);
-      deadlines_[terms.key] = clock_.now() + from_seconds(settings_.episode_seconds);
+      set_deadline(terms.key);
     }
     (void)socket_.send(grant.worker, message);  // a worker that is gone will be found silent
   }
@@ -279,6 +294,8 @@ class Coordinator {
 
   // ---- Time ----
 
+  void set_deadline(const EpisodeKey& key) { deadlines_[key] = clock_.now() + from_seconds(settings_.episode_seconds); }
+
   Status check_deadlines() {
     const Time now = clock_.now();
     for (auto& [name, peer] : peers_) {
@@ -306,9 +323,13 @@ class Coordinator {
     finish_deadline_ = clock_.now() + 120s;
     spdlog::info("finishing: waiting for a checkpoint");
     TRY(apply(FinishRequested{}));
+    return ask_for_checkpoint();
+  }
+  // A trainer that is not there now is asked when it joins.
+  Status ask_for_checkpoint() {
     wire::Outgoing message;
     message.body().initStop().setReason("finish");
-    if (trainer_.empty() || !socket_.send(trainer_, message).ok()) trainer_saved_ = true;  // nothing to save
+    if (!trainer_.empty()) (void)socket_.send(trainer_, message);
     return {};
   }
 

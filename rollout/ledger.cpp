@@ -100,7 +100,7 @@ void Ledger::on(const Expired& event) {
 
 void Ledger::requeue(EpisodeRecord& episode, std::string_view reason_if_last) {
   episode.worker.clear();
-  if (episode.attempt >= static_cast<uint32_t>(plan_.max_attempts)) return drop(episode, reason_if_last);
+  if (!episode.interrupted && ++episode.failures >= plan_.max_attempts) return drop(episode, reason_if_last);
   ++episode.attempt;
   episode.state = EpisodeState::kQueued;
   queued_.insert(episode.episode);
@@ -185,7 +185,10 @@ void Ledger::on(const Trained& event) {
 
 void Ledger::on(const Checkpointed& event) { checkpointed_ = std::max(checkpointed_, event.step); }
 
-void Ledger::on(const FinishRequested&) { finishing_ = true; }
+void Ledger::on(const FinishRequested&) {
+  finishing_ = true;
+  for (EpisodeRecord& episode : episodes_) episode.interrupted = episode.state == EpisodeState::kLeased;
+}
 
 // ---- Admission ----
 
@@ -325,6 +328,7 @@ void Ledger::grant() {
         EpisodeRecord& episode = episodes_[*queued_.begin()];
         queued_.erase(queued_.begin());
         episode.state = EpisodeState::kLeased;
+        episode.interrupted = false;
         episode.worker = worker;
         --credits;
         grant.leases.push_back({.key = {episode.episode, episode.attempt},

@@ -165,6 +165,8 @@ std::string_view to_string(Phase phase);
 struct EpisodeRecord {
   uint64_t episode = 0;
   uint32_t attempt = 1;
+  int failures = 0;          // attempts that count against it
+  bool interrupted = false;  // leased while the run is being stopped: losing that attempt is nobody's failure
   uint64_t group = 0;
   Phase phase = Phase::kTrain;
   std::string kind, split;

@@ -28,8 +28,8 @@ std::optional<wire::Incoming> CoordinatorLink::receive() {
   while (auto message = socket_.receive()) {
     last_heard_ = clock_.now();
     if (!message->body().isWelcome()) return message;
-    // An epoch that we do not know asks for our hello; to ours it is the answer.
-    if (message->epoch() != known_epoch_ && message->id() == 0) say_hello();
+    // Without an id it asks for our hello: the coordinator has started anew, or has given us up for lost.
+    if (message->id() == 0) say_hello();
     if (message->id() == 1) known_epoch_ = message->epoch();
   }
   return std::nullopt;

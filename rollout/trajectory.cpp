@@ -1,6 +1,7 @@
 #include "rollout/trajectory.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <cstring>
 
@@ -110,11 +111,15 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
 
 Status TrajectoryStore::index() {
   if (!fs::exists(path_)) return {};
-  TRY(read_log(path_, [&](std::string_view record, uint64_t offset) -> Status {
+  const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;
     return {};
-  }));
+  };
+  // An episode without its trajectory is one sample less; the others are as good as before.
+  const LogContent content = TRY(read_log(path_, visit, Damage::kSkip));
+  for (const uint64_t offset : content.damaged)
+    spdlog::error("{}: the trajectory at byte {} is damaged and counts as lost", path_.string(), offset);
   return {};
 }
 
@@ -122,7 +127,9 @@ Result<TrajectoryStore> TrajectoryStore::open(const fs::path& folder) {
   TRY(make_directories(folder));
   TrajectoryStore store;
   store.path_ = folder / "episodes.log";
-  store.log_ = TRY(RecordLog::open(store.path_));
+  uint64_t cut = 0;
+  store.log_ = TRY(RecordLog::open(store.path_, &cut, Damage::kSkip));
+  if (cut > 0) spdlog::warn("{}: the last {} bytes were torn off and cut", store.path_.string(), cut);
   TRY(store.index());
   return store;
 }

@@ -19,6 +19,7 @@ void WeightsFeed::tick(wire::Socket& trainer) {
     receiver_->forget_outstanding();
     last_chunk_ = now;
   }
+  if (now < ask_again_) return;
   for (const uint32_t index : receiver_->requests(window_)) {
     wire::Outgoing request;
     auto chunk = request.body().initChunkRequest();
@@ -39,7 +40,10 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
   if (packing_.joinable()) return;  // asked again when it is done
   auto manifest = weights_sync::read_manifest(in);
   if (!manifest || manifest->version <= newest_) return;
-  if (receiver_ && receiver_->manifest().version >= manifest->version) return;
+  // The same version with other digests is of a trainer that came back from a checkpoint: what was begun cannot end.
+  if (receiver_ && receiver_->manifest().version == manifest->version &&
+      receiver_->manifest().digests == manifest->digests)
+    return;
   if (!target_) target_ = target();
   if (!target_) return;
   auto receiver = weights_sync::Receiver::begin(std::move(*manifest), std::as_writable_bytes(target_->flat()));
@@ -54,7 +58,12 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
   last_chunk_ = clock_.now();
   if (const Status status = receiver_->accept(chunk.getIndex(), message.bulk(0)); !status.ok()) {
     ++refused_;
+    // A sender whose own copy is damaged sends the same again; asking without pause would only load the line.
+    refused_in_a_row_ = std::min(refused_in_a_row_ + 1, 20);
+    ask_again_ = clock_.now() + 50ms * refused_in_a_row_;
     spdlog::warn("{}; asking again", status.message());
+  } else {
+    refused_in_a_row_ = 0;
   }
   if (!receiver_->verified()) return;
   packed_ = false;

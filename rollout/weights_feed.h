@@ -50,6 +50,8 @@ class WeightsFeed {
   std::thread packing_;
   std::atomic<bool> packed_{false};
   uint64_t refused_ = 0;
+  int refused_in_a_row_ = 0;
+  Time ask_again_{};
 
  public:
   ~WeightsFeed() {

@@ -197,6 +197,8 @@ class Worker {
   }
 
   void on_env(const wire::Incoming& message) {
+    if (std::exchange(env_epoch_, message.epoch()) != message.epoch()) ask_new_env();
+    if (message.body().isWelcome()) return;
     const auto asked = requests_.find(message.id());
     if (asked == requests_.end()) {
       if (message.body().isAcquired()) on_unasked_lease(message.body().getAcquired());
@@ -221,6 +223,17 @@ class Worker {
       for (const auto term : body.getScored().getTerms()) e.terms[term.getName()] = term.getValue();
       return deliver(e);
     }
+  }
+
+  // The environment has started anew: what was asked of its former life is asked again, and leases of then are refused
+  // at once instead of being waited for.
+  void ask_new_env() {
+    for (auto& [id, e] : episodes_) {
+      if (waits_for_env(e)) send_env(e);
+    }
+  }
+  static bool waits_for_env(const AgentEpisode& e) {
+    return e.waiting == Waiting::kSandbox || e.waiting == Waiting::kTools || e.waiting == Waiting::kGrade;
   }
 
   // The answer to a request that was given up. The environment gives the same lease to the same attempt, so it is let
@@ -561,8 +574,10 @@ class Worker {
     const Time now = clock_.now();
     if (now < next_resend_) return;
     next_resend_ = now + 200ms;
+    bool env_is_slow = false;
     for (auto& [id, e] : episodes_) {
       const Duration waited = now - e.sent;
+      env_is_slow = env_is_slow || (waits_for_env(e) && waited > 1s);
       switch (e.waiting) {
         case Waiting::kSandbox:
         case Waiting::kTools:
@@ -591,6 +606,11 @@ class Worker {
           break;
       }
     }
+    if (!env_is_slow || now < next_env_hello_) return;
+    next_env_hello_ = now + 1s;
+    wire::Outgoing message;  // is it still who was asked?
+    message.body().initHello();
+    (void)env_.send("", message);
   }
 
   void pull() {
@@ -674,7 +694,8 @@ class Worker {
   std::map<uint64_t, uint64_t> requests_;  // id -> episode
   uint64_t last_request_ = 0, finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;
-  Time next_resend_{};
+  uint64_t env_epoch_ = 0;  // of the environment server that answered last
+  Time next_resend_{}, next_env_hello_{};
   bool stopped_ = false;
   double idle_seconds_ = 0, tool_seconds_ = 0, fetch_seconds_ = 0, last_pause_ms_ = 0, max_pause_ms_ = 0;
 };

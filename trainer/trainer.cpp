@@ -108,7 +108,7 @@ class Trainer {
         if (!message) break;
         TRY(on_rollout(*message));
       }
-      if (stop) finishing_ = true;
+      if (stop) finishing_ = leaving_ = true;
       start_work();
       link_.tick(doing(), [&] { return metrics(); });
     }
@@ -119,10 +119,12 @@ class Trainer {
   void on_coordinator(const wire::Incoming& message) {
     const auto body = message.body();
     if (body.isStop()) {
-      if (std::string_view(body.getStop().getReason().cStr()) == "finish")
+      if (std::string_view(body.getStop().getReason().cStr()) == "finish") {
         finishing_ = true;
-      else
+        announced_save_ = false;  // whoever asks again has not heard
+      } else {
         stopped_ = true;
+      }
       return;
     }
     if (!body.isTrain()) return;
@@ -193,7 +195,7 @@ class Trainer {
         report_checkpoint();
         announced_save_ = true;
       }
-      if (!link_.known()) stopped_ = true;
+      if (leaving_ || !link_.known()) stopped_ = true;
       return;
     }
     const auto next = batches_.find(version_ + 1);
@@ -364,6 +366,7 @@ class Trainer {
   std::set<std::string> listeners_;
   uint64_t version_ = static_cast<uint64_t>(learner_.steps());
   uint64_t saved_version_ = version_;
+  bool leaving_ = false;  // asked by a signal: saves and goes, without a word of the coordinator
   bool busy_ = false, finishing_ = false, announced_save_ = false, stopped_ = false;
   std::string working_on_;
   Time work_started_{}, work_ended_ = clock_.now(), started_;

@@ -15,8 +15,8 @@ struct Header {
 
 struct Body {
   union {
-    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted
-    welcome @1 :Welcome;                    # coordinator -> anyone
+    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted; rollout -> env: who are you?
+    welcome @1 :Welcome;                    # the answer
     heartbeat @2 :Heartbeat;                # anyone -> coordinator, from the work loop
     pull @3 :Pull;                          # rollout -> coordinator
     grant @4 :Grant;                        # coordinator -> rollout

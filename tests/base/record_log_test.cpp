@@ -67,5 +67,30 @@ TEST_F(RecordLogTest, damage_in_the_middle_is_refused_with_its_place) {
   EXPECT_NE(log.error().message().find("record 1 at byte 28"), std::string::npos) << log.error().message();
 }
 
+TEST_F(RecordLogTest, damage_in_the_middle_is_skipped_where_a_record_less_is_no_harm) {
+  {
+    auto log = std::move(*RecordLog::open(path));
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(log.append("record " + std::to_string(i)));
+  }
+  std::string bytes = *read_file(path);
+  bytes[8 + 20 + 12] ^= 1;  // the first byte of the second record
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes << "torn";
+  uint64_t cut = 0;
+  auto log = std::move(*RecordLog::open(path, &cut, Damage::kSkip));
+  EXPECT_EQ(cut, 4u);
+  ASSERT_TRUE(log.append("record 4"));
+  std::vector<std::string> found;
+  const auto content = read_log(
+      path,
+      [&](std::string_view record, uint64_t) {
+        found.emplace_back(record);
+        return Status();
+      },
+      Damage::kSkip);
+  ASSERT_TRUE(content.has_value());
+  EXPECT_EQ(content->damaged, std::vector<uint64_t>{28});
+  EXPECT_EQ(found, (std::vector<std::string>{"record 0", "record 2", "record 3", "record 4"}));
+}
+
 }  // namespace
 }  // namespace tandem

@@ -101,6 +101,25 @@ class Cluster {
   double fault_;
 };
 
+TEST(Ledger, attempts_that_a_stop_of_the_run_cut_short_do_not_count_and_others_do) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  Cluster cluster(plan, 1, 0);
+  const auto restart = [&](bool stopped) {
+    if (stopped) cluster.send(FinishRequested{});
+    cluster.send(TrainerJoined{0});
+    cluster.send(WorkerJoined{"w0", {}});
+    cluster.send(Pull{"w0", 3});
+    return cluster.ledger.books().dropped_total();
+  };
+  restart(false);
+  for (int i = 0; i < 3 * plan.max_attempts; ++i) EXPECT_EQ(restart(true), 0u) << i;
+  EXPECT_EQ(cluster.ledger.held_by("w0").size(), 3u);
+  // A worker that dies while the run is on has failed its episodes.
+  for (int i = 1; i < plan.max_attempts; ++i) EXPECT_EQ(restart(false), 0u) << i;
+  EXPECT_EQ(restart(false), 3u);
+}
+
 TEST(Ledger, a_run_without_faults_trains_what_has_a_signal_and_drops_the_rest_by_name) {
   Cluster cluster(small_plan(), 1, 0);
   cluster.run();

@@ -1,0 +1,128 @@
+// What a user may get wrong: one clear message, the right exit code, and nothing half-written.
+#include <algorithm>
+#include <fstream>
+
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+class RunInput : public RunTest {
+ protected:
+  // The tiny model, to be spoilt.
+  static fs::path model_copy(const std::string& name) {
+    const fs::path copy = root() / name;
+    fs::copy(root() / "model", copy, fs::copy_options::recursive);
+    return copy;
+  }
+  static void expect_refused(const fs::path& model, int code, const std::vector<std::string>& words) {
+    const fs::path run_dir = root() / "never";
+    EXPECT_EQ(run({"model.path=" + model.string()}, run_dir), code) << text(output());
+    for (const auto& word : words)
+      EXPECT_NE(text(output()).find(word), std::string::npos) << word << "\n" << text(output());
+    EXPECT_FALSE(fs::exists(run_dir));
+    const std::string said = text(output());
+    EXPECT_LE(std::count(said.begin(), said.end(), '\n'), 3) << said;
+  }
+};
+
+TEST_F(RunInput, a_bad_config_names_every_mistake_and_starts_nothing) {
+  const fs::path config = root() / "bad.yaml";
+  std::ofstream(config)
+      << "run:\n  stpes: 3\n  seed: yes\ntrainer:\n  gruop_size: 8\n  learning_rate: 5\nrun:\n  steps: 1\n";
+  const fs::path run_dir = root() / "never";
+  EXPECT_EQ(tandem({"run", config.string(), "--run-dir", run_dir.string()}), 2);
+  const std::string said = text(output());
+  for (const char* part :
+       {"bad.yaml:2:3: unknown key run.stpes; did you mean run.steps?",
+        "bad.yaml:3:3: run.seed: \"yes\" is not a number",
+        "bad.yaml:5:3: unknown key trainer.gruop_size; did you mean trainer.group_size?",
+        "bad.yaml:6:3: trainer.learning_rate: 5 is outside 0 to 1", "run stands twice; first on line 1"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << "\nin\n" << said;
+  }
+  EXPECT_FALSE(fs::exists(run_dir));
+  EXPECT_EQ(run({"run.stpes=3"}, run_dir), 2);
+  EXPECT_NE(text(output()).find("run.steps?"), std::string::npos) << text(output());
+  EXPECT_FALSE(fs::exists(run_dir));
+}
+
+TEST_F(RunInput, a_model_that_is_not_there_or_lacks_its_tokenizer_is_named) {
+  expect_refused("/nowhere", 1, {"/nowhere"});
+  const fs::path model = model_copy("no-tokenizer");
+  fs::remove(model / "tokenizer.json");
+  expect_refused(model, 1, {model.string() + ": has no tokenizer.json"});
+}
+
+TEST_F(RunInput, weights_that_cannot_be_read_are_refused_before_anything_is_started) {
+  const fs::path cut = model_copy("cut-weights");
+  fs::resize_file(cut / "model.safetensors", fs::file_size(cut / "model.safetensors") / 2);
+  expect_refused(cut, 1, {(cut / "model.safetensors").string()});
+  const fs::path garbage = model_copy("garbage-weights");
+  ASSERT_TRUE(write_file(garbage / "model.safetensors", "\x20\0\0\0\0\0\0\0 this is no JSON, of 32 bytes"));
+  expect_refused(garbage, 1, {(garbage / "model.safetensors").string()});
+  const fs::path other = model_copy("other-weights");
+  Json config = json(other / "config.json");
+  config["num_hidden_layers"] = config["num_hidden_layers"].get<int>() + 1;
+  ASSERT_TRUE(write_file(other / "config.json", config.dump()));
+  expect_refused(other, 1, {other.string(), "model.layers.2."});
+}
+
+TEST_F(RunInput, a_gguf_file_that_is_broken_is_refused_and_leaves_no_folder) {
+  const std::string whole = text(TANDEM_SOURCE_DIR "/tests/golden/gguf/tiny-llama.gguf");
+  ASSERT_GT(whole.size(), 1000u);
+  const fs::path out = root() / "imported";
+  const auto import = [&](const std::string& name, const std::string& bytes) {
+    const fs::path file = root() / name;
+    EXPECT_TRUE(write_file(file, bytes));
+    const int code = tandem({"import", "--gguf", file.string(), out.string()});
+    EXPECT_TRUE(code == 1 || code == 2) << name << " " << code;
+    EXPECT_NE(text(output()).find("tandem import: " + file.string()), std::string::npos) << text(output());
+    EXPECT_FALSE(fs::exists(out)) << name;
+  };
+  import("empty.gguf", "");
+  import("other.gguf", "PK\3\4" + whole.substr(4));
+  for (int i = 1; i < 10; ++i) import("cut.gguf", whole.substr(0, whole.size() * static_cast<size_t>(i) / 10));
+  std::string version = whole;
+  version[4] = 77;
+  import("version.gguf", version);
+  // The same file whole is read.
+  ASSERT_TRUE(write_file(root() / "whole.gguf", whole));
+  EXPECT_EQ(tandem({"import", "--gguf", (root() / "whole.gguf").string(), out.string()}), 0) << text(output());
+  EXPECT_TRUE(fs::exists(out / "model.safetensors"));
+}
+
+TEST_F(RunInput, a_run_directory_belongs_to_one_run_at_a_time) {
+  const fs::path run_dir = root() / "in-use";
+  Process process(command({"run.steps=200", "tasks.heldout=0"}, run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
+  const pid_t trainer = pid_of(run_dir, "trainer");
+  for (const bool resume : {false, true}) {
+    EXPECT_EQ(Process(command({"run.steps=200", "tasks.heldout=0"}, run_dir, resume), root() / "second").wait(), 2);
+    EXPECT_NE(text(root() / "second").find(" is in use by process " + std::to_string(process.pid())), std::string::npos)
+        << text(root() / "second");
+  }
+  // The first has not noticed.
+  const int step = json(run_dir / "status.json").value("step", 0);
+  ASSERT_TRUE(reaches_step(process, run_dir, step + 1)) << text(output());
+  EXPECT_EQ(pid_of(run_dir, "trainer"), trainer);
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(), 75) << text(output());
+  // What it left is a run, which is gone on with or left alone.
+  EXPECT_EQ(run({}, run_dir), 2);
+  EXPECT_NE(text(output()).find("holds a run already"), std::string::npos) << text(output());
+}
+
+TEST_F(RunInput, where_no_sandbox_can_be_made_no_run_is_started) {
+  // In a user namespace of its own a process may forbid itself further ones.
+  const fs::path run_dir = root() / "never";
+  std::string line = "echo 0 > /proc/sys/user/max_user_namespaces && exec";
+  for (const auto& argument : command({}, run_dir)) line += " '" + argument + "'";
+  EXPECT_EQ(Process({"/usr/bin/unshare", "--user", "--map-root-user", "/bin/sh", "-c", line}, output()).wait(), 3)
+      << text(output());
+  EXPECT_NE(text(output()).find("no sandbox can be made here"), std::string::npos) << text(output());
+  EXPECT_NE(text(output()).find("tandem doctor"), std::string::npos) << text(output());
+  EXPECT_FALSE(fs::exists(run_dir));
+}
+
+}  // namespace
+}  // namespace tandem
