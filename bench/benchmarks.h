@@ -1,7 +1,7 @@
 // The benchmarks of `tandem bench`, one function for each hot path.
 //
-// Each measures the machine's limits itself, in the same run, since they change with what else the machine does. Figures
-// are medians of several rounds. Thread safety: none, and the machine should be idle.
+// Each measures the machine's limits itself, in the same run, since they change with what else the machine does.
+// Figures are medians of several rounds. Thread safety: none, and the machine should be idle.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@
 namespace tandem::bench {
 
 struct Settings {
-  fs::path model;   // Hugging Face directory; where it is empty a random model of SmolLM2-135M's shape is used
+  fs::path model;  // Hugging Face directory; where it is empty a random model of SmolLM2-135M's shape is used
   int threads = 1;
   double seconds = 1;  // for each figure, about
 };

@@ -1,8 +1,9 @@
+#include "rollout/engine.h"
+
 #include <fmt/format.h>
 
 #include "base/random.h"
 #include "bench/measure.h"
-#include "rollout/engine.h"
 
 namespace tandem::bench {
 
@@ -27,7 +28,8 @@ Result<Engine> make_engine(std::shared_ptr<const model::Weights> weights, const 
 }
 
 // Seconds to take in `count` prompts of 512 tokens, all different.
-Result<double> prefill_seconds(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int count) {
+Result<double> prefill_seconds(const std::shared_ptr<const model::Weights>& weights, const Settings& settings,
+                               int count) {
   auto engine = TRY(make_engine(weights, settings, count, 512));
   uint64_t round = 0;
   return median_seconds(settings.seconds, [&]() -> Status {

@@ -27,7 +27,8 @@ std::string to_table(const std::vector<Figure>& figures) {
   for (const Figure& figure : figures) {
     table += fmt::format("{:<{}}  {:>9} {:<8}", figure.name, width, number(figure.value), figure.unit);
     if (figure.limit > 0) {
-      table += fmt::format(" {:>3.0f} % of {} ({})", 100 * figure.value / figure.limit, number(figure.limit), figure.bound);
+      table +=
+          fmt::format(" {:>3.0f} % of {} ({})", 100 * figure.value / figure.limit, number(figure.limit), figure.bound);
     }
     table += '\n';
   }

@@ -15,8 +15,8 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
   struct Shape {
     int m, n, k;
   };
-  for (const auto& [m, n, k] : {Shape{512, 3072, 576}, Shape{512, 576, 1536}, Shape{64, 3072, 576}, Shape{16, 49152, 576},
-                                Shape{1, 49152, 576}, Shape{2048, 4096, 4096}}) {
+  for (const auto& [m, n, k] : {Shape{512, 3072, 576}, Shape{512, 576, 1536}, Shape{64, 3072, 576},
+                                Shape{16, 49152, 576}, Shape{1, 49152, 576}, Shape{2048, 4096, 4096}}) {
     const std::vector<bf16> a(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
         b(kernels::packed_size(n, k), kernels::to_bf16(1));
     std::vector<bf16> out(static_cast<size_t>(m) * n);

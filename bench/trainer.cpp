@@ -55,7 +55,8 @@ Result<std::vector<Figure>> bench_trainer(const Settings& settings) {
   }
   // What a step costs whatever the batch: the optimizer reads 16 bytes a parameter, and the panels are written again.
   const auto one = samples(1, 1, 2, 2, config.vocabulary);
-  const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(learner.imitate(one)), Status{}; }));
+  const double seconds =
+      TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(learner.imitate(one)), Status{}; }));
   figures.push_back({"optimizer and panels", 16 * elements / seconds / 1e9, "GB/s", limits.bytes / 1e9, "memory"});
   return figures;
 }

@@ -21,6 +21,8 @@ constexpr std::array kBenchmarks = {
     Benchmark{"kernels", "Products and the optimizer, beside peak arithmetic and read bandwidth", bench::bench_kernels},
     Benchmark{"engine", "Prefill and decode", bench::bench_engine},
     Benchmark{"trainer", "Training steps", bench::bench_trainer},
+    Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
+    Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };
 
 struct Options {

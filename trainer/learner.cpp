@@ -165,7 +165,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
 // Most samples of a run whose trainer is ahead by one version were made with the weights before the last step. A few of
 // them are computed again with those, so that exactness is seen on every step and not only where there is no lag.
 Status Learner::verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics) {
-  constexpr size_t kMaxTokens = 512;
+  constexpr size_t kMaxTokens = 256;
   if (version == 0 || previous_version_ != version - 1) return {};
   size_t tokens = 0;
   for (const Sample& sample : samples) {

@@ -117,44 +117,49 @@ class TreeHeadBackward {
     }
   }
 
+  // 64 queries by 64 keys. Probabilities and slopes are kept by rows, for the gradient of the queries, and with two
+  // queries side by side, [query / 2][key][2], which is how the gradients of keys and values read them.
   void add_block(const TreeRun& run, Head& h, int head, int query, int queries, int key, int keys) {
-    alignas(64) bf16 scores_grad[kBlock * kBlock] = {};                               // dS [query][key]
-    alignas(64) bf16 turned_p[kBlock * kBlock] = {}, turned_s[kBlock * kBlock] = {};  // [key][query]
+    alignas(64) bf16 probabilities[kBlock * kBlock], slopes[kBlock * kBlock];  // [query][key]
+    alignas(64) bf16 paired_p[kBlock * kBlock], paired_s[kBlock * kBlock];
     alignas(64) float scores[kTileRows * kPanelColumns], grads[kTileRows * kPanelColumns];
     const int first_position = static_cast<int>(run.path.size()) - run.rows;
     for (int q = 0; q < queries; q += kTileRows) {
       const int rows = std::min(kTileRows, queries - q);
       const int row = run.row + query + q;
-      const size_t dense = static_cast<size_t>(row) * shape_.heads * size_ + head * size_;
+      const size_t width = static_cast<size_t>(shape_.heads) * size_;
       product_tile({in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(), size_, scores);
-      product_tile({in_.grad_out + dense, static_cast<size_t>(shape_.heads) * size_}, rows, value_panel_.data(), size_,
-                   grads);
+      product_tile({in_.grad_out + row * width + head * size_, width}, rows, value_panel_.data(), size_, grads);
       for (int r = 0; r < rows; ++r) {
-        const int visible = std::min(keys, first_position + query + q + r + 1 - key);
         const float log_sum = in_.log_sum[static_cast<size_t>(row + r) * shape_.heads + head];
-        bf16 probabilities[kBlock], slopes[kBlock];
+        bf16* p_row = probabilities + (q + r) * kBlock;
+        bf16* s_row = slopes + (q + r) * kBlock;
         for (int c = 0; c < kBlock; c += kLanes) {
           const Float score = load(scores + r * kPanelColumns + c) * broadcast(shape_.scale);
           const Float p = exponential(score - broadcast(log_sum));
-          const Float slope =
-              p * (load(grads + r * kPanelColumns + c) - broadcast(h.delta[query + q + r])) * broadcast(shape_.scale);
-          store(probabilities + c, p);
-          store(slopes + c, slope);
+          store(p_row + c, p);
+          store(s_row + c, p * (load(grads + r * kPanelColumns + c) - broadcast(h.delta[query + q + r])) *
+                               broadcast(shape_.scale));
         }
-        for (int c = std::max(0, visible); c < kBlock; ++c) probabilities[c] = slopes[c] = bf16{};
-        std::memcpy(scores_grad + (q + r) * kBlock, slopes, sizeof slopes);
-        for (int c = 0; c < visible; ++c) {
-          turned_p[c * kBlock + q + r] = probabilities[c];
-          turned_s[c * kBlock + q + r] = slopes[c];
-        }
+        const int visible = std::clamp(first_position + query + q + r + 1 - key, 0, keys);
+        std::fill(p_row + visible, p_row + kBlock, bf16{});
+        std::fill(s_row + visible, s_row + kBlock, bf16{});
       }
     }
     const int even_queries = (queries + 1) / 2 * 2;
+    if (queries != even_queries) {
+      std::fill_n(probabilities + queries * kBlock, kBlock, bf16{});
+      std::fill_n(slopes + queries * kBlock, kBlock, bf16{});
+    }
+    for (int q = 0; q < even_queries; q += 2) {
+      interleave(probabilities + q * kBlock, paired_p + q * kBlock);
+      interleave(slopes + q * kBlock, paired_s + q * kBlock);
+    }
     for (int column = 0; column < size_; column += kPanelColumns) {
       const size_t wide = size_t{2} * size_;
       for (int q = 0; q < queries; q += kTileRows) {
         const int rows = std::min(kTileRows, queries - q);
-        product_tile({scores_grad + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores, wide);
+        product_tile({slopes + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores, wide);
         for (int r = 0; r < rows; ++r) {
           add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + column]);
         }
@@ -162,15 +167,24 @@ class TreeHeadBackward {
       const size_t pairs_at = static_cast<size_t>(query / 2) * wide + column * 2;
       for (int k = 0; k < keys; k += kTileRows) {
         const int rows = std::min(kTileRows, keys - k);
-        product_tile({turned_s + k * kBlock, kBlock}, rows, h.query_pairs.data() + pairs_at, even_queries, scores,
+        product_tile({paired_s + k * 2, 2, kBlock * 2}, rows, h.query_pairs.data() + pairs_at, even_queries, scores,
                      wide);
-        product_tile({turned_p + k * kBlock, kBlock}, rows, h.grad_pairs.data() + pairs_at, even_queries, grads, wide);
+        product_tile({paired_p + k * 2, 2, kBlock * 2}, rows, h.grad_pairs.data() + pairs_at, even_queries, grads,
+                     wide);
         for (int r = 0; r < rows; ++r) {
           const size_t target = static_cast<size_t>(path_[k + r] - first_row_) * size_ + column;
           add_row(scores + r * kPanelColumns, &gradients_.keys[target]);
           add_row(grads + r * kPanelColumns, &gradients_.values[target]);
         }
       }
+    }
+  }
+
+  // Two rows of kBlock, one after the other, into pairs.
+  static void interleave(const bf16* rows, bf16* pairs) {
+    for (int c = 0; c < kBlock; c += kLanes) {
+      const Bits both = load_halves(rows + c) | load_halves(rows + kBlock + c) << 16;
+      std::memcpy(pairs + c * 2, &both, sizeof both);
     }
   }
 
