@@ -218,11 +218,16 @@ TEST_F(RunFailures, a_killed_supervisor_takes_its_processes_with_it_and_the_next
     process.signal(SIGKILL);
     EXPECT_EQ(process.wait(), -SIGKILL);
   }
-  // Processes and sandboxes go with it; the sockets are for the next start to sweep.
+  // Processes and sandboxes go with it; sockets and what was being written are for the next start to sweep.
+  const std::vector<fs::path> unfinished = {run_dir / ".status.json.1.tmp", run_dir / "checkpoints" / ".step_9.1.tmp",
+                                            run_dir / "export" / ".model.safetensors.1.tmp"};
+  for (const fs::path& path : unfinished) ASSERT_TRUE(make_directories(path / "part"));
   const fs::path sockets = cli::RunLayout(run_dir).socket_folder();
   EXPECT_TRUE(fs::exists(sockets));
   ASSERT_EQ(run(settings, run_dir, true), 0) << text(output());
   EXPECT_NE(text(output()).find("swept: removed " + sockets.string()), std::string::npos) << text(output());
+  for (const fs::path& path : unfinished)
+    EXPECT_NE(text(output()).find("swept: removed " + path.string()), std::string::npos) << text(output());
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);
   expect_nothing_left(run_dir);
