@@ -78,6 +78,9 @@ void RunTest::SetUpTestSuite() {
 
 void RunTest::TearDownTestSuite() {
   std::error_code ignored;
+  // A run that was killed and not gone on with has left its sockets for a next start that does not come.
+  for (const auto& entry : fs::directory_iterator(root(), ignored))
+    fs::remove_all(cli::RunLayout(entry.path()).socket_folder(), ignored);
   fs::remove_all(root(), ignored);
 }
 
