@@ -67,6 +67,19 @@ std::vector<std::string> Supervisor::sweep() {
     fs::remove_all(layout_.socket_folder(), error);
     found.push_back(fmt::format("removed {}", layout_.socket_folder().string()));
   }
+  // Files and folders that were being written when their writer was killed.
+  std::vector<fs::path> unfinished;
+  for (auto it = fs::recursive_directory_iterator(run_dir_, error); it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (!(name.starts_with('.') && name.ends_with(".tmp")) && !name.starts_with("model.tmp-")) continue;
+    unfinished.push_back(it->path());
+    it.disable_recursion_pending();
+  }
+  for (const fs::path& path : unfinished) {
+    fs::remove_all(path, error);
+    found.push_back(fmt::format("removed {}, which was not finished", path.string()));
+  }
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <set>
 
 #include "base/record_log.h"
 
@@ -112,10 +113,13 @@ class Coordinator {
       case wire::Body::TRAINED: {
         Trained event{.step = body.getTrained().getStep(), .missing = {}};
         if (auto metrics = parse_json(std::string_view(body.getTrained().getMetrics().cStr()))) {
-          trainer_metrics_ = *metrics;
+          trainer_metrics_ = {event.step, *metrics};
           for (const Json& key : metrics->value("missing", Json::array())) event.missing.push_back({key[0], key[1]});
         }
-        return apply(event, true);
+        TRY(apply(event, true));
+        // Its hello may have come first, and with it the step but not what is to be said of it.
+        if (without_metrics_.contains(event.step)) carry_out(StepDone{event.step});
+        return {};
       }
       case wire::Body::CHECKPOINTED: {
         if (finishing_) trainer_saved_ = true;
@@ -276,7 +280,12 @@ class Coordinator {
       line["groups_with_signal"] = groups->with_signal;
       for (const auto& [kind, sums] : groups->kinds) line["success_by_kind"][kind] = sums.first / sums.second;
     }
-    for (const auto& [key, value] : trainer_metrics_.items()) line[key] = value;
+    if (trainer_metrics_.first == done.step) {
+      for (const auto& [key, value] : trainer_metrics_.second.items()) line[key] = value;
+      without_metrics_.erase(done.step);
+    } else {
+      without_metrics_.insert(done.step);
+    }
     for (const auto& [name, peer] : peers_) {
       if (peer.role != "trainer") line["roles"][name] = peer.metrics;
     }
@@ -384,7 +393,9 @@ class Coordinator {
   std::map<std::string, Peer> peers_;
   std::map<EpisodeKey, Time> deadlines_;
   std::string trainer_, watcher_;
-  Json trainer_metrics_ = Json::object(), last_step_;
+  std::pair<uint64_t, Json> trainer_metrics_;  // of a step
+  std::set<uint64_t> without_metrics_;         // steps that are known from a hello alone
+  Json last_step_;
   uint64_t steals_ = 0;
   bool finishing_ = false, trainer_saved_ = false, done_ = false;
   Time finish_deadline_{}, next_report_{};

@@ -23,6 +23,7 @@ using rollout::TrajectoryStore;
 namespace {
 
 constexpr int kKeptCheckpoints = 2;
+constexpr size_t kKeptReports = 8;
 
 std::vector<std::pair<uint64_t, fs::path>> checkpoints_of(const fs::path& run_dir) {
   std::vector<std::pair<uint64_t, fs::path>> found;
@@ -37,6 +38,17 @@ std::vector<std::pair<uint64_t, fs::path>> checkpoints_of(const fs::path& run_di
   }
   std::sort(found.begin(), found.end());
   return found;
+}
+
+// What a trainer that was killed while it saved has left: as large as a checkpoint, and of no use.
+void sweep_unfinished(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with('.') || !name.ends_with(".tmp")) continue;
+    fs::remove_all(entry.path(), error);
+    spdlog::info("swept {}, which was not finished", entry.path().string());
+  }
 }
 
 // A version as it is handed out: a copy that stays while the learner goes on.
@@ -90,6 +102,7 @@ class Trainer {
     hello.setStep(version_);
     // What was sent before is sent again, in order.
     batches_.clear();
+    repeat_reports_ = true;
   }
 
   Status run(const std::atomic<bool>& stop) {
@@ -111,6 +124,9 @@ class Trainer {
       if (stop) finishing_ = leaving_ = true;
       start_work();
       link_.tick(doing(), [&] { return metrics(); });
+      if (std::exchange(repeat_reports_, false)) {
+        for (const auto& [step, report] : reports_) send_report(step, report);
+      }
     }
     return {};
   }
@@ -315,16 +331,22 @@ class Trainer {
     json["trainer"] = this->metrics();
     json["missing"] = Json::array();
     for (const EpisodeKey& key : missing) json["missing"].push_back({key.episode, key.attempt});
-    wire::Outgoing message;
-    auto out = message.body().initTrained();
-    out.setStep(step);
-    out.setMetrics(dump_json(json));
-    (void)link_.send(message);  // a coordinator that missed it learns it from our next hello
+    reports_[step] = dump_json(json);
+    while (reports_.size() > kKeptReports) reports_.erase(reports_.begin());
+    send_report(step, reports_[step]);
     spdlog::info(
         "step {}: loss {:.4f}, grad {:.3f}, entropy {:.3f}, {} tokens of {} computed as {}, logprob diff {} over {}, "
         "{:.1f} s",
         step, metrics.loss, metrics.grad_norm, metrics.entropy, metrics.trained_tokens, metrics.sample_tokens,
         metrics.tree_tokens, metrics.max_abs_logprob_diff, metrics.compared_tokens, train_seconds);
+  }
+  // A coordinator that missed it learns the step from our next hello, and the rest from what follows that.
+  void send_report(uint64_t step, const std::string& report) {
+    wire::Outgoing message;
+    auto out = message.body().initTrained();
+    out.setStep(step);
+    out.setMetrics(report);
+    (void)link_.send(message);
   }
   void report_checkpoint() {
     wire::Outgoing message;
@@ -362,7 +384,9 @@ class Trainer {
   wire::Socket rollouts_;
   rollout::CoordinatorLink link_;
   std::shared_ptr<Published> published_;
-  std::map<uint64_t, Batch> batches_;  // ordered, not yet trained
+  std::map<uint64_t, Batch> batches_;        // ordered, not yet trained
+  std::map<uint64_t, std::string> reports_;  // of the newest steps, as they were sent
+  bool repeat_reports_ = false;
   std::set<std::string> listeners_;
   uint64_t version_ = static_cast<uint64_t>(learner_.steps());
   uint64_t saved_version_ = version_;
@@ -388,9 +412,13 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run_dir) {
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)),
                                      TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
+  for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty()) {
-    const Status loaded = learner.load(all.back().second);
+    Status loaded = learner.load(all.back().second);
+    if (loaded.ok() && static_cast<uint64_t>(learner.steps()) != all.back().first)
+      loaded =
+          Status::corrupt(fmt::format("says that it is of step {}", learner.steps())).at(all.back().second.string());
     if (loaded.ok()) {
       spdlog::info("going on from {}", all.back().second.string());
       break;

@@ -1,4 +1,5 @@
 // Processes that are killed, stopped and interrupted, one at a time and at random, while a run is on.
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -35,17 +36,20 @@ class RunFailures : public RunTest {
   }
 };
 
-// Five runs, in each of which every role dies twice.
+// Five runs, in each of which every role dies twice; further ones where a run was over before that.
 TEST_F(RunFailures, every_role_may_be_killed_ten_times_at_any_moment) {
   std::map<std::string, int> kills;
-  for (int round = 1; round <= 5; ++round) {
+  const auto all_dead = [&] {
+    return kills.size() == 4 && std::all_of(kills.begin(), kills.end(), [](const auto& k) { return k.second >= 10; });
+  };
+  for (int round = 1; round <= 9 && !all_dead(); ++round) {
     const uint64_t seed = static_cast<uint64_t>(::getpid()) * 100 + static_cast<uint64_t>(round);
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::cout << "round " << round << ": seed " << seed << std::endl;
     Random random(seed);
     const fs::path run_dir = root() / ("killed-" + std::to_string(round));
     Process process(command({"run.steps=24", "tasks.heldout=2", "trainer.checkpoint_every=3"}, run_dir), output());
-    kill_at_random(process, run_dir, random, 2 * round, kills);
+    kill_at_random(process, run_dir, random, std::min(10, 2 * round), kills);
     ASSERT_EQ(process.wait(), 0) << text(output());
     expect_books_to_agree(run_dir);
     expect_nothing_trained_twice(run_dir);
@@ -218,11 +222,16 @@ TEST_F(RunFailures, a_killed_supervisor_takes_its_processes_with_it_and_the_next
     process.signal(SIGKILL);
     EXPECT_EQ(process.wait(), -SIGKILL);
   }
-  // Processes and sandboxes go with it; the sockets are for the next start to sweep.
+  // Processes and sandboxes go with it; sockets and what was being written are for the next start to sweep.
+  const std::vector<fs::path> unfinished = {run_dir / ".status.json.1.tmp", run_dir / "checkpoints" / ".step_9.1.tmp",
+                                            run_dir / "export" / ".model.safetensors.1.tmp"};
+  for (const fs::path& path : unfinished) ASSERT_TRUE(make_directories(path / "part"));
   const fs::path sockets = cli::RunLayout(run_dir).socket_folder();
   EXPECT_TRUE(fs::exists(sockets));
   ASSERT_EQ(run(settings, run_dir, true), 0) << text(output());
   EXPECT_NE(text(output()).find("swept: removed " + sockets.string()), std::string::npos) << text(output());
+  for (const fs::path& path : unfinished)
+    EXPECT_NE(text(output()).find("swept: removed " + path.string()), std::string::npos) << text(output());
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);
   expect_nothing_left(run_dir);
