@@ -12,8 +12,8 @@ Curriculum::Curriculum(std::vector<std::string> kinds, uint64_t seed) : seed_(de
 }
 
 std::vector<std::string> Curriculum::draw(uint64_t batch, int count) const {
-  constexpr double kLeast = 0.06;  // of p (1 - p) <= 0.25: a solved kind is kept from being forgotten
-  constexpr double kProbe = 0.02;  // a kind nobody solves waits, but is tried again
+  constexpr double kLeast = 0.125;  // of p (1 - p) <= 0.25: a solved kind that is seldom drawn is forgotten unseen
+  constexpr double kProbe = 0.02;   // a kind nobody solves waits, but is tried again
   Random random(derive_seed(seed_, {batch}));
   std::vector<double> weights;
   double total = 0;
