@@ -33,4 +33,11 @@ void unmap(void* memory, size_t bytes) {
   if (memory != nullptr) ::munmap(memory, whole_pages(bytes));
 }
 
+void give_back(void* memory, size_t bytes) {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(memory) + bytes) / kPage * kPage;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
 }  // namespace tandem::internal

@@ -14,6 +14,7 @@ namespace tandem {
 namespace internal {
 void* map_zeroed(size_t bytes);  // nullptr for 0
 void unmap(void* memory, size_t bytes);
+void give_back(void* memory, size_t bytes);
 }  // namespace internal
 
 template <typename T>
@@ -28,6 +29,10 @@ class Buffer {
     std::swap(size_, other.size_);
     return *this;
   }
+
+  // Gives the memory of `count` elements from `first` back to the system. They may read as zero from then on, and take
+  // memory again when they are written.
+  void give_back(size_t first, size_t count) { internal::give_back(data_ + first, count * sizeof(T)); }
 
   T* data() { return data_; }
   const T* data() const { return data_; }

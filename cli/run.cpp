@@ -108,7 +108,7 @@ Json play_floors(const RunConfig& config, envs::SandboxBackend& backend, const s
     const int kinds = static_cast<int>(config.tasks.kinds.size());
     for (int task = 0; task < config.tasks.heldout && !cancelled; ++task) {
       const auto made = envs::make_task({.kind = config.tasks.kinds[task % kinds],
-                                         .split = envs::Split::kHeldout,
+                                         .split = *envs::split_from(config.tasks.heldout_split),
                                          .seed = static_cast<uint64_t>(task / kinds)});
       if (!made) continue;
       const auto grade = envs::play_floor(floor, *made, backend);

@@ -23,6 +23,9 @@ Schema schema_of(RunConfig& c) {
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
   s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
         1024);
+  s.add("tasks.heldout_split", c.tasks.heldout_split,
+        "What is new in held-out tasks: everything, or instances, wordings or formats alone",
+        {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
   s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");
   s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below", {"grpo", "dr_grpo", "dapo", "rloo"});
   s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own",
@@ -87,6 +90,7 @@ rollout::RunPlan plan_of(const RunConfig& c) {
                         .temperature = static_cast<float>(c.rollout.temperature),
                         .heldout_tasks = c.tasks.heldout,
                         .heldout_samples = c.tasks.heldout_samples,
+                        .heldout_split = c.tasks.heldout_split,
                         .std_epsilon = c.algorithm.std_epsilon,
                         .steal_from = c.rollout.steal_from};
   if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;

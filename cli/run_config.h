@@ -26,6 +26,7 @@ struct RunConfig {
     std::vector<std::string> kinds;
     int heldout = 200;
     int heldout_samples = 4;
+    std::string heldout_split = "heldout";
     bool floors = true;
   } tasks;
   struct {

@@ -36,6 +36,14 @@ Status Weights::pack(kernels::Stream& stream) {
   return {};
 }
 
+void Weights::give_back_flat() {
+  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
+    const Parameter& p = layout_.parameters[i];
+    if (p.matrix && static_cast<int>(i) != layout_.embedding)
+      flat_.give_back(p.offset, static_cast<size_t>(p.rows) * p.columns);
+  }
+}
+
 namespace {
 
 Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span<bf16> target) {

@@ -30,6 +30,9 @@ class Weights {
 
   // Rebuilds all panels from `flat`. Must follow every change of it.
   Status pack(kernels::Stream& stream);
+  // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
+  // all of it has been written again.
+  void give_back_flat();
   const kernels::bf16* packed(int parameter) const { return packed_[parameter].data(); }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
 

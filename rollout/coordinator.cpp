@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/record_log.h"
+#include "rollout/lease.h"
 
 namespace tandem::rollout {
 
@@ -207,19 +208,8 @@ class Coordinator {
     wire::Outgoing message;
     auto leases = message.body().initGrant().initLeases(static_cast<unsigned>(grant.leases.size()));
     for (unsigned i = 0; i < leases.size(); ++i) {
-      const LeaseTerms& terms = grant.leases[i];
-      auto lease = leases[i];
-      lease.setEpisode(terms.key.episode);
-      lease.setAttempt(terms.key.attempt);
-      lease.setGroup(terms.group);
-      lease.setKind(terms.kind);
-      lease.setSplit(terms.split);
-      lease.setTaskSeed(terms.task_seed);
-      lease.setSampleSeed(terms.sample_seed);
-      lease.setTemperature(terms.temperature);
-      lease.setMinVersion(terms.min_version);
-      lease.setMaxVersion(terms.max_version);
-      set_deadline(terms.key);
+      write_lease(grant.leases[i], leases[i]);
+      set_deadline(grant.leases[i].key);
     }
     (void)socket_.send(grant.worker, message);  // a worker that is gone will be found silent
   }

@@ -12,14 +12,15 @@ Curriculum::Curriculum(std::vector<std::string> kinds, uint64_t seed) : seed_(de
 }
 
 std::vector<std::string> Curriculum::draw(uint64_t batch, int count) const {
-  constexpr double kLeast = 0.125;  // of p (1 - p) <= 0.25: a solved kind that is seldom drawn is forgotten unseen
-  constexpr double kProbe = 0.02;   // a kind nobody solves waits, but is tried again
+  // Nearly even: kinds that are drawn seldom are unlearned while others pull at the same weights.
+  constexpr double kSolved = 0.5;  // has little to teach, and shows early when it is forgotten
+  constexpr double kWaits = 0.25;  // nobody solves it yet; tried again now and then
   Random random(derive_seed(seed_, {batch}));
   std::vector<double> weights;
   double total = 0;
   for (const Kind& kind : kinds_) {
-    const bool waits = kind.groups >= 2 && kind.success < 0.02;
-    weights.push_back(waits ? kProbe : std::max(kLeast, kind.success * (1 - kind.success)));
+    const bool waits = kind.groups >= 4 && kind.success < 0.02;
+    weights.push_back(waits ? kWaits : kind.success > 0.95 ? kSolved : 1.0);
     total += weights.back();
   }
   // Systematic sampling: one comb of `count` teeth over the weights laid end to end.

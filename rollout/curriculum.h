@@ -1,7 +1,7 @@
 // Which kinds of task the next batch is drawn from.
 //
-// A kind is worth most where about half of its episodes succeed; one that always or never does teaches nothing, and is
-// only looked at now and then. A batch is stratified: counts differ from their expectation by less than one.
+// Every kind has an even share; one that always succeeds gets half of it, one that nobody solves yet a quarter, so that
+// its turn is noticed when it comes. A batch is stratified: counts differ from their expectation by less than one.
 //
 // A function of the seed and of the batches observed, in order; value type.
 #pragma once

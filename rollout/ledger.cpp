@@ -220,7 +220,7 @@ void Ledger::admit_evaluation(Phase phase, uint64_t version) {
   temperatures.push_back(0.0f);
   for (int task = 0; task < plan_.heldout_tasks; ++task) {
     const auto kinds = static_cast<int>(plan_.kinds.size());
-    admit_group(plan_.kinds[task % kinds], "heldout", task / kinds, phase, temperatures, version, version);
+    admit_group(plan_.kinds[task % kinds], plan_.heldout_split, task / kinds, phase, temperatures, version, version);
     ++open_phase_;
   }
 }

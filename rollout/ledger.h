@@ -43,7 +43,8 @@ struct RunPlan {
   std::vector<std::string> kinds;
   float temperature = 1;
   int heldout_tasks = 0;
-  int heldout_samples = 4;  // each at temperature 1, and one greedy
+  int heldout_samples = 4;                // each at temperature 1, and one greedy
+  std::string heldout_split = "heldout";  // which wordings, names and formats they are drawn from
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;

@@ -70,6 +70,7 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
   packing_ = std::thread([this] {
     auto stream = kernels::Stream::cpu(1);
     if (stream) (void)target_->pack(*stream);
+    target_->give_back_flat();
     packed_ = true;
   });
 }

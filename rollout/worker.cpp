@@ -7,8 +7,9 @@
 #include <map>
 
 #include "rollout/conversation.h"
+#include "rollout/env_line.h"
+#include "rollout/lease.h"
 #include "rollout/peer.h"
-#include "rollout/trajectory.h"
 #include "rollout/weights_feed.h"
 
 namespace tandem::rollout {
@@ -16,43 +17,6 @@ namespace tandem::rollout {
 using namespace std::chrono_literals;
 
 namespace {
-
-// What an episode waits for.
-enum class Waiting : uint8_t {
-  kWeights,
-  kSandbox,
-  kTokens,
-  kTools,
-  kGrade,
-  kTrainer,
-  kCoordinator,
-  kHandedOver,
-  kClaim
-};
-
-struct AgentEpisode {
-  EpisodeKey key;
-  uint64_t group = 0;
-  std::string kind, split;
-  uint64_t task_seed = 0, sample_seed = 0, min_version = 0, max_version = 0;
-  float temperature = 1;
-
-  Waiting waiting = Waiting::kWeights;
-  Trajectory trajectory;
-  uint64_t env_lease = 0;
-  uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0, steals = 0;
-  Waiting parked_as = Waiting::kWeights;  // what it waited for when it was handed over
-  std::string said;                       // in the last turn
-  bool truncated = false;
-  Outcome outcome = Outcome::kCompleted;
-  std::string reason;  // of an outcome that is not the policy's
-  std::optional<double> reward;
-  std::map<std::string, double> terms;
-
-  uint64_t request = 0;  // outstanding
-  int sends = 0;
-  Time started{}, sent{};
-};
 
 class Worker {
  public:
@@ -65,7 +29,7 @@ class Worker {
         conversation_(std::move(conversation)),
         link_(std::move(link)),
         trainer_(std::move(trainer)),
-        env_(std::move(env)),
+        env_(std::move(env), clock),
         peers_(std::move(peers)),
         context_(context),
         feed_(config, 0, settings.chunk_window, clock) {}
@@ -79,8 +43,8 @@ class Worker {
     auto holding = hello.initHolding(static_cast<unsigned>(episodes_.size()));
     unsigned i = 0;
     for (const auto& [id, episode] : episodes_) {
-      holding[i].setEpisode(episode.key.episode);
-      holding[i++].setAttempt(episode.key.attempt);
+      holding[i].setEpisode(episode.lease.key.episode);
+      holding[i++].setAttempt(episode.lease.key.attempt);
     }
     credits_announced_ = UINT32_MAX;
   }
@@ -89,7 +53,7 @@ class Worker {
     while (!stop && !stopped_) {
       const bool busy = !engine_.idle();
       if (!busy) {
-        wire::Socket* const sockets[] = {&link_.socket(), &trainer_, &env_, &peers_};
+        wire::Socket* const sockets[] = {&link_.socket(), &trainer_, &env_.socket(), &peers_};
         const Time before = clock_.now();
         wire::wait(sockets, 5ms);
         idle_seconds_ += to_seconds(clock_.now() - before);
@@ -128,7 +92,7 @@ class Worker {
         on_stored({body.getTrajectoryAck().getEpisode(), body.getTrajectoryAck().getAttempt()});
     }
     for (int i = 0; i < 64; ++i) {
-      auto message = env_.receive();
+      auto message = env_.socket().receive();
       if (!message) break;
       on_env(*message);
     }
@@ -139,28 +103,13 @@ class Worker {
     }
   }
 
-  AgentEpisode episode_of(wire::Lease::Reader lease) const {
-    AgentEpisode e;
-    e.key = {lease.getEpisode(), lease.getAttempt()};
-    e.group = lease.getGroup();
-    e.kind = lease.getKind();
-    e.split = lease.getSplit();
-    e.task_seed = lease.getTaskSeed();
-    e.sample_seed = lease.getSampleSeed();
-    e.min_version = lease.getMinVersion();
-    e.max_version = lease.getMaxVersion();
-    e.temperature = lease.getTemperature();
-    e.started = clock_.now();
-    return e;
-  }
-
   void on_coordinator(const wire::Incoming& message) {
     const auto body = message.body();
     switch (body.which()) {
       case wire::Body::GRANT: {
         for (const auto lease : body.getGrant().getLeases()) {
-          AgentEpisode e = episode_of(lease);
-          const uint64_t id = e.key.episode;
+          AgentEpisode e{.lease = read_lease(lease), .started = clock_.now()};
+          const uint64_t id = e.lease.key.episode;
           if (episodes_.contains(id)) forget(id);
           episodes_.emplace(id, std::move(e));
         }
@@ -169,13 +118,13 @@ class Worker {
       }
       case wire::Body::REVOKE: {
         const auto found = episodes_.find(body.getRevoke().getEpisode());
-        if (found != episodes_.end() && found->second.key.attempt == body.getRevoke().getAttempt())
+        if (found != episodes_.end() && found->second.lease.key.attempt == body.getRevoke().getAttempt())
           forget(found->first);
         return;
       }
       case wire::Body::COMMIT_ACK: {
         const auto found = episodes_.find(body.getCommitAck().getEpisode());
-        if (found != episodes_.end() && found->second.key.attempt == body.getCommitAck().getAttempt() &&
+        if (found != episodes_.end() && found->second.lease.key.attempt == body.getCommitAck().getAttempt() &&
             found->second.waiting == Waiting::kCoordinator) {
           forget(found->first);
           ++finished_;
@@ -197,16 +146,14 @@ class Worker {
   }
 
   void on_env(const wire::Incoming& message) {
-    if (std::exchange(env_epoch_, message.epoch()) != message.epoch()) ask_new_env();
+    if (env_.is_new_life(message)) ask_new_env();
     if (message.body().isWelcome()) return;
-    const auto asked = requests_.find(message.id());
-    if (asked == requests_.end()) {
+    const auto id = env_.episode_of(message);
+    if (!id) {
       if (message.body().isAcquired()) on_unasked_lease(message.body().getAcquired());
       return;
     }
-    const uint64_t id = asked->second;
-    requests_.erase(asked);
-    const auto found = episodes_.find(id);
+    const auto found = episodes_.find(*id);
     if (found == episodes_.end() || found->second.request != message.id()) return;
     AgentEpisode& e = found->second;
     e.request = 0;
@@ -229,19 +176,16 @@ class Worker {
   // at once instead of being waited for.
   void ask_new_env() {
     for (auto& [id, e] : episodes_) {
-      if (waits_for_env(e)) send_env(e);
+      if (is_for_env(e.waiting)) env_.repeat(e);
     }
-  }
-  static bool waits_for_env(const AgentEpisode& e) {
-    return e.waiting == Waiting::kSandbox || e.waiting == Waiting::kTools || e.waiting == Waiting::kGrade;
   }
 
   // The answer to a request that was given up. The environment gives the same lease to the same attempt, so it is let
   // go only where that attempt is not here, or has come back and asks again.
   void on_unasked_lease(wire::Acquired::Reader acquired) {
     const auto found = episodes_.find(acquired.getEpisode());
-    if (found == episodes_.end() || found->second.key.attempt != acquired.getAttempt())
-      release_lease(acquired.getLease());
+    if (found == episodes_.end() || found->second.lease.key.attempt != acquired.getAttempt())
+      env_.release(acquired.getLease());
   }
 
   // ---- The life of an episode ----
@@ -250,14 +194,14 @@ class Worker {
   void start_ready() {
     for (auto& [id, e] : episodes_) {
       if (e.waiting != Waiting::kWeights) continue;
-      if (engine_.version() > e.max_version) {
+      if (engine_.version() > e.lease.max_version) {
         hand_back(e, Outcome::kInfraError,
-                  fmt::format("its weights {} are gone, {} are here", e.max_version, engine_.version()));
+                  fmt::format("its weights {} are gone, {} are here", e.lease.max_version, engine_.version()));
         continue;
       }
-      if (engine_.version() < e.min_version) continue;
+      if (engine_.version() < e.lease.min_version) continue;
       e.waiting = Waiting::kSandbox;
-      ask_env(e);
+      env_.ask(e);
     }
   }
 
@@ -269,18 +213,18 @@ class Worker {
     auto prompt = conversation_.prompt(messages);
     if (!prompt) return hand_back(e, Outcome::kInfraError, prompt.error().message());
     e.prompt_tokens = static_cast<uint32_t>(prompt->size());
-    e.trajectory = {.key = e.key, .group = e.group, .numerics_id = engine_.numerics_id()};
+    e.trajectory = {.key = e.lease.key, .group = e.lease.group, .numerics_id = engine_.numerics_id()};
     e.trajectory.append(*prompt);
     e.waiting = Waiting::kTokens;
-    if (const Status status = engine_.add(e.key.episode, std::move(*prompt), turn_request(e)); !status.ok()) {
+    if (const Status status = engine_.add(e.lease.key.episode, std::move(*prompt), turn_request(e)); !status.ok()) {
       hand_back(e, Outcome::kInfraError, status.message());
     }
   }
 
   TurnRequest turn_request(const AgentEpisode& e) const {
     return {.max_new_tokens = settings_.max_new_tokens,
-            .sampling = {.temperature = e.temperature},
-            .seed = e.sample_seed,
+            .sampling = {.temperature = e.lease.temperature},
+            .seed = e.lease.sample_seed,
             .stop_tokens = conversation_.end_tokens()};
   }
 
@@ -299,7 +243,7 @@ class Worker {
       return ask_for_grade(e, "");
     }
     e.waiting = Waiting::kTools;
-    ask_env(e);
+    env_.ask(e);
   }
 
   void on_called(AgentEpisode& e, wire::Called::Reader called) {
@@ -313,8 +257,9 @@ class Worker {
     const auto response = called.getResponse();
     const auto tokens = conversation_.next_turn({response.getRole(), response.getContent()});
     if (!tokens) return hand_back(e, Outcome::kInfraError, tokens.error().message());
-    const Status status =
-        engine_.knows(e.key.episode) ? engine_.extend(e.key.episode, *tokens, turn_request(e)) : adopt(e, *tokens);
+    const Status status = engine_.knows(e.lease.key.episode)
+                              ? engine_.extend(e.lease.key.episode, *tokens, turn_request(e))
+                              : adopt(e, *tokens);
     if (status.code() == Code::kExhausted) {
       e.truncated = true;
       return ask_for_grade(e, "");
@@ -330,26 +275,27 @@ class Worker {
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
     if (static_cast<int>(prompt.size()) >= settings_.engine.max_tokens)
       return Status::exhausted("no room for the next turn");
-    return engine_.add(e.key.episode, std::move(prompt), turn_request(e));
+    return engine_.add(e.lease.key.episode, std::move(prompt), turn_request(e));
   }
 
   void ask_for_grade(AgentEpisode& e, std::string answer) {
-    engine_.release(e.key.episode);
+    engine_.release(e.lease.key.episode);
     e.said = std::move(answer);
     e.outcome = e.truncated ? Outcome::kTruncated : Outcome::kCompleted;
     e.waiting = Waiting::kGrade;
-    ask_env(e);
+    env_.ask(e);
   }
 
   // First the trainer has it on disk, then the coordinator hears of it.
   void deliver(AgentEpisode& e) {
-    release_env(e);
+    env_.release(e);
     e.waiting = Waiting::kTrainer;
     send_trajectory(e);
   }
   void on_stored(const EpisodeKey& key) {
     const auto found = episodes_.find(key.episode);
-    if (found == episodes_.end() || found->second.key != key || found->second.waiting != Waiting::kTrainer) return;
+    if (found == episodes_.end() || found->second.lease.key != key || found->second.waiting != Waiting::kTrainer)
+      return;
     commit(found->second);
   }
   void commit(AgentEpisode& e) {
@@ -358,9 +304,10 @@ class Worker {
   }
 
   void hand_back(AgentEpisode& e, Outcome outcome, const std::string& reason) {
-    spdlog::warn("episode {} attempt {} ({}): {}", e.key.episode, e.key.attempt, to_string(outcome), reason);
-    engine_.release(e.key.episode);
-    release_env(e);
+    spdlog::warn("episode {} attempt {} ({}): {}", e.lease.key.episode, e.lease.key.attempt, to_string(outcome),
+                 reason);
+    engine_.release(e.lease.key.episode);
+    env_.release(e);
     e.outcome = outcome;
     e.reason = reason;
     e.reward.reset();
@@ -370,8 +317,8 @@ class Worker {
   void forget(uint64_t id) {
     AgentEpisode& e = episodes_.at(id);
     engine_.release(id);
-    release_env(e);
-    requests_.erase(e.request);
+    env_.release(e);
+    env_.drop(e);
     episodes_.erase(id);
     credits_announced_ = UINT32_MAX;
   }
@@ -404,80 +351,48 @@ class Worker {
       found = thieves_.emplace(thief, std::move(*socket)).first;
     }
     wire::Outgoing message;
-    auto out = message.body().initHandover();
-    auto lease = out.initLease();
-    lease.setEpisode(e.key.episode);
-    lease.setAttempt(e.key.attempt);
-    lease.setGroup(e.group);
-    lease.setKind(e.kind);
-    lease.setSplit(e.split);
-    lease.setTaskSeed(e.task_seed);
-    lease.setSampleSeed(e.sample_seed);
-    lease.setTemperature(e.temperature);
-    lease.setMinVersion(e.min_version);
-    lease.setMaxVersion(e.max_version);
-    write_trajectory(e.trajectory, out.initTrajectory(), message);
-    const bool begun = e.waiting == Waiting::kTools;
-    out.setEnvLease(begun ? e.env_lease : 0);
-    out.setSaid(e.said);
-    out.setTurns(e.turns);
-    out.setMaxTurns(e.max_turns);
-    out.setToolCalls(e.tool_calls);
-    out.setSteals(e.steals + 1);
-    out.setPromptTokens(e.prompt_tokens);
+    write_handover(e, message);
     if (!found->second.send("", message).ok()) return false;
     e.parked_as = e.waiting;
     e.waiting = Waiting::kHandedOver;
     e.sent = clock_.now();
-    requests_.erase(e.request);
+    env_.drop(e);
     return true;
   }
 
   // The other side never claimed it.
   void take_back(AgentEpisode& e) {
     e.waiting = e.parked_as;
-    if (e.waiting != Waiting::kWeights) ask_env(e);
+    if (e.waiting != Waiting::kWeights) env_.ask(e);
   }
 
   void on_handover(const wire::Incoming& message) {
-    const auto in = message.body().getHandover();
-    auto trajectory = read_trajectory(in.getTrajectory(), message);
-    if (!trajectory) return spdlog::warn("{}", trajectory.error().message());  // the other side takes it back
-    const uint64_t id = in.getLease().getEpisode();
-    if (episodes_.contains(id)) return;
-    AgentEpisode e = episode_of(in.getLease());
-    e.trajectory = std::move(*trajectory);
-    e.env_lease = in.getEnvLease();
-    e.said = in.getSaid();
-    e.turns = in.getTurns();
-    e.max_turns = in.getMaxTurns();
-    e.tool_calls = in.getToolCalls();
-    e.steals = in.getSteals();
-    e.prompt_tokens = in.getPromptTokens();
-    e.waiting = Waiting::kClaim;
-    send_claim(episodes_.emplace(id, std::move(e)).first->second);
+    auto e = read_handover(message, clock_.now());
+    if (!e) return spdlog::warn("{}", e.error().message());  // the other side takes it back
+    const uint64_t id = e->lease.key.episode;
+    if (!episodes_.contains(id)) send_claim(episodes_.emplace(id, std::move(*e)).first->second);
   }
 
   void send_claim(AgentEpisode& e) {
     e.sent = clock_.now();
     wire::Outgoing message;
     auto claim = message.body().initClaim();
-    claim.setEpisode(e.key.episode);
-    claim.setAttempt(e.key.attempt);
+    claim.setEpisode(e.lease.key.episode);
+    claim.setAttempt(e.lease.key.attempt);
     (void)link_.send(message);
   }
 
   // What was handed over has found its taker; the sandbox went with it.
   void on_gone(const EpisodeKey& key) {
     const auto found = episodes_.find(key.episode);
-    if (found == episodes_.end() || found->second.key != key) return;
+    if (found == episodes_.end() || found->second.lease.key != key) return;
     found->second.env_lease = 0;
     forget(key.episode);
   }
 
   void on_mine(const EpisodeKey& key) {
     const auto found = episodes_.find(key.episode);
-    if (found == episodes_.end() || found->second.key != key || found->second.waiting != Waiting::kClaim) return;
+    if (found == episodes_.end() || found->second.lease.key != key || found->second.waiting != Waiting::kClaim) return;
     AgentEpisode& e = found->second;
     ++taken_;
     if (e.env_lease == 0) {
@@ -486,48 +401,11 @@ class Worker {
     }
     // The turn is answered again, not run again. The engine computes the tokens when the next turn starts.
     e.waiting = Waiting::kTools;
-    ask_env(e);
+    env_.ask(e);
   }
 
   // ---- Requests ----
 
-  void ask_env(AgentEpisode& e) {
-    requests_.erase(e.request);
-    e.request = ++last_request_;
-    e.sends = 1;
-    requests_[e.request] = e.key.episode;
-    send_env(e);
-  }
-  void send_env(AgentEpisode& e) {
-    e.sent = clock_.now();
-    wire::Outgoing message(e.request);
-    if (e.waiting == Waiting::kSandbox) {
-      auto acquire = message.body().initAcquire();
-      acquire.setEpisode(e.key.episode);
-      acquire.setAttempt(e.key.attempt);
-      acquire.setKind(e.kind);
-      acquire.setSplit(e.split);
-      acquire.setSeed(e.task_seed);
-    } else if (e.waiting == Waiting::kTools) {
-      auto call = message.body().initCall();
-      call.setLease(e.env_lease);
-      call.setTurn(e.turns);
-      call.setMessage(e.said);
-    } else {
-      auto score = message.body().initScore();
-      score.setLease(e.env_lease);
-      score.setAnswer(e.said);
-    }
-    (void)env_.send("", message);
-  }
-  void release_env(AgentEpisode& e) {
-    if (e.env_lease != 0) release_lease(std::exchange(e.env_lease, 0));
-  }
-  void release_lease(uint64_t lease) {
-    wire::Outgoing message;
-    message.body().setRelease(lease);
-    (void)env_.send("", message);
-  }
   void send_trajectory(AgentEpisode& e) {
     e.sent = clock_.now();
     wire::Outgoing message;
@@ -537,35 +415,7 @@ class Worker {
   void send_commit(AgentEpisode& e) {
     e.sent = clock_.now();
     wire::Outgoing message;
-    auto out = message.body().initCommit();
-    out.setEpisode(e.key.episode);
-    out.setAttempt(e.key.attempt);
-    out.setOutcome(std::string(to_string(e.outcome)));
-    out.setReason(e.reason);
-    out.setHasReward(e.reward.has_value());
-    out.setReward(e.reward.value_or(0));
-    auto terms = out.initTerms(static_cast<unsigned>(e.terms.size()));
-    unsigned i = 0;
-    for (const auto& [name, value] : e.terms) {
-      terms[i].setName(name);
-      terms[i++].setValue(value);
-    }
-    uint64_t first = UINT64_MAX, last = 0;
-    uint32_t sampled = 0;
-    for (size_t t = 0; t < e.trajectory.tokens.size(); ++t) {
-      if (!e.trajectory.sampled[t]) continue;
-      first = std::min(first, e.trajectory.versions[t]);
-      last = std::max(last, e.trajectory.versions[t]);
-      ++sampled;
-    }
-    out.setFirstVersion(sampled > 0 ? first : engine_.version());
-    out.setLastVersion(sampled > 0 ? last : engine_.version());
-    out.setTurns(e.turns);
-    out.setToolCalls(e.tool_calls);
-    out.setSeconds(to_seconds(clock_.now() - e.started));
-    out.setPromptTokens(e.prompt_tokens);
-    out.setSampledTokens(sampled);
-    out.setSteals(e.steals);
+    write_commit(e, engine_.version(), e.sent, message.body().initCommit());
     (void)link_.send(message);
   }
 
@@ -577,7 +427,7 @@ class Worker {
     bool env_is_slow = false;
     for (auto& [id, e] : episodes_) {
       const Duration waited = now - e.sent;
-      env_is_slow = env_is_slow || (waits_for_env(e) && waited > 1s);
+      env_is_slow = env_is_slow || (is_for_env(e.waiting) && waited > 1s);
       switch (e.waiting) {
         case Waiting::kSandbox:
         case Waiting::kTools:
@@ -588,7 +438,7 @@ class Worker {
                 e, Outcome::kInfraError,
                 fmt::format("the environment server did not answer within {:.0f} s", 2 * settings_.request_seconds));
           else if (++e.sends; true)
-            send_env(e);
+            env_.repeat(e);
           break;
         case Waiting::kTrainer:
           if (waited > 2s) send_trajectory(e);
@@ -608,9 +458,7 @@ class Worker {
     }
     if (!env_is_slow || now < next_env_hello_) return;
     next_env_hello_ = now + 1s;
-    wire::Outgoing message;  // is it still who was asked?
-    message.body().initHello();
-    (void)env_.send("", message);
+    env_.greet();
   }
 
   void pull() {
@@ -647,11 +495,8 @@ class Worker {
   std::string doing() const {
     std::map<Waiting, int> counts;
     for (const auto& [id, e] : episodes_) ++counts[e.waiting];
-    static constexpr const char* kNames[] = {"weights",     "sandbox",           "tokens", "tools", "grade", "trainer",
-                                             "coordinator", "a claim elsewhere", "a claim"};
     std::string text = engine_.idle() ? "waiting" : "sampling";
-    for (const auto& [waiting, count] : counts)
-      text += fmt::format(", {} for {}", count, kNames[static_cast<int>(waiting)]);
+    for (const auto& [waiting, count] : counts) text += fmt::format(", {} for {}", count, to_string(waiting));
     return episodes_.empty() ? "waiting for episodes" : text;
   }
 
@@ -685,16 +530,16 @@ class Worker {
   Engine engine_;
   Conversation conversation_;
   CoordinatorLink link_;
-  wire::Socket trainer_, env_, peers_;
+  wire::Socket trainer_;
+  EnvLine env_;
+  wire::Socket peers_;
   zmq::context_t& context_;
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
   std::shared_ptr<const model::Weights> live_;
   std::map<uint64_t, AgentEpisode> episodes_;
-  std::map<uint64_t, uint64_t> requests_;  // id -> episode
-  uint64_t last_request_ = 0, finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
+  uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;
-  uint64_t env_epoch_ = 0;  // of the environment server that answered last
   Time next_resend_{}, next_env_hello_{};
   bool stopped_ = false;
   double idle_seconds_ = 0, tool_seconds_ = 0, fetch_seconds_ = 0, last_pause_ms_ = 0, max_pause_ms_ = 0;
@@ -707,6 +552,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false)));
   auto stream = TRY(kernels::Stream::cpu(settings.threads));
   TRY(weights->pack(stream));
+  weights->give_back_flat();
   const model::ModelConfig config = weights->config();
   auto engine = TRY(Engine::create(std::move(weights), 0, std::move(stream), settings.engine));
   zmq::context_t context;

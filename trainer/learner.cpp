@@ -157,6 +157,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   if (!previous_) previous_ = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false)));
   std::copy(weights_->flat().begin(), weights_->flat().end(), previous_->flat().begin());
   TRY(previous_->pack(stream_));
+  previous_->give_back_flat();
   previous_version_ = version;
   TRY(apply(metrics));
   return metrics;

@@ -20,6 +20,17 @@ TEST(Buffer, is_zero_at_first_and_keeps_what_is_written) {
   EXPECT_TRUE(buffer.empty());
 }
 
+TEST(Buffer, gives_back_a_part_and_leaves_its_neighbours) {
+  Buffer<int> buffer(size_t{1} << 20);
+  std::fill(buffer.begin(), buffer.end(), 5);
+  buffer.give_back(1000, 500000);
+  EXPECT_EQ(buffer[999], 5);
+  EXPECT_EQ(buffer[250000], 0);
+  EXPECT_EQ(buffer[501000], 5);
+  buffer[250000] = 6;
+  EXPECT_EQ(buffer[250000], 6);
+}
+
 TEST(Buffer, of_nothing_has_no_memory) {
   const Buffer<int> none(0);
   EXPECT_EQ(none.data(), nullptr);

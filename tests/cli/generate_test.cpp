@@ -4,6 +4,8 @@
 #include <map>
 
 #include "base/random.h"
+#include "envs/protocol.h"
+#include "envs/tools/tool.h"
 #include "tests/cli/run_fixture.h"
 
 namespace tandem {
@@ -73,6 +75,34 @@ TEST_F(Generate, slots_order_workers_and_threads_change_no_token_and_no_logprob)
     ASSERT_EQ(got.size(), expected.size());
     for (const auto& [id, answer] : expected) EXPECT_EQ(got.at(id), answer) << "request " << id;
   }
+}
+
+TEST_F(Generate, a_chat_goes_through_the_models_template_and_its_calls_come_back_as_a_message) {
+  const auto task = envs::make_task({"echo", envs::Split::kTrain, 3});
+  ASSERT_TRUE(task);
+  Json messages = Json::array();
+  for (const auto& message : envs::prompt(*task)) {
+    messages.push_back({{"role", message.role}, {"content", message.content}});
+  }
+  std::ofstream(root() / "chat") << Json{{"messages", messages}, {"add_generation_prompt", true}}.dump() << "\n";
+  ASSERT_EQ(tandem({"render", "--model", (root() / "model").string(), "--input", (root() / "chat").string()}), 0);
+  const auto rendered = parse_json(trim(text(output())));
+  ASSERT_TRUE(rendered);
+
+  const Json settings = {{"temperature", 0}, {"max_tokens", 96}};
+  Json chat = settings, tokens = settings;
+  chat.update({{"id", 0}, {"messages", messages}});
+  tokens.update({{"id", 1}, {"tokens", (*rendered)["ids"]}});
+  const auto answers = generate({chat, tokens}, {});
+  const Json& answer = answers.at(0);
+  EXPECT_EQ(answer["tokens"], answers.at(1)["tokens"]);
+  EXPECT_FALSE(answers.at(1).contains("message"));
+  EXPECT_EQ(answer["finish_reason"], "tool_calls") << answer.dump();
+  const Json& call = answer["message"]["tool_calls"][0];
+  EXPECT_EQ(call["type"], "function");
+  EXPECT_TRUE(envs::find_tool(call["function"]["name"].get<std::string>()) != nullptr) << call.dump();
+  const auto arguments = parse_json(call["function"]["arguments"].get<std::string>());
+  EXPECT_TRUE(arguments && arguments->is_object()) << call.dump();
 }
 
 }  // namespace

@@ -234,21 +234,30 @@ TEST(Ledger, a_late_commit_of_a_lost_lease_is_refused) {
   EXPECT_EQ(ledger.episodes()[0].state, EpisodeState::kQueued);
 }
 
-TEST(Curriculum, draws_the_undecided_kinds_and_lets_the_hopeless_wait) {
+TEST(Curriculum, halves_the_share_of_solved_kinds_and_lets_the_hopeless_wait) {
   Curriculum curriculum({"easy", "middling", "hopeless"}, 1);
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 40; ++i) {
     curriculum.observe("easy", 1);
     curriculum.observe("middling", 0.5);
     curriculum.observe("hopeless", 0);
   }
   std::map<std::string, int> counts;
   for (uint64_t batch = 0; batch < 100; ++batch) {
-    for (const auto& kind : curriculum.draw(batch, 8)) ++counts[kind];
+    for (const auto& kind : curriculum.draw(batch, 7)) ++counts[kind];
   }
-  EXPECT_GT(counts["middling"], 500);
-  EXPECT_GT(counts["easy"], 80);
-  EXPECT_GT(counts["hopeless"], 10);
-  EXPECT_LT(counts["hopeless"], 100);
+  EXPECT_NEAR(counts["middling"], 400, 40);
+  EXPECT_NEAR(counts["easy"], 200, 40);
+  EXPECT_NEAR(counts["hopeless"], 100, 40);
+}
+
+TEST(Curriculum, draws_every_undecided_kind_once_a_batch_where_there_is_room_for_all) {
+  const std::vector<std::string> kinds = {"a", "b", "c", "d", "e"};
+  const Curriculum curriculum(kinds, 3);
+  for (uint64_t batch = 0; batch < 50; ++batch) {
+    auto drawn = curriculum.draw(batch, 5);
+    std::sort(drawn.begin(), drawn.end());
+    EXPECT_EQ(drawn, kinds);
+  }
 }
 
 }  // namespace
