@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
 
+#include "base/buffer.h"
 #include "kernels/cpu/operations.h"
 
 namespace tandem::kernels {
@@ -25,14 +25,15 @@ double best_rate(double amount, const Round& round) {
 }  // namespace
 
 double measure_peak_flops(Stream& stream) {
-  constexpr int kRounds = 500000;
+  constexpr int kRounds = 10000000;  // long enough for the scheduler to give every thread a core
   const int threads = stream.threads().threads();
   const double flops = stream.operations().peak_products(stream.threads(), 1) * threads * kRounds;
   return best_rate(flops, [&] { (void)stream.operations().peak_products(stream.threads(), kRounds); });
 }
 
 double measure_read_bandwidth(Stream& stream) {
-  std::vector<float> memory(size_t{1} << 26, 1.0f);  // 256 MiB, beyond any cache
+  Buffer<float> memory(size_t{1} << 26);  // 256 MiB, beyond any cache
+  std::fill(memory.begin(), memory.end(), 1.0f);
   return best_rate(static_cast<double>(memory.size() * sizeof(float)),
                    [&] { (void)stream.operations().read_all(stream.threads(), memory.data(), memory.size()); });
 }

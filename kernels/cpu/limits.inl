@@ -59,9 +59,11 @@ inline float read_all(ThreadPool& threads, const float* values, size_t count) {
   constexpr size_t kPiece = size_t{1} << 18;
   std::vector<float> sums((count + kPiece - 1) / kPiece);
   for_pieces(threads, count, kPiece, [&](size_t begin, size_t end) {
+    // Four streams side by side keep more reads under way than one.
     Float parts[4] = {};
-    for (size_t i = begin; i + 4 * kLanes <= end; i += 4 * kLanes) {
-      for (int part = 0; part < 4; ++part) parts[part] = parts[part] + load(values + i + part * kLanes);
+    const size_t quarter = (end - begin) / 4;
+    for (size_t i = 0; i + kLanes <= quarter; i += kLanes) {
+      for (int part = 0; part < 4; ++part) parts[part] = parts[part] + load(values + begin + part * quarter + i);
     }
     sums[begin / kPiece] = sum(parts[0] + parts[1] + parts[2] + parts[3]);
   });

@@ -100,11 +100,13 @@ TANDEM_INLINE float fold(Float value, const Join8& join8, const Join4& join4) {
 }
 TANDEM_INLINE float sum(Float value) {
   return fold(
-      value, [](__m256 a, __m256 b) { return _mm256_add_ps(a, b); }, [](__m128 a, __m128 b) { return _mm_add_ps(a, b); });
+      value, [](__m256 a, __m256 b) { return _mm256_add_ps(a, b); },
+      [](__m128 a, __m128 b) { return _mm_add_ps(a, b); });
 }
 TANDEM_INLINE float largest(Float value) {
   return fold(
-      value, [](__m256 a, __m256 b) { return _mm256_max_ps(a, b); }, [](__m128 a, __m128 b) { return _mm_max_ps(a, b); });
+      value, [](__m256 a, __m256 b) { return _mm256_max_ps(a, b); },
+      [](__m128 a, __m128 b) { return _mm_max_ps(a, b); });
 }
 
 // e^x, relative error below 2 ulp; 0 below -87.33, infinity above 88.72.
