@@ -23,13 +23,15 @@ class RunFailures : public RunTest {
     std::set<pid_t> dead;
     (void)within(120s, [&] {
       if (!process.running()) return true;
-      bool enough = true;
-      for (const auto& name : names) enough = enough && kills[name] >= times;
-      if (enough) return true;
-      if (!random.chance(0.02)) return false;
-      const std::string& name = names[random.below(names.size())];
+      std::vector<std::string> left;
+      for (const auto& name : names) {
+        if (kills[name] < times) left.push_back(name);
+      }
+      if (left.empty()) return true;
+      if (!random.chance(0.015)) return false;
+      const std::string& name = random.pick(left);
       const pid_t pid = pid_of(run_dir, name, name == "rollout" ? static_cast<int>(random.below(2)) : 0);
-      if (kills[name] >= times || pid == 0 || !dead.insert(pid).second) return false;
+      if (pid == 0 || !dead.insert(pid).second) return false;
       kills[name] += signal(run_dir, pid, SIGKILL);
       return false;
     });

@@ -20,7 +20,7 @@ struct Outcome {
 
 Outcome tandem(const std::string& arguments) {
   Outcome outcome;
-  std::FILE* pipe = ::popen((std::string(TANDEM_BINARY) + " " + arguments + " 2>&1").c_str(), "r");
+  std::FILE* pipe = ::popen((std::string("'" TANDEM_BINARY "' ") + arguments + " 2>&1").c_str(), "r");
   char buffer[4096];
   for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) outcome.output.append(buffer, n);
   const int status = ::pclose(pipe);

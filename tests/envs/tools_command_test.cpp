@@ -30,7 +30,7 @@ class ToolsCommand : public testing::Test {
   // `tandem tools call`, started by `prefix`; the folder is one that everybody may write.
   std::pair<std::string, int> call(const std::string& arguments, const std::string& prefix = "") {
     fs::permissions(scratch_.path, fs::perms(0777));
-    return on_host(prefix + " " TANDEM_BINARY " tools call " + arguments + " --workspace " + scratch_.path.string());
+    return on_host(prefix + " '" TANDEM_BINARY "' tools call " + arguments + " --workspace " + scratch_.path.string());
   }
   Scratch scratch_;
 };
@@ -45,8 +45,9 @@ TEST_F(ToolsCommand, prints_one_object_and_exits_by_what_the_tool_did) {
   EXPECT_TRUE(json.contains("truncated") && json.contains("seconds"));
   EXPECT_EQ(call("read_file '{\"target_file\": \"none\"}'").second, 1);
   EXPECT_EQ(call("read_file '{'").second, 2);
-  EXPECT_EQ(on_host(TANDEM_BINARY " tools call list_dir '{\"target_directory\": \".\"}' --workspace /nowhere").second,
-            2);
+  EXPECT_EQ(
+      on_host("'" TANDEM_BINARY "' tools call list_dir '{\"target_directory\": \".\"}' --workspace /nowhere").second,
+      2);
 }
 
 TEST_F(ToolsCommand, raw_prints_what_the_model_sees_the_same_with_and_without_a_sandbox) {
@@ -90,7 +91,7 @@ TEST_F(ToolsCommand, nothing_survives_when_it_is_killed) {
     }
     return count;
   };
-  const auto command = std::string(TANDEM_BINARY) + " tools call run_terminal_cmd " +
+  const auto command = std::string("'" TANDEM_BINARY "' tools call run_terminal_cmd ") +
                        "'{\"command\": \"setsid sleep 86399 & sleep 86399\"}' --workspace " + scratch_.path.string();
   const pid_t process = fork();
   if (process == 0) {
