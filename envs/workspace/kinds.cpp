@@ -38,7 +38,7 @@ Result<Task> make_task(const TaskSpec& spec) {
     for (uint64_t attempt = 0; attempt < 100; ++attempt) {
       Random random(derive_seed(seed, {attempt}));
       const Sides sides = sides_of(spec.split);
-      Vocabulary vocabulary(random, sides.new_names);
+      Vocabulary vocabulary(random, sides);
       Task task;
       task.spec = spec;
       Draft draft{task, random, sides, vocabulary};

@@ -22,6 +22,7 @@ bool held_out(std::string_view word);
 struct Sides {
   bool new_wordings = false;
   bool new_names = false;  // vocabulary and formats
+  bool made_up = false;    // half of the names are in no list; only where a model practises
 };
 Sides sides_of(Split split);
 
@@ -39,7 +40,7 @@ std::span<const std::string_view> words(Words list);
 // Draws words of one side without repetition, and remembers them for the proofs.
 class Vocabulary {
  public:
-  Vocabulary(Random& random, bool new_names) : random_(random), new_names_(new_names) {}
+  Vocabulary(Random& random, const Sides& sides) : random_(random), sides_(sides) {}
   std::string draw(Words list);
   const std::vector<std::string>& used() const { return used_; }
 
@@ -52,8 +53,9 @@ class Vocabulary {
   Random& random() { return random_; }
 
  private:
+  std::string made_up(Words list);
   Random& random_;
-  bool new_names_;
+  Sides sides_;
   std::vector<std::string> used_;
 };
 

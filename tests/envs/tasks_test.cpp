@@ -128,6 +128,26 @@ TEST_P(EveryKind, doing_nothing_scores_zero) {
   }
 }
 
+TEST(Parts, half_of_the_names_that_are_practised_are_in_no_list) {
+  size_t listed = 0, made_up = 0;
+  std::set<std::string_view> known;
+  for (auto list : {Words::kThing, Words::kAspect, Words::kProgram, Words::kPerson, Words::kPlace, Words::kAdjective,
+                    Words::kStem}) {
+    for (const auto word : words(list)) known.insert(word);
+  }
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    for (const auto& word : task_of("replace", Split::kTrain, seed).vocabulary) {
+      EXPECT_FALSE(held_out(word)) << word;
+      ++(known.contains(word) ? listed : made_up);
+    }
+    for (const auto split : {Split::kHeldout, Split::kHeldoutInstances}) {
+      for (const auto& word : task_of("replace", split, seed).vocabulary) EXPECT_TRUE(known.contains(word)) << word;
+    }
+  }
+  EXPECT_GT(made_up, listed / 2);
+  EXPECT_GT(listed, made_up / 2);
+}
+
 TEST(Parts, both_sides_of_every_word_list_have_enough) {
   for (auto list : {Words::kThing, Words::kAspect, Words::kProgram, Words::kPerson, Words::kPlace, Words::kAdjective,
                     Words::kStem}) {
