@@ -51,7 +51,6 @@ struct RecordsFormat {
   std::string_view extension;
   bool held_out;
   std::string_view before, between, after;
-  std::string_view awk_separator;  // what awk splits fields by; the value is the last field
 
   std::string render(std::span<const Entry> rows) const;
 };

@@ -16,7 +16,7 @@ bool held_out(std::string_view word) { return derive_seed(kSalt, word) % 3 == 0;
 Sides sides_of(Split split) {
   switch (split) {
     case Split::kTrain:
-      return {.made_up = true};
+      return {.practice = true};
     case Split::kHeldoutInstances:
       return {};
     case Split::kHeldout:

@@ -22,7 +22,7 @@ bool held_out(std::string_view word);
 struct Sides {
   bool new_wordings = false;
   bool new_names = false;  // vocabulary and formats
-  bool made_up = false;    // half of the names are in no list; only where a model practises
+  bool practice = false;   // wider than any list: half of the names are made up
 };
 Sides sides_of(Split split);
 

@@ -73,8 +73,6 @@ bool build_rename(Draft& draft) {
     if (task.files.contains(path)) return false;
     task.files[path] = source(format.use, old_name);
   }
-  std::vector<std::string> having;
-  for (const auto& [path, content] : task.files) having.push_back(path);
   if (draft.random.chance(0.4)) add_notes_file(draft);
 
   task.expectation.files = task.files;
@@ -83,12 +81,8 @@ bool build_rename(Draft& draft) {
     for (size_t at; (at = content.find(old_name)) != std::string::npos;) content.replace(at, old_name.size(), new_name);
   }
   draft.instruct({kFrames, kParts}, {{"old", old_name}, {"new", new_name}});
-  std::string command = "sed -i 's/" + old_name + "/" + new_name + "/g'";
-  for (const auto& path : having) command += " " + path;
-  Call look = grep_call(old_name, "");
-  look.arguments["output_mode"] = "files_with_matches";
-  if (draft.random.chance(0.7)) task.solution.turns.push_back({look});
-  task.solution.turns.push_back({shell_call(command)});
+  task.solution.turns = {
+      {shell_call("grep -rl " + old_name + " . | xargs sed -i 's/" + old_name + "/" + new_name + "/g'")}};
   return true;
 }
 

@@ -41,6 +41,8 @@ constexpr std::string_view kFrames[] = {"<run> {file} and <say><ending>",
                                         "first <run> `{command}`. After that, <say><ending>",
                                         "in a shell, <run> `{command}`; <say><ending>",
                                         "{file}: <run> it, <say><ending>"};
+// So that a command that is given is copied, not made up from the name of the file.
+constexpr std::string_view kPrefixes[] = {"env ", "nice ", "timeout 9 ", "LC_ALL=C ", "command ", "stdbuf -oL "};
 constexpr Grammar::Part kParts[] = {
     {"run", kRun}, {"say", kSay}, {"script", kScript}, {"open", kOpen}, {"ending", kEnding}};
 
@@ -64,8 +66,11 @@ bool build_run(Draft& draft) {
   task.files[path] = source;
   if (draft.random.chance(0.6)) add_notes_file(draft);
 
-  const auto command = std::string(format.command) + " " + path;
+  auto command = std::string(format.command) + " " + path;
+  const auto plain = command;
+  if (draft.sides.practice && draft.random.chance(0.5)) command = std::string(draft.random.pick(kPrefixes)) + plain;
   draft.instruct({kFrames, kParts}, {{"file", path}, {"command", command}});
+  if (task.wording.find("{command}") == std::string::npos) command = plain;
   task.expectation.files = task.files;
   task.expectation.answer = std::to_string(x);
   task.solution.turns = {{shell_call(command)}};

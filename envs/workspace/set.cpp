@@ -58,7 +58,7 @@ bool build_set(Draft& draft) {
   entry.value = new_value;
   task.expectation.files = task.files;
   (*task.expectation.files)[file.path] = file.content();
-  task.solution.turns = {{draft.random.chance(0.7) ? read_call(file.path) : grep_call(key, file.path)},
+  task.solution.turns = {{draft.random.chance(0.5) ? read_call(file.path) : grep_call(key, file.path)},
                          {replace_call(file.path, old_entry, new_entry)}};
   return true;
 }

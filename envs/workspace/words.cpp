@@ -90,7 +90,7 @@ std::string Vocabulary::made_up(Words list) {
 
 std::string Vocabulary::draw(Words list) {
   constexpr double kMadeUp = 0.5;
-  if (sides_.made_up && random_.chance(kMadeUp)) return made_up(list);
+  if (sides_.practice && random_.chance(kMadeUp)) return made_up(list);
   auto fresh = side(words(list), sides_.new_names);
   const auto all = fresh;
   std::erase_if(fresh, [&](auto word) { return std::find(used_.begin(), used_.end(), word) != used_.end(); });

@@ -67,7 +67,7 @@ TEST_P(EveryKind, the_held_out_side_shares_no_wording_word_or_format_with_traini
 
 TEST_P(EveryKind, each_diagnostic_split_changes_one_thing) {
   const auto kind = GetParam();
-  const auto train = ingredients(kind, Split::kTrain, 1500);
+  const auto train = ingredients(kind, Split::kTrain, 3000);
   const auto instances = ingredients(kind, Split::kHeldoutInstances, 100);
   const auto wordings = ingredients(kind, Split::kHeldoutWordings, 100);
   const auto formats = ingredients(kind, Split::kHeldoutFormats, 100);
