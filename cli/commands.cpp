@@ -11,6 +11,7 @@ Action add_doctor(CLI::App&);
 Action add_episodes(CLI::App&);
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
+Action add_loss(CLI::App&);
 Action add_render(CLI::App&);
 Action add_role(CLI::App&);
 Action add_run(CLI::App&);
@@ -30,6 +31,7 @@ std::span<const Command> commands() {
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},
+      Command{"loss", "Loss, gradient and advantages of given logprobs and rewards; JSON Lines", add_loss},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},

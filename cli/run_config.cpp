@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "envs/task.h"
+#include "trainer/learning_rate.h"
 
 namespace tandem::cli {
 
@@ -43,6 +44,9 @@ Schema schema_of(RunConfig& c) {
   s.add("trainer.max_lag", c.trainer.max_lag, "Versions by which the trainer may be ahead of a sample", 0, 100);
   s.add("trainer.learning_rate", c.trainer.learning_rate, "Of AdamW", 0, 1);
   s.add("trainer.warmup_steps", c.trainer.warmup_steps, "Over which the learning rate rises", 0, 1e6);
+  s.add("trainer.schedule", c.trainer.schedule, "How it falls from then to the last step",
+        {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
+  s.add("trainer.final_share", c.trainer.final_share, "Of the learning rate, where a fall ends", 0, 1);
   s.add("trainer.beta1", c.trainer.beta1, "Of AdamW", 0, 1);
   s.add("trainer.beta2", c.trainer.beta2, "Of AdamW", 0, 1);
   s.add("trainer.weight_decay", c.trainer.weight_decay, "Decoupled", 0, 1);

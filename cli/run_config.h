@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 #include "rollout/ledger.h"
-#include "trainer/objective.h"
+#include "trainer/algorithm.h"
 
 namespace tandem::cli {
 
@@ -43,6 +43,8 @@ struct RunConfig {
     int max_lag = 1;
     double learning_rate = 3e-5;
     int warmup_steps = 0;
+    std::string schedule = "constant";
+    double final_share = 0.1;
     double beta1 = 0.9, beta2 = 0.95, weight_decay = 0, max_grad_norm = 1;
     int max_pass_tokens = 1024;
     int checkpoint_every = 25;

@@ -65,9 +65,9 @@ Result<int> run(const Options& options) {
   TRY(schema.read(options.config, options.overrides));
   auto weights = TRY(model::load_weights(config.model, true));
   const auto conversation = TRY(rollout::Conversation::load(config.model));
-  auto learner =
-      TRY(trainer::Learner::create(std::move(weights), TRY(kernels::Stream::cpu(config.threads)),
-                                   {.learning_rate = config.first.learning_rate, .warmup_steps = config.warmup_steps}));
+  auto learner = TRY(trainer::Learner::create(
+      std::move(weights), TRY(kernels::Stream::cpu(config.threads)),
+      {.learning_rate = {.peak = config.first.learning_rate, .warmup_steps = config.warmup_steps}}));
   const auto start = std::chrono::steady_clock::now();
   uint64_t next = 0;
   int step = 0;

@@ -12,7 +12,7 @@
 namespace tandem::rollout {
 
 namespace {
-constexpr std::array<std::string_view, 3> kNames = {"grpo", "dr_grpo", "rloo"};
+constexpr std::array<std::string_view, 5> kNames = {"grpo", "dr_grpo", "rloo", "reinforce++", "gae"};
 }
 
 Result<AdvantageKind> advantage_kind(std::string_view name) {

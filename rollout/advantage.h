@@ -11,7 +11,8 @@
 
 namespace tandem::rollout {
 
-enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo };
+// The last two are of tokens, not of groups: trainer/batch_loss.h.
+enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae };
 Result<AdvantageKind> advantage_kind(std::string_view name);
 std::string_view to_string(AdvantageKind kind);
 

@@ -22,7 +22,7 @@ Learner::Learner(model::Weights weights, kernels::Stream stream, const Optimizer
 
 Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
   if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
-  if (!(settings.learning_rate >= 0) || settings.max_pass_tokens < 1) {
+  if (!(settings.learning_rate.peak >= 0) || settings.max_pass_tokens < 1) {
     return fail(Status::invalid("learning_rate must not be negative and max_pass_tokens must be at least 1"));
   }
   Learner learner(std::move(weights), std::move(stream), settings);
@@ -100,9 +100,7 @@ Status Learner::apply(StepMetrics& metrics) {
   }
   const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
   ++steps_;
-  const double warmup =
-      settings_.warmup_steps > 0 ? std::min(1.0, static_cast<double>(steps_) / settings_.warmup_steps) : 1.0;
-  metrics.learning_rate = settings_.learning_rate * warmup;
+  metrics.learning_rate = settings_.learning_rate.at(steps_);
   TRY(kernels::adamw(stream_,
                      {.grad = grads_.data(),
                       .master = masters_.data(),

@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "model/weights.h"
+#include "trainer/learning_rate.h"
 #include "trainer/objective.h"
 #include "trainer/tape.h"
 
@@ -28,8 +29,7 @@ struct Sample {
 };
 
 struct OptimizerSettings {
-  double learning_rate = 3e-5;
-  int warmup_steps = 0;  // learning rate rises linearly over them
+  LearningRate learning_rate;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   double max_grad_norm = 1;    // 0: no clipping
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
@@ -58,7 +58,7 @@ class Learner {
 
   const model::Weights& weights() const { return *weights_; }
   int64_t steps() const { return steps_; }
-  void set_learning_rate(double rate) { settings_.learning_rate = rate; }
+  void set_learning_rate(double rate) { settings_.learning_rate.peak = rate; }
   // A batch without anything to learn from still counts as a step.
   void skip() { ++steps_; }
   std::string numerics_id() const { return stream_.numerics_id(); }

@@ -108,15 +108,15 @@ Status make(const fs::path& folder, const TinyModelSettings& settings,
 
   auto weights = TRY(model::Weights::create(config, true));
   model::randomise(weights, settings.seed);
-  auto learner = TRY(Learner::create(std::move(weights), TRY(kernels::Stream::cpu(settings.threads)),
-                                     {.learning_rate = kLearningRate, .warmup_steps = 10}));
+  auto learner = TRY(Learner::create(
+      std::move(weights), TRY(kernels::Stream::cpu(settings.threads)),
+      {.learning_rate = {
+           .peak = kLearningRate, .warmup_steps = 10, .decay = Decay::kLinear, .steps = settings.warm_steps}}));
   Random random(derive_seed(settings.seed, {3}));
   std::vector<Sample> batch;
   for (int step = 1; step <= settings.warm_steps; ++step) {
     batch.clear();
     for (int i = 0; i < kPerStep; ++i) batch.push_back(samples[random.below(samples.size())]);
-    // Falling to a tenth: the last steps settle what the first ones found.
-    learner.set_learning_rate(kLearningRate * (1 - 0.9 * step / settings.warm_steps));
     const auto metrics = TRY(learner.imitate(batch));
     if (step % 40 == 0 || step == settings.warm_steps) {
       progress(fmt::format("tiny model: step {}/{}, loss {:.3f}", step, settings.warm_steps, metrics.loss));

@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "cli/command.h"
+#include "cli/json_lines.h"
+#include "trainer/batch_loss.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::array<std::string_view, 10> kKeys = {"algorithm",    "logprobs", "old_logprobs", "rollout_logprobs",
+                                                    "ref_logprobs", "values",   "mask",         "advantages",
+                                                    "rewards",      "groups"};
+constexpr size_t kMaxTokens = size_t{1} << 26;
+
+// The lists of one line, read against the shape that `logprobs` has.
+class BatchReader {
+ public:
+  explicit BatchReader(const Json& line) : line_(line) {}
+
+  Result<trainer::Batch> read() {
+    TRY(read_shape());
+    batch_.logprobs = TRY(matrix("logprobs"));
+    batch_.old_logprobs = TRY(matrix("old_logprobs"));
+    batch_.rollout_logprobs = TRY(matrix("rollout_logprobs"));
+    batch_.ref_logprobs = TRY(matrix("ref_logprobs"));
+    batch_.values = TRY(matrix("values"));
+    batch_.advantages = TRY(matrix("advantages"));
+    TRY(read_mask());
+    TRY(read_rewards());
+    TRY(read_groups());
+    if (!batch_.advantages.empty() && !batch_.rewards.empty())
+      return fail(Status::invalid("advantages and rewards are both given; one of them is meant"));
+    return std::move(batch_);
+  }
+
+ private:
+  Status read_shape() {
+    const auto found = line_.find("logprobs");
+    if (found == line_.end() || !found->is_array()) return Status::invalid("logprobs is not a list of rows");
+    batch_.rows = found->size();
+    batch_.length = batch_.rows > 0 && found->front().is_array() ? found->front().size() : 0;
+    if (batch_.rows * batch_.length == 0) return Status::invalid("logprobs has no tokens");
+    if (batch_.rows * batch_.length > kMaxTokens)
+      return Status::invalid(fmt::format("logprobs has more than {} tokens", kMaxTokens));
+    return {};
+  }
+
+  const Json* given(const char* key) const {
+    const auto found = line_.find(key);
+    return found == line_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  Result<trainer::Rows> matrix(const char* key) const {
+    const Json* const list = given(key);
+    trainer::Rows values;
+    if (list == nullptr) return values;
+    if (!list->is_array() || list->size() != batch_.rows)
+      return fail(Status::invalid(fmt::format("{} does not have the {} rows of logprobs", key, batch_.rows)));
+    values.reserve(batch_.rows * batch_.length);
+    for (size_t row = 0; row < batch_.rows; ++row) {
+      const Json& items = (*list)[row];
+      if (!items.is_array() || items.size() != batch_.length) {
+        return fail(
+            Status::invalid(fmt::format("{}[{}] does not have {} numbers; pad the rows", key, row, batch_.length)));
+      }
+      for (size_t i = 0; i < batch_.length; ++i) {
+        if (!items[i].is_number()) {
+          return fail(Status::invalid(fmt::format("{}[{}][{}] is {}, not a number", key, row, i, dump_json(items[i]))));
+        }
+        values.push_back(items[i].get<double>());
+      }
+    }
+    return values;
+  }
+
+  Status read_mask() {
+    batch_.mask.assign(batch_.rows * batch_.length, 1);
+    const Json* const list = given("mask");
+    if (list == nullptr) return {};
+    if (!list->is_array() || list->size() != batch_.rows)
+      return Status::invalid(fmt::format("mask does not have the {} rows of logprobs", batch_.rows));
+    for (size_t row = 0; row < batch_.rows; ++row) {
+      const Json& items = (*list)[row];
+      if (!items.is_array() || items.size() != batch_.length)
+        return Status::invalid(fmt::format("mask[{}] does not have {} items; pad the rows", row, batch_.length));
+      for (size_t i = 0; i < batch_.length; ++i) {
+        const Json& item = items[i];
+        if (item != 0 && item != 1 && !item.is_boolean())
+          return Status::invalid(fmt::format("mask[{}][{}] is {}, neither 0 nor 1", row, i, dump_json(item)));
+        batch_.mask[row * batch_.length + i] = item == 1 || item == true;
+      }
+    }
+    return {};
+  }
+
+  // A number a sequence stands for a reward of its last token that counts.
+  Status read_rewards() {
+    const Json* const list = given("rewards");
+    if (list == nullptr) return {};
+    if (!list->is_array() || list->size() != batch_.rows)
+      return Status::invalid(fmt::format("rewards does not have an item for each of the {} rows", batch_.rows));
+    if (list->front().is_array()) {
+      batch_.rewards = TRY(matrix("rewards"));
+      return {};
+    }
+    batch_.rewards.assign(batch_.rows * batch_.length, 0);
+    for (size_t row = 0; row < batch_.rows; ++row) {
+      if (!(*list)[row].is_number())
+        return Status::invalid(fmt::format("rewards[{}] is {}, not a number", row, dump_json((*list)[row])));
+      for (size_t i = (row + 1) * batch_.length; i-- > row * batch_.length;) {
+        if (!batch_.mask[i]) continue;
+        batch_.rewards[i] = (*list)[row].get<double>();
+        break;
+      }
+    }
+    return {};
+  }
+
+  Status read_groups() {
+    const Json* const list = given("groups");
+    if (list == nullptr) return {};
+    if (!list->is_array() || list->size() != batch_.rows)
+      return Status::invalid(fmt::format("groups does not have an item for each of the {} rows", batch_.rows));
+    for (const Json& item : *list) {
+      if (!item.is_number_integer())
+        return Status::invalid(fmt::format("groups has {}, not a whole number", dump_json(item)));
+      batch_.groups.push_back(item.get<int64_t>());
+    }
+    return {};
+  }
+
+  const Json& line_;
+  trainer::Batch batch_;
+};
+
+Json rows_of(const trainer::Rows& values, size_t length) {
+  Json rows = Json::array();
+  for (size_t begin = 0; begin < values.size(); begin += length) {
+    rows.push_back(std::vector<double>(values.begin() + static_cast<long>(begin),
+                                       values.begin() + static_cast<long>(begin + length)));
+  }
+  return rows;
+}
+
+Result<Json> answer(const Json& line) {
+  const auto algorithm = TRY(trainer::algorithm_from_json(line.value("algorithm", Json::object())));
+  const auto batch = TRY(BatchReader(line).read());
+  const auto result = TRY(trainer::batch_loss(batch, algorithm));
+  return Json{{"loss", result.loss},
+              {"grad_logprobs", rows_of(result.grad_logprobs, batch.length)},
+              {"advantages", rows_of(result.advantages, batch.length)},
+              {"metrics", result.metrics}};
+}
+
+}  // namespace
+
+Action add_loss(CLI::App& command) {
+  auto options = std::make_shared<JsonLinesOptions>();
+  add_json_lines_options(command, *options);
+  command.footer(
+      "Example:\n"
+      "  echo '{\"algorithm\": {\"name\": \"grpo\"}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], "
+      "\"groups\": [0, 0]}' | tandem loss");
+  return [options]() -> Result<int> { return run_json_lines(*options, kKeys, answer); };
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,86 @@
+// `tandem loss` beside torch: tests/golden/make_losses.py wrote what is compared with.
+#include <fstream>
+
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+class Loss : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(make_directories(folder_)); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::vector<Json> answers(const std::string& lines, int expected_code) {
+    std::ofstream(folder_ / "in") << lines;
+    const Arguments arguments = {
+        TANDEM_BINARY, "loss", "--input", (folder_ / "in").string(), "--output", (folder_ / "out").string()};
+    EXPECT_EQ(Process(arguments, folder_ / "said").wait(60s), expected_code) << text(folder_ / "said");
+    std::vector<Json> found;
+    const std::string all = text(folder_ / "out");
+    for (const auto line : split(trim(all), '\n')) found.push_back(*parse_json(line));
+    return found;
+  }
+
+ private:
+  const fs::path folder_ = fs::temp_directory_path() / ("tandem-loss-test-" + std::to_string(::getpid()));
+};
+
+void expect_near(const Json& got, const Json& expected, const std::string& where) {
+  ASSERT_EQ(got.size(), expected.size()) << where;
+  for (size_t row = 0; row < got.size(); ++row) {
+    ASSERT_EQ(got[row].size(), expected[row].size()) << where;
+    for (size_t i = 0; i < got[row].size(); ++i) {
+      const double wanted = expected[row][i].get<double>();
+      EXPECT_NEAR(got[row][i].get<double>(), wanted, 1e-10 * std::max(1.0, std::abs(wanted)))
+          << where << "[" << row << "][" << i << "]";
+    }
+  }
+}
+
+TEST_F(Loss, every_algorithm_gives_the_loss_the_gradient_and_the_advantages_of_torch) {
+  std::vector<Json> cases;
+  std::string lines;
+  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/losses.jsonl");
+  for (const auto line : split(trim(golden), '\n')) {
+    cases.push_back(*parse_json(line));
+    lines += cases.back()["batch"].dump() + "\n";
+  }
+  ASSERT_GT(cases.size(), 250u);
+  const auto found = answers(lines, 0);
+  ASSERT_EQ(found.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1) + ": " + cases[i]["batch"]["algorithm"].dump());
+    const Json& expected = cases[i]["expected"];
+    ASSERT_FALSE(found[i].contains("error")) << found[i].dump();
+    const double loss = expected["loss"].get<double>();
+    EXPECT_NEAR(found[i]["loss"].get<double>(), loss, 1e-10 * std::max(1.0, std::abs(loss)));
+    expect_near(found[i]["grad_logprobs"], expected["grad_logprobs"], "grad_logprobs");
+    expect_near(found[i]["advantages"], expected["advantages"], "advantages");
+    EXPECT_GT(found[i]["metrics"]["tokens"].get<double>(), 0);
+  }
+}
+
+TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered) {
+  const auto found = answers(
+      "{\"id\": 1, \"logprobs\": [[-1, -2], [-1]], \"rewards\": [1, 0], \"groups\": [0, 0]}\n"
+      "{\"id\": 2, \"logprobs\": [[-1, -2]], \"advantages\": [[1, 1]], \"logprob\": 1}\n"
+      "{\"id\": 3, \"logprobs\": [[-1, null]], \"advantages\": [[1, 1]]}\n"
+      "{\"id\": 4, \"logprobs\": [[-1, -2]], \"mask\": [[0, 0]], \"advantages\": [[1, 1]]}\n"
+      "{\"id\": 5, \"logprobs\": [[-1, -2]], \"advantages\": [[1, 1]], \"algorithm\": {\"name\": \"grppo\"}}\n"
+      "{\"id\": 6, \"logprobs\": [], \"advantages\": []}\n"
+      "{\"id\": 7, \"logprobs\": [[-1, -2]], \"mask\": [[1, 2]], \"advantages\": [[1, 1]]}\n",
+      1);
+  ASSERT_EQ(found.size(), 7u);
+  const auto message = [&](size_t i) { return found[i]["error"]["message"].get<std::string>(); };
+  EXPECT_NE(message(0).find("logprobs[1] does not have 2 numbers"), std::string::npos) << message(0);
+  EXPECT_NE(message(1).find("logprob"), std::string::npos) << message(1);
+  EXPECT_NE(message(2).find("logprobs[0][1] is null"), std::string::npos) << message(2);
+  EXPECT_EQ(found[3]["loss"], 0.0);  // nothing counts
+  EXPECT_NE(message(4).find("did you mean"), std::string::npos) << message(4);
+  EXPECT_NE(message(5).find("no tokens"), std::string::npos) << message(5);
+  EXPECT_NE(message(6).find("mask[0][1] is 2"), std::string::npos) << message(6);
+}
+
+}  // namespace
+}  // namespace tandem
