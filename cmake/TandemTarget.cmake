@@ -40,9 +40,9 @@ function(tandem_library name)
   target_link_libraries(tandem_${name} PUBLIC ${ARG_DEPENDS})
 endfunction()
 
-# tandem_tests(FOLDER DEPENDS target...): one GoogleTest program of all tests/FOLDER/*_test.cpp.
+# tandem_tests(FOLDER DEPENDS target... [PROPERTIES property value...]): one GoogleTest program of all tests/FOLDER/*_test.cpp.
 function(tandem_tests folder)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;PROPERTIES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
   if(NOT sources)
     return()
@@ -55,5 +55,5 @@ function(tandem_tests folder)
                                                 TANDEM_BINARY="${CMAKE_BINARY_DIR}/bin/tandem")
   target_precompile_headers(${program} PRIVATE <gtest/gtest.h> <gmock/gmock.h> <string> <vector> <nlohmann/json.hpp>)
   include(GoogleTest)
-  gtest_discover_tests(${program} TEST_PREFIX ${folder}. PROPERTIES TIMEOUT 300 DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${program} TEST_PREFIX ${folder}. PROPERTIES TIMEOUT 300 ${ARG_PROPERTIES} DISCOVERY_TIMEOUT 60)
 endfunction()
