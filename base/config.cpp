@@ -309,13 +309,15 @@ Json Schema::resolved() const {
 }
 
 Status Schema::apply_resolved(const Json& resolved) {
+  if (!resolved.is_object()) return Status::invalid("not a JSON object");
   for (Field& f : fields_) {
     const Json* place = &resolved;
     for (const auto part : split(f.path, '.')) {
-      if (!place->is_object() || !place->contains(std::string(part)))
-        return Status::invalid(fmt::format("{} is missing", f.path));
-      place = &(*place)[std::string(part)];
+      const auto found = place->find(std::string(part));
+      place = place->is_object() && found != place->end() ? &*found : nullptr;
+      if (place == nullptr) break;
     }
+    if (place == nullptr) continue;
     try {
       f.set(*place);
     } catch (const Json::exception& error) {

@@ -53,8 +53,9 @@ class Schema {
   Status read(const fs::path& file, std::span<const std::string> overrides);
 
   const std::vector<Field>& fields() const { return fields_; }
-  Json resolved() const;                        // nested objects, every field
-  Status apply_resolved(const Json& resolved);  // the inverse
+  Json resolved() const;  // nested objects, every field
+  // The inverse. What it does not say, as it is older than the field, keeps its value.
+  Status apply_resolved(const Json& resolved);
   Json json_schema() const;
   std::string reference_page() const;  // Markdown table
   std::string origin(const std::string& path) const;

@@ -1,0 +1,59 @@
+#include "base/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+struct Settings {
+  int steps = 10;
+  double rate = 0.5;
+  std::string name = "a";
+  Schema schema() {
+    Schema s;
+    s.add("run.steps", steps, "Steps", 0, 100);
+    s.add("run.rate", rate, "Rate", 0, 1);
+    s.add("model.name", name, "Name", {"a", "b"});
+    return s;
+  }
+};
+
+TEST(Config, what_was_resolved_is_read_back) {
+  Settings written{.steps = 3, .rate = 0.25, .name = "b"};
+  Settings read;
+  ASSERT_TRUE(read.schema().apply_resolved(written.schema().resolved()).ok());
+  EXPECT_EQ(read.steps, 3);
+  EXPECT_EQ(read.rate, 0.25);
+  EXPECT_EQ(read.name, "b");
+}
+
+// A run of an older version can still be looked at and gone on with.
+TEST(Config, a_resolved_file_from_before_a_field_was_there_leaves_its_default) {
+  Settings read;
+  ASSERT_TRUE(read.schema().apply_resolved({{"run", {{"steps", 3}}}, {"gone", {{"since", 1}}}}).ok());
+  EXPECT_EQ(read.steps, 3);
+  EXPECT_EQ(read.rate, 0.5);
+  EXPECT_EQ(read.name, "a");
+}
+
+TEST(Config, a_resolved_file_of_another_shape_is_refused) {
+  Settings read;
+  EXPECT_FALSE(read.schema().apply_resolved(Json::array()).ok());
+  EXPECT_THAT(read.schema().apply_resolved({{"run", {{"steps", "three"}}}}).message(), HasSubstr("run.steps"));
+  EXPECT_TRUE(read.schema().apply_resolved({{"run", 3}}).ok());
+}
+
+TEST(Config, overrides_are_checked_all_at_once) {
+  Settings read;
+  const std::vector<std::string> overrides = {"run.steps=101", "run.rat=0.1", "model.name=c"};
+  const Status status = read.schema().read("", overrides);
+  EXPECT_THAT(status.message(), HasSubstr("101"));
+  EXPECT_THAT(status.message(), HasSubstr("did you mean"));
+  EXPECT_THAT(status.message(), HasSubstr("model.name"));
+}
+
+}  // namespace
+}  // namespace tandem
