@@ -19,6 +19,9 @@ inline std::string did_you_mean(std::string_view word, std::initializer_list<std
   return did_you_mean(word, std::span(candidates.begin(), candidates.size()));
 }
 
+// & < > ' " as the entities that markupsafe writes.
+std::string escape_html(std::string_view text);
+
 std::string format_bytes(uint64_t bytes);    // "270 MB"
 std::string format_seconds(double seconds);  // "1.2 s", "3m05s", "2h10m"
 

@@ -9,8 +9,10 @@ Action add_bench(CLI::App&);
 Action add_config(CLI::App&);
 Action add_doctor(CLI::App&);
 Action add_episodes(CLI::App&);
+Action add_export(CLI::App&);
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
+Action add_inspect(CLI::App&);
 Action add_loss(CLI::App&);
 Action add_render(CLI::App&);
 Action add_role(CLI::App&);
@@ -33,6 +35,8 @@ std::span<const Command> commands() {
               add_score},
       Command{"loss", "Loss, gradient and advantages of given logprobs and rewards; JSON Lines", add_loss},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
+      Command{"inspect", "What a model is, what it takes, and what stands in the way of using it", add_inspect},
+      Command{"export", "Turn a checkpoint into a Hugging Face directory", add_export},
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
       Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},

@@ -27,8 +27,8 @@ struct SftConfig {
   int max_tokens = 1024;
   int warmup_steps = 5;
   std::vector<std::string> kinds;
-  Stage first{.steps = 30, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};
-  Stage second{.steps = 22, .learning_rate = 1.2e-4, .random_tool = 0.1};
+  Stage first{.steps = 40, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};
+  Stage second{.steps = 30, .learning_rate = 1.2e-4, .random_tool = 0.1};
 };
 
 Schema schema_of(SftConfig& c) {

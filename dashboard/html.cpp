@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/digest.h"
+#include "base/text.h"
 #include "dashboard/page_assets.h"
 #include "model/utf8.h"
 
@@ -12,36 +13,14 @@ std::string escape(std::string_view raw) {
   const std::string text = model::replace_invalid_utf8(raw);
   std::string out;
   out.reserve(text.size() + text.size() / 8);
-  for (const char c : text) {
+  for (const char c : escape_html(text)) {
     const auto byte = static_cast<uint8_t>(c);
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '\n':
-      case '\t':
-        out += c;
-        break;
-      default:
-        if (byte < 0x20)
-          out += {'\xe2', '\x90', static_cast<char>(0x80 + byte)};  // U+2400 and on: pictures of controls
-        else if (byte == 0x7f)
-          out += "\xe2\x90\xa1";
-        else
-          out += c;
-    }
+    if (byte == 0x7f)
+      out += "\xe2\x90\xa1";
+    else if (byte < 0x20 && c != '\n' && c != '\t')
+      out += {'\xe2', '\x90', static_cast<char>(0x80 + byte)};  // U+2400 and on: pictures of controls
+    else
+      out += c;
   }
   return out;
 }

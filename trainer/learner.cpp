@@ -222,6 +222,30 @@ Result<double> Learner::evaluate(std::span<const Sample> samples) {
 namespace {
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
+Result<Json> read_state(const fs::path& folder) {
+  const fs::path path = folder / kStateFile;
+  Json state = TRY(parse_json(TRY(read_file(path, 1 << 20))));
+  if (!state.is_object() || !state.contains("config") || !state.contains("digests") || !state["digests"].is_object()) {
+    return fail(Status::corrupt("not the state of a checkpoint").at(path.string()));
+  }
+  return state;
+}
+
+Status read_tensor(const fs::path& folder, const model::Safetensors& file, const Json& state, const char* name,
+                   std::span<float> values) {
+  const auto place = (folder / kOptimizerFile).string();
+  const auto tensor = TRY(file.get(name));
+  if (tensor.bytes.size() != values.size_bytes() || tensor.dtype != model::DType::kF32) {
+    return Status::invalid(fmt::format("{} has the wrong size", name)).at(place);
+  }
+  if (state["digests"].value(name, "") != digest_of(tensor.bytes).hex()) {
+    return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", name, kStateFile))
+        .at(place);
+  }
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return {};
+}
+
 }  // namespace
 
 Status Learner::save(const fs::path& folder) const {
@@ -251,30 +275,27 @@ Status Learner::save(const fs::path& folder) const {
 }
 
 Status Learner::load(const fs::path& folder) {
-  const fs::path state_path = folder / kStateFile;
-  const Json state = TRY(parse_json(TRY(read_file(state_path, 1 << 20))));
-  if (!state.is_object() || !state.contains("config") || state["config"] != model::to_json(weights_->config())) {
-    return Status::invalid("the checkpoint is of another model").at(state_path.string());
+  const Json state = TRY(read_state(folder));
+  if (state["config"] != model::to_json(weights_->config())) {
+    return Status::invalid("the checkpoint is of another model").at((folder / kStateFile).string());
   }
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  const auto read = [&](const char* name, Buffer<float>& values) -> Status {
-    const auto tensor = TRY(file.get(name));
-    if (tensor.bytes.size() != values.size() * sizeof(float) || tensor.dtype != model::DType::kF32) {
-      return Status::invalid(fmt::format("{} has the wrong size", name)).at((folder / kOptimizerFile).string());
-    }
-    if (state["digests"].value(name, "") != digest_of(tensor.bytes).hex()) {
-      return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", name, kStateFile))
-          .at((folder / kOptimizerFile).string());
-    }
-    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-    return {};
-  };
-  TRY(read("masters", masters_));
-  TRY(read("first_moments", first_moments_));
-  TRY(read("second_moments", second_moments_));
+  TRY(read_tensor(folder, file, state, "masters", {masters_.data(), masters_.size()}));
+  TRY(read_tensor(folder, file, state, "first_moments", {first_moments_.data(), first_moments_.size()}));
+  TRY(read_tensor(folder, file, state, "second_moments", {second_moments_.data(), second_moments_.size()}));
   steps_ = state.value("steps", int64_t{0});
   for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
   return weights_->pack(stream_);
+}
+
+Result<model::Weights> checkpoint_weights(const fs::path& folder) {
+  const Json state = TRY(read_state(folder));
+  auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false));
+  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
+  Buffer<float> masters(weights.flat().size());
+  TRY(read_tensor(folder, file, state, "masters", {masters.data(), masters.size()}));
+  for (size_t i = 0; i < masters.size(); ++i) weights.flat()[i] = kernels::to_bf16(masters[i]);
+  return weights;
 }
 
 }  // namespace tandem::trainer

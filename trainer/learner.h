@@ -92,4 +92,7 @@ class Learner {
   Buffer<float> masters_, first_moments_, second_moments_, grads_;
 };
 
+// The weights of a checkpoint that `Learner::save` wrote, not packed. kCorrupt where a digest differs.
+Result<model::Weights> checkpoint_weights(const fs::path& folder);
+
 }  // namespace tandem::trainer

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "model/jinja/builtins.h"
 #include "model/utf8.h"
 

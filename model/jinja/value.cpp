@@ -352,32 +352,6 @@ std::string strip(std::string_view text, const Value* characters, bool left, boo
   return {all[begin].data(), all[end - 1].data() + all[end - 1].size()};
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 void dict_set(Dict& dict, std::string key, Value value) {
   for (auto& item : dict) {
     if (item.first == key) {

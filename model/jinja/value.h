@@ -135,7 +135,6 @@ bool is_python_space(char32_t character);
 // The characters of a UTF-8 text, each as its bytes.
 std::vector<std::string_view> characters_of(std::string_view text);
 std::string strip(std::string_view text, const Value* characters, bool left, bool right);
-std::string escape_html(std::string_view text);
 void dict_set(Dict& dict, std::string key, Value value);
 
 }  // namespace tandem::model::jinja

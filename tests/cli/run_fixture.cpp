@@ -59,6 +59,12 @@ std::set<std::string> entries(const fs::path& folder) {
   return names;
 }
 
+// TMPDIR as these tests found it.
+std::string& temporary_before() {
+  static std::string folder;
+  return folder;
+}
+
 }  // namespace
 
 const fs::path& RunTest::root() {
@@ -69,6 +75,8 @@ const fs::path& RunTest::root() {
 void RunTest::SetUpTestSuite() {
   ASSERT_TRUE(make_directories(root() / "tmp"));
   groups_of_others() = groups_without_owner();
+  const char* const before = ::getenv("TMPDIR");
+  temporary_before() = before != nullptr ? before : "";
   ::setenv("TMPDIR", (root() / "tmp").c_str(), 1);
   if (fs::exists(root() / "model")) return;
   // The runs of the tests start from one tiny model: ctest's, or one made here where these tests run without ctest.
@@ -85,6 +93,10 @@ void RunTest::SetUpTestSuite() {
 }
 
 void RunTest::TearDownTestSuite() {
+  if (temporary_before().empty())
+    ::unsetenv("TMPDIR");
+  else
+    ::setenv("TMPDIR", temporary_before().c_str(), 1);
   std::error_code ignored;
   // A run that was killed and not gone on with has left its sockets for a next start that does not come.
   for (const auto& entry : fs::directory_iterator(root(), ignored))

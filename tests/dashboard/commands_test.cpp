@@ -38,7 +38,8 @@ TEST(Commands, a_folder_that_is_no_run_is_a_usage_error_that_names_it) {
 }
 
 TEST(Commands, a_run_directory_with_a_broken_config_is_an_error_that_names_the_file) {
-  SyntheticRun run(two_kinds());  // its config has only two keys
+  SyntheticRun run(two_kinds());
+  ASSERT_TRUE(write_file(run.dir() / "config.resolved.json", R"({"run": {"steps": "three"}})").ok());
   const Outcome outcome = tandem("episodes " + run.dir().string());
   EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("config.resolved.json"));

@@ -44,7 +44,7 @@ class HostileRun : public testing::Test {
 TEST_F(HostileRun, what_the_model_said_is_text_and_never_markup) {
   const std::string html = report_of(run_);
   EXPECT_THAT(html, HasSubstr("&lt;/pre&gt;&lt;/main&gt;&lt;script&gt;alert(1)&lt;/script&gt;"));
-  EXPECT_THAT(html, HasSubstr("&lt;user&gt; say &quot;hello&quot;"));
+  EXPECT_THAT(html, HasSubstr("&lt;user&gt; say &#34;hello&#34;"));
   EXPECT_EQ(count_of(html, "<script"), 1u);
   EXPECT_EQ(count_of(html, "</main>"), 1u);
 }
@@ -114,7 +114,7 @@ TEST(Report, of_a_run_that_has_only_begun_says_what_is_not_there_yet) {
 }
 
 TEST(Html, escapes_markup_quotes_controls_and_broken_bytes) {
-  EXPECT_EQ(escape("<a href=\"x\" b='y'>&"), "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;");
+  EXPECT_EQ(escape("<a href=\"x\" b='y'>&"), "&lt;a href=&#34;x&#34; b=&#39;y&#39;&gt;&amp;");
   EXPECT_EQ(escape(std::string_view("a\0b\x1b[31m\n\t", 10)), "a␀b␛[31m\n\t");
   EXPECT_EQ(escape("\xff<"), "\xef\xbf\xbd&lt;");
 }
