@@ -22,7 +22,7 @@ bool held_out(std::string_view word);
 struct Sides {
   bool new_wordings = false;
   bool new_names = false;  // vocabulary and formats
-  bool practice = false;   // wider than any list: a third of the names are made up
+  bool practice = false;   // wider than any list: half of the names are made up
 };
 Sides sides_of(Split split);
 

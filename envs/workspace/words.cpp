@@ -66,19 +66,21 @@ std::span<const std::string_view> words(Words list) {
   return {};
 }
 
-// A word that nobody knows, of two syllables, on the training side: with lists alone a model learns to copy the words
-// of the lists.
+// A word that nobody knows, of two or three syllables, on the training side: with lists alone a model learns to copy
+// the words of the lists.
 std::string Vocabulary::made_up(Words list) {
-  static constexpr std::string_view kOnsets[] = {"b",  "c",  "d",  "f",  "g",  "h",  "j",  "k",  "l",  "m",
-                                                 "n",  "p",  "r",  "s",  "t",  "v",  "w",  "z",  "br", "cl",
-                                                 "dr", "fl", "gr", "pl", "pr", "sk", "st", "th", "tr", "sh"};
-  static constexpr std::string_view kVowels[] = {"a", "e", "i", "o", "u"};
-  static constexpr std::string_view kCodas[] = {"", "", "n", "r", "l", "s", "t", "m", "x"};
+  static constexpr std::string_view kOnsets[] = {"b",  "c",  "d",  "f",  "g",  "h",  "j",  "k",  "l",  "m",  "n",
+                                                 "p",  "r",  "s",  "t",  "v",  "w",  "z",  "br", "cl", "dr", "fl",
+                                                 "gr", "pl", "pr", "sk", "sl", "st", "th", "tr", "qu", "sh"};
+  static constexpr std::string_view kVowels[] = {"a", "e", "i", "o", "u", "a", "e", "i", "o", "ai", "ea", "oo", "ou"};
+  static constexpr std::string_view kCodas[] = {"", "", "", "n", "r", "l", "s", "t", "m", "nd", "rk", "st", "x", "ck"};
   std::string word;
   do {
     word.clear();
-    word.append(random_.pick(kOnsets)).append(random_.pick(kVowels));
-    word.append(random_.pick(kOnsets)).append(random_.pick(kVowels)).append(random_.pick(kCodas));
+    const auto syllables = random_.between(2, 3);
+    for (int64_t i = 0; i < syllables; ++i) {
+      word.append(random_.pick(kOnsets)).append(random_.pick(kVowels)).append(random_.pick(kCodas));
+    }
     if (list == Words::kStem && random_.chance(0.2)) word += std::to_string(random_.between(1, 9));
     if (list == Words::kPerson || list == Words::kPlace) word[0] = static_cast<char>(word[0] - 'a' + 'A');
   } while (held_out(word) || std::find(used_.begin(), used_.end(), word) != used_.end());
@@ -87,7 +89,7 @@ std::string Vocabulary::made_up(Words list) {
 }
 
 std::string Vocabulary::draw(Words list) {
-  constexpr double kMadeUp = 0.35;
+  constexpr double kMadeUp = 0.5;
   if (sides_.practice && random_.chance(kMadeUp)) return made_up(list);
   auto fresh = side(words(list), sides_.new_names);
   const auto all = fresh;

@@ -128,7 +128,7 @@ TEST_P(EveryKind, doing_nothing_scores_zero) {
   }
 }
 
-TEST(Parts, a_third_of_the_names_that_are_practised_are_in_no_list) {
+TEST(Parts, half_of_the_names_that_are_practised_are_in_no_list) {
   size_t listed = 0, made_up = 0;
   std::set<std::string_view> known;
   for (auto list : {Words::kThing, Words::kAspect, Words::kProgram, Words::kPerson, Words::kPlace, Words::kAdjective,
@@ -144,8 +144,8 @@ TEST(Parts, a_third_of_the_names_that_are_practised_are_in_no_list) {
       for (const auto& word : task_of("replace", split, seed).vocabulary) EXPECT_TRUE(known.contains(word)) << word;
     }
   }
-  EXPECT_GT(made_up, listed / 3);
-  EXPECT_GT(listed, made_up);
+  EXPECT_GT(made_up, listed / 2);
+  EXPECT_GT(listed, made_up / 2);
 }
 
 TEST(Parts, both_sides_of_every_word_list_have_enough) {
