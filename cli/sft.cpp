@@ -28,7 +28,7 @@ struct SftConfig {
   int warmup_steps = 5;
   std::vector<std::string> kinds;
   Stage first{.steps = 40, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};
-  Stage second{.steps = 30, .learning_rate = 1.2e-4, .random_tool = 0.1};
+  Stage second{.steps = 80, .learning_rate = 1.2e-4, .random_tool = 0.1};
 };
 
 Schema schema_of(SftConfig& c) {
