@@ -41,12 +41,20 @@ class Inspection {
   std::vector<std::string> problems_;
 };
 
+// How many tensors there are of each format, and how many numbers they hold.
 template <typename Tensors, typename NameOf>
-Json formats_of(const Tensors& tensors, NameOf name_of) {
+void describe_tensors(const Tensors& tensors, NameOf name_of, Json& found) {
   std::map<std::string, int> counts;
-  for (const auto& [name, tensor] : tensors) ++counts[std::string(name_of(tensor))];
-  return counts;
+  int64_t parameters = 0;
+  for (const auto& [name, tensor] : tensors) {
+    ++counts[std::string(name_of(tensor))];
+    parameters += tensor.elements();
+  }
+  found["tensors"] = counts;
+  if (!found.contains("parameters")) found["parameters"] = parameters;
 }
+
+std::string_view format_of(const model::TensorView& tensor) { return model::safetensors_name(tensor.dtype); }
 
 // Bytes of what is kept for every parameter: by an engine, the panels of its products and the embedding that is looked
 // up; by the trainer, masters, two moments and gradients in fp32, and in bf16 the weights, their panels both ways, and
@@ -101,8 +109,7 @@ void inspect_directory(const Options& options, Inspection& inspection) {
   if (!weights) {
     inspection.problem(weights.error());
   } else {
-    inspection.found["tensors"] =
-        formats_of(weights->tensors(), [](const auto& tensor) { return model::safetensors_name(tensor.dtype); });
+    describe_tensors(weights->tensors(), format_of, inspection.found);
     if (config) {
       std::vector<std::string> names;
       for (const auto& spec : model::tensor_specs(*config)) names.push_back(spec.name);
@@ -115,11 +122,8 @@ void inspect_directory(const Options& options, Inspection& inspection) {
 Status inspect_gguf(const Options& options, Inspection& inspection) {
   const auto file = TRY(model::Gguf::open(options.path));
   inspection.found["format"] = "GGUF";
-  int64_t parameters = 0;
-  for (const auto& [name, tensor] : file.tensors()) parameters += tensor.elements();
-  inspection.found["parameters"] = parameters;
-  inspection.found["tensors"] =
-      formats_of(file.tensors(), [](const auto& tensor) { return model::name_of(tensor.type); });
+  describe_tensors(
+      file.tensors(), [](const auto& tensor) { return model::name_of(tensor.type); }, inspection.found);
   const auto& metadata = file.metadata();
   const auto text = [&](const char* key) {
     const auto found = metadata.find(key);
@@ -137,11 +141,7 @@ Status inspect_gguf(const Options& options, Inspection& inspection) {
 Status inspect_safetensors(const Options& options, Inspection& inspection) {
   const auto file = TRY(model::Safetensors::open(options.path));
   inspection.found["format"] = "safetensors";
-  int64_t parameters = 0;
-  for (const auto& [name, tensor] : file.tensors()) parameters += tensor.elements();
-  inspection.found["parameters"] = parameters;
-  inspection.found["tensors"] =
-      formats_of(file.tensors(), [](const auto& tensor) { return model::safetensors_name(tensor.dtype); });
+  describe_tensors(file.tensors(), format_of, inspection.found);
   return {};
 }
 
