@@ -116,18 +116,23 @@ class Loss {
     return std::min(10.0, sum / std::max(1.0, count));
   }
 
+  double sampler_difference(size_t i) const { return batch_.old_logprobs[i] - batch_.rollout_logprobs[i]; }
+
+  // Of a whole row, where one weight stands for all its tokens.
+  double row_difference(size_t row) const {
+    if (algorithm_.correction.kind == Correction::Kind::kNone || !algorithm_.correction.sequence_level) return 0;
+    double sum = 0;
+    for (size_t i = row * batch_.length; i < (row + 1) * batch_.length; ++i) {
+      if (batch_.mask[i]) sum += sampler_difference(i);
+    }
+    return sum;
+  }
+
   // The constant weight for what the sampler did differently; 0 drops the token.
-  double correction(size_t row, size_t token) const {
+  double correction(size_t token, double whole_row) const {
     const Correction& c = algorithm_.correction;
     if (c.kind == Correction::Kind::kNone) return 1;
-    const auto difference = [&](size_t i) { return batch_.old_logprobs[i] - batch_.rollout_logprobs[i]; };
-    double log_weight = difference(token);
-    if (c.sequence_level) {
-      log_weight = 0;
-      for (size_t i = row * batch_.length; i < (row + 1) * batch_.length; ++i) {
-        if (batch_.mask[i]) log_weight += difference(i);
-      }
-    }
+    const double log_weight = c.sequence_level ? whole_row : sampler_difference(token);
     const double weight = std::exp(std::clamp(log_weight, -kLogBound, kLogBound));
     if (c.kind == Correction::Kind::kTis) return std::min(weight, c.high);
     return weight >= c.low && weight <= c.high ? weight : 0;
@@ -157,10 +162,11 @@ class Loss {
 
   void add(size_t row, double weight, BatchLoss& result) {
     const double whole = algorithm_.policy == Policy::kSequence ? sequence_log_ratio(row) : 0;
+    const double difference = row_difference(row);
     for (size_t i = row * batch_.length; i < (row + 1) * batch_.length; ++i) {
       if (!batch_.mask[i]) continue;
       const double log_ratio = algorithm_.policy == Policy::kSequence ? whole : this->log_ratio(i);
-      const double corrected = correction(row, i);
+      const double corrected = correction(i, difference);
       const Term policy = policy_term(i, result.advantages[i], log_ratio);
       double loss = corrected * policy.value, slope = corrected * policy.slope;
       if (algorithm_.kl.estimator != Kl::Estimator::kNone) {
