@@ -33,7 +33,7 @@ constexpr Grammar::Part kParts[] = {
 
 bool build_count(Draft& draft) {
   Task& task = draft.task;
-  const auto format = draft.format(records_formats());
+  const auto& format = draft.format(records_formats());
   const auto path = draft.new_path(format.extension);
   const std::string word = draft.words.draw(Words::kAdjective);
   const std::vector<std::string> others = {draft.words.draw(Words::kAdjective), draft.words.draw(Words::kAdjective)};

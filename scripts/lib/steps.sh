@@ -121,15 +121,3 @@ take_lock() {
   exec 9>build/.scripts.lock
   flock -n 9 || fail "another of these scripts is running in this checkout"
 }
-
-# Sets peers_python: an interpreter with torch and transformers, to measure against.
-install_peers() {
-  peers_python="${PEERS_PYTHON:-build/venv-peers/bin/python}"
-  if "$peers_python" -c 'import torch, transformers' 2>/dev/null; then return; fi
-  step "peers: installing transformers and torch"
-  require_space 12 "torch and what comes with it"
-  python3 -m venv build/venv-peers
-  peers_python=build/venv-peers/bin/python
-  quietly pip-peers "$peers_python" -m pip install --disable-pip-version-check torch==2.11.0 transformers==5.23.0 ||
-    fail "pip could not install the peers" 1 "the whole output is in $log_dir/pip-peers.log"
-}

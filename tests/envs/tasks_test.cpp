@@ -171,59 +171,6 @@ TEST(Parts, no_file_format_is_on_both_sides) {
   disjoint(script_formats());
 }
 
-// How many of 2,000 formats drawn for practice have an extension of no table; none may have that of a held-out one.
-template <typename Format>
-int made_up_of_2000(std::span<const Format> formats) {
-  Random random(1);
-  int made_up = 0;
-  for (int i = 0; i < 2000; ++i) {
-    const auto drawn = draw_format(formats, sides_of(Split::kTrain), random);
-    bool listed = false;
-    for (const auto& format : formats) {
-      EXPECT_FALSE(format.held_out && format.extension == drawn.extension) << drawn.extension;
-      listed = listed || format.extension == drawn.extension;
-    }
-    made_up += !listed;
-  }
-  return made_up;
-}
-
-TEST(Parts, half_of_the_formats_that_are_practised_are_in_no_table) {
-  EXPECT_NEAR(made_up_of_2000(settings_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(notes_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(records_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(code_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(script_formats()), 1000, 100);
-}
-
-TEST(Parts, a_made_up_format_has_the_marks_of_no_held_out_one) {
-  Random random(1);
-  const Entry row{"cache_limit", "amber"};
-  for (int i = 0; i < 5000; ++i) {
-    SettingsFormat settings{};
-    NotesFormat notes{};
-    RecordsFormat records{};
-    practise(settings, random);
-    practise(notes, random);
-    practise(records, random);
-    for (const auto& each : settings_formats()) {
-      if (each.held_out) {
-        EXPECT_NE(each.entry(row.key, row.value), settings.entry(row.key, row.value));
-      }
-    }
-    for (const auto& each : notes_formats()) {
-      if (each.held_out) {
-        EXPECT_NE(each.line("text"), notes.line("text"));
-      }
-    }
-    for (const auto& each : records_formats()) {
-      if (each.held_out) {
-        EXPECT_NE(each.render(std::span(&row, 1)), records.render(std::span(&row, 1)));
-      }
-    }
-  }
-}
-
 // Results are compared over months: whatever changes in the generator, these tasks stay.
 TEST(Tasks, the_held_out_tasks_never_move) {
   std::string all;
