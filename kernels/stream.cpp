@@ -14,6 +14,8 @@ std::string_view to_string(Isa isa) {
       return "avx512";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
+    case Isa::kAmxBf16:
+      return "amx_bf16";
   }
   return "unknown";
 }
@@ -26,8 +28,27 @@ std::vector<Isa> supported_isas() {
   if (avx2) isas.push_back(Isa::kAvx2);
   if (avx512) isas.push_back(Isa::kAvx512);
   if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+  if (avx512 && __builtin_cpu_supports("avx512bf16") && amx_bf16_works()) isas.push_back(Isa::kAmxBf16);
   return isas;
 }
+
+namespace {
+
+const CpuOperations& operations_of(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx2:
+      return avx2_operations();
+    case Isa::kAvx512:
+      return avx512_operations();
+    case Isa::kAvx512Bf16:
+      return avx512_bf16_operations();
+    case Isa::kAmxBf16:
+      return amx_bf16_operations();
+  }
+  return avx2_operations();
+}
+
+}  // namespace
 
 Result<Stream> Stream::cpu(int threads, std::optional<Isa> isa) {
   if (threads < 1 || threads > 1024) {
@@ -42,20 +63,14 @@ Result<Stream> Stream::cpu(int threads, std::optional<Isa> isa) {
     return fail(Status::unfit(
         fmt::format("this processor does not have {}; its best is {}", to_string(wanted), to_string(isas.back()))));
   }
+  return over(operations_of(wanted), wanted, threads);
+}
+
+Stream Stream::over(const CpuOperations& operations, Isa isa, int threads) {
   Stream stream;
-  stream.isa_ = wanted;
+  stream.isa_ = isa;
   stream.threads_ = std::make_unique<ThreadPool>(threads);
-  switch (wanted) {
-    case Isa::kAvx2:
-      stream.operations_ = &avx2_operations();
-      break;
-    case Isa::kAvx512:
-      stream.operations_ = &avx512_operations();
-      break;
-    case Isa::kAvx512Bf16:
-      stream.operations_ = &avx512_bf16_operations();
-      break;
-  }
+  stream.operations_ = &operations;
   return stream;
 }
 

@@ -14,7 +14,7 @@
 
 namespace tandem::kernels {
 
-enum class Isa { kAvx2, kAvx512, kAvx512Bf16 };
+enum class Isa { kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
 std::string_view to_string(Isa isa);
 
 // Those that this machine can run, slowest first; empty where even AVX2 with FMA is missing.
@@ -26,6 +26,9 @@ class Stream {
  public:
   // The fastest instruction set of the machine, or the one asked for. kUnfit where it is not to be had.
   static Result<Stream> cpu(int threads, std::optional<Isa> isa = {});
+
+  // Over operations of the caller's, which outlive it: how an instruction set is tested that the machine lacks.
+  static Stream over(const CpuOperations& operations, Isa isa, int threads);
 
   Isa isa() const { return isa_; }
   ThreadPool& threads() { return *threads_; }

@@ -1,126 +1,16 @@
-// The product of a few rows with one panel, and the matrix product made of it.
+// The matrix product made of product.inl, and the packing of its right side.
 //
-// Blocking: a panel (64 columns, all of K) stays in the second-level cache while blocks of kTileRows rows pass over it;
-// the accumulators of a block (6 x 4 registers of 16 lanes on AVX-512) stay in registers over all of K, so one chain of
-// additions in order of k is also the fastest way. Decode (few rows) streams each panel once from memory.
+// Blocking: a panel (64 columns, all of K) stays in the second-level cache while blocks of kTileRows rows pass over it.
+// Decode (few rows) streams each panel once from memory.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/product.inl"
 
 namespace tandem::kernels::TANDEM_ISA {
-
-#if defined(__AVX512BF16__)
-constexpr int kTileRows = 6, kUnits = 4;
-#else
-constexpr int kTileRows = 4, kUnits = 4;
-#endif
-constexpr int kPanelUnits = kPanelColumns / kLanes;
-
-// Memory that is needed soon, asked for while products of what is here already run: `step` bytes for each pair of k.
-struct Ahead {
-  const char* memory = nullptr;
-  size_t step = 0;
-  TANDEM_INLINE void fetch() {
-    for (size_t byte = 0; byte < step; byte += 64) _mm_prefetch(memory + byte, _MM_HINT_T1);
-    memory += step;
-  }
-};
-
-// The left side of a product: elements from row to row, and from one pair of k to the next. Rows as they lie have pairs
-// side by side; the rows of a panel lie side by side and its pairs apart.
-struct LeftRows {
-  const bf16* start;
-  size_t row_stride;
-  size_t pair_stride = 2;
-};
-
-// tile[r][64] = rows of a times panel [k / 2][64][2], `pair_stride` elements from pair to pair; each element one chain
-// over k.
-#ifdef __AVX512F__
-template <int Rows>
-TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
-  for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
-    Float sums[Rows][kUnits] = {};
-    const bf16* a = rows.start;
-    const bf16* b = panel + unit * kLanes * 2;
-    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
-      ahead.fetch();
-      Bits columns[kUnits];
-#pragma GCC unroll 4
-      for (int u = 0; u < kUnits; ++u) columns[u] = load_pairs(b + u * kLanes * 2);
-#pragma GCC unroll 6
-      for (int r = 0; r < Rows; ++r) {
-        const uint32_t a_pair = load_pair(a + r * rows.row_stride);
-#pragma GCC unroll 4
-        for (int u = 0; u < kUnits; ++u) sums[r][u] = dot2(sums[r][u], a_pair, columns[u]);
-      }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-      for (int u = 0; u < kUnits; ++u) store(tile + r * kPanelColumns + (unit + u) * kLanes, sums[r][u]);
-    }
-  }
-}
-#else
-// The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
-template <int Rows>
-TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
-  for (int column = 0; column < kPanelColumns; column += kLanes) {
-    __m256 sums[Rows][2];
-    for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
-    const bf16* a = rows.start;
-    const bf16* b = panel + column * 2;
-    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
-      if (column == 0) ahead.fetch();
-      const __m256i pairs[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)),
-                                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + 1)};
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[half], 16));
-        const __m256 high =
-            _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) {
-          const uint32_t a_pair = load_pair(a + r * rows.row_stride);
-          const __m256 a_low = _mm256_set1_ps(std::bit_cast<float>(a_pair << 16));
-          const __m256 a_high = _mm256_set1_ps(std::bit_cast<float>(a_pair & 0xffff0000u));
-          sums[r][half] = _mm256_fmadd_ps(a_high, high, _mm256_fmadd_ps(a_low, low, sums[r][half]));
-        }
-      }
-    }
-    for (int r = 0; r < Rows; ++r) {
-      _mm256_storeu_ps(tile + r * kPanelColumns + column, sums[r][0]);
-      _mm256_storeu_ps(tile + r * kPanelColumns + column + 8, sums[r][1]);
-    }
-  }
-}
-#endif
-
-// count <= kTileRows.
-inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, float* tile,
-                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
-  switch (count) {
-    case 1:
-      return product_rows<1>(rows, panel, pair_stride, k, tile, ahead);
-    case 2:
-      return product_rows<2>(rows, panel, pair_stride, k, tile, ahead);
-    case 3:
-      return product_rows<3>(rows, panel, pair_stride, k, tile, ahead);
-    case 4:
-      return product_rows<4>(rows, panel, pair_stride, k, tile, ahead);
-#if defined(__AVX512BF16__)
-    case 5:
-      return product_rows<5>(rows, panel, pair_stride, k, tile, ahead);
-    case 6:
-      return product_rows<6>(rows, panel, pair_stride, k, tile, ahead);
-#endif
-  }
-}
 
 inline size_t panel_elements(int k) { return size_t{kPanelColumns} * 2 * ((k + 1) / 2); }
 

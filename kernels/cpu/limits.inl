@@ -4,12 +4,31 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/product.inl"
 
 namespace tandem::kernels::TANDEM_ISA {
 
 // Runs `rounds` on every thread; the result is the floating-point operations of one round of one thread.
 inline double peak_products(ThreadPool& threads, int rounds) {
+#ifdef TANDEM_TILES
+  alignas(64) static const bf16 zeros[kTileRows * 2 * kLanes] = {};
+  threads.run(threads.threads(), [&](int) {
+    tiles::configure(kTileRows);
+    tiles::load<4>(zeros, sizeof(bf16) * 2 * kLanes);
+    tiles::load<5>(zeros, sizeof(bf16) * 2 * kLanes);
+    tiles::zero<0>();
+    tiles::zero<1>();
+    tiles::zero<2>();
+    tiles::zero<3>();
+    for (int round = 0; round < rounds; ++round) {
+      tiles::multiply<0, 4, 5>();
+      tiles::multiply<1, 4, 5>();
+      tiles::multiply<2, 4, 5>();
+      tiles::multiply<3, 4, 5>();
+    }
+  });
+  return 4.0 * kTileRows * kLanes * 2 * kLanes * 2;
+#else
   constexpr int kChains = 12;  // enough to hide the latency of two units
 #ifdef __AVX512F__
   constexpr int kChainLanes = kLanes;
@@ -52,6 +71,7 @@ inline double peak_products(ThreadPool& threads, int rounds) {
   });
 #endif
   return double{kChains} * kChainLanes * kOperations;
+#endif
 }
 
 // Reads `count` floats, each once, and does next to nothing with them.

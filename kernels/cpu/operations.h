@@ -46,6 +46,9 @@ struct CpuOperations {
 const CpuOperations& avx2_operations();
 const CpuOperations& avx512_operations();
 const CpuOperations& avx512_bf16_operations();
+const CpuOperations& amx_bf16_operations();
+// Whether processor, kernel and hypervisor let us use AMX's tiles. Asks the kernel for them, for the whole process.
+bool amx_bf16_works();
 
 // Splits [0, count) into pieces of `size` and runs `piece(begin, end)` for each.
 template <typename Piece>

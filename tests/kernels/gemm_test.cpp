@@ -1,5 +1,6 @@
 #include "kernels/gemm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -133,6 +134,20 @@ TEST_P(GemmTest, takes_its_left_side_packed_too) {
                            .n = n,
                            .k = even}));
     EXPECT_EQ(out, product(cpu, rows, packed_right, m, n, even));
+  }
+}
+
+TEST(Tiles, of_the_processor_and_of_the_model_give_the_same_bits) {
+  const auto isas = supported_isas();
+  if (std::find(isas.begin(), isas.end(), Isa::kAmxBf16) == isas.end()) GTEST_SKIP() << "no AMX here";
+  Stream processor = TestedIsa{Isa::kAmxBf16}.stream(2), model = TestedIsa{Isa::kAmxBf16, true}.stream(2);
+  for (const auto& [m, n, k] : {std::tuple{1, 64, 576}, {16, 130, 70}, {37, 100, 1536}}) {
+    // Values of every size, denormals among them.
+    const auto a = random_bf16(static_cast<size_t>(m) * k, 20, 1e-20f),
+               weight = random_bf16(static_cast<size_t>(n) * k, 21, 1e-18f);
+    std::vector<bf16> packed(packed_size(n, k));
+    ASSERT_TRUE(pack(model, weight.data(), n, k, packed.data()));
+    EXPECT_EQ(product(processor, a, packed, m, n, k), product(model, a, packed, m, n, k));
   }
 }
 

@@ -5,7 +5,7 @@
 set -eu
 found=$(objdump -d --no-show-raw-insn "$1" | awk '
   /^[0-9a-f]+ <.*>:$/ { function_name = $2 }
-  /%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])/ { counts[function_name ~ /avx512/ ? "inside" : function_name]++ }
+  /%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])/ { counts[function_name ~ /avx512|amx_bf16/ ? "inside" : function_name]++ }
   END { for (name in counts) print name, counts[name] }')
 printf '%s\n' "$found" | grep -q '^inside ' || { echo "no AVX-512 instruction at all was found in $1: is it the right file?"; exit 1; }
 strays=$(printf '%s\n' "$found" | grep -v '^inside ' || true)

@@ -25,13 +25,31 @@ inline std::vector<float> random_floats(size_t count, uint64_t seed, float scale
   return values;
 }
 
-// A test over every instruction set that this machine has.
-class EachIsa : public testing::TestWithParam<Isa> {
- protected:
-  Stream stream(int threads = 2) { return std::move(*Stream::cpu(threads, GetParam())); }
+const CpuOperations& amx_model_operations();
+
+// An instruction set that this machine has, or the model of one that it may lack.
+struct TestedIsa {
+  Isa isa;
+  bool model = false;
+  Stream stream(int threads) const {
+    return model ? Stream::over(amx_model_operations(), isa, threads) : std::move(*Stream::cpu(threads, isa));
+  }
 };
-inline std::string isa_name(const testing::TestParamInfo<Isa>& info) { return std::string(to_string(info.param)); }
-#define FOR_EACH_ISA(Suite) INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::ValuesIn(supported_isas()), isa_name)
+inline std::vector<TestedIsa> tested_isas() {
+  std::vector<TestedIsa> isas;
+  for (const Isa isa : supported_isas()) isas.push_back({isa});
+  isas.push_back({Isa::kAmxBf16, true});
+  return isas;
+}
+
+class EachIsa : public testing::TestWithParam<TestedIsa> {
+ protected:
+  Stream stream(int threads = 2) { return GetParam().stream(threads); }
+};
+inline std::string isa_name(const testing::TestParamInfo<TestedIsa>& info) {
+  return std::string(to_string(info.param.isa)) + (info.param.model ? "_model" : "");
+}
+#define FOR_EACH_ISA(Suite) INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::ValuesIn(tested_isas()), isa_name)
 
 inline bool same_bits(const bf16* a, const bf16* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(bf16)) == 0;

@@ -1,0 +1,223 @@
+// The product of a few rows with one panel, from which all others are made.
+//
+// tile[r][64] = rows of a times panel [k / 2][64][2]. The accumulators of a block (6 x 4 registers of 16 lanes on
+// AVX-512, four tiles of 16 x 16 with AMX) stay in registers over all of K, so one chain of additions in order of k is
+// also the fastest way.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/gemm.h"
+#ifdef TANDEM_TILES
+#include "kernels/cpu/tiles.h"
+#endif
+
+namespace tandem::kernels::TANDEM_ISA {
+
+#if defined(TANDEM_TILES)
+constexpr int kTileRows = 16;
+#elif defined(__AVX512BF16__)
+constexpr int kTileRows = 6, kUnits = 4;
+#else
+constexpr int kTileRows = 4, kUnits = 4;
+#endif
+constexpr int kPanelUnits = kPanelColumns / kLanes;
+
+// Memory that is needed soon, asked for while products of what is here already run: `step` bytes for each pair of k.
+struct Ahead {
+  const char* memory = nullptr;
+  size_t step = 0;
+  TANDEM_INLINE void fetch() {
+    for (size_t byte = 0; byte < step; byte += 64) _mm_prefetch(memory + byte, _MM_HINT_T1);
+    memory += step;
+  }
+};
+
+// The left side of a product: elements from row to row, and from one pair of k to the next. Rows as they lie have pairs
+// side by side; the rows of a panel lie side by side and its pairs apart.
+struct LeftRows {
+  const bf16* start;
+  size_t row_stride;
+  size_t pair_stride = 2;
+};
+
+#if defined(TANDEM_TILES)
+// Two rows of a matrix, of which one has bit Distance in its number and the other not, exchange the lanes of which the
+// same is true: done for 8, 4, 2 and 1, this transposes 16 x 16.
+template <int Distance, size_t... Lane>
+TANDEM_INLINE void exchange(Bits& without, Bits& with, std::index_sequence<Lane...>) {
+  constexpr Bits kWithout = {(Lane & Distance ? kLanes + Lane - Distance : Lane)...};
+  constexpr Bits kWith = {(Lane & Distance ? kLanes + Lane : Lane + Distance)...};
+  const Bits old = without;
+  without = __builtin_shuffle(old, with, kWithout);
+  with = __builtin_shuffle(old, with, kWith);
+}
+template <int Distance>
+TANDEM_INLINE void exchange_all(Bits (&rows)[kLanes]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) {
+    if ((row & Distance) == 0) {
+      exchange<Distance>(rows[row], rows[row + Distance], std::make_index_sequence<size_t{kLanes}>());
+    }
+  }
+}
+
+// Sixteen rows whose pairs lie side by side, `stride` elements from pair to pair, as rows one after the other.
+inline void gather_rows(const bf16* source, size_t stride, bf16* target) {
+  Bits rows[kLanes];
+#pragma GCC unroll 16
+  for (int pair = 0; pair < kLanes; ++pair) rows[pair] = load_pairs(source + pair * stride);
+  exchange_all<8>(rows);
+  exchange_all<4>(rows);
+  exchange_all<2>(rows);
+  exchange_all<1>(rows);
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) std::memcpy(target + row * 2 * kLanes, &rows[row], sizeof rows[row]);
+}
+
+// Sixteen pairs of k at a time, by the processor's tiles: their sum is formed first and then added to the element, so
+// the order depends on k alone. Rows that are no tile as they lie are copied into one; a last piece is filled up with
+// zeros.
+inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, float* tile,
+                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
+  constexpr int kPairs = 16;
+  alignas(64) bf16 left[kTileRows * kPairs * 2], right[kPairs * kPanelColumns * 2];
+  tiles::configure(count);
+  tiles::zero<0>();
+  tiles::zero<1>();
+  tiles::zero<2>();
+  tiles::zero<3>();
+  const bf16* a = rows.start;
+  for (int first = 0; first < k / 2; first += kPairs, a += kPairs * rows.pair_stride, panel += kPairs * pair_stride) {
+    const int pairs = std::min(kPairs, k / 2 - first);
+    for (int pair = 0; pair < pairs; ++pair) ahead.fetch();
+    if (pairs == kPairs && rows.pair_stride == 2) {
+      tiles::load<4>(a, rows.row_stride * sizeof(bf16));
+    } else if (pairs == kPairs && rows.row_stride == 2 && count == kTileRows) {
+      gather_rows(a, rows.pair_stride, left);
+      tiles::load<4>(left, kPairs * 2 * sizeof(bf16));
+    } else {
+      for (int row = 0; row < count; ++row) {
+        bf16* target = left + row * kPairs * 2;
+        const bf16* source = a + row * rows.row_stride;
+        for (int pair = 0; pair < pairs; ++pair) {
+          std::memcpy(target + pair * 2, source + pair * rows.pair_stride, 2 * sizeof(bf16));
+        }
+        std::fill(target + pairs * 2, target + kPairs * 2, bf16{});
+      }
+      tiles::load<4>(left, kPairs * 2 * sizeof(bf16));
+    }
+    const bf16* b = panel;
+    size_t stride = pair_stride;
+    if (pairs < kPairs) {
+      stride = kPanelColumns * 2;
+      for (int pair = 0; pair < pairs; ++pair)
+        std::memcpy(right + pair * stride, b + pair * pair_stride, stride * sizeof(bf16));
+      std::fill(right + pairs * stride, right + kPairs * stride, bf16{});
+      b = right;
+    }
+    stride *= sizeof(bf16);
+    tiles::load<5>(b, stride);
+    tiles::load<6>(b + 2 * kLanes, stride);
+    tiles::multiply<0, 4, 5>();
+    tiles::load<7>(b + 4 * kLanes, stride);
+    tiles::multiply<1, 4, 6>();
+    tiles::load<5>(b + 6 * kLanes, stride);
+    tiles::multiply<2, 4, 7>();
+    tiles::multiply<3, 4, 5>();
+  }
+  constexpr size_t kStride = kPanelColumns * sizeof(float);
+  tiles::store<0>(tile, kStride);
+  tiles::store<1>(tile + kLanes, kStride);
+  tiles::store<2>(tile + 2 * kLanes, kStride);
+  tiles::store<3>(tile + 3 * kLanes, kStride);
+}
+#else
+// Each element is one chain over k; `pair_stride` elements of the panel from pair to pair.
+#ifdef __AVX512F__
+template <int Rows>
+TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
+  for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
+    Float sums[Rows][kUnits] = {};
+    const bf16* a = rows.start;
+    const bf16* b = panel + unit * kLanes * 2;
+    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
+      ahead.fetch();
+      Bits columns[kUnits];
+#pragma GCC unroll 4
+      for (int u = 0; u < kUnits; ++u) columns[u] = load_pairs(b + u * kLanes * 2);
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+        const uint32_t a_pair = load_pair(a + r * rows.row_stride);
+#pragma GCC unroll 4
+        for (int u = 0; u < kUnits; ++u) sums[r][u] = dot2(sums[r][u], a_pair, columns[u]);
+      }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int u = 0; u < kUnits; ++u) store(tile + r * kPanelColumns + (unit + u) * kLanes, sums[r][u]);
+    }
+  }
+}
+#else
+// The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
+template <int Rows>
+TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
+  for (int column = 0; column < kPanelColumns; column += kLanes) {
+    __m256 sums[Rows][2];
+    for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    const bf16* a = rows.start;
+    const bf16* b = panel + column * 2;
+    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
+      if (column == 0) ahead.fetch();
+      const __m256i pairs[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)),
+                                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + 1)};
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[half], 16));
+        const __m256 high =
+            _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          const uint32_t a_pair = load_pair(a + r * rows.row_stride);
+          const __m256 a_low = _mm256_set1_ps(std::bit_cast<float>(a_pair << 16));
+          const __m256 a_high = _mm256_set1_ps(std::bit_cast<float>(a_pair & 0xffff0000u));
+          sums[r][half] = _mm256_fmadd_ps(a_high, high, _mm256_fmadd_ps(a_low, low, sums[r][half]));
+        }
+      }
+    }
+    for (int r = 0; r < Rows; ++r) {
+      _mm256_storeu_ps(tile + r * kPanelColumns + column, sums[r][0]);
+      _mm256_storeu_ps(tile + r * kPanelColumns + column + 8, sums[r][1]);
+    }
+  }
+}
+#endif
+
+// count <= kTileRows.
+inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, float* tile,
+                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
+  switch (count) {
+    case 1:
+      return product_rows<1>(rows, panel, pair_stride, k, tile, ahead);
+    case 2:
+      return product_rows<2>(rows, panel, pair_stride, k, tile, ahead);
+    case 3:
+      return product_rows<3>(rows, panel, pair_stride, k, tile, ahead);
+    case 4:
+      return product_rows<4>(rows, panel, pair_stride, k, tile, ahead);
+#if defined(__AVX512BF16__)
+    case 5:
+      return product_rows<5>(rows, panel, pair_stride, k, tile, ahead);
+    case 6:
+      return product_rows<6>(rows, panel, pair_stride, k, tile, ahead);
+#endif
+  }
+}
+#endif
+
+}  // namespace tandem::kernels::TANDEM_ISA
