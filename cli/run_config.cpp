@@ -28,15 +28,34 @@ Schema schema_of(RunConfig& c) {
         "What is new in held-out tasks: everything, or instances, wordings or formats alone",
         {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
   s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");
-  s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below", {"grpo", "dr_grpo", "dapo", "rloo"});
+  s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below",
+        {"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});
   s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own",
         {"", "grpo", "dr_grpo", "rloo"});
-  s.add("algorithm.clip_low", c.algorithm.clip_low, "Distance of the ratio below 1", 0, 1);
-  s.add("algorithm.clip_high", c.algorithm.clip_high, "Distance of the ratio above 1", 0, 100);
+  s.add("algorithm.clip_low", c.algorithm.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", -1, 1);
+  s.add("algorithm.clip_high", c.algorithm.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", -1,
+        100);
+  s.add("algorithm.dual_clip", c.algorithm.dual_clip, "Bounds the loss of a negative advantage; 0: off", 0, 1e6);
+  s.add("algorithm.mask_low", c.algorithm.mask_low, "Fall of a token's probability that dppo leaves out", 0, 1);
+  s.add("algorithm.mask_high", c.algorithm.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
+  s.add("algorithm.penalty", c.algorithm.penalty, "Of dppo, on the squared log ratio", 0, 1e6);
   s.add("algorithm.std_epsilon", c.algorithm.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
-  s.add("algorithm.aggregation", c.algorithm.aggregation, "How token losses become one",
-        {"token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
+  s.add("algorithm.aggregation", c.algorithm.aggregation, "How token losses become one; empty: the algorithm's own",
+        {"", "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
   s.add("algorithm.aggregation_length", c.algorithm.aggregation_length, "Length for sum_over_length", 0, 1e9);
+  s.add("algorithm.correction.kind", c.algorithm.correction.kind,
+        "Weight for what the sampler did differently; ratios are 1 then", {"none", "tis", "mis", "icepop"});
+  s.add("algorithm.correction.level", c.algorithm.correction.level, "What shares a weight", {"token", "sequence"});
+  s.add("algorithm.correction.low", c.algorithm.correction.low, "Weights below are dropped; -1: the kind's own", -1,
+        1e6);
+  s.add("algorithm.correction.high", c.algorithm.correction.high,
+        "Weights above are held (tis) or dropped; -1: the kind's own", -1, 1e6);
+  s.add("algorithm.kl.estimator", c.algorithm.kl.estimator,
+        "Term for the distance from the starting model; costs a forward pass and its memory",
+        {"none", "k1", "k2", "k3"});
+  s.add("algorithm.kl.coefficient", c.algorithm.kl.coefficient, "Of that term", 0, 1e6);
+  s.add("algorithm.kl.clamp", c.algorithm.kl.clamp, "Holds the estimate of a token; 0: off", 0, 1e6);
+  s.add("algorithm.entropy.coefficient", c.algorithm.entropy.coefficient, "Of an entropy bonus", 0, 1e6);
   s.add("algorithm.shuffle_rewards", c.algorithm.shuffle_rewards,
         "A control: rewards are permuted within a batch and nothing can be learned");
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
@@ -102,15 +121,32 @@ rollout::RunPlan plan_of(const RunConfig& c) {
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
-  Json json = {{"name", c.algorithm.name},
-               {"std_epsilon", c.algorithm.std_epsilon},
-               {"clip_low", c.algorithm.clip_low},
-               {"aggregation", c.algorithm.aggregation},
-               {"aggregation_length", c.algorithm.aggregation_length}};
-  if (!c.algorithm.advantage.empty()) json["advantage"] = c.algorithm.advantage;
-  // A name's own upper clip counts unless the key was changed.
-  if (c.algorithm.clip_high != RunConfig{}.algorithm.clip_high) json["clip_high"] = c.algorithm.clip_high;
-  return trainer::algorithm_from_json(json);
+  const auto& a = c.algorithm;
+  Json json = {{"name", a.name},
+               {"std_epsilon", a.std_epsilon},
+               {"aggregation_length", a.aggregation_length},
+               {"dual_clip", a.dual_clip},
+               {"mask_low", a.mask_low},
+               {"mask_high", a.mask_high},
+               {"penalty", a.penalty},
+               {"correction", {{"kind", a.correction.kind}, {"level", a.correction.level}}},
+               {"kl", {{"estimator", a.kl.estimator}, {"coefficient", a.kl.coefficient}, {"clamp", a.kl.clamp}}},
+               {"entropy", {{"coefficient", a.entropy.coefficient}}}};
+  const auto unless_own = [](Json& object, const char* key, const auto& value, const auto& own) {
+    if (value != own) object[key] = value;
+  };
+  unless_own(json, "advantage", a.advantage, "");
+  unless_own(json, "aggregation", a.aggregation, "");
+  unless_own(json, "clip_low", a.clip_low, kOwn);
+  unless_own(json, "clip_high", a.clip_high, kOwn);
+  unless_own(json["correction"], "low", a.correction.low, kOwn);
+  unless_own(json["correction"], "high", a.correction.high, kOwn);
+  auto algorithm = TRY(trainer::algorithm_from_json(json));
+  if (algorithm.policy == trainer::Policy::kMasked && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
+    return fail(Status::invalid(
+        "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
+  }
+  return algorithm;
 }
 
 Result<RunConfig> read_resolved(const fs::path& run_dir) {

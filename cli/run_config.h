@@ -10,6 +10,9 @@
 
 namespace tandem::cli {
 
+// What a key holds whose value the name of the algorithm decides.
+constexpr double kOwn = -1;
+
 struct RunConfig {
   struct {
     uint64_t seed = 1;
@@ -32,9 +35,21 @@ struct RunConfig {
   struct {
     std::string name = "dr_grpo";
     std::string advantage;
-    double clip_low = 0.2, clip_high = 0.2, std_epsilon = 1e-6;
-    std::string aggregation = "token_mean";
+    double clip_low = kOwn, clip_high = kOwn, std_epsilon = 1e-6;
+    double dual_clip = 0, mask_low = 0.2, mask_high = 0.2, penalty = 1e-3;
+    std::string aggregation;
     double aggregation_length = 0;
+    struct {
+      std::string kind = "none", level = "token";
+      double low = kOwn, high = kOwn;
+    } correction;
+    struct {
+      std::string estimator = "none";
+      double coefficient = 0, clamp = 0;
+    } kl;
+    struct {
+      double coefficient = 0;
+    } entropy;
     bool shuffle_rewards = false;
   } algorithm;
   struct {

@@ -175,6 +175,10 @@ std::string curves(const RunFiles& run, const Json& summary) {
       {.title = "Entropy, nats a token", .series = {{"entropy", points_of(run.steps, "entropy"), 2, false}}});
   out += line_chart({.title = "Mismatch of trainer and sampler, KL (lag of versions included)",
                      .series = {{"KL", points_of(run.steps, "mismatch_kl"), 3, false}}});
+  if (const auto distance = points_of(run.steps, "kl");
+      std::any_of(distance.begin(), distance.end(), [](const auto& point) { return point.second != 0; })) {
+    out += line_chart({.title = "Distance from the reference model, KL", .series = {{"KL", distance, 4, false}}});
+  }
   out += line_chart({.title = "Largest logprob difference on tokens of the same version (0: the same bits)",
                      .series = {{"difference", points_of(run.steps, "max_abs_logprob_diff"), 1, false}}});
   out += line_chart({.title = "Tokens of a step",

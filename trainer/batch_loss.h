@@ -1,6 +1,6 @@
 // The loss of a whole batch, its derivative by every logprob, and the advantages it was taken with, for every algorithm
-// that has a name (trainer/algorithm.h). What `tandem loss` prints; the yardstick of what the trainer does token by
-// token.
+// that has a name (trainer/algorithm.h): what `tandem loss` prints. Made of trainer/sequence_loss.h, as a training step
+// is.
 //
 // Formulas and their sources: docs/algorithms.md. Everything in double, sums from left to right. Pure functions.
 #pragma once

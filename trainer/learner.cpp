@@ -36,9 +36,29 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
   return learner;
 }
 
+Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
+  if (!copy) copy = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false)));
+  std::copy(weights_->flat().begin(), weights_->flat().end(), copy->flat().begin());
+  TRY(copy->pack(stream_));
+  copy->give_back_flat();
+  return {};
+}
+
+Status Learner::keep_reference() { return copy_weights(reference_); }
+
+namespace {
+
+// Of one sample's trained tokens, in order.
+struct TokenLogprobs {
+  std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
+};
+
+}  // namespace
+
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
-template <typename TokenSlope>
-Status Learner::accumulate(std::span<const Sample> samples, const TokenSlope& slope_of, StepMetrics& metrics) {
+// slopes_of(sample, index, logprobs of its trained tokens, slopes of them to write).
+template <typename SampleSlopes>
+Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics) {
   double entropy_sum = 0;
   int64_t entropy_rows = 0;
   for (size_t begin = 0; begin < samples.size();) {
@@ -54,15 +74,16 @@ Status Learner::accumulate(std::span<const Sample> samples, const TokenSlope& sl
     }
     struct Wanted {
       TokenPick pick;
-      size_t sample;
-      size_t token;
+      size_t sample;  // of the pass
+      size_t place;   // among the sample's trained tokens
     };
     std::vector<Wanted> wanted;
+    std::vector<size_t> counts(end - begin, 0);
     for (size_t s = begin; s < end; ++s) {
       const Sample& sample = samples[s];
       const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
       for (size_t i = 1; i < sample.tokens.size(); ++i) {
-        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s, i});
+        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s - begin, counts[s - begin]++});
       }
       metrics.sample_tokens += static_cast<int64_t>(sample.tokens.size());
     }
@@ -70,11 +91,23 @@ Status Learner::accumulate(std::span<const Sample> samples, const TokenSlope& sl
                      [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
     std::vector<TokenPick> picks;
     for (const Wanted& w : wanted) picks.push_back(w.pick);
-    const auto logprobs = TRY(tape_->forward(stream_, *weights_, tree, picks));
+    std::vector<TokenLogprobs> of_samples(counts.size());
+    const auto hand_out = [&](const std::vector<float>& logprobs, std::vector<double> TokenLogprobs::*member) {
+      for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
+      for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
+    };
+    // The tape keeps the last pass for the way back.
+    if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
+    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
+    std::vector<std::vector<double>> slopes_of_samples(counts.size());
+    for (size_t s = 0; s < counts.size(); ++s) {
+      slopes_of_samples[s].resize(counts[s]);
+      slopes_of(samples[begin + s], begin + s, of_samples[s], slopes_of_samples[s]);
+    }
     std::vector<float> slopes(picks.size());
     bool any = false;
     for (size_t i = 0; i < wanted.size(); ++i) {
-      slopes[i] = slope_of(samples[wanted[i].sample], wanted[i].sample, wanted[i].token, logprobs[i]);
+      slopes[i] = static_cast<float>(slopes_of_samples[wanted[i].sample][wanted[i].place]);
       any = any || slopes[i] != 0;
     }
     metrics.trained_tokens += static_cast<int64_t>(picks.size());
@@ -126,36 +159,43 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
   }
   const auto weights = sequence_weights(lengths, algorithm);
-  double ratios = 0, mismatch = 0;
-  int64_t clipped = 0;
+  LossCounts counts;
   TRY(accumulate(
       samples,
-      [&](const Sample& sample, size_t index, size_t token, float logprob) {
-        const TokenLoss loss = token_loss(logprob, sample.logprobs[token], sample.advantage, algorithm);
-        metrics.loss += loss.loss * weights[index];
-        ratios += loss.ratio;
-        metrics.ratio_max = std::max(metrics.ratio_max, loss.ratio);
-        mismatch += loss.ratio - 1 - std::log(loss.ratio);
-        clipped += loss.clipped;
-        if (sample.versions[token] == version) {
-          metrics.max_abs_logprob_diff =
-              std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprob) - sample.logprobs[token]));
-          ++metrics.compared_tokens;
+      [&](const Sample& sample, size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+        std::vector<double> sampled;
+        for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
+          if (!sample.trained[i]) continue;
+          sampled.push_back(sample.logprobs[i]);
+          if (sample.versions[i] == version) {
+            metrics.max_abs_logprob_diff =
+                std::max(metrics.max_abs_logprob_diff, std::abs(at.logprobs[place] - sampled.back()));
+            ++metrics.compared_tokens;
+          }
+          ++place;
         }
-        return static_cast<float>(loss.slope * weights[index]);
+        const std::vector<double> advantages(sampled.size(), sample.advantage);
+        const bool corrects = algorithm.correction.kind != Correction::Kind::kNone;
+        const CountedTokens tokens{.logprobs = at.logprobs,
+                                   .old_logprobs = corrects ? std::span(at.logprobs) : std::span<const double>(),
+                                   .rollout_logprobs = sampled,
+                                   .ref_logprobs = at.ref_logprobs,
+                                   .advantages = advantages};
+        metrics.loss += sequence_loss(tokens, weights[index], algorithm, slopes, counts);
       },
       metrics));
-  if (metrics.trained_tokens > 0) {
-    const auto count = static_cast<double>(metrics.trained_tokens);
-    metrics.ratio_mean = ratios / count;
-    metrics.mismatch_kl = mismatch / count;
-    metrics.clip_fraction = static_cast<double>(clipped) / count;
+  auto means = counts.metrics(algorithm, true);
+  if (counts.tokens > 0) {
+    metrics.ratio_mean = means["ratio_mean"];
+    metrics.ratio_max = means["ratio_max"];
+    metrics.mismatch_kl = means["mismatch_kl"];
+    metrics.clip_fraction = algorithm.policy == Policy::kMasked ? means["masked_fraction"] : means["clip_fraction"];
+    metrics.kl = means["kl"];
+    if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
+    metrics.dropped_fraction = means["dropped_fraction"];
   }
   TRY(verify_previous(samples, version, metrics));
-  if (!previous_) previous_ = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false)));
-  std::copy(weights_->flat().begin(), weights_->flat().end(), previous_->flat().begin());
-  TRY(previous_->pack(stream_));
-  previous_->give_back_flat();
+  TRY(copy_weights(previous_));
   previous_version_ = version;
   TRY(apply(metrics));
   return metrics;
@@ -196,9 +236,9 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
   double sum = 0;
   TRY(accumulate(
       samples,
-      [&](const Sample&, size_t, size_t, float logprob) {
-        sum -= logprob;
-        return static_cast<float>(-1.0 / static_cast<double>(tokens));
+      [&](const Sample&, size_t, const TokenLogprobs& at, std::vector<double>& slopes) {
+        for (const double logprob : at.logprobs) sum -= logprob;
+        std::fill(slopes.begin(), slopes.end(), -1.0 / static_cast<double>(tokens));
       },
       metrics));
   metrics.loss = sum / static_cast<double>(tokens);
@@ -211,9 +251,8 @@ Result<double> Learner::evaluate(std::span<const Sample> samples) {
   double sum = 0;
   TRY(accumulate(
       samples,
-      [&](const Sample&, size_t, size_t, float logprob) {
-        sum -= logprob;
-        return 0.0f;
+      [&](const Sample&, size_t, const TokenLogprobs& at, std::vector<double>&) {
+        for (const double logprob : at.logprobs) sum -= logprob;
       },
       metrics));
   return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;

@@ -15,7 +15,7 @@
 #include "base/buffer.h"
 #include "model/weights.h"
 #include "trainer/learning_rate.h"
-#include "trainer/objective.h"
+#include "trainer/sequence_loss.h"
 #include "trainer/tape.h"
 
 namespace tandem::trainer {
@@ -42,6 +42,9 @@ struct StepMetrics {
   double entropy = 0;      // nats a row, mean over rows that a trained token follows
   double mismatch_kl = 0;  // mean of r - 1 - ln r, sampler to trainer
   double clip_fraction = 0;
+  double kl = 0;                // from the reference model, where the algorithm has a KL term
+  double correction_mean = 1;   // weight of a token for what the sampler did differently
+  double dropped_fraction = 0;  // of tokens, by that weight
   double ratio_mean = 1, ratio_max = 1;
   int64_t trained_tokens = 0;  // counted by the loss
   int64_t sample_tokens = 0;   // whole samples
@@ -59,11 +62,16 @@ class Learner {
   const model::Weights& weights() const { return *weights_; }
   int64_t steps() const { return steps_; }
   void set_learning_rate(double rate) { settings_.learning_rate.peak = rate; }
+  // Keeps the weights as they are now as the reference model, which a KL term needs. Costs their size and a forward
+  // pass of each batch.
+  Status keep_reference();
   // A batch without anything to learn from still counts as a step.
   void skip() { ++steps_; }
   std::string numerics_id() const { return stream_.numerics_id(); }
 
-  // One step on sampled trajectories. `version` is that of the current weights, for the exactness check.
+  // One step on sampled trajectories. `version` is that of the current weights, for the exactness check. A step is the
+  // only one of its batch, so the policy before it is the current one: without a correction ratios are taken against
+  // the sampler; with one they are 1, and the weight bears what the sampler did differently.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
@@ -77,14 +85,16 @@ class Learner {
 
  private:
   Learner(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings);
-  template <typename TokenSlope>
-  Status accumulate(std::span<const Sample> samples, const TokenSlope& slope_of, StepMetrics& metrics);
+  template <typename SampleSlopes>
+  Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
+  Status copy_weights(std::unique_ptr<model::Weights>& copy);
   Status apply(StepMetrics& metrics);
   Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
 
   std::unique_ptr<model::Weights> weights_;
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
+  std::unique_ptr<model::Weights> reference_;
   uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;

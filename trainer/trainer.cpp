@@ -70,6 +70,9 @@ Json to_json(const StepMetrics& m) {
           {"entropy", m.entropy},
           {"mismatch_kl", m.mismatch_kl},
           {"clip_fraction", m.clip_fraction},
+          {"kl", m.kl},
+          {"correction_mean", m.correction_mean},
+          {"dropped_fraction", m.dropped_fraction},
           {"ratio_mean", m.ratio_mean},
           {"ratio_max", m.ratio_max},
           {"trained_tokens", m.trained_tokens},
@@ -412,6 +415,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run_dir) {
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)),
                                      TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
+  if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty()) {

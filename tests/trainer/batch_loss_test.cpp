@@ -5,8 +5,6 @@
 
 #include <cmath>
 
-#include "trainer/objective.h"
-
 namespace tandem::trainer {
 namespace {
 
@@ -38,26 +36,6 @@ TEST(BatchLoss, the_gradient_is_the_slope_of_the_loss) {
       const double slope = (batch_loss(up, algorithm)->loss - batch_loss(down, algorithm)->loss) / (2 * kStep);
       EXPECT_NEAR(result->grad_logprobs[i], slope, 1e-7) << name << " " << i;
     }
-  }
-}
-
-// What the trainer computes a token at a time is what the batch says.
-TEST(BatchLoss, the_trainers_tokens_add_up_to_it) {
-  for (const char* name : {"grpo", "dr_grpo", "dapo", "rloo"}) {
-    const Algorithm algorithm = named(name);
-    const Batch batch = small_batch();
-    const auto result = batch_loss(batch, algorithm);
-    ASSERT_TRUE(result.has_value());
-    const auto advantages = rollout::group_advantages(std::vector<double>{1, 0}, algorithm.advantage, 1e-6);
-    const auto weights = sequence_weights(std::vector<int>{2, 3}, algorithm);
-    double loss = 0;
-    for (size_t i = 0; i < 6; ++i) {
-      if (!batch.mask[i]) continue;
-      const auto token = token_loss(batch.logprobs[i], batch.old_logprobs[i], advantages[i / 3], algorithm);
-      loss += weights[i / 3] * token.loss;
-      EXPECT_DOUBLE_EQ(result->grad_logprobs[i], weights[i / 3] * token.slope);
-    }
-    EXPECT_DOUBLE_EQ(result->loss, loss);
   }
 }
 

@@ -1,0 +1,132 @@
+#include "trainer/learner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "trainer/batch_loss.h"
+
+namespace tandem::trainer {
+namespace {
+
+model::ModelConfig tiny_config() {
+  model::ModelConfig config;
+  config.family = "llama";
+  config.layers = 1;
+  config.width = 64;
+  config.heads = 1;
+  config.kv_heads = 1;
+  config.head_size = 64;
+  config.mlp_width = 64;
+  config.vocabulary = 50;
+  config.max_positions = 64;
+  config.tied_embeddings = true;
+  config.dtype = model::DType::kBF16;
+  return config;
+}
+
+Learner tiny_learner(uint64_t seed = 1) {
+  auto weights = std::move(*model::Weights::create(tiny_config(), true));
+  model::randomise(weights, seed);
+  for (auto& value : weights.flat()) value = kernels::to_bf16(kernels::to_float(value) * 4);
+  return std::move(*Learner::create(std::move(weights), std::move(*kernels::Stream::cpu(1)),
+                                    {.learning_rate = {.peak = 1e-4}, .max_pass_tokens = 40}));
+}
+
+// Three samples of one prompt of 8 tokens; their logprobs are the learner's own plus what the sampler did differently.
+std::vector<Sample> samples_of(Learner& learner, double difference) {
+  Random random(3);
+  std::vector<int32_t> prompt(8);
+  for (auto& token : prompt) token = static_cast<int32_t>(random.below(50));
+  std::vector<Sample> samples;
+  for (const auto& [length, advantage] : {std::pair{5, 0.5}, {9, -1.0}, {7, 0.25}}) {
+    Sample sample{.tokens = prompt, .advantage = advantage};
+    for (int i = 0; i < length; ++i) sample.tokens.push_back(static_cast<int32_t>(random.below(50)));
+    for (size_t i = 0; i < sample.tokens.size(); ++i) sample.trained.push_back(i >= 8 && i != 10);  // 10: a tool's word
+    sample.versions.assign(sample.tokens.size(), 7);
+    sample.logprobs.assign(sample.tokens.size(), 0);
+    for (size_t i = 8; i < sample.tokens.size(); ++i) {
+      Sample alone = sample;
+      alone.trained.assign(sample.tokens.size(), 0);
+      alone.trained[i] = 1;
+      const double own = -*learner.evaluate(std::span(&alone, 1));
+      sample.logprobs[i] = static_cast<float>(own + difference * random.normal());
+    }
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+// The same as rows of a batch, with `logprobs` computed by `learner`.
+Batch batch_of(Learner& learner, const std::vector<Sample>& samples, Learner* reference) {
+  Batch batch{.rows = samples.size(), .length = 9};
+  for (const Sample& sample : samples) {
+    for (size_t i = 8; i < 17; ++i) {
+      const bool counts = i < sample.tokens.size() && sample.trained[i];
+      batch.mask.push_back(counts);
+      batch.advantages.push_back(sample.advantage);
+      Sample alone = sample;
+      alone.trained.assign(sample.tokens.size(), 0);
+      if (counts) alone.trained[i] = 1;
+      batch.logprobs.push_back(counts ? -*learner.evaluate(std::span(&alone, 1)) : 0);
+      batch.rollout_logprobs.push_back(counts ? sample.logprobs[i] : 0);
+      if (reference) batch.ref_logprobs.push_back(counts ? -*reference->evaluate(std::span(&alone, 1)) : 0);
+    }
+  }
+  return batch;
+}
+
+// A step of the trainer is taken by the loss that `tandem loss` prints, for every name that a run may have.
+TEST(Learner, takes_its_steps_by_the_loss_of_the_batch) {
+  for (const char* text :
+       {R"({"name": "grpo"})", R"({"name": "dapo"})", R"({"name": "gspo", "clip_low": 0.5, "clip_high": 0.5})",
+        R"({"name": "cispo"})", R"({"name": "dppo", "mask_low": 0.001})", R"({"name": "dr_grpo", "dual_clip": 1.05})",
+        R"({"name": "grpo", "correction": {"kind": "tis", "high": 1.01}})",
+        R"({"name": "gspo", "correction": {"kind": "icepop", "level": "sequence", "low": 0.001, "high": 1000}})",
+        R"({"name": "dr_grpo", "kl": {"estimator": "k3", "coefficient": 0.1}, "entropy": {"coefficient": 0.01}})"}) {
+    const auto algorithm = *algorithm_from_json(Json::parse(text));
+    const bool kl = algorithm.kl.estimator != Kl::Estimator::kNone;
+    Learner learner = tiny_learner(), start = tiny_learner();
+    if (kl) {
+      ASSERT_TRUE(learner.keep_reference());
+    }
+    const auto samples = samples_of(learner, 0.1);
+    ASSERT_TRUE(learner.reinforce(samples, algorithm, 7));  // away from the reference
+
+    Batch batch = batch_of(learner, samples, kl ? &start : nullptr);
+    if (algorithm.correction.kind != Correction::Kind::kNone) batch.old_logprobs = batch.logprobs;
+    const auto expected = batch_loss(batch, algorithm);
+    ASSERT_TRUE(expected.has_value()) << expected.error().to_string();
+    const auto step = learner.reinforce(samples, algorithm, 8);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_DOUBLE_EQ(step->loss, expected->loss) << text;
+    EXPECT_EQ(step->kl != 0, kl) << text;
+    if (kl) {
+      EXPECT_DOUBLE_EQ(step->kl, expected->metrics.at("kl"));
+    }
+    if (expected->metrics.contains("correction_mean")) {
+      EXPECT_DOUBLE_EQ(step->correction_mean, expected->metrics.at("correction_mean"));
+      EXPECT_NE(step->correction_mean, 1);
+    }
+    double expected_slope = 0;
+    for (const double slope : expected->grad_logprobs) expected_slope += std::abs(slope);
+    EXPECT_GT(expected_slope, 0) << text;
+    EXPECT_GT(step->grad_norm, 0) << text;
+  }
+}
+
+TEST(Learner, learns_what_was_rewarded_and_unlearns_what_was_not) {
+  for (const char* name : {"grpo", "gspo", "cispo", "dppo"}) {
+    Learner learner = tiny_learner();
+    const auto samples = samples_of(learner, 0);
+    const double good = *learner.evaluate(std::span(&samples[0], 1)),
+                 bad = *learner.evaluate(std::span(&samples[1], 1));
+    ASSERT_TRUE(learner.reinforce(samples, *algorithm_named(name), 7));
+    EXPECT_LT(*learner.evaluate(std::span(&samples[0], 1)), good) << name;
+    EXPECT_GT(*learner.evaluate(std::span(&samples[1], 1)), bad) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::trainer
