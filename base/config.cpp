@@ -374,7 +374,9 @@ std::string Schema::reference_page() const {
   std::string page = "| key | type | default | meaning |\n|---|---|---|---|\n";
   for (const Field& f : fields_) {
     std::string meaning = f.doc;
-    if (!f.choices.empty()) meaning += fmt::format(" ({})", fmt::join(f.choices, ", "));
+    auto named = f.choices;  // what an empty one means is in the text
+    std::erase(named, "");
+    if (!named.empty()) meaning += fmt::format(" ({})", fmt::join(named, ", "));
     if (f.least < f.most && f.most < 9e15) meaning += fmt::format(" ({} to {})", f.least, f.most);
     page += fmt::format("| `{}` | {} | `{}` | {} |\n", f.path, type_name(f.type), dump_json(f.get()), meaning);
   }
