@@ -132,8 +132,8 @@ TANDEM_INLINE Float exponential(Float x) {
 }
 
 // acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets
-// differ. With AVX512_BF16 the instruction defines the order and flushes denormals; without it: low first, then high,
-// each fused.
+// differ (kernels/reference/products.h). With AVX512_BF16: high first, then low, each fused, denormals flushed; without
+// it: low first, then high, each fused.
 TANDEM_INLINE Float dot2(Float accumulator, uint32_t a_pair, Bits b_pairs) {
 #ifdef __AVX512BF16__
   return (Float)_mm512_dpbf16_ps((__m512)accumulator, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/reference/attention.h"
 #include "tests/kernels/support.h"
 
 namespace tandem::kernels {
@@ -39,24 +40,8 @@ struct Sequence {
   }
 };
 
-// The exact attention of one row of one head over keys [0, position].
-std::vector<double> exact_row(const Sequence& s, int position, int head) {
-  const int kv = head / (kHeads / kKvHeads);
-  std::vector<double> scores(position + 1), out(kSize, 0);
-  const auto at = [&](int row, int column) {
-    return static_cast<double>(to_float(s.rows[static_cast<size_t>(row) * kWidth + column]));
-  };
-  double peak = -1e300, total = 0;
-  for (int j = 0; j <= position; ++j) {
-    for (int i = 0; i < kSize; ++i) scores[j] += at(position, head * kSize + i) * at(j, kQueryWidth + kv * kSize + i);
-    scores[j] *= kShape.scale;
-    peak = std::max(peak, scores[j]);
-  }
-  for (int j = 0; j <= position; ++j) total += scores[j] = std::exp(scores[j] - peak);
-  for (int j = 0; j <= position; ++j) {
-    for (int i = 0; i < kSize; ++i) out[i] += scores[j] / total * at(j, kQueryWidth + kKeyWidth + kv * kSize + i);
-  }
-  return out;
+reference::Attention in_double(const std::vector<bf16>& rows) {
+  return {kShape, rows.data(), rows.data() + kQueryWidth, rows.data() + kQueryWidth + kKeyWidth, kWidth};
 }
 
 class AttentionTest : public EachIsa {};
@@ -66,9 +51,11 @@ TEST_P(AttentionTest, is_near_the_exact_softmax) {
   Stream cpu = stream();
   Sequence s(150, 1);
   const auto out = s.attend(cpu, 0, 150);
+  std::vector<int> path(150);
+  std::iota(path.begin(), path.end(), 0);
   for (const int row : {0, 1, 63, 64, 100, 149}) {
     for (int head = 0; head < kHeads; ++head) {
-      const auto exact = exact_row(s, row, head);
+      const auto exact = reference::attention(in_double(s.rows), row, head, std::span(path).first(row + 1));
       // Probabilities and the result are rounded to bf16: 2^-8 of values of order one.
       for (int i = 0; i < kSize; ++i) {
         ASSERT_NEAR(to_float(out[static_cast<size_t>(row) * kQueryWidth + head * kSize + i]), exact[i], 0.02)
@@ -152,33 +139,14 @@ TEST_P(AttentionTest, the_backward_pass_of_a_tree_matches_the_exact_derivative_a
   EXPECT_TRUE(same_bits(grads.data(), again.data(), grads.size()));
 
   std::vector<double> exact(kRows * kWidth, 0);
-  const auto value = [&](int row, int column) { return static_cast<double>(to_float(rows[row * kWidth + column])); };
+  double* const start = exact.data();
+  const reference::AttentionGradients gradients{start, start + kQueryWidth, start + kQueryWidth + kKeyWidth};
   for (const TreeRun& run : trees[0]) {
+    const size_t before = run.path.size() - run.rows;
     for (int i = 0; i < run.rows; ++i) {
-      const int position = static_cast<int>(run.path.size()) - run.rows + i, row = run.row + i;
       for (int head = 0; head < kHeads; ++head) {
-        const int q = head * kSize, k = kQueryWidth + head / 3 * kSize, v = k + kKeyWidth;
-        std::vector<double> p(position + 1), dp(position + 1);
-        double peak = -1e300, total = 0, mean = 0;
-        for (int j = 0; j <= position; ++j) {
-          for (int c = 0; c < kSize; ++c) p[j] += value(row, q + c) * value(run.path[j], k + c) * kShape.scale;
-          peak = std::max(peak, p[j]);
-        }
-        for (double& x : p) total += x = std::exp(x - peak);
-        for (int j = 0; j <= position; ++j) {
-          p[j] /= total;
-          for (int c = 0; c < kSize; ++c)
-            dp[j] += to_float(grad_out[row * kQueryWidth + q + c]) * value(run.path[j], v + c);
-          mean += p[j] * dp[j];
-        }
-        for (int j = 0; j <= position; ++j) {
-          const double slope = p[j] * (dp[j] - mean) * kShape.scale;
-          for (int c = 0; c < kSize; ++c) {
-            exact[row * kWidth + q + c] += slope * value(run.path[j], k + c);
-            exact[run.path[j] * kWidth + k + c] += slope * value(row, q + c);
-            exact[run.path[j] * kWidth + v + c] += p[j] * to_float(grad_out[row * kQueryWidth + q + c]);
-          }
-        }
+        reference::attention_backward(in_double(rows), run.row + i, head, run.path.first(before + i + 1),
+                                      &grad_out[(run.row + i) * kQueryWidth + head * kSize], gradients);
       }
     }
   }

@@ -1,9 +1,12 @@
 #include "kernels/gemm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "kernels/reference/gemm.h"
+#include "kernels/reference/products.h"
 #include "tests/kernels/support.h"
 
 namespace tandem::kernels {
@@ -33,17 +36,44 @@ TEST_P(GemmTest, is_within_the_rounding_bound_of_the_exact_product) {
     std::vector<bf16> packed(packed_size(n, k));
     ASSERT_TRUE(pack(cpu, weight.data(), n, k, packed.data()));
     const auto out = product(cpu, a, packed, m, n, k);
-    for (int row = 0; row < m; ++row) {
-      for (int column = 0; column < n; ++column) {
-        double exact = 0, magnitude = 0;
-        for (int i = 0; i < k; ++i) {
-          const double term = static_cast<double>(to_float(a[row * k + i])) * to_float(weight[column * k + i]);
-          exact += term;
-          magnitude += std::abs(term);
+    const auto exact = reference::gemm(a, weight, m, n, k);
+    for (size_t i = 0; i < out.size(); ++i) {
+      // k roundings of fp32, each at most 2^-24 of a partial sum that never exceeds the sum of magnitudes.
+      ASSERT_NEAR(out[i], exact.sums[i], k * 0x1p-24 * exact.magnitudes[i] + 1e-30) << "element " << i;
+    }
+  }
+}
+
+// Ordinary values; or values of which some are denormal or give denormals; or all there are, infinities and NaN too.
+std::vector<bf16> values_of_kind(int kind, size_t count, uint64_t seed) {
+  Random random(seed);
+  std::vector<bf16> values(count);
+  for (bf16& value : values) {
+    const auto bits = static_cast<uint16_t>(random.below(0x10000));
+    const auto exponent = kind == 0 ? 120 + random.below(16) : random.chance(0.3) ? 0 : 56 + random.below(16);
+    value.bits = kind == 2 && random.chance(0.02) ? bits : static_cast<uint16_t>((bits & 0x807fu) | exponent << 7);
+  }
+  return values;
+}
+
+TEST_P(GemmTest, adds_in_the_promised_order_bit_by_bit) {
+  Stream cpu = stream();
+  for (const auto& [m, n, k] : {std::tuple{17, 70, 576}, {3, 64, 70}, {1, 5, 2}, {40, 130, 32}}) {
+    for (int kind = 0; kind < 3; ++kind) {
+      const auto a = values_of_kind(kind, static_cast<size_t>(m) * k, 30),
+                 weight = values_of_kind(kind, static_cast<size_t>(n) * k, 31);
+      std::vector<bf16> packed(packed_size(n, k));
+      ASSERT_TRUE(pack(cpu, weight.data(), n, k, packed.data()));
+      const auto out = product(cpu, a, packed, m, n, k);
+      for (int row = 0; row < m; ++row) {
+        for (int column = 0; column < n; ++column) {
+          const float got = out[static_cast<size_t>(row) * n + column];
+          const float expected = reference::product_element(cpu.isa(), &a[row * k], &weight[column * k], k);
+          ASSERT_TRUE(std::isnan(expected) ? std::isnan(got)
+                                           : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected))
+              << got << " instead of " << expected << " at " << row << "," << column << ", k " << k << ", kind "
+              << kind;
         }
-        // k roundings of fp32, each at most 2^-24 of a partial sum that never exceeds the sum of magnitudes.
-        ASSERT_NEAR(out[static_cast<size_t>(row) * n + column], exact, k * 0x1p-24 * magnitude + 1e-30)
-            << row << "," << column;
       }
     }
   }

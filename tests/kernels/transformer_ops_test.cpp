@@ -6,6 +6,9 @@
 
 #include "kernels/lm_head.h"
 #include "kernels/optimizer.h"
+#include "kernels/reference/lm_head.h"
+#include "kernels/reference/optimizer.h"
+#include "kernels/reference/transformer_ops.h"
 #include "kernels/sampling.h"
 #include "tests/kernels/support.h"
 
@@ -15,10 +18,14 @@ namespace {
 class OpsTest : public EachIsa {};
 FOR_EACH_ISA(OpsTest);
 
-double relative_error(const std::vector<bf16>& got, const std::vector<double>& exact) {
+double as_double(bf16 value) { return to_float(value); }
+double as_double(float value) { return value; }
+
+template <typename T>
+double relative_error(const std::vector<T>& got, const std::vector<double>& exact) {
   double error = 0, norm = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
-    error += std::pow(to_float(got[i]) - exact[i], 2);
+    error += std::pow(as_double(got[i]) - exact[i], 2);
     norm += exact[i] * exact[i];
   }
   return std::sqrt(error / norm);
@@ -39,25 +46,10 @@ TEST_P(OpsTest, rms_norm_matches_the_formula_and_its_gradient) {
                                       .epsilon = 1e-5f,
                                       .rows = rows,
                                       .width = width}));
-  std::vector<double> exact(rows * width), exact_grad(rows * width), exact_weight(width, 0);
-  for (int row = 0; row < rows; ++row) {
-    const auto at = [&](const std::vector<bf16>& v, int i) {
-      return static_cast<double>(to_float(v[row * width + i]));
-    };
-    double squares = 0, dot = 0;
-    for (int i = 0; i < width; ++i) squares += at(x, i) * at(x, i);
-    const double inverse = 1 / std::sqrt(squares / width + 1e-5);
-    for (int i = 0; i < width; ++i) dot += to_float(weight[i]) * at(grad, i) * at(x, i);
-    for (int i = 0; i < width; ++i) {
-      exact[row * width + i] = at(x, i) * inverse * to_float(weight[i]);
-      exact_grad[row * width + i] =
-          inverse * (to_float(weight[i]) * at(grad, i) - at(x, i) * inverse * inverse * dot / width);
-      exact_weight[i] += at(grad, i) * at(x, i) * inverse;
-    }
-  }
-  EXPECT_LT(relative_error(out, exact), 0x1p-8);
-  EXPECT_LT(relative_error(grad_x, exact_grad), 0x1p-8);
-  for (int i = 0; i < width; ++i) EXPECT_NEAR(grad_weight[i], exact_weight[i], 1e-3);
+  const auto exact = reference::rms_norm_backward(x, weight, grad, 1e-5);
+  EXPECT_LT(relative_error(out, reference::rms_norm(x, weight, 1e-5)), 0x1p-8);
+  EXPECT_LT(relative_error(grad_x, exact.x), 0x1p-8);
+  for (int i = 0; i < width; ++i) EXPECT_NEAR(grad_weight[i], exact.weight[i], 1e-3);
 }
 
 TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
@@ -67,18 +59,24 @@ TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
   std::vector<bf16> out(rows * width), slope(rows * 2 * width);
   ASSERT_TRUE(swiglu(cpu, gate_up.data(), rows, width, out.data()));
   ASSERT_TRUE(swiglu_backward(cpu, gate_up.data(), grad.data(), rows, width, slope.data()));
-  std::vector<double> exact(rows * width), exact_slope(rows * 2 * width);
-  for (int row = 0; row < rows; ++row) {
-    for (int i = 0; i < width; ++i) {
-      const double gate = to_float(gate_up[row * 2 * width + i]), up = to_float(gate_up[row * 2 * width + width + i]);
-      const double s = 1 / (1 + std::exp(-gate)), incoming = to_float(grad[row * width + i]);
-      exact[row * width + i] = gate * s * up;
-      exact_slope[row * 2 * width + i] = incoming * up * s * (1 + gate * (1 - s));
-      exact_slope[row * 2 * width + width + i] = incoming * gate * s;
-    }
+  EXPECT_LT(relative_error(out, reference::swiglu(gate_up, width)), 0x1p-8);
+  EXPECT_LT(relative_error(slope, reference::swiglu_backward(gate_up, grad, width)), 0x1p-8);
+}
+
+TEST_P(OpsTest, rope_turns_each_head_by_its_position) {
+  Stream cpu = stream();
+  const int rows = 4, heads = 3, size = 64;
+  const auto x = random_bf16(rows * heads * size, 6);
+  const std::vector<int32_t> positions = {0, 1, 50, 99};
+  auto turned = x;
+  ASSERT_TRUE(
+      rope(cpu, turned.data(), heads * size, rows, heads, size, positions, rope_table(100, size, 10000).data(), 100));
+  std::vector<double> exact;
+  for (int head = 0; head < rows * heads; ++head) {
+    const auto one = reference::rope(std::span(x).subspan(head * size, size), positions[head / heads], 10000);
+    exact.insert(exact.end(), one.begin(), one.end());
   }
-  EXPECT_LT(relative_error(out, exact), 0x1p-8);
-  EXPECT_LT(relative_error(slope, exact_slope), 0x1p-8);
+  EXPECT_LT(relative_error(turned, exact), 0x1p-8);
 }
 
 TEST_P(OpsTest, rope_turned_back_is_where_it_was) {
@@ -120,18 +118,10 @@ TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
                        .argmax = argmax.data()},
                       picks, logprobs));
   for (int row = 0; row < rows; ++row) {
-    std::vector<double> exact(vocabulary, 0);
-    double peak = -1e300, total = 0;
-    for (int v = 0; v < vocabulary; ++v) {
-      for (int i = 0; i < width; ++i)
-        exact[v] += static_cast<double>(to_float(hidden[row * width + i])) * to_float(weight[v * width + i]);
-      peak = std::max(peak, exact[v]);
-    }
-    for (const double logit : exact) total += std::exp(logit - peak);
-    const double sum = peak + std::log(total);
-    EXPECT_NEAR(log_sum[row], sum, 1e-4);
-    EXPECT_NEAR(logprobs[row * 2], exact[row * 100] - sum, 1e-4);
-    EXPECT_NEAR(exact[argmax[row]], peak, 1e-4);
+    const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight);
+    EXPECT_NEAR(log_sum[row], exact.log_sum, 1e-4);
+    EXPECT_NEAR(logprobs[row * 2], exact.logprob(row * 100), 1e-4);
+    EXPECT_NEAR(exact.logits[argmax[row]], *std::max_element(exact.logits.begin(), exact.logits.end()), 1e-4);
 
     float alone[2], alone_sum;
     const TokenPick mine[] = {{0, row * 100}, {0, 4999}};
@@ -182,34 +172,22 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
                                picks, slopes, entropy));
   std::vector<double> exact_hidden(rows * width, 0), exact_head(vocabulary * width, 0);
   for (int row = 0; row < rows; ++row) {
-    std::vector<double> d(vocabulary);
-    double total = 0, exact_entropy = 0;
-    for (size_t i = 0; i < picks.size(); ++i) total += picks[i].row == row ? slopes[i] : 0;
-    for (int v = 0; v < vocabulary; ++v) {
-      double logit = 0;
-      for (int i = 0; i < width; ++i)
-        logit += static_cast<double>(to_float(hidden[row * width + i])) * to_float(weight[v * width + i]);
-      const double p = std::exp(logit - log_sum[row]);
-      exact_entropy -= p * (logit - log_sum[row]);
-      d[v] = -total * p;
-      for (size_t i = 0; i < picks.size(); ++i) d[v] += picks[i].row == row && picks[i].token == v ? slopes[i] : 0;
+    const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight);
+    std::vector<reference::TokenSlope> mine;
+    for (size_t i = 0; i < picks.size(); ++i) {
+      if (picks[i].row == row) mine.push_back({picks[i].token, slopes[i]});
     }
-    EXPECT_NEAR(entropy[row], exact_entropy, 1e-3);
+    const auto gradient = reference::logit_gradient(exact, mine);
+    EXPECT_NEAR(entropy[row], reference::entropy(exact), 1e-3);
     for (int v = 0; v < vocabulary; ++v) {
       for (int i = 0; i < width; ++i) {
-        exact_hidden[row * width + i] += d[v] * to_float(weight[v * width + i]);
-        exact_head[v * width + i] += d[v] * to_float(hidden[row * width + i]);
+        exact_hidden[row * width + i] += gradient[v] * to_float(weight[v * width + i]);
+        exact_head[v * width + i] += gradient[v] * to_float(hidden[row * width + i]);
       }
     }
   }
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < exact_hidden.size(); ++i)
-    error += std::pow(grad_hidden[i] - exact_hidden[i], 2), norm += exact_hidden[i] * exact_hidden[i];
-  EXPECT_LT(std::sqrt(error / norm), 0x1p-7);
-  error = norm = 0;
-  for (size_t i = 0; i < exact_head.size(); ++i)
-    error += std::pow(grad_head[i] - exact_head[i], 2), norm += exact_head[i] * exact_head[i];
-  EXPECT_LT(std::sqrt(error / norm), 0x1p-7);
+  EXPECT_LT(relative_error(grad_hidden, exact_hidden), 0x1p-7);
+  EXPECT_LT(relative_error(grad_head, exact_head), 0x1p-7);
 }
 
 TEST_P(OpsTest, adamw_takes_the_published_step) {
@@ -219,24 +197,25 @@ TEST_P(OpsTest, adamw_takes_the_published_step) {
   auto master = start;
   std::vector<float> first(count, 0.1f), second(count, 0.2f);
   std::vector<bf16> weight(count);
-  ASSERT_TRUE(adamw(cpu, {.grad = grad.data(),
-                          .master = master.data(),
-                          .first_moment = first.data(),
-                          .second_moment = second.data(),
-                          .weight = weight.data(),
-                          .count = count,
-                          .grad_scale = 0.5f,
-                          .learning_rate = 0.01f,
-                          .beta1 = 0.9f,
-                          .beta2 = 0.95f,
-                          .epsilon = 1e-8f,
-                          .weight_decay = 0.1f,
-                          .step = 3}));
+  const AdamW step{.grad = grad.data(),
+                   .master = master.data(),
+                   .first_moment = first.data(),
+                   .second_moment = second.data(),
+                   .weight = weight.data(),
+                   .count = count,
+                   .grad_scale = 0.5f,
+                   .learning_rate = 0.01f,
+                   .beta1 = 0.9f,
+                   .beta2 = 0.95f,
+                   .epsilon = 1e-8f,
+                   .weight_decay = 0.1f,
+                   .step = 3};
+  ASSERT_TRUE(adamw(cpu, step));
   for (size_t i = 0; i < count; ++i) {
-    const double g = grad[i] * 0.5, m = 0.9 * 0.1 + 0.1 * g, v = 0.95 * 0.2 + 0.05 * g * g;
-    const double expected =
-        start[i] * (1 - 0.001) - 0.01 * (m / (1 - std::pow(0.9, 3))) / (std::sqrt(v / (1 - std::pow(0.95, 3))) + 1e-8);
-    EXPECT_NEAR(master[i], expected, 1e-6);
+    const auto expected = reference::adamw(step, grad[i], {start[i], 0.1f, 0.2f});
+    EXPECT_NEAR(master[i], expected.master, 1e-6);
+    EXPECT_NEAR(first[i], expected.first_moment, 1e-6);
+    EXPECT_NEAR(second[i], expected.second_moment, 1e-6);
     EXPECT_EQ(weight[i].bits, to_bf16(master[i]).bits);
   }
 }
