@@ -1,4 +1,5 @@
 // The operations of the C interface, each on the stream that it was given.
+#include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operations.h"
@@ -32,6 +33,9 @@ TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_DEFINE)
 
 size_t tandem_cuda_rms_norm_backward_workspace(int rows, int width) {
   return cuda::rms_norm_backward_workspace(rows, width);
+}
+size_t tandem_cuda_attention_backward_workspace(int rows, int heads) {
+  return cuda::attention_backward_workspace(rows, heads);
 }
 size_t tandem_cuda_sum_of_squares_workspace(int64_t count) { return cuda::sum_of_squares_workspace(count); }
 

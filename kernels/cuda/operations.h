@@ -4,20 +4,24 @@
 
 #include "kernels/cuda/tandem_cuda.h"
 
-#define TANDEM_CUDA_OPERATIONS(X)       \
-  X(gemm, Gemm)                         \
-  X(embed, Embed)                       \
-  X(embed_backward, EmbedBackward)      \
-  X(rms_norm, RmsNorm)                  \
-  X(rms_norm_backward, RmsNormBackward) \
-  X(rope, Rope)                         \
-  X(swiglu, Swiglu)                     \
-  X(swiglu_backward, SwigluBackward)    \
-  X(add, Add)                           \
-  X(adamw, Adamw)                       \
+#define TANDEM_CUDA_OPERATIONS(X)          \
+  X(gemm, Gemm)                            \
+  X(embed, Embed)                          \
+  X(embed_backward, EmbedBackward)         \
+  X(rms_norm, RmsNorm)                     \
+  X(rms_norm_backward, RmsNormBackward)    \
+  X(rope, Rope)                            \
+  X(swiglu, Swiglu)                        \
+  X(swiglu_backward, SwigluBackward)       \
+  X(add, Add)                              \
+  X(write_pages, WritePages)               \
+  X(attention, Attention)                  \
+  X(attention_backward, AttentionBackward) \
+  X(adamw, Adamw)                          \
   X(sum_of_squares, SumOfSquares)
 
 // Those with a function tandem_cuda_OPERATION_workspace.
 #define TANDEM_CUDA_WORKSPACES(X) \
   X(rms_norm_backward)            \
+  X(attention_backward)           \
   X(sum_of_squares)

@@ -165,6 +165,76 @@ typedef struct TandemCudaAdd {
 } TandemCudaAdd;
 int tandem_cuda_add(TandemCudaStream stream, const TandemCudaAdd* arguments);
 
+/* Keys and values of one layer in pages of 64 positions, each [kv_head][64][head_size], in two large arrays of them.
+ * Row r of an operation belongs to a sequence whose position p lies in page table[first[r] + p / 64]. Page numbers and
+ * offsets must be right: nothing checks them. A row with a position below 0 is left alone: nothing is read or written.
+ */
+typedef struct TandemCudaPages {
+  uint16_t* keys; /* [pages][kv_heads][64][head_size] */
+  uint16_t* values;
+  const int32_t* table;
+  const int32_t* first;     /* [rows] */
+  const int32_t* positions; /* [rows] */
+} TandemCudaPages;
+
+/* Writes the keys and values of each row at its position. No two rows share page and position. */
+typedef struct TandemCudaWritePages {
+  const uint16_t* keys; /* [row][kv_heads * head_size] */
+  int64_t key_stride;
+  const uint16_t* values;
+  int64_t value_stride;
+  TandemCudaPages pages;
+  int rows, kv_heads, head_size;
+} TandemCudaWritePages;
+int tandem_cuda_write_pages(TandemCudaStream stream, const TandemCudaWritePages* arguments);
+
+/* Causal attention of each row over the keys at positions 0 .. its own: formula and order of kernels/attention.h. What
+ * lies in a page behind the row's position is not read. head_size is 64, 128, 192 or 256. */
+typedef struct TandemCudaAttention {
+  const uint16_t* queries; /* [row][heads * head_size] */
+  int64_t query_stride;
+  TandemCudaPages pages;
+  uint16_t* out; /* [row][heads * head_size] */
+  int64_t out_stride;
+  float* log_sum; /* [rows][heads] or null: what the backward pass needs */
+  int rows, heads, kv_heads, head_size;
+  float scale;
+} TandemCudaAttention;
+int tandem_cuda_attention(TandemCudaStream stream, const TandemCudaAttention* arguments);
+
+/* A run of tokens of a prefix tree: rows row .. row + rows - 1, which end the path paths[path_begin ...] of row numbers
+ * at positions 0, 1, .... Its tree is runs[tree_begin] .. runs[tree_end - 1], parents before children. */
+typedef struct TandemCudaTreeRun {
+  int32_t row, rows;
+  int32_t path_begin, path_length;
+  int32_t tree_begin, tree_end;
+} TandemCudaTreeRun;
+
+/* The gradient of attention over prefix trees: order of additions of kernels/attention.h. Rows of no run are neither
+ * read nor written. Runs and paths must be right: nothing checks them (kernels/cuda/tree_runs.h makes them). */
+typedef struct TandemCudaAttentionBackward {
+  const uint16_t* queries; /* all with `stride`: columns of one fused [q | k | v] matrix */
+  const uint16_t* keys;
+  const uint16_t* values;
+  int64_t stride;
+  const uint16_t* out;      /* the forward's result, [rows][heads * head_size] */
+  const uint16_t* grad_out; /* as out */
+  const float* log_sum;     /* [rows][heads] */
+  uint16_t* grad_queries;   /* written, all with `grad_stride` */
+  uint16_t* grad_keys;
+  uint16_t* grad_values;
+  int64_t grad_stride;
+  const TandemCudaTreeRun* runs;
+  const int32_t* row_run; /* [rows]: the run that a row belongs to, or -1 */
+  const int32_t* paths;
+  int rows, heads, kv_heads, head_size;
+  float scale;
+  void* workspace;
+  size_t workspace_bytes;
+} TandemCudaAttentionBackward;
+int tandem_cuda_attention_backward(TandemCudaStream stream, const TandemCudaAttentionBackward* arguments);
+size_t tandem_cuda_attention_backward_workspace(int rows, int heads);
+
 /* AdamW over one tensor, as kernels/optimizer.h has it. */
 typedef struct TandemCudaAdamw {
   const float* grad;

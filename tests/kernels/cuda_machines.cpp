@@ -1,5 +1,6 @@
 #include "tests/kernels/cuda_machines.h"
 
+#include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/rows.cuh"
