@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/lm_head_backward.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/rows.cuh"
@@ -36,6 +37,10 @@ size_t tandem_cuda_rms_norm_backward_workspace(int rows, int width) {
 }
 size_t tandem_cuda_attention_backward_workspace(int rows, int heads) {
   return cuda::attention_backward_workspace(rows, heads);
+}
+size_t tandem_cuda_lm_head_workspace(int rows, int vocabulary) { return cuda::lm_head_workspace(rows, vocabulary); }
+size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary) {
+  return cuda::lm_head_backward_workspace(rows, vocabulary);
 }
 size_t tandem_cuda_sum_of_squares_workspace(int64_t count) { return cuda::sum_of_squares_workspace(count); }
 

@@ -17,6 +17,8 @@
   X(write_pages, WritePages)               \
   X(attention, Attention)                  \
   X(attention_backward, AttentionBackward) \
+  X(lm_head, LmHead)                       \
+  X(lm_head_backward, LmHeadBackward)      \
   X(adamw, Adamw)                          \
   X(sum_of_squares, SumOfSquares)
 
@@ -24,4 +26,6 @@
 #define TANDEM_CUDA_WORKSPACES(X) \
   X(rms_norm_backward)            \
   X(attention_backward)           \
+  X(lm_head)                      \
+  X(lm_head_backward)             \
   X(sum_of_squares)

@@ -235,6 +235,49 @@ typedef struct TandemCudaAttentionBackward {
 int tandem_cuda_attention_backward(TandemCudaStream stream, const TandemCudaAttentionBackward* arguments);
 size_t tandem_cuda_attention_backward_workspace(int rows, int heads);
 
+/* A row and a token whose log-probability is wanted. */
+typedef struct TandemCudaPick {
+  int32_t row, token;
+} TandemCudaPick;
+
+/* Log-sums, likeliest tokens and log-probabilities, by panels of 64 columns of the vocabulary and slabs of 64 panels:
+ * order of kernels/lm_head.h. `logits` and `panel_sums` (maximum, sum of e^(logit - maximum)) go by whole panels, the
+ * logits behind the vocabulary's end are -infinity. A pick outside gets NaN. */
+typedef struct TandemCudaLmHead {
+  const uint16_t* hidden; /* [rows][width] */
+  const uint16_t* head;   /* [vocabulary][width] */
+  float* logits;          /* [rows][panels][64] or null */
+  float* log_sum;         /* [rows] */
+  int32_t* argmax;        /* [rows] or null; ties go to the lowest id */
+  float* panel_sums;      /* [rows][panels][2] or null */
+  const TandemCudaPick* picks;
+  float* logprobs; /* [pick_count] */
+  int64_t pick_count;
+  int rows, width, vocabulary;
+  void* workspace;
+  size_t workspace_bytes;
+} TandemCudaLmHead;
+int tandem_cuda_lm_head(TandemCudaStream stream, const TandemCudaLmHead* arguments);
+size_t tandem_cuda_lm_head_workspace(int rows, int vocabulary);
+
+/* Picks are sorted by row and lie inside; grad_logprobs[i] is dLoss / dlogprob of picks[i]. */
+typedef struct TandemCudaLmHeadBackward {
+  const uint16_t* hidden;
+  const uint16_t* head;
+  const float* log_sum; /* [rows], from the forward pass */
+  const TandemCudaPick* picks;
+  const float* grad_logprobs;
+  int64_t pick_count;
+  float* grad_hidden; /* [rows][width], added to */
+  float* grad_head;   /* [vocabulary][width], added to */
+  float* entropy;     /* [rows] in nats, or null */
+  int rows, width, vocabulary;
+  void* workspace;
+  size_t workspace_bytes;
+} TandemCudaLmHeadBackward;
+int tandem_cuda_lm_head_backward(TandemCudaStream stream, const TandemCudaLmHeadBackward* arguments);
+size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary);
+
 /* AdamW over one tensor, as kernels/optimizer.h has it. */
 typedef struct TandemCudaAdamw {
   const float* grad;

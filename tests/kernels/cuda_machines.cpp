@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/lm_head_backward.cuh"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/rows.cuh"
 
