@@ -152,7 +152,7 @@ int operate(Execution& execution, const TandemCudaAttention& a) {
   const int64_t width = static_cast<int64_t>(a.heads) * a.head_size;
   if (a.query_stride < width || a.out_stride < width) return kTandemCudaStride;
   const AttentionKernel kernel{a};
-  return execution.run(kernel, kernel.blocks());
+  return start(execution, kernel, kernel.blocks());
 }
 
 }  // namespace tandem::kernels::cuda

@@ -205,10 +205,10 @@ int operate(Execution& execution, const TandemCudaAttentionBackward& a) {
         return each_element(execution, row_heads, AttentionDelta{a, delta});
       },
       [&] {
-        return execution.run(AttentionQueryGradient{a, delta}, row_heads);
+        return start(execution, AttentionQueryGradient{a, delta}, row_heads);
       },
       [&] {
-        return execution.run(AttentionKeyGradient{a, delta}, static_cast<int64_t>(a.rows) * a.kv_heads);
+        return start(execution, AttentionKeyGradient{a, delta}, static_cast<int64_t>(a.rows) * a.kv_heads);
       });
 }
 

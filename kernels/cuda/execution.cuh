@@ -7,8 +7,8 @@
 // All threads of a block agree on the answer. Between two phases lies a barrier; within a phase no thread reads what
 // another writes. Thus any order of threads gives the same bits, which tests on the host try.
 //
-// An operation is a function `operate(execution, arguments)` that checks its arguments and calls
-// execution.run(kernel, blocks) for each kernel in turn. `Launch` (launch.cuh) puts them on a stream.
+// An operation is a function `operate(execution, arguments)` that checks its arguments and starts one kernel after the
+// other by execution.run(kernel, blocks). `Launch` (launch.cuh) puts them on a stream.
 #pragma once
 
 #include "kernels/cuda/arithmetic.cuh"
@@ -21,6 +21,13 @@ struct Nothing {};
 constexpr int64_t kMostBlocks = 2147483647;  // of one grid
 
 TANDEM_HD int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// kTandemCudaSize where one grid cannot hold the blocks; no blocks are no work.
+template <typename Execution, typename Kernel>
+int start(Execution& execution, const Kernel& kernel, int64_t blocks) {
+  if (blocks > kMostBlocks) return kTandemCudaSize;
+  return blocks > 0 ? execution.run(kernel, blocks) : static_cast<int>(kTandemCudaOk);
+}
 
 // Body(i) for each i below `count`, one thread each.
 template <typename Body>
@@ -39,7 +46,7 @@ struct EachElement {
 };
 template <typename Execution, typename Body>
 int each_element(Execution& execution, int64_t count, const Body& body) {
-  return execution.run(EachElement<Body>{body, count}, pieces(count, EachElement<Body>::kThreads));
+  return start(execution, EachElement<Body>{body, count}, pieces(count, EachElement<Body>::kThreads));
 }
 
 // The first code that is not 0.

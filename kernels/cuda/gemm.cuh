@@ -128,7 +128,7 @@ template <typename Execution>
 int operate(Execution& execution, const TandemCudaGemm& g) {
   if (const int code = check(g)) return code;
   const GemmKernel kernel{g};
-  return execution.run(kernel, kernel.tile().blocks());
+  return start(execution, kernel, kernel.tile().blocks());
 }
 
 }  // namespace tandem::kernels::cuda

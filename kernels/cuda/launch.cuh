@@ -27,8 +27,6 @@ class Launch {
 
   template <typename Kernel>
   int run(const Kernel& kernel, int64_t blocks) const {
-    if (blocks == 0) return kTandemCudaOk;
-    if (blocks > kMostBlocks) return kTandemCudaSize;
     execute<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream_.stream>>>(kernel);
     return code_of(cudaGetLastError());
   }

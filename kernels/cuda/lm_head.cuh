@@ -142,7 +142,7 @@ int operate(Execution& execution, const TandemCudaLmHead& h) {
   PanelSum* sums = static_cast<PanelSum*>(h.workspace);
   const LogitTiles<PanelOfRow> tiles{{h, sums}, h.hidden,     h.head, h.rows,
                                      h.width,   h.vocabulary, 0,      static_cast<int>(panels_of(h.vocabulary))};
-  return in_order([&] { return execution.run(tiles, tiles.blocks()); },
+  return in_order([&] { return start(execution, tiles, tiles.blocks()); },
                   [&] {
                     return each_element(execution, h.rows, RowOfPanels{h, sums});
                   },

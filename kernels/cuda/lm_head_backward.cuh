@@ -96,8 +96,8 @@ int lm_head_backward_slab(Execution& execution, const TandemCudaLmHeadBackward& 
   to_hidden.accumulate = to_head.accumulate = 1;
   to_hidden.n = to_head.n = h.width;
   to_hidden.out_stride = to_head.out_stride = h.width;
-  return in_order([&] { return execution.run(tiles, tiles.blocks()); }, [&] { return operate(execution, to_hidden); },
-                  [&] { return operate(execution, to_head); });
+  return in_order([&] { return start(execution, tiles, tiles.blocks()); },
+                  [&] { return operate(execution, to_hidden); }, [&] { return operate(execution, to_head); });
 }
 
 template <typename Execution>

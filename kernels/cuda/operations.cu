@@ -6,6 +6,7 @@
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/sampling.cuh"
 
 namespace {
 

@@ -19,6 +19,7 @@
   X(attention_backward, AttentionBackward) \
   X(lm_head, LmHead)                       \
   X(lm_head_backward, LmHeadBackward)      \
+  X(sample, Sample)                        \
   X(adamw, Adamw)                          \
   X(sum_of_squares, SumOfSquares)
 

@@ -85,8 +85,8 @@ int operate(Execution& execution, const TandemCudaSumOfSquares& s) {
   double* parts = static_cast<double*>(s.workspace);
   return in_order(
       [&] {
-        return execution.run(SquaresOfPieces{s, parts},
-                             pieces(pieces(s.count, kSquaresPiece), SquaresOfPieces::kPieces));
+        return start(execution, SquaresOfPieces{s, parts},
+                     pieces(pieces(s.count, kSquaresPiece), SquaresOfPieces::kPieces));
       },
       [&] {
         return each_element(execution, 1, SquaresJoined{s, parts});

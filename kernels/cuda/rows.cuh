@@ -96,7 +96,7 @@ template <typename Execution>
 int operate(Execution& execution, const TandemCudaRmsNorm& n) {
   if (!n.x || !n.weight || !n.out) return kTandemCudaNull;
   if (n.rows < 0 || n.width < 0) return kTandemCudaSize;
-  return execution.run(RmsNormKernel(n), RowLanes::blocks(n.rows));
+  return start(execution, RmsNormKernel(n), RowLanes::blocks(n.rows));
 }
 
 // grad_x = inverse * (w g - x slope), slope = inverse^2 * mean(w g x): first both numbers of each row, then the
@@ -192,7 +192,7 @@ int operate(Execution& execution, const TandemCudaRmsNormBackward& n) {
   RowSlope* slopes = static_cast<RowSlope*>(n.workspace);
   float* partial = reinterpret_cast<float*>(slopes + n.rows);
   return in_order(
-      [&] { return execution.run(RmsNormSlopes(n, slopes), RowLanes::blocks(n.rows)); },
+      [&] { return start(execution, RmsNormSlopes(n, slopes), RowLanes::blocks(n.rows)); },
       [&] {
         return each_element(execution, pieces(n.rows, kNormPiece) * n.width, RmsNormWeightPiece{n, slopes, partial});
       },

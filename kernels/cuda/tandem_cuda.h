@@ -278,6 +278,22 @@ typedef struct TandemCudaLmHeadBackward {
 int tandem_cuda_lm_head_backward(TandemCudaStream stream, const TandemCudaLmHeadBackward* arguments);
 size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary);
 
+/* One token for each row by Philox of (seed, position): kernels/sampling.h without top_k, top_p and min_p. Temperature
+ * 0 takes the largest logit, ties to the lowest id. */
+typedef struct TandemCudaSample {
+  const float* logits; /* what tandem_cuda_lm_head wrote, all three */
+  const float* panel_sums;
+  const float* log_sum;
+  const float* temperatures; /* [rows], >= 0 */
+  const uint64_t* seeds;     /* [rows] */
+  const uint64_t* positions; /* [rows] */
+  int32_t* tokens;           /* [rows] */
+  float* logprobs;           /* [rows]: of the model itself, temperature 1 */
+  float* sampling_logprobs;  /* [rows]: of the distribution that was drawn from */
+  int rows, vocabulary;
+} TandemCudaSample;
+int tandem_cuda_sample(TandemCudaStream stream, const TandemCudaSample* arguments);
+
 /* AdamW over one tensor, as kernels/optimizer.h has it. */
 typedef struct TandemCudaAdamw {
   const float* grad;

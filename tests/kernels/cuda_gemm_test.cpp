@@ -1,4 +1,5 @@
-#include "kernels/cuda/arithmetic.cuh"
+#include <cmath>
+
 #include "kernels/gemm.h"
 #include "tests/kernels/cuda_machines.h"
 
@@ -152,6 +153,7 @@ TEST(CudaHost, gemm_refuses_arguments_that_do_not_go_together) {
   EXPECT_EQ(code([](auto& g) { g.a = nullptr; }), kTandemCudaNull);
   EXPECT_EQ(code([](auto& g) { g.out_float = nullptr; }), kTandemCudaNull);
   EXPECT_EQ(code([](auto& g) { g.m = -1; }), kTandemCudaSize);
+  EXPECT_EQ(code([](auto& g) { g.m = g.n = INT32_MAX, g.out_stride = INT32_MAX; }), kTandemCudaSize);
   EXPECT_EQ(code([](auto& g) { g.a_row_stride = 3; }), kTandemCudaStride);
   EXPECT_EQ(code([](auto& g) { g.b_k_stride = 2; }), kTandemCudaStride);
   EXPECT_EQ(code([](auto& g) { g.out_stride = 4; }), kTandemCudaStride);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/lm_head_backward.cuh"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/sampling.cuh"
 
 namespace tandem::kernels::cuda {
 
