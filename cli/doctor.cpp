@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "envs/checks.h"
+#include "kernels/cuda/library.h"
 #include "kernels/stream.h"
 
 namespace tandem::cli {
@@ -109,31 +110,59 @@ Check free_space(const char* name, const fs::path& where, double wanted_gib, con
   return check;
 }
 
-Check gpu() {
-  Check check{"GPU"};
-  std::error_code error;
-  std::string model;
-  int count = 0;
-  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
-    ++count;
-    std::ifstream file(entry.path() / "information");
-    for (std::string line; std::getline(file, line);) {
-      if (line.starts_with("Model:")) model = std::string(trim(std::string_view(line).substr(6)));
-    }
-  }
-  if (count == 0) {
-    check.found = "none; a run uses the processor";
-    return check;
-  }
-  std::string version = "of unknown version";
+std::string driver_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   for (std::string word; file >> word;) {
-    if (!word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) {
-      version = word;
-      break;
+    if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) return word;
+  }
+  return "of unknown version";
+}
+
+// What the driver says without CUDA: the models of its GPUs.
+std::vector<std::string> driver_gpus() {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    models.push_back("NVIDIA GPU");
+    std::ifstream file(entry.path() / "information");
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("Model:")) models.back() = std::string(trim(std::string_view(line).substr(6)));
     }
   }
-  check.found = fmt::format("{} x {}, driver {}", count, model.empty() ? "NVIDIA GPU" : model, version);
+  return models;
+}
+
+// Nothing here fails: a run uses the processor. What is wrong with a library that is there is worth a warning.
+Check gpu() {
+  Check check{"GPU"};
+  const std::vector<std::string> models = driver_gpus();
+  const auto library = kernels::cuda::Library::load();
+  const auto devices = library.and_then([](const kernels::cuda::Library& loaded) { return loaded.devices(); });
+  const bool listed = devices && !devices->empty();
+  if (listed) {
+    for (const kernels::cuda::Device& device : *devices) {
+      check.found += fmt::format("{} (compute capability {}.{}, {:.1f} GiB), ", device.name, device.major, device.minor,
+                                 static_cast<double>(device.memory_bytes) / kGiB);
+      if (device.supported()) continue;
+      check.level = CheckLevel::kWarning;
+      check.mend = library->path() + " has code for compute capability 9.0 and 10.0 alone";
+    }
+  } else if (!models.empty()) {
+    check.found = fmt::format("{} x {}, ", models.size(), models.front());
+  }
+  check.found += listed || !models.empty() ? fmt::format("driver {}", driver_version()) : "none";
+  check.found += "; a run uses the processor";
+  if (devices && devices->empty() && !models.empty()) {
+    check.level = CheckLevel::kWarning;
+    check.mend = "CUDA lists none of them: look at CUDA_VISIBLE_DEVICES and at the driver";
+  } else if (!devices) {
+    const Status& error = devices.error();
+    const bool absent = error.code() == Code::kNotFound;
+    if (!absent) check.level = CheckLevel::kWarning;
+    if (!absent || !models.empty()) {
+      check.mend = error.hint().empty() ? error.message() : error.message() + "; " + error.hint();
+    }
+  }
   return check;
 }
 

@@ -1,0 +1,110 @@
+// What the C interface offers beside operations: words for errors, devices, streams and their memory.
+#include <cstring>
+#include <new>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace {
+
+using tandem::kernels::cuda::code_of;
+
+// Makes the stream's device the one that this thread speaks to, then does `action`.
+template <typename Action>
+int on(TandemCudaStream stream, const Action& action) {
+  if (stream == nullptr) return kTandemCudaNull;
+  const cudaError_t error = cudaSetDevice(stream->device);
+  return error == cudaSuccess ? code_of(action(stream->stream)) : code_of(error);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* tandem_cuda_error_text(int code) {
+  switch (code) {
+    case kTandemCudaOk:
+      return "no error";
+    case kTandemCudaNull:
+      return "a pointer that must be given is null";
+    case kTandemCudaSize:
+      return "a size is negative, zero where it must not be, or too large for one launch";
+    case kTandemCudaStride:
+      return "a stride is shorter than what it strides over";
+    case kTandemCudaShape:
+      return "heads, head size or two arguments do not go together";
+    case kTandemCudaWorkspace:
+      return "the workspace is too small";
+    default:
+      return code > kTandemCudaRuntime ? cudaGetErrorString(static_cast<cudaError_t>(code - kTandemCudaRuntime))
+                                       : "not a code of this library";
+  }
+}
+
+int tandem_cuda_version(void) { return TANDEM_CUDA_VERSION; }
+
+int tandem_cuda_device_count(int* count) {
+  if (count == nullptr) return kTandemCudaNull;
+  *count = 0;
+  const cudaError_t error = cudaGetDeviceCount(count);
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+    *count = 0;
+    (void)cudaGetLastError();
+    return kTandemCudaOk;
+  }
+  return code_of(error);
+}
+
+int tandem_cuda_device(int index, TandemCudaDevice* device) {
+  if (device == nullptr) return kTandemCudaNull;
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+  if (error != cudaSuccess) return code_of(error);
+  static_assert(sizeof device->name == sizeof properties.name);
+  std::memcpy(device->name, properties.name, sizeof device->name);
+  device->major = properties.major;
+  device->minor = properties.minor;
+  device->memory_bytes = properties.totalGlobalMem;
+  return kTandemCudaOk;
+}
+
+int tandem_cuda_stream_create(int device, TandemCudaStream* stream) {
+  if (stream == nullptr) return kTandemCudaNull;
+  if (const int code = code_of(cudaSetDevice(device))) return code;
+  cudaStream_t made = nullptr;
+  if (const int code = code_of(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking))) return code;
+  *stream = new (std::nothrow) TandemCudaStreamState{device, made};
+  if (*stream != nullptr) return kTandemCudaOk;
+  (void)cudaStreamDestroy(made);
+  return code_of(cudaErrorMemoryAllocation);
+}
+
+int tandem_cuda_stream_destroy(TandemCudaStream stream) {
+  const int code = on(stream, [](cudaStream_t raw) { return cudaStreamDestroy(raw); });
+  delete stream;
+  return code;
+}
+
+int tandem_cuda_synchronize(TandemCudaStream stream) {
+  return on(stream, [](cudaStream_t raw) { return cudaStreamSynchronize(raw); });
+}
+
+int tandem_cuda_allocate(TandemCudaStream stream, size_t bytes, void** memory) {
+  if (memory == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t) { return cudaMalloc(memory, bytes); });
+}
+
+int tandem_cuda_free(TandemCudaStream stream, void* memory) {
+  return on(stream, [&](cudaStream_t) { return cudaFree(memory); });
+}
+
+int tandem_cuda_copy_to_device(TandemCudaStream stream, void* device, const void* host, size_t bytes) {
+  return on(stream,
+            [&](cudaStream_t raw) { return cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, raw); });
+}
+
+int tandem_cuda_copy_to_host(TandemCudaStream stream, void* host, const void* device, size_t bytes) {
+  return on(stream,
+            [&](cudaStream_t raw) { return cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, raw); });
+}
+
+}  // extern "C"

@@ -1,0 +1,38 @@
+// Kernels of execution.cuh on a stream of a GPU.
+#pragma once
+
+#include "kernels/cuda/execution.cuh"
+
+struct TandemCudaStreamState {
+  int device;
+  cudaStream_t stream;
+};
+
+namespace tandem::kernels::cuda {
+
+inline int code_of(cudaError_t error) {
+  return error == cudaSuccess ? kTandemCudaOk : kTandemCudaRuntime + static_cast<int>(error);
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) execute(const __grid_constant__ Kernel kernel) {
+  __shared__ typename Kernel::Shared shared;
+  typename Kernel::Private own;
+  for (int phase = 0; kernel.run(blockIdx.x, phase, threadIdx.x, shared, own); ++phase) __syncthreads();
+}
+
+class Launch {
+ public:
+  explicit Launch(const TandemCudaStreamState& stream) : stream_(stream) {}
+
+  template <typename Kernel>
+  int run(const Kernel& kernel, int64_t blocks) const {
+    execute<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream_.stream>>>(kernel);
+    return code_of(cudaGetLastError());
+  }
+
+ private:
+  const TandemCudaStreamState& stream_;
+};
+
+}  // namespace tandem::kernels::cuda

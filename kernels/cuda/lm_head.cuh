@@ -1,0 +1,152 @@
+// From hidden states to log-probabilities, and back: formulas and order of additions of kernels/lm_head.h and
+// kernels/cpu/lm_head.inl. The vocabulary goes by panels of 64 columns, 64 x 64 logits at a time; logits are stored
+// only where they are asked for. A pick's logit is formed anew, by the same chain and so with the same bits.
+#pragma once
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/gemm.cuh"
+
+namespace tandem::kernels::cuda {
+
+constexpr int kPanel = 64;       // columns
+constexpr int kSlabPanels = 64;  // joined in order; then the slabs are, in order
+static_assert(kPanel == ProductTile::kSide && kPanel == kKeyBlock);
+
+TANDEM_HD int64_t panels_of(int vocabulary) { return pieces(vocabulary, kPanel); }
+
+// A maximum, the sum of e^(x - maximum), and where the maximum was first seen.
+struct PanelSum {
+  float maximum, sum;
+  int32_t best;
+};
+
+TANDEM_HD void join(PanelSum& total, const PanelSum& next) {
+  if (next.maximum > total.maximum) total.best = next.best;
+  if (next.maximum == -infinity()) return;
+  const float maximum = larger(total.maximum, next.maximum);
+  const float kept = total.maximum == -infinity() ? 0.0f : total.sum * exponential(total.maximum - maximum);
+  total.sum = kept + next.sum * exponential(next.maximum - maximum);
+  total.maximum = maximum;
+}
+
+// 64 rows by one panel: logits in shared memory, where `Row` finds those of a row.
+template <typename Row>
+struct LogitTiles {
+  static constexpr int kThreads = ProductTile::kThreads;
+  static constexpr int kWidth = kPanel + 1;  // one apart, so that threads that walk along rows use all banks
+  struct Shared {
+    ProductTile::Shared product;
+    float logits[kPanel * kWidth];
+  };
+  using Private = ProductTile::Private;
+  Row row;
+  const uint16_t* hidden;
+  const uint16_t* head;
+  int rows, width, vocabulary;
+  int first_panel, panels;  // which of the vocabulary
+
+  TANDEM_HD int64_t blocks() const { return pieces(rows, ProductTile::kSide) * panels; }
+  TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
+    const ProductTile product{{hidden, width, 1, rows}, {head, width, 1, vocabulary}, width};
+    const int first_row = static_cast<int>(block / panels) * ProductTile::kSide;
+    const int panel = first_panel + static_cast<int>(block % panels), first = panel * kPanel;
+    if (phase < product.phases()) {
+      product.run(first_row, first, phase, thread, shared.product, own);
+      return true;
+    }
+    if (phase == product.phases()) {
+      for (int i = 0; i < ProductTile::kOwn; ++i) {
+        for (int j = 0; j < ProductTile::kOwn; ++j) {
+          const int column = ProductTile::column_of(thread, j);
+          shared.logits[ProductTile::row_of(thread, i) * kWidth + column] =
+              first + column < vocabulary ? own.sums[i][j] : -infinity();
+        }
+      }
+      return true;
+    }
+    if (thread < kPanel && first_row + thread < rows) row(first_row + thread, panel, shared.logits + thread * kWidth);
+    return false;
+  }
+};
+
+struct PanelOfRow {
+  TandemCudaLmHead h;
+  PanelSum* sums;  // [rows][panels]
+  TANDEM_HD void operator()(int64_t row, int panel, const float* logits) const {
+    const int first = panel * kPanel, columns = smaller(kPanel, h.vocabulary - first);
+    PanelSum result{-infinity(), 0, first};
+    for (int column = 0; column < columns; ++column) {
+      if (logits[column] > result.maximum) {
+        result.maximum = logits[column];
+        result.best = first + column;
+      }
+    }
+    float terms[kPanel];
+    for (int column = 0; column < kPanel; ++column) terms[column] = exponential(logits[column] - result.maximum);
+    result.sum = sum_of_block(terms);
+    const int64_t at = row * panels_of(h.vocabulary) + panel;
+    sums[at] = result;
+    if (h.panel_sums) {
+      h.panel_sums[at * 2] = result.maximum;
+      h.panel_sums[at * 2 + 1] = result.sum;
+    }
+    if (h.logits) {
+      for (int column = 0; column < kPanel; ++column) h.logits[at * kPanel + column] = logits[column];
+    }
+  }
+};
+
+struct RowOfPanels {
+  TandemCudaLmHead h;
+  const PanelSum* sums;
+  TANDEM_HD void operator()(int64_t row) const {
+    const int64_t panels = panels_of(h.vocabulary);
+    PanelSum total{-infinity(), 0, 0};
+    for (int64_t slab = 0; slab < panels; slab += kSlabPanels) {
+      PanelSum of_slab{-infinity(), 0, 0};
+      for (int64_t panel = slab; panel < panels && panel < slab + kSlabPanels; ++panel) {
+        join(of_slab, sums[row * panels + panel]);
+      }
+      if (slab == 0) {
+        total = of_slab;
+      } else {
+        join(total, of_slab);
+      }
+    }
+    h.log_sum[row] = log_of_sum(total.maximum, total.sum);
+    if (h.argmax) h.argmax[row] = total.best;
+  }
+};
+
+struct PickedLogprob {
+  TandemCudaLmHead h;
+  TANDEM_HD void operator()(int64_t i) const {
+    const TandemCudaPick pick = h.picks[i];
+    const bool there = pick.row >= 0 && pick.row < h.rows && pick.token >= 0 && pick.token < h.vocabulary;
+    h.logprobs[i] = there ? dot(h.hidden + static_cast<int64_t>(pick.row) * h.width,
+                                h.head + static_cast<int64_t>(pick.token) * h.width, h.width) -
+                                h.log_sum[pick.row]
+                          : not_a_number();
+  }
+};
+
+inline size_t lm_head_workspace(int rows, int vocabulary) {
+  return static_cast<size_t>(rows) * panels_of(vocabulary) * sizeof(PanelSum);
+}
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaLmHead& h) {
+  if (!h.hidden || !h.head || !h.log_sum || !h.workspace) return kTandemCudaNull;
+  if (h.pick_count > 0 && (!h.picks || !h.logprobs)) return kTandemCudaNull;
+  if (h.rows < 0 || h.width <= 0 || h.vocabulary <= 0 || h.pick_count < 0) return kTandemCudaSize;
+  if (h.workspace_bytes < lm_head_workspace(h.rows, h.vocabulary)) return kTandemCudaWorkspace;
+  PanelSum* sums = static_cast<PanelSum*>(h.workspace);
+  const LogitTiles<PanelOfRow> tiles{{h, sums}, h.hidden,     h.head, h.rows,
+                                     h.width,   h.vocabulary, 0,      static_cast<int>(panels_of(h.vocabulary))};
+  return in_order([&] { return start(execution, tiles, tiles.blocks()); },
+                  [&] {
+                    return each_element(execution, h.rows, RowOfPanels{h, sums});
+                  },
+                  [&] { return each_element(execution, h.pick_count, PickedLogprob{h}); });
+}
+
+}  // namespace tandem::kernels::cuda

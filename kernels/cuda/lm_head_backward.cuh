@@ -1,0 +1,117 @@
+// The gradient of log-probabilities and the entropy: dlogit[v] = sum over the row's picks of g ([v == token] - p_v),
+// formed again by slabs of 32 panels of the vocabulary so that no more than rows x 2048 of them exist at once; each
+// slab is then two products, added to the gradients of hidden states and head. Order: kernels/cpu/lm_head.inl.
+#pragma once
+
+#include "kernels/cuda/lm_head.cuh"
+
+namespace tandem::kernels::cuda {
+
+constexpr int kGradientPanels = 32;  // of a slab
+constexpr int kGradientColumns = kGradientPanels * kPanel;
+
+struct LogitGradients {
+  TandemCudaLmHeadBackward h;
+  uint16_t* grads;  // [rows][kGradientColumns]
+  float* terms;     // [rows][panels]: what a panel adds to the entropy
+  TANDEM_HD void operator()(int64_t row, int panel, float* logits) const {
+    const float log_sum = h.log_sum[row];
+    const int64_t begin = first_pick(row), end = first_pick(row + 1);
+    float weight = 0;
+    for (int64_t i = begin; i < end; ++i) weight = weight + h.grad_logprobs[i];
+    float entropy[kPanel];
+    for (int column = 0; column < kPanel; ++column) {
+      const float logprob = logits[column] - log_sum;
+      const float probability = exponential(logprob);
+      entropy[column] = probability > 0 ? probability * logprob : 0.0f;
+      logits[column] = probability * -weight;
+    }
+    if (h.entropy) terms[row * panels_of(h.vocabulary) + panel] = sum_of_block(entropy);
+    for (int64_t i = begin; i < end; ++i) {
+      const int column = h.picks[i].token - panel * kPanel;
+      if (column >= 0 && column < kPanel) logits[column] = logits[column] + h.grad_logprobs[i];
+    }
+    uint16_t* target = grads + row * kGradientColumns + panel % kGradientPanels * kPanel;
+    for (int column = 0; column < kPanel; ++column) target[column] = to_bf16_bits(logits[column]);
+  }
+
+ private:
+  // The first pick whose row is not below `row`.
+  TANDEM_HD int64_t first_pick(int64_t row) const {
+    int64_t begin = 0, end = h.pick_count;
+    while (begin < end) {
+      const int64_t middle = (begin + end) / 2;
+      if (h.picks[middle].row < row) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
+  }
+};
+
+struct EntropyOfRow {
+  TandemCudaLmHeadBackward h;
+  const float* terms;
+  TANDEM_HD void operator()(int64_t row) const {
+    double sum = 0;
+    for (int64_t panel = 0; panel < panels_of(h.vocabulary); ++panel) {
+      sum = sum + terms[row * panels_of(h.vocabulary) + panel];
+    }
+    h.entropy[row] = static_cast<float>(-sum);
+  }
+};
+
+inline size_t lm_head_backward_workspace(int rows, int vocabulary) {
+  return static_cast<size_t>(rows) * (kGradientColumns * sizeof(uint16_t) + panels_of(vocabulary) * sizeof(float));
+}
+
+template <typename Execution>
+int lm_head_backward_slab(Execution& execution, const TandemCudaLmHeadBackward& h, const LogitGradients& row,
+                          int first_panel) {
+  const int panels = smaller(kGradientPanels, static_cast<int>(panels_of(h.vocabulary)) - first_panel);
+  const int64_t first = static_cast<int64_t>(first_panel) * kPanel;
+  const int columns = smaller(panels * kPanel, h.vocabulary - static_cast<int>(first));
+  const LogitTiles<LogitGradients> tiles{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels};
+  TandemCudaGemm to_hidden{}, to_head{};
+  to_hidden.a = row.grads;
+  to_hidden.a_row_stride = kGradientColumns;
+  to_hidden.a_k_stride = 1;
+  to_hidden.b = h.head + first * h.width;
+  to_hidden.b_row_stride = 1;
+  to_hidden.b_k_stride = h.width;
+  to_hidden.out_float = h.grad_hidden;
+  to_hidden.m = h.rows;
+  to_hidden.k = columns;
+  to_head.a = row.grads;
+  to_head.a_row_stride = 1;
+  to_head.a_k_stride = kGradientColumns;
+  to_head.b = h.hidden;
+  to_head.b_row_stride = 1;
+  to_head.b_k_stride = h.width;
+  to_head.out_float = h.grad_head + first * h.width;
+  to_head.m = columns;
+  to_head.k = h.rows;
+  to_hidden.accumulate = to_head.accumulate = 1;
+  to_hidden.n = to_head.n = h.width;
+  to_hidden.out_stride = to_head.out_stride = h.width;
+  return in_order([&] { return start(execution, tiles, tiles.blocks()); },
+                  [&] { return operate(execution, to_hidden); }, [&] { return operate(execution, to_head); });
+}
+
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaLmHeadBackward& h) {
+  if (!h.hidden || !h.head || !h.log_sum || !h.grad_hidden || !h.grad_head || !h.workspace) return kTandemCudaNull;
+  if (h.pick_count > 0 && (!h.picks || !h.grad_logprobs)) return kTandemCudaNull;
+  if (h.rows < 0 || h.width <= 0 || h.vocabulary <= 0 || h.pick_count < 0) return kTandemCudaSize;
+  if (h.workspace_bytes < lm_head_backward_workspace(h.rows, h.vocabulary)) return kTandemCudaWorkspace;
+  float* terms = static_cast<float*>(h.workspace);
+  uint16_t* grads = reinterpret_cast<uint16_t*>(terms + h.rows * panels_of(h.vocabulary));
+  for (int panel = 0; panel < panels_of(h.vocabulary); panel += kGradientPanels) {
+    if (const int code = lm_head_backward_slab(execution, h, LogitGradients{h, grads, terms}, panel)) return code;
+  }
+  return h.entropy ? each_element(execution, h.rows, EntropyOfRow{h, terms}) : kTandemCudaOk;
+}
+
+}  // namespace tandem::kernels::cuda

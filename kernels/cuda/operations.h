@@ -1,0 +1,32 @@
+// The list of operations on GPUs, for code that treats all of them alike: X(operation, Arguments) stands for
+//   int tandem_cuda_OPERATION(TandemCudaStream, const TandemCudaARGUMENTS*)
+#pragma once
+
+#include "kernels/cuda/tandem_cuda.h"
+
+#define TANDEM_CUDA_OPERATIONS(X)          \
+  X(gemm, Gemm)                            \
+  X(embed, Embed)                          \
+  X(embed_backward, EmbedBackward)         \
+  X(rms_norm, RmsNorm)                     \
+  X(rms_norm_backward, RmsNormBackward)    \
+  X(rope, Rope)                            \
+  X(swiglu, Swiglu)                        \
+  X(swiglu_backward, SwigluBackward)       \
+  X(add, Add)                              \
+  X(write_pages, WritePages)               \
+  X(attention, Attention)                  \
+  X(attention_backward, AttentionBackward) \
+  X(lm_head, LmHead)                       \
+  X(lm_head_backward, LmHeadBackward)      \
+  X(sample, Sample)                        \
+  X(adamw, Adamw)                          \
+  X(sum_of_squares, SumOfSquares)
+
+// Those with a function tandem_cuda_OPERATION_workspace.
+#define TANDEM_CUDA_WORKSPACES(X) \
+  X(rms_norm_backward)            \
+  X(attention_backward)           \
+  X(lm_head)                      \
+  X(lm_head_backward)             \
+  X(sum_of_squares)

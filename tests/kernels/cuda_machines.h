@@ -1,0 +1,156 @@
+// Where a CUDA operation runs in a test: a plain loop on the host over the very source of the kernels, or a GPU. A case
+// is written once against Machine; comparing its results on both is comparing their arithmetic bit by bit.
+#pragma once
+
+#include <cstring>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/library.h"
+#include "kernels/formats/bf16.h"
+#include "tests/kernels/support.h"
+
+namespace tandem::kernels::cuda {
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+#define TANDEM_CUDA_RUN(operation, Arguments) virtual int run(const TandemCuda##Arguments& arguments) = 0;
+  TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_RUN)
+#undef TANDEM_CUDA_RUN
+
+  // A copy of `values` where the machine's kernels can reach it, as long as the machine lives. bf16 becomes uint16_t.
+  template <typename T>
+  auto place(const std::vector<T>& values) {
+    using Element = std::conditional_t<std::is_same_v<T, bf16>, uint16_t, T>;
+    return static_cast<Element*>(put_bytes(values.data(), values.size() * sizeof(T)));
+  }
+  // `count` elements whose bytes are all 0xff: NaN, or a number out of range, where nothing is written.
+  template <typename T>
+  T* room(size_t count) {
+    return place(std::vector<T>(count, filled<T>()));
+  }
+  template <typename T>
+  std::vector<T> fetch(const T* from, size_t count) {
+    std::vector<T> values(count);
+    get_bytes(from, values.data(), count * sizeof(T));
+    return values;
+  }
+
+ protected:
+  virtual void* put_bytes(const void* values, size_t bytes) = 0;
+  virtual void get_bytes(const void* from, void* to, size_t bytes) = 0;
+
+ private:
+  template <typename T>
+  static T filled() {
+    T value;
+    std::memset(&value, 0xff, sizeof value);
+    return value;
+  }
+};
+
+// Threads of a block run one after the other, in ascending or descending order: where bits depend on which, a phase
+// reads what another thread writes in it. What is not written yet is garbage.
+class HostExecution {
+ public:
+  explicit HostExecution(bool descending) : descending_(descending) {}
+
+  template <typename Kernel>
+  int run(const Kernel& kernel, int64_t blocks) {
+    const auto shared = std::make_unique<typename Kernel::Shared>();
+    std::vector<typename Kernel::Private> own(Kernel::kThreads);
+    for (int64_t block = 0; block < blocks; ++block) {
+      std::memset(static_cast<void*>(shared.get()), 0xff, sizeof *shared);
+      std::memset(static_cast<void*>(own.data()), 0xff, own.size() * sizeof own[0]);
+      bool more = true;
+      for (int phase = 0; more; ++phase) {
+        int going_on = 0;
+        for (int i = 0; i < Kernel::kThreads; ++i) {
+          const int thread = descending_ ? Kernel::kThreads - 1 - i : i;
+          going_on += kernel.run(block, phase, thread, *shared, own[thread]);
+        }
+        EXPECT_TRUE(going_on == 0 || going_on == Kernel::kThreads) << "threads part at phase " << phase;
+        more = going_on == Kernel::kThreads;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  bool descending_;
+};
+
+class HostMachine : public Machine {
+ public:
+  explicit HostMachine(bool descending = false) : execution_(descending) {}
+#define TANDEM_CUDA_RUN(operation, Arguments) int run(const TandemCuda##Arguments& arguments) override;
+  TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_RUN)
+#undef TANDEM_CUDA_RUN
+
+ protected:
+  void* put_bytes(const void* values, size_t bytes) override;
+  void get_bytes(const void* from, void* to, size_t bytes) override;
+
+ private:
+  HostExecution execution_;
+  std::list<std::vector<char>> memory_;
+};
+
+// The first GPU, where there is one and the library for it.
+class DeviceMachine : public Machine {
+ public:
+  static Result<std::unique_ptr<DeviceMachine>> find();
+  ~DeviceMachine() override;
+#define TANDEM_CUDA_RUN(operation, Arguments) int run(const TandemCuda##Arguments& arguments) override;
+  TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_RUN)
+#undef TANDEM_CUDA_RUN
+
+ protected:
+  void* put_bytes(const void* values, size_t bytes) override;
+  void get_bytes(const void* from, void* to, size_t bytes) override;
+
+ private:
+  DeviceMachine(Library library, TandemCudaStream stream) : library_(std::move(library)), stream_(stream) {}
+
+  Library library_;
+  TandemCudaStream stream_;
+  std::vector<void*> memory_;
+};
+
+// A case gives the bytes of its results. On the host the order of threads must not matter; on a GPU, where there is
+// one, the bits are those of the host.
+using Bytes = std::vector<uint8_t>;
+using Case = Bytes (*)(Machine& machine);
+
+template <typename T>
+void append(Bytes& bytes, const std::vector<T>& values) {
+  const auto* start = reinterpret_cast<const uint8_t*>(values.data());
+  bytes.insert(bytes.end(), start, start + values.size() * sizeof(T));
+}
+
+inline void expect_no_order_of_threads(Case result_of) {
+  HostMachine ascending(false), descending(true);
+  EXPECT_TRUE(result_of(ascending) == result_of(descending)) << "threads of a phase see each other's writes";
+}
+
+inline void expect_bits_of_the_host(Case result_of) {
+  auto device = DeviceMachine::find();
+  if (!device) GTEST_SKIP() << device.error().to_string();
+  HostMachine host;
+  EXPECT_TRUE(result_of(host) == result_of(**device)) << "host and device differ";
+}
+
+#define TANDEM_CUDA_CASE_TESTS(name)                                                                          \
+  TEST(CudaHost, name##_does_not_depend_on_the_order_of_threads) { expect_no_order_of_threads(name##_case); } \
+  TEST(CudaDevice, name##_gives_the_bits_of_the_host) { expect_bits_of_the_host(name##_case); }
+
+// bf16 as the interface has it, and back.
+inline std::vector<bf16> as_bf16(const std::vector<uint16_t>& values) {
+  std::vector<bf16> result(values.size());
+  for (size_t i = 0; i < values.size(); ++i) result[i] = {values[i]};
+  return result;
+}
+
+}  // namespace tandem::kernels::cuda

@@ -1,0 +1,99 @@
+#include <cmath>
+
+#include "kernels/sampling.h"
+#include "tests/kernels/cuda_machines.h"
+
+namespace tandem::kernels::cuda {
+namespace {
+
+constexpr int kRows = 600, kVocabulary = 300, kPanels = 5, kWidth = 16;
+
+std::vector<float> temperatures() {
+  std::vector<float> values(kRows);
+  for (int row = 0; row < kRows; ++row) values[row] = row % 4 == 0 ? 0 : row % 4 == 1 ? 0.7f : row % 4 == 2 ? 1 : 1.5f;
+  return values;
+}
+std::vector<uint64_t> seeds() {
+  std::vector<uint64_t> values(kRows);
+  for (int row = 0; row < kRows; ++row) values[row] = 0x123456789abcdefull * (row % 5 + 1);
+  return values;
+}
+std::vector<uint64_t> positions() {
+  std::vector<uint64_t> values(kRows);
+  for (int row = 0; row < kRows; ++row) values[row] = row;
+  return values;
+}
+
+// The head of some rows, and what is drawn from it.
+struct Drawn {
+  explicit Drawn(Machine& machine) {
+    const TandemCudaLmHead h{.hidden = machine.place(random_bf16(kRows * kWidth, 1)),
+                             .head = machine.place(random_bf16(kVocabulary * kWidth, 2)),
+                             .logits = machine.room<float>(kRows * kPanels * 64),
+                             .log_sum = machine.room<float>(kRows),
+                             .panel_sums = machine.room<float>(kRows * kPanels * 2),
+                             .rows = kRows,
+                             .width = kWidth,
+                             .vocabulary = kVocabulary,
+                             .workspace = machine.room<char>(kRows * kPanels * 12),
+                             .workspace_bytes = kRows * kPanels * 12};
+    EXPECT_EQ(machine.run(h), 0);
+    const TandemCudaSample s{.logits = h.logits,
+                             .panel_sums = h.panel_sums,
+                             .log_sum = h.log_sum,
+                             .temperatures = machine.place(temperatures()),
+                             .seeds = machine.place(seeds()),
+                             .positions = machine.place(positions()),
+                             .tokens = machine.room<int32_t>(kRows),
+                             .logprobs = machine.room<float>(kRows),
+                             .sampling_logprobs = machine.room<float>(kRows),
+                             .rows = kRows,
+                             .vocabulary = kVocabulary};
+    EXPECT_EQ(machine.run(s), 0);
+    logits = machine.fetch(h.logits, kRows * kPanels * 64);
+    log_sum = machine.fetch(h.log_sum, kRows);
+    panel_sums = machine.fetch(h.panel_sums, kRows * kPanels * 2);
+    tokens = machine.fetch(s.tokens, kRows);
+    logprobs = machine.fetch(s.logprobs, kRows);
+    sampling_logprobs = machine.fetch(s.sampling_logprobs, kRows);
+  }
+  std::vector<float> logits, log_sum, panel_sums, logprobs, sampling_logprobs;
+  std::vector<int32_t> tokens;
+};
+
+Bytes sample_case(Machine& machine) {
+  const Drawn drawn(machine);
+  Bytes bytes;
+  append(bytes, drawn.tokens);
+  append(bytes, drawn.logprobs);
+  append(bytes, drawn.sampling_logprobs);
+  return bytes;
+}
+TANDEM_CUDA_CASE_TESTS(sample)
+
+TEST(CudaHost, draws_the_tokens_that_the_cpu_draws_at_every_temperature) {
+  HostMachine machine;
+  const Drawn drawn(machine);
+  for (int row = 0; row < kRows; ++row) {
+    std::vector<RunningSum> panels(kPanels);
+    for (int panel = 0; panel < kPanels; ++panel) {
+      const float* sums = &drawn.panel_sums[(row * kPanels + panel) * 2];
+      panels[panel] = {sums[0], sums[1]};
+    }
+    const Sampled expected =
+        kernels::sample({&drawn.logits[row * kPanels * 64], kVocabulary}, panels, drawn.log_sum[row],
+                        {.temperature = temperatures()[row]}, seeds()[row], positions()[row]);
+    EXPECT_EQ(drawn.tokens[row], expected.token) << row;
+    EXPECT_EQ(drawn.logprobs[row], expected.logprob) << row;
+    // A logarithm of a sum in double, by two libraries.
+    EXPECT_FLOAT_EQ(drawn.sampling_logprobs[row], expected.sampling_logprob) << row;
+  }
+}
+
+TEST(CudaHost, sampling_refuses_null_pointers) {
+  HostMachine machine;
+  EXPECT_EQ(machine.run(TandemCudaSample{}), kTandemCudaNull);
+}
+
+}  // namespace
+}  // namespace tandem::kernels::cuda
