@@ -3,11 +3,50 @@
 #include "bench/measure.h"
 #include "kernels/gemm.h"
 #include "kernels/optimizer.h"
+#include "kernels/quantize.h"
 
 namespace tandem::bench {
 
+namespace {
+
+using kernels::bf16;
+
+// Beyond any cache; the smaller scales are left out of the bytes.
+Status measure_quantise(const Settings& settings, kernels::Stream& stream, const Limits& limits,
+                        std::vector<Figure>& figures) {
+  constexpr int kRows = 4096, kColumns = 8192;
+  constexpr size_t kCount = size_t{kRows} * kColumns;
+  std::vector<bf16> x(kCount);
+  for (size_t i = 0; i < kCount; ++i) x[i] = kernels::to_bf16(static_cast<float>(i % 1021) - 510);
+  std::vector<kernels::e4m3> by_row(kCount), by_column(kCount);
+  std::vector<kernels::e8m0> row_scales(kCount / 32), column_scales(kCount / 32);
+  const auto add = [&](std::string name, double bytes, double seconds) {
+    figures.push_back({std::move(name), bytes * kCount / seconds / 1e9, "GB/s", limits.bytes / 1e9, "memory"});
+  };
+  for (const int block : {kernels::kScaleBlock, kernels::kMicroscaleBlock}) {
+    kernels::Quantize arguments{.x = x.data(),
+                                .stride = kColumns,
+                                .by_row = by_row.data(),
+                                .row_scales = row_scales.data(),
+                                .rows = kRows,
+                                .columns = kColumns,
+                                .block = block};
+    const auto run = [&] { return kernels::quantize(stream, arguments); };
+    add(fmt::format("quantise 1x{}, reads and writes", block), 3, TRY(median_seconds(settings.seconds / 4, run)));
+    arguments.by_column = by_column.data();
+    arguments.column_scales = column_scales.data();
+    add(fmt::format("quantise 1x{} and {}x1, reads and writes", block, block), 4,
+        TRY(median_seconds(settings.seconds / 4, run)));
+  }
+  add("quantise 128x128, reads and writes", 3, TRY(median_seconds(settings.seconds / 4, [&] {
+        return kernels::quantize_weight(stream, x.data(), kRows, kColumns, by_row.data(), row_scales.data());
+      })));
+  return {};
+}
+
+}  // namespace
+
 Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
-  using kernels::bf16;
   auto stream = TRY(kernels::Stream::cpu(settings.threads));
   const Limits limits = measure_limits(stream);
   std::vector<Figure> figures = {{"peak of products, in registers", limits.flops / 1e9, "GFLOP/s", 0, ""},
@@ -51,6 +90,7 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
   }));
   figures.push_back({"AdamW, reads and writes", 30.0 * static_cast<double>(count) / seconds / 1e9, "GB/s",
                      limits.bytes / 1e9, "memory"});
+  TRY(measure_quantise(settings, stream, limits, figures));
   return figures;
 }
 

@@ -316,4 +316,31 @@ Result<double> sum_of_squares(Stream& stream, const float* values, size_t count)
   return stream.operations().sum_of_squares(stream.threads(), values, count);
 }
 
+Status quantize(Stream& stream, const Quantize& q) {
+  TRY(Check{"quantize"}
+          .given("x", q.x)
+          .positive("rows", q.rows)
+          .positive("columns", q.columns)
+          .that(q.block == kScaleBlock || q.block == kMicroscaleBlock, "block must be 128 or 32")
+          .that(q.stride >= static_cast<size_t>(q.columns), "stride is below columns")
+          .that((q.by_row == nullptr) == (q.row_scales == nullptr), "by_row and row_scales go together")
+          .that((q.by_column == nullptr) == (q.column_scales == nullptr), "by_column and column_scales go together")
+          .that(q.by_row || q.by_column, "neither by_row nor by_column is given")
+          .status);
+  stream.operations().quantize(stream.threads(), q);
+  return {};
+}
+
+Status quantize_weight(Stream& stream, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales) {
+  TRY(Check{"quantize_weight"}
+          .given("weight", weight)
+          .given("out", out)
+          .given("scales", scales)
+          .positive("rows", rows)
+          .positive("columns", columns)
+          .status);
+  stream.operations().quantize_weight(stream.threads(), weight, rows, columns, out, scales);
+  return {};
+}
+
 }  // namespace tandem::kernels

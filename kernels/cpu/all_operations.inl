@@ -6,6 +6,7 @@
 #include "kernels/cpu/lm_head.inl"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/optimizer.inl"
+#include "kernels/cpu/quantize.inl"
 #include "kernels/cpu/transformer_ops.inl"
 
 namespace tandem::kernels::TANDEM_ISA {
@@ -28,6 +29,8 @@ constexpr CpuOperations kOperations = {
     .lm_head_backward = lm_head_backward,
     .adamw = adamw,
     .sum_of_squares = sum_of_squares,
+    .quantize = quantize,
+    .quantize_weight = quantize_weight,
     .peak_products = peak_products,
     .read_all = read_all,
 };

@@ -10,6 +10,7 @@
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
 #include "kernels/optimizer.h"
+#include "kernels/quantize.h"
 #include "kernels/threads.h"
 #include "kernels/transformer_ops.h"
 
@@ -39,6 +40,8 @@ struct CpuOperations {
                            std::span<const float> grad_logprobs, std::span<float> entropy_rows);
   void (*adamw)(ThreadPool&, const AdamW&);
   double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
+  void (*quantize)(ThreadPool&, const Quantize&);
+  void (*quantize_weight)(ThreadPool&, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
   double (*peak_products)(ThreadPool&, int rounds);
   float (*read_all)(ThreadPool&, const float* values, size_t count);
 };

@@ -220,6 +220,42 @@ TEST_P(OpsTest, adamw_takes_the_published_step) {
   }
 }
 
+TEST_P(OpsTest, embeddings_are_looked_up_and_their_gradients_added_in_the_order_of_rows) {
+  Stream cpu = stream(3);
+  const int vocabulary = 10, width = 200;
+  const std::vector<int32_t> ids = {3, 9, 3, 0, 3};
+  const auto table = random_bf16(vocabulary * width, 13), grad = random_bf16(ids.size() * width, 14);
+  std::vector<bf16> out(ids.size() * width);
+  auto sums = random_floats(vocabulary * width, 15), expected = sums;
+  ASSERT_TRUE(embed(cpu, table.data(), vocabulary, width, ids, out.data()));
+  ASSERT_TRUE(embed_backward(cpu, grad.data(), width, ids, sums.data()));
+  for (size_t row = 0; row < ids.size(); ++row) {
+    EXPECT_TRUE(same_bits(&out[row * width], &table[ids[row] * width], width)) << row;
+    for (int i = 0; i < width; ++i) expected[ids[row] * width + i] += to_float(grad[row * width + i]);
+  }
+  EXPECT_EQ(sums, expected);
+  EXPECT_EQ(embed(cpu, table.data(), vocabulary, width, std::vector<int32_t>{10}, out.data()).code(), Code::kInvalid);
+}
+
+TEST_P(OpsTest, add_rounds_each_sum_once) {
+  Stream cpu = stream();
+  const size_t count = 1003;
+  const auto x = random_bf16(count, 16), y = random_bf16(count, 17);
+  auto sums = x;
+  ASSERT_TRUE(add(cpu, y.data(), count, sums.data()));
+  for (size_t i = 0; i < count; ++i) ASSERT_EQ(sums[i].bits, to_bf16(to_float(x[i]) + to_float(y[i])).bits) << i;
+}
+
+TEST_P(OpsTest, sum_of_squares_is_exact_to_double_and_the_same_with_any_threads) {
+  Stream one = stream(1), three = stream(3);
+  const auto values = random_floats(200001, 18);  // pieces of 64 Ki, the last one short
+  double exact = 0;
+  for (const float value : values) exact += double{value} * value;
+  const double sum = *sum_of_squares(one, values.data(), values.size());
+  EXPECT_NEAR(sum, exact, 1e-12 * exact);
+  EXPECT_EQ(sum, *sum_of_squares(three, values.data(), values.size()));
+}
+
 // What lm_head would give the sampler for these logits.
 Sampled sample_of(const std::vector<float>& logits, const SamplingSettings& settings, uint64_t seed,
                   uint64_t position) {

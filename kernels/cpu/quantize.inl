@@ -1,0 +1,252 @@
+// Blocks of bf16 as E4M3 with a power of two as scale.
+//
+// Everything is done on bits. The magnitudes of bf16 order as whole numbers do, NaN last, so one maximum finds the
+// largest and what is not finite; 448 is 1.75 * 2^8, so a scale is the exponent of the largest magnitude less 8, one
+// more where its mantissa is above 1.75; and dividing by a power of two is multiplying by another. Both forms at once
+// go by tiles of 128 x 128, read from memory once; the transpose is made of 16 x 16 bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/simd.h"
+
+namespace tandem::kernels::TANDEM_ISA {
+
+constexpr int kQuantizeTile = 128;
+constexpr int kQuantizeTilesPerTask = 8;
+constexpr int32_t kBf16Infinity = 0x7f80, kNanScale = 0xff, kNanCode = 0x7f;
+typedef uint8_t Bytes __attribute__((vector_size(16)));
+
+TANDEM_INLINE __m256i magnitudes(const bf16* source) {
+  return _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)), _mm256_set1_epi16(0x7fff));
+}
+
+TANDEM_INLINE int32_t largest_of(__m256i values) {
+  const __m128i eight = _mm_max_epu16(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
+  const __m128i ones = _mm_set1_epi16(-1);
+  return 0xffff - (_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(eight, ones))) & 0xffff);
+}
+
+// Codes of E8M0 for the largest magnitudes of blocks; int32_t or Int.
+template <typename T>
+TANDEM_INLINE T scale_codes(T largest) {
+  const T up = (largest + 31) >> 7;
+  const T code = up > 9 ? up - 8 : T{} + 1;
+  return largest >= kBf16Infinity ? T{} + kNanScale : code;
+}
+// 1 / scale; of NaN anything.
+TANDEM_INLINE Float inverse_of(Int scale_codes) { return (Float)((254 - scale_codes) << 23); }
+
+// To nearest, ties to even; |x| is at most 448 by the choice of the scale.
+template <typename Floats, typename Ints>
+TANDEM_INLINE Ints codes_of(Floats x) {
+  const Ints bits = (Ints)x;
+  const Ints magnitude = bits & 0x7fffffff;
+  const Ints normal = ((magnitude + 0x7ffff + ((magnitude >> 20) & 1)) >> 20) - (120 << 3);
+  // Below the least normal: adding 2^14 leaves whole multiples of the least denormal, 2^-9, in the low bits.
+  const Floats shifter = Floats{} + 16384.0f, least_normal = Floats{} + 0x1p-6f;
+  const Ints small = (Ints)((Floats)magnitude + shifter) - (Ints)shifter;
+  return (magnitude < (Ints)least_normal ? small : normal) | ((bits >> 24) & 0x80);
+}
+
+// Sixteen elements. On AVX2 in halves: the compiler takes vectors of two registers apart into single numbers.
+TANDEM_INLINE void convert(const bf16* x, Float inverse, uint8_t* target) {
+#ifdef __AVX512F__
+  const Bytes bytes = __builtin_convertvector(codes_of<Float, Int>(load(x) * inverse), Bytes);
+  std::memcpy(target, &bytes, sizeof bytes);
+#else
+  typedef float HalfFloat __attribute__((vector_size(32)));
+  typedef int32_t HalfInt __attribute__((vector_size(32)));
+  HalfFloat inverses[2];
+  std::memcpy(inverses, &inverse, sizeof inverses);
+  __m256i codes[2];
+  for (int half = 0; half < 2; ++half) {
+    const __m128i source = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x) + half);
+    const HalfFloat value = (HalfFloat)_mm256_slli_epi32(_mm256_cvtepu16_epi32(source), 16);
+    codes[half] = (__m256i)codes_of<HalfFloat, HalfInt>(value * inverses[half]);
+  }
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(codes[0], codes[1]), 0xd8);
+  const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(target), bytes);
+#endif
+}
+
+// `count` elements, a multiple of 16, of a block with this scale.
+TANDEM_INLINE void convert_row(const bf16* x, int count, int32_t scale, uint8_t* codes) {
+  if (scale == kNanScale) {
+    std::memset(codes, kNanCode, count);
+    return;
+  }
+  const Float inverse = inverse_of(Int{} + scale);
+  for (int i = 0; i < count; i += kLanes) convert(x + i, inverse, codes + i);
+}
+
+template <int Block>
+TANDEM_INLINE int32_t quantize_block(const bf16* x, uint8_t* codes) {
+  __m256i largest = magnitudes(x);
+#pragma GCC unroll 8
+  for (int i = kLanes; i < Block; i += kLanes) largest = _mm256_max_epu16(largest, magnitudes(x + i));
+  const int32_t scale = scale_codes(largest_of(largest));
+  convert_row(x, Block, scale, codes);
+  return scale;
+}
+
+template <int Block>
+inline void quantize_row(const bf16* x, int columns, e4m3* out, e8m0* scales) {
+  uint8_t* codes = reinterpret_cast<uint8_t*>(out);
+  int i = 0;
+  for (; i + Block <= columns; i += Block) scales[i / Block].bits = quantize_block<Block>(x + i, codes + i);
+  if (i == columns) return;
+  bf16 rest[Block] = {};
+  uint8_t rest_codes[Block];
+  std::memcpy(rest, x + i, (columns - i) * sizeof(bf16));
+  scales[i / Block].bits = quantize_block<Block>(rest, rest_codes);
+  std::memcpy(codes + i, rest_codes, columns - i);
+}
+
+// Sixteen rows of 16 bytes become columns: each round takes every row with the one eight further on.
+TANDEM_INLINE void transpose_bytes(const uint8_t* source, size_t stride, uint8_t* target, size_t target_stride) {
+  __m128i rows[16], next[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) rows[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i * stride));
+#pragma GCC unroll 4
+  for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      next[2 * i] = _mm_unpacklo_epi8(rows[i], rows[i + 8]);
+      next[2 * i + 1] = _mm_unpackhi_epi8(rows[i], rows[i + 8]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) rows[i] = next[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i * target_stride), rows[i]);
+}
+
+// The columns of a dense tile: scales[column][block], codes[column][row].
+template <int Block>
+inline void quantize_columns(const bf16* tile, e8m0* scales, uint8_t* codes) {
+  constexpr int kBlocks = kQuantizeTile / Block;
+  alignas(64) uint8_t rows[Block * kQuantizeTile];
+  for (int block = 0; block < kBlocks; ++block) {
+    const bf16* x = tile + block * Block * kQuantizeTile;
+    for (int column = 0; column < kQuantizeTile; column += kLanes) {
+      __m256i largest = magnitudes(x + column);
+      for (int row = 1; row < Block; ++row) {
+        largest = _mm256_max_epu16(largest, magnitudes(x + row * kQuantizeTile + column));
+      }
+      Half halves;
+      std::memcpy(&halves, &largest, sizeof halves);
+      const Int scale = scale_codes(__builtin_convertvector(halves, Int));
+      const Float inverse = inverse_of(scale);
+      for (int row = 0; row < Block; ++row) {
+        convert(x + row * kQuantizeTile + column, inverse, rows + row * kQuantizeTile + column);
+      }
+      for (int lane = 0; lane < kLanes; ++lane) {
+        scales[(column + lane) * kBlocks + block].bits = static_cast<uint8_t>(scale[lane]);
+        if (scale[lane] != kNanScale) continue;
+        for (int row = 0; row < Block; ++row) rows[row * kQuantizeTile + column + lane] = kNanCode;
+      }
+    }
+    for (int column = 0; column < kQuantizeTile; column += 16) {
+      for (int row = 0; row < Block; row += 16) {
+        transpose_bytes(rows + row * kQuantizeTile + column, kQuantizeTile,
+                        codes + column * kQuantizeTile + block * Block + row, kQuantizeTile);
+      }
+    }
+  }
+}
+
+// Columns go through dense copies: rows of x, and columns of the transpose, are often a power of two apart, and 128
+// lines with such a distance do not stay in a cache. What of a tile is outside is zero, which changes no maximum.
+template <int Block>
+inline void quantize_tile(const Quantize& q, int top, int left) {
+  constexpr int kBlocks = kQuantizeTile / Block;
+  const int rows = std::min(kQuantizeTile, q.rows - top), columns = std::min(kQuantizeTile, q.columns - left);
+  alignas(64) bf16 tile[kQuantizeTile * kQuantizeTile];
+  alignas(64) uint8_t codes[kQuantizeTile * kQuantizeTile];
+  e8m0 scales[kQuantizeTile * kBlocks];
+  if (rows < kQuantizeTile || columns < kQuantizeTile) std::memset(tile, 0, sizeof tile);
+  for (int row = 0; row < rows; ++row) {
+    bf16* copy = tile + row * kQuantizeTile;
+    std::memcpy(copy, q.x + (top + row) * q.stride + left, columns * sizeof(bf16));
+    if (!q.by_row) continue;
+    quantize_row<Block>(copy, columns, q.by_row + static_cast<size_t>(top + row) * q.columns + left,
+                        q.row_scales + (top + row) * scale_blocks(q.columns, Block) + left / Block);
+  }
+  quantize_columns<Block>(tile, scales, codes);
+  for (int column = 0; column < columns; ++column) {
+    const size_t target = left + column;
+    std::memcpy(q.column_scales + target * scale_blocks(q.rows, Block) + top / Block, scales + column * kBlocks,
+                scale_blocks(rows, Block));
+    std::memcpy(q.by_column + target * q.rows + top, codes + column * kQuantizeTile, rows);
+  }
+}
+
+// Calls tile(top, left) for every tile; a task takes a few that lie side by side.
+template <typename Tile>
+inline void for_tiles(ThreadPool& threads, int rows, int columns, const Tile& tile) {
+  constexpr int kWidth = kQuantizeTile * kQuantizeTilesPerTask;
+  const int across = (columns + kWidth - 1) / kWidth, down = (rows + kQuantizeTile - 1) / kQuantizeTile;
+  threads.run(across * down, [&](int task) {
+    const int begin = task % across * kWidth;
+    for (int left = begin; left < std::min(columns, begin + kWidth); left += kQuantizeTile) {
+      tile(task / across * kQuantizeTile, left);
+    }
+  });
+}
+
+template <int Block>
+inline void quantize_blocks(ThreadPool& threads, const Quantize& q) {
+  if (q.by_column) {
+    for_tiles(threads, q.rows, q.columns, [&](int top, int left) { quantize_tile<Block>(q, top, left); });
+    return;
+  }
+  constexpr size_t kRows = 16;
+  for_pieces(threads, q.rows, kRows, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      quantize_row<Block>(q.x + row * q.stride, q.columns, q.by_row + row * q.columns,
+                          q.row_scales + row * scale_blocks(q.columns, Block));
+    }
+  });
+}
+
+inline void quantize(ThreadPool& threads, const Quantize& q) {
+  if (q.block == kScaleBlock)
+    quantize_blocks<kScaleBlock>(threads, q);
+  else
+    quantize_blocks<kMicroscaleBlock>(threads, q);
+}
+
+inline void quantize_weight(ThreadPool& threads, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales) {
+  for_tiles(threads, rows, columns, [&](int top, int left) {
+    const int height = std::min(kQuantizeTile, rows - top), width = std::min(kQuantizeTile, columns - left);
+    const bf16* x = weight + static_cast<size_t>(top) * columns + left;
+    uint8_t* codes = reinterpret_cast<uint8_t*>(out) + static_cast<size_t>(top) * columns + left;
+    const int whole = width / kLanes * kLanes;
+    bf16 rest[kLanes] = {};
+    __m256i largest = _mm256_setzero_si256();
+    for (int row = 0; row < height; ++row) {
+      const bf16* source = x + static_cast<size_t>(row) * columns;
+      for (int i = 0; i < whole; i += kLanes) largest = _mm256_max_epu16(largest, magnitudes(source + i));
+      std::memcpy(rest, source + whole, (width - whole) * sizeof(bf16));
+      largest = _mm256_max_epu16(largest, magnitudes(rest));
+    }
+    const int32_t scale = scale_codes(largest_of(largest));
+    scales[top / kQuantizeTile * scale_blocks(columns, kQuantizeTile) + left / kQuantizeTile].bits =
+        static_cast<uint8_t>(scale);
+    for (int row = 0; row < height; ++row) {
+      const size_t offset = static_cast<size_t>(row) * columns;
+      convert_row(x + offset, whole, scale, codes + offset);
+      if (whole == width) continue;
+      uint8_t rest_codes[kLanes];
+      std::memcpy(rest, x + offset + whole, (width - whole) * sizeof(bf16));
+      convert_row(rest, kLanes, scale, rest_codes);
+      std::memcpy(codes + offset + whole, rest_codes, width - whole);
+    }
+  });
+}
+
+}  // namespace tandem::kernels::TANDEM_ISA
