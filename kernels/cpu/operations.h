@@ -52,6 +52,8 @@ const CpuOperations& avx512_bf16_operations();
 const CpuOperations& amx_bf16_operations();
 // Whether processor, kernel and hypervisor let us use AMX's tiles. Asks the kernel for them, for the whole process.
 bool amx_bf16_works();
+// A hypervisor may show the tiles and not have them in order: one small product tells. Only where all others agree.
+bool amx_bf16_multiplies();
 
 // Splits [0, count) into pieces of `size` and runs `piece(begin, end)` for each.
 template <typename Piece>
