@@ -44,7 +44,8 @@ template <typename Floats, typename Ints>
 TANDEM_INLINE Ints codes_of(Floats x) {
   const Ints bits = (Ints)x;
   const Ints magnitude = bits & 0x7fffffff;
-  const Ints normal = ((magnitude + 0x7ffff + ((magnitude >> 20) & 1)) >> 20) - (120 << 3);
+  // The bias is taken off first: the bits of a NaN leave no room to round up.
+  const Ints normal = (magnitude - (120 << 23) + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
   // Below the least normal: adding 2^14 leaves whole multiples of the least denormal, 2^-9, in the low bits.
   const Floats shifter = Floats{} + 16384.0f, least_normal = Floats{} + 0x1p-6f;
   const Ints small = (Ints)((Floats)magnitude + shifter) - (Ints)shifter;
