@@ -30,6 +30,21 @@ std::string format_clock(double unix_seconds) {
   return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
+// Removes the files and folders that were being written when their writer was killed; returns their paths.
+std::vector<fs::path> remove_unfinished(const fs::path& run_dir) {
+  std::vector<fs::path> unfinished;
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(run_dir, error); it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (!(name.starts_with('.') && name.ends_with(".tmp")) && !name.starts_with("model.tmp-")) continue;
+    unfinished.push_back(it->path());
+    it.disable_recursion_pending();
+  }
+  for (const fs::path& path : unfinished) fs::remove_all(path, error);
+  return unfinished;
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt)
@@ -44,6 +59,7 @@ Supervisor::~Supervisor() {
   kill_all();
   std::error_code ignored;
   fs::remove_all(layout_.socket_folder(), ignored);
+  remove_unfinished(run_dir_);  // of roles that had to be killed
 }
 
 std::vector<std::string> Supervisor::sweep() {
@@ -67,19 +83,8 @@ std::vector<std::string> Supervisor::sweep() {
     fs::remove_all(layout_.socket_folder(), error);
     found.push_back(fmt::format("removed {}", layout_.socket_folder().string()));
   }
-  // Files and folders that were being written when their writer was killed.
-  std::vector<fs::path> unfinished;
-  for (auto it = fs::recursive_directory_iterator(run_dir_, error); it != fs::recursive_directory_iterator();
-       it.increment(error)) {
-    const std::string name = it->path().filename();
-    if (!(name.starts_with('.') && name.ends_with(".tmp")) && !name.starts_with("model.tmp-")) continue;
-    unfinished.push_back(it->path());
-    it.disable_recursion_pending();
-  }
-  for (const fs::path& path : unfinished) {
-    fs::remove_all(path, error);
+  for (const fs::path& path : remove_unfinished(run_dir_))
     found.push_back(fmt::format("removed {}, which was not finished", path.string()));
-  }
   return found;
 }
 

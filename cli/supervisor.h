@@ -25,9 +25,9 @@ class Supervisor {
   enum class End : uint8_t { kDone, kInterrupted, kFailed };
 
   Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt);
-  ~Supervisor();
+  ~Supervisor();  // ends all roles; no socket and no half-written file is left
 
-  // Ends processes and removes sockets that an earlier life of this run left behind; returns a line for each.
+  // Ends processes, and removes sockets and half-written files, of an earlier life of this run; returns a line for each.
   std::vector<std::string> sweep();
 
   Status start();
