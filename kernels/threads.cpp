@@ -1,6 +1,9 @@
 #include "kernels/threads.h"
 
+#include <immintrin.h>
+
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -8,12 +11,30 @@
 
 namespace tandem::kernels {
 
+namespace {
+
+// Kernels follow each other within microseconds, and being woken by the system takes tens of them: who waits looks for
+// a moment before it sleeps. Longer would take the core from other processes.
+template <typename Condition>
+void look_for(const Condition& met) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (met()) return;
+      _mm_pause();
+    }
+  } while (std::chrono::steady_clock::now() < limit);
+}
+
+}  // namespace
+
 struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake, done;
-  uint64_t round = 0;
-  int helpers_inside = 0;
-  bool stopping = false;
+  // Written with the mutex held; read without it by those who look before they sleep.
+  std::atomic<uint64_t> round{0};
+  std::atomic<int> helpers_inside{0};
+  std::atomic<bool> stopping{false};
   const std::function<void(int)>* task = nullptr;
   int tasks = 0;
   std::atomic<int> next{0};
@@ -37,6 +58,9 @@ struct ThreadPool::State {
       claim(*work, count);
       lock.lock();
       if (--helpers_inside == 0) done.notify_one();
+      lock.unlock();
+      look_for([&] { return round != seen || stopping; });
+      lock.lock();
     }
   }
 };
@@ -70,6 +94,7 @@ void ThreadPool::run(int tasks, const std::function<void(int)>& task) {
   }
   state_->wake.notify_all();
   state_->claim(task, tasks);
+  look_for([&] { return state_->helpers_inside == 0; });
   // A helper that has not woken by now must find nothing to do: the task is withdrawn before this returns.
   std::unique_lock lock(state_->mutex);
   state_->task = nullptr;
