@@ -54,6 +54,7 @@ Result<int> run(const Options& options) {
     const auto& t = config.trainer;
     TRY(trainer::run_trainer({.run_dir = options.run_dir,
                               .model = layout.model(),
+                              .format = TRY(model::weight_format_named(config.model.weights)),
                               .address = layout.address("trainer"),
                               .coordinator = layout.address("coordinator"),
                               .identity = identity,
@@ -83,6 +84,7 @@ Result<int> run(const Options& options) {
                              .env = layout.address("env"),
                              .address = layout.address(sender),
                              .model = layout.model(),
+                             .format = TRY(model::weight_format_named(config.model.weights)),
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
                              .threads = threads,
                              .max_new_tokens = r.max_new_tokens},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "envs/task.h"
+#include "model/weight_format.h"
 #include "trainer/learning_rate.h"
 
 namespace tandem::cli {
@@ -19,6 +20,9 @@ Schema schema_of(RunConfig& c) {
   s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
         3600);
   s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
+  s.add("model.weights", c.model.weights,
+        "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
+        model::weight_format_names());
   const auto known = envs::every_kind();
   s.add("tasks.kinds", c.tasks.kinds, "Kinds of task", {known.begin(), known.end()});
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);

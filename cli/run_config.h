@@ -24,6 +24,7 @@ struct RunConfig {
   } run;
   struct {
     std::string path = "models/warm-start";
+    std::string weights = "bf16";
   } model;
   struct {
     std::vector<std::string> kinds;

@@ -39,11 +39,10 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
 }
 
 Result<int> run(const Options& options) {
-  if (options.dtype != "bfloat16" || options.weights != "bf16") {
-    return fail(Status::invalid(fmt::format("--dtype {} --weights {}: the kernels compute bfloat16 with bf16 weights",
-                                            options.dtype, options.weights)));
-  }
-  const auto scorer = TRY(Scorer::create(TRY(model::load_weights(options.model, false)), options.threads));
+  if (options.dtype != "bfloat16")
+    return fail(Status::invalid(fmt::format("--dtype {}: the kernels compute bfloat16", options.dtype)));
+  const auto format = TRY(model::weight_format_named(options.weights));
+  const auto scorer = TRY(Scorer::create(TRY(model::load_weights(options.model, false, format)), options.threads));
   const auto& config = scorer->weights().config();
   static constexpr std::array<std::string_view, 1> kKeys = {"tokens"};
   return run_json_lines(options.lines, kKeys, [&](const Json& line) -> Result<Json> {
@@ -64,7 +63,8 @@ Action add_score(CLI::App& command) {
   command.add_option("--path", options->path, "Which code computes: both give the same bits")
       ->check(CLI::IsMember({"trainer", "engine"}));
   command.add_option("--dtype", options->dtype, "Number format of activations");
-  command.add_option("--weights", options->weights, "Number format of weights");
+  command.add_option("--weights", options->weights, "Number format of the layers' products")
+      ->check(CLI::IsMember(model::weight_format_names()));
   command.add_option("--threads", options->threads, "Threads to compute with");
   command.footer(
       "Example:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "

@@ -343,4 +343,18 @@ Status quantize_weight(Stream& stream, const bf16* weight, int rows, int columns
   return {};
 }
 
+Status expand(Stream& stream, const Expand& e) {
+  TRY(Check{"expand"}
+          .given("codes", e.codes)
+          .given("scales", e.scales)
+          .given("out", e.out)
+          .positive("rows", e.rows)
+          .positive("columns", e.columns)
+          .that(e.block == kScaleBlock || e.block == kMicroscaleBlock, "block must be 128 or 32")
+          .that(e.block_rows == 1 || e.block_rows == kScaleBlock, "block_rows must be 1 or 128")
+          .status);
+  stream.operations().expand(stream.threads(), e);
+  return {};
+}
+
 }  // namespace tandem::kernels

@@ -1,4 +1,4 @@
-// From bf16 to E4M3 with a power of two as the scale of each block: value = to_float(code) * to_float(scale).
+// From bf16 to E4M3 with a power of two as the scale of each block, and back: value = to_float(code) * to_float(scale).
 //
 // A block's scale is the least power of two, at least 2^-126, by which its largest magnitude divided is at most 448;
 // a code is x / scale, an IEEE division, rounded to nearest, ties to even (formats/e4m3.h). So nothing in a finite
@@ -10,6 +10,10 @@
 // clipping would hide that.
 //
 // The last block of a row or column is what is left of it. Bits are the same on all instruction sets.
+//
+// Values come back exactly: E4M3 has fewer bits than bf16, and a scale moves exponents only. Where that leaves the
+// range of bf16's normal numbers they are rounded to nearest, ties to even. NaN, of a code or of a scale, is 0x7fc0.
+// What came back once comes back the same when it is quantised again, though a block may then have half the scale.
 //
 // Thread safety: as gemm.h.
 #pragma once
@@ -49,5 +53,17 @@ Status quantize(Stream& stream, const Quantize& arguments);
 // A weight in blocks of 128 x 128: [rows][columns] to out of the same layout and scales
 // [scale_blocks(rows)][scale_blocks(columns)], all dense. kInvalid names a null pointer or a negative size.
 Status quantize_weight(Stream& stream, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
+
+// The way back, of rows and of weights.
+struct Expand {
+  const e4m3* codes = nullptr;   // [rows][columns], dense
+  const e8m0* scales = nullptr;  // [scale_blocks(rows, block_rows)][scale_blocks(columns, block)]
+  bf16* out = nullptr;           // [rows][columns], dense
+  int rows = 0, columns = 0;
+  int block = kScaleBlock;  // columns of a block; or kMicroscaleBlock
+  int block_rows = 1;       // or kScaleBlock, a weight's
+};
+// kInvalid names the argument: a null pointer, a negative size, another block.
+Status expand(Stream& stream, const Expand& arguments);
 
 }  // namespace tandem::kernels

@@ -74,9 +74,9 @@ Stream Stream::over(const CpuOperations& operations, Isa isa, int threads) {
   return stream;
 }
 
-std::string Stream::numerics_id() const {
+std::string Stream::numerics_id(std::string_view format) const {
   constexpr int kContractVersion = 2;  // raised whenever a kernel's bits change
-  return fmt::format("v{}-{}-bf16", kContractVersion, to_string(isa_));
+  return fmt::format("v{}-{}-{}", kContractVersion, to_string(isa_), format);
 }
 
 }  // namespace tandem::kernels

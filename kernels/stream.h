@@ -33,8 +33,9 @@ class Stream {
   Isa isa() const { return isa_; }
   ThreadPool& threads() { return *threads_; }
   const CpuOperations& operations() const { return *operations_; }
-  // Two results are comparable bit by bit only where this is equal: contract version, instruction set.
-  std::string numerics_id() const;
+  // Two results are comparable bit by bit only where this is equal: contract version, instruction set, number format of
+  // the products.
+  std::string numerics_id(std::string_view format = "bf16") const;
 
  private:
   Stream() = default;

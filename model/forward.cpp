@@ -128,7 +128,8 @@ class Forward::InferenceOps final : public Ops {
     return {memory.data(), rows, columns, buffer};
   }
   Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
-    return kernels::gemm(*stream_, {.a = x.data,
+    const bf16* values = TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns));
+    return kernels::gemm(*stream_, {.a = values,
                                     .a_stride = static_cast<size_t>(x.columns),
                                     .b = weights_->packed(weight),
                                     .residual = residual,
@@ -144,6 +145,7 @@ class Forward::InferenceOps final : public Ops {
   const int max_positions_;
   const std::vector<float> rope_;
   std::array<std::vector<bf16>, kBuffers> buffers_;
+  QuantizedActivations activations_;
   std::vector<kernels::KeyValuePage> pages_;
   std::vector<kernels::QueryRun> runs_;
   kernels::Stream* stream_ = nullptr;

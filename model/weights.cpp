@@ -11,7 +11,11 @@ namespace tandem::model {
 
 using kernels::bf16;
 
-Result<Weights> Weights::create(const ModelConfig& config, bool for_training) {
+namespace {
+constexpr size_t kWireAlignment = 64;
+}
+
+Result<Weights> Weights::create(const ModelConfig& config, bool for_training, WeightFormat format) {
   Weights weights;
   weights.config_ = config;
   weights.layout_ = TRY(parameter_layout(config));
@@ -19,19 +23,89 @@ Result<Weights> Weights::create(const ModelConfig& config, bool for_training) {
   weights.flat_ = Buffer<bf16>(weights.layout_.elements);
   weights.packed_.resize(weights.layout_.parameters.size());
   weights.transposed_.resize(weights.layout_.parameters.size());
+  weights.format_ = format;
+  weights.quantized_.assign(weights.layout_.parameters.size(), false);
+  if (format != WeightFormat::kBf16) weights.lay_out_wire();
   return weights;
 }
 
+void Weights::lay_out_wire() {
+  size_t bytes = 0;
+  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
+    const Parameter& p = layout_.parameters[i];
+    const int index = static_cast<int>(i);
+    quantized_[i] = p.matrix && index != layout_.embedding && index != layout_.head;
+    wire_at_.push_back(bytes);
+    const size_t size = !quantized_[i] ? p.elements() * sizeof(bf16)
+                                       : p.elements() + kernels::scale_blocks(p.rows, block_rows(format_)) *
+                                                            kernels::scale_blocks(p.columns, block_columns(format_));
+    bytes += (size + kWireAlignment - 1) / kWireAlignment * kWireAlignment;
+  }
+  wire_ = Buffer<std::byte>(bytes);
+}
+
+std::span<std::byte> Weights::wire() {
+  if (format_ == WeightFormat::kBf16) return std::as_writable_bytes(flat());
+  return {wire_.data(), wire_.size()};
+}
+
 Status Weights::pack(kernels::Stream& stream) {
+  if (format_ != WeightFormat::kBf16) TRY(quantize(stream));
+  return build_panels(stream);
+}
+
+Status Weights::pack_received(kernels::Stream& stream) {
+  for (size_t i = 0; i < wire_at_.size(); ++i) {
+    const Parameter& p = layout_.parameters[i];
+    if (!quantized_[i]) std::memcpy(flat_.data() + p.offset, wire_.data() + wire_at_[i], p.elements() * sizeof(bf16));
+  }
+  return build_panels(stream);
+}
+
+Status Weights::quantize(kernels::Stream& stream) {
+  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
+    const Parameter& p = layout_.parameters[i];
+    const bf16* values = flat_.data() + p.offset;
+    if (!quantized_[i]) {
+      std::memcpy(wire_.data() + wire_at_[i], values, p.elements() * sizeof(bf16));
+    } else if (format_ == WeightFormat::kFp8) {
+      TRY(kernels::quantize_weight(stream, values, p.rows, p.columns, codes(i), scales(i)));
+    } else {
+      TRY(kernels::quantize(stream, {.x = values,
+                                     .stride = static_cast<size_t>(p.columns),
+                                     .by_row = codes(i),
+                                     .row_scales = scales(i),
+                                     .rows = p.rows,
+                                     .columns = p.columns,
+                                     .block = kernels::kMicroscaleBlock}));
+    }
+  }
+  return {};
+}
+
+Status Weights::build_panels(kernels::Stream& stream) {
+  std::vector<bf16> expanded;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
     // An embedding that is no head is only looked up.
     if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
+    const bf16* values = flat_.data() + p.offset;
+    if (quantized_[i]) {
+      if (expanded.size() < p.elements()) expanded.resize(p.elements());
+      TRY(kernels::expand(stream, {.codes = codes(i),
+                                   .scales = scales(i),
+                                   .out = expanded.data(),
+                                   .rows = p.rows,
+                                   .columns = p.columns,
+                                   .block = block_columns(format_),
+                                   .block_rows = block_rows(format_)}));
+      values = expanded.data();
+    }
     if (packed_[i].empty()) packed_[i] = Buffer<bf16>(kernels::packed_size(p.rows, p.columns));
-    TRY(kernels::pack(stream, flat_.data() + p.offset, p.rows, p.columns, packed_[i].data()));
+    TRY(kernels::pack(stream, values, p.rows, p.columns, packed_[i].data()));
     if (!for_training_) continue;
     if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(kernels::packed_size(p.columns, p.rows));
-    TRY(kernels::pack_transposed(stream, flat_.data() + p.offset, p.rows, p.columns, transposed_[i].data()));
+    TRY(kernels::pack_transposed(stream, values, p.rows, p.columns, transposed_[i].data()));
   }
   return {};
 }
@@ -77,9 +151,9 @@ Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span
 
 }  // namespace
 
-Result<Weights> load_weights(const fs::path& directory, bool for_training) {
+Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format) {
   const ModelConfig config = TRY(read_config(directory));
-  auto weights = TRY(Weights::create(config, for_training));
+  auto weights = TRY(Weights::create(config, for_training, format));
   const auto checkpoint = TRY(Safetensors::open(directory));
   std::vector<std::string> names;
   for (const Parameter& p : weights.layout().parameters) {

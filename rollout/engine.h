@@ -85,7 +85,7 @@ class Engine {
   uint64_t version() const { return version_; }
   const EngineCounters& counters() const { return counters_; }
   const EngineSettings& settings() const { return settings_; }
-  std::string numerics_id() const { return stream_.numerics_id(); }
+  std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
 
  private:
   struct Sequence {

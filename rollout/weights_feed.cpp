@@ -32,7 +32,7 @@ void WeightsFeed::tick(wire::Socket& trainer) {
 // Memory that was live before the last swap, when nobody else holds it.
 std::shared_ptr<model::Weights> WeightsFeed::target() {
   if (spare_ && spare_.use_count() == 1) return std::const_pointer_cast<model::Weights>(std::exchange(spare_, nullptr));
-  auto fresh = model::Weights::create(config_, false);
+  auto fresh = model::Weights::create(config_, false, format_);
   return fresh ? std::make_shared<model::Weights>(std::move(*fresh)) : nullptr;
 }
 
@@ -46,7 +46,7 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
     return;
   if (!target_) target_ = target();
   if (!target_) return;
-  auto receiver = weights_sync::Receiver::begin(std::move(*manifest), std::as_writable_bytes(target_->flat()));
+  auto receiver = weights_sync::Receiver::begin(std::move(*manifest), target_->wire(), model::to_string(format_));
   if (!receiver) return spdlog::error("weights refused: {}", receiver.error().message());
   receiver_ = std::move(*receiver);
   started_ = last_chunk_ = clock_.now();
@@ -69,7 +69,7 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
   packed_ = false;
   packing_ = std::thread([this] {
     auto stream = kernels::Stream::cpu(1);
-    if (stream) (void)target_->pack(*stream);
+    if (stream) (void)target_->pack_received(*stream);
     target_->give_back_flat();
     packed_ = true;
   });

@@ -14,8 +14,9 @@ namespace tandem::rollout {
 
 class WeightsFeed {
  public:
-  WeightsFeed(const model::ModelConfig& config, uint64_t have_version, int window, const Clock& clock)
-      : config_(config), newest_(have_version), window_(window), clock_(clock) {}
+  WeightsFeed(const model::ModelConfig& config, model::WeightFormat format, uint64_t have_version, int window,
+              const Clock& clock)
+      : config_(config), format_(format), newest_(have_version), window_(window), clock_(clock) {}
 
   // Asks, fetches, packs: whatever is due now.
   void tick(wire::Socket& trainer);
@@ -40,6 +41,7 @@ class WeightsFeed {
   std::shared_ptr<model::Weights> target();
 
   const model::ModelConfig config_;
+  const model::WeightFormat format_;
   uint64_t newest_;  // version that is here or coming
   const int window_;
   const Clock& clock_;

@@ -32,7 +32,7 @@ class Worker {
         env_(std::move(env), clock),
         peers_(std::move(peers)),
         context_(context),
-        feed_(config, 0, settings.chunk_window, clock) {}
+        feed_(config, settings.format, 0, settings.chunk_window, clock) {}
 
   void introduce(wire::Hello::Builder hello) {
     hello.setRole("rollout");
@@ -549,7 +549,7 @@ class Worker {
 
 Status run_worker(const WorkerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto conversation = TRY(Conversation::load(settings.model));
-  auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false)));
+  auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false, settings.format)));
   auto stream = TRY(kernels::Stream::cpu(settings.threads));
   TRY(weights->pack(stream));
   weights->give_back_flat();

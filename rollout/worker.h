@@ -25,6 +25,7 @@ struct WorkerSettings {
   std::string coordinator, trainer, env;  // addresses
   std::string address;                    // where other rollouts hand episodes over
   fs::path model;                         // version 0, with tokenizer and template
+  model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;
   int threads = 1;
   int max_new_tokens = 128;     // of a turn

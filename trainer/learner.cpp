@@ -37,9 +37,10 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
 }
 
 Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
-  if (!copy) copy = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false)));
-  std::copy(weights_->flat().begin(), weights_->flat().end(), copy->flat().begin());
-  TRY(copy->pack(stream_));
+  if (!copy)
+    copy = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false, weights_->format())));
+  std::ranges::copy(weights_->wire(), copy->wire().begin());
+  TRY(copy->pack_received(stream_));
   copy->give_back_flat();
   return {};
 }

@@ -67,7 +67,7 @@ class Learner {
   Status keep_reference();
   // A batch without anything to learn from still counts as a step.
   void skip() { ++steps_; }
-  std::string numerics_id() const { return stream_.numerics_id(); }
+  std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
 
   // One step on sampled trajectories. `version` is that of the current weights, for the exactness check. A step is the
   // only one of its batch, so the policy before it is the current one: without a correction ratios are taken against

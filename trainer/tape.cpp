@@ -174,7 +174,8 @@ class Tape::TapeOps final : public model::Ops {
   }
 
   Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
-    return kernels::gemm(*stream_, {.a = x.data,
+    const bf16* values = TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, rows_, x.columns));
+    return kernels::gemm(*stream_, {.a = values,
                                     .a_stride = static_cast<size_t>(x.columns),
                                     .b = weights_->packed(weight),
                                     .residual = residual,
@@ -325,6 +326,7 @@ class Tape::TapeOps final : public model::Ops {
       TRY(recompute(producer, again));
       x = again;
     }
+    x = TRY(activations_.of(*stream_, weights_->format_of(r.weight), x, rows_, r.in.columns));
     bf16* packed_x = grown(packed_, kernels::packed_size(r.in.columns, static_cast<int>(even_rows)));
     TRY(kernels::pack_transposed(*stream_, x, rows_, r.in.columns, packed_x));
     bf16* packed_grad = grown(packed_grad_, kernels::packed_size(r.out.columns, static_cast<int>(even_rows)));
@@ -395,6 +397,7 @@ class Tape::TapeOps final : public model::Ops {
   int rows_ = 0;
   bool have_residual_grad_ = false;
   Arena arena_;
+  model::QuantizedActivations activations_;
   std::vector<Record> records_;
   std::vector<std::vector<float>> log_sums_;  // of each layer
   Tensor hidden_;

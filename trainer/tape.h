@@ -4,6 +4,9 @@
 // list read from the end, with one gradient buffer for the residual stream and two for what branches off it. Outputs of
 // norms and of SwiGLU are not kept; they are computed again, bit by bit, when a weight gradient needs them.
 //
+// Where products are quantised (model/weight_format.h) gradients pass through the rounding as if it were not there: a
+// product's two gradients are taken at the values that it multiplied, in bf16.
+//
 // Thread safety: none. Buffers grow to the largest batch and stay.
 #pragma once
 

@@ -54,8 +54,7 @@ void sweep_unfinished(const fs::path& folder) {
 // A version as it is handed out: a copy that stays while the learner goes on.
 struct Published {
   weights_sync::Manifest manifest;
-  std::vector<kernels::bf16> weights;
-  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(weights)); }
+  std::vector<std::byte> bytes;
 };
 
 struct Batch {
@@ -183,7 +182,7 @@ class Trainer {
       case wire::Body::CHUNK_REQUEST: {
         const auto request = body.getChunkRequest();
         if (request.getVersion() != published_->manifest.version) return announce(message.sender()), Status();
-        const auto bytes = weights_sync::chunk_of(published_->manifest, published_->bytes(), request.getIndex());
+        const auto bytes = weights_sync::chunk_of(published_->manifest, published_->bytes, request.getIndex());
         wire::Outgoing chunk(message.id());
         auto out = chunk.body().initChunk();
         out.setVersion(request.getVersion());
@@ -320,9 +319,10 @@ class Trainer {
 
   std::shared_ptr<Published> publish() {
     auto next = std::make_shared<Published>();
-    const auto flat = learner_.weights().flat();
-    next->weights.assign(flat.begin(), flat.end());
-    next->manifest = weights_sync::make_manifest(static_cast<uint64_t>(learner_.steps()), next->bytes());
+    const auto wire = learner_.weights().wire();
+    next->bytes.assign(wire.begin(), wire.end());
+    next->manifest = weights_sync::make_manifest(static_cast<uint64_t>(learner_.steps()), next->bytes,
+                                                 model::to_string(learner_.weights().format()));
     return next;
   }
 
@@ -373,7 +373,7 @@ class Trainer {
             {"generated_tokens", generated_tokens_},
             {"trained_tokens", trained_tokens_},
             {"sent_bytes", sent_bytes_},
-            {"full_bytes", published_->weights.size() * sizeof(kernels::bf16)},
+            {"full_bytes", published_->bytes.size()},
             {"compared_tokens", compared_tokens_},
             {"max_abs_logprob_diff", max_diff_},
             {"trajectories", store_.size()}};
@@ -413,7 +413,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run_dir) {
 }
 
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
-  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)),
+  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
                                      TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
   if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);

@@ -20,7 +20,8 @@ namespace tandem::trainer {
 
 struct TrainerSettings {
   fs::path run_dir;
-  fs::path model;       // version 0
+  fs::path model;  // version 0
+  model::WeightFormat format = model::WeightFormat::kBf16;
   std::string address;  // where rollouts reach it
   std::string coordinator;
   wire::Identity identity;

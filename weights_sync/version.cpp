@@ -13,20 +13,21 @@ std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const st
   return weights.subspan(begin, std::min<uint64_t>(manifest.chunk_bytes, weights.size() - begin));
 }
 
-Manifest make_manifest(uint64_t version, std::span<const std::byte> weights) {
-  Manifest manifest{.version = version, .base = version, .bytes = weights.size(), .digests = {}};
+Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format) {
+  Manifest manifest{
+      .version = version, .base = version, .format = std::move(format), .bytes = weights.size(), .digests = {}};
   manifest.digests.resize((weights.size() + kChunkBytes - 1) / kChunkBytes);
   for (uint32_t i = 0; i < manifest.digests.size(); ++i)
     manifest.digests[i] = digest_of(chunk_of(manifest, weights, i));
   return manifest;
 }
 
-Result<Receiver> Receiver::begin(Manifest manifest, std::span<std::byte> target) {
+Result<Receiver> Receiver::begin(Manifest manifest, std::span<std::byte> target, std::string_view format) {
   const auto refuse = [&](std::string why) {
     return fail(Status::invalid(fmt::format("weights {}: {}", manifest.version, why)));
   };
-  if (manifest.format != "bf16")
-    return refuse(fmt::format("format \"{}\" is not known; expected bf16", manifest.format));
+  if (manifest.format != format)
+    return refuse(fmt::format("format \"{}\", this model's is {}", manifest.format, format));
   if (manifest.base != manifest.version) return refuse(fmt::format("a delta on {}, which is not taken", manifest.base));
   if (manifest.bytes != target.size())
     return refuse(fmt::format("{} bytes, this model has {}", manifest.bytes, target.size()));

@@ -29,7 +29,8 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-Manifest make_manifest(uint64_t version, std::span<const std::byte> weights);
+// `weights` are bytes of that format (model/weights.h).
+Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format = "bf16");
 
 // The bytes of one chunk; empty where there is no such chunk.
 std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const std::byte> weights, uint32_t index);
@@ -40,7 +41,7 @@ class Receiver {
  public:
   // `target` is where the weights go and must be as large as the manifest says; it holds nothing usable until
   // verified(). kInvalid names what cannot be taken: another size, format, a delta, too many chunks.
-  static Result<Receiver> begin(Manifest manifest, std::span<std::byte> target);
+  static Result<Receiver> begin(Manifest manifest, std::span<std::byte> target, std::string_view format = "bf16");
 
   // Up to `window` chunks are asked for at once; each call returns those to request now.
   std::vector<uint32_t> requests(int window);

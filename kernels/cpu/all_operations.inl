@@ -31,6 +31,7 @@ constexpr CpuOperations kOperations = {
     .sum_of_squares = sum_of_squares,
     .quantize = quantize,
     .quantize_weight = quantize_weight,
+    .expand = expand,
     .peak_products = peak_products,
     .read_all = read_all,
 };

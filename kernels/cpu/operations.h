@@ -42,6 +42,7 @@ struct CpuOperations {
   double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
   void (*quantize)(ThreadPool&, const Quantize&);
   void (*quantize_weight)(ThreadPool&, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
+  void (*expand)(ThreadPool&, const Expand&);
   double (*peak_products)(ThreadPool&, int rounds);
   float (*read_all)(ThreadPool&, const float* values, size_t count);
 };

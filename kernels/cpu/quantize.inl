@@ -250,4 +250,54 @@ inline void quantize_weight(ThreadPool& threads, const bf16* weight, int rows, i
   });
 }
 
+// Sixteen codes times a scale. Codes below the least normal are whole multiples of 2^-9; through whole numbers, since
+// products of denormals are slow on some processors.
+TANDEM_INLINE Half expand_codes(const uint8_t* codes, Float scale) {
+#ifdef __AVX512F__
+  Bytes bytes;
+  std::memcpy(&bytes, codes, sizeof bytes);
+  const Int bits = __builtin_convertvector(bytes, Int);
+#else
+  __m256i halves[2];
+  for (int half = 0; half < 2; ++half)
+    halves[half] = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + half * 8)));
+  Int bits;
+  std::memcpy(&bits, halves, sizeof bits);
+#endif
+  const Int magnitude = bits & 0x7f;
+  const Float small = __builtin_convertvector(magnitude, Float) * 0x1p-9f;
+  const Float value = (magnitude < 8 ? small : (Float)((magnitude << 20) + (120 << 23))) * scale;
+  const Bits expanded = (Bits)value | ((Bits)bits & 0x80u) << 24;
+  return round_to_bf16(magnitude == kNanCode ? broadcast(NAN) : (Float)expanded);
+}
+
+inline void expand_row(const uint8_t* codes, int count, e8m0 scale, bf16* out) {
+  if (scale == kE8m0Nan) return void(std::fill_n(out, count, bf16{0x7fc0}));
+  const Float factor = broadcast(to_float(scale));
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Half values = expand_codes(codes + i, factor);
+    std::memcpy(out + i, &values, sizeof values);
+  }
+  if (i == count) return;
+  uint8_t rest[kLanes] = {};
+  std::memcpy(rest, codes + i, count - i);
+  const Half values = expand_codes(rest, factor);
+  std::memcpy(out + i, &values, (count - i) * sizeof(bf16));
+}
+
+inline void expand(ThreadPool& threads, const Expand& e) {
+  const size_t across = scale_blocks(e.columns, e.block);
+  for_pieces(threads, e.rows, 16, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const uint8_t* codes = reinterpret_cast<const uint8_t*>(e.codes) + row * e.columns;
+      for (size_t block = 0; block < across; ++block) {
+        const int first = static_cast<int>(block) * e.block;
+        expand_row(codes + first, std::min(e.block, e.columns - first), e.scales[row / e.block_rows * across + block],
+                   e.out + row * e.columns + first);
+      }
+    }
+  });
+}
+
 }  // namespace tandem::kernels::TANDEM_ISA

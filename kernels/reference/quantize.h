@@ -47,4 +47,9 @@ inline Quantized quantize(std::span<const bf16> x, int rows, int columns, int bl
   return out;
 }
 
+inline bf16 expand(e4m3 code, e8m0 scale) {
+  const float value = to_float(code) * to_float(scale);
+  return value == value ? to_bf16(value) : bf16{0x7fc0};
+}
+
 }  // namespace tandem::kernels::reference

@@ -26,6 +26,12 @@ class RunInput : public RunTest {
   }
 };
 
+TEST_F(RunInput, the_page_of_all_keys_is_the_one_that_is_printed) {
+  ASSERT_EQ(Process({TANDEM_BINARY, "config", "reference"}, output()).wait(), 0);
+  EXPECT_EQ(text(output()), text(fs::path(TANDEM_SOURCE_DIR) / "docs" / "config.md"))
+      << "tandem config reference > docs/config.md";
+}
+
 TEST_F(RunInput, a_bad_config_names_every_mistake_and_starts_nothing) {
   const fs::path config = root() / "bad.yaml";
   std::ofstream(config)

@@ -63,6 +63,46 @@ TEST_F(RunTest, both_scoring_paths_give_the_bits_that_were_recorded_while_sampli
   EXPECT_GT(compared, 200u);
 }
 
+// Half the bytes on the wire, and still the same bits on both sides.
+TEST_F(RunTest, in_fp8_what_was_recorded_while_sampling_is_what_the_trainer_computes) {
+  const fs::path run_dir = root() / "fp8";
+  ASSERT_EQ(run({"run.steps=2", "tasks.heldout=0", "model.weights=fp8"}, run_dir), 0) << text(output());
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_TRUE(summary["numerics_id"].get<std::string>().ends_with("-fp8")) << summary["numerics_id"];
+  EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+  EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+  EXPECT_LT(summary["weights"]["full_bytes"].get<uint64_t>(), fs::file_size(run_dir / "export" / "model.safetensors"));
+
+  std::ofstream lines(root() / "lines");
+  std::vector<Json> of_start;
+  for (const Json& episode : episodes(run_dir, true)) {
+    if (episode["versions"] != Json({0, 0}) || episode["tokens"].empty()) continue;
+    of_start.push_back(episode);
+    lines << Json{{"tokens", episode["tokens"]}}.dump() << "\n";
+  }
+  lines.close();
+  ASSERT_FALSE(of_start.empty());
+  for (const char* format : {"fp8", "bf16"}) {
+    ASSERT_EQ(Process({TANDEM_BINARY, "score", "--model", (run_dir / "model").string(), "--weights", format, "--input",
+                       (root() / "lines").string()},
+                      root() / "scores")
+                  .wait(),
+              0);
+    const std::string all = text(root() / "scores");
+    const auto scores = split(trim(all), '\n');
+    ASSERT_EQ(scores.size(), of_start.size());
+    bool same = true;
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const Json got = parse_json(scores[i]).value_or(Json());
+      for (size_t t = 0; t < of_start[i]["tokens"].size(); ++t) {
+        if (of_start[i]["sampled"][t] == 0) continue;
+        same = same && got["logprobs"][t].get<float>() == of_start[i]["logprobs"][t].get<float>();
+      }
+    }
+    EXPECT_EQ(same, format == std::string_view("fp8"));
+  }
+}
+
 TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weights_as_one_that_was_not) {
   const Arguments settings = {"run.steps=20", "tasks.heldout=0", "run.deterministic=true",
                               "trainer.checkpoint_every=2"};

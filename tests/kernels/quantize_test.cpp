@@ -197,6 +197,69 @@ TEST_P(QuantizeTest, zeros_denormals_infinities_and_nan_become_what_the_header_s
   EXPECT_EQ(to_float(quantized({to_bf16(450)}).row_scales[0]), 2);
 }
 
+TEST_P(QuantizeTest, every_code_with_every_scale_comes_back_as_the_definition_says) {
+  Stream cpu = stream();
+  const int rows = 256, columns = 256 + 7;
+  std::vector<e4m3> codes(static_cast<size_t>(rows) * columns);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i].bits = static_cast<uint8_t>(i % columns);
+  for (const int block : {kScaleBlock, kMicroscaleBlock}) {
+    for (const int block_rows : {1, kScaleBlock}) {
+      const size_t across = scale_blocks(columns, block);
+      std::vector<e8m0> scales(scale_blocks(rows, block_rows) * across);
+      for (size_t i = 0; i < scales.size(); ++i)
+        scales[i].bits = static_cast<uint8_t>(block_rows == 1 ? i / across : i * 23);
+      std::vector<bf16> got(codes.size(), bf16{0xeeee}), expected;
+      ASSERT_TRUE(expand(cpu, {.codes = codes.data(),
+                               .scales = scales.data(),
+                               .out = got.data(),
+                               .rows = rows,
+                               .columns = columns,
+                               .block = block,
+                               .block_rows = block_rows}));
+      for (int row = 0; row < rows; ++row) {
+        for (int i = 0; i < columns; ++i)
+          expected.push_back(
+              reference::expand(codes[row * columns + i], scales[row / block_rows * across + i / block]));
+      }
+      expect_same(got, expected, "value");
+    }
+  }
+}
+
+TEST_P(QuantizeTest, what_came_back_once_comes_back_the_same) {
+  Stream cpu = stream();
+  const int rows = 200, columns = 300;
+  std::vector<e4m3> codes(rows * columns);
+  std::vector<e8m0> scales(rows * scale_blocks(columns, kMicroscaleBlock));
+  const auto round_trip = [&](const std::vector<bf16>& x, int block, int block_rows) {
+    std::vector<bf16> out(x.size());
+    if (block_rows == 1) {
+      EXPECT_TRUE(quantize(cpu, {.x = x.data(),
+                                 .stride = columns,
+                                 .by_row = codes.data(),
+                                 .row_scales = scales.data(),
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .block = block}));
+    } else {
+      EXPECT_TRUE(quantize_weight(cpu, x.data(), rows, columns, codes.data(), scales.data()));
+    }
+    EXPECT_TRUE(expand(cpu, {.codes = codes.data(),
+                             .scales = scales.data(),
+                             .out = out.data(),
+                             .rows = rows,
+                             .columns = columns,
+                             .block = block,
+                             .block_rows = block_rows}));
+    return out;
+  };
+  for (const auto& [block, block_rows] :
+       {std::pair{kScaleBlock, 1}, {kMicroscaleBlock, 1}, {kScaleBlock, kScaleBlock}}) {
+    const auto once = round_trip(values(rows, columns, 4, true), block, block_rows);
+    expect_same(round_trip(once, block, block_rows), once, "value");
+  }
+}
+
 TEST(QuantizeArguments, are_checked_and_the_wrong_one_is_named) {
   Stream cpu = std::move(*Stream::cpu(1));
   const bf16 x[4] = {};
@@ -219,6 +282,11 @@ TEST(QuantizeArguments, are_checked_and_the_wrong_one_is_named) {
   EXPECT_EQ(message([](Quantize& q) { q.by_row = nullptr, q.row_scales = nullptr; }),
             "quantize: neither by_row nor by_column is given");
   EXPECT_EQ(quantize_weight(cpu, x, 2, 2, codes, nullptr).message(), "quantize_weight: scales is null");
+  bf16 out[4];
+  EXPECT_EQ(expand(cpu, {.codes = codes, .scales = scales, .rows = 2, .columns = 2}).message(), "expand: out is null");
+  EXPECT_EQ(
+      expand(cpu, {.codes = codes, .scales = scales, .out = out, .rows = 2, .columns = 2, .block_rows = 2}).message(),
+      "expand: block_rows must be 1 or 128");
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ model::ModelConfig tiny_config() {
   return config;
 }
 
-Learner tiny_learner(uint64_t seed = 1) {
-  auto weights = std::move(*model::Weights::create(tiny_config(), true));
+Learner tiny_learner(uint64_t seed = 1, model::WeightFormat format = model::WeightFormat::kBf16) {
+  auto weights = std::move(*model::Weights::create(tiny_config(), true, format));
   model::randomise(weights, seed);
   for (auto& value : weights.flat()) value = kernels::to_bf16(kernels::to_float(value) * 4);
   return std::move(*Learner::create(std::move(weights), std::move(*kernels::Stream::cpu(1)),
@@ -125,6 +125,32 @@ TEST(Learner, learns_what_was_rewarded_and_unlearns_what_was_not) {
     ASSERT_TRUE(learner.reinforce(samples, *algorithm_named(name), 7));
     EXPECT_LT(*learner.evaluate(std::span(&samples[0], 1)), good) << name;
     EXPECT_GT(*learner.evaluate(std::span(&samples[1], 1)), bad) << name;
+  }
+}
+
+TEST(Learner, learns_in_low_precision_agrees_with_its_sampler_and_goes_on_from_a_checkpoint) {
+  const fs::path folder = fs::path(testing::TempDir()) / "low-precision-checkpoint";
+  for (const auto format : {model::WeightFormat::kFp8, model::WeightFormat::kMxfp8}) {
+    Learner learner = tiny_learner(1, format), other = tiny_learner(2, format);
+    const std::string suffix = std::string("-") + model::to_string(format);
+    EXPECT_TRUE(learner.numerics_id().ends_with(suffix)) << learner.numerics_id();
+    const auto samples = samples_of(learner, 0);
+    const auto step = learner.reinforce(samples, *algorithm_named("dr_grpo"), 7);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_GT(step->compared_tokens, 0);
+    EXPECT_EQ(step->max_abs_logprob_diff, 0);
+
+    learner.set_learning_rate(2e-3);
+    other.set_learning_rate(2e-3);
+    const double before = *learner.evaluate(samples);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(learner.imitate(samples));
+    EXPECT_LT(*learner.evaluate(samples), 0.8 * before);
+
+    ASSERT_TRUE(learner.save(folder));
+    ASSERT_TRUE(other.load(folder));
+    ASSERT_TRUE(learner.imitate(samples) && other.imitate(samples));
+    EXPECT_TRUE(std::ranges::equal(learner.weights().wire(), other.weights().wire()));
+    fs::remove_all(folder);
   }
 }
 

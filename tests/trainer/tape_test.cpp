@@ -27,8 +27,8 @@ model::ModelConfig tiny_config() {
   return config;
 }
 
-model::Weights tiny_weights(kernels::Stream& stream) {
-  auto weights = std::move(*model::Weights::create(tiny_config(), true));
+model::Weights tiny_weights(kernels::Stream& stream, model::WeightFormat format = model::WeightFormat::kBf16) {
+  auto weights = std::move(*model::Weights::create(tiny_config(), true, format));
   model::randomise(weights, 1);
   for (auto& value : weights.flat()) value = kernels::to_bf16(kernels::to_float(value) * 4);  // livelier than at birth
   EXPECT_TRUE(weights.pack(stream));
@@ -101,9 +101,15 @@ std::vector<float> engine_logprobs(kernels::Stream& stream, const model::Weights
   return logprobs;
 }
 
-TEST(Tape, a_tree_of_samples_gives_each_the_bits_that_the_engine_gives_it_alone) {
+class TapeFormats : public testing::TestWithParam<model::WeightFormat> {};
+INSTANTIATE_TEST_SUITE_P(Formats, TapeFormats,
+                         testing::Values(model::WeightFormat::kBf16, model::WeightFormat::kFp8,
+                                         model::WeightFormat::kMxfp8),
+                         [](const auto& info) { return model::to_string(info.param); });
+
+TEST_P(TapeFormats, a_tree_of_samples_gives_each_the_bits_that_the_engine_gives_it_alone) {
   auto stream = std::move(*kernels::Stream::cpu(2));
-  const auto weights = tiny_weights(stream);
+  const auto weights = tiny_weights(stream, GetParam());
   const auto samples = group_of_samples();
   const TokenTree tree = merge(views(samples));
   std::vector<std::pair<TokenPick, std::pair<size_t, size_t>>> wanted;

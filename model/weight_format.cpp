@@ -1,0 +1,47 @@
+#include "model/weight_format.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tandem::model {
+
+std::vector<std::string> weight_format_names() { return {kWeightFormatNames.begin(), kWeightFormatNames.end()}; }
+
+Result<WeightFormat> weight_format_named(std::string_view name) {
+  const auto found = std::find(kWeightFormatNames.begin(), kWeightFormatNames.end(), name);
+  if (found == kWeightFormatNames.end()) {
+    return fail(Status::invalid(fmt::format("\"{}\" is not a format of weights; expected one of {}", name,
+                                            fmt::join(kWeightFormatNames, ", "))));
+  }
+  return static_cast<WeightFormat>(found - kWeightFormatNames.begin());
+}
+
+Result<const kernels::bf16*> QuantizedActivations::of(kernels::Stream& stream, WeightFormat format,
+                                                      const kernels::bf16* x, int rows, int columns) {
+  if (format == WeightFormat::kBf16) return x;
+  const int block = block_columns(format);
+  const size_t count = static_cast<size_t>(rows) * columns, scales = rows * kernels::scale_blocks(columns, block);
+  if (codes_.size() < count) {
+    codes_.resize(count);
+    values_.resize(count);
+  }
+  if (scales_.size() < scales) scales_.resize(scales);
+  TRY(kernels::quantize(stream, {.x = x,
+                                 .stride = static_cast<size_t>(columns),
+                                 .by_row = codes_.data(),
+                                 .row_scales = scales_.data(),
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .block = block}));
+  TRY(kernels::expand(stream, {.codes = codes_.data(),
+                               .scales = scales_.data(),
+                               .out = values_.data(),
+                               .rows = rows,
+                               .columns = columns,
+                               .block = block}));
+  return values_.data();
+}
+
+}  // namespace tandem::model

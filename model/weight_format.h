@@ -1,0 +1,45 @@
+// The number format of the products inside the layers: of the weights, and of the activations that meet them.
+//
+// In fp8 and mxfp8 both sides are E4M3 with a power of two as the scale of each block (kernels/quantize.h): fp8 has
+// blocks of 128 x 128 in weights and of 1 x 128 in activations, mxfp8 of 1 x 32 in both, along what is summed over. The
+// products are those of the values that the codes stand for, which bf16 holds exactly, by the kernels and in the order
+// of bf16. Embedding, head, norms, attention and the residual stream stay bf16.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/quantize.h"
+
+namespace tandem::model {
+
+enum class WeightFormat : uint8_t { kBf16, kFp8, kMxfp8 };
+constexpr std::array<const char*, 3> kWeightFormatNames = {"bf16", "fp8", "mxfp8"};  // by number
+
+constexpr const char* to_string(WeightFormat format) { return kWeightFormatNames[static_cast<size_t>(format)]; }
+std::vector<std::string> weight_format_names();
+// kInvalid names those that there are.
+Result<WeightFormat> weight_format_named(std::string_view name);
+
+// Columns of a block of this format, which is not bf16; and the rows of a weight's block.
+constexpr int block_columns(WeightFormat format) {
+  return format == WeightFormat::kFp8 ? kernels::kScaleBlock : kernels::kMicroscaleBlock;
+}
+constexpr int block_rows(WeightFormat format) { return format == WeightFormat::kFp8 ? kernels::kScaleBlock : 1; }
+
+// Activations as a format gives them back. Keeps its memory from call to call. Thread safety: none.
+class QuantizedActivations {
+ public:
+  // `x` is [rows][columns], dense. The result is valid until the next call; it is `x` itself where the format is bf16.
+  Result<const kernels::bf16*> of(kernels::Stream& stream, WeightFormat format, const kernels::bf16* x, int rows,
+                                  int columns);
+
+ private:
+  std::vector<kernels::e4m3> codes_;
+  std::vector<kernels::e8m0> scales_;
+  std::vector<kernels::bf16> values_;
+};
+
+}  // namespace tandem::model
