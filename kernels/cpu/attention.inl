@@ -15,51 +15,83 @@ inline void write_pages(ThreadPool&, const AttentionShape& shape, const bf16* ke
                         const bf16* values, size_t value_stride, int rows, int position,
                         std::span<const KeyValuePage> pages) {
   const int size = shape.head_size;
-  for (int row = 0; row < rows; ++row) {
+  for (int row = 0; row < rows;) {
     const KeyValuePage& page = pages[(position + row) / kPageTokens];
     const int slot = (position + row) % kPageTokens;
+    // Sixteen keys that lie in one page go in together.
+    const int count = rows - row >= kLanes && slot + kLanes <= kPageTokens ? kLanes : 1;
     for (int head = 0; head < shape.kv_heads; ++head) {
       const bf16* key = keys + row * key_stride + head * size;
+      bf16* page_keys = page.keys + (size_t{kPageTokens} * head * size) + slot * 2;
+      for (int pair = 0; pair < size / 2; pair += count == 1 ? 1 : kLanes) {
+        bf16* target = page_keys + static_cast<size_t>(pair) * kPageTokens * 2;
+        if (count == 1)
+          std::memcpy(target, key + pair * 2, 2 * sizeof(bf16));
+        else
+          transpose_pairs(key + pair * 2, key_stride, target, kPageTokens * 2);
+      }
       const bf16* value = values + row * value_stride + head * size;
-      uint32_t* key_pairs = reinterpret_cast<uint32_t*>(page.keys + size_t{kPageTokens} * head * size) + slot;
-      for (int pair = 0; pair < size / 2; ++pair) key_pairs[pair * kPageTokens] = load_pair(key + pair * 2);
-      bf16* value_pairs = page.values + size_t{kPageTokens} * head * size + (slot / 2) * size * 2 + slot % 2;
-      for (int i = 0; i < size; ++i) value_pairs[i * 2] = value[i];
+      bf16* page_values = page.values + (size_t{kPageTokens} * head * size);
+      for (int i = 0; i < count;) {
+        bf16* pairs = page_values + static_cast<size_t>((slot + i) / 2 * 2) * size;
+        if ((slot + i) % 2 == 0 && i + 1 < count) {
+          for (int c = 0; c < size; c += kLanes) pair_up(value + c, value + value_stride + c, pairs + c * 2);
+          i += 2;
+          value += 2 * value_stride;
+        } else {
+          for (int c = 0; c < size; ++c) pairs[c * 2 + (slot + i) % 2] = value[c];
+          ++i;
+          value += value_stride;
+        }
+      }
     }
+    row += count;
   }
 }
 
-// The state of one query row between blocks of keys.
-struct AttentionRow {
-  float maximum = -INFINITY;
-  float sum = 0;
+// The state of query rows between blocks of keys: what was largest so far, the sum of e^(score - largest), and by how
+// much the newest block shrank what was before it. As long as a vector may be loaded from any row on.
+struct AttentionRows {
+  alignas(64) float maximum[kTileRows + kLanes], sum[kTileRows + kLanes], kept[kTileRows + kLanes];
+  AttentionRows() {
+    std::fill(std::begin(maximum), std::end(maximum), -INFINITY);
+    std::fill(std::begin(sum), std::end(sum), 0.0f);
+  }
 };
 
-// Joins one block of scores to a row: scores become probabilities (as bf16, zero where hidden), `out` is rescaled.
-TANDEM_INLINE void join_block(AttentionRow& row, float* scores, int visible, float scale, bf16* probabilities,
-                              float* out, int size) {
-  Float parts[kPanelUnits];
-  Float top = broadcast(-INFINITY);
-  for (int unit = 0; unit < kPanelUnits; ++unit) {
-    if (visible < (unit + 1) * kLanes) {
-      for (int lane = std::max(0, visible - unit * kLanes); lane < kLanes; ++lane)
-        scores[unit * kLanes + lane] = -INFINITY;
+// Joins one block of scores to rows [begin, end): scores become probabilities (as bf16, zero where hidden). `visible`
+// keys of the block are seen by a row.
+template <typename Visible>
+TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* scores, const Visible& visible,
+                              float scale, bf16* probabilities) {
+  static_assert(kTileRows <= kLanes);
+  float peaks[kLanes] = {};
+  for (int i = begin; i < end; ++i) {
+    float* row = scores + (i - begin) * kPanelColumns;
+    for (int hidden = visible(i); hidden < kPanelColumns; ++hidden) row[hidden] = -INFINITY;
+    Float top = broadcast(-INFINITY);
+    for (int unit = 0; unit < kPanelUnits; ++unit) top = maximum(top, load(row + unit * kLanes) * broadcast(scale));
+    peaks[i - begin] = largest(top);
+  }
+  const Float before = load(rows.maximum + begin), next = maximum(before, load(peaks));
+  const Float kept = before == broadcast(-INFINITY) ? Float{} : exponential_below(before - next);
+  store(rows.kept + begin, kept);
+  float totals[kLanes] = {};
+  for (int i = begin; i < end; ++i) {
+    Float sums = {};
+    for (int unit = 0; unit < kPanelUnits; ++unit) {
+      const float* part = scores + (i - begin) * kPanelColumns + unit * kLanes;
+      const Float probability = exponential_below(load(part) * broadcast(scale) - broadcast(next[i - begin]));
+      sums = sums + probability;
+      store_probabilities(probabilities + i * kPageTokens + unit * kLanes, probability);
     }
-    parts[unit] = load(scores + unit * kLanes) * broadcast(scale);
-    top = maximum(top, parts[unit]);
+    totals[i - begin] = sum(sums);
   }
-  const float peak = largest(top);
-  const float next = row.maximum > peak ? row.maximum : peak;
-  const float kept = row.maximum == -INFINITY ? 0 : exponential_of(row.maximum - next);
-  Float sums = {};
-  for (int unit = 0; unit < kPanelUnits; ++unit) {
-    const Float probability = exponential(parts[unit] - broadcast(next));
-    sums = sums + probability;
-    store(probabilities + unit * kLanes, probability);
+  const Float total = load(rows.sum + begin) * kept + load(totals);
+  for (int i = begin; i < end; ++i) {
+    rows.maximum[i] = next[i - begin];
+    rows.sum[i] = total[i - begin];
   }
-  row.sum = row.sum * kept + sum(sums);
-  row.maximum = next;
-  for (int i = 0; i < size; i += kLanes) store(out + i, load(out + i) * broadcast(kept));
 }
 
 // One query row of one head, of any run.
@@ -83,7 +115,7 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
   alignas(64) float gathered[kTileRows * kPanelColumns];
   alignas(64) float sums[kTileRows * kMaxHeadSize];
   std::memset(sums, 0, sizeof(float) * count * size);
-  std::array<AttentionRow, kTileRows> states;
+  AttentionRows states;
   int last = 0;
   for (int i = 0; i < count; ++i) {
     const AttentionQuery& row = rows[i];
@@ -104,11 +136,8 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
           block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + head_offset : nullptr;
       product_tile({q + begin * size, static_cast<size_t>(size)}, end - begin, keys + head_offset, size, scores,
                    kPanelColumns * 2, Ahead{reinterpret_cast<const char*>(values), sizeof(bf16) * 2 * kPageTokens});
-      for (int i = begin; i < end; ++i) {
-        const int visible = std::min(kPageTokens, rows[i].position() + 1 - block * kPageTokens);
-        join_block(states[i], scores + (i - begin) * kPanelColumns, visible, shape.scale,
-                   probabilities + i * kPageTokens, sums + i * size, size);
-      }
+      const auto visible = [&](int i) { return rows[i].position() + 1 - block * kPageTokens; };
+      join_block(states, begin, end, scores, visible, shape.scale, probabilities);
       for (int column = 0; column < size; column += kPanelColumns) {
         // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
         product_tile({probabilities + begin * kPageTokens, kPageTokens}, end - begin, values + column * 2, kPageTokens,
@@ -119,7 +148,7 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
         for (int i = begin; i < end; ++i) {
           for (int c = 0; c < kPanelColumns; c += kLanes) {
             float* target = sums + i * size + column + c;
-            store(target, load(target) + load(gathered + (i - begin) * kPanelColumns + c));
+            store(target, load(target) * broadcast(states.kept[i]) + load(gathered + (i - begin) * kPanelColumns + c));
           }
         }
       }
@@ -128,10 +157,10 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
   for (int i = 0; i < count; ++i) {
     const int row = rows[i].run->row + rows[i].row, head = rows[i].head;
     bf16* target = out + row * out_stride + head * size;
-    for (int c = 0; c < size; c += kLanes) store(target + c, load(sums + i * size + c) / broadcast(states[i].sum));
+    for (int c = 0; c < size; c += kLanes) store(target + c, load(sums + i * size + c) / broadcast(states.sum[i]));
     if (log_sum) {
       log_sum[static_cast<size_t>(row) * shape.heads + head] =
-          static_cast<float>(states[i].maximum + std::log(static_cast<double>(states[i].sum)));
+          static_cast<float>(states.maximum[i] + std::log(static_cast<double>(states.sum[i])));
     }
   }
 }

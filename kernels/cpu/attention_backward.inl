@@ -43,6 +43,8 @@ class TreeHeadBackward {
     key_panel_.resize(static_cast<size_t>(kBlock) * size_);
     value_panel_.resize(static_cast<size_t>(kBlock) * size_);
     key_rows_.resize(static_cast<size_t>(kBlock) * size_);
+    keys_.resize(static_cast<size_t>(kBlock) * size_);
+    values_.resize(static_cast<size_t>(kBlock) * size_);
     for (const TreeRun& run : runs) add_run(run);
   }
 
@@ -88,10 +90,13 @@ class TreeHeadBackward {
         products = fma(load(in_.grad_out + dense + i), load(in_.out + dense + i), products);
       }
       h.delta[row] = sum(products);
-      const size_t at = static_cast<size_t>(row / 2) * size_ * 2 + row % 2;
-      for (int i = 0; i < size_; ++i) {
-        h.query_pairs[at + i * 2] = query[i];
-        h.grad_pairs[at + i * 2] = in_.grad_out[dense + i];
+      if (row % 2 != 0) continue;
+      const bool last = row + 1 == run.rows;
+      const size_t at = static_cast<size_t>(row) * size_, width = static_cast<size_t>(shape_.heads) * size_;
+      for (int i = 0; i < size_; i += kLanes) {
+        const bf16* grad = in_.grad_out + dense + i;
+        pair_up(query + i, last ? nullptr : query + in_.stride + i, &h.query_pairs[at + i * 2]);
+        pair_up(grad, last ? nullptr : grad + width, &h.grad_pairs[at + i * 2]);
       }
     }
   }
@@ -99,21 +104,27 @@ class TreeHeadBackward {
   // Keys and values of one block of the path, as panels; slots beyond its end are zero.
   void gather(std::span<const int> path) {
     path_ = path;
-    std::fill(key_panel_.begin(), key_panel_.end(), bf16{});
-    std::fill(value_panel_.begin(), value_panel_.end(), bf16{});
-    std::fill(key_rows_.begin(), key_rows_.end(), bf16{});
-    for (int slot = 0; slot < static_cast<int>(path.size()); ++slot) {
+    const int count = static_cast<int>(path.size());
+    const size_t bytes = sizeof(bf16) * size_;
+    for (int slot = 0; slot < count; ++slot) {
       const size_t at = path[slot] * in_.stride + static_cast<size_t>(kv_head_) * size_;
-      const bf16* key = in_.keys + at;
-      const bf16* value = in_.values + at;
-      uint32_t* key_pairs = reinterpret_cast<uint32_t*>(key_panel_.data()) + slot;
-      uint32_t* value_pairs = reinterpret_cast<uint32_t*>(value_panel_.data()) + slot;
-      for (int pair = 0; pair < size_ / 2; ++pair) {
-        key_pairs[pair * kBlock] = load_pair(key + pair * 2);
-        value_pairs[pair * kBlock] = load_pair(value + pair * 2);
+      std::memcpy(&keys_[static_cast<size_t>(slot) * size_], in_.keys + at, bytes);
+      std::memcpy(&values_[static_cast<size_t>(slot) * size_], in_.values + at, bytes);
+    }
+    std::memset(&keys_[static_cast<size_t>(count) * size_], 0, bytes * (kBlock - count));
+    std::memset(&values_[static_cast<size_t>(count) * size_], 0, bytes * (kBlock - count));
+    for (int slot = 0; slot < kBlock; slot += kLanes) {
+      for (int pair = 0; pair < size_ / 2; pair += kLanes) {
+        const size_t from = static_cast<size_t>(slot) * size_ + pair * 2,
+                     to = static_cast<size_t>(pair) * kBlock + slot;
+        transpose_pairs(&keys_[from], size_, &key_panel_[to * 2], kBlock * 2);
+        transpose_pairs(&values_[from], size_, &value_panel_[to * 2], kBlock * 2);
       }
-      bf16* rows = key_rows_.data() + (slot / 2) * size_ * 2 + slot % 2;
-      for (int i = 0; i < size_; ++i) rows[i * 2] = key[i];
+    }
+    for (int slot = 0; slot < kBlock; slot += 2) {
+      const bf16* key = &keys_[static_cast<size_t>(slot) * size_];
+      for (int i = 0; i < size_; i += kLanes)
+        pair_up(key + i, key + size_ + i, &key_rows_[static_cast<size_t>(slot) * size_ + i * 2]);
     }
   }
 
@@ -152,8 +163,11 @@ class TreeHeadBackward {
       std::fill_n(slopes + queries * kBlock, kBlock, bf16{});
     }
     for (int q = 0; q < even_queries; q += 2) {
-      interleave(probabilities + q * kBlock, paired_p + q * kBlock);
-      interleave(slopes + q * kBlock, paired_s + q * kBlock);
+      const bf16 *p_row = probabilities + q * kBlock, *s_row = slopes + q * kBlock;
+      for (int c = 0; c < kBlock; c += kLanes) {
+        pair_up(p_row + c, p_row + kBlock + c, paired_p + q * kBlock + c * 2);
+        pair_up(s_row + c, s_row + kBlock + c, paired_s + q * kBlock + c * 2);
+      }
     }
     for (int column = 0; column < size_; column += kPanelColumns) {
       const size_t wide = size_t{2} * size_;
@@ -180,14 +194,6 @@ class TreeHeadBackward {
     }
   }
 
-  // Two rows of kBlock, one after the other, into pairs.
-  static void interleave(const bf16* rows, bf16* pairs) {
-    for (int c = 0; c < kBlock; c += kLanes) {
-      const Bits both = load_halves(rows + c) | load_halves(rows + kBlock + c) << 16;
-      std::memcpy(pairs + c * 2, &both, sizeof both);
-    }
-  }
-
   static void add_row(const float* from, float* to) {
     for (int c = 0; c < kPanelColumns; c += kLanes) store(to + c, load(to + c) + load(from + c));
   }
@@ -197,6 +203,7 @@ class TreeHeadBackward {
   const int head_, kv_head_, size_;
   int first_row_ = 0;
   std::span<const int> path_;
+  std::vector<bf16> keys_, values_;  // [slot][size]
   std::vector<bf16> key_panel_, value_panel_, key_rows_;
   Head prepared_;
   HeadGradients& gradients_;

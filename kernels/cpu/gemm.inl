@@ -22,6 +22,13 @@ inline void pack(ThreadPool& threads, const bf16* weight, int n, int k, bf16* pa
     // Sixteen pairs of k at a time, so that reads and writes both go by whole cache lines.
     for (int pair = 0; pair < k / 2; pair += 16) {
       const int pairs = std::min(16, k / 2 - pair);
+      if (pairs == 16 && columns == kPanelColumns) {
+        for (int column = 0; column < kPanelColumns; column += kLanes) {
+          transpose_pairs(weight + (static_cast<size_t>(panel) * kPanelColumns + column) * k + pair * 2, k,
+                          reinterpret_cast<bf16*>(target + pair * kPanelColumns + column), kPanelColumns * 2);
+        }
+        continue;
+      }
       for (int column = 0; column < kPanelColumns; ++column) {
         const bf16* source = weight + (size_t{static_cast<size_t>(panel)} * kPanelColumns + column) * k + pair * 2;
         for (int i = 0; i < pairs; ++i) {
@@ -43,8 +50,7 @@ inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int 
       bf16* pair = target + row * kPanelColumns;
       if (columns == kPanelColumns && row + 1 < k) {
         for (int column = 0; column < kPanelColumns; column += kLanes) {
-          const Bits pairs = load_halves(low + column) | load_halves(low + n + column) << 16;
-          std::memcpy(pair + column * 2, &pairs, sizeof pairs);
+          pair_up(low + column, low + n + column, pair + column * 2);
         }
         continue;
       }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "kernels/cpu/simd.h"
 #include "kernels/gemm.h"
@@ -45,39 +44,6 @@ struct LeftRows {
 };
 
 #if defined(TANDEM_TILES)
-// Two rows of a matrix, of which one has bit Distance in its number and the other not, exchange the lanes of which the
-// same is true: done for 8, 4, 2 and 1, this transposes 16 x 16.
-template <int Distance, size_t... Lane>
-TANDEM_INLINE void exchange(Bits& without, Bits& with, std::index_sequence<Lane...>) {
-  constexpr Bits kWithout = {(Lane & Distance ? kLanes + Lane - Distance : Lane)...};
-  constexpr Bits kWith = {(Lane & Distance ? kLanes + Lane : Lane + Distance)...};
-  const Bits old = without;
-  without = __builtin_shuffle(old, with, kWithout);
-  with = __builtin_shuffle(old, with, kWith);
-}
-template <int Distance>
-TANDEM_INLINE void exchange_all(Bits (&rows)[kLanes]) {
-#pragma GCC unroll 16
-  for (int row = 0; row < kLanes; ++row) {
-    if ((row & Distance) == 0) {
-      exchange<Distance>(rows[row], rows[row + Distance], std::make_index_sequence<size_t{kLanes}>());
-    }
-  }
-}
-
-// Sixteen rows whose pairs lie side by side, `stride` elements from pair to pair, as rows one after the other.
-inline void gather_rows(const bf16* source, size_t stride, bf16* target) {
-  Bits rows[kLanes];
-#pragma GCC unroll 16
-  for (int pair = 0; pair < kLanes; ++pair) rows[pair] = load_pairs(source + pair * stride);
-  exchange_all<8>(rows);
-  exchange_all<4>(rows);
-  exchange_all<2>(rows);
-  exchange_all<1>(rows);
-#pragma GCC unroll 16
-  for (int row = 0; row < kLanes; ++row) std::memcpy(target + row * 2 * kLanes, &rows[row], sizeof rows[row]);
-}
-
 // Sixteen pairs of k at a time, by the processor's tiles: their sum is formed first and then added to the element, so
 // the order depends on k alone. Rows that are no tile as they lie are copied into one; a last piece is filled up with
 // zeros.
@@ -97,7 +63,8 @@ inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, flo
     if (pairs == kPairs && rows.pair_stride == 2) {
       tiles::load<4>(a, rows.row_stride * sizeof(bf16));
     } else if (pairs == kPairs && rows.row_stride == 2 && count == kTileRows) {
-      gather_rows(a, rows.pair_stride, left);
+      // Sixteen rows whose pairs lie side by side, as rows one after the other.
+      transpose_pairs(a, rows.pair_stride, left, kPairs * 2);
       tiles::load<4>(left, kPairs * 2 * sizeof(bf16));
     } else {
       for (int row = 0; row < count; ++row) {

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/formats/bf16.h"
 
@@ -109,10 +110,8 @@ TANDEM_INLINE float largest(Float value) {
       [](__m128 a, __m128 b) { return _mm_max_ps(a, b); });
 }
 
-// e^x, relative error below 2 ulp; 0 below -87.33, infinity above 88.72.
-TANDEM_INLINE Float exponential(Float x) {
-  const Float low = broadcast(-87.33f), high = broadcast(88.72f);
-  const Float clamped = maximum(low, -maximum(-high, -x));
+// e^x from x within its range.
+TANDEM_INLINE Float exponential_within(Float clamped) {
   const Float shifter = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   const Float shifted = fma(clamped, broadcast(1.44269504f), shifter);
   const Float n = shifted - shifter;
@@ -125,10 +124,21 @@ TANDEM_INLINE Float exponential(Float x) {
   p = fma(p, r, broadcast(1.0f));
   p = fma(p, r, broadcast(1.0f));
   const Int exponent = ((Int)shifted - (Int)shifter) << 23;
-  Float result = (Float)((Int)p + exponent);
+  return (Float)((Int)p + exponent);
+}
+// e^x, relative error below 2 ulp; 0 below -87.33, infinity above 88.72.
+TANDEM_INLINE Float exponential(Float x) {
+  const Float low = broadcast(-87.33f), high = broadcast(88.72f);
+  Float result = exponential_within(maximum(low, -maximum(-high, -x)));
   result = x < low ? Float{} : result;
   result = x > high ? broadcast(INFINITY) : result;
   return x != x ? x : result;
+}
+// The same of what is not above 0, as a score less the largest is. The result is 0 or a normal float.
+TANDEM_INLINE Float exponential_below(Float x) {
+  const Float low = broadcast(-87.33f);
+  const Float result = exponential_within(maximum(low, x));
+  return x != x ? x : x < low ? Float{} : result;
 }
 
 // acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets
@@ -145,6 +155,16 @@ TANDEM_INLINE Float dot2(Float accumulator, uint32_t a_pair, Bits b_pairs) {
 #endif
 }
 
+// Probabilities, which are no denormals: the processor's rounding flushes those.
+TANDEM_INLINE void store_probabilities(bf16* target, Float value) {
+#ifdef __AVX512BF16__
+  const __m256bh rounded = _mm512_cvtneps_pbh((__m512)value);
+  std::memcpy(target, &rounded, sizeof rounded);
+#else
+  store(target, value);
+#endif
+}
+
 TANDEM_INLINE Bits load_pairs(const bf16* source) {
   Bits bits;
   std::memcpy(&bits, source, sizeof bits);
@@ -154,6 +174,55 @@ TANDEM_INLINE uint32_t load_pair(const bf16* source) {
   uint32_t pair;
   std::memcpy(&pair, source, sizeof pair);
   return pair;
+}
+
+// Two rows of sixteen side by side: pairs[i] = {low[i], high[i]}. `high` may be null: zeros.
+TANDEM_INLINE void pair_up(const bf16* low, const bf16* high, bf16* pairs) {
+  Bits both = load_halves(low);
+  if (high) both |= load_halves(high) << 16;
+  std::memcpy(pairs, &both, sizeof both);
+}
+
+#ifdef __AVX512F__
+// Two rows of a matrix, of which one has bit Distance in its number and the other not, exchange the lanes of which the
+// same is true: done for 8, 4, 2 and 1, this transposes 16 x 16.
+template <int Distance, size_t... Lane>
+TANDEM_INLINE void exchange(Bits& without, Bits& with, std::index_sequence<Lane...>) {
+  constexpr Bits kWithout = {(Lane & Distance ? kLanes + Lane - Distance : Lane)...};
+  constexpr Bits kWith = {(Lane & Distance ? kLanes + Lane : Lane + Distance)...};
+  const Bits old = without;
+  without = __builtin_shuffle(old, with, kWithout);
+  with = __builtin_shuffle(old, with, kWith);
+}
+template <int Distance>
+TANDEM_INLINE void exchange_all(Bits (&rows)[kLanes]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) {
+    if ((row & Distance) == 0) {
+      exchange<Distance>(rows[row], rows[row + Distance], std::make_index_sequence<size_t{kLanes}>());
+    }
+  }
+}
+#endif
+
+// Sixteen rows of sixteen pairs become columns; `stride` and `target_stride` elements from row to row.
+inline void transpose_pairs(const bf16* source, size_t stride, bf16* target, size_t target_stride) {
+#ifdef __AVX512F__
+  Bits rows[kLanes];
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) rows[row] = load_pairs(source + row * stride);
+  exchange_all<8>(rows);
+  exchange_all<4>(rows);
+  exchange_all<2>(rows);
+  exchange_all<1>(rows);
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) std::memcpy(target + row * target_stride, &rows[row], sizeof rows[row]);
+#else
+  for (int row = 0; row < kLanes; ++row) {
+    for (int pair = 0; pair < kLanes; ++pair)
+      std::memcpy(target + pair * target_stride + row * 2, source + row * stride + pair * 2, 2 * sizeof(bf16));
+  }
+#endif
 }
 
 }  // namespace tandem::kernels::TANDEM_ISA
