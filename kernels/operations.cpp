@@ -6,29 +6,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/argument_check.h"
+
 namespace tandem::kernels {
 
 namespace {
-
-struct Check {
-  const char* operation;
-  Status status = {};
-
-  Check& positive(const char* name, int64_t value) {
-    if (status.ok() && (value < 0 || value > (int64_t{1} << 31))) {
-      status = Status::invalid(fmt::format("{}: {} is {}, expected 0 to 2^31", operation, name, value));
-    }
-    return *this;
-  }
-  Check& given(const char* name, const void* pointer) {
-    if (status.ok() && pointer == nullptr) status = Status::invalid(fmt::format("{}: {} is null", operation, name));
-    return *this;
-  }
-  Check& that(bool holds, const char* what) {
-    if (status.ok() && !holds) status = Status::invalid(fmt::format("{}: {}", operation, what));
-    return *this;
-  }
-};
 
 Status check_shape(const char* operation, const AttentionShape& s) {
   return Check{operation}
@@ -196,6 +178,34 @@ Status rms_norm_backward(Stream& stream, const RmsNormBackward& a) {
           .positive("width", a.width)
           .status);
   stream.operations().rms_norm_backward(stream.threads(), a);
+  return {};
+}
+
+Status head_norm(Stream& stream, const HeadNorm& a) {
+  TRY(Check{"head_norm"}
+          .given("x", a.x)
+          .given("weight", a.weight)
+          .positive("rows", a.rows)
+          .positive("heads", a.heads)
+          .positive("head_size", a.head_size)
+          .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
+          .status);
+  stream.operations().head_norm(stream.threads(), a);
+  return {};
+}
+
+Status head_norm_backward(Stream& stream, const HeadNormBackward& a) {
+  TRY(Check{"head_norm_backward"}
+          .given("x", a.x)
+          .given("weight", a.weight)
+          .given("grad", a.grad)
+          .given("grad_weight", a.grad_weight)
+          .positive("rows", a.rows)
+          .positive("heads", a.heads)
+          .positive("head_size", a.head_size)
+          .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
+          .status);
+  stream.operations().head_norm_backward(stream.threads(), a);
   return {};
 }
 

@@ -35,6 +35,26 @@ struct RmsNormBackward {
 };
 Status rms_norm_backward(Stream& stream, const RmsNormBackward& arguments);
 
+// rms_norm of each head of a row by itself, in place: queries or keys before RoPE. x is [row][heads][head_size].
+struct HeadNorm {
+  bf16* x = nullptr;
+  size_t stride = 0;             // elements from row to row
+  const bf16* weight = nullptr;  // [head_size], the same for all heads
+  float epsilon = 0;
+  int rows = 0, heads = 0, head_size = 0;
+};
+Status head_norm(Stream& stream, const HeadNorm& arguments);
+struct HeadNormBackward {
+  const bf16* x = nullptr;  // as they were before the norm
+  bf16* grad = nullptr;     // of the normed heads; becomes that of x
+  size_t stride = 0;        // of x and grad
+  const bf16* weight = nullptr;
+  float* grad_weight = nullptr;  // [head_size], added to
+  float epsilon = 0;
+  int rows = 0, heads = 0, head_size = 0;
+};
+Status head_norm_backward(Stream& stream, const HeadNormBackward& arguments);
+
 // Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half
 // layout). x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns
 // back: the backward pass.

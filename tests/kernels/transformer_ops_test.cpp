@@ -52,6 +52,61 @@ TEST_P(OpsTest, rms_norm_matches_the_formula_and_its_gradient) {
   for (int i = 0; i < width; ++i) EXPECT_NEAR(grad_weight[i], exact.weight[i], 1e-3);
 }
 
+TEST_P(OpsTest, head_norm_is_rms_norm_of_each_head_and_so_is_its_gradient) {
+  Stream cpu = stream(), three = stream(3);
+  const int rows = 70, heads = 3, size = 72, stride = 300;
+  const auto x = random_bf16(rows * stride, 1), weight = random_bf16(size, 2), grad = random_bf16(rows * stride, 3);
+  auto out = x, grad_x = grad;
+  std::vector<float> grad_weight(size, 0);
+  const HeadNormBackward back{.x = x.data(),
+                              .grad = grad_x.data(),
+                              .stride = stride,
+                              .weight = weight.data(),
+                              .grad_weight = grad_weight.data(),
+                              .epsilon = 1e-5f,
+                              .rows = rows,
+                              .heads = heads,
+                              .head_size = size};
+  ASSERT_TRUE(head_norm(cpu, {.x = out.data(),
+                              .stride = stride,
+                              .weight = weight.data(),
+                              .epsilon = 1e-5f,
+                              .rows = rows,
+                              .heads = heads,
+                              .head_size = size}));
+  ASSERT_TRUE(head_norm_backward(cpu, back));
+  std::vector<bf16> heads_of_x, heads_of_grad;
+  for (int row = 0; row < rows; ++row) {
+    heads_of_x.insert(heads_of_x.end(), &x[row * stride], &x[row * stride] + heads * size);
+    heads_of_grad.insert(heads_of_grad.end(), &grad[row * stride], &grad[row * stride] + heads * size);
+  }
+  std::vector<bf16> dense(heads_of_x.size()), dense_grad(heads_of_x.size());
+  std::vector<float> dense_weight(size, 0);
+  ASSERT_TRUE(rms_norm(cpu, heads_of_x.data(), weight.data(), 1e-5f, rows * heads, size, dense.data()));
+  ASSERT_TRUE(rms_norm_backward(cpu, {.x = heads_of_x.data(),
+                                      .weight = weight.data(),
+                                      .grad_out = heads_of_grad.data(),
+                                      .grad_x = dense_grad.data(),
+                                      .grad_weight = dense_weight.data(),
+                                      .epsilon = 1e-5f,
+                                      .rows = rows * heads,
+                                      .width = size}));
+  for (int row = 0; row < rows; ++row) {
+    ASSERT_TRUE(same_bits(&out[row * stride], &dense[row * heads * size], heads * size));
+    ASSERT_TRUE(same_bits(&grad_x[row * stride], &dense_grad[row * heads * size], heads * size));
+    ASSERT_TRUE(same_bits(&out[row * stride + heads * size], &x[row * stride + heads * size], stride - heads * size));
+  }
+  for (int i = 0; i < size; ++i) EXPECT_NEAR(grad_weight[i], dense_weight[i], 1e-3);
+  auto again = grad;
+  std::vector<float> weight_again(size, 0);
+  auto with_three = back;
+  with_three.grad = again.data();
+  with_three.grad_weight = weight_again.data();
+  ASSERT_TRUE(head_norm_backward(three, with_three));
+  EXPECT_TRUE(same_bits(again.data(), grad_x.data(), again.size()));
+  EXPECT_EQ(weight_again, grad_weight);
+}
+
 TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
   Stream cpu = stream();
   const int rows = 9, width = 40;
