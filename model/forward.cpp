@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
+#include "model/routes.h"
 
 namespace tandem::model {
 
@@ -88,6 +89,20 @@ class Forward::InferenceOps final : public Ops {
     TRY(multiply(x, weight, residual.data, residual));
     return residual;
   }
+  Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override {
+    const int query = shape_.heads * shape_.head_size;
+    for (const auto& [start, weight, heads] :
+         {std::tuple{0, query_weight, shape_.heads}, std::tuple{query, key_weight, shape_.kv_heads}}) {
+      TRY(kernels::head_norm(*stream_, {.x = qkv.data + start,
+                                        .stride = static_cast<size_t>(qkv.columns),
+                                        .weight = weights_->values(weight),
+                                        .epsilon = static_cast<float>(config_.norm_epsilon),
+                                        .rows = qkv.rows,
+                                        .heads = heads,
+                                        .head_size = shape_.head_size}));
+    }
+    return qkv;
+  }
   Result<Tensor> attention(const Tensor& qkv, int layer) override {
     const size_t stride = static_cast<size_t>(qkv.columns);
     const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
@@ -112,17 +127,32 @@ class Forward::InferenceOps final : public Ops {
     return out;
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {
-    Tensor out = tensor(kNormed, gate_up.columns / 2);
+    Tensor out = tensor(kNormed, gate_up.columns / 2, gate_up.rows);
     TRY(kernels::swiglu(*stream_, gate_up.data, gate_up.rows, gate_up.columns / 2, out.data));
     return out;
   }
+  Result<Tensor> dispatch(const Tensor& x, int router) override {
+    TRY(choose(*stream_, *weights_, router, x, routes_));
+    Tensor out = tensor(kDispatched, x.columns, x.rows * routes_.chosen);
+    TRY(send(*stream_, routes_, x, out));
+    return out;
+  }
+  Result<Tensor> grouped_linear(const Tensor& x, int weights) override {
+    Tensor out = tensor(kWide, layout().parameters[weights].group_rows(), x.rows);
+    TRY(multiply_groups(*stream_, *weights_, weights, routes_, x, out));
+    return out;
+  }
+  Result<Tensor> combine(const Tensor& y, const Tensor& residual) override {
+    TRY(gather(*stream_, routes_, y, residual, residual));
+    return residual;
+  }
 
  private:
-  enum Buffer { kResidual, kNormed, kWide, kBuffers };
+  enum Buffer { kResidual, kNormed, kDispatched, kWide, kBuffers };
 
   const ParameterLayout& layout() const { return weights_->layout(); }
-  Tensor tensor(Buffer buffer, int columns) {
-    const int rows = static_cast<int>(batch_->tokens.size());
+  Tensor tensor(Buffer buffer, int columns) { return tensor(buffer, columns, static_cast<int>(batch_->tokens.size())); }
+  Tensor tensor(Buffer buffer, int columns, int rows) {
     auto& memory = buffers_[buffer];
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
@@ -146,6 +176,7 @@ class Forward::InferenceOps final : public Ops {
   std::array<std::vector<bf16>, kBuffers> buffers_;
   std::vector<kernels::KeyValuePage> pages_;
   std::vector<kernels::QueryRun> runs_;
+  Routes routes_;  // of the layer at hand
   kernels::Stream* stream_ = nullptr;
   const Weights* weights_ = nullptr;
   KvPool* pool_ = nullptr;

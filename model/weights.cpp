@@ -27,11 +27,16 @@ Status Weights::pack(kernels::Stream& stream) {
     const Parameter& p = layout_.parameters[i];
     // An embedding that is no head is only looked up.
     if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
-    if (packed_[i].empty()) packed_[i] = Buffer<bf16>(kernels::packed_size(p.rows, p.columns));
-    TRY(kernels::pack(stream, flat_.data() + p.offset, p.rows, p.columns, packed_[i].data()));
-    if (!for_training_) continue;
-    if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(kernels::packed_size(p.columns, p.rows));
-    TRY(kernels::pack_transposed(stream, flat_.data() + p.offset, p.rows, p.columns, transposed_[i].data()));
+    const int rows = p.group_rows();
+    const size_t group = kernels::packed_size(rows, p.columns), turned = kernels::packed_size(p.columns, rows);
+    if (packed_[i].empty()) packed_[i] = Buffer<bf16>(p.groups * group);
+    if (for_training_ && transposed_[i].empty()) transposed_[i] = Buffer<bf16>(p.groups * turned);
+    for (int g = 0; g < p.groups; ++g) {
+      const bf16* weight = flat_.data() + p.offset + static_cast<size_t>(g) * rows * p.columns;
+      TRY(kernels::pack(stream, weight, rows, p.columns, packed_[i].data() + g * group));
+      if (!for_training_) continue;
+      TRY(kernels::pack_transposed(stream, weight, rows, p.columns, transposed_[i].data() + g * turned));
+    }
   }
   return {};
 }

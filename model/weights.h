@@ -33,6 +33,7 @@ class Weights {
   // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
   // all of it has been written again.
   void give_back_flat();
+  // The panels of a parameter's matrix; of experts those of one after the other.
   const kernels::bf16* packed(int parameter) const { return packed_[parameter].data(); }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
 
