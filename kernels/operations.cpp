@@ -68,6 +68,7 @@ Status gemm(Stream& stream, const Gemm& g) {
           .that(g.k % 2 == 0, "k must be even")
           .that((g.out_bf16 == nullptr) != (g.out_float == nullptr),
                 "exactly one of out_bf16 and out_float must be given")
+          .that(g.bias == nullptr || g.out_bf16 != nullptr, "a bias goes with out_bf16")
           .that(g.residual == nullptr || g.out_bf16 != nullptr, "a residual goes with out_bf16")
           .that(!g.accumulate || g.out_float != nullptr, "accumulate goes with out_float")
           .that(g.a_packed || g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
@@ -206,6 +207,18 @@ Status head_norm_backward(Stream& stream, const HeadNormBackward& a) {
           .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
           .status);
   stream.operations().head_norm_backward(stream.threads(), a);
+  return {};
+}
+
+Status sum_rows(Stream& stream, const SumRows& a) {
+  TRY(Check{"sum_rows"}
+          .given("x", a.x)
+          .given("out", a.out)
+          .positive("rows", a.rows)
+          .positive("width", a.width)
+          .that(a.stride >= static_cast<size_t>(a.width), "stride is below width")
+          .status);
+  stream.operations().sum_rows(stream.threads(), a);
   return {};
 }
 

@@ -55,6 +55,15 @@ struct HeadNormBackward {
 };
 Status head_norm_backward(Stream& stream, const HeadNormBackward& arguments);
 
+// out += the sum of the rows of x: the gradient of a bias.
+struct SumRows {
+  const bf16* x = nullptr;
+  size_t stride = 0;     // elements from row to row
+  float* out = nullptr;  // [width]
+  int rows = 0, width = 0;
+};
+Status sum_rows(Stream& stream, const SumRows& arguments);
+
 // Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half
 // layout). x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns
 // back: the backward pass.

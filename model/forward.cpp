@@ -80,13 +80,13 @@ class Forward::InferenceOps final : public Ops {
                           x.columns, out.data));
     return out;
   }
-  Result<Tensor> linear(const Tensor& x, int weight) override {
+  Result<Tensor> linear(const Tensor& x, int weight, int bias) override {
     Tensor out = tensor(kWide, layout().parameters[weight].rows);
-    TRY(multiply(x, weight, nullptr, out));
+    TRY(multiply(x, weight, bias, nullptr, out));
     return out;
   }
-  Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) override {
-    TRY(multiply(x, weight, residual.data, residual));
+  Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override {
+    TRY(multiply(x, weight, bias, residual.data, residual));
     return residual;
   }
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override {
@@ -157,10 +157,11 @@ class Forward::InferenceOps final : public Ops {
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
   }
-  Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
+  Status multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out) {
     return kernels::gemm(*stream_, {.a = x.data,
                                     .a_stride = static_cast<size_t>(x.columns),
                                     .b = weights_->packed(weight),
+                                    .bias = bias < 0 ? nullptr : weights_->values(bias),
                                     .residual = residual,
                                     .out_bf16 = out.data,
                                     .out_stride = static_cast<size_t>(out.columns),

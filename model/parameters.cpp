@@ -10,7 +10,6 @@ Status check_computable(const ModelConfig& config) {
   const auto refuse = [](const char* what) {
     return Status::invalid(fmt::format("the transformer does not compute {}", what));
   };
-  if (config.qkv_bias || config.output_bias) return refuse("attention biases (Qwen2)");
   if (config.rope.kind != RopeKind::kDefault) return refuse("scaled RoPE");
   if (config.head_size % 64 != 0) return refuse("head sizes that are not a multiple of 64");
   if (config.width % 2 != 0 || config.mlp_width % 2 != 0 || config.experts.width % 2 != 0) {
@@ -45,11 +44,22 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
                     {{theirs + "self_attn.q_proj.weight", query},
                      {theirs + "self_attn.k_proj.weight", key},
                      {theirs + "self_attn.v_proj.weight", key}});
+    if (config.qkv_bias) {
+      layer.qkv_bias = add(ours + "qkv_bias", 1, false,
+                           {{theirs + "self_attn.q_proj.bias", query},
+                            {theirs + "self_attn.k_proj.bias", key},
+                            {theirs + "self_attn.v_proj.bias", key}});
+      layout.parameters.back().bias = true;
+    }
     if (config.qk_norm) {
       layer.query_norm = add(ours + "query_norm", config.head_size, false, {{theirs + "self_attn.q_norm.weight", 1}});
       layer.key_norm = add(ours + "key_norm", config.head_size, false, {{theirs + "self_attn.k_norm.weight", 1}});
     }
     layer.output = add(ours + "output", query, true, {{theirs + "self_attn.o_proj.weight", config.width}});
+    if (config.output_bias) {
+      layer.output_bias = add(ours + "output_bias", 1, false, {{theirs + "self_attn.o_proj.bias", config.width}});
+      layout.parameters.back().bias = true;
+    }
     layer.mlp_norm = add(ours + "mlp_norm", config.width, false, {{theirs + "post_attention_layernorm.weight", 1}});
     std::vector<std::string> mlps = {theirs + "mlp."};
     int mlp_width = config.mlp_width;

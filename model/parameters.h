@@ -26,6 +26,7 @@ struct Parameter {
   int rows = 0;         // outputs of a matrix, 1 for a norm
   int columns = 0;      // inputs
   bool matrix = false;  // packed for products
+  bool bias = false;    // one number a row
   int groups = 1;       // experts: as many matrices, equal parts of the rows, packed one by one
   std::vector<ParameterPart> parts;
   size_t elements() const { return static_cast<size_t>(rows) * columns; }
@@ -34,7 +35,8 @@ struct Parameter {
 
 // Indices into parameters; -1 for what the layer does not have.
 struct LayerParameters {
-  int attention_norm = 0, qkv = 0, query_norm = -1, key_norm = -1, output = 0, mlp_norm = 0;
+  int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0;
+  int qkv_bias = -1, output_bias = -1, query_norm = -1, key_norm = -1;
   int router = -1;  // where there is one, gate_up and down are those of all experts
   int gate_up = 0, down = 0;
 };

@@ -29,8 +29,9 @@ class Ops {
   virtual ~Ops() = default;
   virtual Result<Tensor> embed() = 0;  // the tokens of the batch
   virtual Result<Tensor> norm(const Tensor& x, int weight) = 0;
-  virtual Result<Tensor> linear(const Tensor& x, int weight) = 0;
-  virtual Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + x W
+  // A bias of -1 is none.
+  virtual Result<Tensor> linear(const Tensor& x, int weight, int bias) = 0;
+  virtual Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) = 0;  // adds to it
   virtual Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) = 0;
   virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;  // RoPE, then attention
   virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;

@@ -108,7 +108,7 @@ Status save_weights(const Weights& weights, const fs::path& directory, const fs:
   for (const Parameter& p : weights.layout().parameters) {
     for (const ParameterPart& part : p.parts) {
       TensorView view{.dtype = DType::kBF16, .shape = {part.rows, p.columns}, .bytes = {}};
-      if (!p.matrix) view.shape = {p.columns};
+      if (!p.matrix) view.shape = {int64_t{part.rows} * p.columns};
       view.bytes = std::as_bytes(weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
                                                         static_cast<size_t>(part.rows) * p.columns));
       tensors.push_back({part.checkpoint_name, view});
@@ -131,7 +131,7 @@ void randomise(Weights& weights, uint64_t seed) {
   for (const Parameter& p : weights.layout().parameters) {
     Random random(derive_seed(seed, p.name));
     for (bf16& value : weights.flat().subspan(p.offset, p.elements())) {
-      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : 1.0f);
+      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : p.bias ? 0.0f : 1.0f);
     }
   }
 }

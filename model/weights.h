@@ -54,7 +54,7 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training);
 // where it has them.
 Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source);
 
-// Normal draws of deviation 0.02 (norms one), as a model is born; a function of the seed.
+// Normal draws of deviation 0.02 (norms one, biases zero), as a model is born; a function of the seed.
 void randomise(Weights& weights, uint64_t seed);
 
 }  // namespace tandem::model

@@ -58,15 +58,17 @@ Result<Tensor> Tape::TapeOps::norm(const Tensor& x, int weight) {
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::linear(const Tensor& x, int weight) {
-  const Tensor out = record({.kind = kLinear, .weight = weight, .in = x}, x.rows, layout().parameters[weight].rows);
-  TRY(multiply(x, weight, nullptr, out));
+Result<Tensor> Tape::TapeOps::linear(const Tensor& x, int weight, int bias) {
+  const Tensor out =
+      record({.kind = kLinear, .weight = weight, .bias = bias, .in = x}, x.rows, layout().parameters[weight].rows);
+  TRY(multiply(x, weight, bias, nullptr, out));
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::linear_onto(const Tensor& x, int weight, const Tensor& residual) {
-  const Tensor out = record({.kind = kLinearOnto, .weight = weight, .in = x}, x.rows, layout().parameters[weight].rows);
-  TRY(multiply(x, weight, residual.data, out));
+Result<Tensor> Tape::TapeOps::linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) {
+  const Tensor out =
+      record({.kind = kLinearOnto, .weight = weight, .bias = bias, .in = x}, x.rows, layout().parameters[weight].rows);
+  TRY(multiply(x, weight, bias, residual.data, out));
   return out;
 }
 
@@ -161,10 +163,11 @@ Status Tape::TapeOps::compute(const Record& record, const bf16* in, bf16* out) {
   return kernels::swiglu(*stream_, in, record.in.rows, record.in.columns / 2, out);
 }
 
-Status Tape::TapeOps::multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
+Status Tape::TapeOps::multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out) {
   return kernels::gemm(*stream_, {.a = x.data,
                                   .a_stride = static_cast<size_t>(x.columns),
                                   .b = weights_->packed(weight),
+                                  .bias = bias < 0 ? nullptr : weights_->values(bias),
                                   .residual = residual,
                                   .out_bf16 = out.data,
                                   .out_stride = static_cast<size_t>(out.columns),

@@ -119,6 +119,13 @@ Status Tape::TapeOps::add_weight_gradient(int weight, const bf16* x, int inputs,
 }
 
 Status Tape::TapeOps::linear_backward(const Record& r, const bf16* grad_out) {
+  if (r.bias >= 0) {
+    TRY(kernels::sum_rows(*stream_, {.x = grad_out,
+                                     .stride = static_cast<size_t>(r.out.columns),
+                                     .out = grad_of(r.bias),
+                                     .rows = rows_,
+                                     .width = r.out.columns}));
+  }
   TRY(add_weight_gradient(r.weight, TRY(input_of(r)), r.in.columns, grad_out, r.out.columns));
   return kernels::gemm(*stream_, {.a = grad_out,
                                   .a_stride = static_cast<size_t>(r.out.columns),

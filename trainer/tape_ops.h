@@ -53,8 +53,8 @@ class Tape::TapeOps final : public model::Ops {
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
-  Result<Tensor> linear(const Tensor& x, int weight) override;
-  Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) override;
+  Result<Tensor> linear(const Tensor& x, int weight, int bias) override;
+  Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override;
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
   Result<Tensor> attention(const Tensor& qkv, int layer) override;
   Result<Tensor> swiglu(const Tensor& gate_up) override;
@@ -79,6 +79,7 @@ class Tape::TapeOps final : public model::Ops {
     Kind kind{};
     int weight = 0;
     int second_weight = 0;  // of keys, where `weight` is that of queries
+    int bias = -1;
     int layer = 0;
     size_t routes = 0;  // which of routes_
     Tensor in = {};
@@ -104,7 +105,7 @@ class Tape::TapeOps final : public model::Ops {
   Status compute(const Record& record, const bf16* in, bf16* out);
   std::vector<bf16>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
 
-  Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out);
+  Status multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out);
   void lay_out_pages();
   kernels::KeyValuePage page_at(int page);
   void copy_page(int from, int to);

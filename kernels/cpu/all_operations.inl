@@ -25,6 +25,7 @@ constexpr CpuOperations kOperations = {
     .rms_norm_backward = rms_norm_backward,
     .head_norm = head_norm,
     .head_norm_backward = head_norm_backward,
+    .sum_rows = sum_rows,
     .rope = rope,
     .swiglu = swiglu,
     .swiglu_backward = swiglu_backward,

@@ -87,6 +87,7 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
       const int lanes = std::min(kLanes, columns - c);
       Float value = load(tile + r * kPanelColumns + c);
       if (lanes == kLanes) {
+        if (g.bias) value = value + load(g.bias + column + c);
         if (g.residual) value = value + load(g.residual + offset + c);
         if (g.accumulate) value = load(g.out_float + offset + c) + value;
         if (g.out_bf16)
@@ -94,6 +95,7 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
         else
           store(g.out_float + offset + c, value);
       } else {
+        if (g.bias) value = value + load_part(g.bias + column + c, lanes);
         if (g.residual) value = value + load_part(g.residual + offset + c, lanes);
         if (g.accumulate) value = load_part(g.out_float + offset + c, lanes) + value;
         if (g.out_bf16)

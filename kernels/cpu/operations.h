@@ -32,6 +32,7 @@ struct CpuOperations {
   void (*rms_norm_backward)(ThreadPool&, const RmsNormBackward&);
   void (*head_norm)(ThreadPool&, const HeadNorm&);
   void (*head_norm_backward)(ThreadPool&, const HeadNormBackward&);
+  void (*sum_rows)(ThreadPool&, const SumRows&);
   void (*rope)(ThreadPool&, bf16* x, size_t stride, int rows, int heads, int head_size,
                std::span<const int32_t> positions, const float* table, bool inverse);
   void (*swiglu)(ThreadPool&, const bf16* gate_up, int rows, int width, bf16* out);

@@ -135,6 +135,15 @@ inline void head_norm_backward(ThreadPool& threads, const HeadNormBackward& g) {
   });
 }
 
+inline void sum_rows(ThreadPool& threads, const SumRows& g) {
+  sum_over_rows(threads, g.rows, g.width, g.out, [&](size_t row, float* sums) {
+    const bf16* x = g.x + row * g.stride;
+    for_lanes(
+        g.width, [&](int i) { store(sums + i, load(sums + i) + load(x + i)); },
+        [&](int i, int n) { store_part(sums + i, load_part(sums + i, n) + load_part(x + i, n), n); });
+  });
+}
+
 inline void rope(ThreadPool& threads, bf16* x, size_t stride, int rows, int heads, int head_size,
                  std::span<const int32_t> positions, const float* table, bool inverse) {
   const int half = head_size / 2;

@@ -25,6 +25,7 @@ EXPERTS = dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=18, n
 
 MODELS = {
     "llama": (transformers.LlamaConfig, SIZES | dict(tie_word_embeddings=True)),
+    "qwen2": (transformers.Qwen2Config, SIZES | dict(tie_word_embeddings=False)),
     "qwen3": (transformers.Qwen3Config, SIZES | dict(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)),
     "qwen3-moe": (transformers.Qwen3MoeConfig, SIZES | EXPERTS | dict(num_hidden_layers=3, tie_word_embeddings=False)),
     # Weights that do not add up to one, experts in every second layer, one head for keys and queries.
@@ -42,6 +43,8 @@ def make_lively(model):
             values = 1 + 0.2 * noise
         elif name.endswith("mlp.gate.weight"):
             values = 0.6 * noise
+        elif name.endswith("bias"):
+            values = 0.5 * noise
         elif "embed" in name or "lm_head" in name:
             values = 0.3 * noise
         else:

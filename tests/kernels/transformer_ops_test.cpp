@@ -107,6 +107,22 @@ TEST_P(OpsTest, head_norm_is_rms_norm_of_each_head_and_so_is_its_gradient) {
   EXPECT_EQ(weight_again, grad_weight);
 }
 
+TEST_P(OpsTest, sums_of_rows_are_added_with_the_same_bits_by_any_threads) {
+  Stream one = stream(1), three = stream(3);
+  const int rows = 150, width = 41, stride = 50;
+  const auto x = random_bf16(rows * stride, 1);
+  const auto start = random_floats(width, 2);
+  auto sums = start, again = start;
+  ASSERT_TRUE(sum_rows(one, {.x = x.data(), .stride = stride, .out = sums.data(), .rows = rows, .width = width}));
+  ASSERT_TRUE(sum_rows(three, {.x = x.data(), .stride = stride, .out = again.data(), .rows = rows, .width = width}));
+  EXPECT_EQ(sums, again);
+  for (int i = 0; i < width; ++i) {
+    double exact = start[i];
+    for (int row = 0; row < rows; ++row) exact += to_float(x[row * stride + i]);
+    EXPECT_NEAR(sums[i], exact, 1e-4);
+  }
+}
+
 TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
   Stream cpu = stream();
   const int rows = 9, width = 40;
