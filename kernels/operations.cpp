@@ -222,35 +222,37 @@ Status sum_rows(Stream& stream, const SumRows& a) {
   return {};
 }
 
-Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size,
-            std::span<const int32_t> positions, const float* table, int table_positions, bool inverse) {
+Status rope(Stream& stream, const Rope& r) {
   TRY(Check{"rope"}
-          .given("x", x)
-          .given("table", table)
-          .positive("rows", rows)
-          .that(head_size > 0 && head_size % 2 == 0, "head_size must be even")
-          .that(positions.size() >= static_cast<size_t>(rows), "fewer positions than rows")
+          .given("x", r.x)
+          .given("table", r.table)
+          .positive("rows", r.rows)
+          .positive("heads", r.heads)
+          .that(r.head_size > 0 && r.rotated > 0 && r.rotated % 2 == 0 && r.rotated <= r.head_size,
+                "rotated must be even and at most head_size")
+          .that(r.stride >= static_cast<size_t>(r.heads) * r.head_size, "stride is below heads * head_size")
+          .that(r.positions.size() >= static_cast<size_t>(r.rows), "fewer positions than rows")
           .status);
-  for (int row = 0; row < rows; ++row) {
-    if (positions[row] < 0 || positions[row] >= table_positions) {
+  for (int row = 0; row < r.rows; ++row) {
+    if (r.positions[row] < 0 || r.positions[row] >= r.table_positions) {
       return Status::invalid(
-          fmt::format("rope: position {} is outside the table of {}", positions[row], table_positions));
+          fmt::format("rope: position {} is outside the table of {}", r.positions[row], r.table_positions));
     }
   }
-  stream.operations().rope(stream.threads(), x, stride, rows, heads, head_size, positions, table, inverse);
+  stream.operations().rope(stream.threads(), r);
   return {};
 }
 
-std::vector<float> rope_table(int positions, int head_size, double base) {
-  const int half = head_size / 2;
-  std::vector<float> table(static_cast<size_t>(positions) * head_size);
+std::vector<float> rope_table(int positions, int rotated, double base) {
+  const int half = rotated / 2;
+  std::vector<float> table(static_cast<size_t>(positions) * rotated);
   for (int i = 0; i < half; ++i) {
     // The frequency is rounded to fp32 as the reference implementation does; the angle is then taken in double.
-    const auto frequency = static_cast<float>(1.0 / std::pow(base, 2.0 * i / head_size));
+    const auto frequency = static_cast<float>(1.0 / std::pow(base, 2.0 * i / rotated));
     for (int position = 0; position < positions; ++position) {
       const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
-      table[static_cast<size_t>(position) * head_size + i * 2] = static_cast<float>(std::cos(angle));
-      table[static_cast<size_t>(position) * head_size + i * 2 + 1] = static_cast<float>(std::sin(angle));
+      table[static_cast<size_t>(position) * rotated + i * 2] = static_cast<float>(std::cos(angle));
+      table[static_cast<size_t>(position) * rotated + i * 2 + 1] = static_cast<float>(std::sin(angle));
     }
   }
   return table;

@@ -64,13 +64,22 @@ struct SumRows {
 };
 Status sum_rows(Stream& stream, const SumRows& arguments);
 
-// Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half
-// layout). x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns
-// back: the backward pass.
-Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size,
-            std::span<const int32_t> positions, const float* table, int table_positions, bool inverse = false);
-// [positions][head_size / 2][2]: cosine and sine, computed in double.
-std::vector<float> rope_table(int positions, int head_size, double base);
+// Rotates pairs of each head's elements in place by position * frequency[i] (Su et al. 2021): (x[i], x[i + rotated /
+// 2]), or (x[2 i], x[2 i + 1]) where `interleaved`. What lies behind the rotated elements of a head stays as it is.
+struct Rope {
+  bf16* x = nullptr;                   // [row][heads][head_size]
+  size_t stride = 0;                   // elements from row to row
+  std::span<const int32_t> positions;  // of each row, below table_positions
+  const float* table = nullptr;        // what `rope_table` made for `rotated`
+  int table_positions = 0;
+  int rows = 0, heads = 0, head_size = 0;
+  int rotated = 0;  // of a head's elements, the first ones; even
+  bool interleaved = false;
+  bool inverse = false;  // turns back: the backward pass
+};
+Status rope(Stream& stream, const Rope& arguments);
+// [positions][rotated / 2][2]: cosine and sine, computed in double.
+std::vector<float> rope_table(int positions, int rotated, double base);
 
 // gate_up is [row][2 * width], gate first; out = bf16(gate / (1 + e^-gate) * up).
 Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out);

@@ -10,7 +10,7 @@
 namespace tandem::model {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFamilies = {"llama", "qwen2", "qwen3", "qwen3_moe"};
+constexpr std::array<std::string_view, 5> kFamilies = {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4"};
 constexpr std::array<std::string_view, 4> kRopeNames = {"default", "linear", "llama3", "yarn"};
 
 bool has(const Json& json, std::string_view key) {
@@ -82,12 +82,16 @@ class Reader {
   const Json& json_;
 };
 
-Result<RopeConfig> read_rope(const Json& json, int max_positions) {
+// `partial` is the share of a head that rotates where the config does not say, of families that rotate a part, which do
+// it in interleaved pairs; the others refuse another share than all of it.
+Result<RopeConfig> read_rope(const Json& json, int max_positions, std::optional<double> partial) {
   RopeConfig rope;
+  rope.partial = TRY(Reader(json).number("partial_rotary_factor", partial.value_or(1)));
+  rope.interleaved = partial.has_value();
   rope.theta = TRY(Reader(json).number("rope_theta", 10000));
   const char* key = has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!has(json, key)) return rope;
-  const Json& scaling = json[key];
+  const Json none = Json::object();
+  const Json& scaling = has(json, key) ? json[key] : none;
   if (!scaling.is_object()) return fail(Status::invalid(fmt::format("{} is not an object", key)));
   const Reader reader(scaling);
   rope.theta = TRY(reader.number("rope_theta", rope.theta));
@@ -98,9 +102,9 @@ Result<RopeConfig> read_rope(const Json& json, int max_positions) {
         Status::invalid(fmt::format("{}.rope_type \"{}\" is not one of {}", key, name, fmt::join(kRopeNames, ", "))));
   }
   rope.kind = static_cast<RopeKind>(kind - kRopeNames.begin());
-  if (TRY(reader.number("partial_rotary_factor", 1)) != 1) {
-    return fail(Status::invalid(fmt::format("{}.partial_rotary_factor is not 1", key)));
-  }
+  rope.partial = TRY(reader.number("partial_rotary_factor", rope.partial));
+  if (!partial && rope.partial != 1) return fail(Status::invalid("partial_rotary_factor is not 1"));
+  if (rope.partial > 1) return fail(Status::invalid(fmt::format("partial_rotary_factor {} is above 1", rope.partial)));
   if (rope.kind == RopeKind::kDefault) return rope;
   rope.factor = TRY(reader.number("factor"));
   if (rope.kind == RopeKind::kLlama3) {
@@ -187,7 +191,6 @@ Status refuse_unknown_parts(const Json& json, const Reader& reader) {
   if (TRY(reader.flag("mlp_bias", false))) return Status::invalid("mlp_bias is not supported");
   const bool window = has(json, "sliding_window") && TRY(reader.flag("use_sliding_window", false));
   if (window) return Status::invalid("use_sliding_window is not supported");
-  if (TRY(reader.number("partial_rotary_factor", 1)) != 1) return Status::invalid("partial_rotary_factor is not 1");
   if (TRY(reader.size("pretraining_tp", 1)) != 1) return Status::invalid("pretraining_tp is not 1");
   if (has(json, "layer_types")) {
     for (const Json& type : json["layer_types"]) {
@@ -220,13 +223,15 @@ Result<ModelConfig> read_object(const Json& json) {
   config.mlp_width = TRY(reader.size("intermediate_size"));
   config.vocabulary = TRY(reader.size("vocab_size"));
   config.max_positions = TRY(reader.size("max_position_embeddings"));
-  config.norm_epsilon = TRY(reader.number("rms_norm_eps", 1e-6));
+  const bool glm4 = config.family == "glm4";
+  config.norm_epsilon = TRY(reader.number("rms_norm_eps", glm4 ? std::nullopt : std::optional(1e-6)));
   config.tied_embeddings = TRY(reader.flag("tie_word_embeddings", false));
   config.qk_norm = qwen3;
-  const bool biased = config.family != "qwen2" && TRY(reader.flag("attention_bias", false));
+  const bool biased = config.family != "qwen2" && TRY(reader.flag("attention_bias", glm4));
   config.qkv_bias = biased || config.family == "qwen2";
-  config.output_bias = biased;
-  config.rope = TRY(read_rope(json, config.max_positions));
+  config.output_bias = biased && !glm4;
+  config.post_norms = config.fused_gate_up = glm4;
+  config.rope = TRY(read_rope(json, config.max_positions, glm4 ? std::optional(0.5) : std::nullopt));
   if (config.family == "qwen3_moe") config.experts = TRY(read_experts(json, config.layers));
   const std::string dtype_key = has(json, "dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = TRY(reader.text(dtype_key, "float32"));
@@ -246,12 +251,18 @@ Result<ModelConfig> read_object(const Json& json) {
 
 }  // namespace
 
+int rotated_size(const ModelConfig& config) { return static_cast<int>(config.head_size * config.rope.partial); }
+
 Status check(const ModelConfig& config) {
   if (config.heads % config.kv_heads != 0) {
     return Status::invalid(fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
                                        config.heads, config.kv_heads));
   }
   if (config.head_size % 2 != 0) return Status::invalid(fmt::format("head_dim {} is odd", config.head_size));
+  if (rotated_size(config) < 2 || rotated_size(config) % 2 != 0) {
+    return Status::invalid(fmt::format("head_dim {} times partial_rotary_factor {} is not an even number",
+                                       config.head_size, config.rope.partial));
+  }
   return {};
 }
 
@@ -289,8 +300,8 @@ void put_special_tokens(const ModelConfig& config, Json& json) {
 }  // namespace
 
 Json to_json(const ModelConfig& config) {
-  constexpr std::array<const char*, kFamilies.size()> kArchitectures = {"LlamaForCausalLM", "Qwen2ForCausalLM",
-                                                                        "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"};
+  constexpr std::array<const char*, kFamilies.size()> kArchitectures = {
+      "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Glm4ForCausalLM"};
   const auto family = std::find(kFamilies.begin(), kFamilies.end(), config.family) - kFamilies.begin();
   Json json = {{"architectures", {kArchitectures.at(family)}},
                {"model_type", config.family},
@@ -310,8 +321,9 @@ Json to_json(const ModelConfig& config) {
                {"attention_dropout", 0.0},
                {"rope_theta", config.rope.theta},
                {"rope_scaling", nullptr}};
-  if (config.family != "qwen2") json["attention_bias"] = config.output_bias;
-  if (config.family != "llama") json["use_sliding_window"] = false;
+  if (config.family != "qwen2") json["attention_bias"] = config.qkv_bias;
+  if (config.family.starts_with("qwen")) json["use_sliding_window"] = false;
+  if (config.rope.interleaved) json["partial_rotary_factor"] = config.rope.partial;
   const RopeConfig& rope = config.rope;
   if (rope.kind != RopeKind::kDefault) {
     Json scaling = {{"rope_type", kRopeNames[static_cast<size_t>(rope.kind)]}, {"factor", rope.factor}};

@@ -1,6 +1,7 @@
 // What a checkpoint's config.json says about the transformer, in one notation.
 //
-// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3, qwen3_moe. Both notations of the hub are understood
+// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3, qwen3_moe, glm4. Both notations of the hub are
+// understood
 // (`rope_theta` with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`; `num_experts`, `num_local_experts`
 // or `n_routed_experts`). Whatever would change the computation and is not implemented (another rope type, activation,
 // quantisation, a sliding window, shared experts) is refused by name, never ignored.
@@ -31,6 +32,8 @@ struct RopeConfig {
   double beta_slow = 1;                    // yarn
   std::optional<double> attention_factor;  // yarn; absent: 0.1 ln(factor) + 1
   bool truncate = true;                    // yarn: correction range in whole dimensions
+  double partial = 1;                      // share of a head's elements that are rotated, from the first on
+  bool interleaved = false;                // pairs lie side by side, not half a head apart
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
@@ -46,7 +49,7 @@ struct ExpertsConfig {
 };
 
 struct ModelConfig {
-  std::string family;  // model_type: "llama", "qwen2", "qwen3", "qwen3_moe"
+  std::string family;  // model_type: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4"
   int layers = 0;
   int width = 0;
   int heads = 0;
@@ -58,8 +61,10 @@ struct ModelConfig {
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   bool qkv_bias = false;
-  bool output_bias = false;  // of the attention's output projection
-  bool qk_norm = false;      // RMS norm of each head's query and key before RoPE
+  bool output_bias = false;    // of the attention's output projection
+  bool qk_norm = false;        // RMS norm of each head's query and key before RoPE
+  bool post_norms = false;     // RMS norms of what attention and MLP say, before it is added to the residual stream
+  bool fused_gate_up = false;  // in checkpoints: gate and up are one tensor
   RopeConfig rope;
   ExpertsConfig experts;
   DType dtype = DType::kF32;
@@ -78,6 +83,9 @@ Result<ModelConfig> config_from_json(const Json& json);
 Json to_json(const ModelConfig& config);
 // A generation_config.json with the special tokens.
 Json generation_config_json(const ModelConfig& config);
+
+// Elements of a head that RoPE turns.
+int rotated_size(const ModelConfig& config);
 
 // Checks the sizes against each other; the readers above have done it.
 Status check(const ModelConfig& config);

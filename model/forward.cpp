@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
+#include "model/rotation.h"
 #include "model/routes.h"
 
 namespace tandem::model {
@@ -55,10 +56,7 @@ void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::s
 class Forward::InferenceOps final : public Ops {
  public:
   InferenceOps(const ModelConfig& config, int max_positions)
-      : config_(config),
-        shape_(attention_shape(config)),
-        max_positions_(max_positions),
-        rope_(kernels::rope_table(max_positions, config.head_size, config.rope.theta)) {}
+      : config_(config), shape_(attention_shape(config)), rotation_(config, max_positions) {}
 
   void begin(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
     stream_ = &stream;
@@ -66,7 +64,7 @@ class Forward::InferenceOps final : public Ops {
     pool_ = &pool;
     batch_ = &batch;
   }
-  int max_positions() const { return max_positions_; }
+  int max_positions() const { return rotation_.max_positions(); }
 
   Result<Tensor> embed() override {
     Tensor x = tensor(kResidual, config_.width);
@@ -89,6 +87,11 @@ class Forward::InferenceOps final : public Ops {
     TRY(multiply(x, weight, bias, residual.data, residual));
     return residual;
   }
+  Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override {
+    const Tensor normed = TRY(norm(x, weight));
+    TRY(kernels::add(*stream_, normed.data, static_cast<size_t>(x.rows) * x.columns, residual.data));
+    return residual;
+  }
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override {
     const int query = shape_.heads * shape_.head_size;
     for (const auto& [start, weight, heads] :
@@ -106,8 +109,7 @@ class Forward::InferenceOps final : public Ops {
   Result<Tensor> attention(const Tensor& qkv, int layer) override {
     const size_t stride = static_cast<size_t>(qkv.columns);
     const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
-    TRY(kernels::rope(*stream_, qkv.data, stride, qkv.rows, shape_.heads + shape_.kv_heads, shape_.head_size,
-                      batch_->positions, rope_.data(), max_positions_));
+    TRY(rotation_.turn(*stream_, qkv.data, stride, batch_->positions));
     pages_.clear();
     for (const auto& run : batch_->runs) {
       for (const int page : run.pages) pages_.push_back(pool_->page(page, layer));
@@ -172,8 +174,7 @@ class Forward::InferenceOps final : public Ops {
 
   const ModelConfig config_;
   const kernels::AttentionShape shape_;
-  const int max_positions_;
-  const std::vector<float> rope_;
+  const Rotation rotation_;
   std::array<std::vector<bf16>, kBuffers> buffers_;
   std::vector<kernels::KeyValuePage> pages_;
   std::vector<kernels::QueryRun> runs_;

@@ -71,14 +71,24 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
     }
     std::vector<std::pair<std::string, int>> gate_up, down;
     for (const std::string& mlp : mlps) {
-      gate_up.emplace_back(mlp + "gate_proj.weight", mlp_width);
-      gate_up.emplace_back(mlp + "up_proj.weight", mlp_width);
+      if (config.fused_gate_up) {
+        gate_up.emplace_back(mlp + "gate_up_proj.weight", 2 * mlp_width);
+      } else {
+        gate_up.emplace_back(mlp + "gate_proj.weight", mlp_width);
+        gate_up.emplace_back(mlp + "up_proj.weight", mlp_width);
+      }
       down.emplace_back(mlp + "down_proj.weight", config.width);
     }
     layer.gate_up = add(ours + "gate_up", config.width, true, std::move(gate_up));
     layer.down = add(ours + "down", mlp_width, true, std::move(down));
     for (const int parameter : {layer.gate_up, layer.down}) {
       layout.parameters[parameter].groups = static_cast<int>(mlps.size());
+    }
+    if (config.post_norms) {
+      layer.attention_post_norm =
+          add(ours + "attention_post_norm", config.width, false, {{theirs + "post_self_attn_layernorm.weight", 1}});
+      layer.mlp_post_norm =
+          add(ours + "mlp_post_norm", config.width, false, {{theirs + "post_mlp_layernorm.weight", 1}});
     }
     layout.layers.push_back(layer);
   }

@@ -36,7 +36,7 @@ struct Parameter {
 // Indices into parameters; -1 for what the layer does not have.
 struct LayerParameters {
   int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0;
-  int qkv_bias = -1, output_bias = -1, query_norm = -1, key_norm = -1;
+  int qkv_bias = -1, output_bias = -1, query_norm = -1, key_norm = -1, attention_post_norm = -1, mlp_post_norm = -1;
   int router = -1;  // where there is one, gate_up and down are those of all experts
   int gate_up = 0, down = 0;
 };

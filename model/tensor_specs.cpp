@@ -31,10 +31,16 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config) {
     }
     add("self_attn.o_proj.weight", {width, queries});
     if (config.output_bias) add("self_attn.o_proj.bias", {width});
+    if (config.post_norms) add("post_self_attn_layernorm.weight", {width});
     add("post_attention_layernorm.weight", {width});
+    if (config.post_norms) add("post_mlp_layernorm.weight", {width});
     const auto add_mlp = [&](const std::string& prefix, int64_t mlp_width) {
-      add(prefix + "gate_proj.weight", {mlp_width, width});
-      add(prefix + "up_proj.weight", {mlp_width, width});
+      if (config.fused_gate_up) {
+        add(prefix + "gate_up_proj.weight", {2 * mlp_width, width});
+      } else {
+        add(prefix + "gate_proj.weight", {mlp_width, width});
+        add(prefix + "up_proj.weight", {mlp_width, width});
+      }
       add(prefix + "down_proj.weight", {width, mlp_width});
     };
     if (!config.has_experts(layer)) {

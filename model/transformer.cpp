@@ -4,6 +4,17 @@
 
 namespace tandem::model {
 
+namespace {
+
+// Adds a linear of x to the residual stream, through a norm where the model has one there.
+Result<Tensor> add_linear(Ops& ops, const Tensor& x, int weight, int bias, int norm, const Tensor& residual) {
+  if (norm < 0) return ops.linear_onto(x, weight, bias, residual);
+  const Tensor out = TRY(ops.linear(x, weight, bias));
+  return ops.norm_onto(out, norm, residual);
+}
+
+}  // namespace
+
 Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
   Tensor x = TRY(ops.embed());
   for (size_t i = 0; i < layout.layers.size(); ++i) {
@@ -12,12 +23,12 @@ Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
     Tensor qkv = TRY(ops.linear(attention_in, layer.qkv, layer.qkv_bias));
     if (layer.query_norm >= 0) qkv = TRY(ops.head_norm(qkv, layer.query_norm, layer.key_norm));
     const Tensor attended = TRY(ops.attention(qkv, static_cast<int>(i)));
-    x = TRY(ops.linear_onto(attended, layer.output, layer.output_bias, x));
+    x = TRY(add_linear(ops, attended, layer.output, layer.output_bias, layer.attention_post_norm, x));
     const Tensor mlp_in = TRY(ops.norm(x, layer.mlp_norm));
     if (layer.router < 0) {
       const Tensor gate_up = TRY(ops.linear(mlp_in, layer.gate_up, -1));
       const Tensor mixed = TRY(ops.swiglu(gate_up));
-      x = TRY(ops.linear_onto(mixed, layer.down, -1, x));
+      x = TRY(add_linear(ops, mixed, layer.down, -1, layer.mlp_post_norm, x));
     } else {
       const Tensor dispatched = TRY(ops.dispatch(mlp_in, layer.router));
       const Tensor gate_up = TRY(ops.grouped_linear(dispatched, layer.gate_up));

@@ -23,7 +23,7 @@ struct Tensor {
 };
 
 // Parameters are indices into a ParameterLayout. Arguments may be consumed: a tensor is used once, but for the residual
-// stream, which is passed to `norm` and then to `linear_onto` or `combine`.
+// stream, which is passed to `norm` and then to what adds to it.
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -32,6 +32,7 @@ class Ops {
   // A bias of -1 is none.
   virtual Result<Tensor> linear(const Tensor& x, int weight, int bias) = 0;
   virtual Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) = 0;  // adds to it
+  virtual Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + norm of x
   virtual Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) = 0;
   virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;  // RoPE, then attention
   virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;

@@ -9,10 +9,7 @@
 namespace tandem::trainer {
 
 Tape::TapeOps::TapeOps(const model::ModelConfig& config, int max_positions)
-    : config_(config),
-      shape_(model::attention_shape(config)),
-      max_positions_(max_positions),
-      rope_(kernels::rope_table(max_positions, config.head_size, config.rope.theta)) {}
+    : config_(config), shape_(model::attention_shape(config)), rotation_(config, max_positions) {}
 
 Result<std::vector<float>> Tape::TapeOps::forward(kernels::Stream& stream, const model::Weights& weights,
                                                   const TokenTree& tree, std::span<const TokenPick> picks) {
@@ -72,6 +69,16 @@ Result<Tensor> Tape::TapeOps::linear_onto(const Tensor& x, int weight, int bias,
   return out;
 }
 
+Result<Tensor> Tape::TapeOps::norm_onto(const Tensor& x, int weight, const Tensor& residual) {
+  const Tensor out = record({.kind = kNormOnto, .weight = weight, .in = x}, x.rows, x.columns);
+  const size_t count = static_cast<size_t>(x.rows) * x.columns;
+  bf16* normed = grown(scratch_, count);
+  TRY(compute(records_.back(), x.data, normed));
+  std::memcpy(out.data, residual.data, count * sizeof(bf16));
+  TRY(kernels::add(*stream_, normed, count, out.data));
+  return out;
+}
+
 // What went in is kept beside what came out: the norm's gradient needs it.
 Result<Tensor> Tape::TapeOps::head_norm(const Tensor& qkv, int query_weight, int key_weight) {
   const Tensor out = record({.kind = kHeadNorm, .weight = query_weight, .second_weight = key_weight, .in = qkv},
@@ -94,8 +101,7 @@ Result<Tensor> Tape::TapeOps::head_norm(const Tensor& qkv, int query_weight, int
 Result<Tensor> Tape::TapeOps::attention(const Tensor& qkv, int layer) {
   const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
   const size_t stride = static_cast<size_t>(qkv.columns);
-  TRY(kernels::rope(*stream_, qkv.data, stride, rows_, shape_.heads + shape_.kv_heads, shape_.head_size,
-                    tree_->positions, rope_.data(), max_positions_));
+  TRY(rotation_.turn(*stream_, qkv.data, stride, tree_->positions));
   log_sums_.resize(layer + 1);
   const Tensor out = record({.kind = kAttention, .layer = layer, .in = qkv}, rows_, query);
   for (const NodePages& node : pages_of_node_) {
@@ -150,7 +156,7 @@ Tensor Tape::TapeOps::record(Record entry, int rows, int columns) {
 }
 
 Status Tape::TapeOps::compute(const Record& record, const bf16* in, bf16* out) {
-  if (record.kind == kNorm) {
+  if (record.kind == kNorm || record.kind == kNormOnto) {
     return kernels::rms_norm(*stream_, in, weights_->values(record.weight), static_cast<float>(config_.norm_epsilon),
                              record.in.rows, record.in.columns, out);
   }

@@ -51,8 +51,14 @@ Status Tape::TapeOps::backward(const Record& r) {
   switch (r.kind) {
     case kEmbed:
       return kernels::embed_backward(*stream_, grad_residual_.data(), config_.width, tree_->tokens, grad_of(r.weight));
-    case kNorm:
-      return norm_backward(r);
+    case kNorm: {
+      const bool accumulate = std::exchange(have_residual_grad_, true);
+      bf16* grad_residual = grown(grad_residual_, static_cast<size_t>(r.in.rows) * r.in.columns);
+      return norm_backward(r, grad_branch_.data(), grad_residual, accumulate);
+    }
+    case kNormOnto:
+      return norm_backward(r, grad_residual_.data(), grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns),
+                           false);
     case kLinear:
       return linear_backward(r, grad_wide_.data());
     case kLinearOnto:
@@ -74,18 +80,16 @@ Status Tape::TapeOps::backward(const Record& r) {
   return {};
 }
 
-Status Tape::TapeOps::norm_backward(const Record& r) {
-  const bool accumulate = std::exchange(have_residual_grad_, true);
-  return kernels::rms_norm_backward(*stream_,
-                                    {.x = r.in.data,
-                                     .weight = weights_->values(r.weight),
-                                     .grad_out = grad_branch_.data(),
-                                     .grad_x = grown(grad_residual_, static_cast<size_t>(r.in.rows) * r.in.columns),
-                                     .grad_weight = grad_of(r.weight),
-                                     .accumulate = accumulate,
-                                     .epsilon = static_cast<float>(config_.norm_epsilon),
-                                     .rows = r.in.rows,
-                                     .width = r.in.columns});
+Status Tape::TapeOps::norm_backward(const Record& r, const bf16* grad_out, bf16* grad_x, bool accumulate) {
+  return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
+                                               .weight = weights_->values(r.weight),
+                                               .grad_out = grad_out,
+                                               .grad_x = grad_x,
+                                               .grad_weight = grad_of(r.weight),
+                                               .accumulate = accumulate,
+                                               .epsilon = static_cast<float>(config_.norm_epsilon),
+                                               .rows = r.in.rows,
+                                               .width = r.in.columns});
 }
 
 Result<const bf16*> Tape::TapeOps::recompute(const Record& r) {
@@ -255,8 +259,7 @@ Status Tape::TapeOps::attention_backward(const Record& r) {
                                    .grad_stride = stride,
                                    .rows = rows_},
                                   std::span(&runs, 1)));
-  return kernels::rope(*stream_, grad, stride, rows_, shape_.heads + shape_.kv_heads, shape_.head_size,
-                       tree_->positions, rope_.data(), max_positions_, true);
+  return rotation_.turn(*stream_, grad, stride, tree_->positions, true);
 }
 
 const std::vector<kernels::TreeRun>& Tape::TapeOps::tree_runs() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "model/rotation.h"
 #include "model/routes.h"
 #include "model/transformer.h"
 #include "trainer/tape.h"
@@ -55,6 +56,7 @@ class Tape::TapeOps final : public model::Ops {
   Result<Tensor> norm(const Tensor& x, int weight) override;
   Result<Tensor> linear(const Tensor& x, int weight, int bias) override;
   Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override;
+  Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override;
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
   Result<Tensor> attention(const Tensor& qkv, int layer) override;
   Result<Tensor> swiglu(const Tensor& gate_up) override;
@@ -68,6 +70,7 @@ class Tape::TapeOps final : public model::Ops {
     kNorm,
     kLinear,
     kLinearOnto,
+    kNormOnto,
     kHeadNorm,
     kAttention,
     kSwiglu,
@@ -114,7 +117,7 @@ class Tape::TapeOps final : public model::Ops {
 
   Status backward(const Record& record);
   Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
-  Status norm_backward(const Record& record);
+  Status norm_backward(const Record& record, const bf16* grad_out, bf16* grad_x, bool accumulate);
   Status linear_backward(const Record& record, const bf16* grad_out);
   Status add_weight_gradient(int weight, const bf16* x, int inputs, const bf16* grad_out, int outputs);
   Status head_norm_backward(const Record& record);
@@ -126,8 +129,7 @@ class Tape::TapeOps final : public model::Ops {
 
   const model::ModelConfig config_;
   const kernels::AttentionShape shape_;
-  const int max_positions_;
-  const std::vector<float> rope_;
+  const model::Rotation rotation_;
 
   kernels::Stream* stream_ = nullptr;
   const model::Weights* weights_ = nullptr;

@@ -33,8 +33,7 @@ struct CpuOperations {
   void (*head_norm)(ThreadPool&, const HeadNorm&);
   void (*head_norm_backward)(ThreadPool&, const HeadNormBackward&);
   void (*sum_rows)(ThreadPool&, const SumRows&);
-  void (*rope)(ThreadPool&, bf16* x, size_t stride, int rows, int heads, int head_size,
-               std::span<const int32_t> positions, const float* table, bool inverse);
+  void (*rope)(ThreadPool&, const Rope&);
   void (*swiglu)(ThreadPool&, const bf16* gate_up, int rows, int width, bf16* out);
   void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                           bf16* grad_gate_up);

@@ -144,20 +144,30 @@ inline void sum_rows(ThreadPool& threads, const SumRows& g) {
   });
 }
 
-inline void rope(ThreadPool& threads, bf16* x, size_t stride, int rows, int heads, int head_size,
-                 std::span<const int32_t> positions, const float* table, bool inverse) {
-  const int half = head_size / 2;
-  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+// Elements of a pair lie Apart from each other, or half of what is rotated where that is 0.
+template <int Apart>
+inline void turn_head(const Rope& r, bf16* head, const float* turn) {
+  const int half = r.rotated / 2;
+  constexpr int kStep = Apart + 1;
+  bf16* second = head + (Apart != 0 ? Apart : half);
+  for (int i = 0; i < half; ++i) {
+    const float cosine = turn[i * 2], sine = r.inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
+    const float a = to_float(head[i * kStep]), b = to_float(second[i * kStep]);
+    head[i * kStep] = to_bf16(a * cosine - b * sine);
+    second[i * kStep] = to_bf16(b * cosine + a * sine);
+  }
+}
+
+inline void rope(ThreadPool& threads, const Rope& r) {
+  for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const float* turn = table + static_cast<size_t>(positions[row]) * head_size;
-      for (int head = 0; head < heads; ++head) {
-        bf16* first = x + row * stride + static_cast<size_t>(head) * head_size;
-        for (int i = 0; i < half; ++i) {
-          const float cosine = turn[i * 2], sine = inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
-          const float a = to_float(first[i]), b = to_float(first[half + i]);
-          first[i] = to_bf16(a * cosine - b * sine);
-          first[half + i] = to_bf16(b * cosine + a * sine);
-        }
+      const float* turn = r.table + static_cast<size_t>(r.positions[row]) * r.rotated;
+      for (int head = 0; head < r.heads; ++head) {
+        bf16* start = r.x + row * r.stride + static_cast<size_t>(head) * r.head_size;
+        if (r.interleaved)
+          turn_head<1>(r, start, turn);
+        else
+          turn_head<0>(r, start, turn);
       }
     }
   });

@@ -26,6 +26,7 @@ EXPERTS = dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=18, n
 MODELS = {
     "llama": (transformers.LlamaConfig, SIZES | dict(tie_word_embeddings=True)),
     "qwen2": (transformers.Qwen2Config, SIZES | dict(tie_word_embeddings=False)),
+    "glm4": (transformers.Glm4Config, SIZES | dict(tie_word_embeddings=False)),
     "qwen3": (transformers.Qwen3Config, SIZES | dict(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)),
     "qwen3-moe": (transformers.Qwen3MoeConfig, SIZES | EXPERTS | dict(num_hidden_layers=3, tie_word_embeddings=False)),
     # Weights that do not add up to one, experts in every second layer, one head for keys and queries.

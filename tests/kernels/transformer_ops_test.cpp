@@ -134,17 +134,29 @@ TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
   EXPECT_LT(relative_error(slope, reference::swiglu_backward(gate_up, grad, width)), 0x1p-8);
 }
 
+// Four rows of three heads of 64 at these positions, all of a head rotated.
+const std::vector<int32_t> kTurned = {0, 1, 50, 99};
+Rope turn_of(std::vector<bf16>& x, const std::vector<float>& table) {
+  return {.x = x.data(),
+          .stride = 3 * 64,
+          .positions = kTurned,
+          .table = table.data(),
+          .table_positions = 100,
+          .rows = 4,
+          .heads = 3,
+          .head_size = 64,
+          .rotated = 64};
+}
+
 TEST_P(OpsTest, rope_turns_each_head_by_its_position) {
   Stream cpu = stream();
-  const int rows = 4, heads = 3, size = 64;
-  const auto x = random_bf16(rows * heads * size, 6);
-  const std::vector<int32_t> positions = {0, 1, 50, 99};
+  const auto x = random_bf16(4 * 3 * 64, 6);
+  const auto table = rope_table(100, 64, 10000);
   auto turned = x;
-  ASSERT_TRUE(
-      rope(cpu, turned.data(), heads * size, rows, heads, size, positions, rope_table(100, size, 10000).data(), 100));
+  ASSERT_TRUE(rope(cpu, turn_of(turned, table)));
   std::vector<double> exact;
-  for (int head = 0; head < rows * heads; ++head) {
-    const auto one = reference::rope(std::span(x).subspan(head * size, size), positions[head / heads], 10000);
+  for (int head = 0; head < 4 * 3; ++head) {
+    const auto one = reference::rope(std::span(x).subspan(head * 64, 64), kTurned[head / 3], 10000);
     exact.insert(exact.end(), one.begin(), one.end());
   }
   EXPECT_LT(relative_error(turned, exact), 0x1p-8);
@@ -155,14 +167,48 @@ TEST_P(OpsTest, rope_turned_back_is_where_it_was) {
   const auto x = random_bf16(4 * 3 * 64, 6);
   auto turned = x;
   const auto table = rope_table(100, 64, 10000);
-  const std::vector<int32_t> positions = {0, 1, 50, 99};
-  ASSERT_TRUE(rope(cpu, turned.data(), 3 * 64, 4, 3, 64, positions, table.data(), 100));
+  Rope turn = turn_of(turned, table);
+  ASSERT_TRUE(rope(cpu, turn));
   EXPECT_TRUE(same_bits(turned.data(), x.data(), 3 * 64)) << "position 0 turns nothing";
   EXPECT_FALSE(same_bits(turned.data(), x.data(), x.size()));
-  ASSERT_TRUE(rope(cpu, turned.data(), 3 * 64, 4, 3, 64, positions, table.data(), 100, true));
+  turn.inverse = true;
+  ASSERT_TRUE(rope(cpu, turn));
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(to_float(turned[i]), to_float(x[i]), 0.03);
-  EXPECT_EQ(rope(cpu, turned.data(), 3 * 64, 1, 3, 64, std::vector<int32_t>{100}, table.data(), 100).code(),
-            Code::kInvalid);
+  turn.table_positions = 99;
+  EXPECT_EQ(rope(cpu, turn).message(), "rope: position 99 is outside the table of 99");
+  turn.rotated = 66;
+  EXPECT_EQ(rope(cpu, turn).message(), "rope: rotated must be even and at most head_size");
+}
+
+TEST_P(OpsTest, rope_of_a_part_leaves_the_rest_and_interleaved_pairs_are_the_same_pairs_side_by_side) {
+  Stream cpu = stream();
+  constexpr int kRotated = 24;
+  const auto x = random_bf16(4 * 3 * 64, 6);
+  const auto table = rope_table(100, kRotated, 10000);
+  auto halves = x, interleaved = x;
+  for (int head = 0; head < 4 * 3; ++head) {
+    for (int i = 0; i < kRotated / 2; ++i) {
+      interleaved[head * 64 + 2 * i] = x[head * 64 + i];
+      interleaved[head * 64 + 2 * i + 1] = x[head * 64 + kRotated / 2 + i];
+    }
+  }
+  Rope turn = turn_of(halves, table);
+  turn.rotated = kRotated;
+  ASSERT_TRUE(rope(cpu, turn));
+  turn.x = interleaved.data();
+  turn.interleaved = true;
+  ASSERT_TRUE(rope(cpu, turn));
+  for (int head = 0; head < 4 * 3; ++head) {
+    const bf16* start = &halves[head * 64];
+    EXPECT_TRUE(same_bits(start + kRotated, &x[head * 64 + kRotated], 64 - kRotated));
+    EXPECT_TRUE(same_bits(start + kRotated, &interleaved[head * 64 + kRotated], 64 - kRotated));
+    const auto exact = reference::rope(std::span(x).subspan(head * 64, kRotated), kTurned[head / 3], 10000);
+    EXPECT_LT(relative_error(std::vector<bf16>(start, start + kRotated), exact), 0x1p-8);
+    for (int i = 0; i < kRotated / 2; ++i) {
+      EXPECT_EQ(interleaved[head * 64 + 2 * i].bits, start[i].bits);
+      EXPECT_EQ(interleaved[head * 64 + 2 * i + 1].bits, start[kRotated / 2 + i].bits);
+    }
+  }
 }
 
 TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {

@@ -53,12 +53,17 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
                                .original_max_positions = 32,
                                .attention_factor = 1.25,
                                .truncate = false}};
-  for (const std::string family : {"llama", "qwen2", "qwen3", "qwen3_moe"}) {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4"}) {
     for (const RopeConfig& rope : ropes) {
       config.family = family;
       config.rope = rope;
       config.qkv_bias = family == "qwen2";
       config.qk_norm = family.starts_with("qwen3");
+      config.experts = {};
+      if (family == "glm4") {
+        config.qkv_bias = config.post_norms = config.fused_gate_up = config.rope.interleaved = true;
+        config.rope.partial = 0.25;
+      }
       if (family == "qwen3_moe") {
         config.experts = {.count = 6, .chosen = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
       }
@@ -138,7 +143,7 @@ TEST(Config, what_is_not_implemented_is_refused_by_name) {
     const char* patch;
     const char* expected;
   } cases[] = {
-      {R"({"model_type":"mamba"})", "model_type \"mamba\" is not one of llama, qwen2, qwen3, qwen3_moe"},
+      {R"({"model_type":"mamba"})", "model_type \"mamba\" is not one of llama, qwen2, qwen3, qwen3_moe, glm4"},
       {R"({"rope_scaling":{"rope_type":"longrope","factor":2}})", "rope_type \"longrope\" is not one of default"},
       {R"({"rope_scaling":{"type":"dynamic","factor":2}})", "\"dynamic\""},
       {R"({"rope_scaling":{"type":"linear"}})", "lacks factor"},
