@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include "base/random.h"
 #include "bench/measure.h"
+#include "kernels/experts.h"
 #include "kernels/gemm.h"
 #include "kernels/optimizer.h"
 #include "kernels/quantize.h"
@@ -44,6 +46,55 @@ Status measure_quantise(const Settings& settings, kernels::Stream& stream, const
   return {};
 }
 
+// A product of a mixture of experts, rows routed at random: prefill, and decode, which reads most weights for few rows.
+Status measure_grouped(const Settings& settings, kernels::Stream& stream, const Limits& limits,
+                       std::vector<Figure>& figures) {
+  constexpr int kExperts = 64, kChosen = 8, kN = 512, kK = 1024;
+  const std::vector<bf16> b(kExperts * kernels::packed_size(kN, kK), kernels::to_bf16(1));
+  for (const int tokens : {512, 16}) {
+    const int rows = tokens * kChosen;
+    std::vector<float> logits(static_cast<size_t>(tokens) * kExperts), weights(rows);
+    Random random(1);
+    for (float& logit : logits) logit = static_cast<float>(random.normal());
+    std::vector<int32_t> ids(rows), places(rows), offsets(kExperts + 1);
+    TRY(kernels::route(stream, {.logits = logits.data(),
+                                .ids = ids.data(),
+                                .weights = weights.data(),
+                                .rows = tokens,
+                                .experts = kExperts,
+                                .chosen = kChosen}));
+    TRY(kernels::group_by_expert(stream, {.ids = ids.data(),
+                                          .offsets = offsets.data(),
+                                          .places = places.data(),
+                                          .rows = tokens,
+                                          .experts = kExperts,
+                                          .chosen = kChosen}));
+    const std::vector<bf16> a(static_cast<size_t>(rows) * kK, kernels::to_bf16(1));
+    std::vector<bf16> out(static_cast<size_t>(rows) * kN);
+    const double seconds = TRY(median_seconds(settings.seconds / 4, [&] {
+      return kernels::grouped_gemm(stream, {.a = a.data(),
+                                            .a_stride = kK,
+                                            .offsets = offsets.data(),
+                                            .b = b.data(),
+                                            .out = out.data(),
+                                            .out_stride = kN,
+                                            .groups = kExperts,
+                                            .m = rows,
+                                            .n = kN,
+                                            .k = kK});
+    }));
+    int active = 0;
+    for (int expert = 0; expert < kExperts; ++expert) active += offsets[expert + 1] > offsets[expert];
+    const double flops = 2.0 * rows * kN * kK, bytes = 2.0 * active * kN * kK;
+    const bool memory = flops / limits.flops < bytes / limits.bytes;
+    figures.push_back(
+        {fmt::format("grouped gemm, {} tokens, {} of {} experts, {}x{}", tokens, kChosen, kExperts, kN, kK),
+         flops / seconds / 1e9, "GFLOP/s", (memory ? limits.bytes * flops / bytes : limits.flops) / 1e9,
+         memory ? "memory" : "arithmetic"});
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
@@ -74,6 +125,7 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
     figures.push_back({fmt::format("gemm {}x{}x{}", m, n, k), flops / seconds / 1e9, "GFLOP/s",
                        (memory ? limits.bytes * flops / bytes : limits.flops) / 1e9, memory ? "memory" : "arithmetic"});
   }
+  TRY(measure_grouped(settings, stream, limits, figures));
   const size_t count = size_t{1} << 25;
   std::vector<float> grad(count, 1), master(count, 1), first(count, 0), second(count, 0);
   std::vector<bf16> weight(count);

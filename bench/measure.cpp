@@ -40,7 +40,14 @@ double head_flops(const model::ModelConfig& config) { return 2.0 * config.width 
 double body_flops(const model::ModelConfig& config) {
   const double queries = static_cast<double>(config.heads) * config.head_size;
   const double keys = static_cast<double>(config.kv_heads) * config.head_size;
-  return 2.0 * config.layers * config.width * (2 * queries + 2 * keys + 3.0 * config.mlp_width);
+  double flops = 0;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const auto& experts = config.experts;
+    const double mlps =
+        config.has_experts(layer) ? 3.0 * experts.chosen * experts.width + experts.count : 3.0 * config.mlp_width;
+    flops += 2.0 * config.width * (2 * queries + 2 * keys + mlps);
+  }
+  return flops;
 }
 
 }  // namespace tandem::bench

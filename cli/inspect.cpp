@@ -100,6 +100,7 @@ void inspect_directory(const Options& options, Inspection& inspection) {
   } else {
     inspection.found["family"] = config->family;
     inspection.found["parameters"] = model::parameter_count(*config);
+    inspection.found["active_parameters"] = model::active_parameter_count(*config);
     inspection.found["config"] = model::to_json(*config);
     inspection.found["memory"] =
         memory_of(*config, options.context > 0 ? options.context : config->max_positions, options.sequences);
@@ -155,14 +156,21 @@ void print(const std::string& path, const Json& found) {
   const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:14} {}\n", name, text); };
   fmt::print("{}\n", path);
   if (found.contains("family")) row("family", found["family"].get<std::string>());
-  if (found.contains("parameters"))
-    row("parameters", fmt::format("{:.1f} M, all active", found["parameters"].get<double>() / 1e6));
+  if (found.contains("parameters")) {
+    const double all = found["parameters"].get<double>(), active = found.value("active_parameters", all);
+    row("parameters",
+        fmt::format("{:.1f} M, {} active", all / 1e6, active < all ? fmt::format("{:.1f} M", active / 1e6) : "all"));
+  }
   if (found.contains("tensors")) row("tensors", counts_text(found["tensors"]));
   if (found.contains("config")) {
     const Json& c = found["config"];
     row("shape", fmt::format("{} layers of {}, {} heads ({} of keys and values) of {}, MLP {}",
                              c["num_hidden_layers"].dump(), c["hidden_size"].dump(), c["num_attention_heads"].dump(),
                              c["num_key_value_heads"].dump(), c["head_dim"].dump(), c["intermediate_size"].dump()));
+    if (c.contains("num_experts")) {
+      row("experts", fmt::format("{} of {}, {} of each token", c["num_experts"].dump(),
+                                 c["moe_intermediate_size"].dump(), c["num_experts_per_tok"].dump()));
+    }
     row("vocabulary", c["vocab_size"].dump());
     row("context", c["max_position_embeddings"].dump() + " tokens");
   }

@@ -67,9 +67,15 @@ Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
   const uint64_t n = layout ? layout->elements : 0;
   const uint64_t page = 2ull * 64 * model.kv_heads * model.head_size * model.layers * 2;
   const uint64_t pages = static_cast<uint64_t>(config.rollout.slots) * ((config.rollout.max_tokens + 63) / 64) * 3 / 2;
-  const uint64_t row = 2ull * model.layers *
-                       (3ull * model.width + model.heads * model.head_size * 2 + 2 * model.kv_heads * model.head_size +
-                        2 * model.mlp_width);
+  const uint64_t queries = static_cast<uint64_t>(model.heads) * model.head_size;
+  const uint64_t keys = static_cast<uint64_t>(model.kv_heads) * model.head_size;
+  uint64_t row = 0;
+  for (int layer = 0; layer < model.layers; ++layer) {
+    const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width)
+                                                  : 2ull * model.mlp_width;
+    const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
+    row += 2 * (3ull * model.width + 2 * queries + 2 * keys + normed + mlp);
+  }
   return {{"trainer",
            {{"masters, gradients and moments", 16 * n},
             {"weights and panels", 6 * n},

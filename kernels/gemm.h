@@ -1,10 +1,10 @@
 // Matrix products whose every output element adds its products in an order that depends on K alone.
 //
-//   out[m][n] = sum over k of a[m][k] * b[n][k]   (+ residual[m][n], or + the value already in out)
+//   out[m][n] = sum over k of a[m][k] * b[n][k]   (+ bias[n] + residual[m][n], or + the value already in out)
 //
 // Inputs are bf16, sums fp32. One accumulator per element takes k = 0, 1, 2, ... in pairs, whatever M, N, the position
-// of the row, the tile or the number of threads: row i has the same bits alone and among a thousand. The residual, or
-// the old value, is added once, after the sum; a bf16 result is rounded once, at the end.
+// of the row, the tile or the number of threads: row i has the same bits alone and among a thousand. The bias, then the
+// residual, or the old value, is added once, after the sum; a bf16 result is rounded once, at the end.
 //
 // `b` is packed beforehand (weights once per version, activations per call in a weight gradient): panels of 64 columns,
 // [N/64][K/2][64][2], padded with zeros. Packing moves bits and changes none.
@@ -37,6 +37,7 @@ struct Gemm {
   bool a_packed = false;           // a is packed as b is, m being its columns: both sides of a weight gradient are
   const bf16* b = nullptr;         // packed, see above
   size_t b_panel_stride = 0;       // elements from panel to panel; 0: dense. More than dense takes a part of a longer k
+  const bf16* bias = nullptr;      // [n] or none; only with out_bf16
   const bf16* residual = nullptr;  // [m][n] or none; only with out_bf16; may be out_bf16 itself
   bf16* out_bf16 = nullptr;        // exactly one of the two outputs
   float* out_float = nullptr;

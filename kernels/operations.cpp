@@ -6,29 +6,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/argument_check.h"
+
 namespace tandem::kernels {
 
 namespace {
-
-struct Check {
-  const char* operation;
-  Status status = {};
-
-  Check& positive(const char* name, int64_t value) {
-    if (status.ok() && (value < 0 || value > (int64_t{1} << 31))) {
-      status = Status::invalid(fmt::format("{}: {} is {}, expected 0 to 2^31", operation, name, value));
-    }
-    return *this;
-  }
-  Check& given(const char* name, const void* pointer) {
-    if (status.ok() && pointer == nullptr) status = Status::invalid(fmt::format("{}: {} is null", operation, name));
-    return *this;
-  }
-  Check& that(bool holds, const char* what) {
-    if (status.ok() && !holds) status = Status::invalid(fmt::format("{}: {}", operation, what));
-    return *this;
-  }
-};
 
 Status check_shape(const char* operation, const AttentionShape& s) {
   return Check{operation}
@@ -86,6 +68,7 @@ Status gemm(Stream& stream, const Gemm& g) {
           .that(g.k % 2 == 0, "k must be even")
           .that((g.out_bf16 == nullptr) != (g.out_float == nullptr),
                 "exactly one of out_bf16 and out_float must be given")
+          .that(g.bias == nullptr || g.out_bf16 != nullptr, "a bias goes with out_bf16")
           .that(g.residual == nullptr || g.out_bf16 != nullptr, "a residual goes with out_bf16")
           .that(!g.accumulate || g.out_float != nullptr, "accumulate goes with out_float")
           .that(g.a_packed || g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
@@ -199,35 +182,77 @@ Status rms_norm_backward(Stream& stream, const RmsNormBackward& a) {
   return {};
 }
 
-Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size,
-            std::span<const int32_t> positions, const float* table, int table_positions, bool inverse) {
-  TRY(Check{"rope"}
-          .given("x", x)
-          .given("table", table)
-          .positive("rows", rows)
-          .that(head_size > 0 && head_size % 2 == 0, "head_size must be even")
-          .that(positions.size() >= static_cast<size_t>(rows), "fewer positions than rows")
+Status head_norm(Stream& stream, const HeadNorm& a) {
+  TRY(Check{"head_norm"}
+          .given("x", a.x)
+          .given("weight", a.weight)
+          .positive("rows", a.rows)
+          .positive("heads", a.heads)
+          .positive("head_size", a.head_size)
+          .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
           .status);
-  for (int row = 0; row < rows; ++row) {
-    if (positions[row] < 0 || positions[row] >= table_positions) {
-      return Status::invalid(
-          fmt::format("rope: position {} is outside the table of {}", positions[row], table_positions));
-    }
-  }
-  stream.operations().rope(stream.threads(), x, stride, rows, heads, head_size, positions, table, inverse);
+  stream.operations().head_norm(stream.threads(), a);
   return {};
 }
 
-std::vector<float> rope_table(int positions, int head_size, double base) {
-  const int half = head_size / 2;
-  std::vector<float> table(static_cast<size_t>(positions) * head_size);
+Status head_norm_backward(Stream& stream, const HeadNormBackward& a) {
+  TRY(Check{"head_norm_backward"}
+          .given("x", a.x)
+          .given("weight", a.weight)
+          .given("grad", a.grad)
+          .given("grad_weight", a.grad_weight)
+          .positive("rows", a.rows)
+          .positive("heads", a.heads)
+          .positive("head_size", a.head_size)
+          .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
+          .status);
+  stream.operations().head_norm_backward(stream.threads(), a);
+  return {};
+}
+
+Status sum_rows(Stream& stream, const SumRows& a) {
+  TRY(Check{"sum_rows"}
+          .given("x", a.x)
+          .given("out", a.out)
+          .positive("rows", a.rows)
+          .positive("width", a.width)
+          .that(a.stride >= static_cast<size_t>(a.width), "stride is below width")
+          .status);
+  stream.operations().sum_rows(stream.threads(), a);
+  return {};
+}
+
+Status rope(Stream& stream, const Rope& r) {
+  TRY(Check{"rope"}
+          .given("x", r.x)
+          .given("table", r.table)
+          .positive("rows", r.rows)
+          .positive("heads", r.heads)
+          .that(r.head_size > 0 && r.rotated > 0 && r.rotated % 2 == 0 && r.rotated <= r.head_size,
+                "rotated must be even and at most head_size")
+          .that(r.stride >= static_cast<size_t>(r.heads) * r.head_size, "stride is below heads * head_size")
+          .that(r.positions.size() >= static_cast<size_t>(r.rows), "fewer positions than rows")
+          .status);
+  for (int row = 0; row < r.rows; ++row) {
+    if (r.positions[row] < 0 || r.positions[row] >= r.table_positions) {
+      return Status::invalid(
+          fmt::format("rope: position {} is outside the table of {}", r.positions[row], r.table_positions));
+    }
+  }
+  stream.operations().rope(stream.threads(), r);
+  return {};
+}
+
+std::vector<float> rope_table(int positions, int rotated, double base) {
+  const int half = rotated / 2;
+  std::vector<float> table(static_cast<size_t>(positions) * rotated);
   for (int i = 0; i < half; ++i) {
     // The frequency is rounded to fp32 as the reference implementation does; the angle is then taken in double.
-    const auto frequency = static_cast<float>(1.0 / std::pow(base, 2.0 * i / head_size));
+    const auto frequency = static_cast<float>(1.0 / std::pow(base, 2.0 * i / rotated));
     for (int position = 0; position < positions; ++position) {
       const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
-      table[static_cast<size_t>(position) * head_size + i * 2] = static_cast<float>(std::cos(angle));
-      table[static_cast<size_t>(position) * head_size + i * 2 + 1] = static_cast<float>(std::sin(angle));
+      table[static_cast<size_t>(position) * rotated + i * 2] = static_cast<float>(std::cos(angle));
+      table[static_cast<size_t>(position) * rotated + i * 2 + 1] = static_cast<float>(std::sin(angle));
     }
   }
   return table;

@@ -35,13 +35,51 @@ struct RmsNormBackward {
 };
 Status rms_norm_backward(Stream& stream, const RmsNormBackward& arguments);
 
-// Rotates the pairs (x[i], x[i + size/2]) of each head in place by position * frequency[i] (Su et al. 2021, half
-// layout). x is [row][heads][head_size] with `stride` from row to row; table is what `rope_table` made. `inverse` turns
-// back: the backward pass.
-Status rope(Stream& stream, bf16* x, size_t stride, int rows, int heads, int head_size,
-            std::span<const int32_t> positions, const float* table, int table_positions, bool inverse = false);
-// [positions][head_size / 2][2]: cosine and sine, computed in double.
-std::vector<float> rope_table(int positions, int head_size, double base);
+// rms_norm of each head of a row by itself, in place: queries or keys before RoPE. x is [row][heads][head_size].
+struct HeadNorm {
+  bf16* x = nullptr;
+  size_t stride = 0;             // elements from row to row
+  const bf16* weight = nullptr;  // [head_size], the same for all heads
+  float epsilon = 0;
+  int rows = 0, heads = 0, head_size = 0;
+};
+Status head_norm(Stream& stream, const HeadNorm& arguments);
+struct HeadNormBackward {
+  const bf16* x = nullptr;  // as they were before the norm
+  bf16* grad = nullptr;     // of the normed heads; becomes that of x
+  size_t stride = 0;        // of x and grad
+  const bf16* weight = nullptr;
+  float* grad_weight = nullptr;  // [head_size], added to
+  float epsilon = 0;
+  int rows = 0, heads = 0, head_size = 0;
+};
+Status head_norm_backward(Stream& stream, const HeadNormBackward& arguments);
+
+// out += the sum of the rows of x: the gradient of a bias.
+struct SumRows {
+  const bf16* x = nullptr;
+  size_t stride = 0;     // elements from row to row
+  float* out = nullptr;  // [width]
+  int rows = 0, width = 0;
+};
+Status sum_rows(Stream& stream, const SumRows& arguments);
+
+// Rotates pairs of each head's elements in place by position * frequency[i] (Su et al. 2021): (x[i], x[i + rotated /
+// 2]), or (x[2 i], x[2 i + 1]) where `interleaved`. What lies behind the rotated elements of a head stays as it is.
+struct Rope {
+  bf16* x = nullptr;                   // [row][heads][head_size]
+  size_t stride = 0;                   // elements from row to row
+  std::span<const int32_t> positions;  // of each row, below table_positions
+  const float* table = nullptr;        // what `rope_table` made for `rotated`
+  int table_positions = 0;
+  int rows = 0, heads = 0, head_size = 0;
+  int rotated = 0;  // of a head's elements, the first ones; even
+  bool interleaved = false;
+  bool inverse = false;  // turns back: the backward pass
+};
+Status rope(Stream& stream, const Rope& arguments);
+// [positions][rotated / 2][2]: cosine and sine, computed in double.
+std::vector<float> rope_table(int positions, int rotated, double base);
 
 // gate_up is [row][2 * width], gate first; out = bf16(gate / (1 + e^-gate) * up).
 Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out);

@@ -10,7 +10,7 @@
 namespace tandem::model {
 namespace {
 
-constexpr std::array<std::string_view, 3> kFamilies = {"llama", "qwen2", "qwen3"};
+constexpr std::array<std::string_view, 5> kFamilies = {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4"};
 constexpr std::array<std::string_view, 4> kRopeNames = {"default", "linear", "llama3", "yarn"};
 
 bool has(const Json& json, std::string_view key) {
@@ -62,31 +62,36 @@ class Reader {
     return value.get<std::string>();
   }
 
-  // One id or a list of them.
-  Result<std::vector<TokenId>> tokens(std::string_view key) const {
-    std::vector<TokenId> ids;
+  // One number or a list of them, none negative.
+  Result<std::vector<int32_t>> numbers(std::string_view key, std::string_view what) const {
+    std::vector<int32_t> ids;
     if (!has(json_, key)) return ids;
     const Json& value = json_[std::string(key)];
     const Json list = value.is_array() ? value : Json::array({value});
     for (const Json& id : list) {
       if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
-        return fail(Status::invalid(fmt::format("{} is {}, not a token id or a list of them", key, value.dump())));
+        return fail(Status::invalid(fmt::format("{} is {}, not a {} or a list of them", key, value.dump(), what)));
       }
-      ids.push_back(static_cast<TokenId>(id.get<int64_t>()));
+      ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
     }
     return ids;
   }
+  Result<std::vector<TokenId>> tokens(std::string_view key) const { return numbers(key, "token id"); }
 
  private:
   const Json& json_;
 };
 
-Result<RopeConfig> read_rope(const Json& json, int max_positions) {
+// `partial` is the share of a head that rotates where the config does not say, of families that rotate a part, which do
+// it in interleaved pairs; the others refuse another share than all of it.
+Result<RopeConfig> read_rope(const Json& json, int max_positions, std::optional<double> partial) {
   RopeConfig rope;
+  rope.partial = TRY(Reader(json).number("partial_rotary_factor", partial.value_or(1)));
+  rope.interleaved = partial.has_value();
   rope.theta = TRY(Reader(json).number("rope_theta", 10000));
   const char* key = has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!has(json, key)) return rope;
-  const Json& scaling = json[key];
+  const Json none = Json::object();
+  const Json& scaling = has(json, key) ? json[key] : none;
   if (!scaling.is_object()) return fail(Status::invalid(fmt::format("{} is not an object", key)));
   const Reader reader(scaling);
   rope.theta = TRY(reader.number("rope_theta", rope.theta));
@@ -97,9 +102,9 @@ Result<RopeConfig> read_rope(const Json& json, int max_positions) {
         Status::invalid(fmt::format("{}.rope_type \"{}\" is not one of {}", key, name, fmt::join(kRopeNames, ", "))));
   }
   rope.kind = static_cast<RopeKind>(kind - kRopeNames.begin());
-  if (TRY(reader.number("partial_rotary_factor", 1)) != 1) {
-    return fail(Status::invalid(fmt::format("{}.partial_rotary_factor is not 1", key)));
-  }
+  rope.partial = TRY(reader.number("partial_rotary_factor", rope.partial));
+  if (!partial && rope.partial != 1) return fail(Status::invalid("partial_rotary_factor is not 1"));
+  if (rope.partial > 1) return fail(Status::invalid(fmt::format("partial_rotary_factor {} is above 1", rope.partial)));
   if (rope.kind == RopeKind::kDefault) return rope;
   rope.factor = TRY(reader.number("factor"));
   if (rope.kind == RopeKind::kLlama3) {
@@ -123,6 +128,54 @@ Result<RopeConfig> read_rope(const Json& json, int max_positions) {
   return rope;
 }
 
+// The one of several names of a size that is there; where more are, they must agree.
+Result<int> size_of_names(const Json& json, std::initializer_list<const char*> names) {
+  const char* found = nullptr;
+  for (const char* name : names) {
+    if (!has(json, name)) continue;
+    if (found != nullptr && json[found] != json[name]) {
+      return fail(
+          Status::invalid(fmt::format("{} is {}, but {} is {}", found, json[found].dump(), name, json[name].dump())));
+    }
+    found = name;
+  }
+  return Reader(json).size(found != nullptr ? found : *names.begin());
+}
+
+Result<ExpertsConfig> read_experts(const Json& json, int layers) {
+  const Reader reader(json);
+  ExpertsConfig experts;
+  for (const char* unread : {"n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size"}) {
+    if (has(json, unread) && json[unread] != 0) {
+      return fail(
+          Status::invalid(fmt::format("{} is {}: shared experts are not supported", unread, json[unread].dump())));
+    }
+  }
+  for (const char* unread : {"n_group", "topk_group", "routed_scaling_factor"}) {
+    if (has(json, unread) && json[unread] != 1) {
+      return fail(Status::invalid(fmt::format("{} is {}: only 1 is supported", unread, json[unread].dump())));
+    }
+  }
+  const std::string scoring = TRY(reader.text("scoring_func", "softmax"));
+  if (scoring != "softmax") return fail(Status::invalid(fmt::format("scoring_func \"{}\" is not softmax", scoring)));
+  experts.count = TRY(size_of_names(json, {"num_experts", "num_local_experts", "n_routed_experts"}));
+  experts.chosen = TRY(reader.size("num_experts_per_tok"));
+  experts.width = TRY(reader.size("moe_intermediate_size"));
+  experts.normalise = TRY(reader.flag("norm_topk_prob", false));
+  experts.every = TRY(reader.size("decoder_sparse_step", 1));
+  if (experts.chosen > experts.count) {
+    return fail(Status::invalid(
+        fmt::format("num_experts_per_tok is {}, but there are {} experts", experts.chosen, experts.count)));
+  }
+  experts.except = TRY(reader.numbers("mlp_only_layers", "layer"));
+  std::sort(experts.except.begin(), experts.except.end());
+  if (!experts.except.empty() && experts.except.back() >= layers) {
+    return fail(Status::invalid(
+        fmt::format("mlp_only_layers names layer {}, but there are {}", experts.except.back(), layers)));
+  }
+  return experts;
+}
+
 // What changes the computation and is not implemented.
 Status refuse_unknown_parts(const Json& json, const Reader& reader) {
   if (has(json, "quantization_config")) {
@@ -138,7 +191,6 @@ Status refuse_unknown_parts(const Json& json, const Reader& reader) {
   if (TRY(reader.flag("mlp_bias", false))) return Status::invalid("mlp_bias is not supported");
   const bool window = has(json, "sliding_window") && TRY(reader.flag("use_sliding_window", false));
   if (window) return Status::invalid("use_sliding_window is not supported");
-  if (TRY(reader.number("partial_rotary_factor", 1)) != 1) return Status::invalid("partial_rotary_factor is not 1");
   if (TRY(reader.size("pretraining_tp", 1)) != 1) return Status::invalid("pretraining_tp is not 1");
   if (has(json, "layer_types")) {
     for (const Json& type : json["layer_types"]) {
@@ -165,18 +217,22 @@ Result<ModelConfig> read_object(const Json& json) {
   // The Qwen classes of transformers have defaults of one model's sizes; a checkpoint that leans on them is not
   // trusted.
   config.kv_heads = TRY(reader.size("num_key_value_heads", llama ? std::optional(config.heads) : std::nullopt));
-  config.head_size = TRY(reader.size(
-      "head_dim", config.family == "qwen3" ? std::nullopt : std::optional(std::max(1, config.width / config.heads))));
+  const bool qwen3 = config.family == "qwen3" || config.family == "qwen3_moe";
+  config.head_size =
+      TRY(reader.size("head_dim", qwen3 ? std::nullopt : std::optional(std::max(1, config.width / config.heads))));
   config.mlp_width = TRY(reader.size("intermediate_size"));
   config.vocabulary = TRY(reader.size("vocab_size"));
   config.max_positions = TRY(reader.size("max_position_embeddings"));
-  config.norm_epsilon = TRY(reader.number("rms_norm_eps", 1e-6));
+  const bool glm4 = config.family == "glm4";
+  config.norm_epsilon = TRY(reader.number("rms_norm_eps", glm4 ? std::nullopt : std::optional(1e-6)));
   config.tied_embeddings = TRY(reader.flag("tie_word_embeddings", false));
-  config.qk_norm = config.family == "qwen3";
-  const bool biased = config.family != "qwen2" && TRY(reader.flag("attention_bias", false));
+  config.qk_norm = qwen3;
+  const bool biased = config.family != "qwen2" && TRY(reader.flag("attention_bias", glm4));
   config.qkv_bias = biased || config.family == "qwen2";
-  config.output_bias = biased;
-  config.rope = TRY(read_rope(json, config.max_positions));
+  config.output_bias = biased && !glm4;
+  config.post_norms = config.fused_gate_up = glm4;
+  config.rope = TRY(read_rope(json, config.max_positions, glm4 ? std::optional(0.5) : std::nullopt));
+  if (config.family == "qwen3_moe") config.experts = TRY(read_experts(json, config.layers));
   const std::string dtype_key = has(json, "dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = TRY(reader.text(dtype_key, "float32"));
   const auto known = dtype_from_torch(dtype);
@@ -195,12 +251,18 @@ Result<ModelConfig> read_object(const Json& json) {
 
 }  // namespace
 
+int rotated_size(const ModelConfig& config) { return static_cast<int>(config.head_size * config.rope.partial); }
+
 Status check(const ModelConfig& config) {
   if (config.heads % config.kv_heads != 0) {
     return Status::invalid(fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
                                        config.heads, config.kv_heads));
   }
   if (config.head_size % 2 != 0) return Status::invalid(fmt::format("head_dim {} is odd", config.head_size));
+  if (rotated_size(config) < 2 || rotated_size(config) % 2 != 0) {
+    return Status::invalid(fmt::format("head_dim {} times partial_rotary_factor {} is not an even number",
+                                       config.head_size, config.rope.partial));
+  }
   return {};
 }
 
@@ -238,10 +300,10 @@ void put_special_tokens(const ModelConfig& config, Json& json) {
 }  // namespace
 
 Json to_json(const ModelConfig& config) {
-  const char* architecture = config.family == "llama"   ? "LlamaForCausalLM"
-                             : config.family == "qwen2" ? "Qwen2ForCausalLM"
-                                                        : "Qwen3ForCausalLM";
-  Json json = {{"architectures", {architecture}},
+  constexpr std::array<const char*, kFamilies.size()> kArchitectures = {
+      "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Glm4ForCausalLM"};
+  const auto family = std::find(kFamilies.begin(), kFamilies.end(), config.family) - kFamilies.begin();
+  Json json = {{"architectures", {kArchitectures.at(family)}},
                {"model_type", config.family},
                {"vocab_size", config.vocabulary},
                {"hidden_size", config.width},
@@ -259,8 +321,9 @@ Json to_json(const ModelConfig& config) {
                {"attention_dropout", 0.0},
                {"rope_theta", config.rope.theta},
                {"rope_scaling", nullptr}};
-  if (config.family != "qwen2") json["attention_bias"] = config.output_bias;
-  if (config.family != "llama") json["use_sliding_window"] = false;
+  if (config.family != "qwen2") json["attention_bias"] = config.qkv_bias;
+  if (config.family.starts_with("qwen")) json["use_sliding_window"] = false;
+  if (config.rope.interleaved) json["partial_rotary_factor"] = config.rope.partial;
   const RopeConfig& rope = config.rope;
   if (rope.kind != RopeKind::kDefault) {
     Json scaling = {{"rope_type", kRopeNames[static_cast<size_t>(rope.kind)]}, {"factor", rope.factor}};
@@ -277,6 +340,14 @@ Json to_json(const ModelConfig& config) {
     }
     json["rope_scaling"] = scaling;
   }
+  if (const ExpertsConfig& experts = config.experts; experts.count > 0) {
+    json["num_experts"] = experts.count;
+    json["num_experts_per_tok"] = experts.chosen;
+    json["moe_intermediate_size"] = experts.width;
+    json["norm_topk_prob"] = experts.normalise;
+    json["decoder_sparse_step"] = experts.every;
+    json["mlp_only_layers"] = experts.except;
+  }
   json["torch_dtype"] = torch_name(config.dtype);
   put_special_tokens(config, json);
   return json;
@@ -286,50 +357,6 @@ Json generation_config_json(const ModelConfig& config) {
   Json json = {{"_from_model_config", true}};
   put_special_tokens(config, json);
   return json;
-}
-
-std::vector<TensorSpec> tensor_specs(const ModelConfig& config) {
-  const int64_t width = config.width;
-  const int64_t queries = int64_t{config.heads} * config.head_size;
-  const int64_t keys = int64_t{config.kv_heads} * config.head_size;
-  std::vector<TensorSpec> specs = {{"model.embed_tokens.weight", {config.vocabulary, width}}};
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](std::string_view name, std::vector<int64_t> shape) {
-      specs.push_back({fmt::format("model.layers.{}.{}", layer, name), std::move(shape)});
-    };
-    add("input_layernorm.weight", {width});
-    add("self_attn.q_proj.weight", {queries, width});
-    add("self_attn.k_proj.weight", {keys, width});
-    add("self_attn.v_proj.weight", {keys, width});
-    if (config.qkv_bias) {
-      add("self_attn.q_proj.bias", {queries});
-      add("self_attn.k_proj.bias", {keys});
-      add("self_attn.v_proj.bias", {keys});
-    }
-    if (config.qk_norm) {
-      add("self_attn.q_norm.weight", {config.head_size});
-      add("self_attn.k_norm.weight", {config.head_size});
-    }
-    add("self_attn.o_proj.weight", {width, queries});
-    if (config.output_bias) add("self_attn.o_proj.bias", {width});
-    add("post_attention_layernorm.weight", {width});
-    add("mlp.gate_proj.weight", {config.mlp_width, width});
-    add("mlp.up_proj.weight", {config.mlp_width, width});
-    add("mlp.down_proj.weight", {width, config.mlp_width});
-  }
-  specs.push_back({"model.norm.weight", {width}});
-  if (!config.tied_embeddings) specs.push_back({"lm_head.weight", {config.vocabulary, width}});
-  return specs;
-}
-
-int64_t parameter_count(const ModelConfig& config) {
-  int64_t count = 0;
-  for (const TensorSpec& spec : tensor_specs(config)) {
-    int64_t size = 1;
-    for (const int64_t extent : spec.shape) size *= extent;
-    count += size;
-  }
-  return count;
 }
 
 }  // namespace tandem::model

@@ -1,8 +1,10 @@
 // What a checkpoint's config.json says about the transformer, in one notation.
 //
-// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3. Both notations of the hub are understood (`rope_theta`
-// with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`). Whatever would change the computation and is
-// not implemented (another rope type, activation, quantisation, a sliding window) is refused by name, never ignored.
+// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3, qwen3_moe, glm4. Both notations of the hub are
+// understood
+// (`rope_theta` with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`; `num_experts`, `num_local_experts`
+// or `n_routed_experts`). Whatever would change the computation and is not implemented (another rope type, activation,
+// quantisation, a sliding window, shared experts) is refused by name, never ignored.
 // Values: copy, compare, write back with to_json.
 #pragma once
 
@@ -30,11 +32,24 @@ struct RopeConfig {
   double beta_slow = 1;                    // yarn
   std::optional<double> attention_factor;  // yarn; absent: 0.1 ln(factor) + 1
   bool truncate = true;                    // yarn: correction range in whole dimensions
+  double partial = 1;                      // share of a head's elements that are rotated, from the first on
+  bool interleaved = false;                // pairs lie side by side, not half a head apart
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
+// A mixture of experts in place of the MLP of some layers.
+struct ExpertsConfig {
+  int count = 0;            // 0: no layer has experts
+  int chosen = 0;           // of each token
+  int width = 0;            // of one expert's MLP
+  bool normalise = false;   // weights of the chosen are divided by their sum
+  int every = 1;            // layers every - 1, 2 every - 1, ... have experts (decoder_sparse_step)
+  std::vector<int> except;  // of these (mlp_only_layers), ascending
+  friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;
+};
+
 struct ModelConfig {
-  std::string family;  // model_type: "llama", "qwen2", "qwen3"
+  std::string family;  // model_type: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4"
   int layers = 0;
   int width = 0;
   int heads = 0;
@@ -46,13 +61,17 @@ struct ModelConfig {
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   bool qkv_bias = false;
-  bool output_bias = false;  // of the attention's output projection
-  bool qk_norm = false;      // RMS norm of each head's query and key before RoPE
+  bool output_bias = false;    // of the attention's output projection
+  bool qk_norm = false;        // RMS norm of each head's query and key before RoPE
+  bool post_norms = false;     // RMS norms of what attention and MLP say, before it is added to the residual stream
+  bool fused_gate_up = false;  // in checkpoints: gate and up are one tensor
   RopeConfig rope;
+  ExpertsConfig experts;
   DType dtype = DType::kF32;
   std::vector<TokenId> eos_tokens;  // of generation_config.json where it says, as transformers' generate
   std::optional<TokenId> bos_token;
   std::optional<TokenId> pad_token;
+  bool has_experts(int layer) const;
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
@@ -65,10 +84,15 @@ Json to_json(const ModelConfig& config);
 // A generation_config.json with the special tokens.
 Json generation_config_json(const ModelConfig& config);
 
+// Elements of a head that RoPE turns.
+int rotated_size(const ModelConfig& config);
+
 // Checks the sizes against each other; the readers above have done it.
 Status check(const ModelConfig& config);
 
 int64_t parameter_count(const ModelConfig& config);
+// Those that one token's forward pass uses: of experts only the chosen ones.
+int64_t active_parameter_count(const ModelConfig& config);
 
 // Names and shapes (out, in) of all tensors that the model has in a checkpoint, in checkpoint order.
 struct TensorSpec {

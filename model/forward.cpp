@@ -8,6 +8,8 @@
 
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
+#include "model/rotation.h"
+#include "model/routes.h"
 
 namespace tandem::model {
 
@@ -54,10 +56,7 @@ void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::s
 class Forward::InferenceOps final : public Ops {
  public:
   InferenceOps(const ModelConfig& config, int max_positions)
-      : config_(config),
-        shape_(attention_shape(config)),
-        max_positions_(max_positions),
-        rope_(kernels::rope_table(max_positions, config.head_size, config.rope.theta)) {}
+      : config_(config), shape_(attention_shape(config)), rotation_(config, max_positions) {}
 
   void begin(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
     stream_ = &stream;
@@ -65,7 +64,7 @@ class Forward::InferenceOps final : public Ops {
     pool_ = &pool;
     batch_ = &batch;
   }
-  int max_positions() const { return max_positions_; }
+  int max_positions() const { return rotation_.max_positions(); }
 
   Result<Tensor> embed() override {
     Tensor x = tensor(kResidual, config_.width);
@@ -79,20 +78,38 @@ class Forward::InferenceOps final : public Ops {
                           x.columns, out.data));
     return out;
   }
-  Result<Tensor> linear(const Tensor& x, int weight) override {
+  Result<Tensor> linear(const Tensor& x, int weight, int bias) override {
     Tensor out = tensor(kWide, layout().parameters[weight].rows);
-    TRY(multiply(x, weight, nullptr, out));
+    TRY(multiply(x, weight, bias, nullptr, out));
     return out;
   }
-  Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) override {
-    TRY(multiply(x, weight, residual.data, residual));
+  Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override {
+    TRY(multiply(x, weight, bias, residual.data, residual));
     return residual;
+  }
+  Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override {
+    const Tensor normed = TRY(norm(x, weight));
+    TRY(kernels::add(*stream_, normed.data, static_cast<size_t>(x.rows) * x.columns, residual.data));
+    return residual;
+  }
+  Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override {
+    const int query = shape_.heads * shape_.head_size;
+    for (const auto& [start, weight, heads] :
+         {std::tuple{0, query_weight, shape_.heads}, std::tuple{query, key_weight, shape_.kv_heads}}) {
+      TRY(kernels::head_norm(*stream_, {.x = qkv.data + start,
+                                        .stride = static_cast<size_t>(qkv.columns),
+                                        .weight = weights_->values(weight),
+                                        .epsilon = static_cast<float>(config_.norm_epsilon),
+                                        .rows = qkv.rows,
+                                        .heads = heads,
+                                        .head_size = shape_.head_size}));
+    }
+    return qkv;
   }
   Result<Tensor> attention(const Tensor& qkv, int layer) override {
     const size_t stride = static_cast<size_t>(qkv.columns);
     const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
-    TRY(kernels::rope(*stream_, qkv.data, stride, qkv.rows, shape_.heads + shape_.kv_heads, shape_.head_size,
-                      batch_->positions, rope_.data(), max_positions_));
+    TRY(rotation_.turn(*stream_, qkv.data, stride, batch_->positions));
     pages_.clear();
     for (const auto& run : batch_->runs) {
       for (const int page : run.pages) pages_.push_back(pool_->page(page, layer));
@@ -112,26 +129,48 @@ class Forward::InferenceOps final : public Ops {
     return out;
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {
-    Tensor out = tensor(kNormed, gate_up.columns / 2);
+    Tensor out = tensor(kNormed, gate_up.columns / 2, gate_up.rows);
     TRY(kernels::swiglu(*stream_, gate_up.data, gate_up.rows, gate_up.columns / 2, out.data));
     return out;
   }
+  Result<Tensor> dispatch(const Tensor& x, int router) override {
+    TRY(choose(*stream_, *weights_, router, x, routes_));
+    Tensor out = tensor(kDispatched, x.columns, x.rows * routes_.chosen);
+    TRY(send(*stream_, routes_, x, out));
+    return out;
+  }
+  Result<Tensor> grouped_linear(const Tensor& x, int weights) override {
+    Tensor out = tensor(kWide, layout().parameters[weights].group_rows(), x.rows);
+    TRY(multiply_groups(*stream_, *weights_, weights, routes_, TRY(multiplied_by(weights, x)), out));
+    return out;
+  }
+  Result<Tensor> combine(const Tensor& y, const Tensor& residual) override {
+    TRY(gather(*stream_, routes_, y, residual, residual));
+    return residual;
+  }
 
  private:
-  enum Buffer { kResidual, kNormed, kWide, kBuffers };
+  enum Buffer { kResidual, kNormed, kDispatched, kWide, kBuffers };
 
   const ParameterLayout& layout() const { return weights_->layout(); }
-  Tensor tensor(Buffer buffer, int columns) {
-    const int rows = static_cast<int>(batch_->tokens.size());
+  Tensor tensor(Buffer buffer, int columns) { return tensor(buffer, columns, static_cast<int>(batch_->tokens.size())); }
+  Tensor tensor(Buffer buffer, int columns, int rows) {
     auto& memory = buffers_[buffer];
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
   }
-  Status multiply(const Tensor& x, int weight, const bf16* residual, const Tensor& out) {
-    const bf16* values = TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns));
-    return kernels::gemm(*stream_, {.a = values,
+  // Rows as the products with a parameter see them.
+  Result<Tensor> multiplied_by(int weight, const Tensor& x) {
+    Tensor seen = x;
+    seen.data =
+        const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
+    return seen;
+  }
+  Status multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out) {
+    return kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
                                     .a_stride = static_cast<size_t>(x.columns),
                                     .b = weights_->packed(weight),
+                                    .bias = bias < 0 ? nullptr : weights_->values(bias),
                                     .residual = residual,
                                     .out_bf16 = out.data,
                                     .out_stride = static_cast<size_t>(out.columns),
@@ -142,12 +181,12 @@ class Forward::InferenceOps final : public Ops {
 
   const ModelConfig config_;
   const kernels::AttentionShape shape_;
-  const int max_positions_;
-  const std::vector<float> rope_;
+  const Rotation rotation_;
   std::array<std::vector<bf16>, kBuffers> buffers_;
   QuantizedActivations activations_;
   std::vector<kernels::KeyValuePage> pages_;
   std::vector<kernels::QueryRun> runs_;
+  Routes routes_;  // of the layer at hand
   kernels::Stream* stream_ = nullptr;
   const Weights* weights_ = nullptr;
   KvPool* pool_ = nullptr;

@@ -10,10 +10,11 @@ Status check_computable(const ModelConfig& config) {
   const auto refuse = [](const char* what) {
     return Status::invalid(fmt::format("the transformer does not compute {}", what));
   };
-  if (config.qkv_bias || config.output_bias) return refuse("attention biases (Qwen2)");
-  if (config.qk_norm) return refuse("query and key norms (Qwen3)");
   if (config.rope.kind != RopeKind::kDefault) return refuse("scaled RoPE");
   if (config.head_size % 64 != 0) return refuse("head sizes that are not a multiple of 64");
+  if (config.width % 2 != 0 || config.mlp_width % 2 != 0 || config.experts.width % 2 != 0) {
+    return refuse("odd widths of states or MLPs");
+  }
   return {};
 }
 
@@ -37,19 +38,59 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
   layout.embedding = add("embedding", config.width, true, {{"model.embed_tokens.weight", config.vocabulary}});
   for (int i = 0; i < config.layers; ++i) {
     const std::string ours = fmt::format("layers.{}.", i), theirs = fmt::format("model.layers.{}.", i);
-    layout.layers.push_back({
-        .attention_norm = add(ours + "attention_norm", config.width, false, {{theirs + "input_layernorm.weight", 1}}),
-        .qkv = add(ours + "qkv", config.width, true,
-                   {{theirs + "self_attn.q_proj.weight", query},
-                    {theirs + "self_attn.k_proj.weight", key},
-                    {theirs + "self_attn.v_proj.weight", key}}),
-        .output = add(ours + "output", query, true, {{theirs + "self_attn.o_proj.weight", config.width}}),
-        .mlp_norm = add(ours + "mlp_norm", config.width, false, {{theirs + "post_attention_layernorm.weight", 1}}),
-        .gate_up = add(
-            ours + "gate_up", config.width, true,
-            {{theirs + "mlp.gate_proj.weight", config.mlp_width}, {theirs + "mlp.up_proj.weight", config.mlp_width}}),
-        .down = add(ours + "down", config.mlp_width, true, {{theirs + "mlp.down_proj.weight", config.width}}),
-    });
+    LayerParameters layer;
+    layer.attention_norm = add(ours + "attention_norm", config.width, false, {{theirs + "input_layernorm.weight", 1}});
+    layer.qkv = add(ours + "qkv", config.width, true,
+                    {{theirs + "self_attn.q_proj.weight", query},
+                     {theirs + "self_attn.k_proj.weight", key},
+                     {theirs + "self_attn.v_proj.weight", key}});
+    if (config.qkv_bias) {
+      layer.qkv_bias = add(ours + "qkv_bias", 1, false,
+                           {{theirs + "self_attn.q_proj.bias", query},
+                            {theirs + "self_attn.k_proj.bias", key},
+                            {theirs + "self_attn.v_proj.bias", key}});
+      layout.parameters.back().bias = true;
+    }
+    if (config.qk_norm) {
+      layer.query_norm = add(ours + "query_norm", config.head_size, false, {{theirs + "self_attn.q_norm.weight", 1}});
+      layer.key_norm = add(ours + "key_norm", config.head_size, false, {{theirs + "self_attn.k_norm.weight", 1}});
+    }
+    layer.output = add(ours + "output", query, true, {{theirs + "self_attn.o_proj.weight", config.width}});
+    if (config.output_bias) {
+      layer.output_bias = add(ours + "output_bias", 1, false, {{theirs + "self_attn.o_proj.bias", config.width}});
+      layout.parameters.back().bias = true;
+    }
+    layer.mlp_norm = add(ours + "mlp_norm", config.width, false, {{theirs + "post_attention_layernorm.weight", 1}});
+    std::vector<std::string> mlps = {theirs + "mlp."};
+    int mlp_width = config.mlp_width;
+    if (config.has_experts(i)) {
+      layer.router = add(ours + "router", config.width, true, {{theirs + "mlp.gate.weight", config.experts.count}});
+      mlp_width = config.experts.width;
+      mlps.clear();
+      for (int e = 0; e < config.experts.count; ++e) mlps.push_back(fmt::format("{}mlp.experts.{}.", theirs, e));
+    }
+    std::vector<std::pair<std::string, int>> gate_up, down;
+    for (const std::string& mlp : mlps) {
+      if (config.fused_gate_up) {
+        gate_up.emplace_back(mlp + "gate_up_proj.weight", 2 * mlp_width);
+      } else {
+        gate_up.emplace_back(mlp + "gate_proj.weight", mlp_width);
+        gate_up.emplace_back(mlp + "up_proj.weight", mlp_width);
+      }
+      down.emplace_back(mlp + "down_proj.weight", config.width);
+    }
+    layer.gate_up = add(ours + "gate_up", config.width, true, std::move(gate_up));
+    layer.down = add(ours + "down", mlp_width, true, std::move(down));
+    for (const int parameter : {layer.gate_up, layer.down}) {
+      layout.parameters[parameter].groups = static_cast<int>(mlps.size());
+    }
+    if (config.post_norms) {
+      layer.attention_post_norm =
+          add(ours + "attention_post_norm", config.width, false, {{theirs + "post_self_attn_layernorm.weight", 1}});
+      layer.mlp_post_norm =
+          add(ours + "mlp_post_norm", config.width, false, {{theirs + "post_mlp_layernorm.weight", 1}});
+    }
+    layout.layers.push_back(layer);
   }
   layout.final_norm = add("final_norm", config.width, false, {{"model.norm.weight", 1}});
   layout.head = config.tied_embeddings ? layout.embedding

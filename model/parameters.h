@@ -1,8 +1,8 @@
 // Where each parameter of a model lies in one flat array, the same for weights, masters, gradients and moments.
 //
-// Matrices that are used together lie together ([q | k | v], [gate | up]), so one product serves them; each keeps the
-// names that a checkpoint gives to its parts. A layout is a pure function of the config: two processes that agree on
-// the config agree on every offset, which is what lets a weight update be a range of bytes.
+// Matrices that are used together lie together ([q | k | v], [gate | up], the experts of a layer), so one product
+// serves them; each keeps the names that a checkpoint gives to its parts. A layout is a pure function of the config:
+// two processes that agree on the config agree on every offset, which is what lets a weight update be a range of bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,19 @@ struct Parameter {
   int rows = 0;         // outputs of a matrix, 1 for a norm
   int columns = 0;      // inputs
   bool matrix = false;  // packed for products
+  bool bias = false;    // one number a row
+  int groups = 1;       // experts: as many matrices, equal parts of the rows, packed one by one
   std::vector<ParameterPart> parts;
   size_t elements() const { return static_cast<size_t>(rows) * columns; }
+  int group_rows() const { return rows / groups; }
 };
 
+// Indices into parameters; -1 for what the layer does not have.
 struct LayerParameters {
-  int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0, gate_up = 0, down = 0;  // indices into parameters
+  int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0;
+  int qkv_bias = -1, output_bias = -1, query_norm = -1, key_norm = -1, attention_post_norm = -1, mlp_post_norm = -1;
+  int router = -1;  // where there is one, gate_up and down are those of all experts
+  int gate_up = 0, down = 0;
 };
 
 struct ParameterLayout {

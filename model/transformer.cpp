@@ -4,18 +4,38 @@
 
 namespace tandem::model {
 
+namespace {
+
+// Adds a linear of x to the residual stream, through a norm where the model has one there.
+Result<Tensor> add_linear(Ops& ops, const Tensor& x, int weight, int bias, int norm, const Tensor& residual) {
+  if (norm < 0) return ops.linear_onto(x, weight, bias, residual);
+  const Tensor out = TRY(ops.linear(x, weight, bias));
+  return ops.norm_onto(out, norm, residual);
+}
+
+}  // namespace
+
 Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
   Tensor x = TRY(ops.embed());
   for (size_t i = 0; i < layout.layers.size(); ++i) {
     const LayerParameters& layer = layout.layers[i];
     const Tensor attention_in = TRY(ops.norm(x, layer.attention_norm));
-    const Tensor qkv = TRY(ops.linear(attention_in, layer.qkv));
+    Tensor qkv = TRY(ops.linear(attention_in, layer.qkv, layer.qkv_bias));
+    if (layer.query_norm >= 0) qkv = TRY(ops.head_norm(qkv, layer.query_norm, layer.key_norm));
     const Tensor attended = TRY(ops.attention(qkv, static_cast<int>(i)));
-    x = TRY(ops.linear_onto(attended, layer.output, x));
+    x = TRY(add_linear(ops, attended, layer.output, layer.output_bias, layer.attention_post_norm, x));
     const Tensor mlp_in = TRY(ops.norm(x, layer.mlp_norm));
-    const Tensor gate_up = TRY(ops.linear(mlp_in, layer.gate_up));
-    const Tensor mixed = TRY(ops.swiglu(gate_up));
-    x = TRY(ops.linear_onto(mixed, layer.down, x));
+    if (layer.router < 0) {
+      const Tensor gate_up = TRY(ops.linear(mlp_in, layer.gate_up, -1));
+      const Tensor mixed = TRY(ops.swiglu(gate_up));
+      x = TRY(add_linear(ops, mixed, layer.down, -1, layer.mlp_post_norm, x));
+    } else {
+      const Tensor dispatched = TRY(ops.dispatch(mlp_in, layer.router));
+      const Tensor gate_up = TRY(ops.grouped_linear(dispatched, layer.gate_up));
+      const Tensor mixed = TRY(ops.swiglu(gate_up));
+      const Tensor said = TRY(ops.grouped_linear(mixed, layer.down));
+      x = TRY(ops.combine(said, x));
+    }
   }
   return ops.norm(x, layout.final_norm);
 }

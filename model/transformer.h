@@ -23,16 +23,24 @@ struct Tensor {
 };
 
 // Parameters are indices into a ParameterLayout. Arguments may be consumed: a tensor is used once, but for the residual
-// stream, which is passed to `norm` and then to `linear_onto`.
+// stream, which is passed to `norm` and then to what adds to it.
 class Ops {
  public:
   virtual ~Ops() = default;
   virtual Result<Tensor> embed() = 0;  // the tokens of the batch
   virtual Result<Tensor> norm(const Tensor& x, int weight) = 0;
-  virtual Result<Tensor> linear(const Tensor& x, int weight) = 0;
-  virtual Result<Tensor> linear_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + x W
-  virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;                           // RoPE, then attention
+  // A bias of -1 is none.
+  virtual Result<Tensor> linear(const Tensor& x, int weight, int bias) = 0;
+  virtual Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) = 0;  // adds to it
+  virtual Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + norm of x
+  virtual Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) = 0;
+  virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;  // RoPE, then attention
   virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;
+  // Each row once for each of its experts, sorted by expert (kernels/experts.h); which they are stays with the Ops
+  // until `combine` has added them up again.
+  virtual Result<Tensor> dispatch(const Tensor& x, int router) = 0;
+  virtual Result<Tensor> grouped_linear(const Tensor& x, int weights) = 0;
+  virtual Result<Tensor> combine(const Tensor& y, const Tensor& residual) = 0;
 };
 
 // The states after the final norm, one row a token.

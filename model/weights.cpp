@@ -29,19 +29,35 @@ Result<Weights> Weights::create(const ModelConfig& config, bool for_training, We
   return weights;
 }
 
+size_t Weights::scales_of_group(const Parameter& p) const {
+  return kernels::scale_blocks(p.group_rows(), block_rows(format_)) *
+         kernels::scale_blocks(p.columns, block_columns(format_));
+}
+
 void Weights::lay_out_wire() {
+  for (const LayerParameters& layer : layout_.layers) {
+    for (const int parameter : {layer.qkv, layer.output, layer.gate_up, layer.down}) quantized_[parameter] = true;
+  }
   size_t bytes = 0;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    const int index = static_cast<int>(i);
-    quantized_[i] = p.matrix && index != layout_.embedding && index != layout_.head;
     wire_at_.push_back(bytes);
-    const size_t size = !quantized_[i] ? p.elements() * sizeof(bf16)
-                                       : p.elements() + kernels::scale_blocks(p.rows, block_rows(format_)) *
-                                                            kernels::scale_blocks(p.columns, block_columns(format_));
+    const size_t size = quantized_[i] ? p.elements() + p.groups * scales_of_group(p) : p.elements() * sizeof(bf16);
     bytes += (size + kWireAlignment - 1) / kWireAlignment * kWireAlignment;
   }
   wire_ = Buffer<std::byte>(bytes);
+}
+
+kernels::e4m3* Weights::codes(size_t parameter, int group) {
+  const Parameter& p = layout_.parameters[parameter];
+  return reinterpret_cast<kernels::e4m3*>(wire_.data() + wire_at_[parameter]) +
+         static_cast<size_t>(group) * p.group_rows() * p.columns;
+}
+
+kernels::e8m0* Weights::scales(size_t parameter, int group) {
+  const Parameter& p = layout_.parameters[parameter];
+  return reinterpret_cast<kernels::e8m0*>(wire_.data() + wire_at_[parameter] + p.elements()) +
+         group * scales_of_group(p);
 }
 
 std::span<std::byte> Weights::wire() {
@@ -68,16 +84,21 @@ Status Weights::quantize(kernels::Stream& stream) {
     const bf16* values = flat_.data() + p.offset;
     if (!quantized_[i]) {
       std::memcpy(wire_.data() + wire_at_[i], values, p.elements() * sizeof(bf16));
-    } else if (format_ == WeightFormat::kFp8) {
-      TRY(kernels::quantize_weight(stream, values, p.rows, p.columns, codes(i), scales(i)));
-    } else {
-      TRY(kernels::quantize(stream, {.x = values,
-                                     .stride = static_cast<size_t>(p.columns),
-                                     .by_row = codes(i),
-                                     .row_scales = scales(i),
-                                     .rows = p.rows,
-                                     .columns = p.columns,
-                                     .block = kernels::kMicroscaleBlock}));
+      continue;
+    }
+    const int rows = p.group_rows();
+    for (int g = 0; g < p.groups; ++g, values += static_cast<size_t>(rows) * p.columns) {
+      if (format_ == WeightFormat::kFp8) {
+        TRY(kernels::quantize_weight(stream, values, rows, p.columns, codes(i, g), scales(i, g)));
+      } else {
+        TRY(kernels::quantize(stream, {.x = values,
+                                       .stride = static_cast<size_t>(p.columns),
+                                       .by_row = codes(i, g),
+                                       .row_scales = scales(i, g),
+                                       .rows = rows,
+                                       .columns = p.columns,
+                                       .block = kernels::kMicroscaleBlock}));
+      }
     }
   }
   return {};
@@ -89,23 +110,28 @@ Status Weights::build_panels(kernels::Stream& stream) {
     const Parameter& p = layout_.parameters[i];
     // An embedding that is no head is only looked up.
     if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
-    const bf16* values = flat_.data() + p.offset;
-    if (quantized_[i]) {
-      if (expanded.size() < p.elements()) expanded.resize(p.elements());
-      TRY(kernels::expand(stream, {.codes = codes(i),
-                                   .scales = scales(i),
-                                   .out = expanded.data(),
-                                   .rows = p.rows,
-                                   .columns = p.columns,
-                                   .block = block_columns(format_),
-                                   .block_rows = block_rows(format_)}));
-      values = expanded.data();
+    const int rows = p.group_rows();
+    const size_t elements = static_cast<size_t>(rows) * p.columns;
+    const size_t group = kernels::packed_size(rows, p.columns), turned = kernels::packed_size(p.columns, rows);
+    if (packed_[i].empty()) packed_[i] = Buffer<bf16>(p.groups * group);
+    if (for_training_ && transposed_[i].empty()) transposed_[i] = Buffer<bf16>(p.groups * turned);
+    if (quantized_[i] && expanded.size() < elements) expanded.resize(elements);
+    for (int g = 0; g < p.groups; ++g) {
+      const bf16* values = flat_.data() + p.offset + g * elements;
+      if (quantized_[i]) {
+        TRY(kernels::expand(stream, {.codes = codes(i, g),
+                                     .scales = scales(i, g),
+                                     .out = expanded.data(),
+                                     .rows = rows,
+                                     .columns = p.columns,
+                                     .block = block_columns(format_),
+                                     .block_rows = block_rows(format_)}));
+        values = expanded.data();
+      }
+      TRY(kernels::pack(stream, values, rows, p.columns, packed_[i].data() + g * group));
+      if (!for_training_) continue;
+      TRY(kernels::pack_transposed(stream, values, rows, p.columns, transposed_[i].data() + g * turned));
     }
-    if (packed_[i].empty()) packed_[i] = Buffer<bf16>(kernels::packed_size(p.rows, p.columns));
-    TRY(kernels::pack(stream, values, p.rows, p.columns, packed_[i].data()));
-    if (!for_training_) continue;
-    if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(kernels::packed_size(p.columns, p.rows));
-    TRY(kernels::pack_transposed(stream, values, p.rows, p.columns, transposed_[i].data()));
   }
   return {};
 }
@@ -177,7 +203,7 @@ Status save_weights(const Weights& weights, const fs::path& directory, const fs:
   for (const Parameter& p : weights.layout().parameters) {
     for (const ParameterPart& part : p.parts) {
       TensorView view{.dtype = DType::kBF16, .shape = {part.rows, p.columns}, .bytes = {}};
-      if (!p.matrix) view.shape = {p.columns};
+      if (!p.matrix) view.shape = {int64_t{part.rows} * p.columns};
       view.bytes = std::as_bytes(weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
                                                         static_cast<size_t>(part.rows) * p.columns));
       tensors.push_back({part.checkpoint_name, view});
@@ -200,7 +226,7 @@ void randomise(Weights& weights, uint64_t seed) {
   for (const Parameter& p : weights.layout().parameters) {
     Random random(derive_seed(seed, p.name));
     for (bf16& value : weights.flat().subspan(p.offset, p.elements())) {
-      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : 1.0f);
+      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : p.bias ? 0.0f : 1.0f);
     }
   }
 }

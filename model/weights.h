@@ -47,6 +47,7 @@ class Weights {
   // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
   // all of `flat` or `wire` has been written again.
   void give_back_flat();
+  // The panels of a parameter's matrix; of experts those of one after the other.
   const kernels::bf16* packed(int parameter) const { return packed_[parameter].data(); }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
 
@@ -58,12 +59,10 @@ class Weights {
   void lay_out_wire();
   Status quantize(kernels::Stream& stream);
   Status build_panels(kernels::Stream& stream);
-  kernels::e4m3* codes(size_t parameter) {
-    return reinterpret_cast<kernels::e4m3*>(wire_.data() + wire_at_[parameter]);
-  }
-  kernels::e8m0* scales(size_t parameter) {
-    return reinterpret_cast<kernels::e8m0*>(codes(parameter) + layout_.parameters[parameter].elements());
-  }
+  // Of one matrix of a parameter.
+  kernels::e4m3* codes(size_t parameter, int group);
+  kernels::e8m0* scales(size_t parameter, int group);
+  size_t scales_of_group(const Parameter& parameter) const;
 
   bool for_training_ = false;
   WeightFormat format_ = WeightFormat::kBf16;
@@ -81,7 +80,7 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training, Weigh
 // where it has them.
 Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source);
 
-// Normal draws of deviation 0.02 (norms one), as a model is born; a function of the seed.
+// Normal draws of deviation 0.02 (norms one, biases zero), as a model is born; a function of the seed.
 void randomise(Weights& weights, uint64_t seed);
 
 }  // namespace tandem::model

@@ -1,7 +1,9 @@
 // Everything one instruction set runs. Included once in each cpu/ISA.cpp, compiled with that set's flags.
 #include "kernels/cpu/attention.inl"
 #include "kernels/cpu/attention_backward.inl"
+#include "kernels/cpu/experts.inl"
 #include "kernels/cpu/gemm.inl"
+#include "kernels/cpu/grouped_gemm.inl"
 #include "kernels/cpu/limits.inl"
 #include "kernels/cpu/lm_head.inl"
 #include "kernels/cpu/operations.h"
@@ -21,12 +23,24 @@ constexpr CpuOperations kOperations = {
     .embed_backward = embed_backward,
     .rms_norm = rms_norm,
     .rms_norm_backward = rms_norm_backward,
+    .head_norm = head_norm,
+    .head_norm_backward = head_norm_backward,
+    .sum_rows = sum_rows,
     .rope = rope,
     .swiglu = swiglu,
     .swiglu_backward = swiglu_backward,
     .add = add,
     .lm_head = lm_head,
     .lm_head_backward = lm_head_backward,
+    .route = route,
+    .route_backward = route_backward,
+    .permute = permute,
+    .permute_backward = permute_backward,
+    .combine = combine,
+    .combine_backward = combine_backward,
+    .grouped_gemm = grouped_gemm,
+    .pack_groups = pack_groups,
+    .k_grouped_gemm = k_grouped_gemm,
     .adamw = adamw,
     .sum_of_squares = sum_of_squares,
     .quantize = quantize,

@@ -39,27 +39,29 @@ inline void pack(ThreadPool& threads, const bf16* weight, int n, int k, bf16* pa
   });
 }
 
+inline void pack_transposed_panel(const bf16* weight, int k, int n, int panel, bf16* packed) {
+  bf16* target = packed + panel * panel_elements(k);
+  const int first = panel * kPanelColumns;
+  const int columns = std::min(kPanelColumns, n - first);
+  for (int row = 0; row < k; row += 2) {
+    const bf16* low = weight + static_cast<size_t>(row) * n + first;
+    bf16* pair = target + row * kPanelColumns;
+    if (columns == kPanelColumns && row + 1 < k) {
+      for (int column = 0; column < kPanelColumns; column += kLanes) {
+        pair_up(low + column, low + n + column, pair + column * 2);
+      }
+      continue;
+    }
+    for (int column = 0; column < kPanelColumns; ++column) {
+      pair[column * 2] = column < columns ? low[column] : bf16{};
+      pair[column * 2 + 1] = column < columns && row + 1 < k ? low[n + column] : bf16{};
+    }
+  }
+}
+
 inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int n, bf16* packed) {
   const int panels = (n + kPanelColumns - 1) / kPanelColumns;
-  threads.run(panels, [&](int panel) {
-    bf16* target = packed + panel * panel_elements(k);
-    const int first = panel * kPanelColumns;
-    const int columns = std::min(kPanelColumns, n - first);
-    for (int row = 0; row < k; row += 2) {
-      const bf16* low = weight + static_cast<size_t>(row) * n + first;
-      bf16* pair = target + row * kPanelColumns;
-      if (columns == kPanelColumns && row + 1 < k) {
-        for (int column = 0; column < kPanelColumns; column += kLanes) {
-          pair_up(low + column, low + n + column, pair + column * 2);
-        }
-        continue;
-      }
-      for (int column = 0; column < kPanelColumns; ++column) {
-        pair[column * 2] = column < columns ? low[column] : bf16{};
-        pair[column * 2 + 1] = column < columns && row + 1 < k ? low[n + column] : bf16{};
-      }
-    }
-  });
+  threads.run(panels, [&](int panel) { pack_transposed_panel(weight, k, n, panel, packed); });
 }
 
 // Fetches the panel that a thread takes next, spread over the `tiles` of the one it works on. No panel: fetches
@@ -91,6 +93,7 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
       const int lanes = std::min(kLanes, columns - c);
       Float value = load(tile + r * kPanelColumns + c);
       if (lanes == kLanes) {
+        if (g.bias) value = value + load(g.bias + column + c);
         if (g.residual) value = value + load(g.residual + offset + c);
         if (g.accumulate) value = load(g.out_float + offset + c) + value;
         if (g.out_bf16)
@@ -98,6 +101,7 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
         else
           store(g.out_float + offset + c, value);
       } else {
+        if (g.bias) value = value + load_part(g.bias + column + c, lanes);
         if (g.residual) value = value + load_part(g.residual + offset + c, lanes);
         if (g.accumulate) value = load_part(g.out_float + offset + c, lanes) + value;
         if (g.out_bf16)
@@ -109,27 +113,33 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
   }
 }
 
+inline size_t panel_stride(const Gemm& g) { return g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k); }
+
+// Rows that a task takes of one panel; those of a packed left side are a panel of their own.
+inline int chunk_rows(const Gemm& g) { return g.a_packed ? kPanelColumns : kTileRows * 16; }
+
+// Rows [begin, end) of the output, a chunk of them, in the columns of one panel. `next` is fetched meanwhile.
+inline void multiply_panel(const Gemm& g, int panel, int begin, int end, const bf16* next_panel) {
+  const NextPanel next(next_panel, g.k, (end - begin + kTileRows - 1) / kTileRows);
+  const LeftRows a = g.a_packed ? LeftRows{g.a + begin / kPanelColumns * panel_elements(g.k), 2, kPanelColumns * 2}
+                                : LeftRows{g.a + begin * g.a_stride, g.a_stride};
+  alignas(64) float tile[kTileRows * kPanelColumns];
+  for (int row = begin; row < end; row += kTileRows) {
+    const int rows = std::min(kTileRows, end - row);
+    product_tile({a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows,
+                 g.b + panel * panel_stride(g), g.k, tile, kPanelColumns * 2, next.during((row - begin) / kTileRows));
+    finish_tile(g, tile, row, rows, panel * kPanelColumns);
+  }
+}
+
 inline void gemm(ThreadPool& threads, const Gemm& g) {
-  const int chunk_rows = g.a_packed ? kPanelColumns : kTileRows * 16;
   const int panels = (g.n + kPanelColumns - 1) / kPanelColumns;
-  const int chunks = (g.m + chunk_rows - 1) / chunk_rows;
-  const size_t panel_stride = g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k);
+  const int chunks = (g.m + chunk_rows(g) - 1) / chunk_rows(g);
   // Neighbouring tasks share their rows, so that a thread keeps them in its cache while panels change.
   threads.run(panels * chunks, [&](int task) {
-    const int panel = task % panels, chunk = task / panels;
-    const int begin = chunk * chunk_rows, end = std::min(g.m, begin + chunk_rows);
-    const int later = panel + threads.threads();
-    const NextPanel next(later < panels ? g.b + later * panel_stride : nullptr, g.k,
-                         (end - begin + kTileRows - 1) / kTileRows);
-    const LeftRows a = g.a_packed ? LeftRows{g.a + chunk * panel_elements(g.k), 2, kPanelColumns * 2}
-                                  : LeftRows{g.a + begin * g.a_stride, g.a_stride};
-    alignas(64) float tile[kTileRows * kPanelColumns];
-    for (int row = begin; row < end; row += kTileRows) {
-      const int rows = std::min(kTileRows, end - row);
-      product_tile({a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows,
-                   g.b + panel * panel_stride, g.k, tile, kPanelColumns * 2, next.during((row - begin) / kTileRows));
-      finish_tile(g, tile, row, rows, panel * kPanelColumns);
-    }
+    const int panel = task % panels, begin = task / panels * chunk_rows(g), later = panel + threads.threads();
+    multiply_panel(g, panel, begin, std::min(g.m, begin + chunk_rows(g)),
+                   later < panels ? g.b + later * panel_stride(g) : nullptr);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/experts.h"
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
 #include "kernels/optimizer.h"
@@ -29,8 +30,10 @@ struct CpuOperations {
   void (*embed_backward)(ThreadPool&, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table);
   void (*rms_norm)(ThreadPool&, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out);
   void (*rms_norm_backward)(ThreadPool&, const RmsNormBackward&);
-  void (*rope)(ThreadPool&, bf16* x, size_t stride, int rows, int heads, int head_size,
-               std::span<const int32_t> positions, const float* table, bool inverse);
+  void (*head_norm)(ThreadPool&, const HeadNorm&);
+  void (*head_norm_backward)(ThreadPool&, const HeadNormBackward&);
+  void (*sum_rows)(ThreadPool&, const SumRows&);
+  void (*rope)(ThreadPool&, const Rope&);
   void (*swiglu)(ThreadPool&, const bf16* gate_up, int rows, int width, bf16* out);
   void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                           bf16* grad_gate_up);
@@ -38,6 +41,15 @@ struct CpuOperations {
   void (*lm_head)(ThreadPool&, const LmHead&, std::span<const TokenPick>, std::span<float> logprobs);
   void (*lm_head_backward)(ThreadPool&, const LmHeadBackward&, std::span<const TokenPick>,
                            std::span<const float> grad_logprobs, std::span<float> entropy_rows);
+  void (*route)(ThreadPool&, const Route&);
+  void (*route_backward)(ThreadPool&, const RouteBackward&);
+  void (*permute)(ThreadPool&, const Permute&);
+  void (*permute_backward)(ThreadPool&, const PermuteBackward&);
+  void (*combine)(ThreadPool&, const Combine&);
+  void (*combine_backward)(ThreadPool&, const CombineBackward&);
+  void (*grouped_gemm)(ThreadPool&, const GroupedGemm&);
+  void (*pack_groups)(ThreadPool&, const PackGroups&);
+  void (*k_grouped_gemm)(ThreadPool&, const KGroupedGemm&);
   void (*adamw)(ThreadPool&, const AdamW&);
   double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
   void (*quantize)(ThreadPool&, const Quantize&);

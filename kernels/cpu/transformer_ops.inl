@@ -47,83 +47,127 @@ TANDEM_INLINE float inverse_rms(const bf16* x, int width, float epsilon) {
 
 TANDEM_INLINE Float as_bf16(Float value) { return (Float)(__builtin_convertvector(round_to_bf16(value), Bits) << 16); }
 
+TANDEM_INLINE void norm_row(const bf16* source, const bf16* weight, float epsilon, int width, bf16* target) {
+  const Float inverse = broadcast(inverse_rms(source, width, epsilon));
+  for_lanes(
+      width, [&](int i) { store(target + i, as_bf16(load(source + i) * inverse) * load(weight + i)); },
+      [&](int i, int lanes) {
+        store_part(target + i, as_bf16(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes), lanes);
+      });
+}
+
 inline void rms_norm(ThreadPool& threads, const bf16* x, const bf16* weight, float epsilon, int rows, int width,
                      bf16* out) {
   for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) {
-      const bf16* source = x + row * width;
-      bf16* target = out + row * width;
-      const Float inverse = broadcast(inverse_rms(source, width, epsilon));
-      for_lanes(
-          width, [&](int i) { store(target + i, as_bf16(load(source + i) * inverse) * load(weight + i)); },
-          [&](int i, int lanes) {
-            store_part(target + i, as_bf16(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes),
-                       lanes);
-          });
-    }
+    for (size_t row = begin; row < end; ++row) norm_row(x + row * width, weight, epsilon, width, out + row * width);
   });
 }
 
-inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
-  // grad_x = inverse * (w g - x * inverse^2 * mean(w g x)). Weight gradients: one partial sum per piece of rows, joined
-  // in the order of the pieces, whose size does not depend on the number of threads.
+// grad_x = inverse * (w g - x * inverse^2 * mean(w g x)), which may be written over `grad`; what the row gives to the
+// weight's gradient is added to `weight_sum`.
+TANDEM_INLINE void norm_row_backward(const bf16* x, const bf16* weight, const bf16* grad, float epsilon, int width,
+                                     bool accumulate, bf16* target, float* weight_sum) {
+  const float inverse = inverse_rms(x, width, epsilon);
+  Float dots = {};
+  for_lanes(
+      width, [&](int i) { dots = fma(load(weight + i) * load(grad + i), load(x + i), dots); },
+      [&](int i, int n) { dots = fma(load_part(weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots); });
+  const Float slope = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
+  const auto finish = [&](Float value, Float slope_in, Float weight_in, Float old) {
+    return broadcast(inverse) * (weight_in * slope_in - value * slope) + old;
+  };
+  for_lanes(
+      width,
+      [&](int i) {
+        const Float value = load(x + i), incoming = load(grad + i);
+        store(target + i, finish(value, incoming, load(weight + i), accumulate ? load(target + i) : Float{}));
+        store(weight_sum + i, fma(incoming, value * broadcast(inverse), load(weight_sum + i)));
+      },
+      [&](int i, int n) {
+        const Float value = load_part(x + i, n), incoming = load_part(grad + i, n);
+        store_part(target + i,
+                   finish(value, incoming, load_part(weight + i, n), accumulate ? load_part(target + i, n) : Float{}),
+                   n);
+        store_part(weight_sum + i, fma(incoming, value * broadcast(inverse), load_part(weight_sum + i, n)), n);
+      });
+}
+
+// Weight gradients: one partial sum per piece of rows, joined in the order of the pieces, whose size does not depend on
+// the number of threads. of_row(row, sum of its piece).
+template <typename OfRow>
+void sum_over_rows(ThreadPool& threads, size_t rows, int width, float* grad_weight, const OfRow& of_row) {
   constexpr size_t kPiece = 64;
-  const size_t pieces = (g.rows + kPiece - 1) / kPiece;
-  const int width = g.width;
+  const size_t pieces = (rows + kPiece - 1) / kPiece;
   std::vector<float> partial(pieces * width, 0);
-  for_pieces(threads, g.rows, kPiece, [&](size_t begin, size_t end) {
-    float* weight_sum = partial.data() + begin / kPiece * width;
-    for (size_t row = begin; row < end; ++row) {
-      const bf16* x = g.x + row * width;
-      const bf16* grad = g.grad_out + row * width;
-      bf16* target = g.grad_x + row * width;
-      const float inverse = inverse_rms(x, width, g.epsilon);
-      Float dots = {};
-      for_lanes(
-          width, [&](int i) { dots = fma(load(g.weight + i) * load(grad + i), load(x + i), dots); },
-          [&](int i, int n) {
-            dots = fma(load_part(g.weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots);
-          });
-      const Float slope = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
-      const auto finish = [&](Float value, Float slope_in, Float weight, Float old) {
-        return broadcast(inverse) * (weight * slope_in - value * slope) + old;
-      };
-      for_lanes(
-          width,
-          [&](int i) {
-            const Float value = load(x + i), incoming = load(grad + i);
-            store(target + i, finish(value, incoming, load(g.weight + i), g.accumulate ? load(target + i) : Float{}));
-            store(weight_sum + i, fma(incoming, value * broadcast(inverse), load(weight_sum + i)));
-          },
-          [&](int i, int n) {
-            const Float value = load_part(x + i, n), incoming = load_part(grad + i, n);
-            store_part(
-                target + i,
-                finish(value, incoming, load_part(g.weight + i, n), g.accumulate ? load_part(target + i, n) : Float{}),
-                n);
-            store_part(weight_sum + i, fma(incoming, value * broadcast(inverse), load_part(weight_sum + i, n)), n);
-          });
-    }
+  for_pieces(threads, rows, kPiece, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) of_row(row, partial.data() + begin / kPiece * width);
   });
   for (size_t piece = 0; piece < pieces; ++piece) {
-    for (int i = 0; i < width; ++i) g.grad_weight[i] += partial[piece * width + i];
+    for (int i = 0; i < width; ++i) grad_weight[i] += partial[piece * width + i];
   }
 }
 
-inline void rope(ThreadPool& threads, bf16* x, size_t stride, int rows, int heads, int head_size,
-                 std::span<const int32_t> positions, const float* table, bool inverse) {
-  const int half = head_size / 2;
-  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
+  const int width = g.width;
+  sum_over_rows(threads, g.rows, width, g.grad_weight, [&](size_t row, float* weight_sum) {
+    norm_row_backward(g.x + row * width, g.weight, g.grad_out + row * width, g.epsilon, width, g.accumulate,
+                      g.grad_x + row * width, weight_sum);
+  });
+}
+
+inline void head_norm(ThreadPool& threads, const HeadNorm& g) {
+  for_pieces(threads, g.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const float* turn = table + static_cast<size_t>(positions[row]) * head_size;
-      for (int head = 0; head < heads; ++head) {
-        bf16* first = x + row * stride + static_cast<size_t>(head) * head_size;
-        for (int i = 0; i < half; ++i) {
-          const float cosine = turn[i * 2], sine = inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
-          const float a = to_float(first[i]), b = to_float(first[half + i]);
-          first[i] = to_bf16(a * cosine - b * sine);
-          first[half + i] = to_bf16(b * cosine + a * sine);
-        }
+      for (int head = 0; head < g.heads; ++head) {
+        bf16* x = g.x + row * g.stride + static_cast<size_t>(head) * g.head_size;
+        norm_row(x, g.weight, g.epsilon, g.head_size, x);
+      }
+    }
+  });
+}
+
+inline void head_norm_backward(ThreadPool& threads, const HeadNormBackward& g) {
+  sum_over_rows(threads, g.rows, g.head_size, g.grad_weight, [&](size_t row, float* weight_sum) {
+    for (int head = 0; head < g.heads; ++head) {
+      const size_t at = row * g.stride + static_cast<size_t>(head) * g.head_size;
+      norm_row_backward(g.x + at, g.weight, g.grad + at, g.epsilon, g.head_size, false, g.grad + at, weight_sum);
+    }
+  });
+}
+
+inline void sum_rows(ThreadPool& threads, const SumRows& g) {
+  sum_over_rows(threads, g.rows, g.width, g.out, [&](size_t row, float* sums) {
+    const bf16* x = g.x + row * g.stride;
+    for_lanes(
+        g.width, [&](int i) { store(sums + i, load(sums + i) + load(x + i)); },
+        [&](int i, int n) { store_part(sums + i, load_part(sums + i, n) + load_part(x + i, n), n); });
+  });
+}
+
+// Elements of a pair lie Apart from each other, or half of what is rotated where that is 0.
+template <int Apart>
+inline void turn_head(const Rope& r, bf16* head, const float* turn) {
+  const int half = r.rotated / 2;
+  constexpr int kStep = Apart + 1;
+  bf16* second = head + (Apart != 0 ? Apart : half);
+  for (int i = 0; i < half; ++i) {
+    const float cosine = turn[i * 2], sine = r.inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
+    const float a = to_float(head[i * kStep]), b = to_float(second[i * kStep]);
+    head[i * kStep] = to_bf16(a * cosine - b * sine);
+    second[i * kStep] = to_bf16(b * cosine + a * sine);
+  }
+}
+
+inline void rope(ThreadPool& threads, const Rope& r) {
+  for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const float* turn = r.table + static_cast<size_t>(r.positions[row]) * r.rotated;
+      for (int head = 0; head < r.heads; ++head) {
+        bf16* start = r.x + row * r.stride + static_cast<size_t>(head) * r.head_size;
+        if (r.interleaved)
+          turn_head<1>(r, start, turn);
+        else
+          turn_head<0>(r, start, turn);
       }
     }
   });

@@ -190,8 +190,17 @@ TEST(CudaHost, rope_both_ways_gives_the_bits_of_the_avx2_kernel) {
   Bytes expected;
   for (const bool inverse : {false, true}) {
     auto x = random_bf16(kTurned * kHeads * kHeadSize, 6);
-    ASSERT_TRUE(kernels::rope(cpu, x.data(), kHeads * kHeadSize, kTurned, kHeads, kHeadSize,
-                              std::vector<int32_t>{0, 1, 50, 99, 7}, table.data(), 100, inverse));
+    const std::vector<int32_t> positions = {0, 1, 50, 99, 7};
+    ASSERT_TRUE(kernels::rope(cpu, {.x = x.data(),
+                                    .stride = kHeads * kHeadSize,
+                                    .positions = positions,
+                                    .table = table.data(),
+                                    .table_positions = 100,
+                                    .rows = kTurned,
+                                    .heads = kHeads,
+                                    .head_size = kHeadSize,
+                                    .rotated = kHeadSize,
+                                    .inverse = inverse}));
     append(expected, x);
   }
   HostMachine machine;

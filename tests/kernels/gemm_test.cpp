@@ -143,6 +143,29 @@ TEST_P(GemmTest, adds_a_residual_or_the_old_value_once_after_the_sum) {
   }
 }
 
+TEST_P(GemmTest, adds_a_bias_once_after_the_sum_and_before_the_residual) {
+  Stream cpu = stream();
+  const int m = 9, n = 75, k = 64;
+  const auto a = random_bf16(m * k, 6), weight = random_bf16(n * k, 7), residual = random_bf16(m * n, 8),
+             bias = random_bf16(n, 9);
+  std::vector<bf16> packed(packed_size(n, k)), out(m * n);
+  ASSERT_TRUE(pack(cpu, weight.data(), n, k, packed.data()));
+  const auto plain = product(cpu, a, packed, m, n, k);
+  ASSERT_TRUE(gemm(cpu, {.a = a.data(),
+                         .a_stride = k,
+                         .b = packed.data(),
+                         .bias = bias.data(),
+                         .residual = residual.data(),
+                         .out_bf16 = out.data(),
+                         .out_stride = n,
+                         .m = m,
+                         .n = n,
+                         .k = k}));
+  for (int i = 0; i < m * n; ++i) {
+    ASSERT_EQ(out[i].bits, to_bf16((plain[i] + to_float(bias[i % n])) + to_float(residual[i])).bits);
+  }
+}
+
 TEST_P(GemmTest, takes_its_left_side_packed_too) {
   Stream cpu = stream();
   for (const auto& [m, n, k] : {std::tuple{130, 72, 64}, {64, 64, 7}, {5, 3, 2}}) {

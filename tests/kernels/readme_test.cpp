@@ -63,8 +63,8 @@ std::vector<Operation> operations() {
         if (at != std::string::npos) arguments += bracketed(source, source.find('{', at));
       }
       Operation operation{(*it)[1], header.filename().string(), {}};
-      for (const std::string& dtype : matches(arguments, "\\b(bf16|float|e4m3|e8m0)(?:\\*| *>)")) {
-        operation.dtypes.insert(dtype == "float" ? "fp32" : dtype);
+      for (const std::string& dtype : matches(arguments, "\\b(bf16|float|e4m3|e8m0|int32_t)(?:\\*| *>)")) {
+        operation.dtypes.insert(dtype == "float" ? "fp32" : dtype == "int32_t" ? "int32" : dtype);
       }
       found.push_back(operation);
     }

@@ -52,6 +52,77 @@ TEST_P(OpsTest, rms_norm_matches_the_formula_and_its_gradient) {
   for (int i = 0; i < width; ++i) EXPECT_NEAR(grad_weight[i], exact.weight[i], 1e-3);
 }
 
+TEST_P(OpsTest, head_norm_is_rms_norm_of_each_head_and_so_is_its_gradient) {
+  Stream cpu = stream(), three = stream(3);
+  const int rows = 70, heads = 3, size = 72, stride = 300;
+  const auto x = random_bf16(rows * stride, 1), weight = random_bf16(size, 2), grad = random_bf16(rows * stride, 3);
+  auto out = x, grad_x = grad;
+  std::vector<float> grad_weight(size, 0);
+  const HeadNormBackward back{.x = x.data(),
+                              .grad = grad_x.data(),
+                              .stride = stride,
+                              .weight = weight.data(),
+                              .grad_weight = grad_weight.data(),
+                              .epsilon = 1e-5f,
+                              .rows = rows,
+                              .heads = heads,
+                              .head_size = size};
+  ASSERT_TRUE(head_norm(cpu, {.x = out.data(),
+                              .stride = stride,
+                              .weight = weight.data(),
+                              .epsilon = 1e-5f,
+                              .rows = rows,
+                              .heads = heads,
+                              .head_size = size}));
+  ASSERT_TRUE(head_norm_backward(cpu, back));
+  std::vector<bf16> heads_of_x, heads_of_grad;
+  for (int row = 0; row < rows; ++row) {
+    heads_of_x.insert(heads_of_x.end(), &x[row * stride], &x[row * stride] + heads * size);
+    heads_of_grad.insert(heads_of_grad.end(), &grad[row * stride], &grad[row * stride] + heads * size);
+  }
+  std::vector<bf16> dense(heads_of_x.size()), dense_grad(heads_of_x.size());
+  std::vector<float> dense_weight(size, 0);
+  ASSERT_TRUE(rms_norm(cpu, heads_of_x.data(), weight.data(), 1e-5f, rows * heads, size, dense.data()));
+  ASSERT_TRUE(rms_norm_backward(cpu, {.x = heads_of_x.data(),
+                                      .weight = weight.data(),
+                                      .grad_out = heads_of_grad.data(),
+                                      .grad_x = dense_grad.data(),
+                                      .grad_weight = dense_weight.data(),
+                                      .epsilon = 1e-5f,
+                                      .rows = rows * heads,
+                                      .width = size}));
+  for (int row = 0; row < rows; ++row) {
+    ASSERT_TRUE(same_bits(&out[row * stride], &dense[row * heads * size], heads * size));
+    ASSERT_TRUE(same_bits(&grad_x[row * stride], &dense_grad[row * heads * size], heads * size));
+    ASSERT_TRUE(same_bits(&out[row * stride + heads * size], &x[row * stride + heads * size], stride - heads * size));
+  }
+  for (int i = 0; i < size; ++i) EXPECT_NEAR(grad_weight[i], dense_weight[i], 1e-3);
+  auto again = grad;
+  std::vector<float> weight_again(size, 0);
+  auto with_three = back;
+  with_three.grad = again.data();
+  with_three.grad_weight = weight_again.data();
+  ASSERT_TRUE(head_norm_backward(three, with_three));
+  EXPECT_TRUE(same_bits(again.data(), grad_x.data(), again.size()));
+  EXPECT_EQ(weight_again, grad_weight);
+}
+
+TEST_P(OpsTest, sums_of_rows_are_added_with_the_same_bits_by_any_threads) {
+  Stream one = stream(1), three = stream(3);
+  const int rows = 150, width = 41, stride = 50;
+  const auto x = random_bf16(rows * stride, 1);
+  const auto start = random_floats(width, 2);
+  auto sums = start, again = start;
+  ASSERT_TRUE(sum_rows(one, {.x = x.data(), .stride = stride, .out = sums.data(), .rows = rows, .width = width}));
+  ASSERT_TRUE(sum_rows(three, {.x = x.data(), .stride = stride, .out = again.data(), .rows = rows, .width = width}));
+  EXPECT_EQ(sums, again);
+  for (int i = 0; i < width; ++i) {
+    double exact = start[i];
+    for (int row = 0; row < rows; ++row) exact += to_float(x[row * stride + i]);
+    EXPECT_NEAR(sums[i], exact, 1e-4);
+  }
+}
+
 TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
   Stream cpu = stream();
   const int rows = 9, width = 40;
@@ -63,17 +134,29 @@ TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
   EXPECT_LT(relative_error(slope, reference::swiglu_backward(gate_up, grad, width)), 0x1p-8);
 }
 
+// Four rows of three heads of 64 at these positions, all of a head rotated.
+const std::vector<int32_t> kTurned = {0, 1, 50, 99};
+Rope turn_of(std::vector<bf16>& x, const std::vector<float>& table) {
+  return {.x = x.data(),
+          .stride = 3 * 64,
+          .positions = kTurned,
+          .table = table.data(),
+          .table_positions = 100,
+          .rows = 4,
+          .heads = 3,
+          .head_size = 64,
+          .rotated = 64};
+}
+
 TEST_P(OpsTest, rope_turns_each_head_by_its_position) {
   Stream cpu = stream();
-  const int rows = 4, heads = 3, size = 64;
-  const auto x = random_bf16(rows * heads * size, 6);
-  const std::vector<int32_t> positions = {0, 1, 50, 99};
+  const auto x = random_bf16(4 * 3 * 64, 6);
+  const auto table = rope_table(100, 64, 10000);
   auto turned = x;
-  ASSERT_TRUE(
-      rope(cpu, turned.data(), heads * size, rows, heads, size, positions, rope_table(100, size, 10000).data(), 100));
+  ASSERT_TRUE(rope(cpu, turn_of(turned, table)));
   std::vector<double> exact;
-  for (int head = 0; head < rows * heads; ++head) {
-    const auto one = reference::rope(std::span(x).subspan(head * size, size), positions[head / heads], 10000);
+  for (int head = 0; head < 4 * 3; ++head) {
+    const auto one = reference::rope(std::span(x).subspan(head * 64, 64), kTurned[head / 3], 10000);
     exact.insert(exact.end(), one.begin(), one.end());
   }
   EXPECT_LT(relative_error(turned, exact), 0x1p-8);
@@ -84,14 +167,48 @@ TEST_P(OpsTest, rope_turned_back_is_where_it_was) {
   const auto x = random_bf16(4 * 3 * 64, 6);
   auto turned = x;
   const auto table = rope_table(100, 64, 10000);
-  const std::vector<int32_t> positions = {0, 1, 50, 99};
-  ASSERT_TRUE(rope(cpu, turned.data(), 3 * 64, 4, 3, 64, positions, table.data(), 100));
+  Rope turn = turn_of(turned, table);
+  ASSERT_TRUE(rope(cpu, turn));
   EXPECT_TRUE(same_bits(turned.data(), x.data(), 3 * 64)) << "position 0 turns nothing";
   EXPECT_FALSE(same_bits(turned.data(), x.data(), x.size()));
-  ASSERT_TRUE(rope(cpu, turned.data(), 3 * 64, 4, 3, 64, positions, table.data(), 100, true));
+  turn.inverse = true;
+  ASSERT_TRUE(rope(cpu, turn));
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(to_float(turned[i]), to_float(x[i]), 0.03);
-  EXPECT_EQ(rope(cpu, turned.data(), 3 * 64, 1, 3, 64, std::vector<int32_t>{100}, table.data(), 100).code(),
-            Code::kInvalid);
+  turn.table_positions = 99;
+  EXPECT_EQ(rope(cpu, turn).message(), "rope: position 99 is outside the table of 99");
+  turn.rotated = 66;
+  EXPECT_EQ(rope(cpu, turn).message(), "rope: rotated must be even and at most head_size");
+}
+
+TEST_P(OpsTest, rope_of_a_part_leaves_the_rest_and_interleaved_pairs_are_the_same_pairs_side_by_side) {
+  Stream cpu = stream();
+  constexpr int kRotated = 24;
+  const auto x = random_bf16(4 * 3 * 64, 6);
+  const auto table = rope_table(100, kRotated, 10000);
+  auto halves = x, interleaved = x;
+  for (int head = 0; head < 4 * 3; ++head) {
+    for (int i = 0; i < kRotated / 2; ++i) {
+      interleaved[head * 64 + 2 * i] = x[head * 64 + i];
+      interleaved[head * 64 + 2 * i + 1] = x[head * 64 + kRotated / 2 + i];
+    }
+  }
+  Rope turn = turn_of(halves, table);
+  turn.rotated = kRotated;
+  ASSERT_TRUE(rope(cpu, turn));
+  turn.x = interleaved.data();
+  turn.interleaved = true;
+  ASSERT_TRUE(rope(cpu, turn));
+  for (int head = 0; head < 4 * 3; ++head) {
+    const bf16* start = &halves[head * 64];
+    EXPECT_TRUE(same_bits(start + kRotated, &x[head * 64 + kRotated], 64 - kRotated));
+    EXPECT_TRUE(same_bits(start + kRotated, &interleaved[head * 64 + kRotated], 64 - kRotated));
+    const auto exact = reference::rope(std::span(x).subspan(head * 64, kRotated), kTurned[head / 3], 10000);
+    EXPECT_LT(relative_error(std::vector<bf16>(start, start + kRotated), exact), 0x1p-8);
+    for (int i = 0; i < kRotated / 2; ++i) {
+      EXPECT_EQ(interleaved[head * 64 + 2 * i].bits, start[i].bits);
+      EXPECT_EQ(interleaved[head * 64 + 2 * i + 1].bits, start[kRotated / 2 + i].bits);
+    }
+  }
 }
 
 TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {

@@ -53,16 +53,88 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
                                .original_max_positions = 32,
                                .attention_factor = 1.25,
                                .truncate = false}};
-  for (const std::string family : {"llama", "qwen2", "qwen3"}) {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4"}) {
     for (const RopeConfig& rope : ropes) {
       config.family = family;
       config.rope = rope;
       config.qkv_bias = family == "qwen2";
-      config.qk_norm = family == "qwen3";
+      config.qk_norm = family.starts_with("qwen3");
+      config.experts = {};
+      if (family == "glm4") {
+        config.qkv_bias = config.post_norms = config.fused_gate_up = config.rope.interleaved = true;
+        config.rope.partial = 0.25;
+      }
+      if (family == "qwen3_moe") {
+        config.experts = {.count = 6, .chosen = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
+      }
       const auto back = config_from_json(to_json(config));
       ASSERT_TRUE(back) << back.error().to_string();
       EXPECT_EQ(*back, config) << to_json(config).dump();
     }
+  }
+}
+
+Json qwen3_30b_a3b() {
+  return *parse_json(R"({"model_type":"qwen3_moe","num_hidden_layers":48,"hidden_size":2048,"num_attention_heads":32,
+    "num_key_value_heads":4,"head_dim":128,"intermediate_size":6144,"vocab_size":151936,
+    "max_position_embeddings":40960,"rms_norm_eps":1e-06,"tie_word_embeddings":false,"rope_theta":1000000.0,
+    "hidden_act":"silu","torch_dtype":"bfloat16","num_experts":128,"num_experts_per_tok":8,"moe_intermediate_size":768,
+    "norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],"output_router_logits":false,
+    "router_aux_loss_coef":0.001,"sliding_window":null,"use_sliding_window":false,"attention_bias":false})");
+}
+
+TEST(Config, counts_all_parameters_of_a_mixture_of_experts_and_those_that_a_token_uses) {
+  const auto config = config_from_json(qwen3_30b_a3b());
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_TRUE(config->qk_norm);
+  EXPECT_TRUE(config->experts.normalise);
+  EXPECT_EQ(parameter_count(*config), 30532122624);  // as transformers counts them
+  EXPECT_EQ(active_parameter_count(*config), 30532122624 - 48ll * 120 * 3 * 768 * 2048);
+  EXPECT_EQ(active_parameter_count(*config_from_json(smol())), parameter_count(*config_from_json(smol())));
+}
+
+TEST(Config, the_names_of_the_number_of_experts_mean_the_same_and_must_agree) {
+  const auto expected = config_from_json(qwen3_30b_a3b());
+  for (const char* name : {"num_local_experts", "n_routed_experts"}) {
+    Json json = qwen3_30b_a3b();
+    json.erase("num_experts");
+    json[name] = 128;
+    EXPECT_EQ(*config_from_json(json), *expected) << name;
+    json["num_experts"] = 64;
+    EXPECT_NE(config_from_json(json).error().message().find("num_experts is 64, but " + std::string(name) + " is 128"),
+              std::string::npos);
+  }
+}
+
+TEST(Config, says_which_layers_have_experts) {
+  Json json = qwen3_30b_a3b();
+  json["decoder_sparse_step"] = 2;
+  json["mlp_only_layers"] = {3, 0};
+  const auto config = config_from_json(json);
+  ASSERT_TRUE(config) << config.error().to_string();
+  std::vector<bool> sparse;
+  for (int layer = 0; layer < 6; ++layer) sparse.push_back(config->has_experts(layer));
+  EXPECT_EQ(sparse, (std::vector<bool>{false, true, false, false, false, true}));
+}
+
+TEST(Config, what_experts_do_not_do_is_refused_by_name) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"num_experts":null})", "lacks num_experts"},
+      {R"({"num_experts_per_tok":129})", "num_experts_per_tok is 129, but there are 128 experts"},
+      {R"({"mlp_only_layers":[48]})", "mlp_only_layers names layer 48, but there are 48"},
+      {R"({"mlp_only_layers":[-1]})", "mlp_only_layers is [-1], not a layer or a list of them"},
+      {R"({"shared_expert_intermediate_size":512})", "shared_expert_intermediate_size is 512"},
+      {R"({"n_shared_experts":1})", "n_shared_experts is 1"},
+      {R"({"n_group":8})", "n_group is 8"},
+      {R"({"routed_scaling_factor":2.5})", "routed_scaling_factor is 2.5"},
+      {R"({"scoring_func":"sigmoid"})", "scoring_func \"sigmoid\""},
+  };
+  for (const auto& [patch, expected] : cases) {
+    Json json = qwen3_30b_a3b();
+    json.update(*parse_json(patch));
+    const auto config = config_from_json(json);
+    ASSERT_FALSE(config) << patch;
+    EXPECT_NE(config.error().message().find(expected), std::string::npos) << config.error().message();
   }
 }
 
@@ -71,7 +143,7 @@ TEST(Config, what_is_not_implemented_is_refused_by_name) {
     const char* patch;
     const char* expected;
   } cases[] = {
-      {R"({"model_type":"mamba"})", "model_type \"mamba\" is not one of llama, qwen2, qwen3"},
+      {R"({"model_type":"mamba"})", "model_type \"mamba\" is not one of llama, qwen2, qwen3, qwen3_moe, glm4"},
       {R"({"rope_scaling":{"rope_type":"longrope","factor":2}})", "rope_type \"longrope\" is not one of default"},
       {R"({"rope_scaling":{"type":"dynamic","factor":2}})", "\"dynamic\""},
       {R"({"rope_scaling":{"type":"linear"}})", "lacks factor"},

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "base/random.h"
-#include "model/forward.h"
+#include "tests/model/engine_logprobs.h"
 
 namespace tandem::trainer {
 namespace {
@@ -69,38 +68,6 @@ TEST(TokenTree, holds_every_sample_and_shares_what_they_share) {
   EXPECT_LT(tree.tokens.size(), naive / 2);
 }
 
-// The logprobs that the engine's forward pass gives one sequence, prefilled in chunks of `chunk`.
-std::vector<float> engine_logprobs(kernels::Stream& stream, const model::Weights& weights,
-                                   std::span<const int32_t> tokens, int chunk) {
-  const auto config = weights.config();
-  auto pool = std::move(*model::KvPool::create(config, 8));
-  std::vector<int> pages(8);
-  std::iota(pages.begin(), pages.end(), 0);
-  model::Forward forward(config, config.max_positions);
-  std::vector<float> logprobs;
-  for (size_t first = 0; first < tokens.size(); first += chunk) {
-    const size_t count = std::min<size_t>(chunk, tokens.size() - first);
-    model::ForwardBatch batch;
-    batch.add(tokens.subspan(first, count), static_cast<int>(first), pages);
-    const auto hidden = *forward.run(stream, weights, pool, batch);
-    std::vector<TokenPick> picks;
-    for (size_t i = 0; i < count && first + i + 1 < tokens.size(); ++i) {
-      picks.push_back({static_cast<int32_t>(i), tokens[first + i + 1]});
-    }
-    std::vector<float> part(picks.size()), log_sum(count);
-    EXPECT_TRUE(kernels::lm_head(stream,
-                                 {.hidden = hidden.data,
-                                  .head = weights.packed(weights.layout().head),
-                                  .rows = static_cast<int>(count),
-                                  .width = config.width,
-                                  .vocabulary = config.vocabulary,
-                                  .log_sum = log_sum.data()},
-                                 picks, part));
-    logprobs.insert(logprobs.end(), part.begin(), part.end());
-  }
-  return logprobs;
-}
-
 class TapeFormats : public testing::TestWithParam<model::WeightFormat> {};
 INSTANTIATE_TEST_SUITE_P(Formats, TapeFormats,
                          testing::Values(model::WeightFormat::kBf16, model::WeightFormat::kFp8,
@@ -125,7 +92,7 @@ TEST_P(TapeFormats, a_tree_of_samples_gives_each_the_bits_that_the_engine_gives_
   const auto logprobs = *tape.forward(stream, weights, tree, picks);
   for (const int chunk : {1, 37, 512}) {
     std::vector<std::vector<float>> alone;
-    for (const auto& sample : samples) alone.push_back(engine_logprobs(stream, weights, sample, chunk));
+    for (const auto& sample : samples) alone.push_back(model::engine_logprobs(stream, weights, sample, chunk));
     for (size_t i = 0; i < wanted.size(); ++i) {
       const auto [s, position] = wanted[i].second;
       ASSERT_EQ(logprobs[i], alone[s][position]) << "sample " << s << " position " << position << " chunk " << chunk;

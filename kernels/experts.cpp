@@ -1,0 +1,205 @@
+// The public functions of mixtures of experts: arguments checked, then handed to the instruction set of the stream.
+#include "kernels/experts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/argument_check.h"
+#include "kernels/cpu/operations.h"
+
+namespace tandem::kernels {
+
+namespace {
+
+Check& check_chosen(Check& check, int rows, int chosen) {
+  return check.positive("rows", rows)
+      .positive("chosen", chosen)
+      .positive("rows * chosen", static_cast<int64_t>(rows) * chosen);
+}
+
+Status check_ids(const char* operation, const int32_t* ids, int rows, int chosen, int experts) {
+  for (int64_t pair = 0; pair < static_cast<int64_t>(rows) * chosen; ++pair) {
+    if (ids[pair] < 0 || ids[pair] >= experts) {
+      return Status::invalid(fmt::format("{}: expert {} at row {} is outside the {} there are", operation, ids[pair],
+                                         pair / chosen, experts));
+    }
+  }
+  return {};
+}
+
+Status check_places(const char* operation, const int32_t* places, int rows, int chosen) {
+  const int64_t pairs = static_cast<int64_t>(rows) * chosen;
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    if (places[pair] < 0 || places[pair] >= pairs) {
+      return Status::invalid(fmt::format("{}: place {} of row {} is outside the {} there are", operation, places[pair],
+                                         pair / chosen, pairs));
+    }
+  }
+  return {};
+}
+
+Status check_offsets(const char* operation, const int32_t* offsets, int groups, int rows) {
+  for (int group = 0; group < groups; ++group) {
+    if (offsets[group + 1] < offsets[group]) {
+      return Status::invalid(fmt::format("{}: offsets[{}] is {}, below the {} before it", operation, group + 1,
+                                         offsets[group + 1], offsets[group]));
+    }
+  }
+  if (offsets[0] != 0 || offsets[groups] != rows) {
+    return Status::invalid(fmt::format("{}: offsets go from {} to {}, expected from 0 to the {} rows", operation,
+                                       offsets[0], offsets[groups], rows));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status route(Stream& stream, const Route& r) {
+  TRY(Check{"route"}
+          .given("logits", r.logits)
+          .given("ids", r.ids)
+          .given("weights", r.weights)
+          .positive("rows", r.rows)
+          .positive("experts", r.experts)
+          .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
+          .status);
+  stream.operations().route(stream.threads(), r);
+  return {};
+}
+
+Status route_backward(Stream& stream, const RouteBackward& r) {
+  TRY(Check{"route_backward"}
+          .given("logits", r.logits)
+          .given("ids", r.ids)
+          .given("weights", r.weights)
+          .given("grad_weights", r.grad_weights)
+          .given("grad_logits", r.grad_logits)
+          .positive("rows", r.rows)
+          .positive("experts", r.experts)
+          .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
+          .that(r.grad_stride >= static_cast<size_t>(r.experts), "grad_stride is below experts")
+          .status);
+  TRY(check_ids("route_backward", r.ids, r.rows, r.chosen, r.experts));
+  stream.operations().route_backward(stream.threads(), r);
+  return {};
+}
+
+Status group_by_expert(Stream&, const GroupByExpert& g) {
+  Check check{"group_by_expert"};
+  check.given("ids", g.ids).given("offsets", g.offsets).given("places", g.places).positive("experts", g.experts);
+  TRY(check_chosen(check, g.rows, g.chosen).status);
+  TRY(check_ids("group_by_expert", g.ids, g.rows, g.chosen, g.experts));
+  const int pairs = g.rows * g.chosen;
+  std::fill_n(g.offsets, g.experts + 1, 0);
+  for (int pair = 0; pair < pairs; ++pair) ++g.offsets[g.ids[pair] + 1];
+  for (int expert = 0; expert < g.experts; ++expert) g.offsets[expert + 1] += g.offsets[expert];
+  // The start of each expert moves on as its pairs are placed, and is where the next one starts in the end.
+  for (int pair = 0; pair < pairs; ++pair) g.places[pair] = g.offsets[g.ids[pair]]++;
+  for (int expert = g.experts; expert > 0; --expert) g.offsets[expert] = g.offsets[expert - 1];
+  g.offsets[0] = 0;
+  return {};
+}
+
+Status permute(Stream& stream, const Permute& p) {
+  Check check{"permute"};
+  check.given("x", p.x).given("places", p.places).given("out", p.out).positive("width", p.width);
+  TRY(check_chosen(check, p.rows, p.chosen).status);
+  TRY(check_places("permute", p.places, p.rows, p.chosen));
+  stream.operations().permute(stream.threads(), p);
+  return {};
+}
+
+Status permute_backward(Stream& stream, const PermuteBackward& p) {
+  Check check{"permute_backward"};
+  check.given("grad_out", p.grad_out).given("places", p.places).given("grad_x", p.grad_x).positive("width", p.width);
+  TRY(check_chosen(check, p.rows, p.chosen).status);
+  TRY(check_places("permute_backward", p.places, p.rows, p.chosen));
+  stream.operations().permute_backward(stream.threads(), p);
+  return {};
+}
+
+Status combine(Stream& stream, const Combine& c) {
+  Check check{"combine"};
+  check.given("y", c.y)
+      .given("places", c.places)
+      .given("weights", c.weights)
+      .given("residual", c.residual)
+      .given("out", c.out)
+      .positive("width", c.width);
+  TRY(check_chosen(check, c.rows, c.chosen).status);
+  TRY(check_places("combine", c.places, c.rows, c.chosen));
+  stream.operations().combine(stream.threads(), c);
+  return {};
+}
+
+Status combine_backward(Stream& stream, const CombineBackward& c) {
+  Check check{"combine_backward"};
+  check.given("y", c.y)
+      .given("places", c.places)
+      .given("weights", c.weights)
+      .given("grad_out", c.grad_out)
+      .given("grad_y", c.grad_y)
+      .given("grad_weights", c.grad_weights)
+      .positive("width", c.width);
+  TRY(check_chosen(check, c.rows, c.chosen).status);
+  TRY(check_places("combine_backward", c.places, c.rows, c.chosen));
+  stream.operations().combine_backward(stream.threads(), c);
+  return {};
+}
+
+Status grouped_gemm(Stream& stream, const GroupedGemm& g) {
+  TRY(Check{"grouped_gemm"}
+          .positive("groups", g.groups)
+          .positive("m", g.m)
+          .positive("n", g.n)
+          .positive("k", g.k)
+          .given("a", g.a)
+          .given("b", g.b)
+          .given("offsets", g.offsets)
+          .given("out", g.out)
+          .that(g.k % 2 == 0, "k must be even")
+          .that(g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
+          .that(g.out_stride >= static_cast<size_t>(g.n), "out_stride is below n")
+          .status);
+  TRY(check_offsets("grouped_gemm", g.offsets, g.groups, g.m));
+  stream.operations().grouped_gemm(stream.threads(), g);
+  return {};
+}
+
+size_t packed_groups_size(int columns, int rows, int groups) {
+  const size_t padded = (static_cast<size_t>(columns) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  return padded * (static_cast<size_t>(rows) + groups);
+}
+
+Status pack_groups(Stream& stream, const PackGroups& g) {
+  TRY(Check{"pack_groups"}
+          .positive("groups", g.groups)
+          .positive("rows", g.rows)
+          .positive("columns", g.columns)
+          .given("x", g.x)
+          .given("offsets", g.offsets)
+          .given("packed", g.packed)
+          .status);
+  TRY(check_offsets("pack_groups", g.offsets, g.groups, g.rows));
+  stream.operations().pack_groups(stream.threads(), g);
+  return {};
+}
+
+Status k_grouped_gemm(Stream& stream, const KGroupedGemm& g) {
+  TRY(Check{"k_grouped_gemm"}
+          .positive("groups", g.groups)
+          .positive("rows", g.rows)
+          .positive("m", g.m)
+          .positive("n", g.n)
+          .given("a", g.a)
+          .given("b", g.b)
+          .given("offsets", g.offsets)
+          .given("out", g.out)
+          .status);
+  TRY(check_offsets("k_grouped_gemm", g.offsets, g.groups, g.rows));
+  stream.operations().k_grouped_gemm(stream.threads(), g);
+  return {};
+}
+
+}  // namespace tandem::kernels

@@ -1,0 +1,135 @@
+// Mixtures of experts: which experts a row goes to, the way there and back, and products of many rows with many
+// weights.
+//
+// A pair is a row at one of its experts: row * chosen + rank, rank 0 being the expert of the largest weight. Sorted by
+// expert, pairs of one expert in order, each has a place; `places[pair]` says which, and the places of expert e are
+// offsets[e] to offsets[e + 1]. No pair is dropped, however many come to one expert, nothing is added by whoever comes
+// first: a row's result is a function of the row and the weights, whatever other rows there are.
+//
+// Offsets and places are read where the kernel runs. Thread safety: as gemm.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "kernels/formats/bf16.h"
+#include "kernels/stream.h"
+
+namespace tandem::kernels {
+
+// p = softmax(logits) over all experts; the `chosen` largest logits, ties to the lowest expert, a NaN below all else.
+// weight = p, or p / (sum of the chosen p in order of rank) where `normalise`. All fp32; sums over experts in 16 lanes
+// and a fixed tree.
+struct Route {
+  const float* logits = nullptr;  // [rows][experts]
+  int32_t* ids = nullptr;         // [rows][chosen]
+  float* weights = nullptr;       // [rows][chosen]
+  bool normalise = false;
+  int rows = 0, experts = 0, chosen = 0;
+};
+// kInvalid names the argument; `chosen` is 1 to `experts`.
+Status route(Stream& stream, const Route& arguments);
+
+// The choice has no gradient, the weights have: through the softmax, and through the division where `normalise`.
+struct RouteBackward {
+  const float* logits = nullptr;        // [rows][experts]
+  const int32_t* ids = nullptr;         // [rows][chosen], as route gave them
+  const float* weights = nullptr;       // [rows][chosen], the same
+  const float* grad_weights = nullptr;  // [rows][chosen]
+  bf16* grad_logits = nullptr;          // [rows][experts], written; what lies behind them up to the stride becomes zero
+  size_t grad_stride = 0;
+  bool normalise = false;
+  int rows = 0, experts = 0, chosen = 0;
+};
+Status route_backward(Stream& stream, const RouteBackward& arguments);
+
+struct GroupByExpert {
+  const int32_t* ids = nullptr;  // [rows][chosen]
+  int32_t* offsets = nullptr;    // [experts + 1]
+  int32_t* places = nullptr;     // [rows][chosen]
+  int rows = 0, experts = 0, chosen = 0;
+};
+// kInvalid names an id outside [0, experts).
+Status group_by_expert(Stream& stream, const GroupByExpert& arguments);
+
+// out[place of the pair] = x[row of the pair].
+struct Permute {
+  const bf16* x = nullptr;          // [rows][width]
+  const int32_t* places = nullptr;  // [rows][chosen]
+  bf16* out = nullptr;              // [rows * chosen][width]
+  int rows = 0, chosen = 0, width = 0;
+};
+Status permute(Stream& stream, const Permute& arguments);
+
+// grad_x[row] = bf16(sum over the row's pairs, in order of rank, of grad_out[place]).
+struct PermuteBackward {
+  const bf16* grad_out = nullptr;   // [rows * chosen][width]
+  const int32_t* places = nullptr;  // [rows][chosen]
+  bf16* grad_x = nullptr;           // [rows][width], written
+  int rows = 0, chosen = 0, width = 0;
+};
+Status permute_backward(Stream& stream, const PermuteBackward& arguments);
+
+// out[row] = bf16(residual[row] + sum over the row's pairs, in order of rank, of weight * y[place]), the sum by fused
+// multiply-adds from zero.
+struct Combine {
+  const bf16* y = nullptr;          // [rows * chosen][width]
+  const int32_t* places = nullptr;  // [rows][chosen]
+  const float* weights = nullptr;   // [rows][chosen]
+  const bf16* residual = nullptr;   // [rows][width]
+  bf16* out = nullptr;              // [rows][width]; may be the residual itself
+  int rows = 0, chosen = 0, width = 0;
+};
+Status combine(Stream& stream, const Combine& arguments);
+
+// grad_y[place] = bf16(weight * grad_out[row]), grad_weight = grad_out[row] . y[place] in 16 lanes and a fixed tree.
+// The residual's gradient is grad_out.
+struct CombineBackward {
+  const bf16* y = nullptr;          // [rows * chosen][width]
+  const int32_t* places = nullptr;  // [rows][chosen]
+  const float* weights = nullptr;   // [rows][chosen]
+  const bf16* grad_out = nullptr;   // [rows][width]
+  bf16* grad_y = nullptr;           // [rows * chosen][width], written
+  float* grad_weights = nullptr;    // [rows][chosen], written
+  int rows = 0, chosen = 0, width = 0;
+};
+Status combine_backward(Stream& stream, const CombineBackward& arguments);
+
+// out[i] = a[i] times the weight of the group that row i lies in: the bits that `gemm` gives with that weight alone.
+struct GroupedGemm {
+  const bf16* a = nullptr;  // [m][k], `a_stride` elements from row to row
+  size_t a_stride = 0;
+  const int32_t* offsets = nullptr;  // [groups + 1]: group g is rows offsets[g] to offsets[g + 1]; 0 first, m last
+  const bf16* b = nullptr;           // of each group packed_size(n, k) elements, packed as gemm.h says
+  bf16* out = nullptr;               // [m][n], `out_stride` elements from row to row
+  size_t out_stride = 0;
+  int groups = 0, m = 0, n = 0, k = 0;  // k even
+};
+Status grouped_gemm(Stream& stream, const GroupedGemm& arguments);
+
+// bf16 elements that rows packed by group take.
+size_t packed_groups_size(int columns, int rows, int groups);
+
+// The rows of each group as `pack_transposed` packs them, an odd number as if followed by zeros. Group g begins
+// packed_groups_size(columns, offsets[g], g) elements into `packed`.
+struct PackGroups {
+  const bf16* x = nullptr;           // [rows][columns]
+  const int32_t* offsets = nullptr;  // [groups + 1]
+  bf16* packed = nullptr;
+  int groups = 0, rows = 0, columns = 0;
+};
+Status pack_groups(Stream& stream, const PackGroups& arguments);
+
+// The weight gradient: out[g] += (rows of group g of a) transposed times (the same rows of b). The sum over a group's
+// rows is the one that `gemm` gives for them alone.
+struct KGroupedGemm {
+  const bf16* a = nullptr;           // [rows][m], packed by pack_groups
+  const bf16* b = nullptr;           // [rows][n], packed by pack_groups
+  const int32_t* offsets = nullptr;  // [groups + 1]
+  float* out = nullptr;              // [groups][m][n]
+  int groups = 0, rows = 0, m = 0, n = 0;
+};
+Status k_grouped_gemm(Stream& stream, const KGroupedGemm& arguments);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,28 @@
+#include "model/rotation.h"
+
+namespace tandem::model {
+
+Rotation::Rotation(const ModelConfig& config, int max_positions)
+    : heads_(config.heads + config.kv_heads),
+      head_size_(config.head_size),
+      rotated_(rotated_size(config)),
+      interleaved_(config.rope.interleaved),
+      max_positions_(max_positions),
+      table_(kernels::rope_table(max_positions, rotated_, config.rope.theta)) {}
+
+Status Rotation::turn(kernels::Stream& stream, kernels::bf16* qkv, size_t stride, std::span<const int32_t> positions,
+                      bool inverse) const {
+  return kernels::rope(stream, {.x = qkv,
+                                .stride = stride,
+                                .positions = positions,
+                                .table = table_.data(),
+                                .table_positions = max_positions_,
+                                .rows = static_cast<int>(positions.size()),
+                                .heads = heads_,
+                                .head_size = head_size_,
+                                .rotated = rotated_,
+                                .interleaved = interleaved_,
+                                .inverse = inverse});
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,31 @@
+// RoPE as a model turns its queries and keys: the same call for engine and trainer.
+//
+// Thread safety: immutable once made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/transformer_ops.h"
+#include "model/config.h"
+
+namespace tandem::model {
+
+class Rotation {
+ public:
+  Rotation(const ModelConfig& config, int max_positions);
+
+  int max_positions() const { return max_positions_; }
+  // In place: rows of [queries | keys | ...], `stride` elements from row to row. `inverse` turns back.
+  Status turn(kernels::Stream& stream, kernels::bf16* qkv, size_t stride, std::span<const int32_t> positions,
+              bool inverse = false) const;
+
+ private:
+  int heads_, head_size_, rotated_;
+  bool interleaved_;
+  int max_positions_;
+  std::vector<float> table_;
+};
+
+}  // namespace tandem::model

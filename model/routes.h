@@ -1,0 +1,35 @@
+// Which experts the rows of one layer go to, and products of rows that lie in that order.
+//
+// Engine and trainer call these same functions, so both route alike. Thread safety: none; buffers are kept and grow.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/transformer.h"
+#include "model/weights.h"
+
+namespace tandem::model {
+
+struct Routes {
+  int rows = 0, experts = 0, chosen = 0;
+  bool normalise = false;
+  std::vector<float> logits, weights;         // [rows][experts], [rows][chosen]
+  std::vector<int32_t> ids, places, offsets;  // kernels/experts.h
+};
+
+// The experts of the rows of x by the router of a layer.
+Status choose(kernels::Stream& stream, const Weights& weights, int router, const Tensor& x, Routes& routes);
+
+// The rows of x into the places that were chosen: `out` is [rows * chosen][columns].
+Status send(kernels::Stream& stream, const Routes& routes, const Tensor& x, const Tensor& out);
+
+// Each row of x, lying in its place, times its expert's matrix of the parameter.
+Status multiply_groups(kernels::Stream& stream, const Weights& weights, int parameter, const Routes& routes,
+                       const Tensor& x, const Tensor& out);
+
+// residual + the weighted sum over each row's experts.
+Status gather(kernels::Stream& stream, const Routes& routes, const Tensor& y, const Tensor& residual,
+              const Tensor& out);
+
+}  // namespace tandem::model

@@ -1,0 +1,135 @@
+"""Makes tests/golden/models/: tiny random checkpoints of odd shapes, one folder each, with what transformers computes of them.
+
+    python -m venv v && v/bin/pip install torch==2.11.0 transformers==5.23.0 && v/bin/python tests/golden/make_models.py [NAME...]
+
+config.json, model.safetensors  as transformers' save_pretrained writes them, in bf16
+expected.json                   `cases`: tokens, and the log-probability of each but the first, in fp32 of the same bf16 weights;
+                                `bf16_error`: mean absolute error of transformers' own bf16 against these;
+                                `gradients`: of the mean of the last case's log-probabilities, in fp32: for each tensor of the
+                                checkpoint its norm, and its dot product with cos(0), cos(1), cos(2), ... over its elements
+"""
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import torch
+import transformers
+
+OUT = pathlib.Path(__file__).parent / "models"
+LENGTHS = (2, 33, 67, 90)
+SIZES = dict(vocab_size=101, hidden_size=30, num_attention_heads=3, num_key_value_heads=1, head_dim=64, intermediate_size=50,
+             num_hidden_layers=2, max_position_embeddings=256, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+EXPERTS = dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=18, norm_topk_prob=True, mlp_only_layers=[1])
+
+MODELS = {
+    "llama": (transformers.LlamaConfig, SIZES | dict(tie_word_embeddings=True)),
+    "qwen2": (transformers.Qwen2Config, SIZES | dict(tie_word_embeddings=False)),
+    "glm4": (transformers.Glm4Config, SIZES | dict(tie_word_embeddings=False)),
+    "qwen3": (transformers.Qwen3Config, SIZES | dict(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)),
+    "qwen3-moe": (transformers.Qwen3MoeConfig, SIZES | EXPERTS | dict(num_hidden_layers=3, tie_word_embeddings=False)),
+    # Weights that do not add up to one, experts in every second layer, one head for keys and queries.
+    "qwen3-moe-plain": (transformers.Qwen3MoeConfig,
+                        SIZES | EXPERTS | dict(num_attention_heads=1, num_experts=12, num_experts_per_tok=2, norm_topk_prob=False,
+                                               mlp_only_layers=[], decoder_sparse_step=2, tie_word_embeddings=True)),
+}
+
+
+def make_lively(model):
+    """Weights large enough that every part matters, norms that are not one, routers that are seldom undecided; all exact in bf16."""
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape)
+        if "norm" in name:
+            values = 1 + 0.2 * noise
+        elif name.endswith("mlp.gate.weight"):
+            values = 0.6 * noise
+        elif name.endswith("bias"):
+            values = 0.5 * noise
+        elif "embed" in name or "lm_head" in name:
+            values = 0.3 * noise
+        else:
+            values = noise / parameter.shape[-1] ** 0.5
+        parameter.data = values.to(torch.bfloat16).float()
+
+
+def logprobs(model, tokens):
+    scores = model(torch.tensor([tokens])).logits[0].float().log_softmax(-1)
+    return scores[torch.arange(len(tokens) - 1), tokens[1:]]
+
+
+def decided(model, tokens):
+    """Whether rounding to bf16 leaves the last token at the same experts: only then does a comparison mean something."""
+    if "num_experts_per_tok" not in model.config.to_dict():
+        return True
+    chosen = model.config.num_experts_per_tok
+    routers = model(torch.tensor([tokens]), output_router_logits=True).router_logits
+    return all(r[-1].sort(descending=True).values.diff()[chosen - 1].abs() > 0.15 for r in routers)
+
+
+def draw(model, length):
+    tokens = []
+    while len(tokens) < length:
+        token = torch.randint(model.config.vocab_size, ()).item()
+        if decided(model, tokens + [token]):
+            tokens.append(token)
+    return tokens
+
+
+def by_checkpoint_name(name, gradient):
+    """The tensors of the checkpoint that a parameter in memory stands for: experts lie together there."""
+    experts = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name)
+    if not experts:
+        yield name, gradient
+        return
+    prefix, kind = experts.groups()
+    for expert, one in enumerate(gradient):
+        if kind == "down_proj":
+            yield f"{prefix}.{expert}.down_proj.weight", one
+        else:
+            gate, up = one.chunk(2)
+            yield f"{prefix}.{expert}.gate_proj.weight", gate
+            yield f"{prefix}.{expert}.up_proj.weight", up
+
+
+def gradients(model, tokens):
+    model.zero_grad()
+    logprobs(model, tokens).mean().backward()
+    found = {}
+    for name, parameter in model.named_parameters():
+        for tensor, gradient in by_checkpoint_name(name, parameter.grad):
+            flat = gradient.flatten().double()
+            ramp = torch.arange(len(flat), dtype=torch.float64).cos()
+            found[tensor] = [flat.norm().item(), (flat @ ramp).item()]
+    return found
+
+
+def make(name):
+    kind, sizes = MODELS[name]
+    torch.manual_seed(sum(map(ord, name)))
+    config = kind(**sizes)
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    make_lively(model)
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    cases = []
+    for length in LENGTHS:
+        with torch.no_grad():
+            tokens = draw(model, length)
+            cases.append({"tokens": tokens, "logprobs": logprobs(model, tokens).tolist()})
+    grads = gradients(model, cases[-1]["tokens"])
+    model.to(torch.bfloat16).save_pretrained(folder)
+    again = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager",
+                                                              experts_implementation="eager").eval()
+    errors = []
+    with torch.no_grad():
+        for case in cases:
+            errors += (logprobs(again, case["tokens"]) - torch.tensor(case["logprobs"])).abs().tolist()
+    expected = {"cases": cases, "bf16_error": sum(errors) / len(errors), "gradients": grads}
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+    print(name, "bf16 error", expected["bf16_error"], "of a mean logprob of", sum(cases[-1]["logprobs"]) / (LENGTHS[-1] - 1))
+
+
+for name in sys.argv[1:] or MODELS:
+    make(name)

@@ -1,0 +1,403 @@
+#include "kernels/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/reference/experts.h"
+#include "kernels/reference/gemm.h"
+#include "tests/kernels/support.h"
+
+namespace tandem::kernels {
+namespace {
+
+class ExpertsTest : public EachIsa {};
+FOR_EACH_ISA(ExpertsTest);
+
+struct Routes {
+  int rows, experts, chosen;
+  bool normalise;
+  std::vector<float> logits, weights;
+  std::vector<int32_t> ids, offsets, places;
+};
+
+Routes routes_of(Stream& stream, std::vector<float> logits, int experts, int chosen, bool normalise) {
+  const int rows = static_cast<int>(logits.size()) / experts;
+  const size_t pairs = static_cast<size_t>(rows) * chosen;
+  Routes out{rows, experts, chosen, normalise, std::move(logits), {}, {}, {}, {}};
+  out.weights.resize(pairs), out.ids.resize(pairs), out.places.resize(pairs), out.offsets.resize(experts + 1);
+  EXPECT_TRUE(route(stream, {.logits = out.logits.data(),
+                             .ids = out.ids.data(),
+                             .weights = out.weights.data(),
+                             .normalise = normalise,
+                             .rows = rows,
+                             .experts = experts,
+                             .chosen = chosen}));
+  EXPECT_TRUE(group_by_expert(stream, {.ids = out.ids.data(),
+                                       .offsets = out.offsets.data(),
+                                       .places = out.places.data(),
+                                       .rows = rows,
+                                       .experts = experts,
+                                       .chosen = chosen}));
+  return out;
+}
+
+Routes random_routes(Stream& stream, int rows, int experts, int chosen, bool normalise = true) {
+  return routes_of(stream, random_floats(static_cast<size_t>(rows) * experts, 40, 2), experts, chosen, normalise);
+}
+
+TEST_P(ExpertsTest, a_row_goes_to_the_experts_of_its_largest_logits_with_their_probabilities) {
+  Stream cpu = stream();
+  for (const auto& [rows, experts, chosen] : {std::tuple{40, 7, 3}, {33, 128, 8}, {3, 1, 1}, {5, 20, 20}}) {
+    for (const bool normalise : {false, true}) {
+      const Routes routes = random_routes(cpu, rows, experts, chosen, normalise);
+      for (int row = 0; row < rows; ++row) {
+        const auto exact =
+            reference::route(std::span(routes.logits).subspan(row * experts, experts), chosen, normalise);
+        for (int rank = 0; rank < chosen; ++rank) {
+          ASSERT_EQ(routes.ids[row * chosen + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
+          ASSERT_NEAR(routes.weights[row * chosen + rank], exact.weights[rank], 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ExpertsTest, ties_go_to_the_lowest_expert_and_a_nan_comes_last_and_is_seen_in_all_weights) {
+  Stream cpu = stream();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Routes routes = routes_of(cpu, {1, 2, 2, 0, 2, 0, -0.0f, 0, 0, 0, 3, nan, 1, 2, nan}, 5, 3, true);
+  EXPECT_EQ(routes.ids, (std::vector<int32_t>{1, 2, 4, 0, 1, 2, 0, 3, 2}));
+  EXPECT_EQ(routes.weights[0], routes.weights[2]);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(std::isnan(routes.weights[6 + rank]));
+}
+
+TEST_P(ExpertsTest, the_gradient_of_the_weights_reaches_the_logits) {
+  Stream cpu = stream();
+  const int rows = 37, experts = 21, chosen = 4, stride = 22;
+  for (const bool normalise : {false, true}) {
+    const Routes routes = random_routes(cpu, rows, experts, chosen, normalise);
+    const auto grads = random_floats(rows * chosen, 41);
+    std::vector<bf16> grad_logits(rows * stride, to_bf16(9));
+    ASSERT_TRUE(route_backward(cpu, {.logits = routes.logits.data(),
+                                     .ids = routes.ids.data(),
+                                     .weights = routes.weights.data(),
+                                     .grad_weights = grads.data(),
+                                     .grad_logits = grad_logits.data(),
+                                     .grad_stride = stride,
+                                     .normalise = normalise,
+                                     .rows = rows,
+                                     .experts = experts,
+                                     .chosen = chosen}));
+    for (int row = 0; row < rows; ++row) {
+      const auto exact = reference::route_backward(std::span(routes.logits).subspan(row * experts, experts),
+                                                   std::span(grads).subspan(row * chosen, chosen), normalise);
+      for (int i = 0; i < experts; ++i) {
+        // One rounding to bf16 and a few of fp32.
+        ASSERT_NEAR(to_float(grad_logits[row * stride + i]), exact[i], 0x1p-8 * std::abs(exact[i]) + 1e-6);
+      }
+      EXPECT_EQ(grad_logits[row * stride + experts].bits, 0);
+    }
+  }
+}
+
+TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_the_router) {
+  const int experts = 9, chosen = 3;
+  const auto logits = random_floats(experts, 42), slopes = random_floats(chosen, 43);
+  for (const bool normalise : {false, true}) {
+    const auto ids = reference::route(logits, chosen, normalise).ids;
+    const auto loss = [&](const std::vector<float>& at) {
+      double sum = 0;
+      const auto choice = reference::route(at, chosen, normalise);
+      EXPECT_EQ(choice.ids, ids);
+      for (int rank = 0; rank < chosen; ++rank) sum += choice.weights[rank] * slopes[rank];
+      return sum;
+    };
+    const auto gradient = reference::route_backward(logits, slopes, normalise);
+    for (int i = 0; i < experts; ++i) {
+      auto up = logits, down = logits;
+      up[i] += 0x1p-10f, down[i] -= 0x1p-10f;
+      EXPECT_NEAR((loss(up) - loss(down)) / (double{up[i]} - down[i]), gradient[i], 1e-5);
+    }
+  }
+}
+
+TEST_P(ExpertsTest, places_are_sorted_by_expert_and_within_one_by_row) {
+  Stream cpu = stream();
+  const Routes routes = random_routes(cpu, 50, 13, 4);
+  EXPECT_EQ(routes.offsets.front(), 0);
+  EXPECT_EQ(routes.offsets.back(), 200);
+  std::vector<int> pair_at(200, -1);
+  for (int pair = 0; pair < 200; ++pair) {
+    const int expert = routes.ids[pair], place = routes.places[pair];
+    EXPECT_GE(place, routes.offsets[expert]);
+    EXPECT_LT(place, routes.offsets[expert + 1]);
+    EXPECT_EQ(pair_at[place], -1) << "two pairs at place " << place;
+    pair_at[place] = pair;
+  }
+  for (int expert = 0; expert < 13; ++expert) {
+    const auto begin = pair_at.begin() + routes.offsets[expert], end = pair_at.begin() + routes.offsets[expert + 1];
+    EXPECT_TRUE(std::is_sorted(begin, end));
+  }
+}
+
+TEST_P(ExpertsTest, rows_go_to_their_places_and_their_gradients_come_back_added_by_rank) {
+  Stream cpu = stream();
+  const int rows = 41, chosen = 3, width = 72;  // not a multiple of 16
+  const Routes routes = random_routes(cpu, rows, 6, chosen);
+  const auto x = random_bf16(rows * width, 44), grad = random_bf16(rows * chosen * width, 45);
+  std::vector<bf16> sorted(rows * chosen * width), grad_x(rows * width);
+  ASSERT_TRUE(permute(cpu, {.x = x.data(),
+                            .places = routes.places.data(),
+                            .out = sorted.data(),
+                            .rows = rows,
+                            .chosen = chosen,
+                            .width = width}));
+  ASSERT_TRUE(permute_backward(cpu, {.grad_out = grad.data(),
+                                     .places = routes.places.data(),
+                                     .grad_x = grad_x.data(),
+                                     .rows = rows,
+                                     .chosen = chosen,
+                                     .width = width}));
+  for (int row = 0; row < rows; ++row) {
+    std::vector<float> sums(width, 0);
+    for (int rank = 0; rank < chosen; ++rank) {
+      const int place = routes.places[row * chosen + rank];
+      EXPECT_TRUE(same_bits(&sorted[place * width], &x[row * width], width));
+      for (int i = 0; i < width; ++i) sums[i] += to_float(grad[place * width + i]);
+    }
+    for (int i = 0; i < width; ++i) ASSERT_EQ(grad_x[row * width + i].bits, to_bf16(sums[i]).bits);
+  }
+}
+
+TEST_P(ExpertsTest, what_the_experts_say_is_weighted_and_added_in_the_order_of_rank) {
+  Stream cpu = stream();
+  const int rows = 35, chosen = 4, width = 100;
+  const Routes routes = random_routes(cpu, rows, 11, chosen);
+  const auto y = random_bf16(rows * chosen * width, 46), grad = random_bf16(rows * width, 47);
+  auto out = random_bf16(rows * width, 48);
+  const auto residual = out;
+  ASSERT_TRUE(combine(cpu, {.y = y.data(),
+                            .places = routes.places.data(),
+                            .weights = routes.weights.data(),
+                            .residual = out.data(),
+                            .out = out.data(),
+                            .rows = rows,
+                            .chosen = chosen,
+                            .width = width}));
+  std::vector<bf16> grad_y(y.size());
+  std::vector<float> grad_weights(rows * chosen);
+  ASSERT_TRUE(combine_backward(cpu, {.y = y.data(),
+                                     .places = routes.places.data(),
+                                     .weights = routes.weights.data(),
+                                     .grad_out = grad.data(),
+                                     .grad_y = grad_y.data(),
+                                     .grad_weights = grad_weights.data(),
+                                     .rows = rows,
+                                     .chosen = chosen,
+                                     .width = width}));
+  for (int row = 0; row < rows; ++row) {
+    const auto places = std::span(routes.places).subspan(row * chosen, chosen);
+    const auto weights = std::span(routes.weights).subspan(row * chosen, chosen);
+    const auto exact = reference::combine(std::span(residual).subspan(row * width, width), y, places, weights);
+    for (int i = 0; i < width; ++i) {
+      float sum = 0;
+      for (int rank = 0; rank < chosen; ++rank) {
+        sum = std::fma(weights[rank], to_float(y[places[rank] * width + i]), sum);
+      }
+      ASSERT_EQ(out[row * width + i].bits, to_bf16(to_float(residual[row * width + i]) + sum).bits);
+      ASSERT_NEAR(to_float(out[row * width + i]), exact[i], 0x1p-8 * std::abs(exact[i]) + 1e-5);
+    }
+    for (int rank = 0; rank < chosen; ++rank) {
+      double dot = 0;
+      for (int i = 0; i < width; ++i) {
+        const float slope = to_float(grad[row * width + i]);
+        ASSERT_EQ(grad_y[places[rank] * width + i].bits, to_bf16(weights[rank] * slope).bits);
+        dot += double{slope} * to_float(y[places[rank] * width + i]);
+      }
+      ASSERT_NEAR(grad_weights[row * chosen + rank], dot, 1e-4);
+    }
+  }
+}
+
+// Experts of which some get many rows, some few and some none.
+struct Grouped {
+  static constexpr int kGroups = 6, kN = 130, kK = 70;
+  const std::vector<int32_t> offsets = {0, 1, 1, 150, 153, 170, 170};
+  const int rows = 170;
+  std::vector<bf16> a = random_bf16(170 * kK, 50), weights = random_bf16(kGroups * kN * kK, 51), packed;
+
+  explicit Grouped(Stream& stream) : packed(kGroups * packed_size(kN, kK)) {
+    for (int g = 0; g < kGroups; ++g) {
+      EXPECT_TRUE(pack(stream, &weights[g * kN * kK], kN, kK, &packed[g * packed_size(kN, kK)]));
+    }
+  }
+  std::vector<bf16> product(Stream& stream) const {
+    std::vector<bf16> out(rows * kN);
+    EXPECT_TRUE(grouped_gemm(stream, {.a = a.data(),
+                                      .a_stride = kK,
+                                      .offsets = offsets.data(),
+                                      .b = packed.data(),
+                                      .out = out.data(),
+                                      .out_stride = kN,
+                                      .groups = kGroups,
+                                      .m = rows,
+                                      .n = kN,
+                                      .k = kK}));
+    return out;
+  }
+};
+
+TEST_P(ExpertsTest, a_row_of_a_grouped_product_has_the_bits_of_its_experts_product_alone) {
+  Stream one = stream(1), three = stream(3);
+  const Grouped grouped(one);
+  const auto out = grouped.product(one);
+  EXPECT_TRUE(same_bits(out.data(), grouped.product(three).data(), out.size()));
+  constexpr int kN = Grouped::kN, kK = Grouped::kK;
+  for (int g = 0; g < Grouped::kGroups; ++g) {
+    for (int row = grouped.offsets[g]; row < grouped.offsets[g + 1]; ++row) {
+      std::vector<bf16> alone(kN);
+      ASSERT_TRUE(gemm(one, {.a = &grouped.a[row * kK],
+                             .a_stride = kK,
+                             .b = &grouped.packed[g * packed_size(kN, kK)],
+                             .out_bf16 = alone.data(),
+                             .out_stride = kN,
+                             .m = 1,
+                             .n = kN,
+                             .k = kK}));
+      ASSERT_TRUE(same_bits(alone.data(), &out[row * kN], kN)) << "group " << g << ", row " << row;
+    }
+  }
+}
+
+TEST_P(ExpertsTest, a_grouped_weight_gradient_has_the_bits_of_each_groups_own) {
+  Stream one = stream(1), three = stream(3);
+  const Grouped grouped(one);
+  const int rows = grouped.rows, m = 40, n = 72, groups = Grouped::kGroups;
+  const auto grad = random_bf16(rows * m, 52), x = random_bf16(rows * n, 53);
+  const auto start = random_floats(groups * m * n, 54);
+  const auto gradient = [&](Stream& cpu) {
+    std::vector<bf16> packed_grad(packed_groups_size(m, rows, groups)), packed_x(packed_groups_size(n, rows, groups));
+    EXPECT_TRUE(pack_groups(cpu, {.x = grad.data(),
+                                  .offsets = grouped.offsets.data(),
+                                  .packed = packed_grad.data(),
+                                  .groups = groups,
+                                  .rows = rows,
+                                  .columns = m}));
+    EXPECT_TRUE(pack_groups(cpu, {.x = x.data(),
+                                  .offsets = grouped.offsets.data(),
+                                  .packed = packed_x.data(),
+                                  .groups = groups,
+                                  .rows = rows,
+                                  .columns = n}));
+    auto out = start;
+    EXPECT_TRUE(k_grouped_gemm(cpu, {.a = packed_grad.data(),
+                                     .b = packed_x.data(),
+                                     .offsets = grouped.offsets.data(),
+                                     .out = out.data(),
+                                     .groups = groups,
+                                     .rows = rows,
+                                     .m = m,
+                                     .n = n}));
+    return out;
+  };
+  const auto out = gradient(one);
+  EXPECT_EQ(out, gradient(three));
+  for (int g = 0; g < groups; ++g) {
+    const int first = grouped.offsets[g], count = grouped.offsets[g + 1] - first, even = (count + 1) / 2 * 2;
+    std::vector<float> alone(start.begin() + g * m * n, start.begin() + (g + 1) * m * n);
+    if (count > 0) {
+      std::vector<bf16> packed_grad(packed_size(m, even)), packed_x(packed_size(n, even));
+      ASSERT_TRUE(pack_transposed(one, &grad[first * m], count, m, packed_grad.data()));
+      ASSERT_TRUE(pack_transposed(one, &x[first * n], count, n, packed_x.data()));
+      ASSERT_TRUE(gemm(one, {.a = packed_grad.data(),
+                             .a_packed = true,
+                             .b = packed_x.data(),
+                             .out_float = alone.data(),
+                             .out_stride = static_cast<size_t>(n),
+                             .accumulate = true,
+                             .m = m,
+                             .n = n,
+                             .k = even}));
+    }
+    EXPECT_EQ(0, std::memcmp(alone.data(), &out[g * m * n], alone.size() * sizeof(float))) << "group " << g;
+  }
+}
+
+// Routing, the way there, the product, the way back: a row alone, among others, with any threads.
+TEST_P(ExpertsTest, a_row_has_the_same_bits_alone_and_among_others_all_the_way_through_its_experts) {
+  Stream one = stream(1), three = stream(3);
+  const int largest = 257, experts = 12, chosen = 3, width = 64;
+  const auto x = random_bf16(largest * width, 55), weights = random_bf16(experts * width * width, 56, 0.1f);
+  const auto logits = random_floats(largest * experts, 57);
+  std::vector<bf16> packed(experts * packed_size(width, width));
+  for (int e = 0; e < experts; ++e) {
+    ASSERT_TRUE(pack(one, &weights[e * width * width], width, width, &packed[e * packed_size(width, width)]));
+  }
+  const auto through = [&](Stream& cpu, int first, int rows) {
+    const Routes routes = routes_of(cpu, {logits.begin() + first * experts, logits.begin() + (first + rows) * experts},
+                                    experts, chosen, true);
+    std::vector<bf16> sorted(rows * chosen * width), said(sorted.size()), out(rows * width);
+    EXPECT_TRUE(permute(cpu, {.x = &x[first * width],
+                              .places = routes.places.data(),
+                              .out = sorted.data(),
+                              .rows = rows,
+                              .chosen = chosen,
+                              .width = width}));
+    EXPECT_TRUE(grouped_gemm(cpu, {.a = sorted.data(),
+                                   .a_stride = static_cast<size_t>(width),
+                                   .offsets = routes.offsets.data(),
+                                   .b = packed.data(),
+                                   .out = said.data(),
+                                   .out_stride = static_cast<size_t>(width),
+                                   .groups = experts,
+                                   .m = rows * chosen,
+                                   .n = width,
+                                   .k = width}));
+    EXPECT_TRUE(combine(cpu, {.y = said.data(),
+                              .places = routes.places.data(),
+                              .weights = routes.weights.data(),
+                              .residual = &x[first * width],
+                              .out = out.data(),
+                              .rows = rows,
+                              .chosen = chosen,
+                              .width = width}));
+    return out;
+  };
+  const auto whole = through(three, 0, largest);
+  for (const int m : {1, 2, 3, 16, 17, 33, 64, 128}) {
+    for (const int first : {0, 5, largest - m}) {
+      const auto part = through(m % 2 ? one : three, first, m);
+      ASSERT_TRUE(same_bits(part.data(), &whole[first * width], part.size())) << "m = " << m << ", first " << first;
+    }
+  }
+}
+
+TEST(ExpertArguments, are_checked_and_the_wrong_one_is_named) {
+  Stream cpu = std::move(*Stream::cpu(1));
+  float logits[4] = {}, weights[4] = {};
+  int32_t ids[4] = {0, 1, 2, 0}, offsets[3] = {0, 3, 2}, places[4] = {0, 1, 2, 4};
+  bf16 x[8] = {};
+  EXPECT_EQ(
+      route(cpu, {.logits = logits, .ids = ids, .weights = weights, .rows = 1, .experts = 4, .chosen = 5}).message(),
+      "route: chosen must be from 1 to experts");
+  EXPECT_EQ(
+      group_by_expert(cpu, {.ids = ids, .offsets = offsets, .places = places, .rows = 2, .experts = 2, .chosen = 2})
+          .message(),
+      "group_by_expert: expert 2 at row 1 is outside the 2 there are");
+  const int32_t wrong[] = {0, 1, 2, 4};
+  EXPECT_EQ(permute(cpu, {.x = x, .places = wrong, .out = x, .rows = 2, .chosen = 2, .width = 1}).message(),
+            "permute: place 4 of row 1 is outside the 4 there are");
+  GroupedGemm product{.a = x, .a_stride = 2, .b = x, .out = x, .out_stride = 2, .groups = 2, .m = 2, .n = 2, .k = 2};
+  EXPECT_EQ(grouped_gemm(cpu, product).message(), "grouped_gemm: offsets is null");
+  const int32_t falling[] = {0, 3, 2}, short_of[] = {0, 1, 1};
+  product.offsets = falling;
+  EXPECT_EQ(grouped_gemm(cpu, product).message(), "grouped_gemm: offsets[2] is 2, below the 3 before it");
+  product.offsets = short_of;
+  EXPECT_EQ(grouped_gemm(cpu, product).message(),
+            "grouped_gemm: offsets go from 0 to 1, expected from 0 to the 2 rows");
+}
+
+}  // namespace
+}  // namespace tandem::kernels

@@ -1,0 +1,73 @@
+// Log-probabilities of a sequence by the engine's forward pass, and the golden models to try it on.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "model/forward.h"
+
+namespace tandem::model {
+
+constexpr const char* kGoldenModels[] = {"llama", "qwen2", "qwen3", "qwen3-moe", "qwen3-moe-plain", "glm4"};
+
+inline fs::path golden_model(const std::string& name) {
+  return fs::path(TANDEM_SOURCE_DIR) / "tests/golden/models" / name;
+}
+
+// What tests/golden/make_models.py wrote beside the model.
+inline Json expected_of(const std::string& name) {
+  return *parse_json(*read_file(golden_model(name) / "expected.json"));
+}
+
+// The tests' names are those of the models, as far as names may be.
+inline std::string model_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// Of each token but the first. The sequence is prefilled in chunks of `chunk`, in a pass with those of `neighbours`.
+inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights& weights,
+                                          std::span<const int32_t> tokens, size_t chunk,
+                                          std::span<const std::vector<int32_t>> neighbours = {}) {
+  const auto& config = weights.config();
+  constexpr int kPages = 8;
+  auto pool = std::move(*KvPool::create(config, kPages * static_cast<int>(1 + neighbours.size())));
+  std::vector<int> pages(pool.pages());
+  std::iota(pages.begin(), pages.end(), 0);
+  Forward forward(config, config.max_positions);
+  std::vector<float> logprobs;
+  for (size_t first = 0; first < tokens.size(); first += chunk) {
+    const size_t count = std::min(chunk, tokens.size() - first);
+    ForwardBatch batch;
+    for (size_t n = 0; n < neighbours.size(); ++n) {
+      batch.add(neighbours[n], 0, std::span(pages).subspan((1 + n) * kPages, kPages));
+    }
+    const int row = static_cast<int>(batch.tokens.size());
+    batch.add(tokens.subspan(first, count), static_cast<int>(first), std::span(pages).first(kPages));
+    const auto hidden = forward.run(stream, weights, pool, batch);
+    EXPECT_TRUE(hidden) << hidden.error().to_string();
+    std::vector<kernels::TokenPick> picks;
+    for (size_t i = 0; i < count && first + i + 1 < tokens.size(); ++i) {
+      picks.push_back({static_cast<int32_t>(i), tokens[first + i + 1]});
+    }
+    std::vector<float> part(picks.size()), log_sum(count);
+    EXPECT_TRUE(kernels::lm_head(stream,
+                                 {.hidden = hidden->data + static_cast<size_t>(row) * config.width,
+                                  .head = weights.packed(weights.layout().head),
+                                  .rows = static_cast<int>(count),
+                                  .width = config.width,
+                                  .vocabulary = config.vocabulary,
+                                  .log_sum = log_sum.data()},
+                                 picks, part));
+    logprobs.insert(logprobs.end(), part.begin(), part.end());
+  }
+  return logprobs;
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,163 @@
+// The operations that a Tape records, and what it remembers of them; forward in tape.cpp, backward in
+// tape_backward.cpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/buffer.h"
+#include "model/rotation.h"
+#include "model/routes.h"
+#include "model/transformer.h"
+#include "trainer/tape.h"
+
+namespace tandem::trainer {
+
+using kernels::bf16;
+using model::Tensor;
+
+// Memory that is handed out front to back and taken back all at once.
+class Arena {
+ public:
+  bf16* take(size_t count) {
+    count = (count + 31) / 32 * 32;
+    while (chunk_ < chunks_.size() && used_ + count > chunks_[chunk_].size()) {
+      ++chunk_;
+      used_ = 0;
+    }
+    if (chunk_ == chunks_.size()) chunks_.emplace_back(std::max<size_t>(count, size_t{1} << 24));
+    bf16* memory = chunks_[chunk_].data() + used_;
+    used_ += count;
+    return memory;
+  }
+  void reset() { chunk_ = used_ = 0; }
+
+ private:
+  std::vector<Buffer<bf16>> chunks_;
+  size_t chunk_ = 0, used_ = 0;
+};
+
+template <typename T>
+T* grown(std::vector<T>& buffer, size_t count) {
+  if (buffer.size() < count) buffer.resize(count);
+  return buffer.data();
+}
+
+class Tape::TapeOps final : public model::Ops {
+ public:
+  TapeOps(const model::ModelConfig& config, int max_positions);
+
+  Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
+                                     std::span<const TokenPick> picks);
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies);
+  Result<std::vector<int32_t>> argmax(std::span<const int> rows);
+
+  Result<Tensor> embed() override;
+  Result<Tensor> norm(const Tensor& x, int weight) override;
+  Result<Tensor> linear(const Tensor& x, int weight, int bias) override;
+  Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override;
+  Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override;
+  Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
+  Result<Tensor> attention(const Tensor& qkv, int layer) override;
+  Result<Tensor> swiglu(const Tensor& gate_up) override;
+  Result<Tensor> dispatch(const Tensor& x, int router) override;
+  Result<Tensor> grouped_linear(const Tensor& x, int weights) override;
+  Result<Tensor> combine(const Tensor& y, const Tensor& residual) override;
+
+ private:
+  enum Kind {
+    kEmbed,
+    kNorm,
+    kLinear,
+    kLinearOnto,
+    kNormOnto,
+    kHeadNorm,
+    kAttention,
+    kSwiglu,
+    kDispatch,
+    kGroupedLinear,
+    kCombine
+  };
+  struct Record {
+    Kind kind{};
+    int weight = 0;
+    int second_weight = 0;  // of keys, where `weight` is that of queries
+    int bias = -1;
+    int layer = 0;
+    size_t routes = 0;  // which of routes_
+    Tensor in = {};
+    Tensor out = {};
+    bool kept = true;  // false: `out` lives in scratch and is computed again when it is needed
+  };
+  // The pages that a node's path lies in: whole pages of its ancestors, then its own.
+  struct NodePages {
+    int node = 0;
+    int copied_from = -1;  // the ancestors' last page, where the node starts in its middle
+    size_t own_from = 0;
+    std::vector<int> pages = {};
+    std::vector<kernels::KeyValuePage> pointers = {};
+  };
+
+  const model::ParameterLayout& layout() const { return weights_->layout(); }
+  float* grad_of(int parameter) const { return grads_ + layout().parameters[parameter].offset; }
+
+  Tensor record(Record entry, int rows, int columns);
+  // The output of a record that was not kept, once more; valid until the next.
+  Result<const bf16*> recompute(const Record& record);
+  Result<const bf16*> input_of(const Record& record);
+  Result<const bf16*> multiplied_input_of(const Record& record);  // as the record's product saw it
+  Status compute(const Record& record, const bf16* in, bf16* out);
+  std::vector<bf16>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
+
+  // Rows as the products with a parameter see them; valid until the next.
+  Result<Tensor> multiplied_by(int weight, const Tensor& x);
+  Status multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out);
+  void lay_out_pages();
+  kernels::KeyValuePage page_at(int page);
+  void copy_page(int from, int to);
+  const bf16* gather(std::span<const int> rows);
+  Result<std::vector<float>> head(std::span<const TokenPick> picks);
+
+  Status backward(const Record& record);
+  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
+  Status norm_backward(const Record& record, const bf16* grad_out, bf16* grad_x, bool accumulate);
+  Status linear_backward(const Record& record, const bf16* grad_out);
+  Status add_weight_gradient(int weight, const bf16* x, int inputs, const bf16* grad_out, int outputs);
+  Status head_norm_backward(const Record& record);
+  Status attention_backward(const Record& record);
+  Status combine_backward(const Record& record);
+  Status grouped_linear_backward(const Record& record);
+  Status dispatch_backward(const Record& record);
+  const std::vector<kernels::TreeRun>& tree_runs();
+
+  const model::ModelConfig config_;
+  const kernels::AttentionShape shape_;
+  const model::Rotation rotation_;
+
+  kernels::Stream* stream_ = nullptr;
+  const model::Weights* weights_ = nullptr;
+  const TokenTree* tree_ = nullptr;
+  float* grads_ = nullptr;
+  int rows_ = 0;
+  bool have_residual_grad_ = false;
+  Arena arena_;
+  model::QuantizedActivations activations_;
+  std::vector<Record> records_;
+  std::vector<std::vector<float>> log_sums_;  // of each layer
+  std::vector<model::Routes> routes_;         // of each layer with experts
+  size_t routes_used_ = 0;
+  Tensor hidden_;
+  std::vector<NodePages> pages_of_node_;
+  std::vector<kernels::QueryRun> runs_;
+  std::vector<std::vector<int>> paths_;
+  std::vector<kernels::TreeRun> tree_runs_;
+  std::vector<bf16> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
+  std::vector<bf16> grad_residual_, grad_branch_, grad_wide_, grad_logits_;
+  std::vector<float> grad_weights_;
+  std::vector<int> head_rows_;
+  std::vector<TokenPick> head_picks_;
+  std::vector<bf16> head_states_;
+  std::vector<float> head_log_sum_;
+};
+
+}  // namespace tandem::trainer
