@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/random.h"
@@ -39,6 +40,16 @@ Status Weights::pack(kernels::Stream& stream) {
     }
   }
   return {};
+}
+
+std::vector<float> Weights::split_values(int parameter) const {
+  const size_t count = layout_.parameters[parameter].columns;
+  const bf16* rows = values(parameter);
+  std::vector<float> sums(count);
+  for (size_t i = 0; i < count; ++i) {
+    sums[i] = kernels::to_float(rows[i]) + kernels::to_float(rows[count + i]) + kernels::to_float(rows[2 * count + i]);
+  }
+  return sums;
 }
 
 void Weights::give_back_flat() {
@@ -82,6 +93,30 @@ Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span
 
 }  // namespace
 
+// An fp32 number as three bf16 whose sum it is: each takes what those before it left.
+void split_floats(std::span<const float> values, std::span<bf16> target) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    float left = values[i];
+    for (size_t row = 0; row < 3; ++row) {
+      target[row * values.size() + i] = kernels::to_bf16(left);
+      left -= kernels::to_float(target[row * values.size() + i]);
+    }
+  }
+}
+
+Status copy_split(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
+  std::vector<float> values(target.size() / 3);
+  if (tensor.dtype == DType::kF32 && tensor.bytes.size() == values.size() * sizeof(float)) {
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  } else {
+    std::vector<bf16> rounded(values.size());
+    TRY(copy_as_bf16(tensor, name, rounded));
+    std::transform(rounded.begin(), rounded.end(), values.begin(), kernels::to_float);
+  }
+  split_floats(values, target);
+  return {};
+}
+
 Result<Weights> load_weights(const fs::path& directory, bool for_training) {
   const ModelConfig config = TRY(read_config(directory));
   auto weights = TRY(Weights::create(config, for_training));
@@ -94,9 +129,10 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training) {
   for (const Parameter& p : weights.layout().parameters) {
     for (const ParameterPart& part : p.parts) {
       const TensorView tensor = TRY(checkpoint.get(part.checkpoint_name));
-      TRY(copy_as_bf16(tensor, part.checkpoint_name,
-                       weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
-                                              static_cast<size_t>(part.rows) * p.columns)));
+      const auto target = weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
+                                                 static_cast<size_t>(part.rows) * p.columns);
+      TRY(p.split ? copy_split(tensor, part.checkpoint_name, target)
+                  : copy_as_bf16(tensor, part.checkpoint_name, target));
     }
   }
   return weights;
@@ -105,12 +141,18 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training) {
 Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source) {
   TRY(make_directories(directory));
   std::vector<NamedTensor> tensors;
-  for (const Parameter& p : weights.layout().parameters) {
+  std::vector<std::vector<float>> joined;  // what of them is not bf16
+  const auto& parameters = weights.layout().parameters;
+  for (const Parameter& p : parameters) {
     for (const ParameterPart& part : p.parts) {
       TensorView view{.dtype = DType::kBF16, .shape = {part.rows, p.columns}, .bytes = {}};
       if (!p.matrix) view.shape = {int64_t{part.rows} * p.columns};
       view.bytes = std::as_bytes(weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
                                                         static_cast<size_t>(part.rows) * p.columns));
+      if (p.split) {
+        const auto& values = joined.emplace_back(weights.split_values(static_cast<int>(&p - parameters.data())));
+        view = {.dtype = DType::kF32, .shape = {p.columns}, .bytes = std::as_bytes(std::span(values))};
+      }
       tensors.push_back({part.checkpoint_name, view});
     }
   }
@@ -131,7 +173,9 @@ void randomise(Weights& weights, uint64_t seed) {
   for (const Parameter& p : weights.layout().parameters) {
     Random random(derive_seed(seed, p.name));
     for (bf16& value : weights.flat().subspan(p.offset, p.elements())) {
-      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : p.bias ? 0.0f : 1.0f);
+      value = kernels::to_bf16(p.matrix            ? static_cast<float>(random.normal()) * 0.02f
+                               : p.bias || p.split ? 0.0f
+                                                   : 1.0f);
     }
   }
 }

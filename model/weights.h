@@ -28,6 +28,9 @@ class Weights {
   std::span<const kernels::bf16> flat() const { return {flat_.data(), flat_.size()}; }
   const kernels::bf16* values(int parameter) const { return flat_.data() + layout_.parameters[parameter].offset; }
 
+  // The fp32 numbers of a parameter that is split into three.
+  std::vector<float> split_values(int parameter) const;
+
   // Rebuilds all panels from `flat`. Must follow every change of it.
   Status pack(kernels::Stream& stream);
   // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
