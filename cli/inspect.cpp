@@ -167,9 +167,10 @@ void print(const std::string& path, const Json& found) {
     row("shape", fmt::format("{} layers of {}, {} heads ({} of keys and values) of {}, MLP {}",
                              c["num_hidden_layers"].dump(), c["hidden_size"].dump(), c["num_attention_heads"].dump(),
                              c["num_key_value_heads"].dump(), c["head_dim"].dump(), c["intermediate_size"].dump()));
-    if (c.contains("num_experts")) {
-      row("experts", fmt::format("{} of {}, {} of each token", c["num_experts"].dump(),
-                                 c["moe_intermediate_size"].dump(), c["num_experts_per_tok"].dump()));
+    if (c.contains("num_experts_per_tok")) {
+      const char* count = c.contains("num_experts") ? "num_experts" : "n_routed_experts";
+      row("experts", fmt::format("{} of {}, {} of each token", c[count].dump(), c["moe_intermediate_size"].dump(),
+                                 c["num_experts_per_tok"].dump()));
     }
     row("vocabulary", c["vocab_size"].dump());
     row("context", c["max_position_embeddings"].dump() + " tokens");

@@ -71,7 +71,8 @@ Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
   const uint64_t keys = static_cast<uint64_t>(model.kv_heads) * model.head_size;
   uint64_t row = 0;
   for (int layer = 0; layer < model.layers; ++layer) {
-    const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width)
+    const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width) +
+                                                        2ull * model.experts.shared_width
                                                   : 2ull * model.mlp_width;
     const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
     row += 2 * (3ull * model.width + 2 * queries + 2 * keys + normed + mlp);

@@ -63,6 +63,8 @@ Status route(Stream& stream, const Route& r) {
           .positive("rows", r.rows)
           .positive("experts", r.experts)
           .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
+          .that(r.bias == nullptr || r.score == Score::kSigmoid, "a bias goes with sigmoids")
+          .that(r.scale > 0, "scale must be positive")
           .status);
   stream.operations().route(stream.threads(), r);
   return {};
@@ -79,6 +81,7 @@ Status route_backward(Stream& stream, const RouteBackward& r) {
           .positive("experts", r.experts)
           .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
           .that(r.grad_stride >= static_cast<size_t>(r.experts), "grad_stride is below experts")
+          .that(r.scale > 0, "scale must be positive")
           .status);
   TRY(check_ids("route_backward", r.ids, r.rows, r.chosen, r.experts));
   stream.operations().route_backward(stream.threads(), r);

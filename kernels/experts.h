@@ -18,20 +18,25 @@
 
 namespace tandem::kernels {
 
-// p = softmax(logits) over all experts; the `chosen` largest logits, ties to the lowest expert, a NaN below all else.
-// weight = p, or p / (sum of the chosen p in order of rank) where `normalise`. All fp32; sums over experts in 16 lanes
-// and a fixed tree.
+// p = softmax(logits) over all experts, or sigmoid of each logit by itself. Chosen are the largest logits, or the
+// largest p + bias of sigmoids; ties go to the lowest expert, a NaN is below all else. The bias is for the choice
+// alone: weight = scale * p, or scale * p / (sum of the chosen p in order of rank) where `normalise` (of sigmoids,
+// 1e-20 added). All fp32; sums over experts in 16 lanes and a fixed tree.
+enum class Score : uint8_t { kSoftmax, kSigmoid };
 struct Route {
   const float* logits = nullptr;  // [rows][experts]
   int32_t* ids = nullptr;         // [rows][chosen]
   float* weights = nullptr;       // [rows][chosen]
+  Score score = Score::kSoftmax;
+  const float* bias = nullptr;  // [experts] or none; only with sigmoids
+  float scale = 1;
   bool normalise = false;
   int rows = 0, experts = 0, chosen = 0;
 };
 // kInvalid names the argument; `chosen` is 1 to `experts`.
 Status route(Stream& stream, const Route& arguments);
 
-// The choice has no gradient, the weights have: through the softmax, and through the division where `normalise`.
+// The choice has no gradient, the weights have: through softmax or sigmoid, and through the division where `normalise`.
 struct RouteBackward {
   const float* logits = nullptr;        // [rows][experts]
   const int32_t* ids = nullptr;         // [rows][chosen], as route gave them
@@ -39,6 +44,8 @@ struct RouteBackward {
   const float* grad_weights = nullptr;  // [rows][chosen]
   bf16* grad_logits = nullptr;          // [rows][experts], written; what lies behind them up to the stride becomes zero
   size_t grad_stride = 0;
+  Score score = Score::kSoftmax;
+  float scale = 1;
   bool normalise = false;
   int rows = 0, experts = 0, chosen = 0;
 };

@@ -10,7 +10,7 @@
 namespace tandem::model {
 namespace {
 
-constexpr std::array<std::string_view, 5> kFamilies = {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4"};
+constexpr std::array<std::string_view, 6> kFamilies = {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"};
 constexpr std::array<std::string_view, 4> kRopeNames = {"default", "linear", "llama3", "yarn"};
 
 bool has(const Json& json, std::string_view key) {
@@ -82,12 +82,11 @@ class Reader {
   const Json& json_;
 };
 
-// `partial` is the share of a head that rotates where the config does not say, of families that rotate a part, which do
-// it in interleaved pairs; the others refuse another share than all of it.
+// `partial` is the share of a head that rotates where the config does not say, of families that rotate a part; the
+// others refuse another share than all of it.
 Result<RopeConfig> read_rope(const Json& json, int max_positions, std::optional<double> partial) {
   RopeConfig rope;
   rope.partial = TRY(Reader(json).number("partial_rotary_factor", partial.value_or(1)));
-  rope.interleaved = partial.has_value();
   rope.theta = TRY(Reader(json).number("rope_theta", 10000));
   const char* key = has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling";
   const Json none = Json::object();
@@ -128,6 +127,12 @@ Result<RopeConfig> read_rope(const Json& json, int max_positions, std::optional<
   return rope;
 }
 
+// A whole number that may be 0.
+Result<int> count_of(const Json& json, std::string_view key, int otherwise) {
+  if (has(json, key) && json[std::string(key)] == 0) return 0;
+  return Reader(json).size(key, otherwise);
+}
+
 // The one of several names of a size that is there; where more are, they must agree.
 Result<int> size_of_names(const Json& json, std::initializer_list<const char*> names) {
   const char* found = nullptr;
@@ -142,26 +147,36 @@ Result<int> size_of_names(const Json& json, std::initializer_list<const char*> n
   return Reader(json).size(found != nullptr ? found : *names.begin());
 }
 
-Result<ExpertsConfig> read_experts(const Json& json, int layers) {
+// Of GLM-4-MoE: routers of sigmoids, a shared expert, the first layers dense.
+Result<ExpertsConfig> read_experts(const Json& json, bool glm, int layers) {
   const Reader reader(json);
   ExpertsConfig experts;
+  experts.sigmoid = glm;
+  experts.width = TRY(reader.size("moe_intermediate_size"));
+  if (glm) {
+    experts.scale = TRY(reader.number("routed_scaling_factor", 1));
+    experts.shared_width = TRY(count_of(json, "n_shared_experts", 1)) * experts.width;
+    experts.first = TRY(count_of(json, "first_k_dense_replace", 1));
+  }
   for (const char* unread : {"n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size"}) {
-    if (has(json, unread) && json[unread] != 0) {
+    if (!glm && has(json, unread) && json[unread] != 0) {
       return fail(
           Status::invalid(fmt::format("{} is {}: shared experts are not supported", unread, json[unread].dump())));
     }
   }
   for (const char* unread : {"n_group", "topk_group", "routed_scaling_factor"}) {
+    if (glm && std::string_view(unread) == "routed_scaling_factor") continue;
     if (has(json, unread) && json[unread] != 1) {
       return fail(Status::invalid(fmt::format("{} is {}: only 1 is supported", unread, json[unread].dump())));
     }
   }
-  const std::string scoring = TRY(reader.text("scoring_func", "softmax"));
-  if (scoring != "softmax") return fail(Status::invalid(fmt::format("scoring_func \"{}\" is not softmax", scoring)));
+  const std::string expected = glm ? "sigmoid" : "softmax", scoring = TRY(reader.text("scoring_func", expected));
+  if (scoring != expected) {
+    return fail(Status::invalid(fmt::format("scoring_func \"{}\" is not {}", scoring, expected)));
+  }
   experts.count = TRY(size_of_names(json, {"num_experts", "num_local_experts", "n_routed_experts"}));
   experts.chosen = TRY(reader.size("num_experts_per_tok"));
-  experts.width = TRY(reader.size("moe_intermediate_size"));
-  experts.normalise = TRY(reader.flag("norm_topk_prob", false));
+  experts.normalise = TRY(reader.flag("norm_topk_prob", glm));
   experts.every = TRY(reader.size("decoder_sparse_step", 1));
   if (experts.chosen > experts.count) {
     return fail(Status::invalid(
@@ -223,16 +238,17 @@ Result<ModelConfig> read_object(const Json& json) {
   config.mlp_width = TRY(reader.size("intermediate_size"));
   config.vocabulary = TRY(reader.size("vocab_size"));
   config.max_positions = TRY(reader.size("max_position_embeddings"));
-  const bool glm4 = config.family == "glm4";
-  config.norm_epsilon = TRY(reader.number("rms_norm_eps", glm4 ? std::nullopt : std::optional(1e-6)));
+  const bool glm4 = config.family == "glm4", glm4_moe = config.family == "glm4_moe";
+  config.norm_epsilon = TRY(reader.number("rms_norm_eps", glm4 || glm4_moe ? std::nullopt : std::optional(1e-6)));
   config.tied_embeddings = TRY(reader.flag("tie_word_embeddings", false));
-  config.qk_norm = qwen3;
+  config.qk_norm = qwen3 || (glm4_moe && TRY(reader.flag("use_qk_norm", false)));
   const bool biased = config.family != "qwen2" && TRY(reader.flag("attention_bias", glm4));
   config.qkv_bias = biased || config.family == "qwen2";
-  config.output_bias = biased && !glm4;
+  config.output_bias = biased && !glm4 && !glm4_moe;
   config.post_norms = config.fused_gate_up = glm4;
-  config.rope = TRY(read_rope(json, config.max_positions, glm4 ? std::optional(0.5) : std::nullopt));
-  if (config.family == "qwen3_moe") config.experts = TRY(read_experts(json, config.layers));
+  config.rope = TRY(read_rope(json, config.max_positions, glm4 || glm4_moe ? std::optional(0.5) : std::nullopt));
+  config.rope.interleaved = glm4;
+  if (config.family == "qwen3_moe" || glm4_moe) config.experts = TRY(read_experts(json, glm4_moe, config.layers));
   const std::string dtype_key = has(json, "dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = TRY(reader.text(dtype_key, "float32"));
   const auto known = dtype_from_torch(dtype);
@@ -300,8 +316,9 @@ void put_special_tokens(const ModelConfig& config, Json& json) {
 }  // namespace
 
 Json to_json(const ModelConfig& config) {
-  constexpr std::array<const char*, kFamilies.size()> kArchitectures = {
-      "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Glm4ForCausalLM"};
+  constexpr std::array<const char*, kFamilies.size()> kArchitectures = {"LlamaForCausalLM", "Qwen2ForCausalLM",
+                                                                        "Qwen3ForCausalLM", "Qwen3MoeForCausalLM",
+                                                                        "Glm4ForCausalLM",  "Glm4MoeForCausalLM"};
   const auto family = std::find(kFamilies.begin(), kFamilies.end(), config.family) - kFamilies.begin();
   Json json = {{"architectures", {kArchitectures.at(family)}},
                {"model_type", config.family},
@@ -323,7 +340,7 @@ Json to_json(const ModelConfig& config) {
                {"rope_scaling", nullptr}};
   if (config.family != "qwen2") json["attention_bias"] = config.qkv_bias;
   if (config.family.starts_with("qwen")) json["use_sliding_window"] = false;
-  if (config.rope.interleaved) json["partial_rotary_factor"] = config.rope.partial;
+  if (config.family.starts_with("glm4")) json["partial_rotary_factor"] = config.rope.partial;
   const RopeConfig& rope = config.rope;
   if (rope.kind != RopeKind::kDefault) {
     Json scaling = {{"rope_type", kRopeNames[static_cast<size_t>(rope.kind)]}, {"factor", rope.factor}};
@@ -341,12 +358,22 @@ Json to_json(const ModelConfig& config) {
     json["rope_scaling"] = scaling;
   }
   if (const ExpertsConfig& experts = config.experts; experts.count > 0) {
-    json["num_experts"] = experts.count;
+    const bool glm = config.family == "glm4_moe";
+    json[glm ? "n_routed_experts" : "num_experts"] = experts.count;
     json["num_experts_per_tok"] = experts.chosen;
     json["moe_intermediate_size"] = experts.width;
     json["norm_topk_prob"] = experts.normalise;
-    json["decoder_sparse_step"] = experts.every;
-    json["mlp_only_layers"] = experts.except;
+    if (glm) {
+      json["n_shared_experts"] = experts.shared_width / experts.width;
+      json["first_k_dense_replace"] = experts.first;
+      json["routed_scaling_factor"] = experts.scale;
+      json["n_group"] = json["topk_group"] = 1;
+      json["use_qk_norm"] = config.qk_norm;
+      json["num_nextn_predict_layers"] = 0;
+    } else {
+      json["decoder_sparse_step"] = experts.every;
+      json["mlp_only_layers"] = experts.except;
+    }
   }
   json["torch_dtype"] = torch_name(config.dtype);
   put_special_tokens(config, json);

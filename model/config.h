@@ -1,10 +1,10 @@
 // What a checkpoint's config.json says about the transformer, in one notation.
 //
-// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3, qwen3_moe, glm4. Both notations of the hub are
+// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3, qwen3_moe, glm4, glm4_moe. Both notations of the hub are
 // understood
 // (`rope_theta` with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`; `num_experts`, `num_local_experts`
 // or `n_routed_experts`). Whatever would change the computation and is not implemented (another rope type, activation,
-// quantisation, a sliding window, shared experts) is refused by name, never ignored.
+// quantisation, a sliding window, groups of experts) is refused by name, never ignored.
 // Values: copy, compare, write back with to_json.
 #pragma once
 
@@ -43,13 +43,17 @@ struct ExpertsConfig {
   int chosen = 0;           // of each token
   int width = 0;            // of one expert's MLP
   bool normalise = false;   // weights of the chosen are divided by their sum
+  bool sigmoid = false;     // scores by sigmoids, chosen with a bias of the checkpoint; else by a softmax
+  double scale = 1;         // of the weights
+  int shared_width = 0;     // of an MLP that every token goes through beside its experts; 0: none
+  int first = 0;            // layers before it have none (first_k_dense_replace)
   int every = 1;            // layers every - 1, 2 every - 1, ... have experts (decoder_sparse_step)
   std::vector<int> except;  // of these (mlp_only_layers), ascending
   friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;
 };
 
 struct ModelConfig {
-  std::string family;  // model_type: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4"
+  std::string family;  // model_type: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"
   int layers = 0;
   int width = 0;
   int heads = 0;

@@ -133,8 +133,8 @@ class Forward::InferenceOps final : public Ops {
     TRY(kernels::swiglu(*stream_, gate_up.data, gate_up.rows, gate_up.columns / 2, out.data));
     return out;
   }
-  Result<Tensor> dispatch(const Tensor& x, int router) override {
-    TRY(choose(*stream_, *weights_, router, x, routes_));
+  Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override {
+    TRY(choose(*stream_, *weights_, router, router_bias, x, routes_));
     Tensor out = tensor(kDispatched, x.columns, x.rows * routes_.chosen);
     TRY(send(*stream_, routes_, x, out));
     return out;

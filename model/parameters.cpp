@@ -65,6 +65,17 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
     int mlp_width = config.mlp_width;
     if (config.has_experts(i)) {
       layer.router = add(ours + "router", config.width, true, {{theirs + "mlp.gate.weight", config.experts.count}});
+      if (config.experts.sigmoid) {
+        layer.router_bias =
+            add(ours + "router_bias", config.experts.count, false, {{theirs + "mlp.gate.e_score_correction_bias", 3}});
+        layout.parameters.back().split = true;
+      }
+      if (const int shared = config.experts.shared_width; shared > 0) {
+        const std::string mlp = theirs + "mlp.shared_experts.";
+        layer.shared_gate_up = add(ours + "shared_gate_up", config.width, true,
+                                   {{mlp + "gate_proj.weight", shared}, {mlp + "up_proj.weight", shared}});
+        layer.shared_down = add(ours + "shared_down", shared, true, {{mlp + "down_proj.weight", config.width}});
+      }
       mlp_width = config.experts.width;
       mlps.clear();
       for (int e = 0; e < config.experts.count; ++e) mlps.push_back(fmt::format("{}mlp.experts.{}.", theirs, e));

@@ -27,6 +27,7 @@ struct Parameter {
   int columns = 0;      // inputs
   bool matrix = false;  // packed for products
   bool bias = false;    // one number a row
+  bool split = false;   // three rows whose sum is an fp32 row of the checkpoint; not trained
   int groups = 1;       // experts: as many matrices, equal parts of the rows, packed one by one
   std::vector<ParameterPart> parts;
   size_t elements() const { return static_cast<size_t>(rows) * columns; }
@@ -37,6 +38,7 @@ struct Parameter {
 struct LayerParameters {
   int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0;
   int qkv_bias = -1, output_bias = -1, query_norm = -1, key_norm = -1, attention_post_norm = -1, mlp_post_norm = -1;
+  int router_bias = -1, shared_gate_up = -1, shared_down = -1;
   int router = -1;  // where there is one, gate_up and down are those of all experts
   int gate_up = 0, down = 0;
 };

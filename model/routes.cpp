@@ -1,15 +1,17 @@
 #include "model/routes.h"
 
-#include "kernels/experts.h"
-
 namespace tandem::model {
 
-Status choose(kernels::Stream& stream, const Weights& weights, int router, const Tensor& x, Routes& routes) {
+Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const Tensor& x,
+              Routes& routes) {
   const ExpertsConfig& experts = weights.config().experts;
   routes.rows = x.rows;
   routes.experts = experts.count;
   routes.chosen = experts.chosen;
+  routes.score = experts.sigmoid ? kernels::Score::kSigmoid : kernels::Score::kSoftmax;
+  routes.scale = static_cast<float>(experts.scale);
   routes.normalise = experts.normalise;
+  if (router_bias >= 0) routes.bias = weights.split_values(router_bias);
   const size_t pairs = static_cast<size_t>(x.rows) * experts.chosen;
   routes.logits.resize(static_cast<size_t>(x.rows) * experts.count);
   routes.weights.resize(pairs);
@@ -27,6 +29,9 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, const
   TRY(kernels::route(stream, {.logits = routes.logits.data(),
                               .ids = routes.ids.data(),
                               .weights = routes.weights.data(),
+                              .score = routes.score,
+                              .bias = router_bias >= 0 ? routes.bias.data() : nullptr,
+                              .scale = routes.scale,
                               .normalise = routes.normalise,
                               .rows = x.rows,
                               .experts = experts.count,

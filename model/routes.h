@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/experts.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 
@@ -13,13 +14,16 @@ namespace tandem::model {
 
 struct Routes {
   int rows = 0, experts = 0, chosen = 0;
+  kernels::Score score = kernels::Score::kSoftmax;
+  float scale = 1;
   bool normalise = false;
-  std::vector<float> logits, weights;         // [rows][experts], [rows][chosen]
+  std::vector<float> logits, weights, bias;   // [rows][experts], [rows][chosen], [experts] or none
   std::vector<int32_t> ids, places, offsets;  // kernels/experts.h
 };
 
 // The experts of the rows of x by the router of a layer.
-Status choose(kernels::Stream& stream, const Weights& weights, int router, const Tensor& x, Routes& routes);
+Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const Tensor& x,
+              Routes& routes);
 
 // The rows of x into the places that were chosen: `out` is [rows * chosen][columns].
 Status send(kernels::Stream& stream, const Routes& routes, const Tensor& x, const Tensor& out);

@@ -48,6 +48,8 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config) {
       continue;
     }
     add("mlp.gate.weight", {config.experts.count, width});
+    if (config.experts.sigmoid) add("mlp.gate.e_score_correction_bias", {config.experts.count});
+    if (config.experts.shared_width > 0) add_mlp("mlp.shared_experts.", config.experts.shared_width);
     for (int expert = 0; expert < config.experts.count; ++expert) {
       add_mlp(fmt::format("mlp.experts.{}.", expert), config.experts.width);
     }
@@ -77,7 +79,7 @@ int64_t active_parameter_count(const ModelConfig& config) {
 }
 
 bool ModelConfig::has_experts(int layer) const {
-  return experts.count > 0 && (layer + 1) % experts.every == 0 &&
+  return experts.count > 0 && layer >= experts.first && (layer + 1) % experts.every == 0 &&
          !std::binary_search(experts.except.begin(), experts.except.end(), layer);
 }
 

@@ -30,7 +30,11 @@ Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
       const Tensor mixed = TRY(ops.swiglu(gate_up));
       x = TRY(add_linear(ops, mixed, layer.down, -1, layer.mlp_post_norm, x));
     } else {
-      const Tensor dispatched = TRY(ops.dispatch(mlp_in, layer.router));
+      const Tensor dispatched = TRY(ops.dispatch(mlp_in, layer.router, layer.router_bias));
+      if (layer.shared_gate_up >= 0) {
+        const Tensor shared = TRY(ops.swiglu(TRY(ops.linear(mlp_in, layer.shared_gate_up, -1))));
+        x = TRY(ops.linear_onto(shared, layer.shared_down, -1, x));
+      }
       const Tensor gate_up = TRY(ops.grouped_linear(dispatched, layer.gate_up));
       const Tensor mixed = TRY(ops.swiglu(gate_up));
       const Tensor said = TRY(ops.grouped_linear(mixed, layer.down));

@@ -22,8 +22,9 @@ struct Tensor {
   int id = 0;
 };
 
-// Parameters are indices into a ParameterLayout. Arguments may be consumed: a tensor is used once, but for the residual
-// stream, which is passed to `norm` and then to what adds to it.
+// Parameters are indices into a ParameterLayout. Arguments may be consumed: a tensor is used once, but for what is
+// dispatched, which one linear may follow, and the residual stream, which is passed to `norm` and then to what adds to
+// it.
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -38,7 +39,7 @@ class Ops {
   virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;
   // Each row once for each of its experts, sorted by expert (kernels/experts.h); which they are stays with the Ops
   // until `combine` has added them up again.
-  virtual Result<Tensor> dispatch(const Tensor& x, int router) = 0;
+  virtual Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) = 0;
   virtual Result<Tensor> grouped_linear(const Tensor& x, int weights) = 0;
   virtual Result<Tensor> combine(const Tensor& y, const Tensor& residual) = 0;
 };

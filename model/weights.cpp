@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/random.h"
@@ -36,7 +37,10 @@ size_t Weights::scales_of_group(const Parameter& p) const {
 
 void Weights::lay_out_wire() {
   for (const LayerParameters& layer : layout_.layers) {
-    for (const int parameter : {layer.qkv, layer.output, layer.gate_up, layer.down}) quantized_[parameter] = true;
+    for (const int parameter :
+         {layer.qkv, layer.output, layer.gate_up, layer.down, layer.shared_gate_up, layer.shared_down}) {
+      if (parameter >= 0) quantized_[parameter] = true;
+    }
   }
   size_t bytes = 0;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
@@ -136,6 +140,16 @@ Status Weights::build_panels(kernels::Stream& stream) {
   return {};
 }
 
+std::vector<float> Weights::split_values(int parameter) const {
+  const size_t count = layout_.parameters[parameter].columns;
+  const bf16* rows = values(parameter);
+  std::vector<float> sums(count);
+  for (size_t i = 0; i < count; ++i) {
+    sums[i] = kernels::to_float(rows[i]) + kernels::to_float(rows[count + i]) + kernels::to_float(rows[2 * count + i]);
+  }
+  return sums;
+}
+
 void Weights::give_back_flat() {
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
@@ -177,6 +191,30 @@ Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span
 
 }  // namespace
 
+// An fp32 number as three bf16 whose sum it is: each takes what those before it left.
+void split_floats(std::span<const float> values, std::span<bf16> target) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    float left = values[i];
+    for (size_t row = 0; row < 3; ++row) {
+      target[row * values.size() + i] = kernels::to_bf16(left);
+      left -= kernels::to_float(target[row * values.size() + i]);
+    }
+  }
+}
+
+Status copy_split(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
+  std::vector<float> values(target.size() / 3);
+  if (tensor.dtype == DType::kF32 && tensor.bytes.size() == values.size() * sizeof(float)) {
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  } else {
+    std::vector<bf16> rounded(values.size());
+    TRY(copy_as_bf16(tensor, name, rounded));
+    std::transform(rounded.begin(), rounded.end(), values.begin(), kernels::to_float);
+  }
+  split_floats(values, target);
+  return {};
+}
+
 Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format) {
   const ModelConfig config = TRY(read_config(directory));
   auto weights = TRY(Weights::create(config, for_training, format));
@@ -189,9 +227,10 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training, Weigh
   for (const Parameter& p : weights.layout().parameters) {
     for (const ParameterPart& part : p.parts) {
       const TensorView tensor = TRY(checkpoint.get(part.checkpoint_name));
-      TRY(copy_as_bf16(tensor, part.checkpoint_name,
-                       weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
-                                              static_cast<size_t>(part.rows) * p.columns)));
+      const auto target = weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
+                                                 static_cast<size_t>(part.rows) * p.columns);
+      TRY(p.split ? copy_split(tensor, part.checkpoint_name, target)
+                  : copy_as_bf16(tensor, part.checkpoint_name, target));
     }
   }
   return weights;
@@ -200,12 +239,18 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training, Weigh
 Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source) {
   TRY(make_directories(directory));
   std::vector<NamedTensor> tensors;
-  for (const Parameter& p : weights.layout().parameters) {
+  std::vector<std::vector<float>> joined;  // what of them is not bf16
+  const auto& parameters = weights.layout().parameters;
+  for (const Parameter& p : parameters) {
     for (const ParameterPart& part : p.parts) {
       TensorView view{.dtype = DType::kBF16, .shape = {part.rows, p.columns}, .bytes = {}};
       if (!p.matrix) view.shape = {int64_t{part.rows} * p.columns};
       view.bytes = std::as_bytes(weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
                                                         static_cast<size_t>(part.rows) * p.columns));
+      if (p.split) {
+        const auto& values = joined.emplace_back(weights.split_values(static_cast<int>(&p - parameters.data())));
+        view = {.dtype = DType::kF32, .shape = {p.columns}, .bytes = std::as_bytes(std::span(values))};
+      }
       tensors.push_back({part.checkpoint_name, view});
     }
   }
@@ -226,7 +271,9 @@ void randomise(Weights& weights, uint64_t seed) {
   for (const Parameter& p : weights.layout().parameters) {
     Random random(derive_seed(seed, p.name));
     for (bf16& value : weights.flat().subspan(p.offset, p.elements())) {
-      value = kernels::to_bf16(p.matrix ? static_cast<float>(random.normal()) * 0.02f : p.bias ? 0.0f : 1.0f);
+      value = kernels::to_bf16(p.matrix            ? static_cast<float>(random.normal()) * 0.02f
+                               : p.bias || p.split ? 0.0f
+                                                   : 1.0f);
     }
   }
 }

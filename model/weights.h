@@ -35,8 +35,11 @@ class Weights {
   std::span<const kernels::bf16> flat() const { return {flat_.data(), flat_.size()}; }
   const kernels::bf16* values(int parameter) const { return flat_.data() + layout_.parameters[parameter].offset; }
 
-  // What is sent: `flat`, or parameter by parameter the codes and then the scales of what is quantised, bf16 of the
-  // rest.
+  // The fp32 numbers of a parameter that is split into three.
+  std::vector<float> split_values(int parameter) const;
+
+  // What is sent: `flat`, or parameter by parameter the codes and then the scales of what is quantised (each expert
+  // in blocks of its own), bf16 of the rest.
   std::span<std::byte> wire();
   std::span<const std::byte> wire() const { return const_cast<Weights*>(this)->wire(); }
 

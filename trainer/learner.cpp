@@ -135,20 +135,29 @@ Status Learner::apply(StepMetrics& metrics) {
   const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
   ++steps_;
   metrics.learning_rate = settings_.learning_rate.at(steps_);
-  TRY(kernels::adamw(stream_,
-                     {.grad = grads_.data(),
-                      .master = masters_.data(),
-                      .first_moment = first_moments_.data(),
-                      .second_moment = second_moments_.data(),
-                      .weight = weights_->flat().data(),
-                      .count = grads_.size(),
-                      .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
-                      .learning_rate = static_cast<float>(metrics.learning_rate),
-                      .beta1 = static_cast<float>(settings_.beta1),
-                      .beta2 = static_cast<float>(settings_.beta2),
-                      .epsilon = static_cast<float>(settings_.epsilon),
-                      .weight_decay = static_cast<float>(settings_.weight_decay),
-                      .step = steps_}));
+  const auto move = [&](size_t begin, size_t end) {
+    return kernels::adamw(stream_,
+                          {.grad = grads_.data() + begin,
+                           .master = masters_.data() + begin,
+                           .first_moment = first_moments_.data() + begin,
+                           .second_moment = second_moments_.data() + begin,
+                           .weight = weights_->flat().data() + begin,
+                           .count = end - begin,
+                           .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
+                           .learning_rate = static_cast<float>(metrics.learning_rate),
+                           .beta1 = static_cast<float>(settings_.beta1),
+                           .beta2 = static_cast<float>(settings_.beta2),
+                           .epsilon = static_cast<float>(settings_.epsilon),
+                           .weight_decay = static_cast<float>(settings_.weight_decay),
+                           .step = steps_});
+  };
+  size_t moved = 0;
+  for (const model::Parameter& p : weights_->layout().parameters) {
+    if (!p.split) continue;
+    TRY(move(moved, p.offset));
+    moved = p.offset + p.elements();
+  }
+  TRY(move(moved, grads_.size()));
   std::fill(grads_.begin(), grads_.end(), 0.0f);
   return weights_->pack(stream_);
 }

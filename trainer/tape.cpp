@@ -122,10 +122,10 @@ Result<Tensor> Tape::TapeOps::swiglu(const Tensor& gate_up) {
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::dispatch(const Tensor& x, int router) {
+Result<Tensor> Tape::TapeOps::dispatch(const Tensor& x, int router, int router_bias) {
   const size_t place = routes_used_++;
   if (routes_.size() < routes_used_) routes_.emplace_back();
-  TRY(model::choose(*stream_, *weights_, router, x, routes_[place]));
+  TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place]));
   const Tensor out = record({.kind = kDispatch, .weight = router, .routes = place, .in = x, .kept = false},
                             x.rows * routes_[place].chosen, x.columns);
   TRY(compute(records_.back(), x.data, out.data));

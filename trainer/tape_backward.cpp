@@ -1,7 +1,7 @@
 // The tape read from the end.
 //
-// Gradients flow in grad_residual_ (of the stream), grad_branch_ (of the output of a norm, attention, SwiGLU or
-// dispatch) and grad_wide_ (of the output of a linear or of the heads' norms).
+// Gradients flow in grad_residual_ (of the stream), grad_branch_ (of the output of a norm, attention or SwiGLU),
+// grad_dispatched_ and grad_wide_ (of the output of a linear or of the heads' norms).
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -200,11 +200,13 @@ Status Tape::TapeOps::grouped_linear_backward(const Record& r) {
                                          .rows = r.in.rows,
                                          .m = r.out.columns,
                                          .n = r.in.columns}));
+  // A shared expert's backward pass comes before dispatch's, and has grad_branch_ for itself.
+  std::vector<bf16>& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
   return kernels::grouped_gemm(*stream_, {.a = grad_wide_.data(),
                                           .a_stride = static_cast<size_t>(r.out.columns),
                                           .offsets = offsets,
                                           .b = weights_->packed_transposed(r.weight),
-                                          .out = grown(grad_branch_, static_cast<size_t>(r.in.rows) * r.in.columns),
+                                          .out = grown(grad_in, static_cast<size_t>(r.in.rows) * r.in.columns),
                                           .out_stride = static_cast<size_t>(r.in.columns),
                                           .groups = routes.experts,
                                           .m = r.in.rows,
@@ -212,17 +214,20 @@ Status Tape::TapeOps::grouped_linear_backward(const Record& r) {
                                           .k = r.out.columns});
 }
 
-// What the experts want of a row, and on top of it what the router wants by the weights that `combine` used.
+// What the experts want of a row, and on top of it what a shared expert wants, and the router by the weights that
+// `combine` used.
 Status Tape::TapeOps::dispatch_backward(const Record& r) {
   const model::Routes& routes = routes_[r.routes];
   const int width = r.in.columns, even_experts = (routes.experts + 1) / 2 * 2;
   bf16* from_experts = grown(grad_wide_, static_cast<size_t>(rows_) * width);
-  TRY(kernels::permute_backward(*stream_, {.grad_out = grad_branch_.data(),
+  TRY(kernels::permute_backward(*stream_, {.grad_out = grad_dispatched_.data(),
                                            .places = routes.places.data(),
                                            .grad_x = from_experts,
                                            .rows = routes.rows,
                                            .chosen = routes.chosen,
                                            .width = width}));
+  const bool shared = records_[r.out.id + 1].in.id == r.in.id;
+  if (shared) TRY(kernels::add(*stream_, grad_branch_.data(), static_cast<size_t>(rows_) * width, from_experts));
   const bf16* grad_logits = grown(grad_logits_, static_cast<size_t>(rows_) * even_experts);
   TRY(kernels::route_backward(*stream_, {.logits = routes.logits.data(),
                                          .ids = routes.ids.data(),
@@ -230,6 +235,8 @@ Status Tape::TapeOps::dispatch_backward(const Record& r) {
                                          .grad_weights = grad_weights_.data(),
                                          .grad_logits = grad_logits_.data(),
                                          .grad_stride = static_cast<size_t>(even_experts),
+                                         .score = routes.score,
+                                         .scale = routes.scale,
                                          .normalise = routes.normalise,
                                          .rows = routes.rows,
                                          .experts = routes.experts,
@@ -239,7 +246,7 @@ Status Tape::TapeOps::dispatch_backward(const Record& r) {
                                   .a_stride = static_cast<size_t>(even_experts),
                                   .b = weights_->packed_transposed(r.weight),
                                   .residual = from_experts,
-                                  .out_bf16 = grad_branch_.data(),
+                                  .out_bf16 = grown(grad_branch_, static_cast<size_t>(rows_) * width),
                                   .out_stride = static_cast<size_t>(width),
                                   .m = rows_,
                                   .n = width,

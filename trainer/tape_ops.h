@@ -60,7 +60,7 @@ class Tape::TapeOps final : public model::Ops {
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
   Result<Tensor> attention(const Tensor& qkv, int layer) override;
   Result<Tensor> swiglu(const Tensor& gate_up) override;
-  Result<Tensor> dispatch(const Tensor& x, int router) override;
+  Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override;
   Result<Tensor> grouped_linear(const Tensor& x, int weights) override;
   Result<Tensor> combine(const Tensor& y, const Tensor& residual) override;
 
@@ -152,7 +152,7 @@ class Tape::TapeOps final : public model::Ops {
   std::vector<std::vector<int>> paths_;
   std::vector<kernels::TreeRun> tree_runs_;
   std::vector<bf16> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
-  std::vector<bf16> grad_residual_, grad_branch_, grad_wide_, grad_logits_;
+  std::vector<bf16> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
   std::vector<float> grad_weights_;
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;

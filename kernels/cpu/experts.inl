@@ -33,6 +33,15 @@ inline float softmax_terms(const float* logits, int experts, float* terms) {
   return sum(total);
 }
 
+inline void sigmoids(const float* logits, int experts, float* out) {
+  for_lanes(
+      experts, [&](int i) { store(out + i, sigmoid(load(logits + i))); },
+      [&](int i, int lanes) { store_part(out + i, sigmoid(load_part(logits + i, lanes)), lanes); });
+}
+
+// What the sum of sigmoids is at least taken for, as the models that have them were trained.
+constexpr float kLeastSum = 1e-20f;
+
 inline void route(ThreadPool& threads, const Route& r) {
   for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     std::vector<float> terms(r.experts), left(r.experts);
@@ -40,9 +49,16 @@ inline void route(ThreadPool& threads, const Route& r) {
       const float* logits = r.logits + row * r.experts;
       int32_t* ids = r.ids + row * r.chosen;
       float* weights = r.weights + row * r.chosen;
-      const float total = softmax_terms(logits, r.experts, terms.data());
+      float total = 1;
+      if (r.score == Score::kSigmoid)
+        sigmoids(logits, r.experts, terms.data());
+      else
+        total = softmax_terms(logits, r.experts, terms.data());
       // What is taken becomes NaN, which no comparison prefers; a NaN that came in is the least that can be taken.
-      for (int i = 0; i < r.experts; ++i) left[i] = std::isnan(logits[i]) ? -INFINITY : logits[i];
+      for (int i = 0; i < r.experts; ++i) {
+        const float key = r.score == Score::kSoftmax ? logits[i] : r.bias != nullptr ? terms[i] + r.bias[i] : terms[i];
+        left[i] = std::isnan(key) ? -INFINITY : key;
+      }
       float chosen_sum = 0;
       for (int rank = 0; rank < r.chosen; ++rank) {
         int best = -1;
@@ -54,16 +70,31 @@ inline void route(ThreadPool& threads, const Route& r) {
         weights[rank] = terms[best] / total;
         chosen_sum += weights[rank];
       }
-      if (!r.normalise) continue;
-      for (int rank = 0; rank < r.chosen; ++rank) weights[rank] /= chosen_sum;
+      if (r.score == Score::kSigmoid) chosen_sum += kLeastSum;
+      for (int rank = 0; rank < r.chosen; ++rank) {
+        if (r.normalise) weights[rank] /= chosen_sum;
+        weights[rank] *= r.scale;
+      }
     }
   });
+}
+
+// Through sigmoids: w = scale * s / S of the chosen, or scale * s; dlogit = ds * s (1 - s).
+inline void sigmoid_route_backward(const RouteBackward& r, const float* terms, const int32_t* ids, const float* grads,
+                                   float mean, bf16* target) {
+  float sum = kLeastSum;
+  for (int rank = 0; rank < r.chosen; ++rank) sum += terms[ids[rank]];
+  for (int rank = 0; rank < r.chosen; ++rank) {
+    const float s = terms[ids[rank]], slope = r.scale * grads[rank];
+    target[ids[rank]] = to_bf16((r.normalise ? (slope - mean) / sum : slope) * s * (1 - s));
+  }
 }
 
 inline void route_backward(ThreadPool& threads, const RouteBackward& r) {
   for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     std::vector<float> terms(r.experts);
     for (size_t row = begin; row < end; ++row) {
+      const float* logits = r.logits + row * r.experts;
       const int32_t* ids = r.ids + row * r.chosen;
       const float* weights = r.weights + row * r.chosen;
       const float* grads = r.grad_weights + row * r.chosen;
@@ -71,11 +102,18 @@ inline void route_backward(ThreadPool& threads, const RouteBackward& r) {
       float mean = 0;
       for (int rank = 0; rank < r.chosen; ++rank) mean = std::fma(weights[rank], grads[rank], mean);
       std::fill_n(target, r.grad_stride, bf16{});
+      if (r.score == Score::kSigmoid) {
+        sigmoids(logits, r.experts, terms.data());
+        sigmoid_route_backward(r, terms.data(), ids, grads, mean, target);
+        continue;
+      }
+      // The scale stands before both terms: in the weights, and by it in their mean.
       if (!r.normalise) {
-        const float total = softmax_terms(r.logits + row * r.experts, r.experts, terms.data());
+        const float total = softmax_terms(logits, r.experts, terms.data());
         for (int i = 0; i < r.experts; ++i) target[i] = to_bf16(-(terms[i] / total) * mean);
       }
-      for (int rank = 0; rank < r.chosen; ++rank) target[ids[rank]] = to_bf16(weights[rank] * (grads[rank] - mean));
+      const float share = mean / r.scale;
+      for (int rank = 0; rank < r.chosen; ++rank) target[ids[rank]] = to_bf16(weights[rank] * (grads[rank] - share));
     }
   });
 }

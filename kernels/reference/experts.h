@@ -57,6 +57,40 @@ inline std::vector<double> route_backward(std::span<const float> logits, std::sp
   return out;
 }
 
+// The same by sigmoids: chosen by sigmoid + bias, weighted by scale * sigmoid, or by its share of their sum.
+inline Choice route_sigmoid(std::span<const float> logits, std::span<const float> bias, int chosen, double scale,
+                            bool normalise) {
+  Choice out;
+  std::vector<double> scores;
+  for (const float logit : logits) scores.push_back(1 / (1 + std::exp(-double{logit})));
+  out.ids.resize(logits.size());
+  std::iota(out.ids.begin(), out.ids.end(), 0);
+  std::stable_sort(out.ids.begin(), out.ids.end(),
+                   [&](int a, int b) { return scores[a] + bias[a] > scores[b] + bias[b]; });
+  out.ids.resize(chosen);
+  double total = 0;
+  for (const int32_t id : out.ids) total += scores[id];
+  for (const int32_t id : out.ids) out.weights.push_back(scale * (normalise ? scores[id] / total : scores[id]));
+  return out;
+}
+
+// dlogit = ds s (1 - s) of a chosen expert, with ds = scale g, or (scale g - sum of w g) / (sum of s); 0 of another.
+inline std::vector<double> route_sigmoid_backward(std::span<const float> logits, const Choice& choice,
+                                                  std::span<const float> grad_weights, double scale, bool normalise) {
+  std::vector<double> out(logits.size(), 0);
+  double mean = 0, total = 0;
+  const auto score = [&](int32_t id) { return 1 / (1 + std::exp(-double{logits[id]})); };
+  for (size_t rank = 0; rank < choice.ids.size(); ++rank) {
+    mean += choice.weights[rank] * grad_weights[rank];
+    total += score(choice.ids[rank]);
+  }
+  for (size_t rank = 0; rank < choice.ids.size(); ++rank) {
+    const double s = score(choice.ids[rank]), slope = scale * grad_weights[rank];
+    out[choice.ids[rank]] = (normalise ? (slope - mean) / total : slope) * s * (1 - s);
+  }
+  return out;
+}
+
 // residual + sum over ranks of weight * y[place], for one row.
 inline std::vector<double> combine(std::span<const bf16> residual, std::span<const bf16> y,
                                    std::span<const int32_t> places, std::span<const float> weights) {

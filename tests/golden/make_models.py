@@ -33,7 +33,16 @@ MODELS = {
     "qwen3-moe-plain": (transformers.Qwen3MoeConfig,
                         SIZES | EXPERTS | dict(num_attention_heads=1, num_experts=12, num_experts_per_tok=2, norm_topk_prob=False,
                                                mlp_only_layers=[], decoder_sparse_step=2, tie_word_embeddings=True)),
+    # Sigmoids with a bias that bf16 cannot hold, a shared expert, a dense first layer, heads rotated by half.
+    "glm4-moe": (transformers.Glm4MoeConfig,
+                 SIZES | dict(num_hidden_layers=3, n_routed_experts=7, num_experts_per_tok=3, moe_intermediate_size=18,
+                              n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.8, use_qk_norm=True,
+                              attention_bias=True, num_mtp_layers=0, tie_word_embeddings=False)),
 }
+
+
+def correction_biases(model):
+    return {name: buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")}
 
 
 def make_lively(model):
@@ -51,6 +60,8 @@ def make_lively(model):
         else:
             values = noise / parameter.shape[-1] ** 0.5
         parameter.data = values.to(torch.bfloat16).float()
+    for bias in correction_biases(model).values():
+        bias.copy_(0.3 * torch.randn(bias.shape))
 
 
 def logprobs(model, tokens):
@@ -64,7 +75,12 @@ def decided(model, tokens):
         return True
     chosen = model.config.num_experts_per_tok
     routers = model(torch.tensor([tokens]), output_router_logits=True).router_logits
-    return all(r[-1].sort(descending=True).values.diff()[chosen - 1].abs() > 0.15 for r in routers)
+    biases = list(correction_biases(model).values())
+    if biases:
+        scores, margin = [r[-1].sigmoid() + bias for r, bias in zip(routers, biases, strict=True)], 0.03
+    else:
+        scores, margin = [r[-1] for r in routers], 0.15
+    return all(s.sort(descending=True).values.diff()[chosen - 1].abs() > margin for s in scores)
 
 
 def draw(model, length):
@@ -119,7 +135,12 @@ def make(name):
             tokens = draw(model, length)
             cases.append({"tokens": tokens, "logprobs": logprobs(model, tokens).tolist()})
     grads = gradients(model, cases[-1]["tokens"])
-    model.to(torch.bfloat16).save_pretrained(folder)
+    exact = {name: bias.clone() for name, bias in correction_biases(model).items()}
+    model.to(torch.bfloat16)
+    for tensor, bias in exact.items():
+        module, _, buffer = tensor.rpartition(".")
+        setattr(model.get_submodule(module), buffer, bias)
+    model.save_pretrained(folder)
     again = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager",
                                                               experts_implementation="eager").eval()
     errors = []

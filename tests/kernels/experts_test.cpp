@@ -102,6 +102,75 @@ TEST_P(ExpertsTest, the_gradient_of_the_weights_reaches_the_logits) {
   }
 }
 
+TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
+  Stream cpu = stream();
+  const int rows = 37, experts = 21, chosen = 4;
+  const float scale = 2.5f;
+  const auto logits = random_floats(rows * experts, 58, 2), bias = random_floats(experts, 59, 0.5f);
+  const auto grads = random_floats(rows * chosen, 60);
+  for (const bool normalise : {false, true}) {
+    std::vector<int32_t> ids(rows * chosen);
+    std::vector<float> weights(rows * chosen);
+    std::vector<bf16> grad_logits(rows * experts);
+    ASSERT_TRUE(route(cpu, {.logits = logits.data(),
+                            .ids = ids.data(),
+                            .weights = weights.data(),
+                            .score = Score::kSigmoid,
+                            .bias = bias.data(),
+                            .scale = scale,
+                            .normalise = normalise,
+                            .rows = rows,
+                            .experts = experts,
+                            .chosen = chosen}));
+    ASSERT_TRUE(route_backward(cpu, {.logits = logits.data(),
+                                     .ids = ids.data(),
+                                     .weights = weights.data(),
+                                     .grad_weights = grads.data(),
+                                     .grad_logits = grad_logits.data(),
+                                     .grad_stride = static_cast<size_t>(experts),
+                                     .score = Score::kSigmoid,
+                                     .scale = scale,
+                                     .normalise = normalise,
+                                     .rows = rows,
+                                     .experts = experts,
+                                     .chosen = chosen}));
+    for (int row = 0; row < rows; ++row) {
+      const auto mine = std::span(logits).subspan(row * experts, experts);
+      const auto exact = reference::route_sigmoid(mine, bias, chosen, scale, normalise);
+      for (int rank = 0; rank < chosen; ++rank) {
+        ASSERT_EQ(ids[row * chosen + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
+        ASSERT_NEAR(weights[row * chosen + rank], exact.weights[rank], 1e-6);
+      }
+      const auto slopes = reference::route_sigmoid_backward(mine, exact, std::span(grads).subspan(row * chosen, chosen),
+                                                            scale, normalise);
+      for (int i = 0; i < experts; ++i) {
+        ASSERT_NEAR(to_float(grad_logits[row * experts + i]), slopes[i], 0x1p-8 * std::abs(slopes[i]) + 1e-6);
+      }
+    }
+  }
+}
+
+TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_a_router_of_sigmoids) {
+  const int experts = 9, chosen = 3;
+  const auto logits = random_floats(experts, 61), bias = random_floats(experts, 62), slopes = random_floats(chosen, 63);
+  for (const bool normalise : {false, true}) {
+    const auto choice = reference::route_sigmoid(logits, bias, chosen, 1.5, normalise);
+    const auto loss = [&](const std::vector<float>& at) {
+      double sum = 0;
+      const auto moved = reference::route_sigmoid(at, bias, chosen, 1.5, normalise);
+      EXPECT_EQ(moved.ids, choice.ids);
+      for (int rank = 0; rank < chosen; ++rank) sum += moved.weights[rank] * slopes[rank];
+      return sum;
+    };
+    const auto gradient = reference::route_sigmoid_backward(logits, choice, slopes, 1.5, normalise);
+    for (int i = 0; i < experts; ++i) {
+      auto up = logits, down = logits;
+      up[i] += 0x1p-10f, down[i] -= 0x1p-10f;
+      EXPECT_NEAR((loss(up) - loss(down)) / (double{up[i]} - down[i]), gradient[i], 1e-5);
+    }
+  }
+}
+
 TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_the_router) {
   const int experts = 9, chosen = 3;
   const auto logits = random_floats(experts, 42), slopes = random_floats(chosen, 43);

@@ -53,7 +53,7 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
                                .original_max_positions = 32,
                                .attention_factor = 1.25,
                                .truncate = false}};
-  for (const std::string family : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4"}) {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"}) {
     for (const RopeConfig& rope : ropes) {
       config.family = family;
       config.rope = rope;
@@ -63,6 +63,19 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
       if (family == "glm4") {
         config.qkv_bias = config.post_norms = config.fused_gate_up = config.rope.interleaved = true;
         config.rope.partial = 0.25;
+      }
+      if (family == "glm4_moe") {
+        config.post_norms = config.fused_gate_up = config.rope.interleaved = false;
+        config.qk_norm = config.qkv_bias = true;
+        config.rope.partial = 0.5;
+        config.experts = {.count = 6,
+                          .chosen = 2,
+                          .width = 10,
+                          .normalise = true,
+                          .sigmoid = true,
+                          .scale = 2.5,
+                          .shared_width = 20,
+                          .first = 1};
       }
       if (family == "qwen3_moe") {
         config.experts = {.count = 6, .chosen = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
@@ -143,7 +156,8 @@ TEST(Config, what_is_not_implemented_is_refused_by_name) {
     const char* patch;
     const char* expected;
   } cases[] = {
-      {R"({"model_type":"mamba"})", "model_type \"mamba\" is not one of llama, qwen2, qwen3, qwen3_moe, glm4"},
+      {R"({"model_type":"mamba"})",
+       "model_type \"mamba\" is not one of llama, qwen2, qwen3, qwen3_moe, glm4, glm4_moe"},
       {R"({"rope_scaling":{"rope_type":"longrope","factor":2}})", "rope_type \"longrope\" is not one of default"},
       {R"({"rope_scaling":{"type":"dynamic","factor":2}})", "\"dynamic\""},
       {R"({"rope_scaling":{"type":"linear"}})", "lacks factor"},

@@ -13,7 +13,7 @@
 
 namespace tandem::model {
 
-constexpr const char* kGoldenModels[] = {"llama", "qwen2", "qwen3", "qwen3-moe", "qwen3-moe-plain", "glm4"};
+constexpr const char* kGoldenModels[] = {"llama", "qwen2", "qwen3", "qwen3-moe", "qwen3-moe-plain", "glm4", "glm4-moe"};
 
 inline fs::path golden_model(const std::string& name) {
   return fs::path(TANDEM_SOURCE_DIR) / "tests/golden/models" / name;
