@@ -6,7 +6,10 @@
 namespace tandem::envs {
 namespace {
 
-bool only_reads(std::string_view tool) { return tool == "read_file" || tool == "grep" || tool == "list_dir"; }
+bool only_reads(std::string_view name) {
+  const Tool* tool = find_tool(name);
+  return tool && tool->effect == ToolEffect::kReads;
+}
 
 }  // namespace
 
@@ -17,6 +20,7 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
   SandboxSpec spec;
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
+  spec.tools = prompted_tools();
   auto sandbox = TRY(backend.create(spec));
   TRY(sandbox->put(task.files));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));

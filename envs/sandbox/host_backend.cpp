@@ -11,9 +11,8 @@ class HostSandbox final : public Sandbox {
  public:
   HostSandbox(fs::path root, bool owned, const SandboxSpec& spec) : owned_(owned) {
     context_.root = std::move(root);
-    context_.output_limit = spec.output_limit;
-    context_.time_limit_s = spec.call_time_limit_s;
     context_.allow_background = false;
+    set_call_limits(spec);
   }
   ~HostSandbox() override {
     std::error_code ignored;
@@ -24,9 +23,10 @@ class HostSandbox final : public Sandbox {
     return run_tool(context_, name, arguments);
   }
   Result<Collected> collect() override { return collect_files(context_.root); }
-  void set_call_limits(size_t output_limit, double call_time_limit_s) override {
-    context_.output_limit = output_limit;
-    context_.time_limit_s = call_time_limit_s;
+  void set_call_limits(const SandboxSpec& spec) override {
+    context_.output_limit = spec.output_limit;
+    context_.time_limit_s = spec.call_time_limit_s;
+    context_.tools = spec.tools;
   }
 
  private:

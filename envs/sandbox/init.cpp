@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/tools/tool.h"
@@ -50,6 +51,10 @@ std::string serve_call(FieldReader& fields) {
     context.shown_root = kRoot;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = static_cast<double>(TRY(fields.number())) / 1000;
+    const auto tools = TRY(fields.text());
+    for (const auto tool : split(tools, ',')) {
+      if (!tool.empty()) context.tools.emplace_back(tool);
+    }
     const auto json = TRY(parse_json(arguments));
     auto outcome = run_tool(context, name, json);
     const bool background =

@@ -9,7 +9,8 @@ namespace tandem::envs {
 
 // Kinds of requests, and their fields after the id.
 enum class RequestKind : unsigned {
-  kCall,     // tool name, arguments as JSON, output limit, time limit in milliseconds -> outcome as JSON
+  kCall,     // tool name, arguments as JSON, output limit, time limit in milliseconds, tools that may be called with
+             // commas between them -> outcome as JSON
   kPut,      // files -> empty, or why not
   kCollect,  // -> complete, files; everything else that runs is ended first
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "envs/task.h"
@@ -21,6 +22,7 @@ struct SandboxSpec {
   uint64_t memory_bytes = uint64_t{2} << 30;  // per process where there are no cgroups, of all of them where there are
   uint64_t disk_bytes = uint64_t{256} << 20;  // of the workspace, and of /tmp
   uint64_t file_bytes = uint64_t{256} << 20;  // of the largest file
+  std::vector<std::string> tools;             // what calls may name; empty: every tool
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
 };
 
@@ -39,8 +41,9 @@ class Sandbox {
   virtual Status put(const Files& files) = 0;
   virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments) = 0;
   virtual Result<Collected> collect() = 0;
-  // The limits of later calls, in place of those that the sandbox was made with.
-  virtual void set_call_limits(size_t output_limit, double call_time_limit_s) = 0;
+  // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
+  // made with.
+  virtual void set_call_limits(const SandboxSpec& spec) = 0;
 };
 
 // Thread safety: create may be called from several threads.

@@ -1,27 +1,12 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/clock.h"
 #include "envs/tools/output.h"
-#include "envs/tools/tool.h"
-#include "tests/envs/scratch.h"
+#include "tests/envs/tools_fixture.h"
 
 namespace tandem::envs {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-namespace fs = std::filesystem;
-
-class Tools : public testing::Test {
- protected:
-  ToolOutcome call(const char* name, const Json& arguments) {
-    context_.root = scratch_.path;
-    return run_tool(context_, name, arguments);
-  }
-  Scratch scratch_;
-  ToolContext context_{.output_limit = 4000, .time_limit_s = 20};
-};
 
 TEST_F(Tools, read_file_numbers_its_lines) {
   scratch_.put("a.txt", "one\ntwo\nthree\n");
@@ -200,7 +185,7 @@ TEST_F(Tools, a_command_that_leaves_a_child_does_not_hold_the_call) {
 
 TEST_F(Tools, schemas_are_an_openai_tools_array) {
   const auto schemas = tool_schemas();
-  ASSERT_EQ(schemas.size(), 6u);
+  ASSERT_EQ(schemas.size(), tools().size());
   EXPECT_EQ(schemas[0].at("type"), "function");
   EXPECT_EQ(schemas[0].at("function").at("name"), "read_file");
   EXPECT_EQ(schemas[0].at("function").at("parameters").at("required"), Json::array({"target_file"}));
