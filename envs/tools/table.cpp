@@ -74,6 +74,20 @@ constexpr std::array kTools = {
            "is_background":{"type":"boolean","description":"Start it and do not wait. False by default."}},
            "required":["command"],"additionalProperties":false})",
          ToolEffect::kChanges, tool_run_terminal_cmd},
+    Tool{"delete_file", "Deletes one file. A symbolic link is deleted itself, not what it names.",
+         R"({"type":"object","properties":{
+           "target_file":{"type":"string","description":"Path of the file to delete, relative to the workspace."},
+           "explanation":{"type":"string","description":"Why, in one sentence."}},
+           "required":["target_file"],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_delete_file},
+    Tool{"glob_file_search",
+         "Finds files by name. Prints the paths that match, those changed last first, without ignored ones.",
+         R"({"type":"object","properties":{
+           "glob_pattern":{"type":"string",
+             "description":"Such as *.py or src/**/test_*.{js,ts}. Matches at any depth, as if it began with **/."},
+           "target_directory":{"type":"string","description":"Folder to look in. The whole workspace by default."}},
+           "required":["glob_pattern"],"additionalProperties":false})",
+         ToolEffect::kReads, tool_glob_file_search},
 };
 
 // The parsed schemas, in the order of the table; immutable once made.

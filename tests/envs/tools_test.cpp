@@ -106,7 +106,8 @@ TEST_F(Tools, paths_that_leave_the_workspace_are_refused) {
           {"write", {{"file_path", path}, {"contents", "x"}}},
           {"search_replace", {{"file_path", path}, {"old_string", "s"}, {"new_string", "x"}}},
           {"grep", {{"pattern", "s"}, {"path", path}}},
-          {"list_dir", {{"target_directory", path}}}}) {
+          {"list_dir", {{"target_directory", path}}},
+          {"glob_file_search", {{"glob_pattern", "*"}, {"target_directory", path}}}}) {
       const auto outcome = call(name, arguments);
       EXPECT_FALSE(outcome.ok) << name << " " << path;
       EXPECT_THAT(outcome.output, Not(HasSubstr("s3cret")));
