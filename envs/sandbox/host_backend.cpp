@@ -1,6 +1,7 @@
 #include "envs/sandbox/host_backend.h"
 
 #include <cstdlib>
+#include <mutex>
 
 #include "base/file.h"
 
@@ -20,7 +21,20 @@ class HostSandbox final : public Sandbox {
   }
   Status put(const Files& files) override { return put_files(context_.root, files); }
   Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
-    return run_tool(context_, name, arguments);
+    Session before;
+    {
+      std::lock_guard lock(mutex_);
+      before = session_;
+    }
+    Session after = before;
+    ToolContext context = context_;
+    context.session = &after;
+    auto outcome = run_tool(context, name, arguments);
+    if (after != before) {
+      std::lock_guard lock(mutex_);
+      session_ = std::move(after);
+    }
+    return outcome;
   }
   Result<Collected> collect() override { return collect_files(context_.root); }
   void set_call_limits(const SandboxSpec& spec) override {
@@ -31,6 +45,8 @@ class HostSandbox final : public Sandbox {
 
  private:
   ToolContext context_;
+  std::mutex mutex_;
+  Session session_;
   bool owned_;
 };
 

@@ -42,13 +42,40 @@ void end_descendants() {
   }
 }
 
-std::string serve_call(FieldReader& fields) {
+// A reply to a call begins with what became of the session: that stays here, the outcome goes on.
+void put_session(std::string& bytes, const Session& session) {
+  put_text(bytes, session.shell.directory);
+  put_number(bytes, session.shell.environment.size());
+  for (const auto& setting : session.shell.environment) put_text(bytes, setting);
+  put_number(bytes, session.todos.size());
+  for (const auto& todo : session.todos) {
+    for (const auto* text : {&todo.id, &todo.content, &todo.status}) put_text(bytes, *text);
+  }
+}
+
+Result<Session> read_session(FieldReader& fields) {
+  Session session;
+  session.shell.directory = TRY(fields.text());
+  for (uint64_t count = TRY(fields.number()); count > 0; --count) {
+    session.shell.environment.push_back(TRY(fields.text()));
+  }
+  for (uint64_t count = TRY(fields.number()); count > 0; --count) {
+    Todo todo;
+    for (auto* text : {&todo.id, &todo.content, &todo.status}) *text = TRY(fields.text());
+    session.todos.push_back(std::move(todo));
+  }
+  return session;
+}
+
+std::string serve_call(FieldReader& fields, Session session) {
+  const Session before = session;
   const auto serve = [&]() -> Result<ToolOutcome> {
     const auto name = TRY(fields.text());
     const auto arguments = TRY(fields.text());
     ToolContext context;
     context.root = kRoot;
     context.shown_root = kRoot;
+    context.session = &session;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = static_cast<double>(TRY(fields.number())) / 1000;
     const auto tools = TRY(fields.text());
@@ -63,14 +90,18 @@ std::string serve_call(FieldReader& fields) {
     return outcome;
   };
   const auto outcome = serve();
-  return dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message())));
+  std::string reply;
+  put_number(reply, session != before ? 1 : 0);
+  if (session != before) put_session(reply, session);
+  put_text(reply, dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message()))));
+  return reply;
 }
 
-std::string serve(RequestKind kind, FieldReader& fields) {
+std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
   std::string reply;
   switch (kind) {
     case RequestKind::kCall:
-      return serve_call(fields);
+      return serve_call(fields, session);
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
@@ -88,6 +119,7 @@ std::string serve(RequestKind kind, FieldReader& fields) {
 
 struct Worker {
   uint64_t id = 0;
+  RequestKind kind = RequestKind::kCall;
   pid_t process = -1;
   FileDescriptor results;
   std::string reply;
@@ -141,13 +173,13 @@ class Server {
       for (auto& worker : workers_) worker.results.reset();
       prctl(PR_SET_CHILD_SUBREAPER, 1);
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const auto reply = serve(static_cast<RequestKind>(*kind), fields);
+      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
     if (process < 0) return refuse(*id, "too many processes are running; end some first");
     fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-    workers_.push_back({*id, process, std::move(reader), ""});
+    workers_.push_back({*id, static_cast<RequestKind>(*kind), process, std::move(reader), ""});
   }
 
   // Takes what a worker has written; false when it has ended and its reply is sent.
@@ -159,8 +191,21 @@ class Server {
       return true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    send(worker.id, worker.reply);
+    send(worker.id, worker.kind == RequestKind::kCall ? take_session(worker.reply) : worker.reply);
     return false;
+  }
+
+  // The outcome in the reply to a call; empty where the process that served it was killed.
+  std::string take_session(const std::string& reply) {
+    FieldReader fields(reply);
+    const auto read = [&]() -> Result<std::string> {
+      auto session = TRY(fields.number()) == 1 ? TRY(read_session(fields)) : session_;
+      auto outcome = TRY(fields.text());
+      session_ = std::move(session);
+      return outcome;
+    };
+    auto outcome = read();
+    return outcome ? std::move(*outcome) : "";
   }
 
   void refuse(uint64_t id, const char* why) { send(id, dump_json(to_json(ToolOutcome::refused(why)))); }
@@ -174,6 +219,7 @@ class Server {
 
   int socket_;
   std::vector<Worker> workers_;
+  Session session_;
 };
 
 }  // namespace

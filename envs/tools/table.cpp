@@ -88,6 +88,18 @@ constexpr std::array kTools = {
            "target_directory":{"type":"string","description":"Folder to look in. The whole workspace by default."}},
            "required":["glob_pattern"],"additionalProperties":false})",
          ToolEffect::kReads, tool_glob_file_search},
+    Tool{"todo_write", "Keeps a list of what is to be done, and prints it. Use it for work of several steps.",
+         R"({"type":"object","properties":{
+           "merge":{"type":"boolean",
+             "description":"True: change the items whose id is given and add new ones. False: replace the whole list."},
+           "todos":{"type":"array","minItems":2,"description":"The items.","items":{"type":"object","properties":{
+             "id":{"type":"string","description":"A short name for the item, the same in every call."},
+             "content":{"type":"string","description":"What is to be done, in one line."},
+             "status":{"type":"string","enum":["pending","in_progress","completed","cancelled"],
+               "description":"How far it is."}},
+             "required":["id","content","status"],"additionalProperties":false}}},
+           "required":["merge","todos"],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_todo_write},
 };
 
 // The parsed schemas, in the order of the table; immutable once made.

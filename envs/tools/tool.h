@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "envs/tools/session.h"
 
 namespace tandem::envs {
 
@@ -30,6 +31,7 @@ struct ToolContext {
   bool allow_background = true;           // whether run_terminal_cmd may leave processes behind
   std::vector<std::string> environment;   // "NAME=value" for commands, and nothing else; empty means a clean default
   std::vector<std::string> tools;         // what may be called; empty: all. Others do not exist for the model
+  Session* session = nullptr;             // what lasts from call to call, read and changed; null: nothing does
 };
 
 struct ToolOutcome {
