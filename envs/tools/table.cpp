@@ -100,6 +100,25 @@ constexpr std::array kTools = {
              "required":["id","content","status"],"additionalProperties":false}}},
            "required":["merge","todos"],"additionalProperties":false})",
          ToolEffect::kChanges, tool_todo_write},
+    Tool{
+        "apply_patch",
+        "Changes several files at once, all of them or none. The input is a patch:\n"
+        "*** Begin Patch\n"
+        "*** Update File: a.py\n"
+        "@@ def main():\n"
+        "     x = 1\n"
+        "-    y = 2\n"
+        "+    y = 3\n"
+        "*** Add File: b.txt\n"
+        "+one line\n"
+        "*** Delete File: c.txt\n"
+        "*** End Patch\n"
+        "Lines that begin with a space stay, - go, + come. Text after @@ is a line that stands before them. \"*** Move "
+        "to: PATH\" after the heading of an update renames the file.",
+        R"({"type":"object","properties":{
+           "input":{"type":"string","description":"The whole patch, from *** Begin Patch to *** End Patch."}},
+           "required":["input"],"additionalProperties":false})",
+        ToolEffect::kChanges, tool_apply_patch},
 };
 
 // The parsed schemas, in the order of the table; immutable once made.
