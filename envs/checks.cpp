@@ -3,11 +3,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/text.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/tools/linters.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
@@ -98,6 +100,28 @@ Check overlay() {
   return check;
 }
 
+// Which languages read_lints can check here, and by what.
+Check linters() {
+  Check check{"linters"};
+  std::string missing;
+  for (const auto& language : lint_languages()) {
+    const auto installed = std::find_if(language.linters.begin(), language.linters.end(),
+                                        [](const auto& linter) { return !find_program(linter.program).empty(); });
+    auto& list = installed == language.linters.end() ? missing : check.found;
+    if (language.endings.empty()) continue;
+    if (!list.empty()) list += ", ";
+    list += std::string(language.name);
+    if (installed != language.linters.end()) list += ": " + std::string(installed->name);
+  }
+  if (check.found.empty()) check.found = "none";
+  if (!missing.empty()) {
+    check.level = CheckLevel::kWarning;
+    check.mend =
+        "read_lints does not check " + missing + " here: apt-get install pyflakes3 clang shellcheck nodejs yamllint";
+  }
+  return check;
+}
+
 Check program(const char* name, CheckLevel level, const char* mend) {
   Check check{name};
   check.found = find_program(name);
@@ -120,7 +144,8 @@ std::vector<Check> check_machine() {
       overlay(),
       program("rg", CheckLevel::kWarning, "apt-get install ripgrep; until then grep stands in, and ignores no files"),
       program("python3", CheckLevel::kFailed, "apt-get install python3; it runs the tests of code tasks"),
-      program("bash", CheckLevel::kWarning, "apt-get install bash; until then commands are run by sh")};
+      program("bash", CheckLevel::kWarning, "apt-get install bash; until then commands are run by sh"),
+      linters()};
 }
 
 }  // namespace tandem::envs

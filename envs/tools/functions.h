@@ -20,6 +20,7 @@ ToolOutcome tool_delete_file(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_todo_write(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_apply_patch(const ToolContext& context, const Json& arguments);
+ToolOutcome tool_read_lints(const ToolContext& context, const Json& arguments);
 
 // Replaces the content of `path` at once: a reader sees the old or the new. Keeps the mode of a file that is there.
 Status replace_content(const std::filesystem::path& path, std::string_view content);

@@ -88,6 +88,15 @@ constexpr std::array kTools = {
            "target_directory":{"type":"string","description":"Folder to look in. The whole workspace by default."}},
            "required":["glob_pattern"],"additionalProperties":false})",
          ToolEffect::kReads, tool_glob_file_search},
+    Tool{
+        "read_lints",
+        "Runs the linters that are installed and prints what they find, as PATH:LINE:COLUMN: SEVERITY: MESSAGE (LINTER "
+        "CODE). Problems may be older than your changes.",
+        R"({"type":"object","properties":{
+           "paths":{"type":"array","items":{"type":"string"},
+             "description":"Files and folders to check. The whole workspace by default."}},
+           "required":[],"additionalProperties":false})",
+        ToolEffect::kReads, tool_read_lints},
     Tool{"todo_write", "Keeps a list of what is to be done, and prints it. Use it for work of several steps.",
          R"({"type":"object","properties":{
            "merge":{"type":"boolean",
