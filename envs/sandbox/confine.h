@@ -23,7 +23,7 @@ Status raise_loopback();
 // Resource limits of every process; the number of processes is that of the whole sandbox, as it has its user namespace.
 Status set_limits(const SandboxSpec& spec);
 
-// The system calls that are refused, as a filter program for the kernel. Made once, since it takes milliseconds.
+// The system calls that are allowed, as a filter program for the kernel. Made once, since it takes milliseconds.
 Result<std::string> make_filter();
 
 // All capabilities of the new user namespace, effective; they are lost with the change of user.
