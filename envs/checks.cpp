@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/confine.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/tools/linters.h"
 #include "envs/tools/process.h"
@@ -86,6 +87,20 @@ Check filter() {
   return check;
 }
 
+Check landlock() {
+  Check check{"landlock"};
+  const int version = landlock_version();
+  check.found = version == 0 ? "none that can be used" : "version " + std::to_string(version);
+  if (version == 0) {
+    check.level = CheckLevel::kWarning;
+    check.mend =
+        "files are kept apart by mounts alone; for a second line use a kernel of 5.19 or later that has landlock in "
+        "its "
+        "list lsm=";
+  }
+  return check;
+}
+
 Check overlay() {
   Check check{"overlayfs"};
   std::ifstream file("/proc/filesystems");
@@ -139,6 +154,7 @@ std::vector<Check> check_machine() {
   return {
       namespaces(),
       filter(),
+      landlock(),
       sandbox(),
       cgroups(),
       overlay(),

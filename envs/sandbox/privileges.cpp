@@ -57,6 +57,7 @@ Status drop_privileges(const std::string& filter) {
   __user_cap_data_struct none[2] = {};
   TRY(check(syscall(SYS_capset, &header, none), "dropping capabilities"));
   TRY(check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs"));
+  TRY(restrict_files());
   sock_fprog program = {static_cast<unsigned short>(filter.size() / sizeof(sock_filter)),
                         reinterpret_cast<sock_filter*>(const_cast<char*>(filter.data()))};
   return check(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), "system call filter");

@@ -4,12 +4,15 @@
 
 #include <sys/syscall.h>
 
+#include "envs/sandbox/confine.h"
 #include "envs/tools/process.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {
 namespace {
+
+using testing::HasSubstr;
 
 class SandboxHardening : public SandboxTest {
  protected:
@@ -186,6 +189,16 @@ TEST_F(SandboxHardening, compilers_git_make_and_node_work) {
       "node -e \"const {execSync} = require('child_process'); require('fs').promises.writeFile('n', 'x').then(() => "
       "console.log(execSync('cat n').toString()))\"",
       "x\n");
+}
+
+TEST_F(SandboxHardening, files_are_written_in_the_workspace_and_temporary_folders_alone) {
+  if (landlock_version() == 0) GTEST_SKIP() << "no Landlock in this kernel";
+  // The mount of /proc can be written to, and these files are the process's own: Landlock alone refuses.
+  EXPECT_THAT(shell("echo x > /proc/self/comm; echo 5 > /proc/self/oom_score_adj"), HasSubstr("Permission denied"));
+  EXPECT_EQ(shell("mkdir a b; echo x > a/f; mv a/f b/g; ln b/g a/h; cat a/h; echo y > /tmp/z; echo z > /dev/shm/z; "
+                  "cat /tmp/z /dev/shm/z; echo n > /dev/null; mkfifo a/p; rm -r a b"),
+            "x\ny\nz\n");
+  EXPECT_EQ(shell("echo out > /dev/stdout; cat < /dev/fd/0; head -c 1 /dev/urandom | wc -c"), "out\n1\n");
 }
 
 }  // namespace
