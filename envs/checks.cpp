@@ -160,7 +160,9 @@ std::vector<Check> check_machine() {
       overlay(),
       program("rg", CheckLevel::kWarning, "apt-get install ripgrep; until then grep stands in, and ignores no files"),
       program("python3", CheckLevel::kFailed, "apt-get install python3; it runs the tests of code tasks"),
-      program("bash", CheckLevel::kWarning, "apt-get install bash; until then commands are run by sh"),
+      program(
+          "bash", CheckLevel::kWarning,
+          "apt-get install bash; until then commands are run by sh, which keeps no folder or variables between calls"),
       linters()};
 }
 

@@ -66,9 +66,8 @@ constexpr std::array kTools = {
            "required":["target_directory"],"additionalProperties":false})",
          ToolEffect::kReads, tool_list_dir},
     Tool{"run_terminal_cmd",
-         "Runs a shell command in the workspace and returns its output and exit code. There is no network and no "
-         "input, and "
-         "a command that takes too long is ended.",
+         "Runs a shell command and returns its output and exit code. The working directory and exported variables are "
+         "kept for the next command. There is no network and no input, and a command that takes too long is ended.",
          R"({"type":"object","properties":{
            "command":{"type":"string","description":"The command line, for bash."},
            "is_background":{"type":"boolean","description":"Start it and do not wait. False by default."}},
