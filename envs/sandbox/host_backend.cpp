@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/file.h"
+#include "envs/sandbox/snapshot.h"
 
 namespace tandem::envs {
 namespace {
@@ -37,6 +38,20 @@ class HostSandbox final : public Sandbox {
     return outcome;
   }
   Result<Collected> collect() override { return collect_files(context_.root); }
+  // The temporary folder is the host's, and no part of it.
+  Result<Snapshot> snapshot() override {
+    Snapshot snapshot;
+    snapshot.workspace = TRY(pack_tree(context_.root));
+    std::lock_guard lock(mutex_);
+    snapshot.session = session_;
+    return snapshot;
+  }
+  Status restore(const Snapshot& snapshot) override {
+    TRY(unpack_tree(context_.root, snapshot.workspace));
+    std::lock_guard lock(mutex_);
+    session_ = snapshot.session;
+    return {};
+  }
   void set_call_limits(const SandboxSpec& spec) override {
     context_.output_limit = spec.output_limit;
     context_.time_limit_s = spec.call_time_limit_s;

@@ -18,12 +18,14 @@
 #include "base/text.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/snapshot.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
 namespace {
 
 const char* const kRoot = "/workspace";
+const char* const kTemporary = "/tmp";
 
 Time soon() { return SystemClock().now() + std::chrono::seconds(60); }
 
@@ -42,29 +44,13 @@ void end_descendants() {
   }
 }
 
-// A reply to a call begins with what became of the session: that stays here, the outcome goes on.
-void put_session(std::string& bytes, const Session& session) {
-  put_text(bytes, session.shell.directory);
-  put_number(bytes, session.shell.environment.size());
-  for (const auto& setting : session.shell.environment) put_text(bytes, setting);
-  put_number(bytes, session.todos.size());
-  for (const auto& todo : session.todos) {
-    for (const auto* text : {&todo.id, &todo.content, &todo.status}) put_text(bytes, *text);
-  }
-}
-
-Result<Session> read_session(FieldReader& fields) {
-  Session session;
-  session.shell.directory = TRY(fields.text());
-  for (uint64_t count = TRY(fields.number()); count > 0; --count) {
-    session.shell.environment.push_back(TRY(fields.text()));
-  }
-  for (uint64_t count = TRY(fields.number()); count > 0; --count) {
-    Todo todo;
-    for (auto* text : {&todo.id, &todo.content, &todo.status}) *text = TRY(fields.text());
-    session.todos.push_back(std::move(todo));
-  }
-  return session;
+// Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
+std::string reply_with(const Session& before, const Session& after, const std::string& rest) {
+  std::string reply;
+  put_number(reply, after != before ? 1 : 0);
+  if (after != before) put_session(reply, after);
+  put_text(reply, rest);
+  return reply;
 }
 
 std::string serve_call(FieldReader& fields, Session session) {
@@ -90,11 +76,35 @@ std::string serve_call(FieldReader& fields, Session session) {
     return outcome;
   };
   const auto outcome = serve();
+  return reply_with(before, session,
+                    dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message()))));
+}
+
+std::string serve_snapshot(const Session& session) {
   std::string reply;
-  put_number(reply, session != before ? 1 : 0);
-  if (session != before) put_session(reply, session);
-  put_text(reply, dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message()))));
+  const auto workspace = pack_tree(kRoot);
+  const auto temporary = workspace ? pack_tree(kTemporary, kLargestTree - workspace->size()) : workspace;
+  if (!temporary) {
+    put_text(reply, temporary.error().message());
+    return reply;
+  }
+  put_text(reply, "");
+  put_text(reply, *workspace);
+  put_text(reply, *temporary);
+  put_session(reply, session);
   return reply;
+}
+
+std::string serve_restore(FieldReader& fields, const Session& before) {
+  Session session = before;
+  const auto restore = [&]() -> Status {
+    TRY(unpack_tree(kRoot, TRY(fields.text())));
+    TRY(unpack_tree(kTemporary, TRY(fields.text())));
+    session = TRY(fields.session());
+    return {};
+  };
+  const Status status = restore();
+  return reply_with(before, session, status ? kRestored : status.message());
 }
 
 std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
@@ -107,6 +117,10 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
       const Status status = files ? put_files(kRoot, *files) : files.error();
       return status ? "" : status.message();
     }
+    case RequestKind::kSnapshot:
+      return serve_snapshot(session);
+    case RequestKind::kRestore:
+      return serve_restore(fields, session);
     case RequestKind::kCollect: {
       const auto collected = collect_files(kRoot);
       put_number(reply, collected.complete ? 1 : 0);
@@ -191,15 +205,16 @@ class Server {
       return true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    send(worker.id, worker.kind == RequestKind::kCall ? take_session(worker.reply) : worker.reply);
+    const bool has_session = worker.kind == RequestKind::kCall || worker.kind == RequestKind::kRestore;
+    send(worker.id, has_session ? take_session(worker.reply) : worker.reply);
     return false;
   }
 
-  // The outcome in the reply to a call; empty where the process that served it was killed.
+  // The rest of a reply that begins with the session; empty where the process that served it was killed.
   std::string take_session(const std::string& reply) {
     FieldReader fields(reply);
     const auto read = [&]() -> Result<std::string> {
-      auto session = TRY(fields.number()) == 1 ? TRY(read_session(fields)) : session_;
+      auto session = TRY(fields.number()) == 1 ? TRY(fields.session()) : session_;
       auto outcome = TRY(fields.text());
       session_ = std::move(session);
       return outcome;

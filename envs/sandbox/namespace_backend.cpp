@@ -64,6 +64,30 @@ class NamespaceSandbox final : public Sandbox {
     return collected;
   }
 
+  Result<Snapshot> snapshot() override {
+    const auto reply = request(RequestKind::kSnapshot, "", kCollectTime);
+    if (!reply) return fail(reply.error());
+    if (reply->empty()) return fail(Status::exhausted("a snapshot was killed, perhaps for using too much memory"));
+    FieldReader fields(*reply);
+    if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::exhausted(why));
+    Snapshot snapshot;
+    snapshot.workspace = TRY(fields.text());
+    snapshot.temporary = TRY(fields.text());
+    snapshot.session = TRY(fields.session());
+    return snapshot;
+  }
+
+  Status restore(const Snapshot& snapshot) override {
+    std::string fields;
+    put_text(fields, snapshot.workspace);
+    put_text(fields, snapshot.temporary);
+    put_session(fields, snapshot.session);
+    const auto reply = request(RequestKind::kRestore, fields, kCollectTime);
+    if (!reply) return reply.error();
+    if (*reply == kRestored) return {};
+    return Status::unavailable("a snapshot could not be restored: " + (reply->empty() ? "it was killed" : *reply));
+  }
+
   void set_call_limits(const SandboxSpec& spec) override {
     spec_.output_limit = spec.output_limit;
     spec_.call_time_limit_s = spec.call_time_limit_s;

@@ -31,6 +31,13 @@ struct Collected {
   bool complete = true;  // false where there were too many or too large ones
 };
 
+// What a sandbox held at one moment: its workspace, its /tmp, the shell's folder and variables, the todos. A value: it
+// outlives its sandbox, and any number of others can begin from it. What ran in the background is not in it.
+struct Snapshot {
+  std::string workspace, temporary;  // trees, see snapshot.h
+  Session session;
+};
+
 // Thread safety: calls may be made from several threads and run at once; destruction must come last.
 // Errors: kUnavailable where the sandbox is lost (every later call fails the same way), kDeadline where it did not
 // answer in time and was destroyed. Both are failures of the infrastructure: what the model did badly is in the
@@ -41,6 +48,12 @@ class Sandbox {
   virtual Status put(const Files& files) = 0;
   virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments) = 0;
   virtual Result<Collected> collect() = 0;
+  // kExhausted where there is more than a snapshot takes; the sandbox goes on either way. What the model's own user may
+  // not read is left out.
+  virtual Result<Snapshot> snapshot() = 0;
+  // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
+  // call.
+  virtual Status restore(const Snapshot& snapshot) = 0;
   // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
   // made with.
   virtual void set_call_limits(const SandboxSpec& spec) = 0;
