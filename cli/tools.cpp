@@ -1,9 +1,12 @@
 // `tandem tools`: the agent's tools from a shell.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "envs/sandbox/host_backend.h"
 #include "envs/sandbox/namespace_backend.h"
@@ -50,10 +53,55 @@ Result<int> call_tool(const CallOptions& options) {
   return outcome.ok ? kDone : kFailed;
 }
 
+// "read_file{target_file, offset?, limit?}": the parameters, those that may be left out with a question mark.
+std::string signature(const std::string& name, const Json& parameters) {
+  const auto& required = parameters.at("required");
+  std::vector<std::string> names;
+  for (const auto& [parameter, schema] : parameters.at("properties").items()) {
+    const bool needed = std::find(required.begin(), required.end(), Json(parameter)) != required.end();
+    names.push_back(parameter + (needed ? "" : "?"));
+  }
+  return name + "{" + join(names, ", ") + "}";
+}
+
+// All tools, or one with what each of its parameters means.
+Result<int> list_tools(const std::string& only) {
+  std::vector<std::string> names;
+  for (const auto& tool : envs::tools()) names.emplace_back(tool.name);
+  if (!only.empty() && !envs::find_tool(only)) {
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return fail(Status::invalid("there is no tool \"" + only + "\"" + did_you_mean(only, known)));
+  }
+  for (const auto& schema : envs::tool_schemas()) {
+    const auto& function = schema.at("function");
+    const auto name = function.at("name").get<std::string>();
+    if (!only.empty() && name != only) continue;
+    const auto& parameters = function.at("parameters");
+    printf("%s\n", signature(name, parameters).c_str());
+    for (const auto line : split(function.at("description").get_ref<const std::string&>(), '\n')) {
+      printf("    %.*s\n", static_cast<int>(line.size()), line.data());
+    }
+    if (only.empty()) continue;
+    for (const auto& [parameter, property] : parameters.at("properties").items()) {
+      printf("  %-18s %-8s %s\n", parameter.c_str(), property.at("type").get<std::string>().c_str(),
+             property.value("description", "").c_str());
+    }
+  }
+  return kDone;
+}
+
 }  // namespace
 
 Action add_tools(CLI::App& command) {
   command.require_subcommand(1);
+  command.footer(
+      "Example:\n"
+      "  tandem tools list read_lints\n"
+      "  tandem tools call grep '{\"pattern\": \"TODO\", \"glob\": \"*.py\"}' --workspace . --raw");
+  auto* list = command.add_subcommand("list", "Print the tools and their parameters for people");
+  const auto only = std::make_shared<std::string>();
+  list->add_option("NAME", *only, "One tool, with what its parameters mean; all by default");
+  list->footer("Example:\n  tandem tools list\n  tandem tools list apply_patch");
   auto* schema = command.add_subcommand("schema", "Print the tools as an OpenAI tools array");
   auto* call = command.add_subcommand("call", "Run one call, in a sandbox, and print its outcome as JSON");
   const auto options = std::make_shared<CallOptions>();
@@ -65,7 +113,18 @@ Action add_tools(CLI::App& command) {
   call->add_option("--time-limit", options->time_limit_s, "Seconds after which a command is ended")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  return [schema, options]() -> Result<int> {
+  call->footer(
+      "A sandbox is made for the one call: what a tool keeps from call to call (the shell's folder and variables, the\n"
+      "list of todos) ends with it. Exit code 0: the call ran; 1: the tool refused it; 3: no sandbox can be had.\n\n"
+      "Example:\n"
+      "  tandem tools call read_file '{\"target_file\": \"README.md\", \"limit\": 20}' --workspace . --raw\n"
+      "  tandem tools call run_terminal_cmd '{\"command\": \"make test\"}' --workspace . --time-limit 300\n"
+      "  tandem tools call glob_file_search '{\"glob_pattern\": \"src/**/*.{h,cpp}\"}' --workspace .\n"
+      "  tandem tools call read_lints '{\"paths\": [\"src\"]}' --workspace . --raw\n"
+      "  tandem tools call delete_file '{\"target_file\": \"old.txt\"}' --workspace .\n"
+      "  tandem tools call apply_patch \"$(jq -Rs '{input: .}' change.patch)\" --workspace .");
+  return [list, only, schema, options]() -> Result<int> {
+    if (list->parsed()) return list_tools(*only);
     if (schema->parsed()) {
       puts(envs::tool_schemas().dump(2).c_str());
       return kDone;

@@ -3,11 +3,14 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/text.h"
 #include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/confine.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/tools/linters.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
@@ -84,6 +87,20 @@ Check filter() {
   return check;
 }
 
+Check landlock() {
+  Check check{"landlock"};
+  const int version = landlock_version();
+  check.found = version == 0 ? "none that can be used" : "version " + std::to_string(version);
+  if (version == 0) {
+    check.level = CheckLevel::kWarning;
+    check.mend =
+        "files are kept apart by mounts alone; for a second line use a kernel of 5.19 or later that has landlock in "
+        "its "
+        "list lsm=";
+  }
+  return check;
+}
+
 Check overlay() {
   Check check{"overlayfs"};
   std::ifstream file("/proc/filesystems");
@@ -94,6 +111,28 @@ Check overlay() {
   if (!there) {
     check.level = CheckLevel::kWarning;
     check.mend = "modprobe overlay; images of one's own need it, the built-in tasks do not";
+  }
+  return check;
+}
+
+// Which languages read_lints can check here, and by what.
+Check linters() {
+  Check check{"linters"};
+  std::string missing;
+  for (const auto& language : lint_languages()) {
+    const auto installed = std::find_if(language.linters.begin(), language.linters.end(),
+                                        [](const auto& linter) { return !find_program(linter.program).empty(); });
+    auto& list = installed == language.linters.end() ? missing : check.found;
+    if (language.endings.empty()) continue;
+    if (!list.empty()) list += ", ";
+    list += std::string(language.name);
+    if (installed != language.linters.end()) list += ": " + std::string(installed->name);
+  }
+  if (check.found.empty()) check.found = "none";
+  if (!missing.empty()) {
+    check.level = CheckLevel::kWarning;
+    check.mend =
+        "read_lints does not check " + missing + " here: apt-get install pyflakes3 clang shellcheck nodejs yamllint";
   }
   return check;
 }
@@ -115,12 +154,16 @@ std::vector<Check> check_machine() {
   return {
       namespaces(),
       filter(),
+      landlock(),
       sandbox(),
       cgroups(),
       overlay(),
       program("rg", CheckLevel::kWarning, "apt-get install ripgrep; until then grep stands in, and ignores no files"),
       program("python3", CheckLevel::kFailed, "apt-get install python3; it runs the tests of code tasks"),
-      program("bash", CheckLevel::kWarning, "apt-get install bash; until then commands are run by sh")};
+      program(
+          "bash", CheckLevel::kWarning,
+          "apt-get install bash; until then commands are run by sh, which keeps no folder or variables between calls"),
+      linters()};
 }
 
 }  // namespace tandem::envs

@@ -6,7 +6,18 @@
 namespace tandem::envs {
 namespace {
 
-bool only_reads(std::string_view tool) { return tool == "read_file" || tool == "grep" || tool == "list_dir"; }
+bool only_reads(std::string_view name) {
+  const Tool* tool = find_tool(name);
+  return tool && tool->effect == ToolEffect::kReads;
+}
+
+SandboxSpec spec_of(const EpisodeOptions& options) {
+  SandboxSpec spec;
+  spec.output_limit = options.output_limit;
+  spec.call_time_limit_s = options.call_time_limit_s;
+  spec.tools = prompted_tools();
+  return spec;
+}
 
 }  // namespace
 
@@ -14,10 +25,7 @@ Episode::Episode(Task task, SandboxBackend& backend, const EpisodeOptions& optio
     : task_(std::move(task)), backend_(backend), options_(options), sandbox_(std::move(sandbox)) {}
 
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
-  SandboxSpec spec;
-  spec.output_limit = options.output_limit;
-  spec.call_time_limit_s = options.call_time_limit_s;
-  auto sandbox = TRY(backend.create(spec));
+  auto sandbox = TRY(backend.create(spec_of(options)));
   TRY(sandbox->put(task.files));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
 }
@@ -59,6 +67,17 @@ Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls
     ++tool_calls_;
   }
   return outcomes;
+}
+
+Result<std::unique_ptr<Episode>> Episode::branch() {
+  if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
+  const auto snapshot = TRY(sandbox_->snapshot());
+  auto sandbox = TRY(backend_.create(spec_of(options_)));
+  TRY(sandbox->restore(snapshot));
+  std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
+  branch->changed_ = changed_;
+  branch->tool_calls_ = tool_calls_;
+  return branch;
 }
 
 Result<Grade> Episode::score(std::string_view final_answer) {

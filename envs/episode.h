@@ -42,6 +42,10 @@ class Episode {
   bool over() const { return task_.ends_on_change && changed_; }
   int tool_calls() const { return tool_calls_; }
 
+  // A second episode of the task that goes on from here by itself: files, shell and counts are as they are now, what
+  // runs in the background is not there. kExhausted where the files are too many for a snapshot.
+  Result<std::unique_ptr<Episode>> branch();
+
   // Collects what was left behind and grades it, hidden tests in a fresh sandbox. Once; the sandbox is gone after it.
   Result<Grade> score(std::string_view final_answer);
 

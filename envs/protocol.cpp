@@ -66,6 +66,10 @@ std::vector<Message> prompt(const Task& task) {
   return {{"system", std::string(kSystem)}, {"user", user + "\n" + task.instruction}};
 }
 
+std::vector<std::string> prompted_tools() {
+  return {"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd"};
+}
+
 std::string render_call(const Call& call) {
   std::string text(kOpen);
   write_json(Json{{"name", call.name}, {"arguments", call.arguments}}, text);

@@ -23,6 +23,10 @@ struct Message {
 // The messages that open an episode: tools and call format, then the files and the instruction.
 std::vector<Message> prompt(const Task& task);
 
+// The tools that the prompt names. No others exist in an episode, whatever else the library has: what a model is told
+// about an unknown name depends on them.
+std::vector<std::string> prompted_tools();
+
 std::string render_call(const Call& call);
 std::string render_calls(std::span<const Call> calls);  // one a line: an assistant message
 Message render_responses(std::span<const ToolOutcome> outcomes);

@@ -23,13 +23,21 @@ Status raise_loopback();
 // Resource limits of every process; the number of processes is that of the whole sandbox, as it has its user namespace.
 Status set_limits(const SandboxSpec& spec);
 
-// The system calls that are refused, as a filter program for the kernel. Made once, since it takes milliseconds.
+// The system calls that are allowed, as a filter program for the kernel. Made once, since it takes milliseconds.
 Result<std::string> make_filter();
+
+// The version of Landlock that can be used here, 0 where there is none or one that cannot move files between folders.
+int landlock_version();
+
+// Reading below /, writing in the workspace and the temporary folders alone, no signal or abstract socket beyond this
+// process's descendants; the kernel's own word on it, beside mounts and namespaces. Nothing where there is no Landlock.
+// Needs no_new_privs.
+Status restrict_files();
 
 // All capabilities of the new user namespace, effective; they are lost with the change of user.
 Status raise_capabilities();
 
-// No capability, no way to gain one, and the filter. The last step.
+// No capability, no way to gain one, Landlock, and the filter. The last step.
 Status drop_privileges(const std::string& filter);
 
 }  // namespace tandem::envs

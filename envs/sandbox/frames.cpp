@@ -90,6 +90,16 @@ void put_files(std::string& bytes, const Files& files) {
   }
 }
 
+void put_session(std::string& bytes, const Session& session) {
+  put_text(bytes, session.shell.directory);
+  put_number(bytes, session.shell.environment.size());
+  for (const auto& setting : session.shell.environment) put_text(bytes, setting);
+  put_number(bytes, session.todos.size());
+  for (const auto& todo : session.todos) {
+    for (const auto* text : {&todo.id, &todo.content, &todo.status}) put_text(bytes, *text);
+  }
+}
+
 Result<uint64_t> FieldReader::number() {
   uint64_t number = 0;
   if (bytes_.size() < sizeof number) return fail(Status::corrupt("a message of a sandbox is too short"));
@@ -114,6 +124,18 @@ Result<Files> FieldReader::files() {
     files[std::move(path)] = TRY(text());
   }
   return files;
+}
+
+Result<Session> FieldReader::session() {
+  Session session;
+  session.shell.directory = TRY(text());
+  for (uint64_t count = TRY(number()); count > 0; --count) session.shell.environment.push_back(TRY(text()));
+  for (uint64_t count = TRY(number()); count > 0; --count) {
+    Todo todo;
+    for (auto* each : {&todo.id, &todo.content, &todo.status}) *each = TRY(text());
+    session.todos.push_back(std::move(todo));
+  }
+  return session;
 }
 
 }  // namespace tandem::envs

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "envs/task.h"
+#include "envs/tools/session.h"
 
 namespace tandem::envs {
 
@@ -22,6 +23,7 @@ Result<std::string> receive_frame(int socket, Time deadline);
 void put_number(std::string& bytes, uint64_t number);
 void put_text(std::string& bytes, std::string_view text);
 void put_files(std::string& bytes, const Files& files);
+void put_session(std::string& bytes, const Session& session);
 
 // Takes fields from the front of a message; a message that is too short or too long is kCorrupt.
 class FieldReader {
@@ -30,6 +32,7 @@ class FieldReader {
   Result<uint64_t> number();
   Result<std::string> text();
   Result<Files> files();
+  Result<Session> session();
 
  private:
   std::string_view bytes_;

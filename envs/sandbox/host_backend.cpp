@@ -1,8 +1,10 @@
 #include "envs/sandbox/host_backend.h"
 
 #include <cstdlib>
+#include <mutex>
 
 #include "base/file.h"
+#include "envs/sandbox/snapshot.h"
 
 namespace tandem::envs {
 namespace {
@@ -11,9 +13,8 @@ class HostSandbox final : public Sandbox {
  public:
   HostSandbox(fs::path root, bool owned, const SandboxSpec& spec) : owned_(owned) {
     context_.root = std::move(root);
-    context_.output_limit = spec.output_limit;
-    context_.time_limit_s = spec.call_time_limit_s;
     context_.allow_background = false;
+    set_call_limits(spec);
   }
   ~HostSandbox() override {
     std::error_code ignored;
@@ -21,16 +22,46 @@ class HostSandbox final : public Sandbox {
   }
   Status put(const Files& files) override { return put_files(context_.root, files); }
   Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
-    return run_tool(context_, name, arguments);
+    Session before;
+    {
+      std::lock_guard lock(mutex_);
+      before = session_;
+    }
+    Session after = before;
+    ToolContext context = context_;
+    context.session = &after;
+    auto outcome = run_tool(context, name, arguments);
+    if (after != before) {
+      std::lock_guard lock(mutex_);
+      session_ = std::move(after);
+    }
+    return outcome;
   }
   Result<Collected> collect() override { return collect_files(context_.root); }
-  void set_call_limits(size_t output_limit, double call_time_limit_s) override {
-    context_.output_limit = output_limit;
-    context_.time_limit_s = call_time_limit_s;
+  // The temporary folder is the host's, and no part of it.
+  Result<Snapshot> snapshot() override {
+    Snapshot snapshot;
+    snapshot.workspace = TRY(pack_tree(context_.root));
+    std::lock_guard lock(mutex_);
+    snapshot.session = session_;
+    return snapshot;
+  }
+  Status restore(const Snapshot& snapshot) override {
+    TRY(unpack_tree(context_.root, snapshot.workspace));
+    std::lock_guard lock(mutex_);
+    session_ = snapshot.session;
+    return {};
+  }
+  void set_call_limits(const SandboxSpec& spec) override {
+    context_.output_limit = spec.output_limit;
+    context_.time_limit_s = spec.call_time_limit_s;
+    context_.tools = spec.tools;
   }
 
  private:
   ToolContext context_;
+  std::mutex mutex_;
+  Session session_;
   bool owned_;
 };
 

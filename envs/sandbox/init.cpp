@@ -15,14 +15,17 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/snapshot.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
 namespace {
 
 const char* const kRoot = "/workspace";
+const char* const kTemporary = "/tmp";
 
 Time soon() { return SystemClock().now() + std::chrono::seconds(60); }
 
@@ -41,15 +44,30 @@ void end_descendants() {
   }
 }
 
-std::string serve_call(FieldReader& fields) {
+// Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
+std::string reply_with(const Session& before, const Session& after, const std::string& rest) {
+  std::string reply;
+  put_number(reply, after != before ? 1 : 0);
+  if (after != before) put_session(reply, after);
+  put_text(reply, rest);
+  return reply;
+}
+
+std::string serve_call(FieldReader& fields, Session session) {
+  const Session before = session;
   const auto serve = [&]() -> Result<ToolOutcome> {
     const auto name = TRY(fields.text());
     const auto arguments = TRY(fields.text());
     ToolContext context;
     context.root = kRoot;
     context.shown_root = kRoot;
+    context.session = &session;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = static_cast<double>(TRY(fields.number())) / 1000;
+    const auto tools = TRY(fields.text());
+    for (const auto tool : split(tools, ',')) {
+      if (!tool.empty()) context.tools.emplace_back(tool);
+    }
     const auto json = TRY(parse_json(arguments));
     auto outcome = run_tool(context, name, json);
     const bool background =
@@ -58,19 +76,51 @@ std::string serve_call(FieldReader& fields) {
     return outcome;
   };
   const auto outcome = serve();
-  return dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message())));
+  return reply_with(before, session,
+                    dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message()))));
 }
 
-std::string serve(RequestKind kind, FieldReader& fields) {
+std::string serve_snapshot(const Session& session) {
+  std::string reply;
+  const auto workspace = pack_tree(kRoot);
+  const auto temporary = workspace ? pack_tree(kTemporary, kLargestTree - workspace->size()) : workspace;
+  if (!temporary) {
+    put_text(reply, temporary.error().message());
+    return reply;
+  }
+  put_text(reply, "");
+  put_text(reply, *workspace);
+  put_text(reply, *temporary);
+  put_session(reply, session);
+  return reply;
+}
+
+std::string serve_restore(FieldReader& fields, const Session& before) {
+  Session session = before;
+  const auto restore = [&]() -> Status {
+    TRY(unpack_tree(kRoot, TRY(fields.text())));
+    TRY(unpack_tree(kTemporary, TRY(fields.text())));
+    session = TRY(fields.session());
+    return {};
+  };
+  const Status status = restore();
+  return reply_with(before, session, status ? kRestored : status.message());
+}
+
+std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
   std::string reply;
   switch (kind) {
     case RequestKind::kCall:
-      return serve_call(fields);
+      return serve_call(fields, session);
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
       return status ? "" : status.message();
     }
+    case RequestKind::kSnapshot:
+      return serve_snapshot(session);
+    case RequestKind::kRestore:
+      return serve_restore(fields, session);
     case RequestKind::kCollect: {
       const auto collected = collect_files(kRoot);
       put_number(reply, collected.complete ? 1 : 0);
@@ -83,6 +133,7 @@ std::string serve(RequestKind kind, FieldReader& fields) {
 
 struct Worker {
   uint64_t id = 0;
+  RequestKind kind = RequestKind::kCall;
   pid_t process = -1;
   FileDescriptor results;
   std::string reply;
@@ -136,13 +187,13 @@ class Server {
       for (auto& worker : workers_) worker.results.reset();
       prctl(PR_SET_CHILD_SUBREAPER, 1);
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const auto reply = serve(static_cast<RequestKind>(*kind), fields);
+      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
     if (process < 0) return refuse(*id, "too many processes are running; end some first");
     fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-    workers_.push_back({*id, process, std::move(reader), ""});
+    workers_.push_back({*id, static_cast<RequestKind>(*kind), process, std::move(reader), ""});
   }
 
   // Takes what a worker has written; false when it has ended and its reply is sent.
@@ -154,8 +205,22 @@ class Server {
       return true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    send(worker.id, worker.reply);
+    const bool has_session = worker.kind == RequestKind::kCall || worker.kind == RequestKind::kRestore;
+    send(worker.id, has_session ? take_session(worker.reply) : worker.reply);
     return false;
+  }
+
+  // The rest of a reply that begins with the session; empty where the process that served it was killed.
+  std::string take_session(const std::string& reply) {
+    FieldReader fields(reply);
+    const auto read = [&]() -> Result<std::string> {
+      auto session = TRY(fields.number()) == 1 ? TRY(fields.session()) : session_;
+      auto outcome = TRY(fields.text());
+      session_ = std::move(session);
+      return outcome;
+    };
+    auto outcome = read();
+    return outcome ? std::move(*outcome) : "";
   }
 
   void refuse(uint64_t id, const char* why) { send(id, dump_json(to_json(ToolOutcome::refused(why)))); }
@@ -169,6 +234,7 @@ class Server {
 
   int socket_;
   std::vector<Worker> workers_;
+  Session session_;
 };
 
 }  // namespace

@@ -7,11 +7,16 @@ namespace tandem::envs {
 // nothing that a call does can harm the others. Never returns.
 [[noreturn]] void serve_sandbox(int socket);
 
+inline constexpr const char* kRestored = "restored";
+
 // Kinds of requests, and their fields after the id.
 enum class RequestKind : unsigned {
-  kCall,     // tool name, arguments as JSON, output limit, time limit in milliseconds -> outcome as JSON
-  kPut,      // files -> empty, or why not
-  kCollect,  // -> complete, files; everything else that runs is ended first
+  kCall,      // tool name, arguments as JSON, output limit, time limit in milliseconds, tools that may be called with
+              // commas between them -> outcome as JSON
+  kPut,       // files -> empty, or why not
+  kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
+  kRestore,   // workspace, temporary folder, session -> kRestored, or why not
+  kCollect,   // -> complete, files; everything else that runs is ended first
 };
 
 }  // namespace tandem::envs

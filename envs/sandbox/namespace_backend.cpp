@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/text.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
 #include "envs/sandbox/spawner.h"
@@ -44,6 +45,7 @@ class NamespaceSandbox final : public Sandbox {
     put_text(fields, dump_json(arguments));
     put_number(fields, spec_.output_limit);
     put_number(fields, static_cast<uint64_t>(spec_.call_time_limit_s * 1000));
+    put_text(fields, join(spec_.tools, ","));
     if (fields.size() > kLargestFrame / 2) return ToolOutcome::refused("the arguments are too large");
     const auto reply = TRY(request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace));
     if (reply.empty()) {
@@ -62,9 +64,34 @@ class NamespaceSandbox final : public Sandbox {
     return collected;
   }
 
-  void set_call_limits(size_t output_limit, double call_time_limit_s) override {
-    spec_.output_limit = output_limit;
-    spec_.call_time_limit_s = call_time_limit_s;
+  Result<Snapshot> snapshot() override {
+    const auto reply = request(RequestKind::kSnapshot, "", kCollectTime);
+    if (!reply) return fail(reply.error());
+    if (reply->empty()) return fail(Status::exhausted("a snapshot was killed, perhaps for using too much memory"));
+    FieldReader fields(*reply);
+    if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::exhausted(why));
+    Snapshot snapshot;
+    snapshot.workspace = TRY(fields.text());
+    snapshot.temporary = TRY(fields.text());
+    snapshot.session = TRY(fields.session());
+    return snapshot;
+  }
+
+  Status restore(const Snapshot& snapshot) override {
+    std::string fields;
+    put_text(fields, snapshot.workspace);
+    put_text(fields, snapshot.temporary);
+    put_session(fields, snapshot.session);
+    const auto reply = request(RequestKind::kRestore, fields, kCollectTime);
+    if (!reply) return reply.error();
+    if (*reply == kRestored) return {};
+    return Status::unavailable("a snapshot could not be restored: " + (reply->empty() ? "it was killed" : *reply));
+  }
+
+  void set_call_limits(const SandboxSpec& spec) override {
+    spec_.output_limit = spec.output_limit;
+    spec_.call_time_limit_s = spec.call_time_limit_s;
+    spec_.tools = spec.tools;
   }
 
  private:

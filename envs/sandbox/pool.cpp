@@ -28,7 +28,7 @@ Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {
       auto sandbox = std::move(ready_.front());
       ready_.pop_front();
       changed_.notify_all();
-      sandbox->set_call_limits(spec.output_limit, spec.call_time_limit_s);
+      sandbox->set_call_limits(spec);
       return sandbox;
     }
   }

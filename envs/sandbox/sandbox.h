@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "envs/task.h"
@@ -21,12 +22,20 @@ struct SandboxSpec {
   uint64_t memory_bytes = uint64_t{2} << 30;  // per process where there are no cgroups, of all of them where there are
   uint64_t disk_bytes = uint64_t{256} << 20;  // of the workspace, and of /tmp
   uint64_t file_bytes = uint64_t{256} << 20;  // of the largest file
+  std::vector<std::string> tools;             // what calls may name; empty: every tool
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
 };
 
 struct Collected {
   Files files;           // regular files with their content; links and the like as "(not a regular file)"
   bool complete = true;  // false where there were too many or too large ones
+};
+
+// What a sandbox held at one moment: its workspace, its /tmp, the shell's folder and variables, the todos. A value: it
+// outlives its sandbox, and any number of others can begin from it. What ran in the background is not in it.
+struct Snapshot {
+  std::string workspace, temporary;  // trees, see snapshot.h
+  Session session;
 };
 
 // Thread safety: calls may be made from several threads and run at once; destruction must come last.
@@ -39,8 +48,15 @@ class Sandbox {
   virtual Status put(const Files& files) = 0;
   virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments) = 0;
   virtual Result<Collected> collect() = 0;
-  // The limits of later calls, in place of those that the sandbox was made with.
-  virtual void set_call_limits(size_t output_limit, double call_time_limit_s) = 0;
+  // kExhausted where there is more than a snapshot takes; the sandbox goes on either way. What the model's own user may
+  // not read is left out.
+  virtual Result<Snapshot> snapshot() = 0;
+  // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
+  // call.
+  virtual Status restore(const Snapshot& snapshot) = 0;
+  // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
+  // made with.
+  virtual void set_call_limits(const SandboxSpec& spec) = 0;
 };
 
 // Thread safety: create may be called from several threads.

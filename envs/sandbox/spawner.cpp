@@ -131,6 +131,7 @@ class SpawnerProcess {
       _exit(1);
     }
     filter_ = std::move(*filter);
+    (void)tool_schemas();  // read here once, not in every process that serves a call
     tell("ready");
     std::string bytes(65536, '\0');
     for (;;) {

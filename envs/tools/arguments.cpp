@@ -37,21 +37,54 @@ std::string usage(std::string_view tool, const Json& schema) {
   return text + '}';
 }
 
-std::string one_argument(const std::string& name, const Json& property, const Json& value) {
+std::string wrong_members(const std::string& where, const Json& schema, const Json& object);
+
+// `where` is the argument as a model would write it: "limit", "todos[0].status".
+std::string wrong_value(const std::string& where, const Json& property, const Json& value) {
   const auto wanted = property.at("type").get<std::string>();
   if (!fits(wanted, value)) {
-    return "argument \"" + name + "\" must be of type " + wanted + ", found " + std::string(json_type(value));
+    return "argument \"" + where + "\" must be of type " + wanted + ", found " + std::string(json_type(value));
   }
   if (property.contains("enum")) {
     const auto& allowed = property.at("enum");
     if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
       std::vector<std::string> names;
       for (const auto& item : allowed) names.push_back(item.get<std::string>());
-      return "argument \"" + name + "\" must be one of " + join(names, ", ");
+      return "argument \"" + where + "\" must be one of " + join(names, ", ");
     }
   }
   if (property.contains("minimum") && value.get<double>() < property.at("minimum").get<double>()) {
-    return "argument \"" + name + "\" must be at least " + property.at("minimum").dump();
+    return "argument \"" + where + "\" must be at least " + property.at("minimum").dump();
+  }
+  if (property.contains("minItems") && value.size() < property.at("minItems").get<size_t>()) {
+    return "argument \"" + where + "\" must have at least " + property.at("minItems").dump() + " items, found " +
+           std::to_string(value.size());
+  }
+  if (wanted == "array") {
+    for (size_t i = 0; i < value.size(); ++i) {
+      auto wrong = wrong_value(where + "[" + std::to_string(i) + "]", property.at("items"), value[i]);
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return wanted == "object" ? wrong_members(where + ".", property, value) : "";
+}
+
+// `where` stands before the names of the members: empty, or "todos[0].".
+std::string wrong_members(const std::string& where, const Json& schema, const Json& object) {
+  const auto& properties = schema.at("properties");
+  std::vector<std::string> names;
+  for (const auto& [name, property] : properties.items()) names.push_back(name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const auto& [name, value] : object.items()) {
+    if (!properties.contains(name)) {
+      return "there is no argument \"" + where + name + "\"" + did_you_mean(name, known);
+    }
+    if (auto wrong = wrong_value(where + name, properties.at(name), value); !wrong.empty()) return wrong;
+  }
+  for (const auto& name : schema.at("required")) {
+    if (!object.contains(name.get<std::string>())) {
+      return "argument \"" + where + name.get<std::string>() + "\" is missing";
+    }
   }
   return "";
 }
@@ -59,23 +92,8 @@ std::string one_argument(const std::string& name, const Json& property, const Js
 }  // namespace
 
 std::string check_arguments(std::string_view tool, const Json& schema, const Json& arguments) {
-  const auto use = ". Use: " + usage(tool, schema);
-  if (!arguments.is_object()) return "the arguments must be a JSON object" + use;
-  const auto& properties = schema.at("properties");
-  std::vector<std::string> names;
-  for (const auto& [name, property] : properties.items()) names.push_back(name);
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  for (const auto& [name, value] : arguments.items()) {
-    if (!properties.contains(name)) {
-      return "there is no argument \"" + name + "\"" + did_you_mean(name, known) + use;
-    }
-    if (const auto wrong = one_argument(name, properties.at(name), value); !wrong.empty()) return wrong + use;
-  }
-  for (const auto& name : schema.at("required")) {
-    if (!arguments.contains(name.get<std::string>()))
-      return "argument \"" + name.get<std::string>() + "\" is missing" + use;
-  }
-  return "";
+  auto wrong = arguments.is_object() ? wrong_members("", schema, arguments) : "the arguments must be a JSON object";
+  return wrong.empty() ? "" : wrong + ". Use: " + usage(tool, schema);
 }
 
 }  // namespace tandem::envs

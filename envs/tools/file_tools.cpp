@@ -98,6 +98,22 @@ ToolOutcome tool_write(const ToolContext& context, const Json& arguments) {
   return outcome;
 }
 
+ToolOutcome tool_delete_file(const ToolContext& context, const Json& arguments) {
+  const auto name = arguments.at("target_file").get<std::string>();
+  const auto path = resolve_entry(context, name);
+  if (!path) return ToolOutcome::refused(path.error().message());
+  std::error_code error;
+  const auto type = fs::symlink_status(*path, error).type();
+  if (type == fs::file_type::directory) {
+    return ToolOutcome::refused("\"" + name + "\" is a folder; delete_file deletes one file");
+  }
+  if (type == fs::file_type::not_found) return ToolOutcome::refused(missing_file(context, name));
+  if (unlink(path->c_str()) != 0) return ToolOutcome::refused(Status::from_errno(name, errno).message());
+  auto outcome = ToolOutcome::done("Deleted " + shown(context, *path) + ".");
+  outcome.changed_files = true;
+  return outcome;
+}
+
 ToolOutcome tool_list_dir(const ToolContext& context, const Json& arguments) {
   const auto name = arguments.at("target_directory").get<std::string>();
   const auto path = resolve(context, name);

@@ -6,6 +6,8 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/tools/functions.h"
+#include "envs/tools/process.h"
 
 namespace tandem::envs {
 namespace {
@@ -13,6 +15,7 @@ namespace {
 constexpr size_t kContentEntries = 512;         // trees up to this size are compared by content
 constexpr uint64_t kContentBytes = 256 * 1024;  // so are files up to this one
 constexpr size_t kMostEntries = 50'000;
+constexpr size_t kListBytes = 8 << 20;  // of all names in a list of files
 
 bool below(const fs::path& root, const fs::path& path) {
   const auto relative = path.lexically_relative(root);
@@ -44,6 +47,16 @@ Result<fs::path> resolve(const ToolContext& context, std::string_view path) {
   return real;
 }
 
+Result<fs::path> resolve_entry(const ToolContext& context, std::string_view path) {
+  fs::path given(path);
+  if (!given.has_filename()) given = given.parent_path();
+  const auto name = given.filename();
+  const bool names_no_entry = name.empty() || name == "." || name == ".." || path.find('\0') != std::string_view::npos;
+  if (names_no_entry) return resolve(context, path);
+  const auto folder = given.parent_path();
+  return TRY(resolve(context, folder.empty() ? "." : folder.string())) / name;
+}
+
 std::string shown(const ToolContext& context, const fs::path& path) {
   std::error_code error;
   const auto root = fs::canonical(context.root, error);
@@ -61,6 +74,34 @@ std::vector<std::string> files_below(const ToolContext& context, size_t limit) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, const fs::path& folder) {
+  const auto ripgrep = find_program("rg");
+  const auto below = shown(context, folder);
+  if (ripgrep.empty()) {
+    auto files = files_below(context, kMostEntries);
+    if (below != ".") std::erase_if(files, [&](const auto& file) { return !file.starts_with(below + "/"); });
+    return files;
+  }
+  ProcessSpec spec;
+  spec.argv = {ripgrep,  "--no-config",  "--files", "--hidden",  "--no-messages",
+               "--null", "--glob=!.git", "--",      "./" + below};
+  spec.directory = context.root;
+  spec.environment = clean_environment(context);
+  spec.time_limit_s = std::min(context.time_limit_s, 30.0);
+  spec.output_limit = kListBytes;
+  const auto result = TRY(run_process(spec));
+  if (result.timed_out || result.truncated) {
+    return fail(Status::exhausted("there are too many files below \"" + below + "\"; name a folder further down"));
+  }
+  std::vector<std::string> files;
+  for (auto file : split(result.output, '\0')) {
+    while (file.starts_with("./")) file.remove_prefix(2);
+    if (!file.empty()) files.emplace_back(file);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 std::string missing_file(const ToolContext& context, std::string_view path) {

@@ -14,6 +14,9 @@ namespace tandem::envs {
 // followed, and refused where they leave the root. The file need not exist. The message of an error is for a model.
 Result<std::filesystem::path> resolve(const ToolContext& context, std::string_view path);
 
+// The same for the entry itself: where `path` ends in a symbolic link, the link and not what it names.
+Result<std::filesystem::path> resolve_entry(const ToolContext& context, std::string_view path);
+
 // `path` below the root as a model would write it: "src/a.py".
 std::string shown(const ToolContext& context, const std::filesystem::path& path);
 
@@ -22,6 +25,10 @@ std::string missing_file(const ToolContext& context, std::string_view path);
 
 // Files below the root as shown, sorted, without .git; at most `limit` of them.
 std::vector<std::string> files_below(const ToolContext& context, size_t limit);
+
+// Files below a folder of the workspace as shown, sorted, without .git and without what .gitignore and .ignore files
+// leave out where the workspace is a repository. Needs ripgrep to know the latter; without it nothing is left out.
+Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, const std::filesystem::path& folder);
 
 // A number that changes when a file below the root does. Contents count for small trees, names, sizes and times for
 // large ones.

@@ -19,6 +19,8 @@
 namespace tandem::envs {
 namespace {
 
+constexpr size_t kLargestInput = 4096;
+
 // posix_spawn attributes and actions, released when they go.
 struct SpawnSettings {
   posix_spawn_file_actions_t actions;
@@ -37,7 +39,18 @@ struct SpawnSettings {
 
 Result<pid_t> spawn(const ProcessSpec& spec, int output) {
   SpawnSettings settings;
-  posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
+  FileDescriptor input;
+  if (spec.input.empty()) {
+    posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
+  } else {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return fail(Status::from_errno("pipe", errno));
+    input = FileDescriptor(ends[0]);
+    const FileDescriptor writer(ends[1]);
+    if (spec.input.size() > kLargestInput) return fail(Status::internal("the input of a program is too large"));
+    TRY(write_all(writer.get(), spec.input, "pipe"));  // which holds more than that before anybody reads
+    posix_spawn_file_actions_adddup2(&settings.actions, input.get(), 0);
+  }
   if (output >= 0) {
     posix_spawn_file_actions_adddup2(&settings.actions, output, 1);
   } else {

@@ -1,8 +1,8 @@
 // Runs one program with a time limit, its output bounded while it streams.
 //
-// The program gets a session of its own, /dev/null as input, and nothing of our environment. When it ends, or its time
-// is up, its whole process group is killed. A program that moves to another session outlives this; inside a sandbox the
-// first process sees to that.
+// The program gets a session of its own, no input unless there is one in the spec, and nothing of our environment. When
+// it ends, or its time is up, its whole process group is killed. A program that moves to another session outlives this;
+// inside a sandbox the first process sees to that.
 #pragma once
 
 #include <filesystem>
@@ -19,6 +19,7 @@ struct ProcessSpec {
   std::vector<std::string> environment;
   double time_limit_s = 120;
   size_t output_limit = size_t{1} << 20;
+  std::string input = {};  // what the program can read, at most 4 KiB; empty: /dev/null
 };
 
 struct ProcessResult {

@@ -19,15 +19,6 @@ size_t count_of(std::string_view text, std::string_view part) {
   return count;
 }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  size_t begin = 0;
-  for (size_t at; (at = text.find(from, begin)) != std::string_view::npos; begin = at + from.size()) {
-    result.append(text.substr(begin, at - begin)).append(to);
-  }
-  return result.append(text.substr(begin));
-}
-
 std::string_view indentation(std::string_view line) { return line.substr(0, line.find_first_not_of(" \t")); }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -86,6 +77,17 @@ double likeness(std::string_view a, std::string_view b) {
   return 2.0 * static_cast<double>(both.size()) / static_cast<double>(left.size() + right.size());
 }
 
+}  // namespace
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  size_t begin = 0;
+  for (size_t at; (at = text.find(from, begin)) != std::string_view::npos; begin = at + from.size()) {
+    result.append(text.substr(begin, at - begin)).append(to);
+  }
+  return result.append(text.substr(begin));
+}
+
 std::string nearest_lines(std::string_view content, std::string_view old_text) {
   std::string_view wanted;
   for (auto line : split(old_text, '\n')) {
@@ -104,13 +106,10 @@ std::string nearest_lines(std::string_view content, std::string_view old_text) {
   return text;
 }
 
-// Whether every line end is \r\n; such a file is edited with \n and written back as it was.
 bool has_windows_ends(std::string_view content) {
   const size_t ends = count_of(content, "\n");
   return ends > 0 && count_of(content, "\r\n") == ends;
 }
-
-}  // namespace
 
 ToolOutcome tool_search_replace(const ToolContext& context, const Json& arguments) {
   const auto name = arguments.at("file_path").get<std::string>();

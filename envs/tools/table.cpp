@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@ constexpr std::array kTools = {
            "offset":{"type":"integer","minimum":1,"description":"First line to read, counted from 1."},
            "limit":{"type":"integer","minimum":1,"description":"How many lines to read."}},
            "required":["target_file"],"additionalProperties":false})",
-         tool_read_file},
+         ToolEffect::kReads, tool_read_file},
     Tool{
         "search_replace",
         "Replaces text in a file. old_string must occur exactly once, copied as it stands in the file with its spaces, "
@@ -31,7 +32,7 @@ constexpr std::array kTools = {
            "new_string":{"type":"string","description":"The text to put in its place."},
            "replace_all":{"type":"boolean","description":"Replace every occurrence. False by default."}},
            "required":["file_path","old_string","new_string"],"additionalProperties":false})",
-        tool_search_replace},
+        ToolEffect::kChanges, tool_search_replace},
     Tool{"write",
          "Writes a whole file: creates it, with the folders it needs, or replaces what it held. To change a part of a "
          "file "
@@ -40,7 +41,7 @@ constexpr std::array kTools = {
            "file_path":{"type":"string","description":"Path of the file to write, relative to the workspace."},
            "contents":{"type":"string","description":"Everything the file shall hold."}},
            "required":["file_path","contents"],"additionalProperties":false})",
-         tool_write},
+         ToolEffect::kChanges, tool_write},
     Tool{"grep",
          "Searches files for a regular expression. Prints PATH:LINE:TEXT for each match, or only paths or counts with "
          "output_mode.",
@@ -58,21 +59,74 @@ constexpr std::array kTools = {
            "head_limit":{"type":"integer","minimum":1,"description":"Print only the first lines of the result."},
            "multiline":{"type":"boolean","description":"Let a match span lines."}},
            "required":["pattern"],"additionalProperties":false})",
-         tool_grep},
+         ToolEffect::kReads, tool_grep},
     Tool{"list_dir", "Lists the files and folders of a folder; folders end in a slash.",
          R"({"type":"object","properties":{
            "target_directory":{"type":"string","description":"The folder, relative to the workspace; . for itself."}},
            "required":["target_directory"],"additionalProperties":false})",
-         tool_list_dir},
+         ToolEffect::kReads, tool_list_dir},
     Tool{"run_terminal_cmd",
-         "Runs a shell command in the workspace and returns its output and exit code. There is no network and no "
-         "input, and "
-         "a command that takes too long is ended.",
+         "Runs a shell command and returns its output and exit code. The working directory and exported variables are "
+         "kept for the next command. There is no network and no input, and a command that takes too long is ended.",
          R"({"type":"object","properties":{
            "command":{"type":"string","description":"The command line, for bash."},
            "is_background":{"type":"boolean","description":"Start it and do not wait. False by default."}},
            "required":["command"],"additionalProperties":false})",
-         tool_run_terminal_cmd},
+         ToolEffect::kChanges, tool_run_terminal_cmd},
+    Tool{"delete_file", "Deletes one file. A symbolic link is deleted itself, not what it names.",
+         R"({"type":"object","properties":{
+           "target_file":{"type":"string","description":"Path of the file to delete, relative to the workspace."},
+           "explanation":{"type":"string","description":"Why, in one sentence."}},
+           "required":["target_file"],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_delete_file},
+    Tool{"glob_file_search",
+         "Finds files by name. Prints the paths that match, those changed last first, without ignored ones.",
+         R"({"type":"object","properties":{
+           "glob_pattern":{"type":"string",
+             "description":"Such as *.py or src/**/test_*.{js,ts}. Matches at any depth, as if it began with **/."},
+           "target_directory":{"type":"string","description":"Folder to look in. The whole workspace by default."}},
+           "required":["glob_pattern"],"additionalProperties":false})",
+         ToolEffect::kReads, tool_glob_file_search},
+    Tool{
+        "read_lints",
+        "Runs the linters that are installed and prints what they find, as PATH:LINE:COLUMN: SEVERITY: MESSAGE (LINTER "
+        "CODE). Problems may be older than your changes.",
+        R"({"type":"object","properties":{
+           "paths":{"type":"array","items":{"type":"string"},
+             "description":"Files and folders to check. The whole workspace by default."}},
+           "required":[],"additionalProperties":false})",
+        ToolEffect::kReads, tool_read_lints},
+    Tool{"todo_write", "Keeps a list of what is to be done, and prints it. Use it for work of several steps.",
+         R"({"type":"object","properties":{
+           "merge":{"type":"boolean",
+             "description":"True: change the items whose id is given and add new ones. False: replace the whole list."},
+           "todos":{"type":"array","minItems":2,"description":"The items.","items":{"type":"object","properties":{
+             "id":{"type":"string","description":"A short name for the item, the same in every call."},
+             "content":{"type":"string","description":"What is to be done, in one line."},
+             "status":{"type":"string","enum":["pending","in_progress","completed","cancelled"],
+               "description":"How far it is."}},
+             "required":["id","content","status"],"additionalProperties":false}}},
+           "required":["merge","todos"],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_todo_write},
+    Tool{
+        "apply_patch",
+        "Changes several files at once, all of them or none. The input is a patch:\n"
+        "*** Begin Patch\n"
+        "*** Update File: a.py\n"
+        "@@ def main():\n"
+        "     x = 1\n"
+        "-    y = 2\n"
+        "+    y = 3\n"
+        "*** Add File: b.txt\n"
+        "+one line\n"
+        "*** Delete File: c.txt\n"
+        "*** End Patch\n"
+        "Lines that begin with a space stay, - go, + come. Text after @@ is a line that stands before them. \"*** Move "
+        "to: PATH\" after the heading of an update renames the file.",
+        R"({"type":"object","properties":{
+           "input":{"type":"string","description":"The whole patch, from *** Begin Patch to *** End Patch."}},
+           "required":["input"],"additionalProperties":false})",
+        ToolEffect::kChanges, tool_apply_patch},
 };
 
 // The parsed schemas, in the order of the table; immutable once made.
@@ -83,6 +137,13 @@ const std::array<Json, kTools.size()>& schemas() {
     return parsed;
   }();
   return kSchemas;
+}
+
+std::vector<std::string> offered_tools(const ToolContext& context) {
+  if (!context.tools.empty()) return context.tools;
+  std::vector<std::string> all;
+  for (const auto& tool : kTools) all.emplace_back(tool.name);
+  return all;
 }
 
 }  // namespace
@@ -119,18 +180,14 @@ Json tool_schemas() {
 }
 
 ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments) {
+  const auto offered = offered_tools(context);
   const Tool* tool = find_tool(name);
-  if (!tool) {
-    std::vector<std::string_view> names;
-    std::vector<std::string> all;
-    for (const auto& known : kTools) {
-      names.push_back(known.name);
-      all.emplace_back(known.name);
-    }
+  if (!tool || std::find(offered.begin(), offered.end(), name) == offered.end()) {
+    const std::vector<std::string_view> names(offered.begin(), offered.end());
     const auto near = nearest(name, names);
     return ToolOutcome::refused(
         "there is no tool \"" + make_printable(name) + "\"" +
-        (near.empty() ? "; the tools are " + join(all, ", ") : "; did you mean \"" + near + "\"?"));
+        (near.empty() ? "; the tools are " + join(offered, ", ") : "; did you mean \"" + near + "\"?"));
   }
   if (auto wrong = check_arguments(name, schemas()[static_cast<size_t>(tool - kTools.data())], arguments);
       !wrong.empty()) {

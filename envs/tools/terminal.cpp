@@ -1,9 +1,13 @@
-// run_terminal_cmd: a command line for bash, each call a shell of its own in the workspace.
+// run_terminal_cmd: a command line for bash. Each call has a shell of its own, which starts where the last one ended.
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 
+#include "base/file.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/paths.h"
 #include "envs/tools/process.h"
+#include "envs/tools/shell_state.h"
 
 namespace tandem::envs {
 namespace {
@@ -12,6 +16,22 @@ std::string seconds_text(double seconds) {
   char text[32];
   snprintf(text, sizeof text, "%g", seconds);
   return text;
+}
+
+// Whether a shell that has `after` differs from one that was started by `before`, PWD left aside: bash sets it anyway.
+bool differs(const ProcessSpec& before, const ShellState& after) {
+  const auto sorted = [](std::vector<std::string> settings) {
+    std::erase_if(settings, [](const auto& setting) { return setting.starts_with("PWD="); });
+    std::sort(settings.begin(), settings.end());
+    return settings;
+  };
+  return after.directory != before.directory || sorted(after.environment) != sorted(before.environment);
+}
+
+// In such a shell BASH_ENV has no effect.
+bool is_posix(const ProcessSpec& spec) {
+  return std::any_of(spec.environment.begin(), spec.environment.end(),
+                     [](const auto& setting) { return setting.starts_with("POSIXLY_CORRECT="); });
 }
 
 }  // namespace
@@ -35,8 +55,12 @@ ToolOutcome tool_run_terminal_cmd(const ToolContext& context, const Json& argume
   ProcessSpec spec;
   spec.argv = bash.empty() ? std::vector<std::string>{"/bin/sh", "-c", command}
                            : std::vector<std::string>{bash, "--noprofile", "--norc", "-c", command};
-  spec.directory = context.root;
-  spec.environment = clean_environment(context);
+  Session none;
+  ShellState& shell = (context.session ? *context.session : none).shell;
+  const std::string lost = shell.directory.empty() || can_start_in(shell.directory) ? "" : shell.directory;
+  if (!lost.empty()) shell.directory.clear();
+  spec.directory = shell.directory.empty() ? context.root : fs::path(shell.directory);
+  spec.environment = shell.environment.empty() ? clean_environment(context) : shell.environment;
   spec.time_limit_s = context.time_limit_s;
   spec.output_limit = context.output_limit;
   if (background) {
@@ -47,9 +71,18 @@ ToolOutcome tool_run_terminal_cmd(const ToolContext& context, const Json& argume
                              ". Its output is discarded unless the command redirects it.");
   }
   const auto before = fingerprint(context.root);
+  const ProcessSpec bare = spec;
+  std::optional<ShellKeeper> keeper;
+  if (context.session && !bash.empty() && !is_posix(spec) && may_change_shell(command)) keeper.emplace(spec);
   auto result = run_process(spec);
   if (!result) return ToolOutcome::refused(result.error().message());
+  if (keeper && !result->timed_out) {
+    if (auto after = keeper->take(); after && differs(bare, *after)) shell = std::move(*after);
+  }
   ToolOutcome outcome = ToolOutcome::done(std::move(result->output));
+  if (!lost.empty()) {
+    outcome.output.insert(0, "[" + lost + " is not there any more; this ran in " + context.shown_root + "]\n");
+  }
   outcome.exit_code = result->exit_code;
   outcome.truncated = result->truncated;
   outcome.changed_files = fingerprint(context.root) != before;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "envs/tools/session.h"
 
 namespace tandem::envs {
 
@@ -28,6 +30,8 @@ struct ToolContext {
   double time_limit_s = 120;              // a command that runs longer is ended with its whole process group
   bool allow_background = true;           // whether run_terminal_cmd may leave processes behind
   std::vector<std::string> environment;   // "NAME=value" for commands, and nothing else; empty means a clean default
+  std::vector<std::string> tools;         // what may be called; empty: all. Others do not exist for the model
+  Session* session = nullptr;             // what lasts from call to call, read and changed; null: nothing does
 };
 
 struct ToolOutcome {
@@ -42,10 +46,14 @@ struct ToolOutcome {
   static ToolOutcome done(std::string output);
 };
 
+// Calls of tools that only read may run at once; those that follow each other in one message do.
+enum class ToolEffect : uint8_t { kReads, kChanges };
+
 struct Tool {
   std::string_view name;
   std::string_view description;  // written for a model
   std::string_view parameters;   // JSON Schema of an object, as text
+  ToolEffect effect;
   ToolOutcome (*run)(const ToolContext& context, const Json& arguments);
 };
 

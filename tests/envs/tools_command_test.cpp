@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "envs/checks.h"
 #include "envs/tools/process.h"
+#include "envs/tools/tool.h"
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {
@@ -55,6 +56,37 @@ TEST_F(ToolsCommand, raw_prints_what_the_model_sees_the_same_with_and_without_a_
   const std::string read = "read_file '{\"target_file\": \"a.txt\"}' --raw";
   EXPECT_EQ(call(read).first, "     1|one\n");
   EXPECT_EQ(call(read + " --no-sandbox").first, "     1|one\n");
+}
+
+TEST_F(ToolsCommand, list_prints_every_tool_and_what_the_parameters_of_one_mean) {
+  const std::string list = "'" TANDEM_BINARY "' tools list ";
+  const auto [all, code] = on_host(list);
+  EXPECT_EQ(code, 0);
+  for (const auto& tool : tools()) EXPECT_THAT(all, HasSubstr(std::string(tool.name) + "{"));
+  EXPECT_THAT(all, HasSubstr("read_file{target_file, offset?, limit?}\n    Reads a text file"));
+  EXPECT_THAT(on_host(list + "glob_file_search").first,
+              testing::ContainsRegex("  target_directory   string   Folder to look in."));
+  const auto [wrong, wrong_code] = on_host(list + "reed_file");
+  EXPECT_EQ(wrong_code, 2);
+  EXPECT_THAT(wrong, HasSubstr("did you mean \"read_file\""));
+}
+
+TEST_F(ToolsCommand, every_kind_of_tool_works_on_a_bound_folder) {
+  scratch_.put("src/a.py", "x = 1\n");
+  scratch_.put("old.txt", "old\n");
+  EXPECT_EQ(call("glob_file_search '{\"glob_pattern\": \"*.py\"}' --raw"), std::pair(std::string("src/a.py\n"), 0));
+  EXPECT_EQ(call("delete_file '{\"target_file\": \"old.txt\"}' --raw"), std::pair(std::string("Deleted old.txt."), 0));
+  EXPECT_EQ(
+      call("apply_patch '{\"input\": \"*** Begin Patch\\n*** Update File: src/a.py\\n@@\\n-x = 1\\n+x = 2\\n*** End "
+           "Patch\"}' --raw"),
+      std::pair(std::string("Applied the patch:\nM src/a.py\n"), 0));
+  EXPECT_THAT(call("read_lints '{}' --raw").first, testing::StartsWith("No problems in 1 file ("));
+  EXPECT_EQ(
+      call("todo_write '{\"merge\": false, \"todos\": [{\"id\": \"1\", \"content\": \"a\", \"status\": \"pending\"}]}'")
+          .second,
+      1);
+  EXPECT_EQ(scratch_.get("src/a.py"), "x = 2\n");
+  EXPECT_FALSE(fs::exists(scratch_.path / "old.txt"));
 }
 
 TEST_F(ToolsCommand, works_for_an_ordinary_user) {

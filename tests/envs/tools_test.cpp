@@ -1,27 +1,12 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/clock.h"
 #include "envs/tools/output.h"
-#include "envs/tools/tool.h"
-#include "tests/envs/scratch.h"
+#include "tests/envs/tools_fixture.h"
 
 namespace tandem::envs {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-namespace fs = std::filesystem;
-
-class Tools : public testing::Test {
- protected:
-  ToolOutcome call(const char* name, const Json& arguments) {
-    context_.root = scratch_.path;
-    return run_tool(context_, name, arguments);
-  }
-  Scratch scratch_;
-  ToolContext context_{.output_limit = 4000, .time_limit_s = 20};
-};
 
 TEST_F(Tools, read_file_numbers_its_lines) {
   scratch_.put("a.txt", "one\ntwo\nthree\n");
@@ -121,7 +106,8 @@ TEST_F(Tools, paths_that_leave_the_workspace_are_refused) {
           {"write", {{"file_path", path}, {"contents", "x"}}},
           {"search_replace", {{"file_path", path}, {"old_string", "s"}, {"new_string", "x"}}},
           {"grep", {{"pattern", "s"}, {"path", path}}},
-          {"list_dir", {{"target_directory", path}}}}) {
+          {"list_dir", {{"target_directory", path}}},
+          {"glob_file_search", {{"glob_pattern", "*"}, {"target_directory", path}}}}) {
       const auto outcome = call(name, arguments);
       EXPECT_FALSE(outcome.ok) << name << " " << path;
       EXPECT_THAT(outcome.output, Not(HasSubstr("s3cret")));
@@ -200,7 +186,7 @@ TEST_F(Tools, a_command_that_leaves_a_child_does_not_hold_the_call) {
 
 TEST_F(Tools, schemas_are_an_openai_tools_array) {
   const auto schemas = tool_schemas();
-  ASSERT_EQ(schemas.size(), 6u);
+  ASSERT_EQ(schemas.size(), tools().size());
   EXPECT_EQ(schemas[0].at("type"), "function");
   EXPECT_EQ(schemas[0].at("function").at("name"), "read_file");
   EXPECT_EQ(schemas[0].at("function").at("parameters").at("required"), Json::array({"target_file"}));

@@ -1,0 +1,145 @@
+// GCC 12 sees overlapping and endless copies in sums of strings that are not there (GCC bug 105651).
+#pragma GCC diagnostic ignored "-Wrestrict"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "envs/tools/linters.h"
+#include "envs/tools/process.h"
+#include "tests/envs/sandbox_fixture.h"
+#include "tests/envs/tools_fixture.h"
+
+namespace tandem::envs {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class ReadLints : public Tools {
+ protected:
+  std::string lint(const Json& paths = Json::array()) { return call("read_lints", {{"paths", paths}}).output; }
+  static bool installed(std::initializer_list<const char*> programs) {
+    return std::any_of(programs.begin(), programs.end(), [](auto name) { return !find_program(name).empty(); });
+  }
+};
+
+TEST_F(ReadLints, python_is_checked_and_findings_have_one_form) {
+  scratch_.put("a.py", "import os\nprint(undefined)\n");
+  scratch_.put("b.py", "def f(:\n    pass\n");
+  if (installed({"ruff", "pyflakes3", "pyflakes"})) {
+    EXPECT_THAT(lint({"a.py"}), testing::ContainsRegex("a.py:1:[0-9]+: warning: .*os.* imported but unused \\("));
+    EXPECT_THAT(lint({"a.py"}), testing::ContainsRegex("a.py:2:7: error: [Uu]ndefined name .undefined. \\("));
+    EXPECT_THAT(lint({"a.py"}), HasSubstr("2 problems in 1 file ("));
+  }
+  EXPECT_THAT(lint(), testing::ContainsRegex("b.py:1:[0-9]+: error: "));
+  EXPECT_THAT(lint(), testing::ContainsRegex("problems? in 2 files \\("));
+}
+
+TEST_F(ReadLints, c_and_cpp_are_checked_with_headers_beside_them) {
+  if (!installed({"clang", "gcc"}) || !installed({"clang++", "g++"})) GTEST_SKIP() << "no compiler is installed";
+  scratch_.put("include/part.h", "#pragma once\nstruct Part { int size; };\n");
+  scratch_.put("src/a.cpp", "#include \"part.h\"\nint main() {\n  Part part{1};\n  return part.sise;\n}\n");
+  scratch_.put("c/b.c", "int f(int *restrict p) { return *p }\n");
+  scratch_.put("c/b.h", "int f(int *restrict p);\n");
+  const auto found = lint();
+  EXPECT_THAT(found, testing::ContainsRegex("src/a.cpp:4:15: error: .*sise"));
+  EXPECT_THAT(found, testing::ContainsRegex("c/b.c:1:[0-9]+: error: expected"));
+  EXPECT_THAT(found, Not(HasSubstr("part.h:")));
+  EXPECT_THAT(found, Not(HasSubstr("c/b.h:")));
+  EXPECT_THAT(found, HasSubstr("2 problems in 4 files ("));
+}
+
+TEST_F(ReadLints, shell_javascript_and_yaml_are_checked_where_their_linters_are_installed) {
+  scratch_.put("a.sh", "#!/bin/bash\nrm $1\n");
+  scratch_.put("a.js", "let a = 1;\nlet x = ;\n");
+  scratch_.put("a.yaml", "---\na: 1\na: 2\n");
+  const auto found = lint();
+  EXPECT_THAT(
+      found,
+      installed({"shellcheck"})
+          ? HasSubstr("a.sh:2:4: note: Double quote to prevent globbing and word splitting. (shellcheck SC2086)")
+          : HasSubstr("1 file of shell scripts was not checked: no linter for it is installed here (shellcheck)"));
+  EXPECT_THAT(found, installed({"node"})
+                         ? HasSubstr("a.js:2:9: error: SyntaxError: Unexpected token ';' (node --check)")
+                         : HasSubstr("1 file of JavaScript was not checked"));
+  EXPECT_THAT(found, installed({"yamllint"})
+                         ? HasSubstr("a.yaml:3:1: error: duplication of key \"a\" in mapping (yamllint key-duplicates)")
+                         : HasSubstr("1 file of YAML was not checked: no linter for it is installed here (yamllint)"));
+}
+
+TEST_F(ReadLints, clean_files_say_so_and_others_are_named) {
+  scratch_.put("a.py", "print(1)\n");
+  scratch_.put("notes.txt", "x\n");
+  EXPECT_THAT(lint(), testing::StartsWith("No problems in 1 file ("));
+  EXPECT_THAT(lint({"notes.txt", "a.py"}),
+              HasSubstr("notes.txt was not checked: no linter is known for files of this type\nNo problems in 1 file"));
+  EXPECT_THAT(lint({"nots.txt"}), HasSubstr("did you mean \"notes.txt\""));
+  EXPECT_THAT(lint({"/etc"}), HasSubstr("outside the workspace"));
+  EXPECT_THAT(lint("a.py"), HasSubstr("\"paths\" must be of type array, found string"));
+  EXPECT_THAT(lint({3}), HasSubstr("\"paths[0]\" must be of type string, found integer"));
+  fs::remove(scratch_.path / "a.py");
+  EXPECT_EQ(lint(), "There are no files here that a linter is known for.");
+}
+
+TEST_F(ReadLints, ignored_files_are_left_out_unless_they_are_named) {
+  fs::create_directory(scratch_.path / ".git");
+  scratch_.put(".gitignore", "made/\n");
+  scratch_.put("made/a.py", "def f(:\n");
+  EXPECT_EQ(lint(), "There are no files here that a linter is known for.");
+  EXPECT_THAT(lint({"made/a.py"}), HasSubstr("made/a.py:1:"));
+}
+
+TEST_F(ReadLints, more_than_two_hundred_files_are_refused) {
+  for (int i = 0; i < 201; ++i) scratch_.put("f" + std::to_string(i) + ".py", "");
+  EXPECT_THAT(lint(), HasSubstr("more than 200 files"));
+}
+
+TEST_F(ReadLints, a_linter_that_takes_too_long_is_ended_and_named) {
+  if (!installed({"clang++", "g++"})) GTEST_SKIP() << "no compiler is installed";
+  // Reading a pipe that nobody writes to, which compilers do without end.
+  ASSERT_EQ(mkfifo((scratch_.path / "endless.h").c_str(), 0600), 0);
+  scratch_.put("a.cpp", "#include \"endless.h\"\n");
+  context_.time_limit_s = 0.5;
+  const SystemClock clock;
+  const Time start = clock.now();
+  EXPECT_THAT(lint({"a.cpp"}), HasSubstr("1 file could not be checked: "));
+  EXPECT_LT(to_seconds(clock.now() - start), 10);
+}
+
+TEST_F(ReadLints, any_output_of_a_linter_is_read_without_a_crash) {
+  const std::string pieces[] = {"./a.py",   ":",          "1",       "99999999999999999999",
+                                " error: ", " warning: ", "[",       "]",
+                                "(",        ")",          " ",       "^",
+                                "F401",     "\n",         "Error: ", "/",
+                                "\xff"};
+  Random random(6);
+  for (int round = 0; round < 5'000; ++round) {
+    std::string output;
+    for (uint64_t i = random.below(20); i > 0; --i) output += random.pick(pieces);
+    for (const auto& language : lint_languages()) {
+      for (const auto& linter : language.linters) {
+        for (const auto& lint : linter.read(output)) EXPECT_TRUE(lint.line > 0 && lint.column > 0) << output;
+      }
+    }
+  }
+}
+
+TEST_F(SandboxTest, linters_run_in_the_sandbox) {
+  ASSERT_TRUE(
+      sandbox_->put({{"a.py", "def f(:\n"}, {"a.cpp", "int f() { return 1 }\n"}, {"a.js", "let x = ;\n"}}).ok());
+  const auto outcome = call("read_lints", Json::object());
+  EXPECT_THAT(outcome.output, HasSubstr("a.py:1:"));
+  if (!find_program("g++").empty()) {
+    EXPECT_THAT(outcome.output, testing::ContainsRegex("a.cpp:1:[0-9]+: error: expected"));
+  }
+  if (!find_program("node").empty()) {
+    EXPECT_THAT(outcome.output, HasSubstr("a.js:1:9: error: SyntaxError"));
+  }
+  EXPECT_FALSE(outcome.changed_files);
+  EXPECT_EQ(shell("ls -A"), "a.cpp\na.js\na.py\n");
+}
+
+}  // namespace
+}  // namespace tandem::envs
