@@ -209,7 +209,7 @@ Status copy_split(const TensorView& tensor, const std::string& name, std::span<b
   } else {
     std::vector<bf16> rounded(values.size());
     TRY(copy_as_bf16(tensor, name, rounded));
-    std::transform(rounded.begin(), rounded.end(), values.begin(), kernels::to_float);
+    std::transform(rounded.begin(), rounded.end(), values.begin(), [](bf16 value) { return kernels::to_float(value); });
   }
   split_floats(values, target);
   return {};
