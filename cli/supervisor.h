@@ -27,7 +27,8 @@ class Supervisor {
   Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt);
   ~Supervisor();  // ends all roles; no socket and no half-written file is left
 
-  // Ends processes, and removes sockets and half-written files, of an earlier life of this run; returns a line for each.
+  // Ends processes, and removes sockets and half-written files, of an earlier life of this run; returns a line for
+  // each.
   std::vector<std::string> sweep();
 
   Status start();
