@@ -104,7 +104,7 @@ std::string serve_restore(FieldReader& fields, const Session& before) {
     return {};
   };
   const Status status = restore();
-  return reply_with(before, session, status ? kRestored : status.message());
+  return reply_with(before, session, status ? kWorked : status.message());
 }
 
 std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
@@ -115,7 +115,7 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
-      return status ? "" : status.message();
+      return status ? kWorked : status.message();
     }
     case RequestKind::kSnapshot:
       return serve_snapshot(session);

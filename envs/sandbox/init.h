@@ -7,15 +7,16 @@ namespace tandem::envs {
 // nothing that a call does can harm the others. Never returns.
 [[noreturn]] void serve_sandbox(int socket);
 
-inline constexpr const char* kRestored = "restored";
+// The reply where there is nothing else to say; an empty one comes of a process that was killed.
+inline constexpr const char* kWorked = "worked";
 
 // Kinds of requests, and their fields after the id.
 enum class RequestKind : unsigned {
   kCall,      // tool name, arguments as JSON, output limit, time limit in milliseconds, tools that may be called with
               // commas between them -> outcome as JSON
-  kPut,       // files -> empty, or why not
+  kPut,       // files -> kWorked, or why not
   kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
-  kRestore,   // workspace, temporary folder, session -> kRestored, or why not
+  kRestore,   // workspace, temporary folder, session -> kWorked, or why not
   kCollect,   // -> complete, files; everything else that runs is ended first
 };
 

@@ -35,8 +35,9 @@ class NamespaceSandbox final : public Sandbox {
   Status put(const Files& files) override {
     std::string fields;
     put_files(fields, files);
-    const auto reply = TRY(request(RequestKind::kPut, fields, kCollectTime));
-    return reply.empty() ? Status() : Status::unavailable("files could not be put into the sandbox: " + reply);
+    const auto reply = request(RequestKind::kPut, fields, kCollectTime);
+    if (!reply) return reply.error();
+    return worked(*reply, "files could not be put into the sandbox");
   }
 
   Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
@@ -84,8 +85,7 @@ class NamespaceSandbox final : public Sandbox {
     put_session(fields, snapshot.session);
     const auto reply = request(RequestKind::kRestore, fields, kCollectTime);
     if (!reply) return reply.error();
-    if (*reply == kRestored) return {};
-    return Status::unavailable("a snapshot could not be restored: " + (reply->empty() ? "it was killed" : *reply));
+    return worked(*reply, "a snapshot could not be restored");
   }
 
   void set_call_limits(const SandboxSpec& spec) override {
@@ -95,6 +95,11 @@ class NamespaceSandbox final : public Sandbox {
   }
 
  private:
+  static Status worked(const std::string& reply, const std::string& what) {
+    if (reply == kWorked) return {};
+    return Status::unavailable(what + ": " + (reply.empty() ? "the process that did it was killed" : reply));
+  }
+
   // Sends one request and waits for its reply. Of all threads that wait, one reads and hands out what comes.
   Result<std::string> request(RequestKind kind, std::string_view fields, double seconds) {
     const Time deadline = SystemClock().now() + from_seconds(seconds);

@@ -108,6 +108,48 @@ TEST_F(ReadLints, a_linter_that_takes_too_long_is_ended_and_named) {
   EXPECT_LT(to_seconds(clock.now() - start), 10);
 }
 
+TEST(Linters, what_linters_print_is_read_whether_they_are_installed_here_or_not) {
+  struct Sample {
+    const char *program, *output, *read;  // the findings as "PATH:LINE:COLUMN SEVERITY CODE MESSAGE;"
+  };
+  const Sample samples[] = {
+      {"ruff", "./a.py:1:8: F401 [*] `os` imported but unused\n./a.py:2:1: F821 Undefined name `x`\nFound 2 errors.\n",
+       "./a.py:1:8 warning F401 `os` imported but unused;./a.py:2:1 error F821 Undefined name `x`;"},
+      {"ruff", "a.py:1:7: SyntaxError: Expected an identifier\n",
+       "a.py:1:7 error  SyntaxError: Expected an identifier;"},
+      {"pyflakes3", "./b.py:1:7: invalid syntax\ndef f(:\n      ^\n", "./b.py:1:7 error  invalid syntax;"},
+      {"python3", "a.py:3:1: unexpected indent\n", "a.py:3:1 error  unexpected indent;"},
+      {"g++",
+       "./a.h:1:9: warning: #pragma once in main file\n./a.cpp: In function 'int main()':\n./a.cpp:2:27: error: 'y' "
+       "was not "
+       "declared in this scope\n./a.cpp:2:17: warning: unused variable 'x' [-Wunused-variable]\n./a.cpp:9:1: note: "
+       "here\n",
+       "./a.cpp:2:27 error  'y' was not declared in this scope;./a.cpp:2:17 warning -Wunused-variable unused variable "
+       "'x';"},
+      {"clang", "./a.c:1:10: fatal error: 'x.h' file not found\n", "./a.c:1:10 error  'x.h' file not found;"},
+      {"shellcheck", "./a b.sh:2:4: note: Double quote. [SC2086]\n", "./a b.sh:2:4 note SC2086 Double quote.;"},
+      {"yamllint", "./a.yaml:2:1: [error] duplication of key \"a\" in mapping (key-duplicates)\n",
+       "./a.yaml:2:1 error key-duplicates duplication of key \"a\" in mapping;"},
+      {"node", "/w/a.js:2\nlet x = ;\n        ^\n\nSyntaxError: Unexpected token ';'\n    at wrapSafe\n",
+       "/w/a.js:2:9 error  SyntaxError: Unexpected token ';';"},
+      {"shellcheck", "openBinaryFile: does not exist\n", ""}};
+  for (const auto& sample : samples) {
+    std::string read;
+    bool known = false;
+    for (const auto& language : lint_languages()) {
+      for (const auto& linter : language.linters) {
+        if (known || linter.program != sample.program) continue;
+        known = true;
+        for (const auto& lint : linter.read(sample.output)) {
+          read += lint.path + ":" + std::to_string(lint.line) + ":" + std::to_string(lint.column) + " " +
+                  lint.severity + " " + lint.code + " " + lint.message + ";";
+        }
+      }
+    }
+    EXPECT_EQ(read, sample.read) << sample.program;
+  }
+}
+
 TEST_F(ReadLints, any_output_of_a_linter_is_read_without_a_crash) {
   const std::string pieces[] = {"./a.py",   ":",          "1",       "99999999999999999999",
                                 " error: ", " warning: ", "[",       "]",

@@ -68,6 +68,18 @@ TEST_F(SandboxLimits, memory_is_bounded) {
   EXPECT_EQ(shell("echo well"), "well\n");
 }
 
+TEST_F(SandboxLimits, files_that_do_not_fit_into_memory_are_an_error_and_never_missing) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "memory is not bounded for each process in sanitizer builds";
+#endif
+  spec_.memory_bytes = 64 << 20;
+  make();
+  const Status status = sandbox_->put({{"large", std::string(40 << 20, 'x')}});
+  EXPECT_EQ(status.code(), Code::kUnavailable) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("killed"));
+  EXPECT_EQ(shell("echo well"), "well\n");
+}
+
 TEST_F(SandboxLimits, disk_and_files_are_bounded) {
   spec_.disk_bytes = 4 << 20;
   spec_.file_bytes = 2 << 20;
