@@ -25,7 +25,7 @@ Status check_weights(const fs::path& folder, const model::ParameterLayout& layou
   for (const auto& parameter : layout.parameters) {
     for (const auto& part : parameter.parts) {
       const auto tensor = TRY(checkpoint.get(part.checkpoint_name));
-      const int64_t expected = static_cast<int64_t>(part.rows) * parameter.columns;
+      const int64_t expected = static_cast<int64_t>(parameter.split ? 1 : part.rows) * parameter.columns;
       if (tensor.elements() == expected) continue;
       return Status::invalid(fmt::format("tensor {} has {} elements, config.json says {}", part.checkpoint_name,
                                          tensor.elements(), expected))

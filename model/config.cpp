@@ -377,6 +377,8 @@ Json to_json(const ModelConfig& config) {
   }
   json["torch_dtype"] = torch_name(config.dtype);
   put_special_tokens(config, json);
+  // Without a word the class of transformers takes one that its own vocabulary has.
+  if (config.family.starts_with("glm4") && !config.pad_token) json["pad_token_id"] = nullptr;
   return json;
 }
 
