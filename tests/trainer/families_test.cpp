@@ -142,7 +142,8 @@ TEST_P(FamilyTape, the_gradient_of_a_tree_is_the_sum_over_its_samples) {
 
 TEST_P(FamilyTape, steps_of_a_learner_learn_a_sequence_with_every_kind_of_parameter) {
   auto learner = std::move(*Learner::create(std::move(*model::load_weights(model::golden_model(GetParam()), true)),
-                                            std::move(*kernels::Stream::cpu(2)), {.learning_rate = {.peak = 2e-3}}));
+                                            std::move(*kernels::Stream::cpu(2)),
+                                            {.learning_rate = {.peak = 2e-3}, .weight_decay = 0.1}));
   const std::vector<kernels::bf16> before(learner.weights().flat().begin(), learner.weights().flat().end());
   std::vector<Sample> batch;
   for (const auto& tokens : samples()) {
