@@ -205,6 +205,7 @@ void Supervisor::on_exit(Role& role, int code) {
     }
     // It goes when the plan is done, or when the checkpoint that was asked for is there; its log says which.
     const auto ledger = rollout::read_ledger(run_dir_, plan_of(config_));
+    if (ledger) report_.update(rollout::progress_of(*ledger));  // which is on disk even where that word was lost
     ending_ = true;
     ending_since_ = now;
     end_ = ledger && ledger->finished() ? End::kDone : End::kInterrupted;

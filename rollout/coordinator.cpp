@@ -347,19 +347,8 @@ class Coordinator {
     const Time now = clock_.now();
     if (watcher_.empty() || (!last && now < next_report_)) return;
     next_report_ = now + 500ms;
-    const Books books = ledger_.books();
-    Json status = {{"phase", to_string(ledger_.phase())},
-                   {"step", ledger_.steps_trained()},
-                   {"steps", ledger_.plan().steps},
-                   {"finishing", finishing_},
-                   {"last", last},
-                   {"late_commits", ledger_.late_commits()},
-                   {"steals", steals_}};
-    status["episodes"] = {{"admitted", books.admitted},
-                          {"trained", books.trained},
-                          {"dropped", books.dropped},
-                          {"in_flight", books.in_flight},
-                          {"states", ledger_.in_states()}};
+    Json status = progress_of(ledger_);
+    status.update({{"finishing", finishing_}, {"last", last}, {"steals", steals_}});
     for (const auto& [name, peer] : peers_) {
       status["roles"][name] = {{"role", peer.role},
                                {"pid", peer.pid},
@@ -398,6 +387,20 @@ Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan) {
   const fs::path path = log_path(run_dir);
   if (fs::exists(path)) TRY(replay(path, ledger));
   return ledger;
+}
+
+Json progress_of(const Ledger& ledger) {
+  const Books books = ledger.books();
+  return {{"phase", to_string(ledger.phase())},
+          {"step", ledger.steps_trained()},
+          {"steps", ledger.plan().steps},
+          {"late_commits", ledger.late_commits()},
+          {"episodes",
+           {{"admitted", books.admitted},
+            {"trained", books.trained},
+            {"dropped", books.dropped},
+            {"in_flight", books.in_flight},
+            {"states", ledger.in_states()}}}};
 }
 
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {

@@ -27,6 +27,9 @@ struct CoordinatorSettings {
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk.
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 
+// How far a run is, as the coordinator reports it: phase, step, steps, late_commits, episodes.
+Json progress_of(const Ledger& ledger);
+
 // The ledger that RUN/ledger/events.log describes. Works while the run is on.
 Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan);
 
