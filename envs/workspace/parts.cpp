@@ -11,7 +11,12 @@ constexpr uint64_t kSalt = 1;
 
 }  // namespace
 
-bool held_out(std::string_view word) { return derive_seed(kSalt, word) % 3 == 0; }
+bool for_validation(std::string_view word) { return derive_seed(kSalt, word) / 3 % 5 == 3; }
+
+Side side_of(std::string_view word) {
+  if (derive_seed(kSalt, word) % 3 == 0) return Side::kHeldout;
+  return for_validation(word) ? Side::kValidation : Side::kTrain;
+}
 
 Sides sides_of(Split split) {
   switch (split) {
@@ -19,39 +24,44 @@ Sides sides_of(Split split) {
       return {.practice = true};
     case Split::kHeldoutInstances:
       return {};
+    case Split::kValidation:
+      return {.wordings = Side::kValidation, .names = Side::kValidation};
     case Split::kHeldout:
-      return {.new_wordings = true, .new_names = true};
+      return {.wordings = Side::kHeldout, .names = Side::kHeldout};
     case Split::kHeldoutWordings:
-      return {.new_wordings = true};
+      return {.wordings = Side::kHeldout};
     case Split::kHeldoutFormats:
-      return {.new_names = true};
+      return {.names = Side::kHeldout};
   }
   return {};
 }
 
-std::vector<std::string_view> side(std::span<const std::string_view> words, bool new_ones) {
+std::vector<std::string_view> words_of_side(std::span<const std::string_view> words, Side side) {
   std::vector<std::string_view> chosen;
   for (auto word : words) {
-    if (held_out(word) == new_ones) chosen.push_back(word);
+    if (side_of(word) == side) chosen.push_back(word);
   }
   return chosen;
 }
 
-std::vector<std::string_view> phrases_of_side(std::span<const std::string_view> phrases, bool new_ones) {
+std::vector<std::string_view> phrases_of_side(std::span<const std::string_view> phrases, Side side) {
   std::vector<uint64_t> hashes;
   for (auto phrase : phrases) hashes.push_back(derive_seed(kSalt, phrase));
   auto sorted = hashes;
   std::sort(sorted.begin(), sorted.end());
-  const uint64_t border = sorted[sorted.size() / 3];  // the first that is not held out
+  const size_t held_out = sorted.size() / 3, validation = std::max<size_t>(1, (sorted.size() - held_out) / 6);
   std::vector<std::string_view> chosen;
   for (size_t i = 0; i < phrases.size(); ++i) {
-    if ((hashes[i] < border) == new_ones) chosen.push_back(phrases[i]);
+    Side its = Side::kTrain;
+    if (hashes[i] < sorted[held_out + validation]) its = Side::kValidation;
+    if (hashes[i] < sorted[held_out]) its = Side::kHeldout;
+    if (its == side) chosen.push_back(phrases[i]);
   }
   return chosen;
 }
 
-std::string compose(const Grammar& grammar, Random& random, bool new_wordings) {
-  const auto frames = phrases_of_side(grammar.frames, new_wordings);
+std::string compose(const Grammar& grammar, Random& random, Side side) {
+  const auto frames = phrases_of_side(grammar.frames, side);
   std::string text(random.pick(frames));
   for (size_t begin; (begin = text.find('<')) != std::string::npos;) {
     const size_t end = text.find('>', begin);
@@ -61,7 +71,7 @@ std::string compose(const Grammar& grammar, Random& random, bool new_wordings) {
       if (candidate.name == name) part = &candidate;
     }
     if (!part) abort();  // a grammar with an unknown part is a mistake in its source, found by every test that runs it
-    const auto phrases = phrases_of_side(part->phrases, new_wordings);
+    const auto phrases = phrases_of_side(part->phrases, side);
     text.replace(begin, end - begin + 1, random.pick(phrases));
   }
   return text;
