@@ -297,7 +297,6 @@ Result<int> run(const Options& options) {
 
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, on_signal);
-  const Time started = clock.now();
   Supervisor supervisor(run_dir, config, clock, attempt);
   for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
   fmt::print(stderr, "run {}\n", run_dir.string());
@@ -335,10 +334,9 @@ Result<int> run(const Options& options) {
                                                           : kFailed;
   const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
                        {"exit", exit},
-                       {"wall_seconds", to_seconds(clock.now() - started)},
+                       {"wall_seconds", supervisor.wall_seconds()},
                        {"restarts", supervisor.restarts()},
                        {"attempt", attempt},
-                       {"steals", supervisor.report().value("steals", 0)},
                        {"last_report", supervisor.report()}};
   TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
   if (end == Supervisor::End::kFailed) {

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "dashboard/run_files.h"
 #include "rollout/coordinator.h"
 
 namespace tandem::cli {
@@ -53,6 +54,14 @@ Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const C
   roles_.push_back({.name = "env"});
   roles_.push_back({.name = "trainer"});
   for (int rank = 0; rank < config.rollout.workers; ++rank) roles_.push_back({.name = "rollout", .rank = rank});
+  constructed_ = clock.now();
+  const auto text = read_file(run_dir_ / "status.json", 1 << 20);
+  const auto before = text ? parse_json(*text) : Result<Json>(Json::object());
+  if (!before || !before->is_object()) return;  // it is of no other use, and is written anew
+  earlier_seconds_ = dashboard::number_at(*before, "wall_seconds");
+  const Json restarts = before->value("restarts", Json::object());
+  for (const auto& [role, count] : restarts.items())
+    earlier_restarts_[role] = count.is_number_integer() ? count.get<int>() : 0;
 }
 
 Supervisor::~Supervisor() {
@@ -308,6 +317,8 @@ void Supervisor::write_status() {
              {"version", report_.value("step", 0)},
              {"pid", ::getpid()},
              {"time", clock_.unix_seconds()},
+             {"wall_seconds", wall_seconds()},
+             {"restarts", restarts()},
              {"roles", Json::array()}};
   for (const Role& role : roles_) {
     const bool dead = role.pid <= 0 && role.state != "done" && role.state != "restarting";
@@ -325,10 +336,12 @@ void Supervisor::write_status() {
 }
 
 std::map<std::string, int> Supervisor::restarts() const {
-  std::map<std::string, int> counts;
+  std::map<std::string, int> counts = earlier_restarts_;
   for (const Role& role : roles_) counts[role.name] += role.restarts;
   return counts;
 }
+
+double Supervisor::wall_seconds() const { return earlier_seconds_ + to_seconds(clock_.now() - constructed_); }
 
 std::string Supervisor::last_lines(const Role& role) const {
   const auto text = read_file(log_of(role), 64 << 20);

@@ -43,7 +43,8 @@ class Supervisor {
   const std::string& failure() const { return failure_; }
   const Json& report() const { return report_; }  // the coordinator's newest, or empty
   const Json& status() const { return status_; }  // as in status.json
-  std::map<std::string, int> restarts() const;
+  std::map<std::string, int> restarts() const;      // of each role, over all attempts
+  double wall_seconds() const;                      // of all attempts
   const std::vector<std::string>& notes() const { return notes_; }  // what happened, for people; grows
 
  private:
@@ -81,7 +82,9 @@ class Supervisor {
   std::optional<wire::Socket> coordinator_;
   std::vector<Role> roles_;
   Json report_ = Json::object(), status_ = Json::object();
-  Time last_report_{}, informed_since_{}, last_watch_{}, last_status_{}, finish_deadline_{}, ending_since_{};
+  double earlier_seconds_ = 0;  // of attempts before this one, as status.json had them last
+  std::map<std::string, int> earlier_restarts_;
+  Time constructed_{}, last_report_{}, informed_since_{}, last_watch_{}, last_status_{}, finish_deadline_{}, ending_since_{};
   bool interrupted_ = false, ending_ = false, over_ = false;
   End end_ = End::kDone;
   std::string failure_;

@@ -246,7 +246,13 @@ TEST_F(RunFailures, a_killed_supervisor_takes_its_processes_with_it_and_the_next
   for (const fs::path& path : unfinished) ASSERT_TRUE(make_directories(path / "part"));
   const fs::path sockets = cli::RunLayout(run_dir).socket_folder();
   EXPECT_TRUE(fs::exists(sockets));
+  Json status = json(run_dir / "status.json");
+  status.update({{"wall_seconds", 1000.0}, {"restarts", {{"env", 3}}}});
+  ASSERT_TRUE(write_file(run_dir / "status.json", dump_json(status)));
   ASSERT_EQ(run(settings, run_dir, true), 0) << text(output());
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_GT(summary["wall_seconds"].get<double>(), 1000.0) << "time of attempts before was forgotten";
+  EXPECT_GE(summary["restarts"]["env"].get<int>(), 3) << "restarts of attempts before were forgotten";
   EXPECT_NE(text(output()).find("swept: removed " + sockets.string()), std::string::npos) << text(output());
   for (const fs::path& path : unfinished)
     EXPECT_NE(text(output()).find("swept: removed " + path.string()), std::string::npos) << text(output());
