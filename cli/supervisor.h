@@ -41,10 +41,10 @@ class Supervisor {
 
   End end() const { return end_; }
   const std::string& failure() const { return failure_; }
-  const Json& report() const { return report_; }  // the coordinator's newest, or empty
-  const Json& status() const { return status_; }  // as in status.json
-  std::map<std::string, int> restarts() const;      // of each role, over all attempts
-  double wall_seconds() const;                      // of all attempts
+  const Json& report() const { return report_; }                    // the coordinator's newest, or empty
+  const Json& status() const { return status_; }                    // as in status.json
+  std::map<std::string, int> restarts() const;                      // of each role, over all attempts
+  double wall_seconds() const;                                      // of all attempts
   const std::vector<std::string>& notes() const { return notes_; }  // what happened, for people; grows
 
  private:
@@ -84,7 +84,8 @@ class Supervisor {
   Json report_ = Json::object(), status_ = Json::object();
   double earlier_seconds_ = 0;  // of attempts before this one, as status.json had them last
   std::map<std::string, int> earlier_restarts_;
-  Time constructed_{}, last_report_{}, informed_since_{}, last_watch_{}, last_status_{}, finish_deadline_{}, ending_since_{};
+  Time constructed_{}, last_report_{}, informed_since_{}, last_watch_{}, last_status_{}, finish_deadline_{},
+      ending_since_{};
   bool interrupted_ = false, ending_ = false, over_ = false;
   End end_ = End::kDone;
   std::string failure_;
