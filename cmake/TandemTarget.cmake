@@ -25,13 +25,14 @@ function(tandem_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wnon-virtual-dtor
                                            -Wno-missing-field-initializers
                                            -Wno-restrict)  # GCC 12 sees overlaps that are not there (bug 105651)
-  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
 endfunction()
 
 # tandem_library(NAME DEPENDS target... [EXCLUDE file...]): the library of the current folder, all its sources.
 function(tandem_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/example/")
   foreach(file ${ARG_EXCLUDE})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   endforeach()
