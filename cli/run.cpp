@@ -335,6 +335,7 @@ Result<int> run(const Options& options) {
   const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
                        {"exit", exit},
                        {"wall_seconds", supervisor.wall_seconds()},
+                       {"cores", std::max(1u, std::thread::hardware_concurrency())},
                        {"restarts", supervisor.restarts()},
                        {"attempt", attempt},
                        {"last_report", supervisor.report()}};

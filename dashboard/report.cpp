@@ -229,7 +229,7 @@ std::string time_bars(const RunFiles& run, const Json& summary) {
       "their threads.</p>\n";
   out += bar_chart(rows);
   std::vector<std::string> parts;
-  for (const char* part : {"engine", "env", "trainer"}) {
+  for (const char* part : {"engine", "env", "trainer", "cores"}) {
     if (const Json& use = at(at(summary, "utilisation"), part); use.is_number())
       parts.push_back(fmt::format("{} {}", part, percent(use)));
   }

@@ -87,9 +87,10 @@ std::string numerics_id_of(const RunFiles& run) {
 
 Json rate_of(double busy, double idle) { return busy + idle > 0 ? Json(busy / (busy + idle)) : Json(); }
 
-// Shares of the time between the first and the last step; of environments, of all their threads.
+// Shares of the time between the first and the last step; of environments, of all their threads; of cores, what engines
+// and trainer used of all processors.
 Json utilisation_of(const RunFiles& run, const Json& roles, const Json& seconds) {
-  double engine_busy = 0, engine_idle = 0, env_busy = 0, env_threads = 0;
+  double engine_busy = 0, engine_idle = 0, env_busy = 0, env_threads = 0, computed = 0;
   const double threads = number_at(run.config.value("env", Json::object()), "threads");
   for (const auto& [name, metrics] : roles.items()) {
     const Json phases = seconds.value(name, Json::object());
@@ -97,6 +98,8 @@ Json utilisation_of(const RunFiles& run, const Json& roles, const Json& seconds)
       engine_busy += number_at(phases, "generate");
       engine_idle += number_at(phases, "idle");
     }
+    if (metrics.contains("engine_steps") || metrics.contains("train_seconds"))
+      computed += number_at(metrics, "cpu_seconds");
     if (metrics.contains("busy_seconds")) {
       env_busy += number_at(metrics, "busy_seconds");
       env_threads += threads;
@@ -105,9 +108,11 @@ Json utilisation_of(const RunFiles& run, const Json& roles, const Json& seconds)
   const Json trainer = seconds.value("trainer", Json::object());
   const double trained = number_at(trainer, "train") + number_at(trainer, "sync") + number_at(trainer, "save");
   const double elapsed = run.steps.empty() ? 0 : number_at(roles.value("trainer", Json::object()), "wall_seconds");
+  const double processors = elapsed * number_at(run.supervisor, "cores");
   return {{"engine", rate_of(engine_busy, engine_idle)},
           {"env", elapsed > 0 && env_threads > 0 ? Json(std::min(1.0, env_busy / (elapsed * env_threads))) : Json()},
-          {"trainer", rate_of(trained, number_at(trainer, "idle"))}};
+          {"trainer", rate_of(trained, number_at(trainer, "idle"))},
+          {"cores", processors > 0 && computed > 0 ? Json(std::min(1.0, computed / processors)) : Json()}};
 }
 
 }  // namespace

@@ -1,8 +1,21 @@
 #include "rollout/peer.h"
 
+#include <time.h>
+
 namespace tandem::rollout {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+// Of all threads of this process.
+double cpu_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+}  // namespace
 
 void CoordinatorLink::say_hello() {
   wire::Outgoing message;
@@ -19,7 +32,9 @@ void CoordinatorLink::tick(const std::string& doing, const std::function<Json()>
     wire::Outgoing message;
     auto beat = message.body().initHeartbeat();
     beat.setDoing(doing);
-    beat.setMetrics(dump_json(metrics()));
+    Json figures = metrics();
+    figures["cpu_seconds"] = cpu_seconds();
+    beat.setMetrics(dump_json(figures));
     (void)send(message);
   }
 }

@@ -21,7 +21,8 @@ class CoordinatorLink {
 
   wire::Socket& socket() { return socket_; }
 
-  // To be called in every turn of the work loop: sends hello and heartbeats when they are due.
+  // To be called in every turn of the work loop: sends hello and heartbeats when they are due. To the metrics it adds
+  // `cpu_seconds`, what the process has used of the processors.
   void tick(const std::string& doing, const std::function<Json()>& metrics);
 
   // The next message that is not about the link itself.

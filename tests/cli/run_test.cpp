@@ -18,6 +18,8 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   }
   EXPECT_EQ(summary["exit"], 0);
   EXPECT_EQ(summary["steps"], 3);
+  EXPECT_GT(summary["utilisation"]["cores"].get<double>(), 0);
+  EXPECT_LE(summary["utilisation"]["cores"].get<double>(), 1);
   EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
   EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
   EXPECT_EQ(summary["heldout"]["before"]["n_tasks"], 4);

@@ -94,13 +94,14 @@ TEST(Summary, of_several_lines_of_one_step_the_last_counts) {
       "metrics.jsonl",
       R"({"step":1,"time":100,"trained_tokens":10,"compared_tokens":4,"max_abs_logprob_diff":0.5})"
       "\n"
-      R"({"step":1,"time":103,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":2,"idle_seconds":2,"sent_bytes":5,"full_bytes":10},)"
-      R"("roles":{"rollout-0":{"engine_steps":5,"forward_seconds":3,"sample_seconds":1,"idle_seconds":1,"version":0,"received_bytes":7}}})"
+      R"({"step":1,"time":103,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":2,"idle_seconds":2,"wall_seconds":4,"cpu_seconds":4,"sent_bytes":5,"full_bytes":10},)"
+      R"("roles":{"rollout-0":{"engine_steps":5,"cpu_seconds":3,"forward_seconds":3,"sample_seconds":1,"idle_seconds":1,"version":0,"received_bytes":7}}})"
       "\n"
-      R"({"step":2,"time":113,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":5,"idle_seconds":5,"sent_bytes":9,"full_bytes":10},)"
-      R"("roles":{"rollout-0":{"engine_steps":2,"forward_seconds":2,"sample_seconds":2,"idle_seconds":1,"version":1,"received_bytes":9,"max_pause_ms":4}}})"
+      R"({"step":2,"time":113,"trained_tokens":16,"compared_tokens":8,"max_abs_logprob_diff":0.0,"trainer":{"train_seconds":5,"idle_seconds":5,"wall_seconds":10,"cpu_seconds":12,"sent_bytes":9,"full_bytes":10},)"
+      R"("roles":{"rollout-0":{"engine_steps":2,"cpu_seconds":1,"forward_seconds":2,"sample_seconds":2,"idle_seconds":1,"version":1,"received_bytes":9,"max_pause_ms":4}}})"
       "\n"
       R"({"step":3,"time":1)");  // cut short by a crash
+  run.write("supervisor.json", R"({"cores":2})");
   const auto s = summarise(run.dir(), run.plan());
   ASSERT_TRUE(s) << s.error().to_string();
   EXPECT_EQ((*s)["tokens"]["trained"], 32);
@@ -114,6 +115,7 @@ TEST(Summary, of_several_lines_of_one_step_the_last_counts) {
   EXPECT_EQ((*s)["weights"]["full_bytes"], 10);
   EXPECT_EQ((*s)["weights"]["max_pause_ms"], 4.0);
   EXPECT_DOUBLE_EQ((*s)["utilisation"]["trainer"], 0.5);
+  EXPECT_DOUBLE_EQ((*s)["utilisation"]["cores"], (12.0 + 3 + 1) / (2 * 10));
 }
 
 TEST(Summary, what_the_supervisor_noted_is_merged_in) {
