@@ -29,9 +29,8 @@ Schema schema_of(RunConfig& c) {
   s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
         1024);
   s.add("tasks.heldout_split", c.tasks.heldout_split,
-        "What is new in held-out tasks: everything, or instances, wordings or formats alone; validation: everything, "
-        "and none of it held out, to choose recipes by",
-        {"heldout", "validation", "heldout_instances", "heldout_wordings", "heldout_formats"});
+        "What is new in held-out tasks: everything, or instances, wordings or formats alone",
+        {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
   s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");
   s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below",
         {"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});

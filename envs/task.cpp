@@ -5,8 +5,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr std::array<std::string_view, kSplits.size()> kNames = {
-    "train", "validation", "heldout", "heldout_instances", "heldout_wordings", "heldout_formats"};
+constexpr std::array<std::string_view, kSplits.size()> kNames = {"train", "heldout", "heldout_instances",
+                                                                 "heldout_wordings", "heldout_formats"};
 
 }  // namespace
 

@@ -18,19 +18,17 @@
 
 namespace tandem::envs {
 
-// Which wordings, names and formats a task is drawn from. kHeldout shares none of them with any other split and is what
-// results are quoted on; kValidation shares none with kTrain and is what recipes are chosen by; the last three change
-// one thing at a time, to tell what a model did not carry over.
+// Which wordings, names and formats a task is drawn from. kHeldout shares none of them with kTrain and is what results
+// are quoted on; the other three change one thing at a time, to tell what a model did not carry over.
 enum class Split : uint8_t {
   kTrain,
-  kValidation,
   kHeldout,
   kHeldoutInstances,  // all parts from training, instances never drawn there
   kHeldoutWordings,   // only the wordings are new
   kHeldoutFormats,    // only the file formats and the vocabulary are new
 };
-inline constexpr std::array kSplits = {Split::kTrain,            Split::kValidation,      Split::kHeldout,
-                                       Split::kHeldoutInstances, Split::kHeldoutWordings, Split::kHeldoutFormats};
+inline constexpr std::array kSplits = {Split::kTrain, Split::kHeldout, Split::kHeldoutInstances,
+                                       Split::kHeldoutWordings, Split::kHeldoutFormats};
 std::string_view to_string(Split split);
 Result<Split> split_from(std::string_view name);
 

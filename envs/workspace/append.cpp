@@ -35,7 +35,7 @@ constexpr Grammar::Part kParts[] = {{"add", kAdd}, {"line", kLine}, {"end", kEnd
 
 bool build_append(Draft& draft) {
   Task& task = draft.task;
-  const auto format = draft.format(notes_formats());
+  const auto& format = draft.format(notes_formats());
   if (!format.close.empty()) return false;  // the last line would stand outside of the list
   const auto path = draft.new_path(format.extension);
   std::vector<std::string> lines;

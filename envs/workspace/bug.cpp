@@ -126,7 +126,7 @@ bool build_bug(Draft& draft) {
   Task& task = draft.task;
   std::vector<const Function*> functions;
   for (const auto& function : kFunctions) {
-    if (side_of(function.name) == draft.sides.names) functions.push_back(&function);
+    if (held_out(function.name) == draft.sides.new_names) functions.push_back(&function);
   }
   const Function& function = *draft.random.pick(functions);
   const Mutation& mutation = draft.random.pick(function.mutations);

@@ -33,7 +33,7 @@ constexpr Grammar::Part kParts[] = {
 
 bool build_count(Draft& draft) {
   Task& task = draft.task;
-  const auto format = draft.format(records_formats());
+  const auto& format = draft.format(records_formats());
   const auto path = draft.new_path(format.extension);
   const std::string word = draft.words.draw(Words::kAdjective);
   const std::vector<std::string> others = {draft.words.draw(Words::kAdjective), draft.words.draw(Words::kAdjective)};
@@ -43,7 +43,7 @@ bool build_count(Draft& draft) {
   draft.random.shuffle(states);
   std::vector<Entry> entries;
   for (const auto& state : states) {
-    entries.push_back({std::string(draft.random.pick(words_of_side(words(Words::kThing), draft.sides.names))), state});
+    entries.push_back({std::string(draft.random.pick(side(words(Words::kThing), draft.sides.new_names))), state});
   }
   task.files[path] = format.render(entries);
   if (draft.random.chance(0.5)) add_notes_file(draft);

@@ -51,7 +51,7 @@ bool build_create(Draft& draft) {
   for (size_t i = 0; i < others; ++i) add_notes_file(draft);
   std::string path, text;
   if (draft.random.chance(0.5)) {
-    const auto format = draft.format(settings_formats());
+    const auto& format = draft.format(settings_formats());
     path = draft.new_path(format.extension);
     text = format.key(draft.words.setting()) + " = " + draft.words.number();
   } else {

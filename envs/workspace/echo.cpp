@@ -50,7 +50,7 @@ std::string draw_word(Draft& draft, std::string_view consonants) {
   for (;;) {
     const std::string word = {draft.random.pick(consonants), draft.random.pick(kFirstVowels),
                               draft.random.pick(consonants), draft.random.pick(kSecondVowels)};
-    if (side_of(word) != draft.sides.names) continue;
+    if (held_out(word) != draft.sides.new_names) continue;
     draft.task.vocabulary.push_back(word);
     return word;
   }

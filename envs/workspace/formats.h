@@ -74,30 +74,15 @@ struct ScriptFormat {
 };
 std::span<const ScriptFormat> script_formats();
 
+// A format of the side that is asked for; remembers its extension for the proofs.
 template <typename Format>
-Side side_of_format(const Format& format) {
-  if (format.held_out) return Side::kHeldout;
-  return for_validation(format.extension) ? Side::kValidation : Side::kTrain;
-}
-
-// Puts a format of no table in place of one of the training side; it shares neither extension nor marks with one of
-// another side.
-void practise(SettingsFormat& format, Random& random);
-void practise(NotesFormat& format, Random& random);
-void practise(RecordsFormat& format, Random& random);
-void practise(CodeFormat& format, Random& random);
-inline void practise(ScriptFormat&, Random&) {}  // its extension tells what runs it
-
-// A format of the side that is asked for.
-template <typename Format>
-Format draw_format(std::span<const Format> all, const Sides& sides, Random& random) {
+const Format& draw_format(std::span<const Format> all, bool new_ones, Random& random, std::vector<std::string>& used) {
   std::vector<const Format*> fitting;
   for (const auto& format : all) {
-    if (side_of_format(format) == sides.names) fitting.push_back(&format);
+    if (format.held_out == new_ones) fitting.push_back(&format);
   }
-  Format chosen = *random.pick(fitting);
-  constexpr double kMadeUp = 0.5;
-  if (sides.practice && random.chance(kMadeUp)) practise(chosen, random);
+  const Format& chosen = *random.pick(fitting);
+  used.emplace_back(chosen.extension);
   return chosen;
 }
 

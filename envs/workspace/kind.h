@@ -21,12 +21,9 @@ struct Draft {
 
   // Composes a wording of the right side and fills it as the instruction.
   void instruct(const Grammar& grammar, const Slots& slots);
-  // A format of the right side; remembers its extension for the proofs.
   template <typename Format>
-  Format format(std::span<const Format> all) {
-    Format drawn = draw_format(all, sides, random);
-    task.formats.emplace_back(drawn.extension);
-    return drawn;
+  const Format& format(std::span<const Format> all) {
+    return draw_format(all, sides.new_names, random, task.formats);
   }
   // Adds a file that is not there yet, sometimes in a folder, and returns its path.
   std::string new_path(std::string_view extension);
@@ -50,10 +47,10 @@ bool build_echo(Draft& draft);
 // A settings file with `count` entries, put into the draft.
 struct SettingsFile {
   std::string path;
-  SettingsFormat format;
+  const SettingsFormat* format;
   std::string title;
   std::vector<Entry> entries;
-  std::string content() const { return format.render(title, entries); }
+  std::string content() const { return format->render(title, entries); }
 };
 SettingsFile add_settings_file(Draft& draft, size_t count);
 // A file of notes that has nothing to do with the instruction.

@@ -52,7 +52,7 @@ Result<Task> make_task(const TaskSpec& spec) {
 }
 
 void Draft::instruct(const Grammar& grammar, const Slots& slots) {
-  task.wording = compose(grammar, random, sides.wordings);
+  task.wording = compose(grammar, random, sides.new_wordings);
   task.instruction = fill(task.wording, slots);
 }
 
@@ -66,8 +66,8 @@ std::string Draft::new_path(std::string_view extension) {
 
 SettingsFile add_settings_file(Draft& draft, size_t count) {
   SettingsFile file;
-  file.format = draft.format(settings_formats());
-  file.path = draft.new_path(file.format.extension);
+  file.format = &draft.format(settings_formats());
+  file.path = draft.new_path(file.format->extension);
   file.title = draft.words.draw(Words::kProgram);
   while (file.entries.size() < count) {
     Entry entry{draft.words.setting(), draft.words.value_for_setting()};
@@ -80,7 +80,7 @@ SettingsFile add_settings_file(Draft& draft, size_t count) {
 }
 
 void add_notes_file(Draft& draft) {
-  const auto format = draft.format(notes_formats());
+  const auto& format = draft.format(notes_formats());
   const auto path = draft.new_path(format.extension);
   std::vector<std::string> lines;
   const size_t count = 2 + draft.random.below(2);

@@ -71,7 +71,7 @@ bool build_lookup(Draft& draft) {
     add_notes_file(draft);
   }
   const Entry& entry = draft.random.pick(file.entries);
-  const auto key = file.format.key(entry.key);
+  const auto key = file.format->key(entry.key);
   const bool named = draft.random.chance(0.7);
   draft.instruct(named ? Grammar{kFrames, kParts} : Grammar{kOpenFrames, kParts}, {{"key", key}, {"file", file.path}});
 

@@ -11,12 +11,7 @@ constexpr uint64_t kSalt = 1;
 
 }  // namespace
 
-bool for_validation(std::string_view word) { return derive_seed(kSalt, word) / 3 % 5 == 3; }
-
-Side side_of(std::string_view word) {
-  if (derive_seed(kSalt, word) % 3 == 0) return Side::kHeldout;
-  return for_validation(word) ? Side::kValidation : Side::kTrain;
-}
+bool held_out(std::string_view word) { return derive_seed(kSalt, word) % 3 == 0; }
 
 Sides sides_of(Split split) {
   switch (split) {
@@ -24,44 +19,39 @@ Sides sides_of(Split split) {
       return {.practice = true};
     case Split::kHeldoutInstances:
       return {};
-    case Split::kValidation:
-      return {.wordings = Side::kValidation, .names = Side::kValidation};
     case Split::kHeldout:
-      return {.wordings = Side::kHeldout, .names = Side::kHeldout};
+      return {.new_wordings = true, .new_names = true};
     case Split::kHeldoutWordings:
-      return {.wordings = Side::kHeldout};
+      return {.new_wordings = true};
     case Split::kHeldoutFormats:
-      return {.names = Side::kHeldout};
+      return {.new_names = true};
   }
   return {};
 }
 
-std::vector<std::string_view> words_of_side(std::span<const std::string_view> words, Side side) {
+std::vector<std::string_view> side(std::span<const std::string_view> words, bool new_ones) {
   std::vector<std::string_view> chosen;
   for (auto word : words) {
-    if (side_of(word) == side) chosen.push_back(word);
+    if (held_out(word) == new_ones) chosen.push_back(word);
   }
   return chosen;
 }
 
-std::vector<std::string_view> phrases_of_side(std::span<const std::string_view> phrases, Side side) {
+std::vector<std::string_view> phrases_of_side(std::span<const std::string_view> phrases, bool new_ones) {
   std::vector<uint64_t> hashes;
   for (auto phrase : phrases) hashes.push_back(derive_seed(kSalt, phrase));
   auto sorted = hashes;
   std::sort(sorted.begin(), sorted.end());
-  const size_t held_out = sorted.size() / 3, validation = std::max<size_t>(1, (sorted.size() - held_out) / 6);
+  const uint64_t border = sorted[sorted.size() / 3];  // the first that is not held out
   std::vector<std::string_view> chosen;
   for (size_t i = 0; i < phrases.size(); ++i) {
-    Side its = Side::kTrain;
-    if (hashes[i] < sorted[held_out + validation]) its = Side::kValidation;
-    if (hashes[i] < sorted[held_out]) its = Side::kHeldout;
-    if (its == side) chosen.push_back(phrases[i]);
+    if ((hashes[i] < border) == new_ones) chosen.push_back(phrases[i]);
   }
   return chosen;
 }
 
-std::string compose(const Grammar& grammar, Random& random, Side side) {
-  const auto frames = phrases_of_side(grammar.frames, side);
+std::string compose(const Grammar& grammar, Random& random, bool new_wordings) {
+  const auto frames = phrases_of_side(grammar.frames, new_wordings);
   std::string text(random.pick(frames));
   for (size_t begin; (begin = text.find('<')) != std::string::npos;) {
     const size_t end = text.find('>', begin);
@@ -71,7 +61,7 @@ std::string compose(const Grammar& grammar, Random& random, Side side) {
       if (candidate.name == name) part = &candidate;
     }
     if (!part) abort();  // a grammar with an unknown part is a mistake in its source, found by every test that runs it
-    const auto phrases = phrases_of_side(part->phrases, side);
+    const auto phrases = phrases_of_side(part->phrases, new_wordings);
     text.replace(begin, end - begin + 1, random.pick(phrases));
   }
   return text;

@@ -1,9 +1,8 @@
-// What tasks are composed from, and the rule that parts it between training, validation and the held-out splits.
+// What tasks are composed from, and the rule that parts it between training and the held-out splits.
 //
-// Every wording frame, phrase and word has a stable hash, and the hash alone says on which side it is; nobody chooses.
-// A word is on the same side in every list. Of a list of frames or phrases, which may be short, the third with the
-// lowest hashes is held out, and a sixth of the others is for validation. File formats are few, so which are held out
-// is written in their table; of the others, the hash of the extension says which are for validation.
+// Every wording frame, phrase and word has a stable hash, and the hash alone says whether it is held out; nobody
+// chooses sides. A word is on the same side in every list. Of a list of frames or phrases, which may be short, the
+// third with the lowest hashes is held out. File formats are few, so their side is written in their table.
 #pragma once
 
 #include <span>
@@ -16,26 +15,22 @@
 
 namespace tandem::envs {
 
-// Recipes are chosen on the validation side; what they gain is quoted on the held-out side.
-enum class Side : uint8_t { kTrain, kValidation, kHeldout };
-
-// Of a word: one in three is held out, and one in five of the others is for validation.
-Side side_of(std::string_view word);
-bool for_validation(std::string_view word);  // unless it is held out
+// Whether a word belongs to the held-out side: about one in three.
+bool held_out(std::string_view word);
 
 // Which side each ingredient of a task comes from.
 struct Sides {
-  Side wordings = Side::kTrain;
-  Side names = Side::kTrain;  // vocabulary and formats
-  bool practice = false;      // wider than any list or table: half of the names and formats are made up
+  bool new_wordings = false;
+  bool new_names = false;  // vocabulary and formats
+  bool practice = false;   // wider than any list: half of the names are made up
 };
 Sides sides_of(Split split);
 
 // The words of one side, in their order.
-std::vector<std::string_view> words_of_side(std::span<const std::string_view> words, Side side);
+std::vector<std::string_view> side(std::span<const std::string_view> words, bool new_ones);
 
 // The frames or phrases of one side, in their order.
-std::vector<std::string_view> phrases_of_side(std::span<const std::string_view> phrases, Side side);
+std::vector<std::string_view> phrases_of_side(std::span<const std::string_view> phrases, bool new_ones);
 
 // --- words
 
@@ -78,7 +73,7 @@ struct Grammar {
 };
 
 // A template of one side: its frame and every phrase are of that side, so that two sides share no wording at all.
-std::string compose(const Grammar& grammar, Random& random, Side side);
+std::string compose(const Grammar& grammar, Random& random, bool new_wordings);
 
 using Slots = std::vector<std::pair<std::string_view, std::string>>;
 // The template with its slots filled, its first letter made large.

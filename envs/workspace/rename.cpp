@@ -52,7 +52,7 @@ constexpr Grammar::Part kParts[] = {{"rename", kRename}, {"to", kTo},     {"ever
 
 bool build_rename(Draft& draft) {
   Task& task = draft.task;
-  const auto format = draft.format(code_formats());
+  const auto& format = draft.format(code_formats());
   const std::string extension(format.extension);
   const auto old_name = draft.words.draw(Words::kThing) + "_" + draft.words.draw(Words::kAspect);
   const auto new_name = draft.words.draw(Words::kAdjective) + "_" + draft.words.draw(Words::kAspect);

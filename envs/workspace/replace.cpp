@@ -44,7 +44,7 @@ constexpr Grammar::Part kEveryParts[] = {{"replace", kReplace}, {"by", kBy}, {"w
 
 bool build_replace(Draft& draft) {
   Task& task = draft.task;
-  const auto format = draft.format(notes_formats());
+  const auto& format = draft.format(notes_formats());
   const auto path = draft.new_path(format.extension);
   const auto title = draft.words.draw(Words::kProgram);
   const auto list = draft.random.chance(0.5) ? Words::kPerson : Words::kPlace;

@@ -50,7 +50,7 @@ constexpr Grammar::Part kParts[] = {
 
 bool build_run(Draft& draft) {
   Task& task = draft.task;
-  const auto format = draft.format(script_formats());
+  const auto& format = draft.format(script_formats());
   const auto path = draft.new_path(format.extension);
   const auto label = draft.words.draw(Words::kThing);
   int64_t x = draft.random.between(2, 50);

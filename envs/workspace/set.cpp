@@ -50,8 +50,8 @@ bool build_set(Draft& draft) {
   const std::string old_value = entry.value;
   const bool number = old_value.find_first_not_of("0123456789") == std::string::npos;
   const std::string new_value = number ? draft.words.number() : draft.words.draw(Words::kAdjective);
-  const auto key = file.format.key(entry.key);
-  const auto old_entry = file.format.entry(entry.key, old_value), new_entry = file.format.entry(entry.key, new_value);
+  const auto key = file.format->key(entry.key);
+  const auto old_entry = file.format->entry(entry.key, old_value), new_entry = file.format->entry(entry.key, new_value);
   if (new_value == old_value || count_in(task.files[file.path], old_entry) != 1) return false;
   draft.instruct({kFrames, kParts}, {{"key", key}, {"file", file.path}, {"value", new_value}});
 

@@ -41,7 +41,7 @@ constexpr Grammar::Part kParts[] = {{"sum", kSum}, {"numbers", kNumbers}, {"open
 bool build_sum(Draft& draft) {
   Task& task = draft.task;
   task.max_turns = 4;
-  const auto format = draft.format(records_formats());
+  const auto& format = draft.format(records_formats());
   const size_t files = 1 + draft.random.below(2);
   std::vector<std::string> paths;
   int64_t total = 0;

@@ -83,7 +83,7 @@ std::string Vocabulary::made_up(Words list) {
     }
     if (list == Words::kStem && random_.chance(0.2)) word += std::to_string(random_.between(1, 9));
     if (list == Words::kPerson || list == Words::kPlace) word[0] = static_cast<char>(word[0] - 'a' + 'A');
-  } while (side_of(word) != Side::kTrain || std::find(used_.begin(), used_.end(), word) != used_.end());
+  } while (held_out(word) || std::find(used_.begin(), used_.end(), word) != used_.end());
   used_.push_back(word);
   return word;
 }
@@ -91,7 +91,7 @@ std::string Vocabulary::made_up(Words list) {
 std::string Vocabulary::draw(Words list) {
   constexpr double kMadeUp = 0.5;
   if (sides_.practice && random_.chance(kMadeUp)) return made_up(list);
-  auto fresh = words_of_side(words(list), sides_.names);
+  auto fresh = side(words(list), sides_.new_names);
   const auto all = fresh;
   std::erase_if(fresh, [&](auto word) { return std::find(used_.begin(), used_.end(), word) != used_.end(); });
   std::string word(random_.pick(fresh.empty() ? all : fresh));

@@ -58,15 +58,12 @@ TEST_P(EveryKind, training_has_dozens_of_wordings_and_the_held_out_side_too) {
   EXPECT_GE(ingredients(GetParam(), Split::kHeldout, 200).wordings.size(), 30u);
 }
 
-TEST_P(EveryKind, training_validation_and_the_held_out_side_share_no_wording_word_or_format) {
+TEST_P(EveryKind, the_held_out_side_shares_no_wording_word_or_format_with_training) {
   const auto train = ingredients(GetParam(), Split::kTrain, 600),
-             validation = ingredients(GetParam(), Split::kValidation, 300),
              heldout = ingredients(GetParam(), Split::kHeldout, 300);
-  for (const auto& [one, other] : {std::pair(&train, &validation), {&train, &heldout}, {&validation, &heldout}}) {
-    EXPECT_EQ(shared(one->wordings, other->wordings), 0u);
-    EXPECT_EQ(shared(one->vocabulary, other->vocabulary), 0u);
-    EXPECT_EQ(shared(one->formats, other->formats), 0u);
-  }
+  EXPECT_EQ(shared(train.wordings, heldout.wordings), 0u);
+  EXPECT_EQ(shared(train.vocabulary, heldout.vocabulary), 0u);
+  EXPECT_EQ(shared(train.formats, heldout.formats), 0u);
 }
 
 TEST_P(EveryKind, each_diagnostic_split_changes_one_thing) {
@@ -141,7 +138,7 @@ TEST(Parts, half_of_the_names_that_are_practised_are_in_no_list) {
   }
   for (uint64_t seed = 0; seed < 200; ++seed) {
     for (const auto& word : task_of("replace", Split::kTrain, seed).vocabulary) {
-      EXPECT_EQ(side_of(word), Side::kTrain) << word;
+      EXPECT_FALSE(held_out(word)) << word;
       ++(known.contains(word) ? listed : made_up);
     }
     for (const auto split : {Split::kHeldout, Split::kHeldoutInstances}) {
@@ -152,74 +149,26 @@ TEST(Parts, half_of_the_names_that_are_practised_are_in_no_list) {
   EXPECT_GT(listed, made_up / 2);
 }
 
-TEST(Parts, every_side_of_every_word_list_has_enough) {
+TEST(Parts, both_sides_of_every_word_list_have_enough) {
   for (auto list : {Words::kThing, Words::kAspect, Words::kProgram, Words::kPerson, Words::kPlace, Words::kAdjective,
                     Words::kStem}) {
-    EXPECT_GE(words_of_side(words(list), Side::kHeldout).size(), 8u);
-    EXPECT_GE(words_of_side(words(list), Side::kTrain).size(), 16u);
-    EXPECT_GE(words_of_side(words(list), Side::kValidation).size(), 3u);
+    EXPECT_GE(side(words(list), true).size(), 8u);
+    EXPECT_GE(side(words(list), false).size(), 16u);
   }
 }
 
-TEST(Parts, no_file_format_is_on_two_sides) {
+TEST(Parts, no_file_format_is_on_both_sides) {
   const auto disjoint = [](auto formats) {
-    std::map<Side, std::set<std::string_view>> sides;
-    for (const auto& format : formats) sides[side_of_format(format)].insert(format.extension);
-    EXPECT_EQ(shared(sides[Side::kTrain], sides[Side::kHeldout]), 0u);
-    EXPECT_EQ(shared(sides[Side::kTrain], sides[Side::kValidation]), 0u);
-    EXPECT_EQ(shared(sides[Side::kValidation], sides[Side::kHeldout]), 0u);
-    EXPECT_GE(sides[Side::kHeldout].size(), 2u);
-    EXPECT_GE(sides[Side::kValidation].size(), 1u);
+    std::set<std::string_view> train, heldout;
+    for (const auto& format : formats) (format.held_out ? heldout : train).insert(format.extension);
+    EXPECT_EQ(shared(train, heldout), 0u);
+    EXPECT_GE(heldout.size(), 2u);
   };
   disjoint(settings_formats());
   disjoint(notes_formats());
   disjoint(records_formats());
   disjoint(code_formats());
   disjoint(script_formats());
-}
-
-// How many of 2,000 formats drawn for practice have an extension of no table; none may have that of another side.
-template <typename Format>
-int made_up_of_2000(std::span<const Format> formats) {
-  Random random(1);
-  int made_up = 0;
-  for (int i = 0; i < 2000; ++i) {
-    const auto drawn = draw_format(formats, sides_of(Split::kTrain), random);
-    bool listed = false;
-    for (const auto& format : formats) {
-      EXPECT_FALSE(side_of_format(format) != Side::kTrain && format.extension == drawn.extension) << drawn.extension;
-      listed = listed || format.extension == drawn.extension;
-    }
-    made_up += !listed;
-  }
-  return made_up;
-}
-
-TEST(Parts, half_of_the_formats_that_are_practised_are_in_no_table) {
-  EXPECT_NEAR(made_up_of_2000(settings_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(notes_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(records_formats()), 1000, 100);
-  EXPECT_NEAR(made_up_of_2000(code_formats()), 1000, 100);
-  EXPECT_EQ(made_up_of_2000(script_formats()), 0);
-}
-
-TEST(Parts, a_made_up_format_has_the_marks_of_none_of_another_side) {
-  Random random(1);
-  const Entry row{"cache_limit", "amber"};
-  for (int i = 0; i < 5000; ++i) {
-    SettingsFormat settings{};
-    NotesFormat notes{};
-    RecordsFormat records{};
-    practise(settings, random);
-    practise(notes, random);
-    practise(records, random);
-    const auto other_side = [](const auto& format) { return side_of_format(format) != Side::kTrain; };
-    for (const auto& each : settings_formats())
-      EXPECT_FALSE(other_side(each) && each.entry(row.key, row.value) == settings.entry(row.key, row.value));
-    for (const auto& each : notes_formats()) EXPECT_FALSE(other_side(each) && each.line("text") == notes.line("text"));
-    for (const auto& each : records_formats())
-      EXPECT_FALSE(other_side(each) && each.render(std::span(&row, 1)) == records.render(std::span(&row, 1)));
-  }
 }
 
 // Results are compared over months: whatever changes in the generator, these tasks stay.
