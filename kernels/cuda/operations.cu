@@ -1,10 +1,12 @@
 // The operations of the C interface, each on the stream that it was given.
 #include "kernels/cuda/attention_backward.cuh"
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/experts.cuh"
+#include "kernels/cuda/grouped_gemm.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/lm_head_backward.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/optimizer.cuh"
+#include "kernels/cuda/quantize.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/sampling.cuh"
 

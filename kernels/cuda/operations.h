@@ -21,7 +21,19 @@
   X(lm_head_backward, LmHeadBackward)      \
   X(sample, Sample)                        \
   X(adamw, Adamw)                          \
-  X(sum_of_squares, SumOfSquares)
+  X(sum_of_squares, SumOfSquares)          \
+  X(quantize, Quantize)                    \
+  X(quantize_weight, QuantizeWeight)       \
+  X(expand, Expand)                        \
+  X(route, Route)                          \
+  X(route_backward, RouteBackward)         \
+  X(group_by_expert, GroupByExpert)        \
+  X(permute, Permute)                      \
+  X(permute_backward, PermuteBackward)     \
+  X(combine, Combine)                      \
+  X(combine_backward, CombineBackward)     \
+  X(grouped_gemm, GroupedGemm)             \
+  X(k_grouped_gemm, KGroupedGemm)
 
 // Those with a function tandem_cuda_OPERATION_workspace.
 #define TANDEM_CUDA_WORKSPACES(X) \

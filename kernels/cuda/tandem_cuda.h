@@ -29,7 +29,7 @@ extern "C" {
 #pragma GCC visibility push(default) /* all that the library shows */
 
 /* Raised with every change of this interface; a library of another version is refused by its loader. */
-#define TANDEM_CUDA_VERSION 1
+#define TANDEM_CUDA_VERSION 2
 
 enum TandemCudaError {
   kTandemCudaOk = 0,
@@ -317,6 +317,135 @@ typedef struct TandemCudaSumOfSquares {
 } TandemCudaSumOfSquares;
 int tandem_cuda_sum_of_squares(TandemCudaStream stream, const TandemCudaSumOfSquares* arguments);
 size_t tandem_cuda_sum_of_squares_workspace(int64_t count);
+
+/* From bf16 to E4M3 in blocks with a scale (E8M0), as kernels/quantize.h has it. A form whose two pointers are null is
+ * left out; the scales of rows are [rows][blocks of columns], those of columns [columns][blocks of rows]. */
+typedef struct TandemCudaQuantize {
+  const uint16_t* x; /* [rows][columns], `stride` from row to row */
+  int64_t stride;
+  uint8_t* by_row; /* [rows][columns] */
+  uint8_t* row_scales;
+  uint8_t* by_column; /* [columns][rows] */
+  uint8_t* column_scales;
+  int rows, columns;
+  int block; /* 128 or 32 */
+} TandemCudaQuantize;
+int tandem_cuda_quantize(TandemCudaStream stream, const TandemCudaQuantize* arguments);
+
+/* A weight in blocks of 128 x 128. */
+typedef struct TandemCudaQuantizeWeight {
+  const uint16_t* weight; /* [rows][columns] */
+  uint8_t* out;           /* [rows][columns] */
+  uint8_t* scales;        /* [blocks of rows][blocks of columns] */
+  int rows, columns;
+} TandemCudaQuantizeWeight;
+int tandem_cuda_quantize_weight(TandemCudaStream stream, const TandemCudaQuantizeWeight* arguments);
+
+/* The way back. */
+typedef struct TandemCudaExpand {
+  const uint8_t* codes;  /* [rows][columns] */
+  const uint8_t* scales; /* [blocks of rows][blocks of columns] */
+  uint16_t* out;         /* [rows][columns] */
+  int rows, columns;
+  int block;      /* columns of a block: 128 or 32 */
+  int block_rows; /* 1 or 128 */
+} TandemCudaExpand;
+int tandem_cuda_expand(TandemCudaStream stream, const TandemCudaExpand* arguments);
+
+/* Mixtures of experts: formulas, ties and orders are those of kernels/experts.h. A pair is row * chosen + rank. */
+typedef struct TandemCudaRoute {
+  const float* logits; /* [rows][experts] */
+  int32_t* ids;        /* [rows][chosen] */
+  float* weights;      /* [rows][chosen] */
+  const float* bias;   /* [experts] or null; only with sigmoids */
+  float scale;
+  int sigmoid, normalise;
+  int rows, experts, chosen;
+} TandemCudaRoute;
+int tandem_cuda_route(TandemCudaStream stream, const TandemCudaRoute* arguments);
+
+/* Ids are read as route gave them: one outside [0, experts) reads and writes out of bounds. */
+typedef struct TandemCudaRouteBackward {
+  const float* logits;       /* [rows][experts] */
+  const int32_t* ids;        /* [rows][chosen] */
+  const float* weights;      /* [rows][chosen] */
+  const float* grad_weights; /* [rows][chosen] */
+  uint16_t* grad_logits;     /* [rows], `grad_stride` from row to row, written to the stride */
+  int64_t grad_stride;
+  float scale;
+  int sigmoid, normalise;
+  int rows, experts, chosen;
+} TandemCudaRouteBackward;
+int tandem_cuda_route_backward(TandemCudaStream stream, const TandemCudaRouteBackward* arguments);
+
+/* A pair whose id is outside [0, experts) has the place -1, and what follows leaves it out. */
+typedef struct TandemCudaGroupByExpert {
+  const int32_t* ids; /* [rows][chosen] */
+  int32_t* offsets;   /* [experts + 1] */
+  int32_t* places;    /* [rows][chosen] */
+  int rows, experts, chosen;
+} TandemCudaGroupByExpert;
+int tandem_cuda_group_by_expert(TandemCudaStream stream, const TandemCudaGroupByExpert* arguments);
+
+typedef struct TandemCudaPermute {
+  const uint16_t* x;     /* [rows][width] */
+  const int32_t* places; /* [rows][chosen] */
+  uint16_t* out;         /* [rows * chosen][width] */
+  int rows, chosen, width;
+} TandemCudaPermute;
+int tandem_cuda_permute(TandemCudaStream stream, const TandemCudaPermute* arguments);
+
+typedef struct TandemCudaPermuteBackward {
+  const uint16_t* grad_out; /* [rows * chosen][width] */
+  const int32_t* places;
+  uint16_t* grad_x; /* [rows][width], written */
+  int rows, chosen, width;
+} TandemCudaPermuteBackward;
+int tandem_cuda_permute_backward(TandemCudaStream stream, const TandemCudaPermuteBackward* arguments);
+
+typedef struct TandemCudaCombine {
+  const uint16_t* y; /* [rows * chosen][width] */
+  const int32_t* places;
+  const float* weights;     /* [rows][chosen] */
+  const uint16_t* residual; /* [rows][width] */
+  uint16_t* out;            /* [rows][width]; may be the residual */
+  int rows, chosen, width;
+} TandemCudaCombine;
+int tandem_cuda_combine(TandemCudaStream stream, const TandemCudaCombine* arguments);
+
+typedef struct TandemCudaCombineBackward {
+  const uint16_t* y;
+  const int32_t* places;
+  const float* weights;
+  const uint16_t* grad_out; /* [rows][width] */
+  uint16_t* grad_y;         /* [rows * chosen][width], written */
+  float* grad_weights;      /* [rows][chosen], written */
+  int rows, chosen, width;
+} TandemCudaCombineBackward;
+int tandem_cuda_combine_backward(TandemCudaStream stream, const TandemCudaCombineBackward* arguments);
+
+/* out[i] = a[i] times the weight of the group that row i lies in: the bits that tandem_cuda_gemm gives with that weight
+ * alone. Offsets must rise from 0 to m. */
+typedef struct TandemCudaGroupedGemm {
+  const uint16_t* a; /* [m][k] */
+  int64_t a_stride;
+  const int32_t* offsets; /* [groups + 1]: group g is rows offsets[g] to offsets[g + 1] */
+  const uint16_t* b;      /* [groups][n][k] */
+  uint16_t* out;          /* [m][n] */
+  int64_t out_stride;
+  int groups, m, n, k;
+} TandemCudaGroupedGemm;
+int tandem_cuda_grouped_gemm(TandemCudaStream stream, const TandemCudaGroupedGemm* arguments);
+
+/* out[g] += (rows of group g of a) transposed times (the same rows of b). */
+typedef struct TandemCudaKGroupedGemm {
+  const uint16_t* a;      /* [rows][m] */
+  const uint16_t* b;      /* [rows][n] */
+  const int32_t* offsets; /* [groups + 1] */
+  float* out;             /* [groups][m][n] */
+  int groups, rows, m, n;
+} TandemCudaKGroupedGemm;
+int tandem_cuda_k_grouped_gemm(TandemCudaStream stream, const TandemCudaKGroupedGemm* arguments);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

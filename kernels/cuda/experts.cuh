@@ -1,0 +1,252 @@
+// Routing, the way to the experts and back, forward and backward: the formulas and orders of kernels/experts.h. A row's
+// routing is one thread's; what moves rows is one thread an element.
+#pragma once
+
+#include "kernels/cuda/rows.cuh"
+
+namespace tandem::kernels::cuda {
+
+// What the sum of sigmoids is at least taken for.
+constexpr float kLeastSum = 1e-20f;
+
+TANDEM_HD float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+
+// The scores of one row: e^(logit - the largest) with their sum, or sigmoids with the sum 1.
+struct RowScores {
+  const float* logits;
+  float peak, total;
+  bool softmax;
+
+  TANDEM_HD RowScores(const float* row, int experts, bool is_softmax) : logits(row), softmax(is_softmax) {
+    peak = logits[0];
+    total = 1;
+    if (!softmax) return;
+    for (int i = 1; i < experts; ++i) peak = peak < logits[i] ? logits[i] : peak;
+    float lanes[kLanes] = {};
+    for (int i = 0; i < experts; ++i) lanes[i % kLanes] = lanes[i % kLanes] + exponential(logits[i] - peak);
+    total = sum_of_lanes(lanes);
+  }
+  TANDEM_HD float term(int expert) const {
+    return softmax ? exponential(logits[expert] - peak) : sigmoid(logits[expert]);
+  }
+};
+
+struct RouteRow {
+  TandemCudaRoute r;
+
+  TANDEM_HD void operator()(int64_t row) const {
+    const RowScores scores(r.logits + row * r.experts, r.experts, !r.sigmoid);
+    int32_t* ids = r.ids + row * r.chosen;
+    float* weights = r.weights + row * r.chosen;
+    float chosen_sum = 0;
+    for (int rank = 0; rank < r.chosen; ++rank) {
+      ids[rank] = largest_left(scores, ids, rank);
+      weights[rank] = scores.term(ids[rank]) / scores.total;
+      chosen_sum = chosen_sum + weights[rank];
+    }
+    if (r.sigmoid) chosen_sum = chosen_sum + kLeastSum;
+    for (int rank = 0; rank < r.chosen; ++rank) {
+      if (r.normalise) weights[rank] = weights[rank] / chosen_sum;
+      weights[rank] = weights[rank] * r.scale;
+    }
+  }
+
+ private:
+  TANDEM_HD float key(const RowScores& scores, int expert) const {
+    float value = r.sigmoid ? scores.term(expert) : scores.logits[expert];
+    if (r.sigmoid && r.bias) value = value + r.bias[expert];
+    return value != value ? -infinity() : value;
+  }
+  // The first of the largest that the ranks before have not taken.
+  TANDEM_HD int largest_left(const RowScores& scores, const int32_t* taken, int rank) const {
+    int best = -1;
+    float largest = 0;
+    for (int expert = 0; expert < r.experts; ++expert) {
+      bool free = true;
+      for (int i = 0; i < rank; ++i) free = free && taken[i] != expert;
+      if (!free) continue;
+      const float value = key(scores, expert);
+      if (best >= 0 && !(value > largest)) continue;
+      best = expert;
+      largest = value;
+    }
+    return best;
+  }
+};
+inline int check_route(int rows, int experts, int chosen) {
+  if (rows < 0) return kTandemCudaSize;
+  return experts >= 1 && chosen >= 1 && chosen <= experts ? kTandemCudaOk : kTandemCudaShape;
+}
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaRoute& r) {
+  if (!r.logits || !r.ids || !r.weights) return kTandemCudaNull;
+  if (const int code = check_route(r.rows, r.experts, r.chosen)) return code;
+  if (r.bias && !r.sigmoid) return kTandemCudaShape;
+  return each_element(execution, r.rows, RouteRow{r});
+}
+
+struct RouteBackwardRow {
+  TandemCudaRouteBackward r;
+
+  TANDEM_HD void operator()(int64_t row) const {
+    const RowScores scores(r.logits + row * r.experts, r.experts, !r.sigmoid);
+    const int32_t* ids = r.ids + row * r.chosen;
+    const float* weights = r.weights + row * r.chosen;
+    const float* grads = r.grad_weights + row * r.chosen;
+    uint16_t* target = r.grad_logits + row * r.grad_stride;
+    float mean = 0;
+    for (int rank = 0; rank < r.chosen; ++rank) mean = fmaf(weights[rank], grads[rank], mean);
+    for (int64_t i = 0; i < r.grad_stride; ++i) target[i] = 0;
+    if (r.sigmoid) return through_sigmoids(scores, ids, grads, mean, target);
+    if (!r.normalise) {
+      for (int i = 0; i < r.experts; ++i) target[i] = to_bf16_bits(-(scores.term(i) / scores.total) * mean);
+    }
+    const float share = mean / r.scale;
+    for (int rank = 0; rank < r.chosen; ++rank) target[ids[rank]] = to_bf16_bits(weights[rank] * (grads[rank] - share));
+  }
+
+ private:
+  TANDEM_HD void through_sigmoids(const RowScores& scores, const int32_t* ids, const float* grads, float mean,
+                                  uint16_t* target) const {
+    float sum = kLeastSum;
+    for (int rank = 0; rank < r.chosen; ++rank) sum = sum + scores.term(ids[rank]);
+    for (int rank = 0; rank < r.chosen; ++rank) {
+      const float s = scores.term(ids[rank]), slope = r.scale * grads[rank];
+      target[ids[rank]] = to_bf16_bits((r.normalise ? (slope - mean) / sum : slope) * s * (1 - s));
+    }
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaRouteBackward& r) {
+  if (!r.logits || !r.ids || !r.weights || !r.grad_weights || !r.grad_logits) return kTandemCudaNull;
+  if (const int code = check_route(r.rows, r.experts, r.chosen)) return code;
+  if (r.grad_stride < r.experts) return kTandemCudaStride;
+  return each_element(execution, r.rows, RouteBackwardRow{r});
+}
+
+// Counts first, in one thread an expert; then where each expert begins; then its pairs in order.
+struct CountOfExpert {
+  TandemCudaGroupByExpert g;
+  TANDEM_HD void operator()(int64_t expert) const {
+    int32_t count = 0;
+    for (int64_t pair = 0; pair < static_cast<int64_t>(g.rows) * g.chosen; ++pair) count += g.ids[pair] == expert;
+    g.offsets[expert + 1] = count;
+  }
+};
+struct OffsetsOfExperts {
+  TandemCudaGroupByExpert g;
+  TANDEM_HD void operator()(int64_t) const {
+    g.offsets[0] = 0;
+    for (int expert = 0; expert < g.experts; ++expert) g.offsets[expert + 1] += g.offsets[expert];
+  }
+};
+struct PlacesOfExpert {
+  TandemCudaGroupByExpert g;
+  TANDEM_HD void operator()(int64_t expert) const {
+    int32_t place = g.offsets[expert];
+    for (int64_t pair = 0; pair < static_cast<int64_t>(g.rows) * g.chosen; ++pair) {
+      const int32_t id = g.ids[pair];
+      if (id == expert) g.places[pair] = place++;
+      if (expert == 0 && (id < 0 || id >= g.experts)) g.places[pair] = -1;
+    }
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaGroupByExpert& g) {
+  if (!g.ids || !g.offsets || !g.places) return kTandemCudaNull;
+  if (const int code = check_route(g.rows, g.experts, g.chosen)) return code;
+  return in_order([&] { return each_element(execution, g.experts, CountOfExpert{g}); },
+                  [&] { return each_element(execution, 1, OffsetsOfExperts{g}); },
+                  [&] { return each_element(execution, g.experts, PlacesOfExpert{g}); });
+}
+
+struct PermuteElement {
+  TandemCudaPermute p;
+  TANDEM_HD void operator()(int64_t i) const {
+    const int64_t pair = i / p.width, column = i % p.width;
+    if (p.places[pair] >= 0) p.out[p.places[pair] * p.width + column] = p.x[pair / p.chosen * p.width + column];
+  }
+};
+template <typename Arguments>
+int check_pairs(const Arguments& p) {
+  if (p.rows < 0 || p.width < 0) return kTandemCudaSize;
+  return p.chosen >= 1 ? kTandemCudaOk : kTandemCudaShape;
+}
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaPermute& p) {
+  if (!p.x || !p.places || !p.out) return kTandemCudaNull;
+  if (const int code = check_pairs(p)) return code;
+  return each_element(execution, static_cast<int64_t>(p.rows) * p.chosen * p.width, PermuteElement{p});
+}
+
+struct PermuteBackwardElement {
+  TandemCudaPermuteBackward p;
+  TANDEM_HD void operator()(int64_t i) const {
+    const int32_t* places = p.places + i / p.width * p.chosen;
+    float total = 0;
+    for (int rank = 0; rank < p.chosen; ++rank) {
+      if (places[rank] >= 0) total = total + from_bf16(p.grad_out[places[rank] * p.width + i % p.width]);
+    }
+    p.grad_x[i] = to_bf16_bits(total);
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaPermuteBackward& p) {
+  if (!p.grad_out || !p.places || !p.grad_x) return kTandemCudaNull;
+  if (const int code = check_pairs(p)) return code;
+  return each_element(execution, static_cast<int64_t>(p.rows) * p.width, PermuteBackwardElement{p});
+}
+
+struct CombineElement {
+  TandemCudaCombine c;
+  TANDEM_HD void operator()(int64_t i) const {
+    const int64_t first = i / c.width * c.chosen;
+    float total = 0;
+    for (int rank = 0; rank < c.chosen; ++rank) {
+      const int64_t place = c.places[first + rank];
+      if (place >= 0) total = fmaf(c.weights[first + rank], from_bf16(c.y[place * c.width + i % c.width]), total);
+    }
+    c.out[i] = to_bf16_bits(from_bf16(c.residual[i]) + total);
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaCombine& c) {
+  if (!c.y || !c.places || !c.weights || !c.residual || !c.out) return kTandemCudaNull;
+  if (const int code = check_pairs(c)) return code;
+  return each_element(execution, static_cast<int64_t>(c.rows) * c.width, CombineElement{c});
+}
+
+// A pair is a row of RowLanes: its weight's gradient is a product of rows.
+struct CombineBackwardKernel : RowLanes {
+  using Private = Nothing;
+  TandemCudaCombineBackward c;
+
+  TANDEM_HD explicit CombineBackwardKernel(const TandemCudaCombineBackward& arguments) : c(arguments) {}
+  TANDEM_HD int64_t pairs() const { return static_cast<int64_t>(c.rows) * c.chosen; }
+  TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private&) const {
+    const int64_t pair = row_of(block, thread), place = pair < pairs() ? c.places[pair] : -1;
+    const uint16_t* grad = c.grad_out + pair / c.chosen * c.width;
+    const uint16_t* y = c.y + place * c.width;
+    if (phase == 0) {
+      if (place >= 0) {
+        put(
+            thread, c.width, shared, [&](int i) { return from_bf16(grad[i]); }, [&](int i) { return from_bf16(y[i]); });
+      }
+      return true;
+    }
+    if (pair < pairs() && lane_of(thread) == 0) c.grad_weights[pair] = place >= 0 ? total(thread, shared) : 0.0f;
+    if (place < 0) return false;
+    for (int i = lane_of(thread); i < c.width; i += kLanes)
+      c.grad_y[place * c.width + i] = to_bf16_bits(c.weights[pair] * from_bf16(grad[i]));
+    return false;
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaCombineBackward& c) {
+  if (!c.y || !c.places || !c.weights || !c.grad_out || !c.grad_y || !c.grad_weights) return kTandemCudaNull;
+  if (const int code = check_pairs(c)) return code;
+  const CombineBackwardKernel kernel(c);
+  return start(execution, kernel, RowLanes::blocks(kernel.pairs()));
+}
+
+}  // namespace tandem::kernels::cuda

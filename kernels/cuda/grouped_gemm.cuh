@@ -1,0 +1,106 @@
+// Products of rows that lie group by group, each group with a weight of its own: the tiles of gemm.cuh. Where groups
+// begin is read on the device, so there are as many blocks of threads as the worst case needs, and those for which no
+// rows are left do nothing.
+#pragma once
+
+#include "kernels/cuda/gemm.cuh"
+
+namespace tandem::kernels::cuda {
+
+// The tile of one group that a block computes.
+struct GroupTile {
+  int group, first_row, first_column;  // first_row within the group; group -1: there is none
+};
+
+struct GroupedGemmKernel {
+  static constexpr int kThreads = ProductTile::kThreads;
+  using Shared = ProductTile::Shared;
+  using Private = ProductTile::Private;
+  TandemCudaGroupedGemm g;
+
+  TANDEM_HD int64_t column_tiles() const { return pieces(g.n, ProductTile::kSide); }
+  // Of a group that begins in the middle of a tile one more than its share.
+  TANDEM_HD int64_t blocks() const { return (pieces(g.m, ProductTile::kSide) + g.groups) * column_tiles(); }
+  TANDEM_HD GroupTile tile_of(int64_t block) const {
+    int64_t tile = block / column_tiles();
+    const int column = static_cast<int>(block % column_tiles()) * ProductTile::kSide;
+    for (int group = 0; group < g.groups; ++group) {
+      const int64_t tiles = pieces(g.offsets[group + 1] - g.offsets[group], ProductTile::kSide);
+      if (tile < tiles) return {group, static_cast<int>(tile) * ProductTile::kSide, column};
+      tile -= tiles;
+    }
+    return {-1, 0, 0};
+  }
+  TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
+    const GroupTile tile = tile_of(block);
+    if (tile.group < 0) return false;
+    const int64_t first = g.offsets[tile.group];
+    const int rows = g.offsets[tile.group + 1] - g.offsets[tile.group];
+    const uint16_t* weight = g.b + static_cast<int64_t>(tile.group) * g.n * g.k;
+    const ProductTile product{{g.a + first * g.a_stride, g.a_stride, 1, rows}, {weight, g.k, 1, g.n}, g.k};
+    if (phase < product.phases()) {
+      product.run(tile.first_row, tile.first_column, phase, thread, shared, own);
+      return true;
+    }
+    if (g.k == 0) ProductTile::clear(own);
+    for (int i = 0; i < ProductTile::kOwn; ++i) {
+      for (int j = 0; j < ProductTile::kOwn; ++j) {
+        const int row = tile.first_row + ProductTile::row_of(thread, i);
+        const int column = tile.first_column + ProductTile::column_of(thread, j);
+        if (row < rows && column < g.n) g.out[(first + row) * g.out_stride + column] = to_bf16_bits(own.sums[i][j]);
+      }
+    }
+    return false;
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaGroupedGemm& g) {
+  if (!g.a || !g.offsets || !g.b || !g.out) return kTandemCudaNull;
+  if (g.groups < 0 || g.m < 0 || g.n < 0 || g.k < 0) return kTandemCudaSize;
+  if (g.a_stride < g.k || g.out_stride < g.n) return kTandemCudaStride;
+  const GroupedGemmKernel kernel{g};
+  return start(execution, kernel, kernel.blocks());
+}
+
+// The rows of a group are its k.
+struct KGroupedGemmKernel {
+  static constexpr int kThreads = ProductTile::kThreads;
+  using Shared = ProductTile::Shared;
+  using Private = ProductTile::Private;
+  TandemCudaKGroupedGemm g;
+
+  TANDEM_HD int64_t column_tiles() const { return pieces(g.n, ProductTile::kSide); }
+  TANDEM_HD int64_t tiles() const { return pieces(g.m, ProductTile::kSide) * column_tiles(); }
+  TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
+    const int64_t group = block / tiles(), tile = block % tiles();
+    const int64_t first = g.offsets[group];
+    const int count = g.offsets[group + 1] - g.offsets[group];
+    const int first_row = static_cast<int>(tile / column_tiles()) * ProductTile::kSide;
+    const int first_column = static_cast<int>(tile % column_tiles()) * ProductTile::kSide;
+    const ProductTile product{{g.a + first * g.m, 1, g.m, g.m}, {g.b + first * g.n, 1, g.n, g.n}, count};
+    if (phase < product.phases()) {
+      product.run(first_row, first_column, phase, thread, shared, own);
+      return true;
+    }
+    if (count == 0) return false;
+    for (int i = 0; i < ProductTile::kOwn; ++i) {
+      for (int j = 0; j < ProductTile::kOwn; ++j) {
+        const int row = first_row + ProductTile::row_of(thread, i);
+        const int column = first_column + ProductTile::column_of(thread, j);
+        if (row >= g.m || column >= g.n) continue;
+        float& target = g.out[(group * g.m + row) * g.n + column];
+        target = target + own.sums[i][j];
+      }
+    }
+    return false;
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaKGroupedGemm& g) {
+  if (!g.a || !g.b || !g.offsets || !g.out) return kTandemCudaNull;
+  if (g.groups < 0 || g.rows < 0 || g.m < 0 || g.n < 0) return kTandemCudaSize;
+  const KGroupedGemmKernel kernel{g};
+  return start(execution, kernel, g.groups * kernel.tiles());
+}
+
+}  // namespace tandem::kernels::cuda
