@@ -131,7 +131,7 @@ void print_table(const std::vector<Validation>& all, double seconds) {
                  counts[Verdict::kUnfit], counts[Verdict::kError]);
     }
   }
-  fmt::print("{} tasks in {}\n", all.size(), format_seconds(seconds));
+  fmt::print("{} task{} in {}\n", all.size(), all.size() == 1 ? "" : "s", format_seconds(seconds));
 }
 
 int exit_code(const std::vector<Validation>& all) {

@@ -15,6 +15,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostTasks = 100'000;
+constexpr int kDeepest = 16;  // folders below the set
 
 bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
@@ -26,7 +27,8 @@ class Walk {
     own_name_ = absolute.has_filename() ? absolute.stem().string() : absolute.parent_path().stem().string();
   }
 
-  void visit(const fs::path& path) {
+  void visit(const fs::path& path, int depth = 0) {
+    if (depth > kDeepest) return mistakes_.add(path.string(), 0, "is too deep; does a link lead back?");
     std::error_code error;
     if (fs::is_regular_file(path, error)) return visit_file(path);
     if (!fs::is_directory(path, error)) return mistakes_.add(path.string(), 0, "is neither a file nor a folder");
@@ -44,7 +46,7 @@ class Walk {
     std::sort(entries.begin(), entries.end());
     // A folder that holds no tasks is data of those beside it.
     for (const auto& entry : entries) {
-      if (!is_data(entry)) visit(entry);
+      if (!is_data(entry)) visit(entry, depth + 1);
     }
   }
 

@@ -178,7 +178,7 @@ TEST_F(TaskFiles, what_lies_where_the_tests_come_is_no_failure_of_the_infrastruc
   const std::string solve = "printf 'def double(x):\\n    return 2 * x\\n' > double.py";
   for (const char* obstacle :
        {"mkdir -p test_double.py/inner && touch test_double.py/inner/file", "ln -s /dev/null test_double.py",
-        "mkfifo test_double.py", "echo 'print(8)' > test_double.py; chmod 0 test_double.py", "true"}) {
+        "mkfifo test_double.py", "echo 'print(8)' > test_double.py; chmod 444 test_double.py", "true"}) {
     EXPECT_EQ(play(task, {obstacle}).reward, 0) << obstacle;
     EXPECT_EQ(play(task, {obstacle, solve}).reward, 1) << obstacle;
   }
