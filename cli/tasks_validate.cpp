@@ -36,26 +36,30 @@ class Results {
   static Result<Results> open(const std::string& path) {
     Results results;
     if (path.empty()) return results;
-    int line = 0;
+    uint64_t whole = 0;  // bytes of lines that were written to their ends
     if (std::error_code error; fs::exists(path, error)) {
       const auto text = TRY(read_file(path));
-      const bool torn = !text.empty() && !text.ends_with('\n');
-      const auto lines = split(text, '\n');
-      for (size_t i = 0; i < lines.size(); ++i) {
+      whole = text.rfind('\n') + 1;  // nothing where there is none
+      int line = 0;
+      for (const auto each : split(std::string_view(text).substr(0, whole), '\n')) {
         ++line;
-        if (trim(lines[i]).empty()) continue;
-        const auto parse = [&]() -> Result<Validation> {
-          return envs::validation_from_json(TRY(parse_json(lines[i])));
-        };
+        if (trim(each).empty()) continue;
+        const auto parse = [&]() -> Result<Validation> { return envs::validation_from_json(TRY(parse_json(each))); };
         auto read = parse();
-        if (!read && torn && i + 1 == lines.size()) continue;  // cut short by an end of ours
         if (!read) return fail(Status(read.error()).at(path, line).hint("give another file by --results"));
         results.known_[read->name] = std::move(*read);
       }
-      results.separate_ = torn;
+      // Somebody else's file is not cut.
+      constexpr std::string_view kBegin = "{\"name\"";
+      const auto rest = std::string_view(text).substr(whole);
+      if (!rest.starts_with(kBegin) && !kBegin.starts_with(rest)) {
+        return fail(Status::invalid("is no file of verdicts").at(path).hint("give another file by --results"));
+      }
     }
     results.file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!results.file_) return fail(Status::from_errno(path, errno));
+    // What was cut short by an end of ours is done again.
+    if (::ftruncate(results.file_.get(), static_cast<off_t>(whole)) != 0) return fail(Status::from_errno(path, errno));
     results.path_ = path;
     return results;
   }
@@ -70,16 +74,13 @@ class Results {
 
   Status add(const Validation& validation) {
     if (!file_) return {};
-    const std::string line =
-        std::string(std::exchange(separate_, false) ? "\n" : "") + dump_json(envs::to_json(validation)) + "\n";
-    return write_all(file_.get(), line, path_);
+    return write_all(file_.get(), dump_json(envs::to_json(validation)) + "\n", path_);
   }
 
  private:
   std::map<std::string, Validation> known_;
   FileDescriptor file_;
   std::string path_;
-  bool separate_ = false;  // the file ends within a line
 };
 
 // How far it is: on a terminal one line drawn over and over, elsewhere a line now and then.

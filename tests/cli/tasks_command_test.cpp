@@ -85,6 +85,9 @@ TEST_F(TasksCommand, goes_on_where_it_was_interrupted_and_does_changed_tasks_aga
   const auto again = tasks(command);
   EXPECT_THAT(again.first, HasSubstr("1 of 2 tasks are in"));
   EXPECT_EQ(again.second, 1);
+  const auto notes = put("notes.txt", "mine");
+  EXPECT_EQ(tasks("validate " + (folder_ / "set").string() + " --results " + notes).second, 2);
+  EXPECT_EQ(text(notes), "mine");
   EXPECT_THAT(tasks(command).first, HasSubstr("2 of 2 tasks are in"));
 }
 
