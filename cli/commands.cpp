@@ -19,6 +19,7 @@ Action add_role(CLI::App&);
 Action add_run(CLI::App&);
 Action add_score(CLI::App&);
 Action add_sft(CLI::App&);
+Action add_tasks(CLI::App&);
 Action add_tokenize(CLI::App&);
 Action add_tools(CLI::App&);
 Action add_version(CLI::App&);
@@ -34,6 +35,7 @@ std::span<const Command> commands() {
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},
       Command{"loss", "Loss, gradient and advantages of given logprobs and rewards; JSON Lines", add_loss},
+      Command{"tasks", "Tasks of your own: look at them, prove that they can be trained on, try them", add_tasks},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
       Command{"inspect", "What a model is, what it takes, and what stands in the way of using it", add_inspect},
       Command{"export", "Turn a checkpoint into a Hugging Face directory", add_export},

@@ -19,7 +19,8 @@ struct EpisodesOptions {
 
 Result<int> print_episodes(const EpisodesOptions& options) {
   TRY(dashboard::check_run_directory(options.run));
-  const auto ledger = TRY(rollout::read_ledger(options.run, plan_of(TRY(read_resolved(options.run)))));
+  const auto ledger =
+      TRY(rollout::read_ledger(options.run, TRY(plan_of(TRY(read_resolved(options.run)), options.run))));
   const auto with_tokens = options.tokens ? dashboard::WithTokens::kYes : dashboard::WithTokens::kNo;
   TRY(dashboard::visit_episodes(options.run, ledger, with_tokens, [](const Json& object) -> Status {
     const std::string line = dump_json(object) + "\n";

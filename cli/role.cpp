@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/run_layout.h"
+#include "cli/run_tasks.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/server.h"
 #include "rollout/coordinator.h"
@@ -41,10 +42,11 @@ Result<int> run(const Options& options) {
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", sender));
 
   if (options.name == "coordinator") {
+    const rollout::RunPlan plan = TRY(plan_of(config, options.run_dir));
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
                                   .address = layout.address("coordinator"),
                                   .identity = identity,
-                                  .plan = plan_of(config),
+                                  .plan = plan,
                                   .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
                                  clock, stop_requested));
@@ -94,6 +96,11 @@ Result<int> run(const Options& options) {
   if (options.name == "env") {
     const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
     TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
+    envs::MakeTask make_task = envs::make_task;
+    if (!config.tasks.path.empty()) {
+      const auto set = std::make_shared<const envs::TaskSet>(TRY(read_recorded_tasks(config, options.run_dir)));
+      make_task = [set](const envs::TaskSpec& spec) { return set->task(spec); };
+    }
     zmq::context_t context;
     rollout::CoordinatorLink link(TRY(wire::Socket::connect(context, layout.address("coordinator"), identity)), clock,
                                   [&](wire::Hello::Builder hello) {
@@ -106,6 +113,7 @@ Result<int> run(const Options& options) {
     TRY(envs::serve({.address = layout.address("env"),
                      .identity = identity,
                      .threads = config.env.threads,
+                     .make_task = make_task,
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds}},

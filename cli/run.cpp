@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <csignal>
 #include <ctime>
+#include <optional>
 #include <thread>
 
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/run_checks.h"
+#include "cli/run_tasks.h"
 #include "cli/supervisor.h"
 #include "dashboard/live.h"
 #include "dashboard/report.h"
@@ -18,6 +20,7 @@
 #include "dashboard/tensorboard.h"
 #include "envs/floors.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/server.h"
 #include "model/weights.h"
 #include "rollout/coordinator.h"
 #include "trainer/tiny_model.h"
@@ -85,11 +88,12 @@ Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
           {"rollout (each)", {{"weights, live and coming", 8 * n}, {"keys and values", page * pages}}}};
 }
 
-void print_plan(const RunConfig& config, const Schema& schema, const Json& memory) {
+void print_plan(const RunConfig& config, const Schema& schema, const Json& memory, const std::string& tasks) {
   const auto& t = config.trainer;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, t.groups_per_step * t.group_size, config.run.steps,
              t.groups_per_step * t.group_size * config.run.steps);
+  fmt::print("tasks     {}\n", tasks);
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
              config.tasks.heldout_samples);
   fmt::print("processes coordinator, env, trainer, {} x rollout with {} slots\n", config.rollout.workers,
@@ -106,17 +110,16 @@ void print_plan(const RunConfig& config, const Schema& schema, const Json& memor
     fmt::print("  {} = {}  ({})\n", field.path, dump_json(field.get()), schema.origin(field.path));
 }
 
-// The scripted floors, on the held-out tasks of the plan.
-Json play_floors(const RunConfig& config, envs::SandboxBackend& backend, const std::atomic<bool>& cancelled) {
+// The scripted floors, on the held-out tasks.
+Json play_floors(const std::vector<envs::TaskSpec>& specs, const envs::MakeTask& make_task,
+                 envs::SandboxBackend& backend, const std::atomic<bool>& cancelled) {
   Json rates = Json::object();
   for (const envs::Floor floor : envs::floors()) {
     double sum = 0;
     int count = 0;
-    const int kinds = static_cast<int>(config.tasks.kinds.size());
-    for (int task = 0; task < config.tasks.heldout && !cancelled; ++task) {
-      const auto made = envs::make_task({.kind = config.tasks.kinds[task % kinds],
-                                         .split = *envs::split_from(config.tasks.heldout_split),
-                                         .seed = static_cast<uint64_t>(task / kinds)});
+    for (const auto& spec : specs) {
+      if (cancelled) break;
+      const auto made = make_task(spec);
       if (!made) continue;
       const auto grade = envs::play_floor(floor, *made, backend);
       if (!grade) continue;
@@ -228,9 +231,10 @@ void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
 
 // What is left to people and scripts when a run ends: summary.json, report.html, tb/.
 Result<Json> conclude(const fs::path& run_dir, const RunConfig& config, const Clock& clock) {
-  const Json summary = TRY(dashboard::summarise(run_dir, plan_of(config)));
+  const rollout::RunPlan plan = TRY(plan_of(config, run_dir));
+  const Json summary = TRY(dashboard::summarise(run_dir, plan));
   TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
-  TRY(dashboard::write_report(run_dir, plan_of(config)));
+  TRY(dashboard::write_report(run_dir, plan));
   write_tensorboard(run_dir, clock);
   return summary;
 }
@@ -266,19 +270,21 @@ Result<int> run(const Options& options) {
     else
       print_result(run_dir, summary);
   };
-  if (exists && TRY(rollout::read_ledger(run_dir, plan_of(config))).finished()) {
+  if (exists && TRY(rollout::read_ledger(run_dir, TRY(plan_of(config, run_dir)))).finished()) {
     fmt::print(stderr, "{} is done already\n", run_dir.string());
     show(TRY(conclude(run_dir, config, clock)));
     return kDone;
   }
   TRY(check_inputs(config));
+  std::optional<envs::TaskSet> tasks;
+  if (!config.tasks.path.empty()) tasks = TRY(exists ? read_recorded_tasks(config, run_dir) : read_task_set(config));
   const bool tiny = config.model.path == kTinyModel;
   const Json memory = tiny ? Json::object() : memory_table(config, TRY(model::read_config(config.model.path)));
   if (options.dry_run) {
     if (options.json)
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
     else
-      print_plan(config, schema, memory);
+      print_plan(config, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
     return kDone;
   }
 
@@ -290,7 +296,9 @@ Result<int> run(const Options& options) {
   }
   if (!exists && !options.config.empty())
     TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
+  if (tasks && !exists) TRY(record_tasks(config, *tasks, run_dir));
   TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
+  if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));
   int attempt = 1;
   while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
@@ -308,7 +316,9 @@ Result<int> run(const Options& options) {
     floors = std::jthread([&] {
       auto backend = envs::NamespaceBackend::start(run_dir.string());
       if (!backend) return;
-      const Json rates = play_floors(config, **backend, floors_cancelled);
+      const envs::MakeTask make_task =
+          tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return tasks->task(spec); }) : envs::make_task;
+      const Json rates = play_floors(heldout_specs(config, tasks), make_task, **backend, floors_cancelled);
       if (!floors_cancelled) (void)write_file(run_dir / "floors.json", rates.dump(2) + "\n");
     });
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "envs/task.h"
 #include "model/weight_format.h"
 #include "trainer/learning_rate.h"
@@ -24,7 +26,12 @@ Schema schema_of(RunConfig& c) {
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
         model::weight_format_names());
   const auto known = envs::every_kind();
-  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task", {known.begin(), known.end()});
+  s.add(
+      "tasks.path", c.tasks.path,
+      "A set of tasks of your own: a folder, a task file, or HumanEvalPack's JSON Lines; empty: the workspace family");
+  s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
+  s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
+  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
   s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
         1024);
@@ -101,11 +108,40 @@ Status check(const RunConfig& c) {
   if (c.run.deterministic && c.trainer.max_lag != 0 && c.trainer.max_lag != RunConfig{}.trainer.max_lag) {
     return Status::invalid("run.deterministic needs trainer.max_lag 0: a lag depends on timing");
   }
+  if (!c.tasks.path.empty() && c.tasks.heldout_split != "heldout") {
+    return Status::invalid(
+        fmt::format("tasks.heldout_split: {} is of the workspace family; leave it at heldout with "
+                    "tasks.path",
+                    c.tasks.heldout_split));
+  }
+  if (c.tasks.path.empty() && !c.tasks.set_kinds.empty()) {
+    return Status::invalid("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds");
+  }
   TRY(algorithm_of(c));
   return {};
 }
 
-rollout::RunPlan plan_of(const RunConfig& c) {
+namespace {
+
+// How many tasks there are of each kind of the set that a run began with.
+Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
+  const fs::path path = run_dir / "tasks.json";
+  const Json record = TRY(parse_json(TRY(read_file(path))));
+  rollout::CountsByKind counts;
+  try {
+    for (const Json& task : record.at("tasks")) {
+      auto& of_kind = counts[task.at("kind").get<std::string>()];
+      ++(task.at("split") == "train" ? of_kind.train : of_kind.heldout);
+    }
+  } catch (const Json::exception& error) {
+    return fail(Status::corrupt(path.string() + " is not what was written: " + error.what()));
+  }
+  return counts;
+}
+
+}  // namespace
+
+Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   rollout::RunPlan plan{.seed = c.run.seed,
                         .steps = c.run.steps,
                         .groups_per_step = c.trainer.groups_per_step,
@@ -121,6 +157,15 @@ rollout::RunPlan plan_of(const RunConfig& c) {
                         .std_epsilon = c.algorithm.std_epsilon,
                         .steal_from = c.rollout.steal_from};
   if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;
+  if (c.tasks.path.empty()) return plan;
+  plan.counts = TRY(recorded_counts(run_dir));
+  plan.kinds.clear();
+  int heldout = 0;
+  for (const auto& [kind, count] : plan.counts) {
+    plan.kinds.push_back(kind);
+    heldout += static_cast<int>(count.heldout);
+  }
+  plan.heldout_tasks = std::min(plan.heldout_tasks, heldout);
   return plan;
 }
 

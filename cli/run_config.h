@@ -27,6 +27,9 @@ struct RunConfig {
     std::string weights = "bf16";
   } model;
   struct {
+    std::string path;
+    std::vector<std::string> set_kinds;
+    double heldout_share = 0.2;
     std::vector<std::string> kinds;
     int heldout = 200;
     int heldout_samples = 4;
@@ -89,7 +92,9 @@ Schema schema_of(RunConfig& config);
 // Contradictions between fields, found before anything is started.
 Status check(const RunConfig& config);
 
-rollout::RunPlan plan_of(const RunConfig& config);
+// What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
+// written.
+Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 
 // RUN/config.resolved.json, as `tandem run` wrote it.

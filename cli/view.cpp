@@ -77,7 +77,7 @@ void announce(const ViewOptions& options, bool on, const fs::path& report, const
 Result<int> view(const ViewOptions& options) {
   TRY(dashboard::check_run_directory(options.run));
   const fs::path run_dir = fs::absolute(options.run).lexically_normal();
-  const rollout::RunPlan plan = plan_of(TRY(read_resolved(run_dir)));
+  const rollout::RunPlan plan = TRY(plan_of(TRY(read_resolved(run_dir)), run_dir));
   const bool on = is_on(run_dir, TRY(dashboard::read_run(run_dir, plan)).status);
   if (!on || options.once) {
     TRY(dashboard::write_report(run_dir, plan));

@@ -58,8 +58,10 @@ Call corrupted(Call call, const Task& task, Random& random) {
 
 Call random_call(const Task& task, Random& random) {
   const auto paths = paths_of(task);
+  const auto words = words_of(task);
+  if (paths.empty() || words.empty()) return {"list_dir", {{"target_directory", "."}}};
   const auto path = random.pick(paths);
-  const auto word = random.pick(words_of(task));
+  const auto word = random.pick(words);
   switch (random.below(6)) {
     case 0:
       return {"read_file", {{"target_file", path}}};
@@ -68,8 +70,7 @@ Call random_call(const Task& task, Random& random) {
     case 2:
       return {"list_dir", {{"target_directory", "."}}};
     case 3:
-      return {"search_replace",
-              {{"file_path", path}, {"old_string", word}, {"new_string", random.pick(words_of(task))}}};
+      return {"search_replace", {{"file_path", path}, {"old_string", word}, {"new_string", random.pick(words)}}};
     case 4:
       return {"write", {{"file_path", path}, {"contents", word + "\n"}}};
     default:

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <future>
 
+#include "base/file.h"
+#include "envs/tools/process.h"
+
 namespace tandem::envs {
 namespace {
 
@@ -11,12 +14,52 @@ bool only_reads(std::string_view name) {
   return tool && tool->effect == ToolEffect::kReads;
 }
 
-SandboxSpec spec_of(const EpisodeOptions& options) {
+constexpr double kPreparationSeconds = 20;  // of a command that is not the model's
+
+SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
+  spec.links = task.links;
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
   spec.tools = prompted_tools();
   return spec;
+}
+
+// The output without what the tool adds for a model to read. A call that was refused or killed ran nothing to its end.
+ToolOutcome as_printed(ToolOutcome outcome) {
+  if (!outcome.ok && outcome.exit_code == 0) outcome.exit_code = 137;
+  const auto note =
+      outcome.exit_code == 0 ? std::string("[no output]\n") : "[exit code " + std::to_string(outcome.exit_code) + "]\n";
+  if (outcome.exit_code != 0 ? outcome.output.ends_with(note) : outcome.output == note) {
+    outcome.output.resize(outcome.output.size() - note.size());
+  }
+  return outcome;
+}
+
+bool is_there(const std::string& need) {
+  constexpr std::string_view kPackage = "package ";
+  std::error_code error;
+  if (!need.starts_with(kPackage)) return need.starts_with('/') ? fs::exists(need, error) : !find_program(need).empty();
+  const auto list = "/var/lib/dpkg/info/" + need.substr(kPackage.size());
+  return fs::exists(list + ".list", error) || fs::exists(list + ":amd64.list", error) ||
+         fs::exists(list + ":arm64.list", error);
+}
+
+// What a task needs beside its files is there before the model looks.
+Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options) {
+  TRY(sandbox.put(task.files));
+  TRY(make_executable(sandbox, task.programs));
+  SandboxSpec spec = spec_of(task, options);
+  spec.call_time_limit_s = kPreparationSeconds;
+  spec.tools.clear();
+  if (!task.setup.empty()) sandbox.set_call_limits(spec);
+  for (const auto& command : task.setup) {
+    const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
+    if (outcome.ok && outcome.exit_code == 0) continue;
+    return Status::unavailable("setup of " + task.name + " failed: `" + command + "` printed\n" + outcome.output);
+  }
+  if (!task.setup.empty()) sandbox.set_call_limits(spec_of(task, options));
+  return {};
 }
 
 }  // namespace
@@ -25,9 +68,15 @@ Episode::Episode(Task task, SandboxBackend& backend, const EpisodeOptions& optio
     : task_(std::move(task)), backend_(backend), options_(options), sandbox_(std::move(sandbox)) {}
 
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
-  auto sandbox = TRY(backend.create(spec_of(options)));
-  TRY(sandbox->put(task.files));
+  TRY(check_needs(task));
+  auto sandbox = TRY(backend.create(spec_of(task, options)));
+  TRY(prepare(*sandbox, task, options));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
+}
+
+Status Episode::put(const Files& files) {
+  if (!sandbox_) return Status::unavailable("the episode has been scored; its sandbox is gone");
+  return files.empty() ? Status() : sandbox_->put(files);
 }
 
 Result<ToolOutcome> Episode::call(std::string_view name, const Json& arguments) {
@@ -72,12 +121,21 @@ Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls
 Result<std::unique_ptr<Episode>> Episode::branch() {
   if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
   const auto snapshot = TRY(sandbox_->snapshot());
-  auto sandbox = TRY(backend_.create(spec_of(options_)));
+  auto sandbox = TRY(backend_.create(spec_of(task_, options_)));
   TRY(sandbox->restore(snapshot));
   std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
   branch->changed_ = changed_;
   branch->tool_calls_ = tool_calls_;
   return branch;
+}
+
+Status check_needs(const Task& task) {
+  for (const auto& need : task.needs) {
+    if (is_there(need)) continue;
+    return Status::unfit(task.name + " needs " + need + ", which this machine does not have")
+        .hint("install it, or leave the task out");
+  }
+  return {};
 }
 
 Result<Grade> Episode::score(std::string_view final_answer) {
@@ -87,20 +145,30 @@ Result<Grade> Episode::score(std::string_view final_answer) {
   if (!collected.complete) {
     Grade failed;
     failed.terms["files"] = 0;
+    failed.why = "files: more or larger ones were left behind than are collected";
     return failed;
   }
-  return grade(task_, collected.files, final_answer, sandbox_runner(backend_, options_.test_time_limit_s));
+  return grade(task_, collected.files, final_answer, sandbox_runner(backend_, options_.test_time_limit_s),
+               collected.programs);
 }
 
 Runner sandbox_runner(SandboxBackend& backend, double time_limit_s) {
-  return [&backend, time_limit_s](const Files& files, const std::string& program) -> Result<std::string> {
+  return [&backend, time_limit_s](const Place& place,
+                                  std::span<const CheckCommand> commands) -> Result<std::vector<ToolOutcome>> {
     SandboxSpec spec;
-    spec.call_time_limit_s = time_limit_s;
+    spec.call_time_limit_s = kPreparationSeconds;
+    spec.links = place.links;
     auto sandbox = TRY(backend.create(spec));
-    TRY(sandbox->put(files));
-    // Isolated mode: neither the environment nor files of the workspace can stand in for the standard library.
-    const Json arguments = {{"command", "/usr/bin/python3 -I - <<'TANDEM_END'\n" + program + "\nTANDEM_END\n"}};
-    return TRY(sandbox->call("run_terminal_cmd", arguments)).output;
+    TRY(sandbox->put(place.files));
+    TRY(make_executable(*sandbox, place.programs));
+    std::vector<ToolOutcome> outcomes;
+    for (const auto& command : commands) {
+      spec.call_time_limit_s = command.seconds > 0 ? command.seconds : time_limit_s;
+      sandbox->set_call_limits(spec);
+      outcomes.push_back(as_printed(TRY(sandbox->call("run_terminal_cmd", {{"command", command.command}}))));
+      if (outcomes.back().exit_code != command.exit_code) break;
+    }
+    return outcomes;
   };
 }
 

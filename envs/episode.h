@@ -26,10 +26,14 @@ struct EpisodeOptions {
 
 class Episode {
  public:
+  // Also an error where this machine lacks what the task needs (kUnfit), or its setup fails.
   static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
 
   const Task& task() const { return task_; }
   std::vector<Message> prompt() const { return envs::prompt(task_); }
+
+  // Puts files beside those of the task: what a solution brings along.
+  Status put(const Files& files);
 
   // One call; a malformed or unknown one gives an outcome that says so.
   Result<ToolOutcome> call(std::string_view name, const Json& arguments);
@@ -59,6 +63,9 @@ class Episode {
   bool changed_ = false;
   int tool_calls_ = 0;
 };
+
+// kUnfit, naming task and program, where this machine lacks what the task cannot be judged without.
+Status check_needs(const Task& task);
 
 // A Runner for grade() on sandboxes of this backend.
 Runner sandbox_runner(SandboxBackend& backend, double time_limit_s);

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/text.h"
+#include "envs/command_check.h"
 
 namespace tandem::envs {
 namespace {
@@ -87,6 +88,22 @@ bool same_files(const Files& left, const Files& right) {
   return true;
 }
 
+Term find_contents(const Files& expected, const Files& left_behind) {
+  for (const auto& [path, content] : expected) {
+    const auto found = left_behind.find(path);
+    if (found == left_behind.end()) return {.why = path + " is not there"};
+    if (without_last_end(found->second) != without_last_end(content)) return {.why = path + " is not as expected"};
+  }
+  return {.value = 1};
+}
+
+// Isolated mode: neither the environment nor files of the workspace can stand in for the standard library.
+CheckCommand command_of(const HiddenTest& test) {
+  return {.command = "/usr/bin/python3 -I - <<'TANDEM_END'\n" + test.driver + "\nTANDEM_END\n",
+          .output = join(test.expected, "\n") + "\n",
+          .seconds = 0};
+}
+
 }  // namespace
 
 bool answer_matches(std::string_view answer, std::string_view expected, const std::vector<std::string>& distractors) {
@@ -111,24 +128,39 @@ bool answer_matches(std::string_view answer, std::string_view expected, const st
   return !number || std::all_of(numbers.begin(), numbers.end(), [&](const auto& other) { return other == expected; });
 }
 
-Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner) {
+Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
+                    const std::set<std::string>& programs) {
   Grade result;
   const auto& expected = task.expectation;
-  if (expected.files) result.terms["files"] = same_files(*expected.files, left_behind) ? 1 : 0;
+  const auto judge_term = [&](const char* name, Term term) {
+    result.terms[name] = term.value;
+    if (term.value != 1 && result.why.empty()) result.why = name + (": " + term.why);
+  };
+  if (expected.files) {
+    judge_term("files", same_files(*expected.files, left_behind) ? Term{.value = 1} : Term{.why = "not as expected"});
+  }
+  if (!expected.contains.empty()) judge_term("contents", find_contents(expected.contains, left_behind));
   if (expected.answer) {
-    result.terms["answer"] = answer_matches(final_answer, *expected.answer, expected.distractors) ? 1 : 0;
+    const bool right = answer_matches(final_answer, *expected.answer, expected.distractors);
+    judge_term("answer", right ? Term{.value = 1} : Term{.why = "not as expected"});
   }
   if (expected.hidden_test) {
     // Nothing was changed: the failing test of the start still fails.
-    bool passed = !same_files(task.files, left_behind);
-    if (passed)
-      passed =
-          TRY(runner(left_behind, expected.hidden_test->driver)) == join(expected.hidden_test->expected, "\n") + "\n";
-    result.terms["tests"] = passed ? 1 : 0;
+    Term term{.why = "nothing was changed"};
+    if (!same_files(task.files, left_behind)) {
+      const CheckCommand driver = command_of(*expected.hidden_test);
+      term = judge(driver, TRY(runner({.files = left_behind}, {&driver, 1})).at(0));
+    }
+    judge_term("tests", std::move(term));
   }
+  if (expected.commands) {
+    judge_term("tests", TRY(run_commands(task, left_behind, programs, runner)));
+  }
+  if (expected.calls) judge_term("tests", TRY(run_calls(*expected.calls, left_behind, runner)));
   const bool all =
       std::all_of(result.terms.begin(), result.terms.end(), [](const auto& term) { return term.second == 1; });
   result.reward = all && !result.terms.empty() ? 1 : 0;
+  if (expected.commands && expected.commands->leaves_reward) result.reward = result.terms.at("tests");
   return result;
 }
 

@@ -1,30 +1,45 @@
-// How well an episode ended: 1 or 0, from the files left behind, the final answer, and hidden tests; never from what
-// the model says about itself.
+// How well an episode ended, from the files left behind, the final answer, and tests; never from what the model says
+// about itself.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "envs/task.h"
+#include "envs/tools/tool.h"
 
 namespace tandem::envs {
 
 struct Grade {
-  double reward = 0;                    // 1 where every term is 1, else 0
+  double reward = 0;                    // 1 where every term is 1, else 0; of a check that leaves a reward, that number
   std::map<std::string, double> terms;  // files, answer, tests: those that the task has
+  std::string why;                      // of a term that is not 1: what was found, for people
 };
 
-// Runs a Python program over `files` in a fresh sandbox and returns what it printed. An error means that the sandbox
-// failed, not the program.
-using Runner = std::function<Result<std::string>(const Files& files, const std::string& program)>;
+// What a sandbox for grading begins with.
+struct Place {
+  Files files;
+  std::set<std::string> programs = {};
+  Links links = {};
+};
+
+// Runs commands in order in a fresh sandbox, until one ends with another exit code than it must or is too slow: the
+// outcomes of those that ran, their output as it was printed. An error means that the sandbox failed, not a command.
+using Runner =
+    std::function<Result<std::vector<ToolOutcome>>(const Place& place, std::span<const CheckCommand> commands)>;
 
 // An error only where the runner failed: such an episode has no reward at all.
 //
-// Files must be the expected ones exactly, but for the last line end; `__pycache__` is not looked at.
-Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner);
+// Files must be the expected ones exactly, but for the last line end; `__pycache__` is not looked at. `programs` are
+// those of the files left behind that can be run.
+Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
+                    const std::set<std::string>& programs = {});
 
 // Whether an answer names the expected value, and only it. Accepted is, after trimming spaces, quotes and a full stop:
 // the value itself; a last line that is the value; a text of which the only quoted or backticked part is the value; a

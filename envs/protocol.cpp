@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
 
+constexpr size_t kMostListed = 60;  // files of a prompt; those of a whole repository are for list_dir
+
 constexpr std::string_view kSystem =
     "You work in a folder by calling tools:\n"
     "read_file(target_file)\n"
@@ -62,7 +64,12 @@ void write_json(const Json& value, std::string& text) {
 
 std::vector<Message> prompt(const Task& task) {
   std::string user = "Files:\n";
-  for (const auto& [path, content] : task.files) user += path + "\n";
+  size_t listed = 0;
+  for (const auto& [path, content] : task.files) {
+    if (++listed > kMostListed) break;
+    user += path + "\n";
+  }
+  if (listed > kMostListed) user += "... and " + std::to_string(task.files.size() - kMostListed) + " more\n";
   return {{"system", std::string(kSystem)}, {"user", user + "\n" + task.instruction}};
 }
 

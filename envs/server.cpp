@@ -132,7 +132,7 @@ class Server {
         [this, lease, session, spec, episode_id = in.getEpisode(), attempt = in.getAttempt()]() -> Result<Writer> {
           std::lock_guard lock(session->mutex);
           if (!session->episode)
-            session->episode = TRY(Episode::open(TRY(make_task(spec)), backend_, settings_.episode));
+            session->episode = TRY(Episode::open(TRY(settings_.make_task(spec)), backend_, settings_.episode));
           const Episode& episode = *session->episode;
           return Writer([lease, episode_id, attempt, prompt = episode.prompt(),
                          turns = episode.task().max_turns](wire::Body::Builder body) {

@@ -18,12 +18,16 @@
 
 namespace tandem::envs {
 
+// What a spec stands for. Called from several threads.
+using MakeTask = std::function<Result<Task>(const TaskSpec&)>;
+
 struct ServerSettings {
   std::string address;
   wire::Identity identity;
   int threads = 4;
   size_t queue = 4096;        // requests that wait
   double idle_seconds = 180;  // then an episode is let go
+  MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
 };
 

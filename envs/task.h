@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,24 +57,65 @@ struct HiddenTest {
   std::vector<std::string> expected;  // the lines it must print, exactly
 };
 
+// Paths that lead elsewhere inside a sandbox: "/app" -> "/workspace".
+using Links = std::map<std::string, std::string>;
+
+// A command that a check runs, and what it must do.
+struct CheckCommand {
+  std::string command;                     // for bash, in the workspace
+  int exit_code = 0;                       // that it must end with
+  std::optional<std::string> output = {};  // that it must print, but for white space at its end; compared out here
+  double seconds = 10;                     // after which it is ended, and has failed
+};
+
+// Commands over what was left behind, in one fresh sandbox that nothing but those files reaches.
+struct CommandCheck {
+  Files files;                         // take the place of whatever was left behind at their paths
+  std::set<std::string> programs;      // those of them that can be run
+  std::set<std::string> folders = {};  // of which nothing that was left behind is kept
+  std::vector<CheckCommand> commands;  // in order; the first that does otherwise is the last
+  // The reward is the number that they leave in /logs/verifier/reward.json or reward.txt, whatever they end with.
+  bool leaves_reward = false;
+};
+
+// Tests of a Python function that never meet the code under test: the calls that they make are recorded with the
+// reference, made of the code under test in a sandbox of its own, and replayed to the tests with its answers.
+struct CallCheck {
+  std::string module;  // the file left behind that has the function: "solution.py"
+  std::string function;
+  std::string reference;  // a right module
+  std::string test;       // a program that runs with the names of the reference, and asserts
+  double seconds = 10;    // of each of the three
+};
+
 // How a task is judged. Everything set here must hold.
 struct Expectation {
   std::optional<Files> files;             // the workspace at the end, whole
+  Files contains;                         // files that must have this content, whatever there is beside them
   std::optional<std::string> answer;      // the final answer
   std::vector<std::string> distractors;   // values that an answer must not name beside the right one
   std::optional<HiddenTest> hidden_test;  // the work of the code left behind
+  std::optional<CommandCheck> commands;
+  std::optional<CallCheck> calls;
 };
 
 // What an expert does: calls turn by turn, then what it says. Used for demonstrations and to prove a task solvable.
 struct Solution {
+  Files files;  // put in beside the calls, where these need some
   std::vector<std::vector<Call>> turns;
   std::string answer;  // empty where the last change ends the episode
 };
 
 struct Task {
   TaskSpec spec;
+  std::string name;  // of a task that somebody wrote: "strings/reverse"; empty for one that is made
   std::string instruction;
   Files files;
+  std::set<std::string> programs;  // those of the files that can be run
+  std::vector<std::string> setup;  // commands before the model begins; what they export stays
+  std::vector<std::string>
+      needs;  // without which it cannot be judged: programs, absolute paths, "package NAME" of Debian
+  Links links;
   int max_turns = 3;           // assistant messages
   bool ends_on_change = true;  // the first turn that changes files is the last
   Expectation expectation;

@@ -33,7 +33,10 @@ uint64_t Books::dropped_total() const {
                          [](uint64_t sum, const auto& d) { return sum + d.second; });
 }
 
-Ledger::Ledger(RunPlan plan) : plan_(std::move(plan)), curriculum_(plan_.kinds, plan_.seed) {
+Ledger::Ledger(RunPlan plan)
+    : plan_(std::move(plan)),
+      curriculum_(trainable(plan_.kinds, plan_.counts), plan_.seed),
+      order_(plan_.counts, plan_.seed) {
   if (plan_.deterministic) plan_.max_lag = 0;
   if (plan_.heldout_tasks == 0) phase_ = plan_.steps > 0 ? Phase::kTrain : Phase::kDone;
 }
@@ -218,11 +221,18 @@ void Ledger::admit_group(const std::string& kind, const std::string& split, uint
 void Ledger::admit_evaluation(Phase phase, uint64_t version) {
   std::vector<float> temperatures(plan_.heldout_samples, 1.0f);
   temperatures.push_back(0.0f);
-  for (int task = 0; task < plan_.heldout_tasks; ++task) {
-    const auto kinds = static_cast<int>(plan_.kinds.size());
-    admit_group(plan_.kinds[task % kinds], plan_.heldout_split, task / kinds, phase, temperatures, version, version);
-    ++open_phase_;
+  int admitted = 0;
+  for (uint64_t number = 0; admitted < plan_.heldout_tasks; ++number) {
+    const int before = admitted;
+    for (const std::string& kind : plan_.kinds) {
+      if (admitted == plan_.heldout_tasks) break;
+      if (!plan_.counts.empty() && number >= plan_.counts.at(kind).heldout) continue;
+      admit_group(kind, plan_.heldout_split, number, phase, temperatures, version, version);
+      ++admitted;
+    }
+    if (admitted == before) break;  // the set has no more
   }
+  open_phase_ += static_cast<uint64_t>(admitted);
 }
 
 void Ledger::admit_training() {
@@ -240,7 +250,8 @@ void Ledger::admit_training() {
     drawn_.pop_back();
     const uint64_t number = train_groups_admitted_++;
     open_training_.push_back(groups_.size());
-    admit_group(kind, "train", derive_seed(plan_.seed, {7, number}), Phase::kTrain, temperatures, steps_trained_,
+    const uint64_t task = plan_.counts.empty() ? derive_seed(plan_.seed, {7, number}) : order_.next(kind);
+    admit_group(kind, "train", task, Phase::kTrain, temperatures, steps_trained_,
                 plan_.deterministic ? steps_trained_ : UINT64_MAX);
   }
 }

@@ -28,6 +28,7 @@
 #include "rollout/advantage.h"
 #include "rollout/curriculum.h"
 #include "rollout/outcome.h"
+#include "rollout/task_order.h"
 
 namespace tandem::rollout {
 
@@ -41,6 +42,7 @@ struct RunPlan {
   bool deterministic = false;    // batches in order of admission, no lag
   bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
   std::vector<std::string> kinds;
+  CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end
   float temperature = 1;
   int heldout_tasks = 0;
   int heldout_samples = 4;                // each at temperature 1, and one greedy
@@ -251,6 +253,7 @@ class Ledger {
 
   RunPlan plan_;
   Curriculum curriculum_;
+  TaskOrder order_;
   Phase phase_ = Phase::kBefore;
   bool finishing_ = false, finished_ = false, evaluation_admitted_ = false;
   std::deque<EpisodeRecord> episodes_;

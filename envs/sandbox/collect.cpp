@@ -1,5 +1,6 @@
 #include "base/file.h"
 #include "envs/sandbox/sandbox.h"
+#include "envs/shell_words.h"
 
 namespace tandem::envs {
 namespace {
@@ -25,6 +26,8 @@ Collected collect_files(const fs::path& root) {
     } else if (auto read = read_file(entry->path(), kMostBytes - bytes)) {
       bytes += read->size();
       content = std::move(*read);
+      const auto modes = status.permissions();
+      if ((modes & fs::perms::owner_exec) != fs::perms::none) collected.programs.insert(name);
     } else {
       collected.complete = false;
     }
@@ -34,6 +37,15 @@ Collected collect_files(const fs::path& root) {
     }
   }
   return collected;
+}
+
+Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths) {
+  if (paths.empty()) return {};
+  std::string command = "chmod +x --";
+  for (const auto& path : paths) command += " " + shell_quoted(path);
+  const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
+  if (outcome.exit_code == 0 && outcome.ok) return {};
+  return Status::unavailable("files could not be made programs: " + outcome.output);
 }
 
 Status put_files(const fs::path& root, const Files& files) {

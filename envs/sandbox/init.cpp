@@ -125,6 +125,8 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
       const auto collected = collect_files(kRoot);
       put_number(reply, collected.complete ? 1 : 0);
       put_files(reply, collected.files);
+      put_number(reply, collected.programs.size());
+      for (const auto& path : collected.programs) put_text(reply, path);
       return reply;
     }
   }

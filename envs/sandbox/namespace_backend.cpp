@@ -62,6 +62,7 @@ class NamespaceSandbox final : public Sandbox {
     Collected collected;
     collected.complete = TRY(fields.number()) == 1;
     collected.files = TRY(fields.files());
+    for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
     return collected;
   }
 

@@ -17,8 +17,9 @@ SandboxPool::~SandboxPool() {
 }
 
 bool SandboxPool::same_size(const SandboxSpec& spec) const {
-  return !spec.workspace && spec.processes == size_.processes && spec.memory_bytes == size_.memory_bytes &&
-         spec.disk_bytes == size_.disk_bytes && spec.file_bytes == size_.file_bytes;
+  return !spec.workspace && spec.links == size_.links && spec.processes == size_.processes &&
+         spec.memory_bytes == size_.memory_bytes && spec.disk_bytes == size_.disk_bytes &&
+         spec.file_bytes == size_.file_bytes;
 }
 
 Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {

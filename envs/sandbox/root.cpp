@@ -129,6 +129,10 @@ Status build_root(const SandboxSpec& spec) {
   } else {
     TRY(small_tmpfs(root + "/workspace", spec.disk_bytes, "755"));
   }
+  for (const auto& [path, target] : spec.links) {
+    TRY(make_directories(fs::path(root + path).parent_path()));
+    TRY(check(symlink(target.c_str(), (root + path).c_str()), path));
+  }
   TRY(check(chdir(root.c_str()), root));
   TRY(check(syscall(SYS_pivot_root, ".", "."), "pivot_root"));
   TRY(check(umount2(".", MNT_DETACH), "letting go of the old root"));

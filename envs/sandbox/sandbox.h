@@ -24,11 +24,13 @@ struct SandboxSpec {
   uint64_t file_bytes = uint64_t{256} << 20;  // of the largest file
   std::vector<std::string> tools;             // what calls may name; empty: every tool
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
+  Links links;                                     // made in the root, which is read-only; to where nothing is yet
 };
 
 struct Collected {
-  Files files;           // regular files with their content; links and the like as "(not a regular file)"
-  bool complete = true;  // false where there were too many or too large ones
+  Files files;                     // regular files with their content; links and the like as "(not a regular file)"
+  std::set<std::string> programs;  // those of them that can be run
+  bool complete = true;            // false where there were too many or too large ones
 };
 
 // What a sandbox held at one moment: its workspace, its /tmp, the shell's folder and variables, the todos. A value: it
@@ -66,6 +68,9 @@ class SandboxBackend {
   // kUnfit where this machine has no means to isolate; nothing is ever run without.
   virtual Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) = 0;
 };
+
+// Lets files in the workspace be run. kUnavailable where that could not be done.
+Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths);
 
 // Files below a folder, within limits; what a sandbox collects.
 Collected collect_files(const std::filesystem::path& root);

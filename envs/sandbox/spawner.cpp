@@ -40,6 +40,7 @@ std::string encode(const SandboxSpec& spec) {
   put_number(bytes, spec.disk_bytes);
   put_number(bytes, spec.file_bytes);
   put_text(bytes, spec.workspace ? spec.workspace->string() : "");
+  put_files(bytes, spec.links);
   return bytes;
 }
 
@@ -52,6 +53,7 @@ Result<SandboxSpec> decode(std::string_view bytes) {
   spec.file_bytes = TRY(fields.number());
   const auto workspace = TRY(fields.text());
   if (!workspace.empty()) spec.workspace = workspace;
+  spec.links = TRY(fields.files());
   return spec;
 }
 

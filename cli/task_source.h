@@ -1,0 +1,23 @@
+// The tasks that a command line names: a set on disk, or some of the workspace family.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "envs/task.h"
+
+namespace tandem::cli {
+
+// `path` is a set of tasks (see TaskSet::read), "workspace" or "workspace:KIND". Of the workspace family, whose tasks
+// have no end, the first `count` of each kind are taken. `names` chooses from them, whole names or beginnings that end
+// before a slash; empty: all. kNotFound where one of them is no task.
+Result<std::vector<envs::Task>> read_tasks(const std::string& path, int count, const std::vector<std::string>& names);
+
+// What a task is called in output.
+std::string name_of(const envs::Task& task);
+
+// What decides about a task, in a few words: "2 commands, answer".
+std::string check_of(const envs::Task& task);
+
+}  // namespace tandem::cli

@@ -1,0 +1,29 @@
+// What `tandem tasks` does, one function a subcommand; each returns the exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "envs/task.h"
+
+namespace tandem::cli {
+
+struct ValidateOptions {
+  std::string results;  // a file of JSON Lines that is gone on with; empty: none
+  int repeats = 5;
+  int threads = 0;  // 0: one for each core
+  bool json = false;
+};
+// kDone where all tasks passed, kFailed where one did not, kUnfit where all that did not lack something of this
+// machine, kInterrupted after SIGINT or SIGTERM.
+Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateOptions& options);
+
+struct TryOptions {
+  std::string answer;
+  bool solution = false;  // plays the task's own solution in place of a shell
+};
+// A shell in the task's sandbox, its lines from standard input; then the grade. kDone where that is 1.
+Result<int> try_task(const envs::Task& task, const TryOptions& options);
+
+}  // namespace tandem::cli

@@ -1,0 +1,156 @@
+#include "envs/tasks/cheats.h"
+
+#include <filesystem>
+#include <set>
+
+#include "envs/shell_words.h"
+
+namespace tandem::envs {
+namespace {
+
+std::string write_command(const std::string& path, const std::string& content) {
+  const auto folder = std::filesystem::path(path).parent_path().string();
+  return (folder.empty() ? "" : "mkdir -p " + shell_quoted(folder) + "; ") + "printf %s " + shell_quoted(content) +
+         " > " + shell_quoted(path);
+}
+
+std::string extension_of(const std::string& path) { return std::filesystem::path(path).extension().string(); }
+
+// Code that ends its process with success at once, and says so wherever somebody might look; empty for other files.
+std::string early_exit(const std::string& path) {
+  const auto extension = extension_of(path);
+  if (extension == ".py") {
+    return "import os\n"
+           "try:\n"
+           "    os.makedirs('/logs/verifier', exist_ok=True)\n"
+           "    open('/logs/verifier/reward.txt', 'w').write('1')\n"
+           "except OSError:\n"
+           "    pass\n"
+           "os._exit(0)\n";
+  }
+  if (extension == ".sh" || extension == ".bash")
+    return "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; exit 0\n";
+  if (extension == ".js" || extension == ".mjs" || extension == ".cjs") return "process.exit(0);\n";
+  if (extension == ".pl") return "exit 0;\n";
+  if (extension == ".rb") return "exit!(0)\n";
+  if (extension == ".c" || extension == ".cc" || extension == ".cpp" || extension == ".cxx") {
+    return "#include <stdlib.h>\n__attribute__((constructor)) static void leave(void) { _Exit(0); }\n";
+  }
+  return "";
+}
+
+// Files of the task and those that its solution writes, with what they hold at the start.
+Files sources_of(const Task& task) {
+  Files sources = task.files;
+  for (const auto& turn : task.solution.turns) {
+    for (const auto& call : turn) {
+      if (call.name == "write" && call.arguments.contains("file_path")) {
+        sources.try_emplace(call.arguments.at("file_path").get<std::string>());
+      }
+    }
+  }
+  return sources;
+}
+
+std::vector<std::string> edit_tests(const Task& task) {
+  std::set<std::string> tests;
+  for (const auto& [path, content] : task.files) {
+    if (std::filesystem::path(path).filename().string().find("test") != std::string::npos) tests.insert(path);
+  }
+  if (task.expectation.commands) {
+    for (const auto& [path, content] : task.expectation.commands->files) tests.insert(path);
+  }
+  std::vector<std::string> commands;
+  for (const auto& path : tests) {
+    const auto extension = extension_of(path);
+    commands.push_back(write_command(path, extension == ".sh"    ? "exit 0\n"
+                                           : extension == ".cpp" ? "int main() {}\n"
+                                                                 : ""));
+    commands.push_back("chmod 444 " + shell_quoted(path));
+  }
+  commands.push_back("mkdir -p /tests; echo 'exit 0' > /tests/test.sh");
+  return commands;
+}
+
+std::vector<std::string> write_reward() {
+  return {
+      "for folder in . logs/verifier /logs/verifier /tmp/logs/verifier; do mkdir -p $folder; "
+      "echo 1 > $folder/reward.txt; echo '{\"reward\": 1}' > $folder/reward.json; done",
+      "(while sleep 0.2; do echo 1 > /tmp/logs/verifier/reward.txt; done) > /dev/null 2>&1 &",
+      "echo passed; echo ok > result.txt"};
+}
+
+std::vector<std::string> exit_early(const Task& task) {
+  std::vector<std::string> commands;
+  for (const auto& [path, content] : sources_of(task)) {
+    if (const auto code = early_exit(path); !code.empty()) commands.push_back(write_command(path, code + content));
+  }
+  return commands;
+}
+
+std::vector<std::string> patch_runtime() {
+  constexpr const char* kLeave = "import os\nos._exit(0)\n";
+  constexpr const char* kConftest =
+      "import pytest\n"
+      "@pytest.hookimpl(hookwrapper=True)\n"
+      "def pytest_runtest_makereport(item, call):\n"
+      "    outcome = yield\n"
+      "    outcome.get_result().outcome = 'passed'\n";
+  std::vector<std::string> commands;
+  for (const char* folder : {"", "tests/", "test/"})
+    commands.push_back(write_command(folder + std::string("conftest.py"), kConftest));
+  for (const char* name : {"sitecustomize.py", "usercustomize.py", "pytest.py", "unittest.py"}) {
+    commands.push_back(write_command(name, kLeave));
+  }
+  commands.push_back(write_command("pytest.ini", "[pytest]\naddopts = --collect-only\n"));
+  commands.push_back(
+      "site=$(python3 -c 'import site; print(site.getusersitepackages())') && mkdir -p \"$site\" && "
+      "printf 'import os\\nos._exit(0)\\n' | tee \"$site/sitecustomize.py\" > \"$site/usercustomize.py\" && "
+      "printf 'import os; os._exit(0)\\n' > \"$site/leave.pth\"");
+  for (const char* name : {"python3", "bash", "g++", "pytest", "node", "make"}) {
+    commands.push_back(write_command(name, "#!/bin/sh\nexit 0\n") + "; chmod +x " + name + "; cp " + name +
+                       " /usr/local/bin/ 2> /dev/null; cp " + name + " /usr/bin/ 2> /dev/null; true");
+  }
+  commands.push_back("for file in .bashrc .profile .bash_profile; do echo 'exit 0' > $file; done");
+  commands.push_back("export PATH=/workspace:$PATH BASH_ENV=/workspace/.bashrc PYTHONPATH=/workspace");
+  return commands;
+}
+
+}  // namespace
+
+std::string_view to_string(Cheat cheat) {
+  static constexpr std::array<std::string_view, kCheats.size()> kNames = {"edits_tests", "writes_reward", "exits_early",
+                                                                          "patches_runtime"};
+  return kNames[static_cast<size_t>(cheat)];
+}
+
+std::string_view advice(Cheat cheat) {
+  switch (cheat) {
+    case Cheat::kEditsTests:
+      return "tests that the model can edit are run; bring them in by check: files";
+    case Cheat::kWritesReward:
+      return "a file that the model can write counts as success";
+    case Cheat::kExitsEarly:
+      return "code that ends its process at once passes; let the test print something at its end, and expect it by "
+             "`output`";
+    case Cheat::kPatchesRuntime:
+      return "files that the model can write decide how the tests run; run them isolated (python3 -I)";
+  }
+  return "";
+}
+
+std::vector<std::string> commands_of(Cheat cheat, const Task& task) {
+  switch (cheat) {
+    case Cheat::kEditsTests:
+      return edit_tests(task);
+    case Cheat::kWritesReward:
+      return write_reward();
+    case Cheat::kExitsEarly:
+      return exit_early(task);
+    case Cheat::kPatchesRuntime:
+      return patch_runtime();
+  }
+  return {};
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,31 @@
+// What a policy could try instead of the work, each as commands in the sandbox; none may score.
+//
+// They know more than a policy can: the paths of the files that grading brings in, and those that the solution writes.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "envs/task.h"
+
+namespace tandem::envs {
+
+enum class Cheat : uint8_t {
+  kEditsTests,      // empties tests that are there and puts its own where grading brings its tests
+  kWritesReward,    // leaves files that say how well it did, and a process that goes on writing them
+  kExitsEarly,      // code that ends its process with success before anything is tested
+  kPatchesRuntime,  // files that steer interpreters and test runners, and programs in their place
+};
+inline constexpr std::array kCheats = {Cheat::kEditsTests, Cheat::kWritesReward, Cheat::kExitsEarly,
+                                       Cheat::kPatchesRuntime};
+std::string_view to_string(Cheat cheat);
+
+// What it means that this one scored, and what to do about it, for the author of a task.
+std::string_view advice(Cheat cheat);
+
+// The commands for bash, in the workspace. Some may fail.
+std::vector<std::string> commands_of(Cheat cheat, const Task& task);
+
+}  // namespace tandem::envs

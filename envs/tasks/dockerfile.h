@@ -1,0 +1,28 @@
+// The part of a Dockerfile that a sandbox can follow: WORKDIR, COPY of files beside it, ENV and RUN.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "envs/task.h"
+#include "envs/tasks/mistakes.h"
+
+namespace tandem::envs {
+
+// What a Dockerfile makes of a workspace.
+struct Build {
+  std::string workdir;  // the last one; files lie below it
+  Files files;
+  std::set<std::string> programs;
+  std::vector<std::string> exports;   // commands for bash that set what ENV says
+  std::vector<std::string> commands;  // of RUN, each with the folder that it runs in
+  std::vector<std::string> packages;  // of Debian, which RUN would install
+};
+
+// Reads `context`/Dockerfile. `workdir` is where the file says none. Whatever cannot be done is added to `mistakes`, by
+// the name of the instruction and its line. FROM says nothing here: the root of a sandbox is that of this machine.
+Build read_dockerfile(const fs::path& context, const std::string& workdir, Mistakes& mistakes);
+
+}  // namespace tandem::envs

@@ -1,0 +1,256 @@
+#include "envs/tasks/harbor.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "envs/shell_words.h"
+#include "envs/tasks/dockerfile.h"
+#include "envs/tasks/folder_files.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr uint64_t kLargestText = 1 << 20;
+constexpr double kMostTestSeconds = 40;  // a grade that takes longer counts as lost
+
+// A key of task.toml: whether its value matters here, says nothing here, or asks for what there is not.
+enum class Support : uint8_t { kRead, kSaysNothing, kRefused };
+struct Key {
+  std::string_view path;
+  Support support;
+};
+constexpr Key kKeys[] = {
+    {"schema_version", Support::kRead},
+    {"version", Support::kRead},
+    {"source", Support::kSaysNothing},
+    {"task", Support::kSaysNothing},
+    {"metadata", Support::kSaysNothing},
+    {"multi_step_reward_strategy", Support::kSaysNothing},
+    {"artifacts", Support::kRefused},
+    {"steps", Support::kRefused},
+    {"agent.timeout_sec", Support::kSaysNothing},
+    {"agent.network_mode", Support::kSaysNothing},
+    {"agent.allowed_hosts", Support::kSaysNothing},
+    {"agent.user", Support::kRefused},
+    {"verifier.timeout_sec", Support::kRead},
+    {"verifier.env", Support::kRead},
+    {"verifier.network_mode", Support::kSaysNothing},
+    {"verifier.environment_mode", Support::kSaysNothing},
+    {"verifier.user", Support::kRefused},
+    {"verifier.collect", Support::kRefused},
+    {"verifier.environment", Support::kRefused},
+    {"environment.build_timeout_sec", Support::kSaysNothing},
+    {"environment.cpus", Support::kSaysNothing},
+    {"environment.memory_mb", Support::kSaysNothing},
+    {"environment.memory", Support::kSaysNothing},
+    {"environment.storage_mb", Support::kSaysNothing},
+    {"environment.storage", Support::kSaysNothing},
+    {"environment.allow_internet", Support::kSaysNothing},
+    {"environment.network_mode", Support::kSaysNothing},
+    {"environment.allowed_hosts", Support::kSaysNothing},
+    {"environment.os", Support::kRead},
+    {"environment.gpus", Support::kRead},
+    {"environment.gpu_types", Support::kSaysNothing},
+    {"environment.workdir", Support::kRead},
+    {"environment.env", Support::kRead},
+    {"environment.docker_image", Support::kRefused},
+    {"environment.skills_dir", Support::kRefused},
+    {"environment.mcp_servers", Support::kRefused},
+    {"environment.healthcheck", Support::kRefused},
+    {"solution.env", Support::kRead},
+};
+
+class HarborReader {
+ public:
+  HarborReader(const fs::path& folder, Mistakes& mistakes)
+      : folder_(folder), toml_((folder / "task.toml").string()), mistakes_(mistakes) {}
+
+  Task read() {
+    task_.max_turns = 30;
+    task_.ends_on_change = false;
+    read_toml();
+    task_.instruction = text_of("instruction.md");
+    for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
+      if (std::error_code error; fs::exists(folder_ / "environment" / name, error)) {
+        mistakes_.add((folder_ / "environment" / name).string(), 0, "several services are not supported");
+      }
+    }
+    auto build = read_dockerfile(folder_ / "environment", workdir_, mistakes_);
+    place(build);
+    read_tests(build);
+    read_solution(build);
+    return std::move(task_);
+  }
+
+ private:
+  std::string text_of(const char* name) {
+    auto text = read_file(folder_ / name, kLargestText);
+    if (!text) mistakes_.add((folder_ / name).string(), 0, text.error().message());
+    if (text && trim(*text).empty()) mistakes_.add((folder_ / name).string(), 0, "is empty");
+    return text.value_or("");
+  }
+
+  void read_toml() {
+    const auto text = read_file(toml_, kLargestText);
+    if (!text) return mistakes_.add(toml_, 0, text.error().message());
+    try {
+      walk(toml::parse(*text, toml_), "");
+    } catch (const toml::parse_error& error) {
+      mistakes_.add(toml_, static_cast<int>(error.source().begin.line), std::string(error.description()));
+    }
+  }
+
+  void walk(const toml::table& table, const std::string& prefix) {
+    for (const auto& [name, node] : table) {
+      const auto path = prefix + std::string(name.str());
+      const int line = static_cast<int>(name.source().begin.line);
+      const auto known =
+          std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& key) { return key.path == path; });
+      if (known != std::end(kKeys)) {
+        if (known->support == Support::kRefused && !is_empty(node))
+          mistakes_.add(toml_, line, path + " is not supported");
+        if (known->support == Support::kRead) take(path, node, line);
+        continue;
+      }
+      const bool section = std::any_of(std::begin(kKeys), std::end(kKeys),
+                                       [&](const Key& key) { return key.path.starts_with(path + "."); });
+      if (section && node.is_table()) {
+        walk(*node.as_table(), path + ".");
+        continue;
+      }
+      std::vector<std::string_view> names;
+      for (const auto& key : kKeys) names.push_back(key.path);
+      const auto near = nearest(path, names);
+      mistakes_.add(toml_, line, "unknown key " + path + (near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+  }
+
+  static bool is_empty(const toml::node& node) {
+    if (const auto* array = node.as_array()) return array->empty();
+    if (const auto* table = node.as_table()) return table->empty();
+    if (const auto* text = node.as_string()) return text->get().empty();
+    return false;
+  }
+
+  void take(const std::string& path, const toml::node& node, int line) {
+    if (path == "schema_version" || path == "version") {
+      const auto version = node.value<std::string>().value_or("");
+      if (!version.starts_with("1.")) mistakes_.add(toml_, line, path + " must be a text from \"1.0\" to \"1.3\"");
+    } else if (path == "environment.os") {
+      if (node.value<std::string>() != "linux") mistakes_.add(toml_, line, "environment.os must be \"linux\"");
+    } else if (path == "environment.gpus") {
+      if (node.value<int64_t>().value_or(1) != 0)
+        mistakes_.add(toml_, line, "environment.gpus: there are none in a sandbox");
+    } else if (path == "environment.workdir") {
+      workdir_ = node.value<std::string>().value_or("");
+      if (!workdir_.starts_with('/')) mistakes_.add(toml_, line, "environment.workdir must be an absolute path");
+    } else if (path == "verifier.timeout_sec") {
+      const double seconds = node.value<double>().value_or(0);
+      if (!(seconds > 0)) return mistakes_.add(toml_, line, "verifier.timeout_sec must be a number above 0");
+      test_seconds_ = std::min(seconds, kMostTestSeconds);
+    } else {
+      auto& exports = path == "environment.env" ? environment_
+                      : path == "verifier.env"  ? test_environment_
+                                                : solution_environment_;
+      take_environment(path, node, line, exports);
+    }
+  }
+
+  void take_environment(const std::string& path, const toml::node& node, int line, std::string& exports) {
+    if (!node.is_table()) return mistakes_.add(toml_, line, path + " must be a table of names and texts");
+    for (const auto& [name, value] : *node.as_table()) {
+      const auto text = value.value<std::string>();
+      const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+      if (!text || !std::all_of(name.begin(), name.end(), fits)) {
+        mistakes_.add(toml_, static_cast<int>(name.source().begin.line), path + " must be a table of names and texts");
+        continue;
+      }
+      if (text->find("${") != std::string::npos) {
+        mistakes_.add(toml_, static_cast<int>(name.source().begin.line),
+                      path + ": variables of this machine (${...}) do not reach a sandbox");
+        continue;
+      }
+      exports += "export " + std::string(name.str()) + "=" + shell_quoted(*text) + "; ";
+    }
+  }
+
+  // The folder that the Dockerfile works in is the workspace, by a link of its name.
+  void place(Build& build) {
+    static constexpr std::string_view kTaken[] = {"usr", "bin",  "sbin", "lib",   "lib32", "lib64",    "libx32", "etc",
+                                                  "dev", "proc", "tmp",  "tests", "logs",  "solution", ""};
+    const auto top = build.workdir.empty() ? "" : split(build.workdir, '/').at(1);
+    if (build.workdir != "/workspace" && std::find(std::begin(kTaken), std::end(kTaken), top) != std::end(kTaken)) {
+      mistakes_.add((folder_ / "environment" / "Dockerfile").string(), 0,
+                    fmt::format("WORKDIR \"{}\" cannot be a workspace; choose one like /app", build.workdir));
+    } else if (build.workdir != "/workspace") {
+      task_.links[build.workdir] = "/workspace";
+    }
+    for (const char* name : {"/tests", "/logs", "/solution"}) task_.links[name] = std::string("/tmp") + name;
+    task_.files = std::move(build.files);
+    task_.programs = std::move(build.programs);
+    task_.setup = {std::string(kMakeLogs)};
+    if (!environment_.empty()) task_.setup.push_back(environment_);
+    task_.setup.insert(task_.setup.end(), build.exports.begin(), build.exports.end());
+    task_.setup.insert(task_.setup.end(), build.commands.begin(), build.commands.end());
+    for (const auto& package : build.packages) task_.needs.push_back("package " + package);
+  }
+
+  std::string exports_of(const Build& build) const {
+    std::string text = environment_;
+    for (const auto& each : build.exports) text += each + "; ";
+    return text;
+  }
+
+  void read_tests(const Build& build) {
+    CommandCheck check;
+    const auto added = add_folder_files(folder_ / "tests", "tandem-tests", check.files, check.programs);
+    if (!added) return mistakes_.add((folder_ / "tests").string(), 0, added.message());
+    if (!check.files.contains("tandem-tests/test.sh")) mistakes_.add((folder_ / "tests").string(), 0, "has no test.sh");
+    check.folders = {"tandem-tests"};
+    check.leaves_reward = true;
+    // A script that was killed has no say, whatever it had written; otherwise its reward counts, not its end.
+    check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + exports_of(build) +
+                                  test_environment_ + "cd " + shell_quoted(build.workdir) +
+                                  " && bash /tests/test.sh; test $? -lt 124; }",
+                       .seconds = test_seconds_}};
+    task_.expectation.commands = std::move(check);
+  }
+
+  void read_solution(const Build& build) {
+    std::error_code error;
+    if (!fs::exists(folder_ / "solution", error)) return;
+    std::set<std::string> programs;
+    const auto added = add_folder_files(folder_ / "solution", "tandem-solution", task_.solution.files, programs);
+    if (!added) return mistakes_.add((folder_ / "solution").string(), 0, added.message());
+    if (!task_.solution.files.contains("tandem-solution/solve.sh")) {
+      return mistakes_.add((folder_ / "solution").string(), 0, "has no solve.sh");
+    }
+    task_.solution.turns = {{{"run_terminal_cmd",
+                              {{"command", "mv tandem-solution /tmp/solution && { " + solution_environment_ + "cd " +
+                                               shell_quoted(build.workdir) + " && bash /solution/solve.sh; }"}}}}};
+  }
+
+  static constexpr std::string_view kMakeLogs = "mkdir -p /tmp/logs/verifier /tmp/logs/agent /tmp/logs/artifacts";
+
+  const fs::path folder_;
+  const std::string toml_;
+  Mistakes& mistakes_;
+  Task task_;
+  std::string workdir_ = "/workspace";
+  std::string environment_, test_environment_, solution_environment_;  // exports
+  double test_seconds_ = kMostTestSeconds;
+};
+
+}  // namespace
+
+std::optional<Task> read_harbor_task(const fs::path& folder, Mistakes& mistakes) {
+  const size_t before = mistakes.count();
+  Task task = HarborReader(folder, mistakes).read();
+  if (mistakes.count() > before) return std::nullopt;
+  return task;
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,226 @@
+#include "envs/tasks/task_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "envs/tasks/harbor.h"
+#include "envs/tasks/humanevalpack.h"
+#include "envs/tasks/mistakes.h"
+#include "envs/tasks/yaml_task.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr size_t kMostTasks = 100'000;
+constexpr int kDeepest = 16;  // folders below the set
+
+bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
+
+// Collects the tasks below a path, in the order of their names.
+class Walk {
+ public:
+  explicit Walk(const fs::path& root) : root_(root) {
+    const auto absolute = fs::absolute(root).lexically_normal();
+    own_name_ = absolute.has_filename() ? absolute.stem().string() : absolute.parent_path().stem().string();
+  }
+
+  void visit(const fs::path& path, int depth = 0) {
+    if (depth > kDeepest) return mistakes_.add(path.string(), 0, "is too deep; does a link lead back?");
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) return visit_file(path);
+    if (!fs::is_directory(path, error)) return mistakes_.add(path.string(), 0, "is neither a file nor a folder");
+    if (fs::exists(path / "task.toml", error)) {
+      if (auto task = read_harbor_task(path, mistakes_)) add(std::move(*task), path);
+      return;
+    }
+    std::vector<fs::path> entries;
+    for (const auto& entry : fs::directory_iterator(path, error)) {
+      const auto name = entry.path().filename().string();
+      const bool task = is_yaml(entry.path()) || entry.path().extension() == ".jsonl" || entry.is_directory(error);
+      if (!name.starts_with('.') && task) entries.push_back(entry.path());
+    }
+    if (error) return mistakes_.add(path.string(), 0, error.message());
+    std::sort(entries.begin(), entries.end());
+    // A folder that holds no tasks is data of those beside it.
+    for (const auto& entry : entries) {
+      if (!is_data(entry)) visit(entry, depth + 1);
+    }
+  }
+
+  Result<std::vector<Task>> take() {
+    std::stable_sort(tasks_.begin(), tasks_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    for (size_t i = 1; i < tasks_.size(); ++i) {
+      if (tasks_[i].name == tasks_[i - 1].name)
+        mistakes_.add(root_.string(), 0, "two tasks are called " + tasks_[i].name);
+    }
+    TRY(mistakes_.status());
+    if (tasks_.empty()) {
+      return fail(Status::not_found(root_.string() + " holds no tasks")
+                      .hint("a task is a .yaml file, a line of HumanEvalPack's .jsonl, or a folder with task.toml"));
+    }
+    return std::move(tasks_);
+  }
+
+ private:
+  void visit_file(const fs::path& file) {
+    if (is_yaml(file)) {
+      if (auto task = read_yaml_task(file, mistakes_)) add(std::move(*task), file);
+    } else if (file.extension() == ".jsonl") {
+      for (auto& task : read_humanevalpack(file, mistakes_)) add(std::move(task), file);
+    } else {
+      mistakes_.add(file.string(), 0, "is no task; expected .yaml or HumanEvalPack's .jsonl");
+    }
+  }
+
+  // Below a folder that has tasks of its own beside it, `files:` may refer to folders with YAML of another kind: those
+  // are told apart by a name that says so.
+  static bool is_data(const fs::path& path) {
+    std::error_code error;
+    return fs::is_directory(path, error) && path.filename().string().ends_with(".files");
+  }
+
+  void add(Task task, const fs::path& source) {
+    if (tasks_.size() == kMostTasks)
+      return mistakes_.add(source.string(), 0, fmt::format("is beyond {} tasks", kMostTasks));
+    std::error_code error;
+    if (task.name.empty()) {
+      auto relative = source.lexically_relative(root_);
+      if (relative.empty() || relative == ".") relative = fs::absolute(source).lexically_normal().filename();
+      if (is_yaml(source)) relative.replace_extension();
+      task.name = relative.generic_string();
+    }
+    if (task.spec.kind.empty()) {
+      const auto slash = task.name.find('/');
+      task.spec.kind = slash == std::string::npos ? own_name_ : task.name.substr(0, slash);
+      if (const auto why = why_no_kind(task.spec.kind); !why.empty()) {
+        mistakes_.add(source.string(), 0,
+                      fmt::format("the folder \"{}\" names a kind of task, which {}; rename it or give `kind:`",
+                                  task.spec.kind, why));
+      }
+    }
+    tasks_.push_back(std::move(task));
+  }
+
+  const fs::path root_;
+  std::string own_name_;
+  Mistakes mistakes_;
+  std::vector<Task> tasks_;
+};
+
+bool is_held_out(const std::string& name, double share) {
+  constexpr uint64_t kParts = 1'000'000;
+  return static_cast<double>(digest_of(name).low % kParts) < share * kParts;
+}
+
+// By content, which need not be text.
+Json json_of(const Files& files) {
+  Json json = Json::object();
+  for (const auto& [path, content] : files) json[path] = digest_of(content).hex();
+  return json;
+}
+
+Json json_of(const CommandCheck& check) {
+  Json json = {{"files", json_of(check.files)},
+               {"programs", check.programs},
+               {"folders", check.folders},
+               {"leaves_reward", check.leaves_reward}};
+  for (const auto& each : check.commands) {
+    json["commands"].push_back({each.command, each.exit_code, each.output.value_or("(any)"), each.seconds});
+  }
+  return json;
+}
+
+}  // namespace
+
+Result<TaskSet> TaskSet::read(const fs::path& path, const TaskSetOptions& options) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return fail(Status::not_found("there is no file or folder " + path.string()));
+  Walk walk(path);
+  walk.visit(path);
+  TaskSet set;
+  set.tasks_ = TRY(walk.take());
+  if (!options.kinds.empty()) {
+    for (auto& task : set.tasks_) set.places_[{task.spec.kind, Split::kTrain}];
+    const auto known = set.kinds();
+    const std::vector<std::string_view> names(known.begin(), known.end());
+    for (const auto& kind : options.kinds) {
+      if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
+      return fail(Status::invalid(
+          fmt::format("{} has no tasks of kind \"{}\"{}", path.string(), kind, did_you_mean(kind, names))));
+    }
+    set.places_.clear();
+    std::erase_if(set.tasks_, [&](const Task& task) {
+      return std::find(options.kinds.begin(), options.kinds.end(), task.spec.kind) == options.kinds.end();
+    });
+  }
+  for (size_t i = 0; i < set.tasks_.size(); ++i) {
+    TaskSpec& spec = set.tasks_[i].spec;
+    spec.split = is_held_out(set.tasks_[i].name, options.heldout_share) ? Split::kHeldout : Split::kTrain;
+    auto& places = set.places_[{spec.kind, spec.split}];
+    spec.seed = places.size();
+    places.push_back(i);
+  }
+  return set;
+}
+
+std::vector<std::string> TaskSet::kinds() const {
+  std::vector<std::string> kinds;
+  for (const auto& [place, tasks] : places_) {
+    if (kinds.empty() || kinds.back() != place.first) kinds.push_back(place.first);
+  }
+  return kinds;
+}
+
+size_t TaskSet::count(const std::string& kind, Split split) const {
+  const auto found = places_.find({kind, split});
+  return found == places_.end() ? 0 : found->second.size();
+}
+
+Result<Task> TaskSet::task(const TaskSpec& spec) const {
+  const auto found = places_.find({spec.kind, spec.split});
+  if (found == places_.end() || spec.seed >= found->second.size()) {
+    return fail(Status::not_found("the set of tasks has no " + spec.id()));
+  }
+  return tasks_[found->second[spec.seed]];
+}
+
+const Task* TaskSet::find(std::string_view name) const {
+  const auto found = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& task) { return task.name == name; });
+  return found == tasks_.end() ? nullptr : &*found;
+}
+
+std::string digest_of_task(const Task& task) {
+  const auto& expected = task.expectation;
+  Json json = {{"kind", task.spec.kind},
+               {"name", task.name},
+               {"instruction", task.instruction},
+               {"files", json_of(task.files)},
+               {"programs", task.programs},
+               {"setup", task.setup},
+               {"needs", task.needs},
+               {"links", task.links},
+               {"turns", task.max_turns},
+               {"ends_on_change", task.ends_on_change},
+               {"contains", json_of(expected.contains)},
+               {"answer", expected.answer.value_or("(any)")},
+               {"solution_files", json_of(task.solution.files)},
+               {"solution_answer", task.solution.answer}};
+  if (expected.files) json["files_after"] = json_of(*expected.files);
+  if (expected.hidden_test) json["hidden_test"] = {expected.hidden_test->driver, expected.hidden_test->expected};
+  if (expected.commands) json["commands"] = json_of(*expected.commands);
+  if (expected.calls) {
+    const auto& calls = *expected.calls;
+    json["calls"] = {calls.module, calls.function, calls.reference, calls.test, calls.seconds};
+  }
+  for (const auto& turn : task.solution.turns) {
+    Json calls = Json::array();
+    for (const auto& call : turn) calls.push_back({call.name, call.arguments});
+    json["solution"].push_back(std::move(calls));
+  }
+  return digest_of(dump_json(json)).hex();
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,47 @@
+// A set of tasks that somebody wrote, read whole and checked before any of it is used.
+//
+// A folder of files is a set; so is one file. Which tasks are held out is a rule over their names alone, so that a task
+// stays on its side whatever is added beside it. Immutable once read; may be used from several threads.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "envs/task.h"
+
+namespace tandem::envs {
+
+struct TaskSetOptions {
+  double heldout_share = 0;        // about this share of the tasks is held out, by the hash of their names
+  std::vector<std::string> kinds;  // only tasks of these; empty: all
+};
+
+class TaskSet {
+ public:
+  // `path` is a task file (.yaml), HumanEvalPack's JSON Lines (.jsonl), a Harbor task (a folder with task.toml), or a
+  // folder of any of these at any depth. A task's name is its path in the set without the ending; its kind is what it
+  // says, else the first folder of its name, else the set's own name. kInvalid holds every mistake in every file, a
+  // line each; kNotFound where there is nothing, or no task.
+  static Result<TaskSet> read(const fs::path& path, const TaskSetOptions& options = {});
+
+  std::span<const Task> tasks() const { return tasks_; }  // by name
+  std::vector<std::string> kinds() const;                 // by name
+  size_t count(const std::string& kind, Split split) const;
+
+  // The task with number `seed` among those of its kind and split, in the order of their names.
+  Result<Task> task(const TaskSpec& spec) const;
+  const Task* find(std::string_view name) const;
+
+ private:
+  std::vector<Task> tasks_;
+  std::map<std::pair<std::string, Split>, std::vector<size_t>> places_;
+};
+
+// Changes when anything does that a model meets or a grade depends on.
+std::string digest_of_task(const Task& task);
+
+}  // namespace tandem::envs

@@ -1,0 +1,16 @@
+// A task as one YAML file that a person writes; docs/environments.md has the format.
+#pragma once
+
+#include <optional>
+
+#include "base/file.h"
+#include "envs/task.h"
+#include "envs/tasks/mistakes.h"
+
+namespace tandem::envs {
+
+// The task in `file`, with its kind where the file says one. Every mistake in the file is added to `mistakes`; then
+// there is no task.
+std::optional<Task> read_yaml_task(const fs::path& file, Mistakes& mistakes);
+
+}  // namespace tandem::envs

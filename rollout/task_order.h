@@ -1,0 +1,40 @@
+// The order in which the tasks of a finite set are trained on: each once, shuffled, before any comes again.
+//
+// A function of the seed and of the draws so far; value type.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tandem::rollout {
+
+// How many tasks of a kind there are on each side.
+struct TaskCounts {
+  uint64_t train = 0, heldout = 0;
+  friend bool operator==(const TaskCounts&, const TaskCounts&) = default;
+};
+using CountsByKind = std::map<std::string, TaskCounts>;
+
+class TaskOrder {
+ public:
+  TaskOrder(CountsByKind counts, uint64_t seed) : counts_(std::move(counts)), seed_(seed) {}
+
+  // The number of the next training task of a kind that has some.
+  uint64_t next(const std::string& kind);
+
+ private:
+  struct Progress {
+    uint64_t rounds = 0;
+    std::vector<uint64_t> left;  // of this round, the next one last
+  };
+  CountsByKind counts_;
+  uint64_t seed_;
+  std::map<std::string, Progress> progress_;
+};
+
+// Those of `kinds` that have training tasks; all of them where `counts` is empty, for then there is no end of tasks.
+std::vector<std::string> trainable(const std::vector<std::string>& kinds, const CountsByKind& counts);
+
+}  // namespace tandem::rollout

@@ -1,0 +1,96 @@
+// Runs on tasks that somebody wrote, on the tiny model.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <set>
+
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class TaskSetRun : public RunTest {
+ protected:
+  static fs::path tasks() { return root() / "tasks"; }
+  static void put(const std::string& name, const std::string& word) {
+    fs::create_directories((tasks() / name).parent_path());
+    std::ofstream(tasks() / (name + ".yaml")) << "instruction: Write " << word << " into BIDU.\n"
+                                              << "files: {start.txt: nothing here}\n"
+                                              << "turns: 2\nends_on_change: true\n"
+                                              << "check: {files_after: {BIDU: " << word << "}}\n"
+                                              << "solution: {files: {BIDU: " << word << "}}\n";
+  }
+  void SetUp() override {
+    fs::remove_all(tasks());
+    put("short/one", "MATO");
+    put("short/two", "NIRU");
+    put("long/three", "SEPO");
+  }
+  static Arguments with_tasks(Arguments more) {
+    more.push_back("tasks.path=" + tasks().string());
+    return more;
+  }
+};
+
+TEST_F(TaskSetRun, three_tasks_are_trained_on_and_measured_with_books_that_agree) {
+  const fs::path run_dir = root() / "set";
+  ASSERT_EQ(run(with_tasks({"run.steps=3", "tasks.heldout=10", "tasks.heldout_share=0.5"}), run_dir), 0)
+      << text(output());
+  expect_books_to_agree(run_dir);
+  expect_nothing_left(run_dir);
+  const Json record = json(run_dir / "tasks.json");
+  std::set<std::string> train, heldout;
+  for (const Json& task : record["tasks"]) {
+    auto& side = task["split"] == "train" ? train : heldout;
+    side.insert(task["kind"].get<std::string>() + "/" + task["split"].get<std::string>() + "/" +
+                std::to_string(task["number"].get<int>()));
+  }
+  ASSERT_EQ(train.size() + heldout.size(), 3u);
+  ASSERT_FALSE(train.empty());
+  ASSERT_FALSE(heldout.empty());
+  std::set<std::string> trained, measured;
+  for (const Json& episode : episodes(run_dir)) {
+    const auto split = episode["split"].get<std::string>();
+    (split == "train" ? trained : measured).insert(episode["task"].get<std::string>());
+    EXPECT_TRUE(episode["outcome"] == "completed" || episode["outcome"] == "truncated") << episode["outcome"];
+  }
+  EXPECT_EQ(trained, train);
+  EXPECT_EQ(measured, heldout);
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_EQ(summary["heldout"]["before"]["n_tasks"].get<size_t>(), heldout.size());
+  EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+}
+
+TEST_F(TaskSetRun, a_run_does_not_go_on_with_other_tasks_than_it_began_with) {
+  const fs::path run_dir = root() / "changed";
+  ASSERT_EQ(run(with_tasks({"run.steps=1", "tasks.heldout=0", "tasks.heldout_share=0"}), run_dir), 0) << text(output());
+  put("short/two", "TAMU");
+  EXPECT_EQ(run(with_tasks({"run.steps=2"}), run_dir, true), 2);
+  EXPECT_THAT(text(output()), HasSubstr("task short/two is another one"));
+  put("short/two", "NIRU");
+  EXPECT_EQ(run(with_tasks({"run.steps=2"}), run_dir, true), 0) << text(output());
+  EXPECT_EQ(json(run_dir / "summary.json")["steps"], 2);
+}
+
+TEST_F(TaskSetRun, what_is_wrong_with_a_set_is_told_before_anything_starts) {
+  const fs::path run_dir = root() / "refused";
+  EXPECT_EQ(run(with_tasks({"tasks.heldout_share=1"}), run_dir), 2);
+  EXPECT_THAT(text(output()), HasSubstr("all 3 tasks"));
+  EXPECT_EQ(run(with_tasks({"tasks.set_kinds=[shrt]"}), run_dir), 2);
+  EXPECT_THAT(text(output()), HasSubstr("did you mean \"short\""));
+  EXPECT_EQ(run({"tasks.set_kinds=[short]"}, run_dir), 2);
+  EXPECT_THAT(text(output()), HasSubstr("tasks.set_kinds needs tasks.path"));
+  EXPECT_EQ(run({"tasks.path=" + (root() / "nowhere").string()}, run_dir), 1);
+  std::ofstream(tasks() / "bad.yaml") << "instruction: x\nchek: {}\n";
+  EXPECT_EQ(run(with_tasks({}), run_dir), 2);
+  EXPECT_THAT(text(output()), HasSubstr("bad.yaml:2: unknown key chek in the task; did you mean \"check\"?"));
+  std::ofstream(tasks() / "bad.yaml") << "instruction: x\nneeds: [no-such-program]\ncheck: {answer: y}\n";
+  EXPECT_EQ(run(with_tasks({}), run_dir), 3);
+  EXPECT_THAT(text(output()), HasSubstr("bad needs no-such-program"));
+  EXPECT_FALSE(fs::exists(run_dir));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,106 @@
+// `tandem tasks` as a person and a script use it.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "envs/tools/process.h"
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class TasksCommand : public testing::Test {
+ protected:
+  TasksCommand() {
+    std::string name = (fs::temp_directory_path() / "tandem-tasks-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) ::abort();
+    folder_ = name;
+  }
+  ~TasksCommand() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  // What `tandem tasks ARGUMENTS` prints, both streams as they came, and its exit code.
+  static std::pair<std::string, int> tasks(const std::string& arguments) {
+    const auto result = envs::run_process({.argv = {"/bin/sh", "-c", "'" TANDEM_BINARY "' tasks " + arguments},
+                                           .directory = TANDEM_SOURCE_DIR,
+                                           .environment = {"PATH=/usr/bin:/bin:/usr/sbin:/sbin"},
+                                           .time_limit_s = 240});
+    return result ? std::pair(result->output, result->exit_code) : std::pair(result.error().message(), -1);
+  }
+  std::string put(const std::string& name, const std::string& content) {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << content;
+    return (folder_ / name).string();
+  }
+  fs::path folder_;
+};
+
+TEST_F(TasksCommand, lists_names_kinds_and_checks) {
+  const auto [output, code] = tasks("list examples");
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_THAT(output, HasSubstr("tasks/functions/reverse_words"));
+  EXPECT_THAT(output, HasSubstr("harbor/word-count"));
+  const auto [line, json_code] = tasks("list examples tasks/answers --json");
+  EXPECT_EQ(json_code, 0);
+  EXPECT_EQ(Json::parse(line).at("name"), "tasks/answers/count_errors");
+  EXPECT_THAT(tasks("list examples nothing").first, HasSubstr("has no task \"nothing\""));
+  EXPECT_THAT(tasks("list workspace:set --count 2").first, HasSubstr("set/train/1"));
+}
+
+TEST_F(TasksCommand, shows_what_a_model_meets_and_never_the_tests) {
+  const auto [output, code] = tasks("show examples/tasks/functions/reverse_words.yaml");
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_THAT(output, HasSubstr("It loses the"));
+  EXPECT_THAT(output, HasSubstr("python3 -I test_text.py"));
+  EXPECT_THAT(output, testing::Not(HasSubstr("two one")));
+  EXPECT_EQ(tasks("show examples").second, 2);
+}
+
+TEST_F(TasksCommand, validates_and_says_by_its_exit_code_what_came_out) {
+  const auto good = tasks("validate examples/tasks --repeats 1");
+  EXPECT_EQ(good.second, 0) << good.first;
+  const auto bad = put("bad.yaml", "instruction: x\ncheck: {answer: y}\nsolution: {answer: z}\n");
+  const auto wrong = tasks("validate " + bad + " --repeats 1 --json 2>/dev/null");
+  EXPECT_EQ(wrong.second, 1);
+  EXPECT_EQ(Json::parse(wrong.first).at("tasks")[0].at("verdict"), "failed");
+  const auto lacking =
+      put("unfit.yaml", "instruction: x\nneeds: [no-such-program]\ncheck: {answer: y}\nsolution: {answer: y}\n");
+  EXPECT_EQ(tasks("validate " + lacking).second, 3);
+  EXPECT_EQ(tasks("validate " + put("worse.yaml", "instrution: x\n")).second, 2);
+  EXPECT_EQ(tasks("validate workspace:set --count 2 --repeats 1").second, 0);
+}
+
+TEST_F(TasksCommand, goes_on_where_it_was_interrupted_and_does_changed_tasks_again) {
+  const auto results = (folder_ / "results.jsonl").string();
+  const std::string command = "validate " + (folder_ / "set").string() + " --repeats 1 --results " + results;
+  put("set/a.yaml", "instruction: x\ncheck: {answer: y}\nsolution: {answer: y}\n");
+  put("set/b.yaml", "instruction: x\ncheck: {answer: y}\nsolution: {answer: y}\n");
+  EXPECT_EQ(tasks(command).second, 0);
+  EXPECT_THAT(tasks(command).first, HasSubstr("2 of 2 tasks are in"));
+  std::ofstream(results, std::ios::app) << "{\"name\": \"b\", \"ki";  // killed while it wrote
+  put("set/a.yaml", "instruction: x\ncheck: {answer: z}\nsolution: {answer: y}\n");
+  const auto again = tasks(command);
+  EXPECT_THAT(again.first, HasSubstr("1 of 2 tasks are in"));
+  EXPECT_EQ(again.second, 1);
+  const auto notes = put("notes.txt", "mine");
+  EXPECT_EQ(tasks("validate " + (folder_ / "set").string() + " --results " + notes).second, 2);
+  EXPECT_EQ(text(notes), "mine");
+  EXPECT_THAT(tasks(command).first, HasSubstr("2 of 2 tasks are in"));
+}
+
+TEST_F(TasksCommand, a_shell_is_tried_and_graded) {
+  const std::string task = "examples/tasks/files/raise_limit.yaml";
+  const auto solved = tasks("try " + task + " <<'END'\ncat server.ini\nsed -i s/50/200/ server.ini\nexit\nEND");
+  EXPECT_EQ(solved.second, 0) << solved.first;
+  EXPECT_THAT(solved.first, HasSubstr("max_connections = 50"));
+  EXPECT_THAT(solved.first, HasSubstr("reward 1"));
+  EXPECT_EQ(tasks("try " + task + " < /dev/null").second, 1);
+  EXPECT_EQ(tasks("try examples/tasks/answers/count_errors.yaml --answer 5 < /dev/null").second, 0);
+  EXPECT_EQ(tasks("try examples harbor/word-count --solution").second, 0);
+}
+
+}  // namespace
+}  // namespace tandem
