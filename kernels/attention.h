@@ -8,6 +8,9 @@
 // chunks, or on whether a prefix was computed or found; so the bits are the same in the engine and in the trainer.
 // (Online softmax: Milakov & Gimelshein 2018; fixed blocks: see docs/numerics.md.)
 //
+// With a window, row i at position p sees keys p - window + 1 .. p: blocks before them are not looked at, and what
+// comes before them in the first block counts as -infinity, as what lies behind p does in the last.
+//
 // A page holds kPageTokens positions of one layer and `kv_heads` heads of `head_size`:
 //   keys   [kv_head][head_size / 2][position][2]      values [kv_head][position / 2][head_size][2]
 // Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
@@ -31,7 +34,12 @@ struct AttentionShape {
   int kv_heads = 0;   // divides heads
   int head_size = 0;  // a multiple of 64, at most 256
   float scale = 0;    // on the scores, usually 1 / sqrt(head_size)
+  int window = 0;     // keys that a query sees, its own among them; 0: all
 };
+// The first position that a query at `position` sees.
+inline int first_seen(const AttentionShape& shape, int position) {
+  return shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+}
 // bf16 elements of the keys (and as many again of the values) of one page of one layer.
 inline size_t page_elements(const AttentionShape& shape) {
   return size_t{kPageTokens} * shape.kv_heads * shape.head_size;
@@ -43,7 +51,7 @@ struct KeyValuePage {
 };
 
 // Consecutive query rows of one sequence. Row i of it stands at position `position + i` and sees keys 0 .. position +
-// i.
+// i, or the last `window` of them.
 struct QueryRun {
   int row = 0;  // of `queries` and `out`
   int rows = 0;

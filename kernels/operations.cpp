@@ -16,6 +16,7 @@ Status check_shape(const char* operation, const AttentionShape& s) {
   return Check{operation}
       .that(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0, "heads must be a multiple of kv_heads")
       .that(s.head_size > 0 && s.head_size % 64 == 0 && s.head_size <= 256, "head_size must be 64, 128, 192 or 256")
+      .that(s.window >= 0, "window must not be negative")
       .status;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/lm_head.inl"
@@ -59,16 +60,17 @@ struct AttentionRows {
   }
 };
 
-// Joins one block of scores to rows [begin, end): scores become probabilities (as bf16, zero where hidden). `visible`
-// keys of the block are seen by a row.
-template <typename Visible>
-TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* scores, const Visible& visible,
-                              float scale, bf16* probabilities) {
+// Joins one block of scores to rows [begin, end): scores become probabilities (as bf16, zero where hidden). Of the keys
+// of the block a row sees [first(row), last(row)).
+template <typename First, typename Last>
+TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* scores, const First& first,
+                              const Last& last, float scale, bf16* probabilities) {
   static_assert(kTileRows <= kLanes);
   float peaks[kLanes] = {};
   for (int i = begin; i < end; ++i) {
     float* row = scores + (i - begin) * kPanelColumns;
-    for (int hidden = visible(i); hidden < kPanelColumns; ++hidden) row[hidden] = -INFINITY;
+    for (int hidden = 0; hidden < first(i); ++hidden) row[hidden] = -INFINITY;
+    for (int hidden = last(i); hidden < kPanelColumns; ++hidden) row[hidden] = -INFINITY;
     Float top = broadcast(-INFINITY);
     for (int unit = 0; unit < kPanelUnits; ++unit) top = maximum(top, load(row + unit * kLanes) * broadcast(scale));
     peaks[i - begin] = largest(top);
@@ -101,6 +103,7 @@ struct AttentionQuery {
   int head;  // of all
   int position() const { return run->position + row; }
   int last_block() const { return position() / kPageTokens; }
+  int first_block(const AttentionShape& shape) const { return first_seen(shape, position()) / kPageTokens; }
 };
 
 // Up to kTileRows queries of one kv head. Rows that follow each other and see the same page (heads of a group, rows of
@@ -116,15 +119,16 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
   alignas(64) float sums[kTileRows * kMaxHeadSize];
   std::memset(sums, 0, sizeof(float) * count * size);
   AttentionRows states;
-  int last = 0;
+  int first = std::numeric_limits<int>::max(), last = 0;
   for (int i = 0; i < count; ++i) {
     const AttentionQuery& row = rows[i];
     std::memcpy(q + i * size, queries + (row.run->row + row.row) * query_stride + row.head * size, size * sizeof(bf16));
+    first = std::min(first, row.first_block(shape));
     last = std::max(last, row.last_block());
   }
-  for (int block = 0; block <= last; ++block) {
+  for (int block = first; block <= last; ++block) {
     const auto keys_of = [&](const AttentionQuery& row) -> const bf16* {
-      return block <= row.last_block() ? row.run->pages[block].keys : nullptr;
+      return block >= row.first_block(shape) && block <= row.last_block() ? row.run->pages[block].keys : nullptr;
     };
     for (int begin = 0, end = 0; begin < count; begin = end) {
       const bf16* keys = keys_of(rows[begin]);
@@ -136,8 +140,9 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
           block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + head_offset : nullptr;
       product_tile({q + begin * size, static_cast<size_t>(size)}, end - begin, keys + head_offset, size, scores,
                    kPanelColumns * 2, Ahead{reinterpret_cast<const char*>(values), sizeof(bf16) * 2 * kPageTokens});
-      const auto visible = [&](int i) { return rows[i].position() + 1 - block * kPageTokens; };
-      join_block(states, begin, end, scores, visible, shape.scale, probabilities);
+      const auto first_key = [&](int i) { return first_seen(shape, rows[i].position()) - block * kPageTokens; };
+      const auto last_key = [&](int i) { return rows[i].position() + 1 - block * kPageTokens; };
+      join_block(states, begin, end, scores, first_key, last_key, shape.scale, probabilities);
       for (int column = 0; column < size; column += kPanelColumns) {
         // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
         product_tile({probabilities + begin * kPageTokens, kPageTokens}, end - begin, values + column * 2, kPageTokens,

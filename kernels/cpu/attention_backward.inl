@@ -62,9 +62,11 @@ class TreeHeadBackward {
     for (int key = 0; key < length; key += kBlock) {
       const int keys = std::min(kBlock, length - key);
       gather(run.path.subspan(key, keys));
-      // Queries before this block's first key see none of it.
+      // Queries before this block's first key see none of it, nor do those whose window begins behind its last.
       const int first_query = std::max(0, key - (length - run.rows)) / 2 * 2;
-      for (int query = first_query; query < run.rows; query += kBlock) {
+      const int64_t behind =
+          shape_.window > 0 ? int64_t{key} + keys - 1 + shape_.window - (length - run.rows) : run.rows;
+      for (int query = first_query; query < std::min<int64_t>(run.rows, behind); query += kBlock) {
         add_block(run, prepared_, head_, query, std::min(kBlock, run.rows - query), key, keys);
       }
     }
@@ -152,9 +154,13 @@ class TreeHeadBackward {
           store(s_row + c, p * (load(grads + r * kPanelColumns + c) - broadcast(h.delta[query + q + r])) *
                                broadcast(shape_.scale));
         }
-        const int visible = std::clamp(first_position + query + q + r + 1 - key, 0, keys);
-        std::fill(p_row + visible, p_row + kBlock, bf16{});
-        std::fill(s_row + visible, s_row + kBlock, bf16{});
+        const int position = first_position + query + q + r;
+        const int end = std::clamp(position + 1 - key, 0, keys);
+        const int begin = std::clamp(first_seen(shape_, position) - key, 0, end);
+        for (bf16* row_of : {p_row, s_row}) {
+          std::fill(row_of, row_of + begin, bf16{});
+          std::fill(row_of + end, row_of + kBlock, bf16{});
+        }
       }
     }
     const int even_queries = (queries + 1) / 2 * 2;
