@@ -244,16 +244,14 @@ Status rope(Stream& stream, const Rope& r) {
   return {};
 }
 
-std::vector<float> rope_table(int positions, int rotated, double base) {
-  const int half = rotated / 2;
-  std::vector<float> table(static_cast<size_t>(positions) * rotated);
-  for (int i = 0; i < half; ++i) {
-    // The frequency is rounded to fp32 as the reference implementation does; the angle is then taken in double.
-    const auto frequency = static_cast<float>(1.0 / std::pow(base, 2.0 * i / rotated));
-    for (int position = 0; position < positions; ++position) {
+std::vector<float> rope_table(int positions, std::span<const float> frequencies, double magnitude) {
+  std::vector<float> table;
+  table.reserve(static_cast<size_t>(positions) * frequencies.size() * 2);
+  for (int position = 0; position < positions; ++position) {
+    for (const float frequency : frequencies) {
       const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
-      table[static_cast<size_t>(position) * rotated + i * 2] = static_cast<float>(std::cos(angle));
-      table[static_cast<size_t>(position) * rotated + i * 2 + 1] = static_cast<float>(std::sin(angle));
+      table.push_back(static_cast<float>(magnitude * std::cos(angle)));
+      table.push_back(static_cast<float>(magnitude * std::sin(angle)));
     }
   }
   return table;

@@ -78,8 +78,9 @@ struct Rope {
   bool inverse = false;  // turns back: the backward pass
 };
 Status rope(Stream& stream, const Rope& arguments);
-// [positions][rotated / 2][2]: cosine and sine, computed in double.
-std::vector<float> rope_table(int positions, int rotated, double base);
+// [positions][pairs][2]: cosine and sine of position * frequency, computed in double and multiplied by `magnitude`.
+// `frequencies` are in radians, one for each pair.
+std::vector<float> rope_table(int positions, std::span<const float> frequencies, double magnitude = 1);
 
 // gate_up is [row][2 * width], gate first; out = bf16(gate / (1 + e^-gate) * up).
 Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out);

@@ -125,7 +125,8 @@ class Forward::InferenceOps final : public Ops {
       runs_.push_back({run.row, run.rows, run.position, pages});
     }
     Tensor out = tensor(kNormed, query);
-    TRY(kernels::attention(*stream_, shape_, qkv.data, stride, runs_, out.data, static_cast<size_t>(query)));
+    TRY(kernels::attention(*stream_, attention_shape(config_, layer), qkv.data, stride, runs_, out.data,
+                           static_cast<size_t>(query)));
     return out;
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {

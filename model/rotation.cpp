@@ -8,7 +8,8 @@ Rotation::Rotation(const ModelConfig& config, int max_positions)
       rotated_(rotated_size(config)),
       interleaved_(config.rope.interleaved),
       max_positions_(max_positions),
-      table_(kernels::rope_table(max_positions, rotated_, config.rope.theta)) {}
+      table_(kernels::rope_table(max_positions, rope_frequencies(config.rope, rotated_), rope_magnitude(config.rope))) {
+}
 
 Status Rotation::turn(kernels::Stream& stream, kernels::bf16* qkv, size_t stride, std::span<const int32_t> positions,
                       bool inverse) const {

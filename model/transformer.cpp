@@ -44,11 +44,12 @@ Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
   return ops.norm(x, layout.final_norm);
 }
 
-kernels::AttentionShape attention_shape(const ModelConfig& config) {
+kernels::AttentionShape attention_shape(const ModelConfig& config, int layer) {
   return {.heads = config.heads,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
-          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_size)))};
+          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_size))),
+          .window = config.window_of(layer)};
 }
 
 }  // namespace tandem::model

@@ -47,6 +47,6 @@ class Ops {
 // The states after the final norm, one row a token.
 Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout);
 
-kernels::AttentionShape attention_shape(const ModelConfig& config);
+kernels::AttentionShape attention_shape(const ModelConfig& config, int layer = 0);
 
 }  // namespace tandem::model

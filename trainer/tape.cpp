@@ -111,7 +111,8 @@ Result<Tensor> Tape::TapeOps::attention(const Tensor& qkv, int layer) {
     TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
                              run.position, node.pointers));
   }
-  TRY(kernels::attention(*stream_, shape_, qkv.data, stride, runs_, out.data, static_cast<size_t>(query),
+  TRY(kernels::attention(*stream_, model::attention_shape(config_, layer), qkv.data, stride, runs_, out.data,
+                         static_cast<size_t>(query),
                          grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)));
   return out;
 }

@@ -258,7 +258,7 @@ Status Tape::TapeOps::attention_backward(const Record& r) {
   const size_t stride = static_cast<size_t>(r.in.columns);
   bf16* grad = grown(grad_wide_, static_cast<size_t>(rows_) * stride);
   const std::vector<kernels::TreeRun>& runs = tree_runs();
-  TRY(kernels::attention_backward(*stream_, shape_,
+  TRY(kernels::attention_backward(*stream_, model::attention_shape(config_, r.layer),
                                   {.queries = r.in.data,
                                    .keys = r.in.data + query,
                                    .values = r.in.data + query + key,

@@ -27,6 +27,23 @@ MODELS = {
     "llama": (transformers.LlamaConfig, SIZES | dict(tie_word_embeddings=True)),
     "qwen2": (transformers.Qwen2Config, SIZES | dict(tie_word_embeddings=False)),
     "glm4": (transformers.Glm4Config, SIZES | dict(tie_word_embeddings=False)),
+    # Frequencies of all three kinds: kept, blended and divided; sequences go beyond the original context.
+    "llama-llama3": (transformers.LlamaConfig,
+                     SIZES | dict(rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
+                                                       high_freq_factor=4.0, original_max_position_embeddings=64))),
+    "llama-linear": (transformers.LlamaConfig, SIZES | dict(rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
+    "qwen2-yarn": (transformers.Qwen2Config,
+                   SIZES | dict(tie_word_embeddings=False,
+                                rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=64))),
+    # What cosines and sines are multiplied by as DeepSeek writes it, the range of the ramp not rounded.
+    "llama-yarn-mscale": (transformers.LlamaConfig,
+                          SIZES | dict(rope_parameters=dict(rope_type="yarn", rope_theta=5e3, factor=8.0, beta_fast=16.0, beta_slow=0.5,
+                                                            mscale=1.5, mscale_all_dim=0.7, truncate=False,
+                                                            original_max_position_embeddings=32))),
+    # Windows that end within a page, at its end and beyond it, on some layers and on all.
+    "mistral": (transformers.MistralConfig, SIZES | dict(sliding_window=29, tie_word_embeddings=False)),
+    "qwen2-window": (transformers.Qwen2Config,
+                     SIZES | dict(num_hidden_layers=3, use_sliding_window=True, sliding_window=64, max_window_layers=1)),
     "qwen3": (transformers.Qwen3Config, SIZES | dict(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)),
     "qwen3-moe": (transformers.Qwen3MoeConfig, SIZES | EXPERTS | dict(num_hidden_layers=3, tie_word_embeddings=False)),
     # Weights that do not add up to one, experts in every second layer, one head for keys and queries.
@@ -152,5 +169,6 @@ def make(name):
     print(name, "bf16 error", expected["bf16_error"], "of a mean logprob of", sum(cases[-1]["logprobs"]) / (LENGTHS[-1] - 1))
 
 
-for name in sys.argv[1:] or MODELS:
-    make(name)
+if __name__ == "__main__":
+    for name in sys.argv[1:] or MODELS:
+        make(name)
