@@ -141,8 +141,10 @@ class TreeHeadBackward {
       const int rows = std::min(kTileRows, queries - q);
       const int row = run.row + query + q;
       const size_t width = static_cast<size_t>(shape_.heads) * size_;
-      product_tile({in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(), size_, scores);
-      product_tile({in_.grad_out + row * width + head * size_, width}, rows, value_panel_.data(), size_, grads);
+      product_tile(LeftRows<bf16>{in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(),
+                   size_, scores);
+      product_tile(LeftRows<bf16>{in_.grad_out + row * width + head * size_, width}, rows, value_panel_.data(), size_,
+                   grads);
       for (int r = 0; r < rows; ++r) {
         const float log_sum = in_.log_sum[static_cast<size_t>(row + r) * shape_.heads + head];
         bf16* p_row = probabilities + (q + r) * kBlock;
@@ -179,7 +181,8 @@ class TreeHeadBackward {
       const size_t wide = size_t{2} * size_;
       for (int q = 0; q < queries; q += kTileRows) {
         const int rows = std::min(kTileRows, queries - q);
-        product_tile({slopes + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores, wide);
+        product_tile(LeftRows<bf16>{slopes + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores,
+                     wide);
         for (int r = 0; r < rows; ++r) {
           add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + column]);
         }
@@ -187,10 +190,10 @@ class TreeHeadBackward {
       const size_t pairs_at = static_cast<size_t>(query / 2) * wide + column * 2;
       for (int k = 0; k < keys; k += kTileRows) {
         const int rows = std::min(kTileRows, keys - k);
-        product_tile({paired_s + k * 2, 2, kBlock * 2}, rows, h.query_pairs.data() + pairs_at, even_queries, scores,
-                     wide);
-        product_tile({paired_p + k * 2, 2, kBlock * 2}, rows, h.grad_pairs.data() + pairs_at, even_queries, grads,
-                     wide);
+        product_tile(LeftRows<bf16>{paired_s + k * 2, 2, kBlock * 2}, rows, h.query_pairs.data() + pairs_at,
+                     even_queries, scores, wide);
+        product_tile(LeftRows<bf16>{paired_p + k * 2, 2, kBlock * 2}, rows, h.grad_pairs.data() + pairs_at,
+                     even_queries, grads, wide);
         for (int r = 0; r < rows; ++r) {
           const size_t target = static_cast<size_t>(path_[k + r] - first_row_) * size_ + column;
           add_row(scores + r * kPanelColumns, &gradients_.keys[target]);

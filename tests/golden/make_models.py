@@ -5,6 +5,7 @@
 config.json, model.safetensors  as transformers' save_pretrained writes them, in bf16
 expected.json                   `cases`: tokens, and the log-probability of each but the first, in fp32 of the same bf16 weights;
                                 `bf16_error`: mean absolute error of transformers' own bf16 against these;
+                                `greedy`: a prompt, and the likeliest tokens that follow it in fp32, none of them near a tie;
                                 `gradients`: of the mean of the last case's log-probabilities, in fp32: for each tensor of the
                                 checkpoint its norm, and its dot product with cos(0), cos(1), cos(2), ... over its elements
 """
@@ -109,6 +110,24 @@ def draw(model, length):
     return tokens
 
 
+def follow(model, prompt, count):
+    """The likeliest tokens one after the other; None where two are nearly as likely."""
+    tokens = list(prompt)
+    for _ in range(count):
+        best = model(torch.tensor([tokens])).logits[0, -1].topk(2)
+        if best.values[0] - best.values[1] < 0.01:
+            return None
+        tokens.append(best.indices[0].item())
+    return tokens[len(prompt):]
+
+
+def greedy(model, tokens):
+    for length in range(40, len(tokens)):
+        if followed := follow(model, tokens[:length], 24):
+            return {"prompt": tokens[:length], "tokens": followed}
+    raise ValueError("every continuation comes near a tie")
+
+
 def by_checkpoint_name(name, gradient):
     """The tensors of the checkpoint that a parameter in memory stands for: experts lie together there."""
     experts = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name)
@@ -151,6 +170,8 @@ def make(name):
         with torch.no_grad():
             tokens = draw(model, length)
             cases.append({"tokens": tokens, "logprobs": logprobs(model, tokens).tolist()})
+    with torch.no_grad():
+        followed = greedy(model, cases[-1]["tokens"])
     grads = gradients(model, cases[-1]["tokens"])
     exact = {name: bias.clone() for name, bias in correction_biases(model).items()}
     model.to(torch.bfloat16)
@@ -164,7 +185,7 @@ def make(name):
     with torch.no_grad():
         for case in cases:
             errors += (logprobs(again, case["tokens"]) - torch.tensor(case["logprobs"])).abs().tolist()
-    expected = {"cases": cases, "bf16_error": sum(errors) / len(errors), "gradients": grads}
+    expected = {"cases": cases, "bf16_error": sum(errors) / len(errors), "greedy": followed, "gradients": grads}
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
     print(name, "bf16 error", expected["bf16_error"], "of a mean logprob of", sum(cases[-1]["logprobs"]) / (LENGTHS[-1] - 1))
 
