@@ -69,16 +69,31 @@ Result<ExpertsConfig> read_experts(const Json& json, bool glm, int layers) {
   return experts;
 }
 
+// Weights in E4M3 with a scale for each 128 x 128 block are read; that activations were quantised on the way, too, says
+// how a checkpoint is served, not what it is.
+Status check_quantisation(const Json& quantisation) {
+  const char* hint = "load the checkpoint of the model that was not quantised";
+  if (!quantisation.is_object()) return Status::invalid("quantization_config is not an object");
+  const ConfigReader reader(quantisation);
+  const std::string method = TRY(reader.text("quant_method", "unnamed"));
+  if (method != "fp8") {
+    return Status::invalid(fmt::format("quantization_config.quant_method \"{}\" is not fp8", method)).hint(hint);
+  }
+  const Json block = has(quantisation, "weight_block_size") ? quantisation["weight_block_size"] : Json();
+  if (block != Json::array({128, 128})) {
+    return Status::invalid(fmt::format("quantization_config.weight_block_size is {}, not [128,128]", block.dump()))
+        .hint(hint);
+  }
+  const std::string format = TRY(reader.text("fmt", "e4m3"));
+  if (format != "e4m3") {
+    return Status::invalid(fmt::format("quantization_config.fmt \"{}\" is not e4m3", format)).hint(hint);
+  }
+  return {};
+}
+
 // What changes the computation and is not implemented.
 Status refuse_unknown_parts(const Json& json, const ConfigReader& reader) {
-  if (has(json, "quantization_config")) {
-    std::string method = "unnamed";
-    if (json["quantization_config"].is_object() && has(json["quantization_config"], "quant_method")) {
-      method = json["quantization_config"]["quant_method"].dump();
-    }
-    return Status::invalid(fmt::format("quantization_config ({}) is not supported", method))
-        .hint("load the checkpoint of the model that was not quantised");
-  }
+  if (has(json, "quantization_config")) TRY(check_quantisation(json["quantization_config"]));
   const std::string activation = TRY(reader.text("hidden_act", "silu"));
   if (activation != "silu") return Status::invalid(fmt::format("hidden_act \"{}\" is not silu", activation));
   if (TRY(reader.flag("mlp_bias", false))) return Status::invalid("mlp_bias is not supported");

@@ -112,8 +112,8 @@ class Weights {
   std::vector<Buffer<kernels::bf16>> transposed_;
 };
 
-// Reads a Hugging Face directory; but in float32, F32 and F16 tensors are rounded to bf16. All missing tensors are
-// named at once.
+// Reads a Hugging Face directory; but in float32, F32 and F16 tensors are rounded to bf16. E4M3 with a scale for each
+// 128 x 128 block (`*_scale_inv`, as DeepSeek publishes it) is multiplied out. All missing tensors are named at once.
 Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format = WeightFormat::kBf16);
 
 // Writes config.json, generation_config.json and the tensors; the tokenizer's files are copied from `source` unchanged
