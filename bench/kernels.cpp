@@ -114,7 +114,7 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
       return kernels::gemm(stream, {.a = a.data(),
                                     .a_stride = static_cast<size_t>(k),
                                     .b = b.data(),
-                                    .out_bf16 = out.data(),
+                                    .out = out.data(),
                                     .out_stride = static_cast<size_t>(n),
                                     .m = m,
                                     .n = n,

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
+#include "cli/number_format.h"
 #include "model/chat_template.h"
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
@@ -21,7 +22,7 @@ namespace {
 struct Options {
   JsonLinesOptions lines;
   std::string model;
-  std::string weights = "bf16";
+  NumberFormatOptions format;
   int slots = 16;
   int workers = 1;
   int max_context = 0;
@@ -257,7 +258,7 @@ class Worker {
 Result<int> run(const Options& options) {
   auto packing = TRY(kernels::Stream::cpu(options.threads));
   auto loaded = std::make_shared<model::Weights>(
-      TRY(model::load_weights(options.model, false, TRY(model::weight_format_named(options.weights)))));
+      TRY(model::load_weights(options.model, false, TRY(number_format(options.format, options.model)))));
   TRY(loaded->pack(packing));
   const auto& config = loaded->config();
   const TextSide side = TRY(TextSide::load(options.model));
@@ -312,8 +313,7 @@ Action add_generate(CLI::App& command) {
   command.add_option("--workers", options->workers, "Engines side by side")->check(CLI::Range(1, 64));
   command.add_option("--max-context", options->max_context,
                      "Longest sequence in tokens (default: the model's, at most 4096)");
-  command.add_option("--weights", options->weights, "Number format of the layers' products")
-      ->check(CLI::IsMember(model::weight_format_names()));
+  add_number_format_options(command, options->format);
   command.add_option("--threads", options->threads, "Threads of all workers together")->check(CLI::Range(1, 1024));
   command.footer(
       "Example:\n  echo '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,\"temperature\":0}' | tandem "

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
+#include "cli/number_format.h"
 #include "cli/scorer.h"
 
 namespace tandem::cli {
@@ -15,8 +16,7 @@ struct Options {
   JsonLinesOptions lines;
   std::string model;
   std::string path = "engine";
-  std::string dtype = "bfloat16";
-  std::string weights = "bf16";
+  NumberFormatOptions format;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
@@ -39,9 +39,7 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
 }
 
 Result<int> run(const Options& options) {
-  if (options.dtype != "bfloat16")
-    return fail(Status::invalid(fmt::format("--dtype {}: the kernels compute bfloat16", options.dtype)));
-  const auto format = TRY(model::weight_format_named(options.weights));
+  const auto format = TRY(number_format(options.format, options.model));
   const auto scorer = TRY(Scorer::create(TRY(model::load_weights(options.model, false, format)), options.threads));
   const auto& config = scorer->weights().config();
   static constexpr std::array<std::string_view, 1> kKeys = {"tokens"};
@@ -62,9 +60,7 @@ Action add_score(CLI::App& command) {
   command.add_option("--model", options->model, "Model directory (Hugging Face layout)")->required();
   command.add_option("--path", options->path, "Which code computes: both give the same bits")
       ->check(CLI::IsMember({"trainer", "engine"}));
-  command.add_option("--dtype", options->dtype, "Number format of activations");
-  command.add_option("--weights", options->weights, "Number format of the layers' products")
-      ->check(CLI::IsMember(model::weight_format_names()));
+  add_number_format_options(command, options->format);
   command.add_option("--threads", options->threads, "Threads to compute with");
   command.footer(
       "Example:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "

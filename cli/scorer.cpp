@@ -18,8 +18,8 @@ std::vector<kernels::TokenPick> next_tokens(std::span<const int32_t> tokens) {
 Scorer::Scorer(model::Weights weights, kernels::Stream stream)
     : weights_(std::move(weights)),
       stream_(std::move(stream)),
-      forward_(weights_.config(), weights_.config().max_positions),
-      tape_(weights_.config(), weights_.config().max_positions) {}
+      forward_(weights_.config(), weights_.config().max_positions, weights_.format()),
+      tape_(weights_.config(), weights_.config().max_positions, weights_.format()) {}
 
 Result<std::unique_ptr<Scorer>> Scorer::create(model::Weights weights, int threads) {
   auto stream = TRY(kernels::Stream::cpu(threads));
@@ -29,9 +29,8 @@ Result<std::unique_ptr<Scorer>> Scorer::create(model::Weights weights, int threa
 
 Result<Scores> Scorer::by_engine(std::span<const int32_t> tokens) {
   constexpr size_t kChunk = 512;
-  const auto& config = weights_.config();
   const int count = static_cast<int>((tokens.size() + kernels::kPageTokens - 1) / kernels::kPageTokens);
-  auto pool = TRY(model::KvPool::create(config, count));
+  auto pool = TRY(model::KvPool::create(weights_.config(), count, weights_.format()));
   std::vector<int> pages(count);
   std::iota(pages.begin(), pages.end(), 0);
   Scores scores;
@@ -39,19 +38,14 @@ Result<Scores> Scorer::by_engine(std::span<const int32_t> tokens) {
     const auto chunk = tokens.subspan(first, std::min(kChunk, tokens.size() - first));
     model::ForwardBatch batch;
     batch.add(chunk, static_cast<int>(first), pages);
-    const auto hidden = TRY(forward_.run(stream_, weights_, pool, batch));
+    TRY(forward_.run(stream_, weights_, pool, batch));
     const auto picks = next_tokens(tokens.subspan(first, std::min(kChunk + 1, tokens.size() - first)));
     std::vector<float> logprobs(picks.size()), log_sum(chunk.size());
     std::vector<int32_t> argmax(chunk.size());
-    TRY(kernels::lm_head(stream_,
-                         {.hidden = hidden.data,
-                          .head = weights_.packed(weights_.layout().head),
-                          .rows = static_cast<int>(chunk.size()),
-                          .width = config.width,
-                          .vocabulary = config.vocabulary,
-                          .log_sum = log_sum.data(),
-                          .argmax = argmax.data()},
-                         picks, logprobs));
+    std::vector<int> rows(chunk.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    TRY(forward_.head(stream_, weights_, {.rows = rows, .log_sum = log_sum.data(), .argmax = argmax.data()}, picks,
+                      logprobs));
     scores.logprobs.insert(scores.logprobs.end(), logprobs.begin(), logprobs.end());
     scores.argmax.insert(scores.argmax.end(), argmax.begin(), argmax.end());
   }

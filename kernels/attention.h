@@ -8,8 +8,12 @@
 // chunks, or on whether a prefix was computed or found; so the bits are the same in the engine and in the trainer.
 // (Online softmax: Milakov & Gimelshein 2018; fixed blocks: see docs/numerics.md.)
 //
+// With a window, row i at position p sees keys p - window + 1 .. p: blocks before them are not looked at, and what
+// comes before them in the first block counts as -infinity, as what lies behind p does in the last.
+//
 // A page holds kPageTokens positions of one layer and `kv_heads` heads of `head_size`:
 //   keys   [kv_head][head_size / 2][position][2]      values [kv_head][position / 2][head_size][2]
+// of bf16, and of fp32, where nothing is rounded, [kv_head][head_size][position] and [kv_head][position][head_size].
 // Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
 //
 // Thread safety: as gemm.h.
@@ -31,34 +35,48 @@ struct AttentionShape {
   int kv_heads = 0;   // divides heads
   int head_size = 0;  // a multiple of 64, at most 256
   float scale = 0;    // on the scores, usually 1 / sqrt(head_size)
+  int window = 0;     // keys that a query sees, its own among them; 0: all
 };
-// bf16 elements of the keys (and as many again of the values) of one page of one layer.
+// The first position that a query at `position` sees.
+inline int first_seen(const AttentionShape& shape, int position) {
+  return shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+}
+// Elements of the keys (and as many again of the values) of one page of one layer.
 inline size_t page_elements(const AttentionShape& shape) {
   return size_t{kPageTokens} * shape.kv_heads * shape.head_size;
 }
 
-struct KeyValuePage {
-  bf16* keys = nullptr;
-  bf16* values = nullptr;
+template <typename T>
+struct BasicKeyValuePage {
+  T* keys = nullptr;
+  T* values = nullptr;
 };
+using KeyValuePage = BasicKeyValuePage<bf16>;
 
 // Consecutive query rows of one sequence. Row i of it stands at position `position + i` and sees keys 0 .. position +
-// i.
-struct QueryRun {
+// i, or the last `window` of them.
+template <typename T>
+struct BasicQueryRun {
   int row = 0;  // of `queries` and `out`
   int rows = 0;
   int position = 0;
-  std::span<const KeyValuePage> pages;  // at least (position + rows + 63) / 64 of them
+  std::span<const BasicKeyValuePage<T>> pages;  // at least (position + rows + 63) / 64 of them
 };
+using QueryRun = BasicQueryRun<bf16>;
 
 // Writes keys and values of `rows` tokens, [row][kv_heads * head_size] with the given strides, at `position` onwards.
 Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys, size_t key_stride, const bf16* values,
                    size_t value_stride, int rows, int position, std::span<const KeyValuePage> pages);
+Status write_pages(Stream& stream, const AttentionShape& shape, const float* keys, size_t key_stride,
+                   const float* values, size_t value_stride, int rows, int position,
+                   std::span<const BasicKeyValuePage<float>> pages);
 
 // queries [row][heads * head_size]; out the same, dense. `log_sum` [row][heads], when given, gets m + ln l: what the
 // backward pass needs.
 Status attention(Stream& stream, const AttentionShape& shape, const bf16* queries, size_t query_stride,
                  std::span<const QueryRun> runs, bf16* out, size_t out_stride, float* log_sum = nullptr);
+Status attention(Stream& stream, const AttentionShape& shape, const float* queries, size_t query_stride,
+                 std::span<const BasicQueryRun<float>> runs, float* out, size_t out_stride, float* log_sum = nullptr);
 
 // One run of tokens of a prefix tree for the backward pass: its queries, and the tokens that they see in order.
 struct TreeRun {

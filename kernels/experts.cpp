@@ -104,14 +104,17 @@ Status group_by_expert(Stream&, const GroupByExpert& g) {
   return {};
 }
 
-Status permute(Stream& stream, const Permute& p) {
+template <typename T>
+static Status checked_permute(Stream& stream, const BasicPermute<T>& p) {
   Check check{"permute"};
   check.given("x", p.x).given("places", p.places).given("out", p.out).positive("width", p.width);
   TRY(check_chosen(check, p.rows, p.chosen).status);
   TRY(check_places("permute", p.places, p.rows, p.chosen));
-  stream.operations().permute(stream.threads(), p);
+  stream.operations().in<T>().permute(stream.threads(), p);
   return {};
 }
+Status permute(Stream& stream, const BasicPermute<bf16>& p) { return checked_permute(stream, p); }
+Status permute(Stream& stream, const BasicPermute<float>& p) { return checked_permute(stream, p); }
 
 Status permute_backward(Stream& stream, const PermuteBackward& p) {
   Check check{"permute_backward"};
@@ -122,7 +125,8 @@ Status permute_backward(Stream& stream, const PermuteBackward& p) {
   return {};
 }
 
-Status combine(Stream& stream, const Combine& c) {
+template <typename T>
+static Status checked_combine(Stream& stream, const BasicCombine<T>& c) {
   Check check{"combine"};
   check.given("y", c.y)
       .given("places", c.places)
@@ -132,9 +136,11 @@ Status combine(Stream& stream, const Combine& c) {
       .positive("width", c.width);
   TRY(check_chosen(check, c.rows, c.chosen).status);
   TRY(check_places("combine", c.places, c.rows, c.chosen));
-  stream.operations().combine(stream.threads(), c);
+  stream.operations().in<T>().combine(stream.threads(), c);
   return {};
 }
+Status combine(Stream& stream, const BasicCombine<bf16>& c) { return checked_combine(stream, c); }
+Status combine(Stream& stream, const BasicCombine<float>& c) { return checked_combine(stream, c); }
 
 Status combine_backward(Stream& stream, const CombineBackward& c) {
   Check check{"combine_backward"};
@@ -151,7 +157,8 @@ Status combine_backward(Stream& stream, const CombineBackward& c) {
   return {};
 }
 
-Status grouped_gemm(Stream& stream, const GroupedGemm& g) {
+template <typename T>
+static Status checked_grouped_gemm(Stream& stream, const BasicGroupedGemm<T>& g) {
   TRY(Check{"grouped_gemm"}
           .positive("groups", g.groups)
           .positive("m", g.m)
@@ -161,14 +168,16 @@ Status grouped_gemm(Stream& stream, const GroupedGemm& g) {
           .given("b", g.b)
           .given("offsets", g.offsets)
           .given("out", g.out)
-          .that(g.k % 2 == 0, "k must be even")
+          .that(g.k % kSideBySide<T> == 0, "k must be even")
           .that(g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
           .that(g.out_stride >= static_cast<size_t>(g.n), "out_stride is below n")
           .status);
   TRY(check_offsets("grouped_gemm", g.offsets, g.groups, g.m));
-  stream.operations().grouped_gemm(stream.threads(), g);
+  stream.operations().in<T>().grouped_gemm(stream.threads(), g);
   return {};
 }
+Status grouped_gemm(Stream& stream, const BasicGroupedGemm<bf16>& g) { return checked_grouped_gemm(stream, g); }
+Status grouped_gemm(Stream& stream, const BasicGroupedGemm<float>& g) { return checked_grouped_gemm(stream, g); }
 
 size_t packed_groups_size(int columns, int rows, int groups) {
   const size_t padded = (static_cast<size_t>(columns) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;

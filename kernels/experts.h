@@ -61,13 +61,16 @@ struct GroupByExpert {
 Status group_by_expert(Stream& stream, const GroupByExpert& arguments);
 
 // out[place of the pair] = x[row of the pair].
-struct Permute {
-  const bf16* x = nullptr;          // [rows][width]
+template <typename T>
+struct BasicPermute {
+  const T* x = nullptr;             // [rows][width]
   const int32_t* places = nullptr;  // [rows][chosen]
-  bf16* out = nullptr;              // [rows * chosen][width]
+  T* out = nullptr;                 // [rows * chosen][width]
   int rows = 0, chosen = 0, width = 0;
 };
+using Permute = BasicPermute<bf16>;
 Status permute(Stream& stream, const Permute& arguments);
+Status permute(Stream& stream, const BasicPermute<float>& arguments);
 
 // grad_x[row] = bf16(sum over the row's pairs, in order of rank, of grad_out[place]).
 struct PermuteBackward {
@@ -80,15 +83,18 @@ Status permute_backward(Stream& stream, const PermuteBackward& arguments);
 
 // out[row] = bf16(residual[row] + sum over the row's pairs, in order of rank, of weight * y[place]), the sum by fused
 // multiply-adds from zero.
-struct Combine {
-  const bf16* y = nullptr;          // [rows * chosen][width]
+template <typename T>
+struct BasicCombine {
+  const T* y = nullptr;             // [rows * chosen][width]
   const int32_t* places = nullptr;  // [rows][chosen]
   const float* weights = nullptr;   // [rows][chosen]
-  const bf16* residual = nullptr;   // [rows][width]
-  bf16* out = nullptr;              // [rows][width]; may be the residual itself
+  const T* residual = nullptr;      // [rows][width]
+  T* out = nullptr;                 // [rows][width]; may be the residual itself
   int rows = 0, chosen = 0, width = 0;
 };
+using Combine = BasicCombine<bf16>;
 Status combine(Stream& stream, const Combine& arguments);
+Status combine(Stream& stream, const BasicCombine<float>& arguments);
 
 // grad_y[place] = bf16(weight * grad_out[row]), grad_weight = grad_out[row] . y[place] in 16 lanes and a fixed tree.
 // The residual's gradient is grad_out.
@@ -104,16 +110,19 @@ struct CombineBackward {
 Status combine_backward(Stream& stream, const CombineBackward& arguments);
 
 // out[i] = a[i] times the weight of the group that row i lies in: the bits that `gemm` gives with that weight alone.
-struct GroupedGemm {
-  const bf16* a = nullptr;  // [m][k], `a_stride` elements from row to row
+template <typename T>
+struct BasicGroupedGemm {
+  const T* a = nullptr;  // [m][k], `a_stride` elements from row to row
   size_t a_stride = 0;
   const int32_t* offsets = nullptr;  // [groups + 1]: group g is rows offsets[g] to offsets[g + 1]; 0 first, m last
-  const bf16* b = nullptr;           // of each group packed_size(n, k) elements, packed as gemm.h says
-  bf16* out = nullptr;               // [m][n], `out_stride` elements from row to row
+  const T* b = nullptr;              // of each group packed_size(n, k) elements, packed as gemm.h says
+  T* out = nullptr;                  // [m][n], `out_stride` elements from row to row
   size_t out_stride = 0;
   int groups = 0, m = 0, n = 0, k = 0;  // k even
 };
+using GroupedGemm = BasicGroupedGemm<bf16>;
 Status grouped_gemm(Stream& stream, const GroupedGemm& arguments);
+Status grouped_gemm(Stream& stream, const BasicGroupedGemm<float>& arguments);
 
 // bf16 elements that rows packed by group take.
 size_t packed_groups_size(int columns, int rows, int groups);

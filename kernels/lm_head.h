@@ -21,9 +21,10 @@ struct RunningSum {
   float sum = 0;
 };
 
-struct LmHead {
-  const bf16* hidden = nullptr;  // [rows][width]
-  const bf16* head = nullptr;    // packed [vocabulary][width]
+template <typename T>
+struct BasicLmHead {
+  const T* hidden = nullptr;  // [rows][width]
+  const T* head = nullptr;    // packed [vocabulary][width]
   int rows = 0, width = 0, vocabulary = 0;
   float* logits = nullptr;    // [rows][padded_vocabulary(vocabulary)], or null: not stored
   float* log_sum = nullptr;   // [rows]
@@ -31,6 +32,7 @@ struct LmHead {
   RunningSum* panel_sums =
       nullptr;  // [rows][padded_vocabulary / kPanelColumns], or null: of each panel, for the sampler
 };
+using LmHead = BasicLmHead<bf16>;
 inline size_t padded_vocabulary(int vocabulary) {
   return (static_cast<size_t>(vocabulary) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
 }
@@ -41,6 +43,8 @@ struct TokenPick {
 };
 // `logprobs[i]` is that of picks[i]; picks sorted by row. Null spans leave it out.
 Status lm_head(Stream& stream, const LmHead& arguments, std::span<const TokenPick> picks, std::span<float> logprobs);
+Status lm_head(Stream& stream, const BasicLmHead<float>& arguments, std::span<const TokenPick> picks,
+               std::span<float> logprobs);
 
 struct LmHeadBackward {
   const bf16* hidden = nullptr;

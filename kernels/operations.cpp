@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstring>
-
 #include "kernels/argument_check.h"
 
 namespace tandem::kernels {
@@ -16,6 +13,7 @@ Status check_shape(const char* operation, const AttentionShape& s) {
   return Check{operation}
       .that(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0, "heads must be a multiple of kv_heads")
       .that(s.head_size > 0 && s.head_size % 64 == 0 && s.head_size <= 256, "head_size must be 64, 128, 192 or 256")
+      .that(s.window >= 0, "window must not be negative")
       .status;
 }
 
@@ -35,16 +33,23 @@ Status check_picks(const char* operation, std::span<const TokenPick> picks, int 
 
 size_t packed_size(int n, int k) { return padded_vocabulary(n) * 2 * ((static_cast<size_t>(k) + 1) / 2); }
 
-Status pack(Stream& stream, const bf16* weight, int n, int k, bf16* packed) {
+template <typename T>
+static Status checked_pack(Stream& stream, const T* weight, int n, int k, T* packed) {
   TRY(Check{"pack"}
           .positive("n", n)
           .positive("k", k)
           .given("weight", weight)
           .given("packed", packed)
-          .that(k % 2 == 0, "k must be even")
+          .that(k % kSideBySide<T> == 0, "k must be even")
           .status);
-  stream.operations().pack(stream.threads(), weight, n, k, packed);
+  stream.operations().in<T>().pack(stream.threads(), weight, n, k, packed);
   return {};
+}
+Status pack(Stream& stream, const bf16* weight, int n, int k, bf16* packed) {
+  return checked_pack(stream, weight, n, k, packed);
+}
+Status pack(Stream& stream, const float* weight, int n, int k, float* packed) {
+  return checked_pack(stream, weight, n, k, packed);
 }
 
 Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed) {
@@ -58,28 +63,33 @@ Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* p
   return {};
 }
 
-Status gemm(Stream& stream, const Gemm& g) {
+template <typename T>
+static Status checked_gemm(Stream& stream, const BasicGemm<T>& g) {
   TRY(Check{"gemm"}
           .positive("m", g.m)
           .positive("n", g.n)
           .positive("k", g.k)
           .given("a", g.a)
           .given("b", g.b)
-          .that(g.k % 2 == 0, "k must be even")
-          .that((g.out_bf16 == nullptr) != (g.out_float == nullptr),
-                "exactly one of out_bf16 and out_float must be given")
-          .that(g.bias == nullptr || g.out_bf16 != nullptr, "a bias goes with out_bf16")
-          .that(g.residual == nullptr || g.out_bf16 != nullptr, "a residual goes with out_bf16")
+          .that(g.k % kSideBySide<T> == 0, "k must be even")
+          .that((g.out == nullptr) != (g.out_float == nullptr), "exactly one of out and out_float must be given")
+          .that(g.bias == nullptr || g.out != nullptr, "a bias goes with out")
+          .that(g.residual == nullptr || g.out != nullptr, "a residual goes with out")
           .that(!g.accumulate || g.out_float != nullptr, "accumulate goes with out_float")
+          .that(!g.a_packed || sizeof(T) == sizeof(bf16), "a packed left side goes with bf16")
           .that(g.a_packed || g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
           .that(g.out_stride >= static_cast<size_t>(g.n), "out_stride is below n")
           .status);
-  stream.operations().gemm(stream.threads(), g);
+  stream.operations().in<T>().gemm(stream.threads(), g);
   return {};
 }
+Status gemm(Stream& stream, const BasicGemm<bf16>& g) { return checked_gemm(stream, g); }
+Status gemm(Stream& stream, const BasicGemm<float>& g) { return checked_gemm(stream, g); }
 
-Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys, size_t key_stride, const bf16* values,
-                   size_t value_stride, int rows, int position, std::span<const KeyValuePage> pages) {
+template <typename T>
+static Status checked_write_pages(Stream& stream, const AttentionShape& shape, const T* keys, size_t key_stride,
+                                  const T* values, size_t value_stride, int rows, int position,
+                                  std::span<const BasicKeyValuePage<T>> pages) {
   TRY(check_shape("write_pages", shape));
   TRY(Check{"write_pages"}
           .positive("rows", rows)
@@ -88,17 +98,27 @@ Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys
           .given("values", values)
           .that(pages.size() * kPageTokens >= static_cast<size_t>(position) + rows, "too few pages for the positions")
           .status);
-  stream.operations().write_pages(stream.threads(), shape, keys, key_stride, values, value_stride, rows, position,
-                                  pages);
+  stream.operations().in<T>().write_pages(stream.threads(), shape, keys, key_stride, values, value_stride, rows,
+                                          position, pages);
   return {};
 }
+Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys, size_t key_stride, const bf16* values,
+                   size_t value_stride, int rows, int position, std::span<const BasicKeyValuePage<bf16>> pages) {
+  return checked_write_pages(stream, shape, keys, key_stride, values, value_stride, rows, position, pages);
+}
+Status write_pages(Stream& stream, const AttentionShape& shape, const float* keys, size_t key_stride,
+                   const float* values, size_t value_stride, int rows, int position,
+                   std::span<const BasicKeyValuePage<float>> pages) {
+  return checked_write_pages(stream, shape, keys, key_stride, values, value_stride, rows, position, pages);
+}
 
-Status attention(Stream& stream, const AttentionShape& shape, const bf16* queries, size_t query_stride,
-                 std::span<const QueryRun> runs, bf16* out, size_t out_stride, float* log_sum) {
+template <typename T>
+static Status checked_attention(Stream& stream, const AttentionShape& shape, const T* queries, size_t query_stride,
+                                std::span<const BasicQueryRun<T>> runs, T* out, size_t out_stride, float* log_sum) {
   TRY(check_shape("attention", shape));
   Check check{"attention"};
   check.given("queries", queries).given("out", out);
-  for (const QueryRun& run : runs) {
+  for (const auto& run : runs) {
     check.positive("row", run.row)
         .positive("rows", run.rows)
         .positive("position", run.position)
@@ -106,8 +126,16 @@ Status attention(Stream& stream, const AttentionShape& shape, const bf16* querie
               "a run has too few pages for its positions");
   }
   TRY(check.status);
-  stream.operations().attention(stream.threads(), shape, queries, query_stride, runs, out, out_stride, log_sum);
+  stream.operations().in<T>().attention(stream.threads(), shape, queries, query_stride, runs, out, out_stride, log_sum);
   return {};
+}
+Status attention(Stream& stream, const AttentionShape& shape, const bf16* queries, size_t query_stride,
+                 std::span<const BasicQueryRun<bf16>> runs, bf16* out, size_t out_stride, float* log_sum) {
+  return checked_attention(stream, shape, queries, query_stride, runs, out, out_stride, log_sum);
+}
+Status attention(Stream& stream, const AttentionShape& shape, const float* queries, size_t query_stride,
+                 std::span<const BasicQueryRun<float>> runs, float* out, size_t out_stride, float* log_sum) {
+  return checked_attention(stream, shape, queries, query_stride, runs, out, out_stride, log_sum);
 }
 
 Status attention_backward(Stream& stream, const AttentionShape& shape, const AttentionBackward& a,
@@ -134,173 +162,29 @@ Status attention_backward(Stream& stream, const AttentionShape& shape, const Att
   return {};
 }
 
-Status embed(Stream&, const bf16* table, int vocabulary, int width, std::span<const int32_t> ids, bf16* out) {
-  for (size_t row = 0; row < ids.size(); ++row) {
-    if (ids[row] < 0 || ids[row] >= vocabulary) {
-      return Status::invalid(
-          fmt::format("embed: token {} at row {} is outside the vocabulary of {}", ids[row], row, vocabulary));
-    }
-    std::memcpy(out + row * width, table + static_cast<size_t>(ids[row]) * width, width * sizeof(bf16));
-  }
-  return {};
-}
-
-Status embed_backward(Stream& stream, const bf16* grad_out, int width, std::span<const int32_t> ids,
-                      float* grad_table) {
-  TRY(Check{"embed_backward"}
-          .given("grad_out", grad_out)
-          .given("grad_table", grad_table)
-          .positive("width", width)
-          .status);
-  stream.operations().embed_backward(stream.threads(), grad_out, width, ids, grad_table);
-  return {};
-}
-
-Status rms_norm(Stream& stream, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out) {
-  TRY(Check{"rms_norm"}
-          .given("x", x)
-          .given("weight", weight)
-          .given("out", out)
-          .positive("rows", rows)
-          .positive("width", width)
-          .status);
-  stream.operations().rms_norm(stream.threads(), x, weight, epsilon, rows, width, out);
-  return {};
-}
-
-Status rms_norm_backward(Stream& stream, const RmsNormBackward& a) {
-  TRY(Check{"rms_norm_backward"}
-          .given("x", a.x)
-          .given("weight", a.weight)
-          .given("grad_out", a.grad_out)
-          .given("grad_x", a.grad_x)
-          .given("grad_weight", a.grad_weight)
-          .positive("rows", a.rows)
-          .positive("width", a.width)
-          .status);
-  stream.operations().rms_norm_backward(stream.threads(), a);
-  return {};
-}
-
-Status head_norm(Stream& stream, const HeadNorm& a) {
-  TRY(Check{"head_norm"}
-          .given("x", a.x)
-          .given("weight", a.weight)
-          .positive("rows", a.rows)
-          .positive("heads", a.heads)
-          .positive("head_size", a.head_size)
-          .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
-          .status);
-  stream.operations().head_norm(stream.threads(), a);
-  return {};
-}
-
-Status head_norm_backward(Stream& stream, const HeadNormBackward& a) {
-  TRY(Check{"head_norm_backward"}
-          .given("x", a.x)
-          .given("weight", a.weight)
-          .given("grad", a.grad)
-          .given("grad_weight", a.grad_weight)
-          .positive("rows", a.rows)
-          .positive("heads", a.heads)
-          .positive("head_size", a.head_size)
-          .that(a.stride >= static_cast<size_t>(a.heads) * a.head_size, "stride is below heads * head_size")
-          .status);
-  stream.operations().head_norm_backward(stream.threads(), a);
-  return {};
-}
-
-Status sum_rows(Stream& stream, const SumRows& a) {
-  TRY(Check{"sum_rows"}
-          .given("x", a.x)
-          .given("out", a.out)
-          .positive("rows", a.rows)
-          .positive("width", a.width)
-          .that(a.stride >= static_cast<size_t>(a.width), "stride is below width")
-          .status);
-  stream.operations().sum_rows(stream.threads(), a);
-  return {};
-}
-
-Status rope(Stream& stream, const Rope& r) {
-  TRY(Check{"rope"}
-          .given("x", r.x)
-          .given("table", r.table)
-          .positive("rows", r.rows)
-          .positive("heads", r.heads)
-          .that(r.head_size > 0 && r.rotated > 0 && r.rotated % 2 == 0 && r.rotated <= r.head_size,
-                "rotated must be even and at most head_size")
-          .that(r.stride >= static_cast<size_t>(r.heads) * r.head_size, "stride is below heads * head_size")
-          .that(r.positions.size() >= static_cast<size_t>(r.rows), "fewer positions than rows")
-          .status);
-  for (int row = 0; row < r.rows; ++row) {
-    if (r.positions[row] < 0 || r.positions[row] >= r.table_positions) {
-      return Status::invalid(
-          fmt::format("rope: position {} is outside the table of {}", r.positions[row], r.table_positions));
-    }
-  }
-  stream.operations().rope(stream.threads(), r);
-  return {};
-}
-
-std::vector<float> rope_table(int positions, int rotated, double base) {
-  const int half = rotated / 2;
-  std::vector<float> table(static_cast<size_t>(positions) * rotated);
-  for (int i = 0; i < half; ++i) {
-    // The frequency is rounded to fp32 as the reference implementation does; the angle is then taken in double.
-    const auto frequency = static_cast<float>(1.0 / std::pow(base, 2.0 * i / rotated));
-    for (int position = 0; position < positions; ++position) {
-      const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
-      table[static_cast<size_t>(position) * rotated + i * 2] = static_cast<float>(std::cos(angle));
-      table[static_cast<size_t>(position) * rotated + i * 2 + 1] = static_cast<float>(std::sin(angle));
-    }
-  }
-  return table;
-}
-
-Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out) {
-  TRY(Check{"swiglu"}
-          .given("gate_up", gate_up)
-          .given("out", out)
-          .positive("rows", rows)
-          .positive("width", width)
-          .status);
-  stream.operations().swiglu(stream.threads(), gate_up, rows, width, out);
-  return {};
-}
-
-Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
-                       bf16* grad_gate_up) {
-  TRY(Check{"swiglu_backward"}
-          .given("gate_up", gate_up)
-          .given("grad_out", grad_out)
-          .given("grad_gate_up", grad_gate_up)
-          .positive("rows", rows)
-          .positive("width", width)
-          .status);
-  stream.operations().swiglu_backward(stream.threads(), gate_up, grad_out, rows, width, grad_gate_up);
-  return {};
-}
-
-Status add(Stream& stream, const bf16* y, size_t count, bf16* x) {
-  TRY(Check{"add"}.given("x", x).given("y", y).status);
-  stream.operations().add(stream.threads(), y, count, x);
-  return {};
-}
-
-Status lm_head(Stream& stream, const LmHead& h, std::span<const TokenPick> picks, std::span<float> logprobs) {
+template <typename T>
+static Status checked_lm_head(Stream& stream, const BasicLmHead<T>& h, std::span<const TokenPick> picks,
+                              std::span<float> logprobs) {
   TRY(Check{"lm_head"}
           .given("hidden", h.hidden)
           .given("head", h.head)
           .given("log_sum", h.log_sum)
           .positive("rows", h.rows)
           .that(h.vocabulary > 0, "vocabulary must be positive")
-          .that(h.width > 0 && h.width % 2 == 0, "width must be even")
+          .that(h.width > 0 && h.width % kSideBySide<T> == 0, "width must be even")
           .that(logprobs.size() == picks.size(), "logprobs and picks differ in length")
           .status);
   TRY(check_picks("lm_head", picks, h.rows, h.vocabulary));
-  stream.operations().lm_head(stream.threads(), h, picks, logprobs);
+  stream.operations().in<T>().lm_head(stream.threads(), h, picks, logprobs);
   return {};
+}
+Status lm_head(Stream& stream, const BasicLmHead<bf16>& h, std::span<const TokenPick> picks,
+               std::span<float> logprobs) {
+  return checked_lm_head(stream, h, picks, logprobs);
+}
+Status lm_head(Stream& stream, const BasicLmHead<float>& h, std::span<const TokenPick> picks,
+               std::span<float> logprobs) {
+  return checked_lm_head(stream, h, picks, logprobs);
 }
 
 Status lm_head_backward(Stream& stream, const LmHeadBackward& h, std::span<const TokenPick> picks,

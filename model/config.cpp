@@ -3,135 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/text.h"
+#include "model/config_reader.h"
+#include "model/families.h"
 
 namespace tandem::model {
 namespace {
-
-constexpr std::array<std::string_view, 6> kFamilies = {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"};
-constexpr std::array<std::string_view, 4> kRopeNames = {"default", "linear", "llama3", "yarn"};
-
-bool has(const Json& json, std::string_view key) {
-  const auto found = json.find(key);
-  return found != json.end() && !found->is_null();
-}
-
-class Reader {
- public:
-  explicit Reader(const Json& json) : json_(json) {}
-
-  // A whole number of at least 1; `otherwise` where the key is absent, an error where that is absent too.
-  Result<int> size(std::string_view key, std::optional<int> otherwise = std::nullopt) const {
-    if (!has(json_, key)) {
-      if (otherwise) return *otherwise;
-      return fail(Status::invalid(fmt::format("lacks {}", key)));
-    }
-    constexpr int kMost = 1 << 27;
-    const Json& value = json_[std::string(key)];
-    if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > kMost) {
-      return fail(Status::invalid(fmt::format("{} is {}, not a whole number from 1 to {}", key, value.dump(), kMost)));
-    }
-    return static_cast<int>(value.get<int64_t>());
-  }
-
-  Result<double> number(std::string_view key, std::optional<double> otherwise = std::nullopt) const {
-    if (!has(json_, key)) {
-      if (otherwise) return *otherwise;
-      return fail(Status::invalid(fmt::format("lacks {}", key)));
-    }
-    const Json& value = json_[std::string(key)];
-    if (!value.is_number() || !(value.get<double>() > 0) || value.get<double>() > 1e15) {
-      return fail(Status::invalid(fmt::format("{} is {}, not a positive number", key, value.dump())));
-    }
-    return value.get<double>();
-  }
-
-  Result<bool> flag(std::string_view key, bool otherwise) const {
-    if (!has(json_, key)) return otherwise;
-    const Json& value = json_[std::string(key)];
-    if (!value.is_boolean()) return fail(Status::invalid(fmt::format("{} is {}, not a bool", key, value.dump())));
-    return value.get<bool>();
-  }
-
-  Result<std::string> text(std::string_view key, std::string otherwise) const {
-    if (!has(json_, key)) return otherwise;
-    const Json& value = json_[std::string(key)];
-    if (!value.is_string()) return fail(Status::invalid(fmt::format("{} is {}, not a string", key, value.dump())));
-    return value.get<std::string>();
-  }
-
-  // One number or a list of them, none negative.
-  Result<std::vector<int32_t>> numbers(std::string_view key, std::string_view what) const {
-    std::vector<int32_t> ids;
-    if (!has(json_, key)) return ids;
-    const Json& value = json_[std::string(key)];
-    const Json list = value.is_array() ? value : Json::array({value});
-    for (const Json& id : list) {
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
-        return fail(Status::invalid(fmt::format("{} is {}, not a {} or a list of them", key, value.dump(), what)));
-      }
-      ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
-    }
-    return ids;
-  }
-  Result<std::vector<TokenId>> tokens(std::string_view key) const { return numbers(key, "token id"); }
-
- private:
-  const Json& json_;
-};
-
-// `partial` is the share of a head that rotates where the config does not say, of families that rotate a part; the
-// others refuse another share than all of it.
-Result<RopeConfig> read_rope(const Json& json, int max_positions, std::optional<double> partial) {
-  RopeConfig rope;
-  rope.partial = TRY(Reader(json).number("partial_rotary_factor", partial.value_or(1)));
-  rope.theta = TRY(Reader(json).number("rope_theta", 10000));
-  const char* key = has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  const Json none = Json::object();
-  const Json& scaling = has(json, key) ? json[key] : none;
-  if (!scaling.is_object()) return fail(Status::invalid(fmt::format("{} is not an object", key)));
-  const Reader reader(scaling);
-  rope.theta = TRY(reader.number("rope_theta", rope.theta));
-  const std::string name = TRY(reader.text("rope_type", TRY(reader.text("type", "default"))));
-  const auto kind = std::find(kRopeNames.begin(), kRopeNames.end(), name);
-  if (kind == kRopeNames.end()) {
-    return fail(
-        Status::invalid(fmt::format("{}.rope_type \"{}\" is not one of {}", key, name, fmt::join(kRopeNames, ", "))));
-  }
-  rope.kind = static_cast<RopeKind>(kind - kRopeNames.begin());
-  rope.partial = TRY(reader.number("partial_rotary_factor", rope.partial));
-  if (!partial && rope.partial != 1) return fail(Status::invalid("partial_rotary_factor is not 1"));
-  if (rope.partial > 1) return fail(Status::invalid(fmt::format("partial_rotary_factor {} is above 1", rope.partial)));
-  if (rope.kind == RopeKind::kDefault) return rope;
-  rope.factor = TRY(reader.number("factor"));
-  if (rope.kind == RopeKind::kLlama3) {
-    rope.low_frequency_factor = TRY(reader.number("low_freq_factor"));
-    rope.high_frequency_factor = TRY(reader.number("high_freq_factor"));
-    rope.original_max_positions = TRY(reader.size("original_max_position_embeddings"));
-    if (!(rope.low_frequency_factor < rope.high_frequency_factor)) {
-      return fail(Status::invalid(fmt::format("{}: low_freq_factor is not below high_freq_factor", key)));
-    }
-  }
-  if (rope.kind == RopeKind::kYarn) {
-    rope.original_max_positions = TRY(reader.size("original_max_position_embeddings", max_positions));
-    rope.beta_fast = TRY(reader.number("beta_fast", 32));
-    rope.beta_slow = TRY(reader.number("beta_slow", 1));
-    rope.truncate = TRY(reader.flag("truncate", true));
-    if (has(scaling, "attention_factor")) rope.attention_factor = TRY(reader.number("attention_factor"));
-    for (const char* unread : {"mscale", "mscale_all_dim"}) {
-      if (has(scaling, unread)) return fail(Status::invalid(fmt::format("{}.{} is not supported", key, unread)));
-    }
-  }
-  return rope;
-}
-
-// A whole number that may be 0.
-Result<int> count_of(const Json& json, std::string_view key, int otherwise) {
-  if (has(json, key) && json[std::string(key)] == 0) return 0;
-  return Reader(json).size(key, otherwise);
-}
 
 // The one of several names of a size that is there; where more are, they must agree.
 Result<int> size_of_names(const Json& json, std::initializer_list<const char*> names) {
@@ -144,19 +22,19 @@ Result<int> size_of_names(const Json& json, std::initializer_list<const char*> n
     }
     found = name;
   }
-  return Reader(json).size(found != nullptr ? found : *names.begin());
+  return ConfigReader(json).size(found != nullptr ? found : *names.begin());
 }
 
 // Of GLM-4-MoE: routers of sigmoids, a shared expert, the first layers dense.
 Result<ExpertsConfig> read_experts(const Json& json, bool glm, int layers) {
-  const Reader reader(json);
+  const ConfigReader reader(json);
   ExpertsConfig experts;
   experts.sigmoid = glm;
   experts.width = TRY(reader.size("moe_intermediate_size"));
   if (glm) {
     experts.scale = TRY(reader.number("routed_scaling_factor", 1));
-    experts.shared_width = TRY(count_of(json, "n_shared_experts", 1)) * experts.width;
-    experts.first = TRY(count_of(json, "first_k_dense_replace", 1));
+    experts.shared_width = TRY(reader.count("n_shared_experts", 1)) * experts.width;
+    experts.first = TRY(reader.count("first_k_dense_replace", 1));
   }
   for (const char* unread : {"n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size"}) {
     if (!glm && has(json, unread) && json[unread] != 0) {
@@ -191,44 +69,87 @@ Result<ExpertsConfig> read_experts(const Json& json, bool glm, int layers) {
   return experts;
 }
 
-// What changes the computation and is not implemented.
-Status refuse_unknown_parts(const Json& json, const Reader& reader) {
-  if (has(json, "quantization_config")) {
-    std::string method = "unnamed";
-    if (json["quantization_config"].is_object() && has(json["quantization_config"], "quant_method")) {
-      method = json["quantization_config"]["quant_method"].dump();
-    }
-    return Status::invalid(fmt::format("quantization_config ({}) is not supported", method))
-        .hint("load the checkpoint of the model that was not quantised");
+// Weights in E4M3 with a scale for each 128 x 128 block are read; that activations were quantised on the way, too, says
+// how a checkpoint is served, not what it is.
+Status check_quantisation(const Json& quantisation) {
+  const char* hint = "load the checkpoint of the model that was not quantised";
+  if (!quantisation.is_object()) return Status::invalid("quantization_config is not an object");
+  const ConfigReader reader(quantisation);
+  const std::string method = TRY(reader.text("quant_method", "unnamed"));
+  if (method != "fp8") {
+    return Status::invalid(fmt::format("quantization_config.quant_method \"{}\" is not fp8", method)).hint(hint);
   }
+  const Json block = has(quantisation, "weight_block_size") ? quantisation["weight_block_size"] : Json();
+  if (block != Json::array({128, 128})) {
+    return Status::invalid(fmt::format("quantization_config.weight_block_size is {}, not [128,128]", block.dump()))
+        .hint(hint);
+  }
+  const std::string format = TRY(reader.text("fmt", "e4m3"));
+  if (format != "e4m3") {
+    return Status::invalid(fmt::format("quantization_config.fmt \"{}\" is not e4m3", format)).hint(hint);
+  }
+  return {};
+}
+
+// What changes the computation and is not implemented.
+Status refuse_unknown_parts(const Json& json, const ConfigReader& reader) {
+  if (has(json, "quantization_config")) TRY(check_quantisation(json["quantization_config"]));
   const std::string activation = TRY(reader.text("hidden_act", "silu"));
   if (activation != "silu") return Status::invalid(fmt::format("hidden_act \"{}\" is not silu", activation));
   if (TRY(reader.flag("mlp_bias", false))) return Status::invalid("mlp_bias is not supported");
-  const bool window = has(json, "sliding_window") && TRY(reader.flag("use_sliding_window", false));
-  if (window) return Status::invalid("use_sliding_window is not supported");
   if (TRY(reader.size("pretraining_tp", 1)) != 1) return Status::invalid("pretraining_tp is not 1");
+  return {};
+}
+
+// Which layers slide, and how far they see, by the rules of each family's class in transformers: of Mistral all do
+// unless sliding_window is null, of Qwen only where use_sliding_window says so: those that layer_types names, or from
+// max_window_layers on, or (Qwen3-MoE) all.
+Status read_window(const Json& json, ModelConfig& config) {
+  const ConfigReader reader(json);
+  const bool mistral = config.family == "mistral", qwen = config.family.starts_with("qwen");
+  const bool by_layer = config.family == "qwen2" || config.family == "qwen3";
+  const bool none = json.contains("sliding_window") && !has(json, "sliding_window");
+  const bool slides = !none && (mistral || TRY(reader.flag("use_sliding_window", false)));
+  if (slides && !mistral && !qwen) {
+    return Status::invalid(fmt::format("use_sliding_window is not supported for {}", config.family));
+  }
+  std::vector<bool> sliding(config.layers, slides);
+  if (slides && by_layer)
+    std::fill_n(sliding.begin(), std::min(config.layers, TRY(reader.count("max_window_layers", 28))), false);
   if (has(json, "layer_types")) {
-    for (const Json& type : json["layer_types"]) {
-      if (type != "full_attention") return Status::invalid(fmt::format("layer type {} is not supported", type.dump()));
+    const Json& types = json["layer_types"];
+    if (!types.is_array() || types.size() != sliding.size()) {
+      return Status::invalid(fmt::format("layer_types is not a list of {} names", config.layers));
+    }
+    for (int layer = 0; layer < config.layers; ++layer) {
+      const bool named = types[layer] == "sliding_attention", full = types[layer] == "full_attention";
+      if ((!named && !full) || (named != sliding[layer] && !(slides && by_layer))) {
+        return Status::invalid(fmt::format("layer type {} of layer {} is not supported", types[layer].dump(), layer));
+      }
+      sliding[layer] = named;
     }
   }
+  if (std::find(sliding.begin(), sliding.end(), true) == sliding.end()) return {};
+  config.window = TRY(reader.size("sliding_window", 4096));
+  config.sliding = std::move(sliding);
   return {};
 }
 
 Result<ModelConfig> read_object(const Json& json) {
   if (!json.is_object()) return fail(Status::invalid("is not an object"));
-  const Reader reader(json);
+  const ConfigReader reader(json);
   ModelConfig config;
   config.family = TRY(reader.text("model_type", ""));
-  if (std::find(kFamilies.begin(), kFamilies.end(), config.family) == kFamilies.end()) {
-    return fail(
-        Status::invalid(fmt::format("model_type \"{}\" is not one of {}", config.family, fmt::join(kFamilies, ", "))));
+  if (family_named(config.family) == nullptr) {
+    std::string known;
+    for (const Family& family : kFamilies) known += fmt::format("{}{}", known.empty() ? "" : ", ", family.name);
+    return fail(Status::invalid(fmt::format("model_type \"{}\" is not one of {}", config.family, known)));
   }
   TRY(refuse_unknown_parts(json, reader));
   config.layers = TRY(reader.size("num_hidden_layers"));
   config.width = TRY(reader.size("hidden_size"));
   config.heads = TRY(reader.size("num_attention_heads"));
-  const bool llama = config.family == "llama";
+  const bool llama = config.family == "llama" || config.family == "mistral";
   // The Qwen classes of transformers have defaults of one model's sizes; a checkpoint that leans on them is not
   // trusted.
   config.kv_heads = TRY(reader.size("num_key_value_heads", llama ? std::optional(config.heads) : std::nullopt));
@@ -242,12 +163,14 @@ Result<ModelConfig> read_object(const Json& json) {
   config.norm_epsilon = TRY(reader.number("rms_norm_eps", glm4 || glm4_moe ? std::nullopt : std::optional(1e-6)));
   config.tied_embeddings = TRY(reader.flag("tie_word_embeddings", false));
   config.qk_norm = qwen3 || (glm4_moe && TRY(reader.flag("use_qk_norm", false)));
-  const bool biased = config.family != "qwen2" && TRY(reader.flag("attention_bias", glm4));
+  const bool biased =
+      config.family != "qwen2" && config.family != "mistral" && TRY(reader.flag("attention_bias", glm4));
   config.qkv_bias = biased || config.family == "qwen2";
   config.output_bias = biased && !glm4 && !glm4_moe;
   config.post_norms = config.fused_gate_up = glm4;
   config.rope = TRY(read_rope(json, config.max_positions, glm4 || glm4_moe ? std::optional(0.5) : std::nullopt));
   config.rope.interleaved = glm4;
+  TRY(read_window(json, config));
   if (config.family == "qwen3_moe" || glm4_moe) config.experts = TRY(read_experts(json, glm4_moe, config.layers));
   const std::string dtype_key = has(json, "dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = TRY(reader.text(dtype_key, "float32"));
@@ -297,95 +220,11 @@ Result<ModelConfig> read_config(const fs::path& directory) {
   if (fs::exists(generation_path, ignored)) {
     const auto generation = parse_json(TRY(read_file(generation_path, kLimit)));
     if (!generation) return fail(Status(generation.error()).at(generation_path.string()));
-    auto eos = Reader(*generation).tokens("eos_token_id");
+    auto eos = ConfigReader(*generation).tokens("eos_token_id");
     if (!eos) return fail(std::move(eos).error().at(generation_path.string()));
     if (!eos->empty()) config->eos_tokens = std::move(*eos);
   }
   return config;
-}
-
-namespace {
-
-void put_special_tokens(const ModelConfig& config, Json& json) {
-  if (config.bos_token) json["bos_token_id"] = *config.bos_token;
-  if (config.eos_tokens.size() == 1) json["eos_token_id"] = config.eos_tokens[0];
-  if (config.eos_tokens.size() > 1) json["eos_token_id"] = config.eos_tokens;
-  if (config.pad_token) json["pad_token_id"] = *config.pad_token;
-}
-
-}  // namespace
-
-Json to_json(const ModelConfig& config) {
-  constexpr std::array<const char*, kFamilies.size()> kArchitectures = {"LlamaForCausalLM", "Qwen2ForCausalLM",
-                                                                        "Qwen3ForCausalLM", "Qwen3MoeForCausalLM",
-                                                                        "Glm4ForCausalLM",  "Glm4MoeForCausalLM"};
-  const auto family = std::find(kFamilies.begin(), kFamilies.end(), config.family) - kFamilies.begin();
-  Json json = {{"architectures", {kArchitectures.at(family)}},
-               {"model_type", config.family},
-               {"vocab_size", config.vocabulary},
-               {"hidden_size", config.width},
-               {"intermediate_size", config.mlp_width},
-               {"num_hidden_layers", config.layers},
-               {"num_attention_heads", config.heads},
-               {"num_key_value_heads", config.kv_heads},
-               {"head_dim", config.head_size},
-               {"hidden_act", "silu"},
-               {"max_position_embeddings", config.max_positions},
-               {"initializer_range", 0.02},
-               {"rms_norm_eps", config.norm_epsilon},
-               {"use_cache", true},
-               {"tie_word_embeddings", config.tied_embeddings},
-               {"attention_dropout", 0.0},
-               {"rope_theta", config.rope.theta},
-               {"rope_scaling", nullptr}};
-  if (config.family != "qwen2") json["attention_bias"] = config.qkv_bias;
-  if (config.family.starts_with("qwen")) json["use_sliding_window"] = false;
-  if (config.family.starts_with("glm4")) json["partial_rotary_factor"] = config.rope.partial;
-  const RopeConfig& rope = config.rope;
-  if (rope.kind != RopeKind::kDefault) {
-    Json scaling = {{"rope_type", kRopeNames[static_cast<size_t>(rope.kind)]}, {"factor", rope.factor}};
-    if (rope.kind == RopeKind::kLlama3) {
-      scaling["low_freq_factor"] = rope.low_frequency_factor;
-      scaling["high_freq_factor"] = rope.high_frequency_factor;
-    }
-    if (rope.kind != RopeKind::kLinear) scaling["original_max_position_embeddings"] = rope.original_max_positions;
-    if (rope.kind == RopeKind::kYarn) {
-      scaling["beta_fast"] = rope.beta_fast;
-      scaling["beta_slow"] = rope.beta_slow;
-      scaling["truncate"] = rope.truncate;
-      if (rope.attention_factor) scaling["attention_factor"] = *rope.attention_factor;
-    }
-    json["rope_scaling"] = scaling;
-  }
-  if (const ExpertsConfig& experts = config.experts; experts.count > 0) {
-    const bool glm = config.family == "glm4_moe";
-    json[glm ? "n_routed_experts" : "num_experts"] = experts.count;
-    json["num_experts_per_tok"] = experts.chosen;
-    json["moe_intermediate_size"] = experts.width;
-    json["norm_topk_prob"] = experts.normalise;
-    if (glm) {
-      json["n_shared_experts"] = experts.shared_width / experts.width;
-      json["first_k_dense_replace"] = experts.first;
-      json["routed_scaling_factor"] = experts.scale;
-      json["n_group"] = json["topk_group"] = 1;
-      json["use_qk_norm"] = config.qk_norm;
-      json["num_nextn_predict_layers"] = 0;
-    } else {
-      json["decoder_sparse_step"] = experts.every;
-      json["mlp_only_layers"] = experts.except;
-    }
-  }
-  json["torch_dtype"] = torch_name(config.dtype);
-  put_special_tokens(config, json);
-  // Without a word the class of transformers takes one that its own vocabulary has.
-  if (config.family.starts_with("glm4") && !config.pad_token) json["pad_token_id"] = nullptr;
-  return json;
-}
-
-Json generation_config_json(const ModelConfig& config) {
-  Json json = {{"_from_model_config", true}};
-  put_special_tokens(config, json);
-  return json;
 }
 
 }  // namespace tandem::model

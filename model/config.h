@@ -1,10 +1,9 @@
 // What a checkpoint's config.json says about the transformer, in one notation.
 //
-// Families read: llama (Llama 2 and 3, SmolLM2), qwen2, qwen3, qwen3_moe, glm4, glm4_moe. Both notations of the hub are
-// understood
-// (`rope_theta` with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`; `num_experts`, `num_local_experts`
-// or `n_routed_experts`). Whatever would change the computation and is not implemented (another rope type, activation,
-// quantisation, a sliding window, groups of experts) is refused by name, never ignored.
+// Families read: llama (Llama 2 and 3, SmolLM2), mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe. Both notations of
+// the hub are understood (`rope_theta` with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`;
+// `num_experts`, `num_local_experts` or `n_routed_experts`). Whatever would change the computation and is not
+// implemented (another rope type, activation, quantisation, groups of experts) is refused by name, never ignored.
 // Values: copy, compare, write back with to_json.
 #pragma once
 
@@ -15,27 +14,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/dtype.h"
+#include "model/rope.h"
 #include "model/token.h"
 
 namespace tandem::model {
-
-enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
-
-struct RopeConfig {
-  RopeKind kind = RopeKind::kDefault;
-  double theta = 10000;
-  double factor = 1;                       // all kinds but the default
-  double low_frequency_factor = 1;         // llama3
-  double high_frequency_factor = 4;        // llama3
-  int original_max_positions = 0;          // llama3, yarn
-  double beta_fast = 32;                   // yarn
-  double beta_slow = 1;                    // yarn
-  std::optional<double> attention_factor;  // yarn; absent: 0.1 ln(factor) + 1
-  bool truncate = true;                    // yarn: correction range in whole dimensions
-  double partial = 1;                      // share of a head's elements that are rotated, from the first on
-  bool interleaved = false;                // pairs lie side by side, not half a head apart
-  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
-};
 
 // A mixture of experts in place of the MLP of some layers.
 struct ExpertsConfig {
@@ -53,7 +35,7 @@ struct ExpertsConfig {
 };
 
 struct ModelConfig {
-  std::string family;  // model_type: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"
+  std::string family;  // model_type: "llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"
   int layers = 0;
   int width = 0;
   int heads = 0;
@@ -70,12 +52,15 @@ struct ModelConfig {
   bool post_norms = false;     // RMS norms of what attention and MLP say, before it is added to the residual stream
   bool fused_gate_up = false;  // in checkpoints: gate and up are one tensor
   RopeConfig rope;
+  int window = 0;             // positions that a token of a sliding layer sees, itself among them; 0: no layer slides
+  std::vector<bool> sliding;  // by layer; empty where no layer slides
   ExpertsConfig experts;
   DType dtype = DType::kF32;
   std::vector<TokenId> eos_tokens;  // of generation_config.json where it says, as transformers' generate
   std::optional<TokenId> bos_token;
   std::optional<TokenId> pad_token;
   bool has_experts(int layer) const;
+  int window_of(int layer) const { return window > 0 && sliding[layer] ? window : 0; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

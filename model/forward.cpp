@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
@@ -15,13 +16,14 @@ namespace tandem::model {
 
 using kernels::bf16;
 
-Result<KvPool> KvPool::create(const ModelConfig& config, int pages) {
+Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat format) {
   KvPool pool;
   pool.pages_ = pages;
-  pool.layers_ = static_cast<size_t>(config.layers);
   pool.elements_ = kernels::page_elements(attention_shape(config));
+  const size_t element = format == WeightFormat::kFloat32 ? sizeof(float) : sizeof(bf16);
+  pool.page_bytes_ = static_cast<size_t>(config.layers) * 2 * pool.elements_ * element;
   try {
-    pool.memory_ = Buffer<bf16>(pool.elements_ * 2 * pool.layers_ * pages);
+    pool.memory_ = Buffer<std::byte>(pool.page_bytes_ * pages);
   } catch (const std::bad_alloc&) {
     return fail(Status::exhausted(fmt::format("{} for {} pages of keys and values cannot be had",
                                               format_bytes(pool.page_bytes() * pages), pages)));
@@ -29,19 +31,17 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages) {
   return pool;
 }
 
-kernels::KeyValuePage KvPool::page(int page, int layer) const {
-  bf16* start = const_cast<bf16*>(memory_.data()) + (static_cast<size_t>(page) * layers_ + layer) * 2 * elements_;
+template <typename T>
+kernels::BasicKeyValuePage<T> KvPool::page(int page, int layer) const {
+  std::byte* memory = const_cast<std::byte*>(memory_.data()) + page * page_bytes_;
+  T* start = reinterpret_cast<T*>(memory) + static_cast<size_t>(layer) * 2 * elements_;
   return {start, start + elements_};
 }
 
-void KvPool::clear(int page) {
-  const size_t size = layers_ * 2 * elements_;
-  std::fill_n(memory_.begin() + page * size, size, bf16{});
-}
+void KvPool::clear(int page) { std::memset(memory_.data() + page * page_bytes_, 0, page_bytes_); }
 
 void KvPool::copy(int from, int to) {
-  const size_t size = layers_ * 2 * elements_;
-  std::copy_n(memory_.begin() + from * size, size, memory_.begin() + to * size);
+  std::memcpy(memory_.data() + to * page_bytes_, memory_.data() + from * page_bytes_, page_bytes_);
 }
 
 void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::span<const int> pages) {
@@ -52,30 +52,64 @@ void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::s
   }
 }
 
-// Each kind of intermediate has one buffer; the residual stream is updated in place.
-class Forward::InferenceOps final : public Ops {
+// A pass in some number format.
+class Forward::Pass {
  public:
+  virtual ~Pass() = default;
+  virtual int max_positions() const = 0;
+  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) = 0;
+  virtual Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
+                      std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
+};
+
+// Each kind of intermediate has one buffer; the residual stream is updated in place.
+template <typename T>
+class Forward::InferenceOps final : public BasicOps<T>, public Pass {
+ public:
+  using Tensor = BasicTensor<T>;
+
   InferenceOps(const ModelConfig& config, int max_positions)
       : config_(config), shape_(attention_shape(config)), rotation_(config, max_positions) {}
 
-  void begin(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
+  int max_positions() const override { return rotation_.max_positions(); }
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) override {
     stream_ = &stream;
     weights_ = &weights;
     pool_ = &pool;
     batch_ = &batch;
+    states_ = TRY(hidden_states(*this, weights.layout()));
+    return {};
   }
-  int max_positions() const { return rotation_.max_positions(); }
+  Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
+              std::span<const kernels::TokenPick> picks, std::span<float> logprobs) override {
+    const size_t width = states_.columns;
+    head_rows_.resize(std::max(head_rows_.size(), wanted.rows.size() * width));
+    for (size_t i = 0; i < wanted.rows.size(); ++i) {
+      std::copy_n(states_.data + wanted.rows[i] * width, width, head_rows_.data() + i * width);
+    }
+    return kernels::lm_head(stream,
+                            {.hidden = head_rows_.data(),
+                             .head = weights.packed<T>(weights.layout().head),
+                             .rows = static_cast<int>(wanted.rows.size()),
+                             .width = states_.columns,
+                             .vocabulary = config_.vocabulary,
+                             .logits = wanted.logits,
+                             .log_sum = wanted.log_sum,
+                             .argmax = wanted.argmax,
+                             .panel_sums = wanted.panel_sums},
+                            picks, logprobs);
+  }
 
   Result<Tensor> embed() override {
     Tensor x = tensor(kResidual, config_.width);
-    TRY(kernels::embed(*stream_, weights_->values(layout().embedding), config_.vocabulary, config_.width,
+    TRY(kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width,
                        batch_->tokens, x.data));
     return x;
   }
   Result<Tensor> norm(const Tensor& x, int weight) override {
     Tensor out = tensor(kNormed, x.columns);
-    TRY(kernels::rms_norm(*stream_, x.data, weights_->values(weight), static_cast<float>(config_.norm_epsilon), x.rows,
-                          x.columns, out.data));
+    TRY(kernels::rms_norm(*stream_, x.data, weights_->values<T>(weight), static_cast<float>(config_.norm_epsilon),
+                          x.rows, x.columns, out.data));
     return out;
   }
   Result<Tensor> linear(const Tensor& x, int weight, int bias) override {
@@ -98,7 +132,7 @@ class Forward::InferenceOps final : public Ops {
          {std::tuple{0, query_weight, shape_.heads}, std::tuple{query, key_weight, shape_.kv_heads}}) {
       TRY(kernels::head_norm(*stream_, {.x = qkv.data + start,
                                         .stride = static_cast<size_t>(qkv.columns),
-                                        .weight = weights_->values(weight),
+                                        .weight = weights_->values<T>(weight),
                                         .epsilon = static_cast<float>(config_.norm_epsilon),
                                         .rows = qkv.rows,
                                         .heads = heads,
@@ -112,20 +146,22 @@ class Forward::InferenceOps final : public Ops {
     TRY(rotation_.turn(*stream_, qkv.data, stride, batch_->positions));
     pages_.clear();
     for (const auto& run : batch_->runs) {
-      for (const int page : run.pages) pages_.push_back(pool_->page(page, layer));
+      for (const int page : run.pages) pages_.push_back(pool_->page<T>(page, layer));
     }
     runs_.clear();
     size_t first_page = 0;
     for (const auto& run : batch_->runs) {
-      const auto pages = std::span(pages_).subspan(first_page, run.pages.size());
+      const auto pages = std::span<const kernels::BasicKeyValuePage<T>>(pages_).subspan(first_page, run.pages.size());
       first_page += run.pages.size();
-      const bf16* start = qkv.data + run.row * stride;
+      const T* start = qkv.data + run.row * stride;
       TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
                                run.position, pages));
       runs_.push_back({run.row, run.rows, run.position, pages});
     }
     Tensor out = tensor(kNormed, query);
-    TRY(kernels::attention(*stream_, shape_, qkv.data, stride, runs_, out.data, static_cast<size_t>(query)));
+    const std::span<const kernels::BasicQueryRun<T>> runs = runs_;
+    TRY(kernels::attention(*stream_, attention_shape(config_, layer), qkv.data, stride, runs, out.data,
+                           static_cast<size_t>(query)));
     return out;
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {
@@ -162,17 +198,19 @@ class Forward::InferenceOps final : public Ops {
   // Rows as the products with a parameter see them.
   Result<Tensor> multiplied_by(int weight, const Tensor& x) {
     Tensor seen = x;
-    seen.data =
-        const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
+    if constexpr (std::is_same_v<T, bf16>) {
+      seen.data =
+          const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
+    }
     return seen;
   }
-  Status multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out) {
+  Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
     return kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
                                     .a_stride = static_cast<size_t>(x.columns),
-                                    .b = weights_->packed(weight),
-                                    .bias = bias < 0 ? nullptr : weights_->values(bias),
+                                    .b = weights_->packed<T>(weight),
+                                    .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
                                     .residual = residual,
-                                    .out_bf16 = out.data,
+                                    .out = out.data,
                                     .out_stride = static_cast<size_t>(out.columns),
                                     .m = x.rows,
                                     .n = out.columns,
@@ -182,10 +220,12 @@ class Forward::InferenceOps final : public Ops {
   const ModelConfig config_;
   const kernels::AttentionShape shape_;
   const Rotation rotation_;
-  std::array<std::vector<bf16>, kBuffers> buffers_;
+  std::array<std::vector<T>, kBuffers> buffers_;
+  std::vector<T> head_rows_;
+  Tensor states_;  // of the last pass
   QuantizedActivations activations_;
-  std::vector<kernels::KeyValuePage> pages_;
-  std::vector<kernels::QueryRun> runs_;
+  std::vector<kernels::BasicKeyValuePage<T>> pages_;
+  std::vector<kernels::BasicQueryRun<T>> runs_;
   Routes routes_;  // of the layer at hand
   kernels::Stream* stream_ = nullptr;
   const Weights* weights_ = nullptr;
@@ -193,16 +233,24 @@ class Forward::InferenceOps final : public Ops {
   const ForwardBatch* batch_ = nullptr;
 };
 
-Forward::Forward(const ModelConfig& config, int max_positions)
-    : ops_(std::make_unique<InferenceOps>(config, max_positions)) {}
+Forward::Forward(const ModelConfig& config, int max_positions, WeightFormat format) {
+  if (format == WeightFormat::kFloat32)
+    pass_ = std::make_unique<InferenceOps<float>>(config, max_positions);
+  else
+    pass_ = std::make_unique<InferenceOps<bf16>>(config, max_positions);
+}
 Forward::~Forward() = default;
 Forward::Forward(Forward&&) noexcept = default;
 
-int Forward::max_positions() const { return ops_->max_positions(); }
+int Forward::max_positions() const { return pass_->max_positions(); }
 
-Result<Tensor> Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
-  ops_->begin(stream, weights, pool, batch);
-  return hidden_states(*ops_, weights.layout());
+Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
+  return pass_->run(stream, weights, pool, batch);
+}
+
+Status Forward::head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
+                     std::span<const kernels::TokenPick> picks, std::span<float> logprobs) {
+  return pass_->head(stream, weights, wanted, picks, logprobs);
 }
 
 }  // namespace tandem::model

@@ -12,22 +12,26 @@
 
 namespace tandem::model {
 
-// Memory for the keys and values of `pages` pages of all layers. Who holds which page is not decided here.
+// Memory for the keys and values of `pages` pages of all layers, bf16, or fp32 for weights in float32. Who holds which
+// page is not decided here.
 // Thread safety: none; one engine's.
 class KvPool {
  public:
-  static Result<KvPool> create(const ModelConfig& config, int pages);
+  static Result<KvPool> create(const ModelConfig& config, int pages, WeightFormat format = WeightFormat::kBf16);
   int pages() const { return pages_; }
-  size_t page_bytes() const { return layers_ * 2 * elements_ * sizeof(kernels::bf16); }
-  kernels::KeyValuePage page(int page, int layer) const;
+  size_t page_bytes() const { return page_bytes_; }
+  // T is bf16 or float, as the format says.
+  template <typename T>
+  kernels::BasicKeyValuePage<T> page(int page, int layer) const;
   // A page must be cleared when it is handed out: what it held may be infinite, and 0 * infinity is not 0.
   void clear(int page);
   void copy(int from, int to);
 
  private:
   int pages_ = 0;
-  size_t layers_ = 0, elements_ = 0;
-  Buffer<kernels::bf16> memory_;
+  size_t elements_ = 0;  // keys of a page of one layer
+  size_t page_bytes_ = 0;
+  Buffer<std::byte> memory_;
 };
 
 // Tokens to run through the model in one pass.
@@ -46,20 +50,34 @@ struct ForwardBatch {
 };
 
 // Runs batches through one model. Buffers are kept from pass to pass.
-// Thread safety: none. Weights may be exchanged between two passes.
+// Thread safety: none. Weights may be exchanged between two passes by others of the same format; pools are of it, too.
 class Forward {
  public:
-  Forward(const ModelConfig& config, int max_positions);
+  Forward(const ModelConfig& config, int max_positions, WeightFormat format = WeightFormat::kBf16);
   ~Forward();
   Forward(Forward&&) noexcept;
 
-  // Writes the batch's keys and values into `pool`; the result is [rows][width], valid until the next pass.
-  Result<Tensor> run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch);
+  // Writes the batch's keys and values into `pool`.
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch);
+
+  // What is wanted of the rows of the last pass; outputs as kernels::LmHead has them, one for each of `rows`.
+  struct Head {
+    std::span<const int> rows;
+    float* logits = nullptr;
+    float* log_sum = nullptr;  // must be given
+    int32_t* argmax = nullptr;
+    kernels::RunningSum* panel_sums = nullptr;
+  };
+  // `picks` count `rows` from 0.
+  Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
+              std::span<const kernels::TokenPick> picks, std::span<float> logprobs);
   int max_positions() const;
 
  private:
+  class Pass;
+  template <typename T>
   class InferenceOps;
-  std::unique_ptr<InferenceOps> ops_;
+  std::unique_ptr<Pass> pass_;
 };
 
 }  // namespace tandem::model

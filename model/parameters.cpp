@@ -10,7 +10,6 @@ Status check_computable(const ModelConfig& config) {
   const auto refuse = [](const char* what) {
     return Status::invalid(fmt::format("the transformer does not compute {}", what));
   };
-  if (config.rope.kind != RopeKind::kDefault) return refuse("scaled RoPE");
   if (config.head_size % 64 != 0) return refuse("head sizes that are not a multiple of 64");
   if (config.width % 2 != 0 || config.mlp_width % 2 != 0 || config.experts.width % 2 != 0) {
     return refuse("odd widths of states or MLPs");

@@ -8,9 +8,11 @@ Rotation::Rotation(const ModelConfig& config, int max_positions)
       rotated_(rotated_size(config)),
       interleaved_(config.rope.interleaved),
       max_positions_(max_positions),
-      table_(kernels::rope_table(max_positions, rotated_, config.rope.theta)) {}
+      table_(kernels::rope_table(max_positions, rope_frequencies(config.rope, rotated_), rope_magnitude(config.rope))) {
+}
 
-Status Rotation::turn(kernels::Stream& stream, kernels::bf16* qkv, size_t stride, std::span<const int32_t> positions,
+template <typename T>
+Status Rotation::turn(kernels::Stream& stream, T* qkv, size_t stride, std::span<const int32_t> positions,
                       bool inverse) const {
   return kernels::rope(stream, {.x = qkv,
                                 .stride = stride,
@@ -24,5 +26,8 @@ Status Rotation::turn(kernels::Stream& stream, kernels::bf16* qkv, size_t stride
                                 .interleaved = interleaved_,
                                 .inverse = inverse});
 }
+
+template Status Rotation::turn(kernels::Stream&, kernels::bf16*, size_t, std::span<const int32_t>, bool) const;
+template Status Rotation::turn(kernels::Stream&, float*, size_t, std::span<const int32_t>, bool) const;
 
 }  // namespace tandem::model

@@ -18,7 +18,8 @@ class Rotation {
 
   int max_positions() const { return max_positions_; }
   // In place: rows of [queries | keys | ...], `stride` elements from row to row. `inverse` turns back.
-  Status turn(kernels::Stream& stream, kernels::bf16* qkv, size_t stride, std::span<const int32_t> positions,
+  template <typename T>
+  Status turn(kernels::Stream& stream, T* qkv, size_t stride, std::span<const int32_t> positions,
               bool inverse = false) const;
 
  private:

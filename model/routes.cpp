@@ -2,7 +2,8 @@
 
 namespace tandem::model {
 
-Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const Tensor& x,
+template <typename T>
+Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const BasicTensor<T>& x,
               Routes& routes) {
   const ExpertsConfig& experts = weights.config().experts;
   routes.rows = x.rows;
@@ -20,7 +21,7 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
   routes.offsets.resize(experts.count + 1);
   TRY(kernels::gemm(stream, {.a = x.data,
                              .a_stride = static_cast<size_t>(x.columns),
-                             .b = weights.packed(router),
+                             .b = weights.packed<T>(router),
                              .out_float = routes.logits.data(),
                              .out_stride = static_cast<size_t>(experts.count),
                              .m = x.rows,
@@ -44,7 +45,8 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
                                            .chosen = experts.chosen});
 }
 
-Status send(kernels::Stream& stream, const Routes& routes, const Tensor& x, const Tensor& out) {
+template <typename T>
+Status send(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>& x, const BasicTensor<T>& out) {
   return kernels::permute(stream, {.x = x.data,
                                    .places = routes.places.data(),
                                    .out = out.data,
@@ -53,12 +55,13 @@ Status send(kernels::Stream& stream, const Routes& routes, const Tensor& x, cons
                                    .width = x.columns});
 }
 
+template <typename T>
 Status multiply_groups(kernels::Stream& stream, const Weights& weights, int parameter, const Routes& routes,
-                       const Tensor& x, const Tensor& out) {
+                       const BasicTensor<T>& x, const BasicTensor<T>& out) {
   return kernels::grouped_gemm(stream, {.a = x.data,
                                         .a_stride = static_cast<size_t>(x.columns),
                                         .offsets = routes.offsets.data(),
-                                        .b = weights.packed(parameter),
+                                        .b = weights.packed<T>(parameter),
                                         .out = out.data,
                                         .out_stride = static_cast<size_t>(out.columns),
                                         .groups = routes.experts,
@@ -67,8 +70,9 @@ Status multiply_groups(kernels::Stream& stream, const Weights& weights, int para
                                         .k = x.columns});
 }
 
-Status gather(kernels::Stream& stream, const Routes& routes, const Tensor& y, const Tensor& residual,
-              const Tensor& out) {
+template <typename T>
+Status gather(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>& y, const BasicTensor<T>& residual,
+              const BasicTensor<T>& out) {
   return kernels::combine(stream, {.y = y.data,
                                    .places = routes.places.data(),
                                    .weights = routes.weights.data(),
@@ -78,5 +82,19 @@ Status gather(kernels::Stream& stream, const Routes& routes, const Tensor& y, co
                                    .chosen = routes.chosen,
                                    .width = y.columns});
 }
+
+template Status choose(kernels::Stream&, const Weights&, int, int, const BasicTensor<kernels::bf16>&, Routes&);
+template Status choose(kernels::Stream&, const Weights&, int, int, const BasicTensor<float>&, Routes&);
+template Status send(kernels::Stream&, const Routes&, const BasicTensor<kernels::bf16>&,
+                     const BasicTensor<kernels::bf16>&);
+template Status send(kernels::Stream&, const Routes&, const BasicTensor<float>&, const BasicTensor<float>&);
+template Status multiply_groups(kernels::Stream&, const Weights&, int, const Routes&, const BasicTensor<kernels::bf16>&,
+                                const BasicTensor<kernels::bf16>&);
+template Status multiply_groups(kernels::Stream&, const Weights&, int, const Routes&, const BasicTensor<float>&,
+                                const BasicTensor<float>&);
+template Status gather(kernels::Stream&, const Routes&, const BasicTensor<kernels::bf16>&,
+                       const BasicTensor<kernels::bf16>&, const BasicTensor<kernels::bf16>&);
+template Status gather(kernels::Stream&, const Routes&, const BasicTensor<float>&, const BasicTensor<float>&,
+                       const BasicTensor<float>&);
 
 }  // namespace tandem::model

@@ -1,6 +1,7 @@
 // Which experts the rows of one layer go to, and products of rows that lie in that order.
 //
-// Engine and trainer call these same functions, so both route alike. Thread safety: none; buffers are kept and grow.
+// Engine and trainer call these same functions, so both route alike, in bf16 and in fp32. Thread safety: none; buffers
+// are kept and grow.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +23,22 @@ struct Routes {
 };
 
 // The experts of the rows of x by the router of a layer.
-Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const Tensor& x,
+template <typename T>
+Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const BasicTensor<T>& x,
               Routes& routes);
 
 // The rows of x into the places that were chosen: `out` is [rows * chosen][columns].
-Status send(kernels::Stream& stream, const Routes& routes, const Tensor& x, const Tensor& out);
+template <typename T>
+Status send(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>& x, const BasicTensor<T>& out);
 
 // Each row of x, lying in its place, times its expert's matrix of the parameter.
+template <typename T>
 Status multiply_groups(kernels::Stream& stream, const Weights& weights, int parameter, const Routes& routes,
-                       const Tensor& x, const Tensor& out);
+                       const BasicTensor<T>& x, const BasicTensor<T>& out);
 
 // residual + the weighted sum over each row's experts.
-Status gather(kernels::Stream& stream, const Routes& routes, const Tensor& y, const Tensor& residual,
-              const Tensor& out);
+template <typename T>
+Status gather(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>& y, const BasicTensor<T>& residual,
+              const BasicTensor<T>& out);
 
 }  // namespace tandem::model

@@ -7,15 +7,19 @@ namespace tandem::model {
 namespace {
 
 // Adds a linear of x to the residual stream, through a norm where the model has one there.
-Result<Tensor> add_linear(Ops& ops, const Tensor& x, int weight, int bias, int norm, const Tensor& residual) {
+template <typename T>
+Result<BasicTensor<T>> add_linear(BasicOps<T>& ops, const BasicTensor<T>& x, int weight, int bias, int norm,
+                                  const BasicTensor<T>& residual) {
   if (norm < 0) return ops.linear_onto(x, weight, bias, residual);
-  const Tensor out = TRY(ops.linear(x, weight, bias));
+  const auto out = TRY(ops.linear(x, weight, bias));
   return ops.norm_onto(out, norm, residual);
 }
 
 }  // namespace
 
-Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
+template <typename T>
+Result<BasicTensor<T>> hidden_states(BasicOps<T>& ops, const ParameterLayout& layout) {
+  using Tensor = BasicTensor<T>;
   Tensor x = TRY(ops.embed());
   for (size_t i = 0; i < layout.layers.size(); ++i) {
     const LayerParameters& layer = layout.layers[i];
@@ -44,11 +48,15 @@ Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout) {
   return ops.norm(x, layout.final_norm);
 }
 
-kernels::AttentionShape attention_shape(const ModelConfig& config) {
+template Result<Tensor> hidden_states(Ops&, const ParameterLayout&);
+template Result<BasicTensor<float>> hidden_states(BasicOps<float>&, const ParameterLayout&);
+
+kernels::AttentionShape attention_shape(const ModelConfig& config, int layer) {
   return {.heads = config.heads,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
-          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_size)))};
+          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_size))),
+          .window = config.window_of(layer)};
 }
 
 }  // namespace tandem::model

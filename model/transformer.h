@@ -14,20 +14,24 @@
 
 namespace tandem::model {
 
-// Rows of bf16 owned by the Ops that made them. `id` is the Ops' own.
-struct Tensor {
-  kernels::bf16* data = nullptr;
+// Rows of bf16, or of fp32, owned by the Ops that made them. `id` is the Ops' own.
+template <typename T>
+struct BasicTensor {
+  T* data = nullptr;
   int rows = 0;
   int columns = 0;
   int id = 0;
 };
+using Tensor = BasicTensor<kernels::bf16>;
 
 // Parameters are indices into a ParameterLayout. Arguments may be consumed: a tensor is used once, but for what is
 // dispatched, which one linear may follow, and the residual stream, which is passed to `norm` and then to what adds to
 // it.
-class Ops {
+template <typename T>
+class BasicOps {
  public:
-  virtual ~Ops() = default;
+  using Tensor = BasicTensor<T>;
+  virtual ~BasicOps() = default;
   virtual Result<Tensor> embed() = 0;  // the tokens of the batch
   virtual Result<Tensor> norm(const Tensor& x, int weight) = 0;
   // A bias of -1 is none.
@@ -44,9 +48,12 @@ class Ops {
   virtual Result<Tensor> combine(const Tensor& y, const Tensor& residual) = 0;
 };
 
-// The states after the final norm, one row a token.
-Result<Tensor> hidden_states(Ops& ops, const ParameterLayout& layout);
+using Ops = BasicOps<kernels::bf16>;
 
-kernels::AttentionShape attention_shape(const ModelConfig& config);
+// The states after the final norm, one row a token.
+template <typename T>
+Result<BasicTensor<T>> hidden_states(BasicOps<T>& ops, const ParameterLayout& layout);
+
+kernels::AttentionShape attention_shape(const ModelConfig& config, int layer = 0);
 
 }  // namespace tandem::model

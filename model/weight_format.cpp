@@ -7,20 +7,21 @@
 
 namespace tandem::model {
 
-std::vector<std::string> weight_format_names() { return {kWeightFormatNames.begin(), kWeightFormatNames.end()}; }
+std::vector<std::string> weight_format_names() { return {kWeightFormatNames.begin(), kWeightFormatNames.end() - 1}; }
 
 Result<WeightFormat> weight_format_named(std::string_view name) {
-  const auto found = std::find(kWeightFormatNames.begin(), kWeightFormatNames.end(), name);
-  if (found == kWeightFormatNames.end()) {
-    return fail(Status::invalid(fmt::format("\"{}\" is not a format of weights; expected one of {}", name,
-                                            fmt::join(kWeightFormatNames, ", "))));
+  const auto names = weight_format_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    return fail(Status::invalid(
+        fmt::format("\"{}\" is not a format of weights; expected one of {}", name, fmt::join(names, ", "))));
   }
-  return static_cast<WeightFormat>(found - kWeightFormatNames.begin());
+  return static_cast<WeightFormat>(found - names.begin());
 }
 
 Result<const kernels::bf16*> QuantizedActivations::of(kernels::Stream& stream, WeightFormat format,
                                                       const kernels::bf16* x, int rows, int columns) {
-  if (format == WeightFormat::kBf16) return x;
+  if (!is_quantised(format)) return x;
   const int block = block_columns(format);
   const size_t count = static_cast<size_t>(rows) * columns, scales = rows * kernels::scale_blocks(columns, block);
   if (codes_.size() < count) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/random.h"
 #include "model/safetensors.h"
@@ -17,16 +18,24 @@ constexpr size_t kWireAlignment = 64;
 }
 
 Result<Weights> Weights::create(const ModelConfig& config, bool for_training, WeightFormat format) {
+  if (for_training && format == WeightFormat::kFloat32) {
+    return fail(Status::invalid("training in float32 is not supported").hint("train in bf16, fp8 or mxfp8"));
+  }
   Weights weights;
   weights.config_ = config;
   weights.layout_ = TRY(parameter_layout(config));
   weights.for_training_ = for_training;
-  weights.flat_ = Buffer<bf16>(weights.layout_.elements);
-  weights.packed_.resize(weights.layout_.parameters.size());
-  weights.transposed_.resize(weights.layout_.parameters.size());
+  const size_t elements = weights.layout_.elements, parameters = weights.layout_.parameters.size();
+  if (format == WeightFormat::kFloat32)
+    weights.float32_.flat = Buffer<float>(elements);
+  else
+    weights.bf16_.flat = Buffer<bf16>(elements);
+  weights.bf16_.packed.resize(parameters);
+  weights.float32_.packed.resize(parameters);
+  weights.transposed_.resize(parameters);
   weights.format_ = format;
-  weights.quantized_.assign(weights.layout_.parameters.size(), false);
-  if (format != WeightFormat::kBf16) weights.lay_out_wire();
+  weights.quantized_.assign(parameters, false);
+  if (is_quantised(format)) weights.lay_out_wire();
   return weights;
 }
 
@@ -66,26 +75,28 @@ kernels::e8m0* Weights::scales(size_t parameter, int group) {
 
 std::span<std::byte> Weights::wire() {
   if (format_ == WeightFormat::kBf16) return std::as_writable_bytes(flat());
+  if (format_ == WeightFormat::kFloat32) return std::as_writable_bytes(flat<float>());
   return {wire_.data(), wire_.size()};
 }
 
 Status Weights::pack(kernels::Stream& stream) {
-  if (format_ != WeightFormat::kBf16) TRY(quantize(stream));
-  return build_panels(stream);
+  if (format_ == WeightFormat::kFloat32) return build_panels<float>(stream);
+  if (is_quantised(format_)) TRY(quantize(stream));
+  return build_panels<bf16>(stream);
 }
 
 Status Weights::pack_received(kernels::Stream& stream) {
   for (size_t i = 0; i < wire_at_.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    if (!quantized_[i]) std::memcpy(flat_.data() + p.offset, wire_.data() + wire_at_[i], p.elements() * sizeof(bf16));
+    if (!quantized_[i]) std::memcpy(flat().data() + p.offset, wire_.data() + wire_at_[i], p.elements() * sizeof(bf16));
   }
-  return build_panels(stream);
+  return format_ == WeightFormat::kFloat32 ? build_panels<float>(stream) : build_panels<bf16>(stream);
 }
 
 Status Weights::quantize(kernels::Stream& stream) {
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    const bf16* values = flat_.data() + p.offset;
+    const bf16* values = flat().data() + p.offset;
     if (!quantized_[i]) {
       std::memcpy(wire_.data() + wire_at_[i], values, p.elements() * sizeof(bf16));
       continue;
@@ -108,6 +119,7 @@ Status Weights::quantize(kernels::Stream& stream) {
   return {};
 }
 
+template <typename T>
 Status Weights::build_panels(kernels::Stream& stream) {
   std::vector<bf16> expanded;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
@@ -117,24 +129,27 @@ Status Weights::build_panels(kernels::Stream& stream) {
     const int rows = p.group_rows();
     const size_t elements = static_cast<size_t>(rows) * p.columns;
     const size_t group = kernels::packed_size(rows, p.columns), turned = kernels::packed_size(p.columns, rows);
-    if (packed_[i].empty()) packed_[i] = Buffer<bf16>(p.groups * group);
+    Buffer<T>& packed = in<T>().packed[i];
+    if (packed.empty()) packed = Buffer<T>(p.groups * group);
     if (for_training_ && transposed_[i].empty()) transposed_[i] = Buffer<bf16>(p.groups * turned);
     if (quantized_[i] && expanded.size() < elements) expanded.resize(elements);
     for (int g = 0; g < p.groups; ++g) {
-      const bf16* values = flat_.data() + p.offset + g * elements;
-      if (quantized_[i]) {
-        TRY(kernels::expand(stream, {.codes = codes(i, g),
-                                     .scales = scales(i, g),
-                                     .out = expanded.data(),
-                                     .rows = rows,
-                                     .columns = p.columns,
-                                     .block = block_columns(format_),
-                                     .block_rows = block_rows(format_)}));
-        values = expanded.data();
+      const T* values = flat<T>().data() + p.offset + g * elements;
+      if constexpr (std::is_same_v<T, bf16>) {
+        if (quantized_[i]) {
+          TRY(kernels::expand(stream, {.codes = codes(i, g),
+                                       .scales = scales(i, g),
+                                       .out = expanded.data(),
+                                       .rows = rows,
+                                       .columns = p.columns,
+                                       .block = block_columns(format_),
+                                       .block_rows = block_rows(format_)}));
+          values = expanded.data();
+        }
+        if (for_training_)
+          TRY(kernels::pack_transposed(stream, values, rows, p.columns, transposed_[i].data() + g * turned));
       }
-      TRY(kernels::pack(stream, values, rows, p.columns, packed_[i].data() + g * group));
-      if (!for_training_) continue;
-      TRY(kernels::pack_transposed(stream, values, rows, p.columns, transposed_[i].data() + g * turned));
+      TRY(kernels::pack(stream, values, rows, p.columns, packed.data() + g * group));
     }
   }
   return {};
@@ -142,6 +157,7 @@ Status Weights::build_panels(kernels::Stream& stream) {
 
 std::vector<float> Weights::split_values(int parameter) const {
   const size_t count = layout_.parameters[parameter].columns;
+  if (format_ == WeightFormat::kFloat32) return {values<float>(parameter), values<float>(parameter) + count};
   const bf16* rows = values(parameter);
   std::vector<float> sums(count);
   for (size_t i = 0; i < count; ++i) {
@@ -153,90 +169,17 @@ std::vector<float> Weights::split_values(int parameter) const {
 void Weights::give_back_flat() {
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    if (p.matrix && static_cast<int>(i) != layout_.embedding)
-      flat_.give_back(p.offset, static_cast<size_t>(p.rows) * p.columns);
+    if (!p.matrix || static_cast<int>(i) == layout_.embedding) continue;
+    if (format_ == WeightFormat::kFloat32)
+      float32_.flat.give_back(p.offset, p.elements());
+    else
+      bf16_.flat.give_back(p.offset, p.elements());
   }
-}
-
-namespace {
-
-Status copy_as_bf16(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
-  if (tensor.elements() != static_cast<int64_t>(target.size())) {
-    return Status::invalid(
-        fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
-  }
-  switch (tensor.dtype) {
-    case DType::kBF16:
-      std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes());
-      return {};
-    case DType::kF32:
-      for (size_t i = 0; i < target.size(); ++i) {
-        float value;
-        std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
-        target[i] = kernels::to_bf16(value);
-      }
-      return {};
-    case DType::kF16:
-      for (size_t i = 0; i < target.size(); ++i) {
-        _Float16 value;
-        std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
-        target[i] = kernels::to_bf16(static_cast<float>(value));
-      }
-      return {};
-    default:
-      return Status::invalid(
-          fmt::format("tensor {} is {}; bf16, f16 and f32 are read", name, safetensors_name(tensor.dtype)));
-  }
-}
-
-}  // namespace
-
-// An fp32 number as three bf16 whose sum it is: each takes what those before it left.
-void split_floats(std::span<const float> values, std::span<bf16> target) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    float left = values[i];
-    for (size_t row = 0; row < 3; ++row) {
-      target[row * values.size() + i] = kernels::to_bf16(left);
-      left -= kernels::to_float(target[row * values.size() + i]);
-    }
-  }
-}
-
-Status copy_split(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
-  std::vector<float> values(target.size() / 3);
-  if (tensor.dtype == DType::kF32 && tensor.bytes.size() == values.size() * sizeof(float)) {
-    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  } else {
-    std::vector<bf16> rounded(values.size());
-    TRY(copy_as_bf16(tensor, name, rounded));
-    std::transform(rounded.begin(), rounded.end(), values.begin(), [](bf16 value) { return kernels::to_float(value); });
-  }
-  split_floats(values, target);
-  return {};
-}
-
-Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format) {
-  const ModelConfig config = TRY(read_config(directory));
-  auto weights = TRY(Weights::create(config, for_training, format));
-  const auto checkpoint = TRY(Safetensors::open(directory));
-  std::vector<std::string> names;
-  for (const Parameter& p : weights.layout().parameters) {
-    for (const ParameterPart& part : p.parts) names.push_back(part.checkpoint_name);
-  }
-  TRY(checkpoint.require(names));
-  for (const Parameter& p : weights.layout().parameters) {
-    for (const ParameterPart& part : p.parts) {
-      const TensorView tensor = TRY(checkpoint.get(part.checkpoint_name));
-      const auto target = weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
-                                                 static_cast<size_t>(part.rows) * p.columns);
-      TRY(p.split ? copy_split(tensor, part.checkpoint_name, target)
-                  : copy_as_bf16(tensor, part.checkpoint_name, target));
-    }
-  }
-  return weights;
 }
 
 Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source) {
+  if (weights.format() == WeightFormat::kFloat32)
+    return Status::invalid("checkpoints are written in bf16, not float32");
   TRY(make_directories(directory));
   std::vector<NamedTensor> tensors;
   std::vector<std::vector<float>> joined;  // what of them is not bf16

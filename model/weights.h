@@ -1,4 +1,5 @@
-// The weights of one version of a model: one flat bf16 array, what is sent of it, and the panels that products read.
+// The weights of one version of a model: one flat array, bf16 or in float32 fp32, what is sent of it, and the panels
+// that products read.
 //
 // `flat` is what is stored; `pack` derives all else from it. In bf16 `flat` is also what is sent. In fp8 and mxfp8 that
 // is `wire`: matrices of the layers are quantised once, there, and the panels hold what their codes stand for, at the
@@ -20,7 +21,7 @@ namespace tandem::model {
 
 class Weights {
  public:
-  // All zeros. `for_training` also keeps the transposed panels that the backward pass reads.
+  // All zeros. `for_training` also keeps the transposed panels that the backward pass reads; kInvalid in float32.
   static Result<Weights> create(const ModelConfig& config, bool for_training,
                                 WeightFormat format = WeightFormat::kBf16);
 
@@ -31,9 +32,20 @@ class Weights {
   // Of the products with this parameter: the format of the layers' matrices, bf16 of all else.
   WeightFormat format_of(int parameter) const { return quantized_[parameter] ? format_ : WeightFormat::kBf16; }
 
-  std::span<kernels::bf16> flat() { return {flat_.data(), flat_.size()}; }
-  std::span<const kernels::bf16> flat() const { return {flat_.data(), flat_.size()}; }
-  const kernels::bf16* values(int parameter) const { return flat_.data() + layout_.parameters[parameter].offset; }
+  // In float32 it is the one of float, else that of bf16; the other is empty, as are its values and panels.
+  template <typename T = kernels::bf16>
+  std::span<T> flat() {
+    Buffer<T>& all = in<T>().flat;
+    return {all.data(), all.size()};
+  }
+  template <typename T = kernels::bf16>
+  std::span<const T> flat() const {
+    return const_cast<Weights*>(this)->flat<T>();
+  }
+  template <typename T = kernels::bf16>
+  const T* values(int parameter) const {
+    return flat<T>().data() + layout_.parameters[parameter].offset;
+  }
 
   // The fp32 numbers of a parameter that is split into three.
   std::vector<float> split_values(int parameter) const;
@@ -51,16 +63,39 @@ class Weights {
   // all of `flat` or `wire` has been written again.
   void give_back_flat();
   // The panels of a parameter's matrix; of experts those of one after the other.
-  const kernels::bf16* packed(int parameter) const { return packed_[parameter].data(); }
+  template <typename T = kernels::bf16>
+  const T* packed(int parameter) const {
+    return in<T>().packed[parameter].data();
+  }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
 
-  Digest digest() const { return digest_of(std::as_bytes(flat())); }
+  Digest digest() const {
+    return digest_of(format_ == WeightFormat::kFloat32 ? std::as_bytes(flat<float>()) : std::as_bytes(flat()));
+  }
 
  private:
+  template <typename T>
+  struct Numbers {
+    Buffer<T> flat;
+    std::vector<Buffer<T>> packed;  // by parameter
+  };
+  template <typename T>
+  Numbers<T>& in() {
+    if constexpr (sizeof(T) == sizeof(float))
+      return float32_;
+    else
+      return bf16_;
+  }
+  template <typename T>
+  const Numbers<T>& in() const {
+    return const_cast<Weights*>(this)->in<T>();
+  }
+
   ModelConfig config_;
   ParameterLayout layout_;
   void lay_out_wire();
   Status quantize(kernels::Stream& stream);
+  template <typename T>
   Status build_panels(kernels::Stream& stream);
   // Of one matrix of a parameter.
   kernels::e4m3* codes(size_t parameter, int group);
@@ -72,18 +107,20 @@ class Weights {
   std::vector<bool> quantized_;  // by parameter
   std::vector<size_t> wire_at_;  // of each parameter, bytes from the start; empty in bf16
   Buffer<std::byte> wire_;       // empty in bf16
-  Buffer<kernels::bf16> flat_;
-  std::vector<Buffer<kernels::bf16>> packed_, transposed_;
+  Numbers<kernels::bf16> bf16_;
+  Numbers<float> float32_;
+  std::vector<Buffer<kernels::bf16>> transposed_;
 };
 
-// Reads a Hugging Face directory; F32 and F16 tensors are rounded to bf16. All missing tensors are named at once.
+// Reads a Hugging Face directory; but in float32, F32 and F16 tensors are rounded to bf16. E4M3 with a scale for each
+// 128 x 128 block (`*_scale_inv`, as DeepSeek publishes it) is multiplied out. All missing tensors are named at once.
 Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format = WeightFormat::kBf16);
 
 // Writes config.json, generation_config.json and the tensors; the tokenizer's files are copied from `source` unchanged
-// where it has them.
+// where it has them. kInvalid in float32.
 Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source);
 
-// Normal draws of deviation 0.02 (norms one, biases zero), as a model is born; a function of the seed.
+// Normal draws of deviation 0.02 (norms one, biases zero), as a model is born; a function of the seed. Not in float32.
 void randomise(Weights& weights, uint64_t seed);
 
 }  // namespace tandem::model

@@ -24,7 +24,7 @@ Engine::Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, 
       stream_(std::move(stream)),
       settings_(settings),
       cache_(std::move(pool)),
-      forward_(weights_->config(), settings.max_tokens) {}
+      forward_(weights_->config(), settings.max_tokens, weights_->format()) {}
 
 Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                               const EngineSettings& wanted) {
@@ -42,7 +42,7 @@ Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uin
     return fail(Status::invalid(fmt::format("engine: {} pages do not hold one sequence of {} tokens, which takes {}",
                                             settings.pages, settings.max_tokens, of_one)));
   }
-  auto pool = TRY(model::KvPool::create(weights->config(), settings.pages));
+  auto pool = TRY(model::KvPool::create(weights->config(), settings.pages, weights->format()));
   return Engine(std::move(weights), version, std::move(stream), settings, std::move(pool));
 }
 
@@ -112,6 +112,7 @@ int Engine::free_slots() const { return std::max(0, settings_.slots - running())
 
 Status Engine::swap_weights(std::shared_ptr<const model::Weights> weights, uint64_t version) {
   if (!(weights->config() == weights_->config())) return Status::invalid("the new weights are of another model");
+  if (weights->format() != weights_->format()) return Status::invalid("the new weights are in another number format");
   weights_ = std::move(weights);
   version_ = version;
   for (auto& [id, sequence] : sequences_) {
@@ -221,29 +222,28 @@ Result<std::vector<SampledToken>> Engine::step() {
     const Sequence& s = *chunk.sequence;
     batch.add(std::span(s.tokens).subspan(s.computed, chunk.rows), s.computed, s.pages);
   }
-  const model::Tensor hidden = TRY(forward_.run(stream_, *weights_, cache_.pool(), batch));
+  TRY(forward_.run(stream_, *weights_, cache_.pool(), batch));
   counters_.forward_seconds += seconds_since(start);
   ++counters_.steps;
   for (const Chunk& chunk : chunks) {
     chunk.sequence->computed += chunk.rows;
     if (chunk.rows > 1) counters_.prompt_tokens += chunk.rows;
   }
-  return sample(chunks, hidden);
+  return sample(chunks);
 }
 
-Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks, const model::Tensor& hidden) {
+Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks) {
   const auto start = std::chrono::steady_clock::now();
-  const int width = hidden.columns, vocabulary = weights_->config().vocabulary;
+  const int vocabulary = weights_->config().vocabulary;
   const size_t padded = kernels::padded_vocabulary(vocabulary);
   std::vector<const Chunk*> sampling;
-  states_.clear();
+  std::vector<int> rows;
   int row = 0;
   for (const Chunk& chunk : chunks) {
     row += chunk.rows;
     if (!chunk.samples) continue;
     sampling.push_back(&chunk);
-    const auto* last = hidden.data + static_cast<size_t>(row - 1) * width;
-    states_.insert(states_.end(), last, last + width);
+    rows.push_back(row - 1);
   }
   std::vector<SampledToken> sampled;
   if (sampling.empty()) return sampled;
@@ -251,16 +251,9 @@ Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks, 
   const size_t panels = padded / kernels::kPanelColumns;
   logits_.resize(std::max(logits_.size(), sampling.size() * padded));
   panel_sums_.resize(sampling.size() * panels);
-  TRY(kernels::lm_head(stream_,
-                       {.hidden = states_.data(),
-                        .head = weights_->packed(weights_->layout().head),
-                        .rows = static_cast<int>(sampling.size()),
-                        .width = width,
-                        .vocabulary = vocabulary,
-                        .logits = logits_.data(),
-                        .log_sum = log_sum.data(),
-                        .panel_sums = panel_sums_.data()},
-                       {}, {}));
+  TRY(forward_.head(
+      stream_, *weights_,
+      {.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {}, {}));
   sampled.resize(sampling.size());
   stream_.threads().run(static_cast<int>(sampling.size()), [&](int i) {
     const Sequence& s = *sampling[i]->sequence;

@@ -113,7 +113,7 @@ class Engine {
   std::vector<Chunk> schedule();
   bool adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled);
   bool make_room(Sequence& sequence, int tokens);
-  Result<std::vector<SampledToken>> sample(std::span<const Chunk> chunks, const model::Tensor& hidden);
+  Result<std::vector<SampledToken>> sample(std::span<const Chunk> chunks);
 
   std::shared_ptr<const model::Weights> weights_;
   uint64_t version_ = 0;
@@ -126,7 +126,6 @@ class Engine {
   EngineCounters counters_;
   std::vector<float> logits_;
   std::vector<kernels::RunningSum> panel_sums_;
-  std::vector<kernels::bf16> states_;
 };
 
 }  // namespace tandem::rollout

@@ -2,17 +2,20 @@
 
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #include "kernels/transformer_ops.h"
 #include "trainer/tape_ops.h"
 
 namespace tandem::trainer {
 
-Tape::TapeOps::TapeOps(const model::ModelConfig& config, int max_positions)
+template <typename T>
+Tape::TapeOps<T>::TapeOps(const model::ModelConfig& config, int max_positions)
     : config_(config), shape_(model::attention_shape(config)), rotation_(config, max_positions) {}
 
-Result<std::vector<float>> Tape::TapeOps::forward(kernels::Stream& stream, const model::Weights& weights,
-                                                  const TokenTree& tree, std::span<const TokenPick> picks) {
+template <typename T>
+Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
+                                                     const TokenTree& tree, std::span<const TokenPick> picks) {
   stream_ = &stream;
   weights_ = &weights;
   tree_ = &tree;
@@ -26,13 +29,14 @@ Result<std::vector<float>> Tape::TapeOps::forward(kernels::Stream& stream, const
   return head(picks);
 }
 
-Result<std::vector<int32_t>> Tape::TapeOps::argmax(std::span<const int> rows) {
-  const bf16* states = gather(rows);
+template <typename T>
+Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows) {
+  const T* states = gather(rows);
   std::vector<float> log_sum(rows.size());
   std::vector<int32_t> tokens(rows.size());
   TRY(kernels::lm_head(*stream_,
                        {.hidden = states,
-                        .head = weights_->packed(layout().head),
+                        .head = weights_->packed<T>(layout().head),
                         .rows = static_cast<int>(rows.size()),
                         .width = config_.width,
                         .vocabulary = config_.vocabulary,
@@ -42,54 +46,61 @@ Result<std::vector<int32_t>> Tape::TapeOps::argmax(std::span<const int> rows) {
   return tokens;
 }
 
-Result<Tensor> Tape::TapeOps::embed() {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::embed() {
   Tensor x = record({.kind = kEmbed, .weight = layout().embedding}, rows_, config_.width);
-  TRY(kernels::embed(*stream_, weights_->values(layout().embedding), config_.vocabulary, config_.width, tree_->tokens,
-                     x.data));
+  TRY(kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width,
+                     tree_->tokens, x.data));
   return x;
 }
 
-Result<Tensor> Tape::TapeOps::norm(const Tensor& x, int weight) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::norm(const Tensor& x, int weight) {
   const Tensor out = record({.kind = kNorm, .weight = weight, .in = x, .kept = false}, x.rows, x.columns);
   TRY(compute(records_.back(), x.data, out.data));
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::linear(const Tensor& x, int weight, int bias) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::linear(const Tensor& x, int weight, int bias) {
   const Tensor out =
       record({.kind = kLinear, .weight = weight, .bias = bias, .in = x}, x.rows, layout().parameters[weight].rows);
   TRY(multiply(x, weight, bias, nullptr, out));
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::linear_onto(const Tensor& x, int weight, int bias,
+                                                            const Tensor& residual) {
   const Tensor out =
       record({.kind = kLinearOnto, .weight = weight, .bias = bias, .in = x}, x.rows, layout().parameters[weight].rows);
   TRY(multiply(x, weight, bias, residual.data, out));
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::norm_onto(const Tensor& x, int weight, const Tensor& residual) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::norm_onto(const Tensor& x, int weight, const Tensor& residual) {
   const Tensor out = record({.kind = kNormOnto, .weight = weight, .in = x}, x.rows, x.columns);
   const size_t count = static_cast<size_t>(x.rows) * x.columns;
-  bf16* normed = grown(scratch_, count);
+  T* normed = grown(scratch_, count);
   TRY(compute(records_.back(), x.data, normed));
-  std::memcpy(out.data, residual.data, count * sizeof(bf16));
+  std::memcpy(out.data, residual.data, count * sizeof(T));
   TRY(kernels::add(*stream_, normed, count, out.data));
   return out;
 }
 
 // What went in is kept beside what came out: the norm's gradient needs it.
-Result<Tensor> Tape::TapeOps::head_norm(const Tensor& qkv, int query_weight, int key_weight) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::head_norm(const Tensor& qkv, int query_weight, int key_weight) {
   const Tensor out = record({.kind = kHeadNorm, .weight = query_weight, .second_weight = key_weight, .in = qkv},
                             qkv.rows, qkv.columns);
-  std::memcpy(out.data, qkv.data, static_cast<size_t>(qkv.rows) * qkv.columns * sizeof(bf16));
+  std::memcpy(out.data, qkv.data, static_cast<size_t>(qkv.rows) * qkv.columns * sizeof(T));
   const int query = shape_.heads * shape_.head_size;
   for (const auto& [start, weight, heads] :
        {std::tuple{0, query_weight, shape_.heads}, std::tuple{query, key_weight, shape_.kv_heads}}) {
     TRY(kernels::head_norm(*stream_, {.x = out.data + start,
                                       .stride = static_cast<size_t>(out.columns),
-                                      .weight = weights_->values(weight),
+                                      .weight = weights_->values<T>(weight),
                                       .epsilon = static_cast<float>(config_.norm_epsilon),
                                       .rows = out.rows,
                                       .heads = heads,
@@ -98,7 +109,8 @@ Result<Tensor> Tape::TapeOps::head_norm(const Tensor& qkv, int query_weight, int
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::attention(const Tensor& qkv, int layer) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::attention(const Tensor& qkv, int layer) {
   const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
   const size_t stride = static_cast<size_t>(qkv.columns);
   TRY(rotation_.turn(*stream_, qkv.data, stride, tree_->positions));
@@ -107,22 +119,25 @@ Result<Tensor> Tape::TapeOps::attention(const Tensor& qkv, int layer) {
   for (const NodePages& node : pages_of_node_) {
     const TreeNode& run = tree_->nodes[node.node];
     if (node.copied_from >= 0) copy_page(node.copied_from, node.pages[node.own_from]);
-    const bf16* start = qkv.data + run.row * stride;
+    const T* start = qkv.data + run.row * stride;
     TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
                              run.position, node.pointers));
   }
-  TRY(kernels::attention(*stream_, shape_, qkv.data, stride, runs_, out.data, static_cast<size_t>(query),
+  TRY(kernels::attention(*stream_, model::attention_shape(config_, layer), qkv.data, stride, runs_, out.data,
+                         static_cast<size_t>(query),
                          grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)));
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::swiglu(const Tensor& gate_up) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::swiglu(const Tensor& gate_up) {
   const Tensor out = record({.kind = kSwiglu, .in = gate_up, .kept = false}, gate_up.rows, gate_up.columns / 2);
   TRY(compute(records_.back(), gate_up.data, out.data));
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::dispatch(const Tensor& x, int router, int router_bias) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::dispatch(const Tensor& x, int router, int router_bias) {
   const size_t place = routes_used_++;
   if (routes_.size() < routes_used_) routes_.emplace_back();
   TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place]));
@@ -132,7 +147,8 @@ Result<Tensor> Tape::TapeOps::dispatch(const Tensor& x, int router, int router_b
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::grouped_linear(const Tensor& x, int weights) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::grouped_linear(const Tensor& x, int weights) {
   const size_t place = routes_used_ - 1;
   const Tensor out = record({.kind = kGroupedLinear, .weight = weights, .routes = place, .in = x}, x.rows,
                             layout().parameters[weights].group_rows());
@@ -140,14 +156,16 @@ Result<Tensor> Tape::TapeOps::grouped_linear(const Tensor& x, int weights) {
   return out;
 }
 
-Result<Tensor> Tape::TapeOps::combine(const Tensor& y, const Tensor& residual) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::combine(const Tensor& y, const Tensor& residual) {
   const size_t place = routes_used_ - 1;
   const Tensor out = record({.kind = kCombine, .routes = place, .in = y}, residual.rows, residual.columns);
   TRY(model::gather(*stream_, routes_[place], y, residual, out));
   return out;
 }
 
-Tensor Tape::TapeOps::record(Record entry, int rows, int columns) {
+template <typename T>
+model::BasicTensor<T> Tape::TapeOps<T>::record(Record entry, int rows, int columns) {
   const size_t count = static_cast<size_t>(rows) * columns;
   entry.out = {entry.kept ? arena_.take(count) : grown(scratch_of(entry), count), rows, columns,
                static_cast<int>(records_.size())};
@@ -155,33 +173,39 @@ Tensor Tape::TapeOps::record(Record entry, int rows, int columns) {
   return entry.out;
 }
 
-Status Tape::TapeOps::compute(const Record& record, const bf16* in, bf16* out) {
+template <typename T>
+Status Tape::TapeOps<T>::compute(const Record& record, const T* in, T* out) {
   if (record.kind == kNorm || record.kind == kNormOnto) {
-    return kernels::rms_norm(*stream_, in, weights_->values(record.weight), static_cast<float>(config_.norm_epsilon),
+    return kernels::rms_norm(*stream_, in, weights_->values<T>(record.weight), static_cast<float>(config_.norm_epsilon),
                              record.in.rows, record.in.columns, out);
   }
   if (record.kind == kDispatch) {
     Tensor x = record.in, y = record.out;
-    x.data = const_cast<bf16*>(in);
+    x.data = const_cast<T*>(in);
     y.data = out;
     return model::send(*stream_, routes_[record.routes], x, y);
   }
   return kernels::swiglu(*stream_, in, record.in.rows, record.in.columns / 2, out);
 }
 
-Result<Tensor> Tape::TapeOps::multiplied_by(int weight, const Tensor& x) {
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::multiplied_by(int weight, const Tensor& x) {
   Tensor seen = x;
-  seen.data = const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
+  if constexpr (std::is_same_v<T, bf16>) {
+    seen.data =
+        const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
+  }
   return seen;
 }
 
-Status Tape::TapeOps::multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out) {
+template <typename T>
+Status Tape::TapeOps<T>::multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
   return kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
                                   .a_stride = static_cast<size_t>(x.columns),
-                                  .b = weights_->packed(weight),
-                                  .bias = bias < 0 ? nullptr : weights_->values(bias),
+                                  .b = weights_->packed<T>(weight),
+                                  .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
                                   .residual = residual,
-                                  .out_bf16 = out.data,
+                                  .out = out.data,
                                   .out_stride = static_cast<size_t>(out.columns),
                                   .m = x.rows,
                                   .n = out.columns,
@@ -189,7 +213,8 @@ Status Tape::TapeOps::multiply(const Tensor& x, int weight, int bias, const bf16
 }
 
 // Which page holds which positions of which path; the same for all layers, so the memory is used again by each.
-void Tape::TapeOps::lay_out_pages() {
+template <typename T>
+void Tape::TapeOps<T>::lay_out_pages() {
   pages_of_node_.clear();
   runs_.clear();
   int used = 0;
@@ -218,26 +243,30 @@ void Tape::TapeOps::lay_out_pages() {
     runs_.push_back({run.row, run.rows, run.position, node.pointers});
   }
 }
-kernels::KeyValuePage Tape::TapeOps::page_at(int page) {
+template <typename T>
+kernels::BasicKeyValuePage<T> Tape::TapeOps<T>::page_at(int page) {
   const size_t elements = kernels::page_elements(shape_);
-  bf16* keys = page_memory_.data() + page * 2 * elements;
+  T* keys = page_memory_.data() + page * 2 * elements;
   return {keys, keys + elements};
 }
-void Tape::TapeOps::copy_page(int from, int to) {
-  std::memcpy(page_at(to).keys, page_at(from).keys, 2 * kernels::page_elements(shape_) * sizeof(bf16));
+template <typename T>
+void Tape::TapeOps<T>::copy_page(int from, int to) {
+  std::memcpy(page_at(to).keys, page_at(from).keys, 2 * kernels::page_elements(shape_) * sizeof(T));
 }
 
 // The final states of some rows, dense.
-const bf16* Tape::TapeOps::gather(std::span<const int> rows) {
-  bf16* states = grown(head_states_, rows.size() * config_.width);
+template <typename T>
+const T* Tape::TapeOps<T>::gather(std::span<const int> rows) {
+  T* states = grown(head_states_, rows.size() * config_.width);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::memcpy(states + i * config_.width, hidden_.data + static_cast<size_t>(rows[i]) * config_.width,
-                config_.width * sizeof(bf16));
+                config_.width * sizeof(T));
   }
   return states;
 }
 
-Result<std::vector<float>> Tape::TapeOps::head(std::span<const TokenPick> picks) {
+template <typename T>
+Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> picks) {
   head_rows_.clear();
   head_picks_.clear();
   for (const TokenPick& pick : picks) {
@@ -246,11 +275,11 @@ Result<std::vector<float>> Tape::TapeOps::head(std::span<const TokenPick> picks)
   }
   head_log_sum_.resize(head_rows_.size());
   std::vector<float> logprobs(picks.size());
-  const bf16* states = gather(head_rows_);
+  const T* states = gather(head_rows_);
   if (!picks.empty()) {
     TRY(kernels::lm_head(*stream_,
                          {.hidden = states,
-                          .head = weights_->packed(layout().head),
+                          .head = weights_->packed<T>(layout().head),
                           .rows = static_cast<int>(head_rows_.size()),
                           .width = config_.width,
                           .vocabulary = config_.vocabulary,
@@ -260,17 +289,24 @@ Result<std::vector<float>> Tape::TapeOps::head(std::span<const TokenPick> picks)
   return logprobs;
 }
 
-Tape::Tape(const model::ModelConfig& config, int max_positions)
-    : ops_(std::make_unique<TapeOps>(config, max_positions)) {}
+template class Tape::TapeOps<bf16>;
+template class Tape::TapeOps<float>;
+
+Tape::Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format) {
+  if (format == model::WeightFormat::kFloat32)
+    pass_ = std::make_unique<TapeOps<float>>(config, max_positions);
+  else
+    pass_ = std::make_unique<TapeOps<bf16>>(config, max_positions);
+}
 Tape::~Tape() = default;
 
 Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                          std::span<const TokenPick> picks) {
-  return ops_->forward(stream, weights, tree, picks);
+  return pass_->forward(stream, weights, tree, picks);
 }
 Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies) {
-  return ops_->backward(grad_logprobs, grads, entropies);
+  return pass_->backward(grad_logprobs, grads, entropies);
 }
-Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return ops_->argmax(rows); }
+Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
 
 }  // namespace tandem::trainer

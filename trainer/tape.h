@@ -25,15 +25,16 @@ using kernels::TokenPick;
 
 class Tape {
  public:
-  Tape(const model::ModelConfig& config, int max_positions);
+  // Of weights of this format.
+  Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format = model::WeightFormat::kBf16);
   ~Tape();
 
   // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks);
   // Adds dLoss/dparameter to `grads`, laid out as the weights, given dLoss/dlogprob of each pick of the last forward
-  // pass. Weights must be for training and unchanged since. `entropies`, when given, gets one entry a distinct picked
-  // row.
+  // pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one entry a
+  // distinct picked row.
   Status backward(std::span<const float> grad_logprobs, std::span<float> grads,
                   std::vector<float>* entropies = nullptr);
 
@@ -41,8 +42,10 @@ class Tape {
   Result<std::vector<int32_t>> argmax(std::span<const int> rows);
 
  private:
+  class Pass;
+  template <typename T>
   class TapeOps;
-  std::unique_ptr<TapeOps> ops_;
+  std::unique_ptr<Pass> pass_;
 };
 
 }  // namespace tandem::trainer

@@ -12,8 +12,9 @@
 
 namespace tandem::trainer {
 
-Status Tape::TapeOps::backward(std::span<const float> grad_logprobs, std::span<float> grads,
-                               std::vector<float>* entropies) {
+template <typename T>
+Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+                                  std::vector<float>* entropies) {
   if (!weights_->for_training()) return Status::internal("backward needs weights for training");
   grads_ = grads.data();
   TRY(head_backward(grad_logprobs, entropies));
@@ -21,14 +22,15 @@ Status Tape::TapeOps::backward(std::span<const float> grad_logprobs, std::span<f
   return {};
 }
 
-Status Tape::TapeOps::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
+template <typename T>
+Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
   const int rows = static_cast<int>(head_rows_.size()), width = config_.width;
   std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
   if (entropies) entropies->assign(rows, 0);
-  const bf16* states = gather(head_rows_);
+  const T* states = gather(head_rows_);
   TRY(kernels::lm_head_backward(*stream_,
                                 {.hidden = states,
-                                 .head = weights_->packed(layout().head),
+                                 .head = weights_->packed<T>(layout().head),
                                  .head_transposed = weights_->packed_transposed(layout().head),
                                  .log_sum = head_log_sum_.data(),
                                  .rows = rows,
@@ -37,23 +39,24 @@ Status Tape::TapeOps::head_backward(std::span<const float> grad_logprobs, std::v
                                  .grad_hidden = grad_states.data(),
                                  .grad_head = grads_ + layout().parameters[layout().head].offset},
                                 head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
-  bf16* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
-  std::fill_n(grad, static_cast<size_t>(rows_) * width, bf16{});
+  T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
+  std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
   for (int i = 0; i < rows; ++i) {
-    bf16* target = grad + static_cast<size_t>(head_rows_[i]) * width;
+    T* target = grad + static_cast<size_t>(head_rows_[i]) * width;
     for (int c = 0; c < width; ++c) target[c] = kernels::to_bf16(grad_states[static_cast<size_t>(i) * width + c]);
   }
   have_residual_grad_ = false;
   return {};
 }
 
-Status Tape::TapeOps::backward(const Record& r) {
+template <typename T>
+Status Tape::TapeOps<T>::backward(const Record& r) {
   switch (r.kind) {
     case kEmbed:
       return kernels::embed_backward(*stream_, grad_residual_.data(), config_.width, tree_->tokens, grad_of(r.weight));
     case kNorm: {
       const bool accumulate = std::exchange(have_residual_grad_, true);
-      bf16* grad_residual = grown(grad_residual_, static_cast<size_t>(r.in.rows) * r.in.columns);
+      T* grad_residual = grown(grad_residual_, static_cast<size_t>(r.in.rows) * r.in.columns);
       return norm_backward(r, grad_branch_.data(), grad_residual, accumulate);
     }
     case kNormOnto:
@@ -80,9 +83,10 @@ Status Tape::TapeOps::backward(const Record& r) {
   return {};
 }
 
-Status Tape::TapeOps::norm_backward(const Record& r, const bf16* grad_out, bf16* grad_x, bool accumulate) {
+template <typename T>
+Status Tape::TapeOps<T>::norm_backward(const Record& r, const T* grad_out, T* grad_x, bool accumulate) {
   return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
-                                               .weight = weights_->values(r.weight),
+                                               .weight = weights_->values<T>(r.weight),
                                                .grad_out = grad_out,
                                                .grad_x = grad_x,
                                                .grad_weight = grad_of(r.weight),
@@ -92,30 +96,34 @@ Status Tape::TapeOps::norm_backward(const Record& r, const bf16* grad_out, bf16*
                                                .width = r.in.columns});
 }
 
-Result<const bf16*> Tape::TapeOps::recompute(const Record& r) {
-  const bf16* in = TRY(input_of(r));
-  bf16* out = grown(scratch_of(r), static_cast<size_t>(r.out.rows) * r.out.columns);
+template <typename T>
+Result<const T*> Tape::TapeOps<T>::recompute(const Record& r) {
+  const T* in = TRY(input_of(r));
+  T* out = grown(scratch_of(r), static_cast<size_t>(r.out.rows) * r.out.columns);
   TRY(compute(r, in, out));
   return out;
 }
 
-Result<const bf16*> Tape::TapeOps::input_of(const Record& r) {
+template <typename T>
+Result<const T*> Tape::TapeOps<T>::input_of(const Record& r) {
   const Record& producer = records_[r.in.id];
   if (!producer.kept) return recompute(producer);
   return r.in.data;
 }
 
-Result<const bf16*> Tape::TapeOps::multiplied_input_of(const Record& r) {
+template <typename T>
+Result<const T*> Tape::TapeOps<T>::multiplied_input_of(const Record& r) {
   Tensor x = r.in;
-  x.data = const_cast<bf16*>(TRY(input_of(r)));
+  x.data = const_cast<T*>(TRY(input_of(r)));
   return TRY(multiplied_by(r.weight, x)).data;
 }
 
-Status Tape::TapeOps::add_weight_gradient(int weight, const bf16* x, int inputs, const bf16* grad_out, int outputs) {
+template <typename T>
+Status Tape::TapeOps<T>::add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs) {
   const int even_rows = (rows_ + 1) / 2 * 2;
-  bf16* packed_x = grown(packed_, kernels::packed_size(inputs, even_rows));
+  T* packed_x = grown(packed_, kernels::packed_size(inputs, even_rows));
   TRY(kernels::pack_transposed(*stream_, x, rows_, inputs, packed_x));
-  bf16* packed_grad = grown(packed_grad_, kernels::packed_size(outputs, even_rows));
+  T* packed_grad = grown(packed_grad_, kernels::packed_size(outputs, even_rows));
   TRY(kernels::pack_transposed(*stream_, grad_out, rows_, outputs, packed_grad));
   return kernels::gemm(*stream_, {.a = packed_grad,
                                   .a_packed = true,
@@ -128,7 +136,8 @@ Status Tape::TapeOps::add_weight_gradient(int weight, const bf16* x, int inputs,
                                   .k = even_rows});
 }
 
-Status Tape::TapeOps::linear_backward(const Record& r, const bf16* grad_out) {
+template <typename T>
+Status Tape::TapeOps<T>::linear_backward(const Record& r, const T* grad_out) {
   if (r.bias >= 0) {
     TRY(kernels::sum_rows(*stream_, {.x = grad_out,
                                      .stride = static_cast<size_t>(r.out.columns),
@@ -140,21 +149,22 @@ Status Tape::TapeOps::linear_backward(const Record& r, const bf16* grad_out) {
   return kernels::gemm(*stream_, {.a = grad_out,
                                   .a_stride = static_cast<size_t>(r.out.columns),
                                   .b = weights_->packed_transposed(r.weight),
-                                  .out_bf16 = grown(grad_branch_, static_cast<size_t>(rows_) * r.in.columns),
+                                  .out = grown(grad_branch_, static_cast<size_t>(rows_) * r.in.columns),
                                   .out_stride = static_cast<size_t>(r.in.columns),
                                   .m = rows_,
                                   .n = r.in.columns,
                                   .k = r.out.columns});
 }
 
-Status Tape::TapeOps::head_norm_backward(const Record& r) {
+template <typename T>
+Status Tape::TapeOps<T>::head_norm_backward(const Record& r) {
   const int query = shape_.heads * shape_.head_size;
   for (const auto& [start, weight, heads] :
        {std::tuple{0, r.weight, shape_.heads}, std::tuple{query, r.second_weight, shape_.kv_heads}}) {
     TRY(kernels::head_norm_backward(*stream_, {.x = r.in.data + start,
                                                .grad = grad_wide_.data() + start,
                                                .stride = static_cast<size_t>(r.in.columns),
-                                               .weight = weights_->values(weight),
+                                               .weight = weights_->values<T>(weight),
                                                .grad_weight = grad_of(weight),
                                                .epsilon = static_cast<float>(config_.norm_epsilon),
                                                .rows = r.in.rows,
@@ -164,7 +174,8 @@ Status Tape::TapeOps::head_norm_backward(const Record& r) {
   return {};
 }
 
-Status Tape::TapeOps::combine_backward(const Record& r) {
+template <typename T>
+Status Tape::TapeOps<T>::combine_backward(const Record& r) {
   const model::Routes& routes = routes_[r.routes];
   return kernels::combine_backward(*stream_,
                                    {.y = r.in.data,
@@ -178,10 +189,11 @@ Status Tape::TapeOps::combine_backward(const Record& r) {
                                     .width = r.in.columns});
 }
 
-Status Tape::TapeOps::grouped_linear_backward(const Record& r) {
+template <typename T>
+Status Tape::TapeOps<T>::grouped_linear_backward(const Record& r) {
   const model::Routes& routes = routes_[r.routes];
   const int32_t* offsets = routes.offsets.data();
-  const auto pack = [&](const bf16* x, int columns, std::vector<bf16>& packed) {
+  const auto pack = [&](const T* x, int columns, std::vector<T>& packed) {
     return kernels::pack_groups(
         *stream_, {.x = x,
                    .offsets = offsets,
@@ -201,7 +213,7 @@ Status Tape::TapeOps::grouped_linear_backward(const Record& r) {
                                          .m = r.out.columns,
                                          .n = r.in.columns}));
   // A shared expert's backward pass comes before dispatch's, and has grad_branch_ for itself.
-  std::vector<bf16>& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
+  std::vector<T>& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
   return kernels::grouped_gemm(*stream_, {.a = grad_wide_.data(),
                                           .a_stride = static_cast<size_t>(r.out.columns),
                                           .offsets = offsets,
@@ -216,10 +228,11 @@ Status Tape::TapeOps::grouped_linear_backward(const Record& r) {
 
 // What the experts want of a row, and on top of it what a shared expert wants, and the router by the weights that
 // `combine` used.
-Status Tape::TapeOps::dispatch_backward(const Record& r) {
+template <typename T>
+Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
   const model::Routes& routes = routes_[r.routes];
   const int width = r.in.columns, even_experts = (routes.experts + 1) / 2 * 2;
-  bf16* from_experts = grown(grad_wide_, static_cast<size_t>(rows_) * width);
+  T* from_experts = grown(grad_wide_, static_cast<size_t>(rows_) * width);
   TRY(kernels::permute_backward(*stream_, {.grad_out = grad_dispatched_.data(),
                                            .places = routes.places.data(),
                                            .grad_x = from_experts,
@@ -228,7 +241,7 @@ Status Tape::TapeOps::dispatch_backward(const Record& r) {
                                            .width = width}));
   const bool shared = records_[r.out.id + 1].in.id == r.in.id;
   if (shared) TRY(kernels::add(*stream_, grad_branch_.data(), static_cast<size_t>(rows_) * width, from_experts));
-  const bf16* grad_logits = grown(grad_logits_, static_cast<size_t>(rows_) * even_experts);
+  const T* grad_logits = grown(grad_logits_, static_cast<size_t>(rows_) * even_experts);
   TRY(kernels::route_backward(*stream_, {.logits = routes.logits.data(),
                                          .ids = routes.ids.data(),
                                          .weights = routes.weights.data(),
@@ -246,19 +259,20 @@ Status Tape::TapeOps::dispatch_backward(const Record& r) {
                                   .a_stride = static_cast<size_t>(even_experts),
                                   .b = weights_->packed_transposed(r.weight),
                                   .residual = from_experts,
-                                  .out_bf16 = grown(grad_branch_, static_cast<size_t>(rows_) * width),
+                                  .out = grown(grad_branch_, static_cast<size_t>(rows_) * width),
                                   .out_stride = static_cast<size_t>(width),
                                   .m = rows_,
                                   .n = width,
                                   .k = even_experts});
 }
 
-Status Tape::TapeOps::attention_backward(const Record& r) {
+template <typename T>
+Status Tape::TapeOps<T>::attention_backward(const Record& r) {
   const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
   const size_t stride = static_cast<size_t>(r.in.columns);
-  bf16* grad = grown(grad_wide_, static_cast<size_t>(rows_) * stride);
+  T* grad = grown(grad_wide_, static_cast<size_t>(rows_) * stride);
   const std::vector<kernels::TreeRun>& runs = tree_runs();
-  TRY(kernels::attention_backward(*stream_, shape_,
+  TRY(kernels::attention_backward(*stream_, model::attention_shape(config_, r.layer),
                                   {.queries = r.in.data,
                                    .keys = r.in.data + query,
                                    .values = r.in.data + query + key,
@@ -275,7 +289,8 @@ Status Tape::TapeOps::attention_backward(const Record& r) {
   return rotation_.turn(*stream_, grad, stride, tree_->positions, true);
 }
 
-const std::vector<kernels::TreeRun>& Tape::TapeOps::tree_runs() {
+template <typename T>
+const std::vector<kernels::TreeRun>& Tape::TapeOps<T>::tree_runs() {
   paths_.assign(tree_->nodes.size(), {});
   tree_runs_.clear();
   for (size_t n = 0; n < tree_->nodes.size(); ++n) {
@@ -285,6 +300,13 @@ const std::vector<kernels::TreeRun>& Tape::TapeOps::tree_runs() {
     tree_runs_.push_back({node.row, node.rows, paths_[n]});
   }
   return tree_runs_;
+}
+
+template class Tape::TapeOps<bf16>;
+
+template <>
+Status Tape::TapeOps<float>::backward(std::span<const float>, std::span<float>, std::vector<float>*) {
+  return Status::invalid("training in float32 is not supported");
 }
 
 }  // namespace tandem::trainer

@@ -14,26 +14,26 @@
 namespace tandem::trainer {
 
 using kernels::bf16;
-using model::Tensor;
 
 // Memory that is handed out front to back and taken back all at once.
+template <typename T>
 class Arena {
  public:
-  bf16* take(size_t count) {
+  T* take(size_t count) {
     count = (count + 31) / 32 * 32;
     while (chunk_ < chunks_.size() && used_ + count > chunks_[chunk_].size()) {
       ++chunk_;
       used_ = 0;
     }
     if (chunk_ == chunks_.size()) chunks_.emplace_back(std::max<size_t>(count, size_t{1} << 24));
-    bf16* memory = chunks_[chunk_].data() + used_;
+    T* memory = chunks_[chunk_].data() + used_;
     used_ += count;
     return memory;
   }
   void reset() { chunk_ = used_ = 0; }
 
  private:
-  std::vector<Buffer<bf16>> chunks_;
+  std::vector<Buffer<T>> chunks_;
   size_t chunk_ = 0, used_ = 0;
 };
 
@@ -43,14 +43,29 @@ T* grown(std::vector<T>& buffer, size_t count) {
   return buffer.data();
 }
 
-class Tape::TapeOps final : public model::Ops {
+// A pass in some number format.
+class Tape::Pass {
  public:
+  virtual ~Pass() = default;
+  virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
+                                             const TokenTree& tree, std::span<const TokenPick> picks) = 0;
+  virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads,
+                          std::vector<float>* entropies) = 0;
+  virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
+};
+
+// Forward in bf16 and in fp32, backward in bf16 alone.
+template <typename T>
+class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
+ public:
+  using Tensor = model::BasicTensor<T>;
+
   TapeOps(const model::ModelConfig& config, int max_positions);
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks);
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies);
-  Result<std::vector<int32_t>> argmax(std::span<const int> rows);
+                                     std::span<const TokenPick> picks) override;
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies) override;
+  Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
@@ -95,7 +110,7 @@ class Tape::TapeOps final : public model::Ops {
     int copied_from = -1;  // the ancestors' last page, where the node starts in its middle
     size_t own_from = 0;
     std::vector<int> pages = {};
-    std::vector<kernels::KeyValuePage> pointers = {};
+    std::vector<kernels::BasicKeyValuePage<T>> pointers = {};
   };
 
   const model::ParameterLayout& layout() const { return weights_->layout(); }
@@ -103,26 +118,26 @@ class Tape::TapeOps final : public model::Ops {
 
   Tensor record(Record entry, int rows, int columns);
   // The output of a record that was not kept, once more; valid until the next.
-  Result<const bf16*> recompute(const Record& record);
-  Result<const bf16*> input_of(const Record& record);
-  Result<const bf16*> multiplied_input_of(const Record& record);  // as the record's product saw it
-  Status compute(const Record& record, const bf16* in, bf16* out);
-  std::vector<bf16>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
+  Result<const T*> recompute(const Record& record);
+  Result<const T*> input_of(const Record& record);
+  Result<const T*> multiplied_input_of(const Record& record);  // as the record's product saw it
+  Status compute(const Record& record, const T* in, T* out);
+  std::vector<T>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
 
   // Rows as the products with a parameter see them; valid until the next.
   Result<Tensor> multiplied_by(int weight, const Tensor& x);
-  Status multiply(const Tensor& x, int weight, int bias, const bf16* residual, const Tensor& out);
+  Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out);
   void lay_out_pages();
-  kernels::KeyValuePage page_at(int page);
+  kernels::BasicKeyValuePage<T> page_at(int page);
   void copy_page(int from, int to);
-  const bf16* gather(std::span<const int> rows);
+  const T* gather(std::span<const int> rows);
   Result<std::vector<float>> head(std::span<const TokenPick> picks);
 
   Status backward(const Record& record);
   Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
-  Status norm_backward(const Record& record, const bf16* grad_out, bf16* grad_x, bool accumulate);
-  Status linear_backward(const Record& record, const bf16* grad_out);
-  Status add_weight_gradient(int weight, const bf16* x, int inputs, const bf16* grad_out, int outputs);
+  Status norm_backward(const Record& record, const T* grad_out, T* grad_x, bool accumulate);
+  Status linear_backward(const Record& record, const T* grad_out);
+  Status add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs);
   Status head_norm_backward(const Record& record);
   Status attention_backward(const Record& record);
   Status combine_backward(const Record& record);
@@ -140,7 +155,7 @@ class Tape::TapeOps final : public model::Ops {
   float* grads_ = nullptr;
   int rows_ = 0;
   bool have_residual_grad_ = false;
-  Arena arena_;
+  Arena<T> arena_;
   model::QuantizedActivations activations_;
   std::vector<Record> records_;
   std::vector<std::vector<float>> log_sums_;  // of each layer
@@ -148,16 +163,20 @@ class Tape::TapeOps final : public model::Ops {
   size_t routes_used_ = 0;
   Tensor hidden_;
   std::vector<NodePages> pages_of_node_;
-  std::vector<kernels::QueryRun> runs_;
+  std::vector<kernels::BasicQueryRun<T>> runs_;
   std::vector<std::vector<int>> paths_;
   std::vector<kernels::TreeRun> tree_runs_;
-  std::vector<bf16> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
-  std::vector<bf16> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
+  std::vector<T> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
+  std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
   std::vector<float> grad_weights_;
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;
-  std::vector<bf16> head_states_;
+  std::vector<T> head_states_;
   std::vector<float> head_log_sum_;
 };
+
+template <>
+Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+                                      std::vector<float>* entropies);
 
 }  // namespace tandem::trainer

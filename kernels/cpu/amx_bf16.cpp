@@ -10,7 +10,7 @@ bool amx_bf16_multiplies() {
   alignas(64) float sums[kRowsOfLeft * kPanelColumns];
   for (int i = 0; i < kRowsOfLeft * kDepth; ++i) left[i] = to_bf16(static_cast<float>(i % 7 - 3));
   for (int i = 0; i < kDepth * kPanelColumns; ++i) panel[i] = to_bf16(static_cast<float>(i % 11 - 5));
-  amx_bf16::product_tile({left, kDepth}, kRowsOfLeft, panel, kDepth, sums);
+  amx_bf16::product_tile(amx_bf16::LeftRows<bf16>{left, kDepth}, kRowsOfLeft, panel, kDepth, sums);
   for (int row = 0; row < kRowsOfLeft; ++row) {
     for (int column = 0; column < kPanelColumns; ++column) {
       float expected = 0;  // small whole numbers: exact in any order

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/lm_head.inl"
@@ -11,6 +12,29 @@ namespace tandem::kernels::TANDEM_ISA {
 
 constexpr int kMaxHeadSize = 256;
 
+template <typename T>
+void write_pages(ThreadPool&, const AttentionShape& shape, const T* keys, size_t key_stride, const T* values,
+                 size_t value_stride, int rows, int position, std::span<const BasicKeyValuePage<T>> pages);
+
+template <>
+inline void write_pages(ThreadPool&, const AttentionShape& shape, const float* keys, size_t key_stride,
+                        const float* values, size_t value_stride, int rows, int position,
+                        std::span<const BasicKeyValuePage<float>> pages) {
+  const int size = shape.head_size;
+  for (int row = 0; row < rows; ++row) {
+    const BasicKeyValuePage<float>& page = pages[(position + row) / kPageTokens];
+    const int slot = (position + row) % kPageTokens;
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const size_t at = size_t{kPageTokens} * head * size;
+      const float* key = keys + row * key_stride + head * size;
+      for (int i = 0; i < size; ++i) page.keys[at + size_t{kPageTokens} * i + slot] = key[i];
+      std::memcpy(page.values + at + static_cast<size_t>(slot) * size, values + row * value_stride + head * size,
+                  size * sizeof(float));
+    }
+  }
+}
+
+template <>
 inline void write_pages(ThreadPool&, const AttentionShape& shape, const bf16* keys, size_t key_stride,
                         const bf16* values, size_t value_stride, int rows, int position,
                         std::span<const KeyValuePage> pages) {
@@ -59,16 +83,17 @@ struct AttentionRows {
   }
 };
 
-// Joins one block of scores to rows [begin, end): scores become probabilities (as bf16, zero where hidden). `visible`
-// keys of the block are seen by a row.
-template <typename Visible>
-TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* scores, const Visible& visible,
-                              float scale, bf16* probabilities) {
+// Joins one block of scores to rows [begin, end): scores become probabilities (rounded to bf16 for bf16 values, zero
+// where hidden). Of the keys of the block a row sees [first(row), last(row)).
+template <typename T, typename First, typename Last>
+TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* scores, const First& first,
+                              const Last& last, float scale, T* probabilities) {
   static_assert(kTileRows <= kLanes);
   float peaks[kLanes] = {};
   for (int i = begin; i < end; ++i) {
     float* row = scores + (i - begin) * kPanelColumns;
-    for (int hidden = visible(i); hidden < kPanelColumns; ++hidden) row[hidden] = -INFINITY;
+    for (int hidden = 0; hidden < first(i); ++hidden) row[hidden] = -INFINITY;
+    for (int hidden = last(i); hidden < kPanelColumns; ++hidden) row[hidden] = -INFINITY;
     Float top = broadcast(-INFINITY);
     for (int unit = 0; unit < kPanelUnits; ++unit) top = maximum(top, load(row + unit * kLanes) * broadcast(scale));
     peaks[i - begin] = largest(top);
@@ -95,55 +120,62 @@ TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* sc
 }
 
 // One query row of one head, of any run.
+template <typename T>
 struct AttentionQuery {
-  const QueryRun* run;
+  const BasicQueryRun<T>* run;
   int row;   // of the run
   int head;  // of all
   int position() const { return run->position + row; }
   int last_block() const { return position() / kPageTokens; }
+  int first_block(const AttentionShape& shape) const { return first_seen(shape, position()) / kPageTokens; }
 };
 
 // Up to kTileRows queries of one kv head. Rows that follow each other and see the same page (heads of a group, rows of
 // a prompt, siblings with a common prefix) take it together; what a row computes does not depend on its neighbours.
-inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t query_stride, int kv_head,
-                        std::span<const AttentionQuery> rows, bf16* out, size_t out_stride, float* log_sum) {
+template <typename T>
+void attend_rows(const AttentionShape& shape, const T* queries, size_t query_stride, int kv_head,
+                 std::span<const AttentionQuery<T>> rows, T* out, size_t out_stride, float* log_sum) {
+  constexpr size_t kBeside = kSideBySide<T>;
   const int size = shape.head_size, count = static_cast<int>(rows.size());
   const size_t head_offset = static_cast<size_t>(kPageTokens) * kv_head * size;
-  alignas(64) bf16 q[kTileRows * kMaxHeadSize];
-  alignas(64) bf16 probabilities[kTileRows * kPageTokens];
+  alignas(64) T q[kTileRows * kMaxHeadSize];
+  alignas(64) T probabilities[kTileRows * kPageTokens];
   alignas(64) float scores[kTileRows * kPanelColumns];
   alignas(64) float gathered[kTileRows * kPanelColumns];
   alignas(64) float sums[kTileRows * kMaxHeadSize];
   std::memset(sums, 0, sizeof(float) * count * size);
   AttentionRows states;
-  int last = 0;
+  int first = std::numeric_limits<int>::max(), last = 0;
   for (int i = 0; i < count; ++i) {
-    const AttentionQuery& row = rows[i];
-    std::memcpy(q + i * size, queries + (row.run->row + row.row) * query_stride + row.head * size, size * sizeof(bf16));
+    const AttentionQuery<T>& row = rows[i];
+    std::memcpy(q + i * size, queries + (row.run->row + row.row) * query_stride + row.head * size, size * sizeof(T));
+    first = std::min(first, row.first_block(shape));
     last = std::max(last, row.last_block());
   }
-  for (int block = 0; block <= last; ++block) {
-    const auto keys_of = [&](const AttentionQuery& row) -> const bf16* {
-      return block <= row.last_block() ? row.run->pages[block].keys : nullptr;
+  for (int block = first; block <= last; ++block) {
+    const auto keys_of = [&](const AttentionQuery<T>& row) -> const T* {
+      return block >= row.first_block(shape) && block <= row.last_block() ? row.run->pages[block].keys : nullptr;
     };
     for (int begin = 0, end = 0; begin < count; begin = end) {
-      const bf16* keys = keys_of(rows[begin]);
+      const T* keys = keys_of(rows[begin]);
       for (end = begin + 1; end < count && keys_of(rows[end]) == keys; ++end) {
       }
       if (!keys) continue;
-      const bf16* values = rows[begin].run->pages[block].values + head_offset;
-      const bf16* next_keys =
+      const T* values = rows[begin].run->pages[block].values + head_offset;
+      const T* next_keys =
           block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + head_offset : nullptr;
-      product_tile({q + begin * size, static_cast<size_t>(size)}, end - begin, keys + head_offset, size, scores,
-                   kPanelColumns * 2, Ahead{reinterpret_cast<const char*>(values), sizeof(bf16) * 2 * kPageTokens});
-      const auto visible = [&](int i) { return rows[i].position() + 1 - block * kPageTokens; };
-      join_block(states, begin, end, scores, visible, shape.scale, probabilities);
+      product_tile(LeftRows<T>{q + begin * size, static_cast<size_t>(size)}, end - begin, keys + head_offset, size,
+                   scores, kPanelColumns * kBeside,
+                   Ahead{reinterpret_cast<const char*>(values), sizeof(T) * kBeside * kPageTokens});
+      const auto first_key = [&](int i) { return first_seen(shape, rows[i].position()) - block * kPageTokens; };
+      const auto last_key = [&](int i) { return rows[i].position() + 1 - block * kPageTokens; };
+      join_block(states, begin, end, scores, first_key, last_key, shape.scale, probabilities);
       for (int column = 0; column < size; column += kPanelColumns) {
         // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
-        product_tile({probabilities + begin * kPageTokens, kPageTokens}, end - begin, values + column * 2, kPageTokens,
-                     gathered, size_t{2} * size,
+        product_tile(LeftRows<T>{probabilities + begin * kPageTokens, kPageTokens}, end - begin,
+                     values + column * kBeside, kPageTokens, gathered, kBeside * size,
                      next_keys ? Ahead{reinterpret_cast<const char*>(next_keys + column * kPageTokens),
-                                       sizeof(bf16) * 2 * kPageTokens}
+                                       sizeof(T) * kBeside * kPageTokens}
                                : Ahead{});
         for (int i = begin; i < end; ++i) {
           for (int c = 0; c < kPanelColumns; c += kLanes) {
@@ -156,7 +188,7 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
   }
   for (int i = 0; i < count; ++i) {
     const int row = rows[i].run->row + rows[i].row, head = rows[i].head;
-    bf16* target = out + row * out_stride + head * size;
+    T* target = out + row * out_stride + head * size;
     for (int c = 0; c < size; c += kLanes) store(target + c, load(sums + i * size + c) / broadcast(states.sum[i]));
     if (log_sum) {
       log_sum[static_cast<size_t>(row) * shape.heads + head] =
@@ -165,16 +197,17 @@ inline void attend_rows(const AttentionShape& shape, const bf16* queries, size_t
   }
 }
 
-inline void attention(ThreadPool& threads, const AttentionShape& shape, const bf16* queries, size_t query_stride,
-                      std::span<const QueryRun> runs, bf16* out, size_t out_stride, float* log_sum) {
+template <typename T>
+void attention(ThreadPool& threads, const AttentionShape& shape, const T* queries, size_t query_stride,
+               std::span<const BasicQueryRun<T>> runs, T* out, size_t out_stride, float* log_sum) {
   const int group = shape.heads / shape.kv_heads;
   constexpr int kTilesPerTask = 8;
   int rows = 0;
-  for (const QueryRun& run : runs) rows += run.rows;
+  for (const auto& run : runs) rows += run.rows;
   // All queries of kv head 0, row by row; those of the others are the same with other heads.
-  std::vector<AttentionQuery> first_head;
+  std::vector<AttentionQuery<T>> first_head;
   first_head.reserve(static_cast<size_t>(rows) * group);
-  for (const QueryRun& run : runs) {
+  for (const auto& run : runs) {
     for (int row = 0; row < run.rows; ++row) {
       for (int head = 0; head < group; ++head) first_head.push_back({&run, row, head});
     }
@@ -183,14 +216,14 @@ inline void attention(ThreadPool& threads, const AttentionShape& shape, const bf
   const int pieces = (total + task_rows - 1) / task_rows;
   threads.run(pieces * shape.kv_heads, [&](int task) {
     const int kv_head = task % shape.kv_heads, begin = task / shape.kv_heads * task_rows;
-    std::array<AttentionQuery, kTileRows> tile;
+    std::array<AttentionQuery<T>, kTileRows> tile;
     for (int first = begin; first < std::min(total, begin + task_rows); first += kTileRows) {
       const int count = std::min(kTileRows, total - first);
       for (int i = 0; i < count; ++i) {
         tile[i] = first_head[first + i];
         tile[i].head += kv_head * group;
       }
-      attend_rows(shape, queries, query_stride, kv_head, std::span(tile).first(count), out, out_stride, log_sum);
+      attend_rows<T>(shape, queries, query_stride, kv_head, std::span(tile).first(count), out, out_stride, log_sum);
     }
   });
 }

@@ -62,9 +62,11 @@ class TreeHeadBackward {
     for (int key = 0; key < length; key += kBlock) {
       const int keys = std::min(kBlock, length - key);
       gather(run.path.subspan(key, keys));
-      // Queries before this block's first key see none of it.
+      // Queries before this block's first key see none of it, nor do those whose window begins behind its last.
       const int first_query = std::max(0, key - (length - run.rows)) / 2 * 2;
-      for (int query = first_query; query < run.rows; query += kBlock) {
+      const int64_t behind =
+          shape_.window > 0 ? int64_t{key} + keys - 1 + shape_.window - (length - run.rows) : run.rows;
+      for (int query = first_query; query < std::min<int64_t>(run.rows, behind); query += kBlock) {
         add_block(run, prepared_, head_, query, std::min(kBlock, run.rows - query), key, keys);
       }
     }
@@ -139,8 +141,10 @@ class TreeHeadBackward {
       const int rows = std::min(kTileRows, queries - q);
       const int row = run.row + query + q;
       const size_t width = static_cast<size_t>(shape_.heads) * size_;
-      product_tile({in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(), size_, scores);
-      product_tile({in_.grad_out + row * width + head * size_, width}, rows, value_panel_.data(), size_, grads);
+      product_tile(LeftRows<bf16>{in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(),
+                   size_, scores);
+      product_tile(LeftRows<bf16>{in_.grad_out + row * width + head * size_, width}, rows, value_panel_.data(), size_,
+                   grads);
       for (int r = 0; r < rows; ++r) {
         const float log_sum = in_.log_sum[static_cast<size_t>(row + r) * shape_.heads + head];
         bf16* p_row = probabilities + (q + r) * kBlock;
@@ -152,9 +156,13 @@ class TreeHeadBackward {
           store(s_row + c, p * (load(grads + r * kPanelColumns + c) - broadcast(h.delta[query + q + r])) *
                                broadcast(shape_.scale));
         }
-        const int visible = std::clamp(first_position + query + q + r + 1 - key, 0, keys);
-        std::fill(p_row + visible, p_row + kBlock, bf16{});
-        std::fill(s_row + visible, s_row + kBlock, bf16{});
+        const int position = first_position + query + q + r;
+        const int end = std::clamp(position + 1 - key, 0, keys);
+        const int begin = std::clamp(first_seen(shape_, position) - key, 0, end);
+        for (bf16* row_of : {p_row, s_row}) {
+          std::fill(row_of, row_of + begin, bf16{});
+          std::fill(row_of + end, row_of + kBlock, bf16{});
+        }
       }
     }
     const int even_queries = (queries + 1) / 2 * 2;
@@ -173,7 +181,8 @@ class TreeHeadBackward {
       const size_t wide = size_t{2} * size_;
       for (int q = 0; q < queries; q += kTileRows) {
         const int rows = std::min(kTileRows, queries - q);
-        product_tile({slopes + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores, wide);
+        product_tile(LeftRows<bf16>{slopes + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores,
+                     wide);
         for (int r = 0; r < rows; ++r) {
           add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + column]);
         }
@@ -181,10 +190,10 @@ class TreeHeadBackward {
       const size_t pairs_at = static_cast<size_t>(query / 2) * wide + column * 2;
       for (int k = 0; k < keys; k += kTileRows) {
         const int rows = std::min(kTileRows, keys - k);
-        product_tile({paired_s + k * 2, 2, kBlock * 2}, rows, h.query_pairs.data() + pairs_at, even_queries, scores,
-                     wide);
-        product_tile({paired_p + k * 2, 2, kBlock * 2}, rows, h.grad_pairs.data() + pairs_at, even_queries, grads,
-                     wide);
+        product_tile(LeftRows<bf16>{paired_s + k * 2, 2, kBlock * 2}, rows, h.query_pairs.data() + pairs_at,
+                     even_queries, scores, wide);
+        product_tile(LeftRows<bf16>{paired_p + k * 2, 2, kBlock * 2}, rows, h.grad_pairs.data() + pairs_at,
+                     even_queries, grads, wide);
         for (int r = 0; r < rows; ++r) {
           const size_t target = static_cast<size_t>(path_[k + r] - first_row_) * size_ + column;
           add_row(scores + r * kPanelColumns, &gradients_.keys[target]);

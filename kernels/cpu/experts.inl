@@ -118,11 +118,12 @@ inline void route_backward(ThreadPool& threads, const RouteBackward& r) {
   });
 }
 
-inline void permute(ThreadPool& threads, const Permute& p) {
+template <typename T>
+void permute(ThreadPool& threads, const BasicPermute<T>& p) {
   const size_t width = p.width;
   for_pieces(threads, p.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t pair = begin * p.chosen; pair < end * p.chosen; ++pair) {
-      std::memcpy(p.out + p.places[pair] * width, p.x + pair / p.chosen * width, width * sizeof(bf16));
+      std::memcpy(p.out + p.places[pair] * width, p.x + pair / p.chosen * width, width * sizeof(T));
     }
   });
 }
@@ -150,15 +151,16 @@ inline void permute_backward(ThreadPool& threads, const PermuteBackward& p) {
   });
 }
 
-inline void combine(ThreadPool& threads, const Combine& c) {
+template <typename T>
+void combine(ThreadPool& threads, const BasicCombine<T>& c) {
   const size_t width = c.width;
   for_pieces(threads, c.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       const int32_t* places = c.places + row * c.chosen;
       const float* weights = c.weights + row * c.chosen;
       const auto source = [&](int rank, int i) { return c.y + places[rank] * width + i; };
-      const bf16* residual = c.residual + row * width;
-      bf16* target = c.out + row * width;
+      const T* residual = c.residual + row * width;
+      T* target = c.out + row * width;
       for_lanes(
           c.width,
           [&](int i) {

@@ -14,6 +14,24 @@ namespace tandem::kernels::TANDEM_ISA {
 
 inline size_t panel_elements(int k) { return size_t{kPanelColumns} * 2 * ((k + 1) / 2); }
 
+template <typename T>
+void pack(ThreadPool& threads, const T* weight, int n, int k, T* packed);
+
+template <>
+inline void pack(ThreadPool& threads, const float* weight, int n, int k, float* packed) {
+  const int panels = (n + kPanelColumns - 1) / kPanelColumns;
+  threads.run(panels, [&](int panel) {
+    float* target = packed + panel * panel_elements(k);
+    const size_t first = static_cast<size_t>(panel) * kPanelColumns;
+    for (int column = 0; column < kPanelColumns; ++column) {
+      const bool padding = first + column >= static_cast<size_t>(n);
+      const float* source = weight + (first + column) * k;
+      for (int i = 0; i < k; ++i) target[size_t{kPanelColumns} * i + column] = padding ? 0 : source[i];
+    }
+  });
+}
+
+template <>
 inline void pack(ThreadPool& threads, const bf16* weight, int n, int k, bf16* packed) {
   const int panels = (n + kPanelColumns - 1) / kPanelColumns;
   threads.run(panels, [&](int panel) {
@@ -68,8 +86,9 @@ inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int 
 // nothing.
 class NextPanel {
  public:
-  NextPanel(const bf16* panel, int k, int tiles)
-      : memory_(reinterpret_cast<const char*>(panel)), bytes_(panel_elements(k) * sizeof(bf16)) {
+  template <typename T>
+  NextPanel(const T* panel, int k, int tiles)
+      : memory_(reinterpret_cast<const char*>(panel)), bytes_(panel_elements(k) * sizeof(T)) {
     const size_t pairs = std::max(1, k / 2);
     step_ = (bytes_ / tiles / pairs + 63) / 64 * 64;
     bytes_of_tile_ = step_ * pairs;
@@ -85,7 +104,8 @@ class NextPanel {
 };
 
 // One block of rows of one panel into the output, with what is added to it.
-inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int column) {
+template <typename T>
+void finish_tile(const BasicGemm<T>& g, const float* tile, int row, int rows, int column) {
   const int columns = std::min(kPanelColumns, g.n - column);
   for (int r = 0; r < rows; ++r) {
     const size_t offset = (row + r) * g.out_stride + column;
@@ -96,16 +116,16 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
         if (g.bias) value = value + load(g.bias + column + c);
         if (g.residual) value = value + load(g.residual + offset + c);
         if (g.accumulate) value = load(g.out_float + offset + c) + value;
-        if (g.out_bf16)
-          store(g.out_bf16 + offset + c, value);
+        if (g.out)
+          store(g.out + offset + c, value);
         else
           store(g.out_float + offset + c, value);
       } else {
         if (g.bias) value = value + load_part(g.bias + column + c, lanes);
         if (g.residual) value = value + load_part(g.residual + offset + c, lanes);
         if (g.accumulate) value = load_part(g.out_float + offset + c, lanes) + value;
-        if (g.out_bf16)
-          store_part(g.out_bf16 + offset + c, value, lanes);
+        if (g.out)
+          store_part(g.out + offset + c, value, lanes);
         else
           store_part(g.out_float + offset + c, value, lanes);
       }
@@ -113,26 +133,37 @@ inline void finish_tile(const Gemm& g, const float* tile, int row, int rows, int
   }
 }
 
-inline size_t panel_stride(const Gemm& g) { return g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k); }
+template <typename T>
+size_t panel_stride(const BasicGemm<T>& g) {
+  return g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k);
+}
 
 // Rows that a task takes of one panel; those of a packed left side are a panel of their own.
-inline int chunk_rows(const Gemm& g) { return g.a_packed ? kPanelColumns : kTileRows * 16; }
+template <typename T>
+int chunk_rows(const BasicGemm<T>& g) {
+  return g.a_packed ? kPanelColumns : kTileRows * 16;
+}
 
 // Rows [begin, end) of the output, a chunk of them, in the columns of one panel. `next` is fetched meanwhile.
-inline void multiply_panel(const Gemm& g, int panel, int begin, int end, const bf16* next_panel) {
+template <typename T>
+void multiply_panel(const BasicGemm<T>& g, int panel, int begin, int end, const T* next_panel) {
   const NextPanel next(next_panel, g.k, (end - begin + kTileRows - 1) / kTileRows);
-  const LeftRows a = g.a_packed ? LeftRows{g.a + begin / kPanelColumns * panel_elements(g.k), 2, kPanelColumns * 2}
-                                : LeftRows{g.a + begin * g.a_stride, g.a_stride};
+  constexpr size_t kBeside = kSideBySide<T>;
+  const LeftRows<T> a =
+      g.a_packed ? LeftRows<T>{g.a + begin / kPanelColumns * panel_elements(g.k), kBeside, kPanelColumns * kBeside}
+                 : LeftRows<T>{g.a + begin * g.a_stride, g.a_stride};
   alignas(64) float tile[kTileRows * kPanelColumns];
   for (int row = begin; row < end; row += kTileRows) {
     const int rows = std::min(kTileRows, end - row);
-    product_tile({a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows,
-                 g.b + panel * panel_stride(g), g.k, tile, kPanelColumns * 2, next.during((row - begin) / kTileRows));
+    product_tile(LeftRows<T>{a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows,
+                 g.b + panel * panel_stride(g), g.k, tile, kPanelColumns * kBeside,
+                 next.during((row - begin) / kTileRows));
     finish_tile(g, tile, row, rows, panel * kPanelColumns);
   }
 }
 
-inline void gemm(ThreadPool& threads, const Gemm& g) {
+template <typename T>
+void gemm(ThreadPool& threads, const BasicGemm<T>& g) {
   const int panels = (g.n + kPanelColumns - 1) / kPanelColumns;
   const int chunks = (g.m + chunk_rows(g) - 1) / chunk_rows(g);
   // Neighbouring tasks share their rows, so that a thread keeps them in its cache while panels change.

@@ -24,7 +24,7 @@ void multiply_groups(ThreadPool& threads, int groups, const OfGroup& of_group, c
   int panels = 0;
   for (int group = 0; group < groups; ++group) {
     if (!active(group)) continue;
-    const Gemm g = of_group(group);
+    const auto g = of_group(group);
     panels = (g.n + kPanelColumns - 1) / kPanelColumns;
     for (int begin = 0; begin < g.m; begin += chunk_rows(g)) {
       chunks.push_back({group, begin, std::min(g.m, begin + chunk_rows(g))});
@@ -34,27 +34,28 @@ void multiply_groups(ThreadPool& threads, int groups, const OfGroup& of_group, c
   threads.run(tasks, [&](int task) {
     const GroupChunk& chunk = chunks[task / panels];
     const int later = task + threads.threads();
-    const bf16* next = nullptr;
+    decltype(of_group(0).b) next = nullptr;
     if (later < tasks) {
-      const Gemm then = of_group(chunks[later / panels].group);
+      const auto then = of_group(chunks[later / panels].group);
       next = then.b + later % panels * panel_stride(then);
     }
     multiply_panel(of_group(chunk.group), task % panels, chunk.begin, chunk.end, next);
   });
 }
 
-inline void grouped_gemm(ThreadPool& threads, const GroupedGemm& g) {
+template <typename T>
+void grouped_gemm(ThreadPool& threads, const BasicGroupedGemm<T>& g) {
   const size_t weight = panel_elements(g.k) * ((g.n + kPanelColumns - 1) / kPanelColumns);
   const auto of_group = [&](int group) {
     const size_t first = g.offsets[group];
-    return Gemm{.a = g.a + first * g.a_stride,
-                .a_stride = g.a_stride,
-                .b = g.b + group * weight,
-                .out_bf16 = g.out + first * g.out_stride,
-                .out_stride = g.out_stride,
-                .m = g.offsets[group + 1] - g.offsets[group],
-                .n = g.n,
-                .k = g.k};
+    return BasicGemm<T>{.a = g.a + first * g.a_stride,
+                        .a_stride = g.a_stride,
+                        .b = g.b + group * weight,
+                        .out = g.out + first * g.out_stride,
+                        .out_stride = g.out_stride,
+                        .m = g.offsets[group + 1] - g.offsets[group],
+                        .n = g.n,
+                        .k = g.k};
   };
   multiply_groups(threads, g.groups, of_group, [&](int group) { return g.offsets[group + 1] > g.offsets[group]; });
 }

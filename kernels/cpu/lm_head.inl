@@ -43,7 +43,9 @@ struct SlabResult {
   int32_t best_token = 0;
 };
 
-inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenPick> picks, std::span<float> logprobs) {
+template <typename T>
+void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const TokenPick> picks,
+             std::span<float> logprobs) {
   const int panels = (h.vocabulary + kPanelColumns - 1) / kPanelColumns;
   const int slabs = (panels + kSlabPanels - 1) / kSlabPanels;
   const int chunks = (h.rows + kHeadRows - 1) / kHeadRows;
@@ -61,13 +63,14 @@ inline void lm_head(ThreadPool& threads, const LmHead& h, std::span<const TokenP
     for (int panel = slab * kSlabPanels; panel < std::min(panels, (slab + 1) * kSlabPanels); ++panel) {
       const int first = panel * kPanelColumns;
       const int columns = std::min(kPanelColumns, h.vocabulary - first);
-      const bf16* weights = h.head + panel * panel_elements(h.width);
+      const T* weights = h.head + panel * panel_elements(h.width);
       const NextPanel next(panel + 1 < panels ? weights + panel_elements(h.width) : nullptr, h.width,
                            (end_row - begin_row + kTileRows - 1) / kTileRows);
       for (int row = begin_row; row < end_row; row += kTileRows) {
         const int rows = std::min(kTileRows, end_row - row);
-        product_tile({h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows, weights,
-                     h.width, tile, kPanelColumns * 2, next.during((row - begin_row) / kTileRows));
+        product_tile(LeftRows<T>{h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
+                     weights, h.width, tile, kPanelColumns * kSideBySide<T>,
+                     next.during((row - begin_row) / kTileRows));
         hide_padding(tile, rows, columns);
         for (int r = 0; r < rows; ++r) {
           const float* logits = tile + r * kPanelColumns;
@@ -135,7 +138,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
       alignas(64) float tile[kTileRows * kPanelColumns];
       for (int row = 0; row < h.rows; row += kTileRows) {
         const int rows = std::min(kTileRows, h.rows - row);
-        product_tile({h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
+        product_tile(LeftRows<bf16>{h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
                      h.head + panel * panel_elements(h.width), h.width, tile);
         hide_padding(tile, rows, columns);
         for (int r = 0; r < rows; ++r) {
@@ -174,25 +177,25 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
     }
     const int real_columns = std::min(slab_columns, h.vocabulary - first_panel * kPanelColumns);
     const int even_columns = (real_columns + 1) / 2 * 2;  // one past the end has zero gradient and zero weight
-    gemm(threads, {.a = grads.data(),
-                   .a_stride = static_cast<size_t>(slab_columns),
-                   .b = h.head_transposed + static_cast<size_t>(first_panel) * kPanelColumns * kPanelColumns,
-                   .b_panel_stride = panel_elements(h.vocabulary),
-                   .out_float = h.grad_hidden,
-                   .out_stride = static_cast<size_t>(h.width),
-                   .accumulate = true,
-                   .m = h.rows,
-                   .n = h.width,
-                   .k = even_columns});
-    gemm(threads, {.a = turned.data(),
-                   .a_packed = true,
-                   .b = packed_hidden.data(),
-                   .out_float = h.grad_head + static_cast<size_t>(first_panel) * kPanelColumns * h.width,
-                   .out_stride = static_cast<size_t>(h.width),
-                   .accumulate = true,
-                   .m = real_columns,
-                   .n = h.width,
-                   .k = even_rows});
+    gemm<bf16>(threads, {.a = grads.data(),
+                         .a_stride = static_cast<size_t>(slab_columns),
+                         .b = h.head_transposed + static_cast<size_t>(first_panel) * kPanelColumns * kPanelColumns,
+                         .b_panel_stride = panel_elements(h.vocabulary),
+                         .out_float = h.grad_hidden,
+                         .out_stride = static_cast<size_t>(h.width),
+                         .accumulate = true,
+                         .m = h.rows,
+                         .n = h.width,
+                         .k = even_columns});
+    gemm<bf16>(threads, {.a = turned.data(),
+                         .a_packed = true,
+                         .b = packed_hidden.data(),
+                         .out_float = h.grad_head + static_cast<size_t>(first_panel) * kPanelColumns * h.width,
+                         .out_stride = static_cast<size_t>(h.width),
+                         .accumulate = true,
+                         .m = real_columns,
+                         .n = h.width,
+                         .k = even_rows});
   }
   for (size_t row = 0; row < entropy_rows.size(); ++row) entropy_rows[row] = static_cast<float>(-p_log_p[row]);
 }

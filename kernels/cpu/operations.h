@@ -17,37 +17,51 @@
 
 namespace tandem::kernels {
 
+// What inference needs, in one number format of activations and weights.
+template <typename T>
+struct ForwardOperations {
+  void (*pack)(ThreadPool&, const T* weight, int n, int k, T* packed);
+  void (*gemm)(ThreadPool&, const BasicGemm<T>&);
+  void (*write_pages)(ThreadPool&, const AttentionShape&, const T* keys, size_t key_stride, const T* values,
+                      size_t value_stride, int rows, int position, std::span<const BasicKeyValuePage<T>>);
+  void (*attention)(ThreadPool&, const AttentionShape&, const T* queries, size_t query_stride,
+                    std::span<const BasicQueryRun<T>>, T* out, size_t out_stride, float* log_sum);
+  void (*rms_norm)(ThreadPool&, const T* x, const T* weight, float epsilon, int rows, int width, T* out);
+  void (*head_norm)(ThreadPool&, const BasicHeadNorm<T>&);
+  void (*rope)(ThreadPool&, const BasicRope<T>&);
+  void (*swiglu)(ThreadPool&, const T* gate_up, int rows, int width, T* out);
+  void (*add)(ThreadPool&, const T* y, size_t count, T* x);
+  void (*lm_head)(ThreadPool&, const BasicLmHead<T>&, std::span<const TokenPick>, std::span<float> logprobs);
+  void (*permute)(ThreadPool&, const BasicPermute<T>&);
+  void (*combine)(ThreadPool&, const BasicCombine<T>&);
+  void (*grouped_gemm)(ThreadPool&, const BasicGroupedGemm<T>&);
+};
+
 struct CpuOperations {
-  void (*pack)(ThreadPool&, const bf16* weight, int n, int k, bf16* packed);
+  ForwardOperations<bf16> in_bf16;
+  ForwardOperations<float> in_float32;
+  template <typename T>
+  const ForwardOperations<T>& in() const {
+    if constexpr (sizeof(T) == sizeof(bf16))
+      return in_bf16;
+    else
+      return in_float32;
+  }
   void (*pack_transposed)(ThreadPool&, const bf16* weight, int k, int n, bf16* packed);
-  void (*gemm)(ThreadPool&, const Gemm&);
-  void (*write_pages)(ThreadPool&, const AttentionShape&, const bf16* keys, size_t key_stride, const bf16* values,
-                      size_t value_stride, int rows, int position, std::span<const KeyValuePage>);
-  void (*attention)(ThreadPool&, const AttentionShape&, const bf16* queries, size_t query_stride,
-                    std::span<const QueryRun>, bf16* out, size_t out_stride, float* log_sum);
   void (*attention_backward)(ThreadPool&, const AttentionShape&, const AttentionBackward&,
                              std::span<const std::vector<TreeRun>>);
   void (*embed_backward)(ThreadPool&, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table);
-  void (*rms_norm)(ThreadPool&, const bf16* x, const bf16* weight, float epsilon, int rows, int width, bf16* out);
   void (*rms_norm_backward)(ThreadPool&, const RmsNormBackward&);
-  void (*head_norm)(ThreadPool&, const HeadNorm&);
   void (*head_norm_backward)(ThreadPool&, const HeadNormBackward&);
   void (*sum_rows)(ThreadPool&, const SumRows&);
-  void (*rope)(ThreadPool&, const Rope&);
-  void (*swiglu)(ThreadPool&, const bf16* gate_up, int rows, int width, bf16* out);
   void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                           bf16* grad_gate_up);
-  void (*add)(ThreadPool&, const bf16* y, size_t count, bf16* x);
-  void (*lm_head)(ThreadPool&, const LmHead&, std::span<const TokenPick>, std::span<float> logprobs);
   void (*lm_head_backward)(ThreadPool&, const LmHeadBackward&, std::span<const TokenPick>,
                            std::span<const float> grad_logprobs, std::span<float> entropy_rows);
   void (*route)(ThreadPool&, const Route&);
   void (*route_backward)(ThreadPool&, const RouteBackward&);
-  void (*permute)(ThreadPool&, const Permute&);
   void (*permute_backward)(ThreadPool&, const PermuteBackward&);
-  void (*combine)(ThreadPool&, const Combine&);
   void (*combine_backward)(ThreadPool&, const CombineBackward&);
-  void (*grouped_gemm)(ThreadPool&, const GroupedGemm&);
   void (*pack_groups)(ThreadPool&, const PackGroups&);
   void (*k_grouped_gemm)(ThreadPool&, const KGroupedGemm&);
   void (*adamw)(ThreadPool&, const AdamW&);

@@ -1,8 +1,8 @@
 // The product of a few rows with one panel, from which all others are made.
 //
-// tile[r][64] = rows of a times panel [k / 2][64][2]. The accumulators of a block (6 x 4 registers of 16 lanes on
-// AVX-512, four tiles of 16 x 16 with AMX) stay in registers over all of K, so one chain of additions in order of k is
-// also the fastest way.
+// tile[r][64] = rows of a times panel [k / 2][64][2], or [k][64] of fp32. The accumulators of a block (6 x 4 registers
+// of 16 lanes on AVX-512, four tiles of 16 x 16 with AMX) stay in registers over all of K, so one chain of additions in
+// order of k is also the fastest way.
 #pragma once
 
 #include <algorithm>
@@ -37,17 +37,18 @@ struct Ahead {
 
 // The left side of a product: elements from row to row, and from one pair of k to the next. Rows as they lie have pairs
 // side by side; the rows of a panel lie side by side and its pairs apart.
+template <typename T>
 struct LeftRows {
-  const bf16* start;
+  const T* start;
   size_t row_stride;
-  size_t pair_stride = 2;
+  size_t pair_stride = kSideBySide<T>;
 };
 
 #if defined(TANDEM_TILES)
 // Sixteen pairs of k at a time, by the processor's tiles: their sum is formed first and then added to the element, so
 // the order depends on k alone. Rows that are no tile as they lie are copied into one; a last piece is filled up with
 // zeros.
-inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, float* tile,
+inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int k, float* tile,
                          size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
   constexpr int kPairs = 16;
   alignas(64) bf16 left[kTileRows * kPairs * 2], right[kPairs * kPanelColumns * 2];
@@ -106,7 +107,8 @@ inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, flo
 // Each element is one chain over k; `pair_stride` elements of the panel from pair to pair.
 #ifdef __AVX512F__
 template <int Rows>
-TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
+TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k, float* tile,
+                                Ahead ahead) {
   for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
     Float sums[Rows][kUnits] = {};
     const bf16* a = rows.start;
@@ -133,7 +135,8 @@ TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_st
 #else
 // The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
 template <int Rows>
-TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_stride, int k, float* tile, Ahead ahead) {
+TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k, float* tile,
+                                Ahead ahead) {
   for (int column = 0; column < kPanelColumns; column += kLanes) {
     __m256 sums[Rows][2];
     for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
@@ -166,7 +169,7 @@ TANDEM_INLINE void product_rows(LeftRows rows, const bf16* panel, size_t pair_st
 #endif
 
 // count <= kTileRows.
-inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, float* tile,
+inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int k, float* tile,
                          size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
   switch (count) {
     case 1:
@@ -186,5 +189,54 @@ inline void product_tile(LeftRows rows, int count, const bf16* panel, int k, flo
   }
 }
 #endif
+
+// Rows in fp32: one fused multiply-add for each k, on every instruction set.
+template <int Rows>
+TANDEM_INLINE void product_rows(LeftRows<float> rows, const float* panel, size_t stride, int k, float* tile) {
+#ifdef __AVX512F__
+  constexpr int kUnitsAtOnce = kPanelUnits;
+#else
+  constexpr int kUnitsAtOnce = 1;
+#endif
+  for (int unit = 0; unit < kPanelUnits; unit += kUnitsAtOnce) {
+    Float sums[Rows][kUnitsAtOnce] = {};
+    const float* b = panel + unit * kLanes;
+    for (int i = 0; i < k; ++i, b += stride) {
+#pragma GCC unroll 4
+      for (int u = 0; u < kUnitsAtOnce; ++u) {
+        const Float columns = load(b + u * kLanes);
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          sums[r][u] = fma(broadcast(rows.start[r * rows.row_stride + i]), columns, sums[r][u]);
+        }
+      }
+    }
+    for (int r = 0; r < Rows; ++r) {
+      for (int u = 0; u < kUnitsAtOnce; ++u) store(tile + r * kPanelColumns + (unit + u) * kLanes, sums[r][u]);
+    }
+  }
+}
+
+// count <= kTileRows, taken four by four. `stride` elements of the panel from one k to the next.
+inline void product_tile(LeftRows<float> rows, int count, const float* panel, int k, float* tile,
+                         size_t stride = kPanelColumns, Ahead = {}) {
+  for (int row = 0; row < count; row += 4) {
+    const LeftRows<float> part{rows.start + row * rows.row_stride, rows.row_stride};
+    float* target = tile + row * kPanelColumns;
+    switch (count - row) {
+      case 1:
+        product_rows<1>(part, panel, stride, k, target);
+        break;
+      case 2:
+        product_rows<2>(part, panel, stride, k, target);
+        break;
+      case 3:
+        product_rows<3>(part, panel, stride, k, target);
+        break;
+      default:
+        product_rows<4>(part, panel, stride, k, target);
+    }
+  }
+}
 
 }  // namespace tandem::kernels::TANDEM_ISA

@@ -165,6 +165,8 @@ TANDEM_INLINE void store_probabilities(bf16* target, Float value) {
 #endif
 }
 
+TANDEM_INLINE void store_probabilities(float* target, Float value) { store(target, value); }
+
 TANDEM_INLINE Bits load_pairs(const bf16* source) {
   Bits bits;
   std::memcpy(&bits, source, sizeof bits);

@@ -30,7 +30,8 @@ inline void embed_backward(ThreadPool& threads, const bf16* grad_out, int width,
   });
 }
 
-TANDEM_INLINE float inverse_rms(const bf16* x, int width, float epsilon) {
+template <typename T>
+TANDEM_INLINE float inverse_rms(const T* x, int width, float epsilon) {
   Float squares = {};
   for_lanes(
       width,
@@ -45,19 +46,26 @@ TANDEM_INLINE float inverse_rms(const bf16* x, int width, float epsilon) {
   return 1.0f / std::sqrt(sum(squares) / static_cast<float>(width) + epsilon);
 }
 
-TANDEM_INLINE Float as_bf16(Float value) { return (Float)(__builtin_convertvector(round_to_bf16(value), Bits) << 16); }
+// A value as it would be stored as a T.
+template <typename T>
+TANDEM_INLINE Float as_stored(Float value) {
+  if constexpr (sizeof(T) == sizeof(float)) return value;
+  return (Float)(__builtin_convertvector(round_to_bf16(value), Bits) << 16);
+}
 
-TANDEM_INLINE void norm_row(const bf16* source, const bf16* weight, float epsilon, int width, bf16* target) {
+template <typename T>
+TANDEM_INLINE void norm_row(const T* source, const T* weight, float epsilon, int width, T* target) {
   const Float inverse = broadcast(inverse_rms(source, width, epsilon));
   for_lanes(
-      width, [&](int i) { store(target + i, as_bf16(load(source + i) * inverse) * load(weight + i)); },
+      width, [&](int i) { store(target + i, as_stored<T>(load(source + i) * inverse) * load(weight + i)); },
       [&](int i, int lanes) {
-        store_part(target + i, as_bf16(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes), lanes);
+        store_part(target + i, as_stored<T>(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes),
+                   lanes);
       });
 }
 
-inline void rms_norm(ThreadPool& threads, const bf16* x, const bf16* weight, float epsilon, int rows, int width,
-                     bf16* out) {
+template <typename T>
+void rms_norm(ThreadPool& threads, const T* x, const T* weight, float epsilon, int rows, int width, T* out) {
   for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) norm_row(x + row * width, weight, epsilon, width, out + row * width);
   });
@@ -115,11 +123,12 @@ inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
   });
 }
 
-inline void head_norm(ThreadPool& threads, const HeadNorm& g) {
+template <typename T>
+void head_norm(ThreadPool& threads, const BasicHeadNorm<T>& g) {
   for_pieces(threads, g.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       for (int head = 0; head < g.heads; ++head) {
-        bf16* x = g.x + row * g.stride + static_cast<size_t>(head) * g.head_size;
+        T* x = g.x + row * g.stride + static_cast<size_t>(head) * g.head_size;
         norm_row(x, g.weight, g.epsilon, g.head_size, x);
       }
     }
@@ -144,26 +153,32 @@ inline void sum_rows(ThreadPool& threads, const SumRows& g) {
   });
 }
 
+TANDEM_INLINE float element(bf16 value) { return to_float(value); }
+TANDEM_INLINE float element(float value) { return value; }
+TANDEM_INLINE void set_element(bf16& target, float value) { target = to_bf16(value); }
+TANDEM_INLINE void set_element(float& target, float value) { target = value; }
+
 // Elements of a pair lie Apart from each other, or half of what is rotated where that is 0.
-template <int Apart>
-inline void turn_head(const Rope& r, bf16* head, const float* turn) {
+template <int Apart, typename T>
+void turn_head(const BasicRope<T>& r, T* head, const float* turn) {
   const int half = r.rotated / 2;
   constexpr int kStep = Apart + 1;
-  bf16* second = head + (Apart != 0 ? Apart : half);
+  T* second = head + (Apart != 0 ? Apart : half);
   for (int i = 0; i < half; ++i) {
     const float cosine = turn[i * 2], sine = r.inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
-    const float a = to_float(head[i * kStep]), b = to_float(second[i * kStep]);
-    head[i * kStep] = to_bf16(a * cosine - b * sine);
-    second[i * kStep] = to_bf16(b * cosine + a * sine);
+    const float a = element(head[i * kStep]), b = element(second[i * kStep]);
+    set_element(head[i * kStep], a * cosine - b * sine);
+    set_element(second[i * kStep], b * cosine + a * sine);
   }
 }
 
-inline void rope(ThreadPool& threads, const Rope& r) {
+template <typename T>
+void rope(ThreadPool& threads, const BasicRope<T>& r) {
   for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       const float* turn = r.table + static_cast<size_t>(r.positions[row]) * r.rotated;
       for (int head = 0; head < r.heads; ++head) {
-        bf16* start = r.x + row * r.stride + static_cast<size_t>(head) * r.head_size;
+        T* start = r.x + row * r.stride + static_cast<size_t>(head) * r.head_size;
         if (r.interleaved)
           turn_head<1>(r, start, turn);
         else
@@ -175,13 +190,14 @@ inline void rope(ThreadPool& threads, const Rope& r) {
 
 TANDEM_INLINE Float sigmoid(Float x) { return broadcast(1) / (broadcast(1) + exponential(-x)); }
 
-inline void swiglu(ThreadPool& threads, const bf16* gate_up, int rows, int width, bf16* out) {
+template <typename T>
+void swiglu(ThreadPool& threads, const T* gate_up, int rows, int width, T* out) {
   const auto value = [](Float gate, Float up) { return gate / (broadcast(1) + exponential(-gate)) * up; };
   for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const bf16* gate = gate_up + row * 2 * width;
-      const bf16* up = gate + width;
-      bf16* target = out + row * width;
+      const T* gate = gate_up + row * 2 * width;
+      const T* up = gate + width;
+      T* target = out + row * width;
       for_lanes(
           width, [&](int i) { store(target + i, value(load(gate + i), load(up + i))); },
           [&](int i, int n) { store_part(target + i, value(load_part(gate + i, n), load_part(up + i, n)), n); });
@@ -219,7 +235,8 @@ inline void swiglu_backward(ThreadPool& threads, const bf16* gate_up, const bf16
   });
 }
 
-inline void add(ThreadPool& threads, const bf16* y, size_t count, bf16* x) {
+template <typename T>
+void add(ThreadPool& threads, const T* y, size_t count, T* x) {
   for_pieces(threads, count, 1 << 14, [&](size_t begin, size_t end) {
     size_t i = begin;
     for (; i + kLanes <= end; i += kLanes) store(x + i, load(x + i) + load(y + i));

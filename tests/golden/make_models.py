@@ -5,6 +5,7 @@
 config.json, model.safetensors  as transformers' save_pretrained writes them, in bf16
 expected.json                   `cases`: tokens, and the log-probability of each but the first, in fp32 of the same bf16 weights;
                                 `bf16_error`: mean absolute error of transformers' own bf16 against these;
+                                `greedy`: a prompt, and the likeliest tokens that follow it in fp32, none of them near a tie;
                                 `gradients`: of the mean of the last case's log-probabilities, in fp32: for each tensor of the
                                 checkpoint its norm, and its dot product with cos(0), cos(1), cos(2), ... over its elements
 """
@@ -27,6 +28,23 @@ MODELS = {
     "llama": (transformers.LlamaConfig, SIZES | dict(tie_word_embeddings=True)),
     "qwen2": (transformers.Qwen2Config, SIZES | dict(tie_word_embeddings=False)),
     "glm4": (transformers.Glm4Config, SIZES | dict(tie_word_embeddings=False)),
+    # Frequencies of all three kinds: kept, blended and divided; sequences go beyond the original context.
+    "llama-llama3": (transformers.LlamaConfig,
+                     SIZES | dict(rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
+                                                       high_freq_factor=4.0, original_max_position_embeddings=64))),
+    "llama-linear": (transformers.LlamaConfig, SIZES | dict(rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
+    "qwen2-yarn": (transformers.Qwen2Config,
+                   SIZES | dict(tie_word_embeddings=False,
+                                rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=64))),
+    # What cosines and sines are multiplied by as DeepSeek writes it, the range of the ramp not rounded.
+    "llama-yarn-mscale": (transformers.LlamaConfig,
+                          SIZES | dict(rope_parameters=dict(rope_type="yarn", rope_theta=5e3, factor=8.0, beta_fast=16.0, beta_slow=0.5,
+                                                            mscale=1.5, mscale_all_dim=0.7, truncate=False,
+                                                            original_max_position_embeddings=32))),
+    # Windows that end within a page, at its end and beyond it, on some layers and on all.
+    "mistral": (transformers.MistralConfig, SIZES | dict(sliding_window=29, tie_word_embeddings=False)),
+    "qwen2-window": (transformers.Qwen2Config,
+                     SIZES | dict(num_hidden_layers=3, use_sliding_window=True, sliding_window=64, max_window_layers=1)),
     "qwen3": (transformers.Qwen3Config, SIZES | dict(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)),
     "qwen3-moe": (transformers.Qwen3MoeConfig, SIZES | EXPERTS | dict(num_hidden_layers=3, tie_word_embeddings=False)),
     # Weights that do not add up to one, experts in every second layer, one head for keys and queries.
@@ -92,6 +110,24 @@ def draw(model, length):
     return tokens
 
 
+def follow(model, prompt, count):
+    """The likeliest tokens one after the other; None where two are nearly as likely."""
+    tokens = list(prompt)
+    for _ in range(count):
+        best = model(torch.tensor([tokens])).logits[0, -1].topk(2)
+        if best.values[0] - best.values[1] < 0.01:
+            return None
+        tokens.append(best.indices[0].item())
+    return tokens[len(prompt):]
+
+
+def greedy(model, tokens):
+    for length in range(40, len(tokens)):
+        if followed := follow(model, tokens[:length], 24):
+            return {"prompt": tokens[:length], "tokens": followed}
+    raise ValueError("every continuation comes near a tie")
+
+
 def by_checkpoint_name(name, gradient):
     """The tensors of the checkpoint that a parameter in memory stands for: experts lie together there."""
     experts = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name)
@@ -134,6 +170,8 @@ def make(name):
         with torch.no_grad():
             tokens = draw(model, length)
             cases.append({"tokens": tokens, "logprobs": logprobs(model, tokens).tolist()})
+    with torch.no_grad():
+        followed = greedy(model, cases[-1]["tokens"])
     grads = gradients(model, cases[-1]["tokens"])
     exact = {name: bias.clone() for name, bias in correction_biases(model).items()}
     model.to(torch.bfloat16)
@@ -147,10 +185,11 @@ def make(name):
     with torch.no_grad():
         for case in cases:
             errors += (logprobs(again, case["tokens"]) - torch.tensor(case["logprobs"])).abs().tolist()
-    expected = {"cases": cases, "bf16_error": sum(errors) / len(errors), "gradients": grads}
+    expected = {"cases": cases, "bf16_error": sum(errors) / len(errors), "greedy": followed, "gradients": grads}
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
     print(name, "bf16 error", expected["bf16_error"], "of a mean logprob of", sum(cases[-1]["logprobs"]) / (LENGTHS[-1] - 1))
 
 
-for name in sys.argv[1:] or MODELS:
-    make(name)
+if __name__ == "__main__":
+    for name in sys.argv[1:] or MODELS:
+        make(name)

@@ -70,7 +70,7 @@ TEST(CudaHost, gemm_gives_the_bits_of_the_avx2_kernel) {
                                     .a_stride = static_cast<size_t>(x.k),
                                     .b = packed.data(),
                                     .residual = x.residual.data(),
-                                    .out_bf16 = expected.data(),
+                                    .out = expected.data(),
                                     .out_stride = static_cast<size_t>(x.n),
                                     .m = x.m,
                                     .n = x.n,

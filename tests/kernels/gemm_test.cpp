@@ -121,7 +121,7 @@ TEST_P(GemmTest, adds_a_residual_or_the_old_value_once_after_the_sum) {
                          .a_stride = k,
                          .b = packed.data(),
                          .residual = residual.data(),
-                         .out_bf16 = out.data(),
+                         .out = out.data(),
                          .out_stride = n,
                          .m = m,
                          .n = n,
@@ -156,7 +156,7 @@ TEST_P(GemmTest, adds_a_bias_once_after_the_sum_and_before_the_residual) {
                          .b = packed.data(),
                          .bias = bias.data(),
                          .residual = residual.data(),
-                         .out_bf16 = out.data(),
+                         .out = out.data(),
                          .out_stride = n,
                          .m = m,
                          .n = n,
@@ -212,7 +212,7 @@ TEST(GemmArguments, are_checked_and_the_wrong_one_is_named) {
   EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: k must be even");
   wrong.k = 2;
   wrong.out_float = nullptr;
-  EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: exactly one of out_bf16 and out_float must be given");
+  EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: exactly one of out and out_float must be given");
   wrong.out_float = out;
   wrong.m = -1;
   EXPECT_EQ(gemm(cpu, wrong).message(), "gemm: m is -1, expected 0 to 2^31");

@@ -50,7 +50,7 @@ TEST_P(GroupedGemmTest, a_row_of_a_grouped_product_has_the_bits_of_its_experts_p
       ASSERT_TRUE(gemm(one, {.a = &grouped.a[row * kK],
                              .a_stride = kK,
                              .b = &grouped.packed[g * packed_size(kN, kK)],
-                             .out_bf16 = alone.data(),
+                             .out = alone.data(),
                              .out_stride = kN,
                              .m = 1,
                              .n = kN,

@@ -58,15 +58,25 @@ std::vector<Operation> operations() {
     const std::string source = *read_file(header);
     for (std::sregex_iterator it(source.begin(), source.end(), declaration), end; it != end; ++it) {
       std::string arguments = bracketed(source, it->position(1) + it->length(1));
-      for (const std::string& type : matches(arguments, "const ([A-Z]\\w+)&")) {
-        const size_t at = source.find("struct " + type + " {");
-        if (at != std::string::npos) arguments += bracketed(source, source.find('{', at));
+      // A struct is its own, or a template's for one number format.
+      const bool fp32 = std::regex_search(arguments, std::regex("const Basic\\w+<float>&"));
+      const std::string element = fp32 ? "float*" : "bf16*";
+      for (const std::string& type : matches(arguments, "const ([A-Z]\\w+)(?:<float>)?&")) {
+        for (const std::string& name : {type, "Basic" + type}) {
+          const size_t at = source.find("struct " + name + " {");
+          if (at == std::string::npos) continue;
+          const std::string fields = bracketed(source, source.find('{', at));
+          arguments += std::regex_replace(fields, std::regex("\\bT\\*"), element);
+        }
       }
       Operation operation{(*it)[1], header.filename().string(), {}};
       for (const std::string& dtype : matches(arguments, "\\b(bf16|float|e4m3|e8m0|int32_t)(?:\\*| *>)")) {
         operation.dtypes.insert(dtype == "float" ? "fp32" : dtype == "int32_t" ? "int32" : dtype);
       }
-      found.push_back(operation);
+      if (!found.empty() && found.back().name == operation.name)
+        found.back().dtypes.merge(operation.dtypes);
+      else
+        found.push_back(operation);
     }
   }
   return found;
@@ -96,7 +106,8 @@ std::string table() {
   std::string out = fmt::format("| operation | header | arrays of | {} | tested with each set |\n|---|---|---|{}---|\n",
                                 fmt::join(sets, " | "), "---|---|---|---|");
   for (const Operation& operation : operations()) {
-    const bool own = listed.find(fmt::format(".{0} = {0},", operation.name)) != std::string::npos;
+    const bool own = listed.find(fmt::format(".{0} = {0},", operation.name)) != std::string::npos ||
+                     listed.find(fmt::format(".{0} = {0}<T>,", operation.name)) != std::string::npos;
     const std::regex call("[( *]" + operation.name + "\\((?:cpu|one|three|stream|single)\\b");
     const bool tested =
         std::any_of(tests.begin(), tests.end(), [&](const std::string& body) { return std::regex_search(body, call); });

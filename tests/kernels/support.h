@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "base/random.h"
 #include "kernels/gemm.h"
 #include "kernels/stream.h"
+#include "kernels/transformer_ops.h"
 
 namespace tandem::kernels {
 
@@ -23,6 +25,15 @@ inline std::vector<float> random_floats(size_t count, uint64_t seed, float scale
   std::vector<float> values(count);
   for (auto& value : values) value = static_cast<float>(random.normal()) * scale;
   return values;
+}
+
+// Of heads that turn by base^(-2 i / rotated).
+inline std::vector<float> rope_table(int positions, int rotated, double base) {
+  std::vector<float> frequencies;
+  for (int i = 0; i < rotated; i += 2) {
+    frequencies.push_back(static_cast<float>(1.0 / std::pow(base, static_cast<double>(i) / rotated)));
+  }
+  return rope_table(positions, frequencies);
 }
 
 const CpuOperations& amx_model_operations();

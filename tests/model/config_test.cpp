@@ -45,20 +45,27 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
                      .norm_epsilon = 1e-5,
                      .eos_tokens = {2, 5},
                      .bos_token = 1};
-  const RopeConfig ropes[] = {{.theta = 5e5},
-                              {.kind = RopeKind::kLinear, .factor = 2},
-                              {.kind = RopeKind::kLlama3, .factor = 8, .original_max_positions = 64},
-                              {.kind = RopeKind::kYarn,
-                               .factor = 4,
-                               .original_max_positions = 32,
-                               .attention_factor = 1.25,
-                               .truncate = false}};
-  for (const std::string family : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"}) {
+  const RopeConfig ropes[] = {
+      {.theta = 5e5},
+      {.kind = RopeKind::kLinear, .factor = 2},
+      {.kind = RopeKind::kDynamic, .factor = 2},
+      {.kind = RopeKind::kYarn, .factor = 4, .original_max_positions = 32, .mscale = 1.5, .mscale_all_dim = 0.5},
+      {.kind = RopeKind::kLlama3, .factor = 8, .original_max_positions = 64},
+      {.kind = RopeKind::kYarn,
+       .factor = 4,
+       .original_max_positions = 32,
+       .attention_factor = 1.25,
+       .truncate = false}};
+  for (const std::string family : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"}) {
     for (const RopeConfig& rope : ropes) {
       config.family = family;
       config.rope = rope;
       config.qkv_bias = family == "qwen2";
       config.qk_norm = family.starts_with("qwen3");
+      config.window = family == "mistral" || family.starts_with("qwen") ? 48 : 0;
+      config.sliding = config.window == 0                       ? std::vector<bool>{}
+                       : family == "qwen2" || family == "qwen3" ? std::vector{false, true}
+                                                                : std::vector{true, true};
       config.experts = {};
       if (family == "glm4") {
         config.qkv_bias = config.post_norms = config.fused_gate_up = config.rope.interleaved = true;
@@ -157,15 +164,24 @@ TEST(Config, what_is_not_implemented_is_refused_by_name) {
     const char* expected;
   } cases[] = {
       {R"({"model_type":"mamba"})",
-       "model_type \"mamba\" is not one of llama, qwen2, qwen3, qwen3_moe, glm4, glm4_moe"},
+       "model_type \"mamba\" is not one of llama, mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe"},
       {R"({"rope_scaling":{"rope_type":"longrope","factor":2}})", "rope_type \"longrope\" is not one of default"},
-      {R"({"rope_scaling":{"type":"dynamic","factor":2}})", "\"dynamic\""},
+      {R"({"rope_scaling":{"type":"dynamic"}})", "lacks factor"},
+      {R"({"rope_parameters":{"full_attention":{"rope_type":"yarn"}}})", "rope_parameters.full_attention"},
+      {R"({"rope_scaling":{"type":"yarn","factor":2,"beta_slow":64}})", "beta_slow is not below beta_fast"},
       {R"({"rope_scaling":{"type":"linear"}})", "lacks factor"},
       {R"({"hidden_act":"gelu"})", "hidden_act \"gelu\""},
-      {R"({"quantization_config":{"quant_method":"gptq"}})", "gptq"},
+      {R"({"quantization_config":{"quant_method":"gptq"}})", "quant_method \"gptq\" is not fp8"},
+      {R"({"quantization_config":{"quant_method":"fp8"}})", "weight_block_size is null"},
+      {R"({"quantization_config":{"quant_method":"fp8","weight_block_size":[64,128]}})",
+       "weight_block_size is [64,128]"},
+      {R"({"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128],"fmt":"e5m2"}})", "\"e5m2\""},
       {R"({"mlp_bias":true})", "mlp_bias"},
       {R"({"sliding_window":4096,"use_sliding_window":true})", "use_sliding_window"},
-      {R"({"layer_types":["full_attention","sliding_attention"]})", "sliding_attention"},
+      {R"({"num_hidden_layers":2,"layer_types":["full_attention","sliding_attention"]})",
+       "layer type \"sliding_attention\" of layer 1"},
+      {R"({"num_hidden_layers":1,"layer_types":["linear_attention"]})", "layer type \"linear_attention\" of layer 0"},
+      {R"({"layer_types":["full_attention"]})", "layer_types is not a list of 30 names"},
       {R"({"partial_rotary_factor":0.5})", "partial_rotary_factor"},
       {R"({"torch_dtype":"int8"})", "torch_dtype \"int8\""},
       {R"({"num_attention_heads":10})", "not a multiple"},
@@ -181,6 +197,35 @@ TEST(Config, what_is_not_implemented_is_refused_by_name) {
     const auto config = config_from_json(json);
     ASSERT_FALSE(config) << item.patch;
     EXPECT_NE(config.error().message().find(item.expected), std::string::npos) << config.error().message();
+  }
+}
+
+// What each family's class in transformers makes of the same keys.
+TEST(Config, says_which_layers_slide) {
+  const struct {
+    const char* patch;
+    std::vector<int> windows;
+  } cases[] = {
+      {R"({"model_type":"llama","sliding_window":8})", {0, 0, 0}},
+      {R"({"model_type":"mistral","sliding_window":8})", {8, 8, 8}},
+      {R"({"model_type":"mistral"})", {4096, 4096, 4096}},
+      {R"({"model_type":"mistral","sliding_window":null})", {0, 0, 0}},
+      {R"({"model_type":"qwen2","sliding_window":8})", {0, 0, 0}},
+      {R"({"model_type":"qwen2","sliding_window":8,"use_sliding_window":true})", {0, 0, 0}},
+      {R"({"model_type":"qwen2","sliding_window":8,"use_sliding_window":true,"max_window_layers":2})", {0, 0, 8}},
+      {R"({"model_type":"qwen2","sliding_window":8,"use_sliding_window":true,
+           "layer_types":["sliding_attention","full_attention","sliding_attention"]})",
+       {8, 0, 8}},
+  };
+  for (const auto& item : cases) {
+    Json json = smol();
+    json["num_hidden_layers"] = 3;
+    json.update(*parse_json(item.patch));
+    const auto config = config_from_json(json);
+    ASSERT_TRUE(config) << item.patch << ": " << config.error().to_string();
+    std::vector<int> windows;
+    for (int layer = 0; layer < 3; ++layer) windows.push_back(config->window_of(layer));
+    EXPECT_EQ(windows, item.windows) << item.patch;
   }
 }
 

@@ -13,7 +13,9 @@
 
 namespace tandem::model {
 
-constexpr const char* kGoldenModels[] = {"llama", "qwen2", "qwen3", "qwen3-moe", "qwen3-moe-plain", "glm4", "glm4-moe"};
+constexpr const char* kGoldenModels[] = {
+    "llama",        "llama-llama3", "llama-linear", "llama-yarn-mscale", "mistral", "qwen2",   "qwen2-yarn",
+    "qwen2-window", "qwen3",        "qwen3-moe",    "qwen3-moe-plain",   "glm4",    "glm4-moe"};
 
 inline fs::path golden_model(const std::string& name) {
   return fs::path(TANDEM_SOURCE_DIR) / "tests/golden/models" / name;
@@ -37,10 +39,10 @@ inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights
                                           std::span<const std::vector<int32_t>> neighbours = {}) {
   const auto& config = weights.config();
   constexpr int kPages = 8;
-  auto pool = std::move(*KvPool::create(config, kPages * static_cast<int>(1 + neighbours.size())));
+  auto pool = std::move(*KvPool::create(config, kPages * static_cast<int>(1 + neighbours.size()), weights.format()));
   std::vector<int> pages(pool.pages());
   std::iota(pages.begin(), pages.end(), 0);
-  Forward forward(config, config.max_positions);
+  Forward forward(config, config.max_positions, weights.format());
   std::vector<float> logprobs;
   for (size_t first = 0; first < tokens.size(); first += chunk) {
     const size_t count = std::min(chunk, tokens.size() - first);
@@ -50,21 +52,16 @@ inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights
     }
     const int row = static_cast<int>(batch.tokens.size());
     batch.add(tokens.subspan(first, count), static_cast<int>(first), std::span(pages).first(kPages));
-    const auto hidden = forward.run(stream, weights, pool, batch);
-    EXPECT_TRUE(hidden) << hidden.error().to_string();
+    const Status ran = forward.run(stream, weights, pool, batch);
+    EXPECT_TRUE(ran) << ran.to_string();
     std::vector<kernels::TokenPick> picks;
     for (size_t i = 0; i < count && first + i + 1 < tokens.size(); ++i) {
       picks.push_back({static_cast<int32_t>(i), tokens[first + i + 1]});
     }
     std::vector<float> part(picks.size()), log_sum(count);
-    EXPECT_TRUE(kernels::lm_head(stream,
-                                 {.hidden = hidden->data + static_cast<size_t>(row) * config.width,
-                                  .head = weights.packed(weights.layout().head),
-                                  .rows = static_cast<int>(count),
-                                  .width = config.width,
-                                  .vocabulary = config.vocabulary,
-                                  .log_sum = log_sum.data()},
-                                 picks, part));
+    std::vector<int> rows(count);
+    std::iota(rows.begin(), rows.end(), row);
+    EXPECT_TRUE(forward.head(stream, weights, {.rows = rows, .log_sum = log_sum.data()}, picks, part));
     logprobs.insert(logprobs.end(), part.begin(), part.end());
   }
   return logprobs;

@@ -1,0 +1,143 @@
+// Checkpoints into weights.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/formats/e4m3.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+
+namespace tandem::model {
+
+using kernels::bf16;
+
+namespace {
+
+// Of the tensor with the scales of a quantised one.
+constexpr const char* kScaleSuffix = "_scale_inv";
+
+void assign(bf16& target, float value) { target = kernels::to_bf16(value); }
+void assign(float& target, float value) { target = value; }
+
+// `Element` is how the numbers lie in the file, `to_float` what they are.
+template <typename Element, typename T, typename ToFloat>
+void convert(std::span<const std::byte> bytes, std::span<T> target, const ToFloat& to_float) {
+  for (size_t i = 0; i < target.size(); ++i) {
+    Element element;
+    std::memcpy(&element, bytes.data() + i * sizeof element, sizeof element);
+    assign(target[i], to_float(element));
+  }
+}
+
+template <typename T>
+Status copy_numbers(const TensorView& tensor, const std::string& name, std::span<T> target) {
+  if (tensor.elements() != static_cast<int64_t>(target.size())) {
+    return Status::invalid(
+        fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
+  }
+  switch (tensor.dtype) {
+    case DType::kBF16:
+      if constexpr (std::is_same_v<T, bf16>)
+        std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes());
+      else
+        convert<bf16>(tensor.bytes, target, [](bf16 value) { return kernels::to_float(value); });
+      return {};
+    case DType::kF32:
+      convert<float>(tensor.bytes, target, [](float value) { return value; });
+      return {};
+    case DType::kF16:
+      convert<_Float16>(tensor.bytes, target, [](_Float16 value) { return static_cast<float>(value); });
+      return {};
+    default:
+      return Status::invalid(fmt::format("tensor {} is {}; bf16, f16, f32 and f8_e4m3 with scales of blocks are read",
+                                         name, safetensors_name(tensor.dtype)));
+  }
+}
+
+// E4M3 with a scale for each 128 x 128 block, as DeepSeek publishes it: value = code * scale, rounded once as fp32 and,
+// for bf16, once more, which is what transformers does.
+template <typename T>
+Status copy_blocks(const TensorView& codes, const TensorView& scales, const std::string& name, std::span<T> target) {
+  constexpr int64_t kBlock = kernels::kScaleBlock;
+  if (codes.shape.size() != 2 || codes.elements() != static_cast<int64_t>(target.size())) {
+    return Status::invalid(
+        fmt::format("tensor {} has {} elements, expected {} in rows", name, codes.elements(), target.size()));
+  }
+  const int64_t rows = codes.shape[0], columns = codes.shape[1];
+  const int64_t down = (rows + kBlock - 1) / kBlock, across = (columns + kBlock - 1) / kBlock;
+  if (scales.shape != std::vector{down, across}) {
+    return Status::invalid(fmt::format("tensor {}{} is [{}], expected [{}, {}]", name, kScaleSuffix,
+                                       fmt::join(scales.shape, ", "), down, across));
+  }
+  std::vector<float> factors(static_cast<size_t>(down * across));
+  TRY(copy_numbers<float>(scales, name + kScaleSuffix, factors));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      const int64_t at = row * columns + column;
+      const kernels::e4m3 code{static_cast<uint8_t>(codes.bytes[at])};
+      assign(target[at], kernels::to_float(code) * factors[row / kBlock * across + column / kBlock]);
+    }
+  }
+  return {};
+}
+
+// An fp32 number as three bf16 whose sum it is: each takes what those before it left.
+void split_floats(std::span<const float> values, std::span<bf16> target) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    float left = values[i];
+    for (size_t row = 0; row < 3; ++row) {
+      target[row * values.size() + i] = kernels::to_bf16(left);
+      left -= kernels::to_float(target[row * values.size() + i]);
+    }
+  }
+}
+
+Status copy_split(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
+  std::vector<float> values(target.size() / 3);
+  TRY(copy_numbers<float>(tensor, name, values));
+  split_floats(values, target);
+  return {};
+}
+// The first of the three rows holds all of it.
+Status copy_split(const TensorView& tensor, const std::string& name, std::span<float> target) {
+  return copy_numbers(tensor, name, target.first(target.size() / 3));
+}
+
+template <typename T>
+Status read_parameters(const Safetensors& checkpoint, Weights& weights) {
+  for (const Parameter& p : weights.layout().parameters) {
+    for (const ParameterPart& part : p.parts) {
+      const TensorView tensor = TRY(checkpoint.get(part.checkpoint_name));
+      const auto target = weights.flat<T>().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
+                                                    static_cast<size_t>(part.rows) * p.columns);
+      if (tensor.dtype == DType::kF8E4M3) {
+        const TensorView scales = TRY(checkpoint.get(part.checkpoint_name + kScaleSuffix));
+        TRY(copy_blocks(tensor, scales, part.checkpoint_name, target));
+        continue;
+      }
+      TRY(p.split ? copy_split(tensor, part.checkpoint_name, target)
+                  : copy_numbers(tensor, part.checkpoint_name, target));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format) {
+  const ModelConfig config = TRY(read_config(directory));
+  auto weights = TRY(Weights::create(config, for_training, format));
+  const auto checkpoint = TRY(Safetensors::open(directory));
+  std::vector<std::string> names;
+  for (const Parameter& p : weights.layout().parameters) {
+    for (const ParameterPart& part : p.parts) names.push_back(part.checkpoint_name);
+  }
+  TRY(checkpoint.require(names));
+  TRY(format == WeightFormat::kFloat32 ? read_parameters<float>(checkpoint, weights)
+                                       : read_parameters<bf16>(checkpoint, weights));
+  return weights;
+}
+
+}  // namespace tandem::model
