@@ -25,6 +25,13 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
+// A process that has ended counts as gone, whether or not somebody has asked how: the first process of a container may
+// never do so.
+inline bool is_gone(pid_t process) {
+  const auto stat = read_file("/proc/" + std::to_string(process) + "/stat");
+  return !stat || stat->at(stat->rfind(')') + 2) == 'Z';
+}
+
 inline size_t count_entries(const char* folder) {
   std::error_code error;
   return static_cast<size_t>(std::distance(fs::directory_iterator(folder, error), fs::directory_iterator()));

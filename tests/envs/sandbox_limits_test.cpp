@@ -176,7 +176,7 @@ TEST_F(SandboxLimits, sandboxes_die_with_their_spawner) {
   const auto inits = children_of(spawner);
   ASSERT_FALSE(inits.empty());
   kill(spawner, SIGKILL);
-  EXPECT_TRUE(eventually([&] { return kill(inits[0], 0) != 0; }));
+  EXPECT_TRUE(eventually([&] { return is_gone(inits[0]); }));
   EXPECT_FALSE(sandbox_->call("list_dir", {{"target_directory", "."}}).has_value());
   EXPECT_FALSE(backend_->create(spec_).has_value());
 }
