@@ -94,7 +94,14 @@ std::vector<std::string> tests_of_each_set() {
   return bodies;
 }
 
+// What a GPU does with it: weights are read there as they lie, so nothing is packed.
+std::string on_gpus(const std::string& operation, const std::string& listed) {
+  if (listed.find("X(" + operation + ", ") != std::string::npos) return "plain";
+  return operation.starts_with("pack") ? "needs none" : "no";
+}
+
 std::string table() {
+  const std::string on_gpu_listed = text("kernels/cuda/operations.h");
   const std::string listed = text("kernels/cpu/all_operations.inl");
   const auto tests = tests_of_each_set();
   std::vector<std::string> sets;
@@ -103,8 +110,9 @@ std::string table() {
     EXPECT_NE(text("kernels/cpu/" + name + ".cpp").find("all_operations.inl"), std::string::npos) << name;
     sets.push_back(name);
   }
-  std::string out = fmt::format("| operation | header | arrays of | {} | tested with each set |\n|---|---|---|{}---|\n",
-                                fmt::join(sets, " | "), "---|---|---|---|");
+  std::string out =
+      fmt::format("| operation | header | arrays of | {} | tested with each set | cuda |\n|---|---|---|{}---|---|\n",
+                  fmt::join(sets, " | "), "---|---|---|---|");
   for (const Operation& operation : operations()) {
     const bool own = listed.find(fmt::format(".{0} = {0},", operation.name)) != std::string::npos ||
                      listed.find(fmt::format(".{0} = {0}<T>,", operation.name)) != std::string::npos;
@@ -112,9 +120,9 @@ std::string table() {
     const bool tested =
         std::any_of(tests.begin(), tests.end(), [&](const std::string& body) { return std::regex_search(body, call); });
     const std::string cell = own ? "own" : "portable";
-    out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", operation.name, operation.header,
+    out += fmt::format("| `{}` | `{}` | {} | {} | {} | {} |\n", operation.name, operation.header,
                        fmt::join(operation.dtypes, ", "), fmt::join(std::vector<std::string>(sets.size(), cell), " | "),
-                       tested ? "yes" : "no");
+                       tested ? "yes" : "no", on_gpus(operation.name, on_gpu_listed));
   }
   return out;
 }
