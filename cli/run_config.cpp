@@ -21,6 +21,8 @@ Schema schema_of(RunConfig& c) {
   s.add("run.max_restarts", c.run.max_restarts, "Restarts of one role before the run fails", 0, 1e6);
   s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
         3600);
+  s.add("run.start_seconds", c.run.start_seconds,
+        "Within which a role that was started has loaded what it needs and introduces itself", 1, 86400);
   s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
   s.add("model.weights", c.model.weights,
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
@@ -93,7 +95,7 @@ Schema schema_of(RunConfig& c) {
   s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1,
         1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,
-        "A dry engine takes episodes from one that holds at least so many more; 0: never", 0, 1e6);
+        "A dry engine takes episodes from one that holds at least so many more, and two; 0: never", 0, 1e6);
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);

@@ -21,6 +21,7 @@ struct RunConfig {
     std::string dir = "runs";
     int max_restarts = 20;
     double silence_seconds = 8;
+    double start_seconds = 120;
   } run;
   struct {
     std::string path = "models/warm-start";

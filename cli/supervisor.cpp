@@ -21,8 +21,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr double kStartSeconds = 60;  // within which a role that was started introduces itself
-
 // "14:03:07", for people beside this machine's logs.
 std::string format_clock(double unix_seconds) {
   const auto seconds = static_cast<std::time_t>(unix_seconds);
@@ -268,7 +266,7 @@ void Supervisor::watch_silence() {
       // It has not introduced itself. Loading a model takes time, and only a coordinator that is there can be told.
       role.waiting_for = "starting";
       const double silent = to_seconds(now - std::max(role.started, informed_since_));
-      if (silent >= std::max(limit, kStartSeconds)) end_silent(role, silent, "starting");
+      if (silent >= std::max(limit, config_.run.start_seconds)) end_silent(role, silent, "starting");
       continue;
     }
     const double silent = peer.value("silent", 0.0);

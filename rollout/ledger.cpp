@@ -358,7 +358,9 @@ void Ledger::grant() {
   }
 }
 
-// A worker that is dry takes from the one that holds most; what can be handed over, the victim knows.
+// A worker that is dry takes from the one that holds most; what can be handed over, the victim knows. Where one holds
+// but one more, taking it would only change sides: two dry workers could pass the last episode to and fro for ever.
+// From two on every steal brings them closer together, so there is an end to them.
 void Ledger::steal() {
   if (finishing_ || plan_.steal_from == 0 || !queued_.empty()) return;
   std::map<std::string, uint32_t> held;
@@ -371,7 +373,8 @@ void Ledger::steal() {
     if (!dry || credits == 0 || stealing_.contains(thief)) continue;
     const auto victim =
         std::max_element(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (victim == held.end() || victim->first == thief || victim->second < held[thief] + plan_.steal_from) continue;
+    if (victim == held.end() || victim->first == thief || victim->second < held[thief] + std::max(2, plan_.steal_from))
+      continue;
     const uint32_t count = std::min(credits, std::max(1u, (victim->second - held[thief]) / 2));
     stealing_.insert(thief);
     actions_.push_back(Steal{victim->first, thief, count});

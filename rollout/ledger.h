@@ -50,7 +50,7 @@ struct RunPlan {
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
-  int steal_from = 8;  // a dry worker takes from one that holds at least so many more; 0: never
+  int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 

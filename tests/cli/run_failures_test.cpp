@@ -116,7 +116,7 @@ TEST_F(RunFailures, a_role_that_is_stopped_is_named_within_ten_seconds_and_repla
 TEST_F(RunFailures, a_role_that_is_stopped_before_it_has_introduced_itself_is_replaced_too) {
   const fs::path run_dir = root() / "stopped-early";
   Arguments settings = long_run();
-  settings.push_back("run.silence_seconds=3");
+  settings.insert(settings.end(), {"run.silence_seconds=3", "run.start_seconds=15"});
   Process process(command(settings, run_dir), output());
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   const pid_t first = pid_of(run_dir, "trainer");
@@ -136,7 +136,7 @@ TEST_F(RunFailures, a_role_that_is_stopped_before_it_has_introduced_itself_is_re
   }));
   ASSERT_TRUE(signal(run_dir, second, SIGSTOP));
   const std::string words = "trainer-0 (pid " + std::to_string(second) + ") has not answered for ";
-  ASSERT_TRUE(within(75s, [&] { return text(output()).find(words) != std::string::npos; })) << text(output());
+  ASSERT_TRUE(within(40s, [&] { return text(output()).find(words) != std::string::npos; })) << text(output());
   const int step = json(run_dir / "status.json").value("step", 0);
   ASSERT_TRUE(reaches_step(process, run_dir, step + 2)) << text(output());
 }

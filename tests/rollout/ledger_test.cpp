@@ -234,6 +234,40 @@ TEST(Ledger, a_late_commit_of_a_lost_lease_is_refused) {
   EXPECT_EQ(ledger.episodes()[0].state, EpisodeState::kQueued);
 }
 
+// Three dry workers passed the last episode of a batch to and fro, and nobody played it.
+TEST(Ledger, the_last_episode_is_not_passed_to_and_fro) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  plan.groups_per_step = 1;
+  plan.steal_from = 1;
+  plan.deterministic = true;
+  Ledger ledger(plan);
+  const auto steals_after = [&](const Event& event) {
+    std::vector<Steal> steals;
+    for (const Action& action : ledger.step(event)) {
+      if (const auto* steal = std::get_if<Steal>(&action)) steals.push_back(*steal);
+    }
+    return steals;
+  };
+  (void)ledger.step(TrainerJoined{0});
+  for (const char* worker : {"w0", "w1", "w2"}) EXPECT_TRUE(steals_after(WorkerJoined{worker, {}}).empty());
+  std::vector<EpisodeKey> leased;
+  for (const Action& action : ledger.step(Pull{"w0", 8})) {
+    if (const auto* grant = std::get_if<Grant>(&action)) {
+      for (const auto& lease : grant->leases) leased.push_back(lease.key);
+    }
+  }
+  ASSERT_EQ(leased.size(), 3u);
+  const auto commit_of = [&](size_t i) { return Commit{.worker = "w0", .key = leased[i], .reward = 1}; };
+  EXPECT_TRUE(steals_after(commit_of(0)).empty()) << "nobody else has room yet";
+  const auto first = steals_after(Pull{"w1", 8});
+  ASSERT_EQ(first.size(), 1u) << "two more are worth a steal";
+  EXPECT_EQ(first[0].victim, "w0");
+  EXPECT_EQ(first[0].count, 1u);
+  EXPECT_TRUE(steals_after(commit_of(1)).empty());
+  EXPECT_TRUE(steals_after(Pull{"w2", 8}).empty()) << "the last one stays where it is";
+}
+
 TEST(Curriculum, halves_the_share_of_solved_kinds_and_lets_the_hopeless_wait) {
   Curriculum curriculum({"easy", "middling", "hopeless"}, 1);
   for (int i = 0; i < 40; ++i) {
