@@ -74,6 +74,23 @@ Bytes quantize_case(Machine& machine) {
 }
 TANDEM_CUDA_CASE_TESTS(quantize)
 
+// What comes back of codes that lie on the machine is what the AVX2 kernel makes of the same on the host.
+void expect_same_back(Stream& cpu, Machine& machine, const TandemCudaExpand& on_machine,
+                      const std::vector<uint8_t>& codes, const std::vector<uint8_t>& scales) {
+  TandemCudaExpand e = on_machine;
+  e.out = machine.room<uint16_t>(codes.size());
+  ASSERT_EQ(machine.run(e), 0);
+  std::vector<bf16> expected(codes.size());
+  ASSERT_TRUE(kernels::expand(cpu, {.codes = reinterpret_cast<const e4m3*>(codes.data()),
+                                    .scales = reinterpret_cast<const e8m0*>(scales.data()),
+                                    .out = expected.data(),
+                                    .rows = e.rows,
+                                    .columns = e.columns,
+                                    .block = e.block,
+                                    .block_rows = e.block_rows}));
+  EXPECT_EQ(as_bf16(machine.fetch(e.out, codes.size())), expected);
+}
+
 TEST(CudaHost, rows_and_columns_in_e4m3_and_back_have_the_bits_of_the_avx2_kernel) {
   Stream cpu = avx2();
   HostMachine machine;
@@ -97,23 +114,14 @@ TEST(CudaHost, rows_and_columns_in_e4m3_and_back_have_the_bits_of_the_avx2_kerne
     EXPECT_EQ(machine.fetch(q.row_scales, row_scales.size()), bits_of_all(row_scales));
     EXPECT_EQ(machine.fetch(q.by_column, kElements), bits_of_all(by_column));
     EXPECT_EQ(machine.fetch(q.column_scales, column_scales.size()), bits_of_all(column_scales));
-
-    std::vector<bf16> back(kElements);
-    ASSERT_TRUE(kernels::expand(cpu, {.codes = by_row.data(),
-                                      .scales = row_scales.data(),
-                                      .out = back.data(),
-                                      .rows = kRows,
-                                      .columns = kColumns,
-                                      .block = block}));
-    const TandemCudaExpand e{.codes = q.by_row,
-                             .scales = q.row_scales,
-                             .out = machine.room<uint16_t>(kElements),
-                             .rows = kRows,
-                             .columns = kColumns,
-                             .block = block,
-                             .block_rows = 1};
-    ASSERT_EQ(machine.run(e), 0);
-    EXPECT_EQ(as_bf16(machine.fetch(e.out, kElements)), back);
+    expect_same_back(cpu, machine,
+                     {.codes = q.by_row,
+                      .scales = q.row_scales,
+                      .rows = kRows,
+                      .columns = kColumns,
+                      .block = block,
+                      .block_rows = 1},
+                     bits_of_all(by_row), bits_of_all(row_scales));
   }
 }
 
@@ -128,23 +136,14 @@ TEST(CudaHost, a_weight_in_e4m3_and_back_has_the_bits_of_the_avx2_kernel) {
   ASSERT_EQ(machine.run(w), 0);
   EXPECT_EQ(machine.fetch(w.out, kElements), bits_of_all(codes));
   EXPECT_EQ(machine.fetch(w.scales, scales.size()), bits_of_all(scales));
-
-  std::vector<bf16> back(kElements);
-  ASSERT_TRUE(kernels::expand(cpu, {.codes = codes.data(),
-                                    .scales = scales.data(),
-                                    .out = back.data(),
-                                    .rows = kRows,
-                                    .columns = kColumns,
-                                    .block_rows = kScaleBlock}));
-  const TandemCudaExpand e{.codes = w.out,
-                           .scales = w.scales,
-                           .out = machine.room<uint16_t>(kElements),
-                           .rows = kRows,
-                           .columns = kColumns,
-                           .block = kScaleBlock,
-                           .block_rows = kScaleBlock};
-  ASSERT_EQ(machine.run(e), 0);
-  EXPECT_EQ(as_bf16(machine.fetch(e.out, kElements)), back);
+  expect_same_back(cpu, machine,
+                   {.codes = w.out,
+                    .scales = w.scales,
+                    .rows = kRows,
+                    .columns = kColumns,
+                    .block = kScaleBlock,
+                    .block_rows = kScaleBlock},
+                   bits_of_all(codes), bits_of_all(scales));
 }
 
 TEST(CudaHost, every_code_with_every_scale_expands_as_on_the_host) {
@@ -154,21 +153,14 @@ TEST(CudaHost, every_code_with_every_scale_expands_as_on_the_host) {
   std::vector<uint8_t> codes(kCodes * kScales), scales(kScales * 2);
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i);
   for (size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(i / 2);
-  std::vector<bf16> expected(codes.size());
-  ASSERT_TRUE(kernels::expand(cpu, {.codes = reinterpret_cast<const e4m3*>(codes.data()),
-                                    .scales = reinterpret_cast<const e8m0*>(scales.data()),
-                                    .out = expected.data(),
-                                    .rows = kScales,
-                                    .columns = kCodes}));
-  const TandemCudaExpand e{.codes = machine.place(codes),
-                           .scales = machine.place(scales),
-                           .out = machine.room<uint16_t>(codes.size()),
-                           .rows = kScales,
-                           .columns = kCodes,
-                           .block = kScaleBlock,
-                           .block_rows = 1};
-  ASSERT_EQ(machine.run(e), 0);
-  EXPECT_EQ(as_bf16(machine.fetch(e.out, codes.size())), expected);
+  expect_same_back(cpu, machine,
+                   {.codes = machine.place(codes),
+                    .scales = machine.place(scales),
+                    .rows = kScales,
+                    .columns = kCodes,
+                    .block = kScaleBlock,
+                    .block_rows = 1},
+                   codes, scales);
 }
 
 TEST(CudaHost, quantizing_refuses_forms_blocks_and_strides_that_cannot_be) {
