@@ -141,8 +141,10 @@ Json summarise(const RunFiles& run) {
   s["run_id"] = fs::weakly_canonical(run.dir).filename().string();
   s["exit"] = Json();
   s["steps"] = ledger.steps_trained();
-  s["wall_seconds"] =
-      run.steps.size() > 1 ? Json(number_at(run.steps.back(), "time") - number_at(run.steps.front(), "time")) : Json();
+  s["wall_seconds"] = run.status.contains("wall_seconds") ? run.status["wall_seconds"]
+                      : run.steps.size() > 1
+                          ? Json(number_at(run.steps.back(), "time") - number_at(run.steps.front(), "time"))
+                          : Json();
   s["numerics_id"] = run.supervisor.contains("numerics_id") ? Json() : Json(numerics_id_of(run));
   s["heldout"] = describe_heldout(ledger, run.floors);
 
@@ -191,7 +193,7 @@ Json summarise(const RunFiles& run) {
                   {"max_pause_ms", pause}};
   s["utilisation"] = utilisation_of(run, roles, seconds);
   s["steals"] = steals;
-  s["restarts"] = Json::object();
+  s["restarts"] = run.status.value("restarts", Json::object());
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.
   for (const auto& [key, value] : run.supervisor.items()) {

@@ -222,7 +222,8 @@ TEST_F(RunFailures, a_deterministic_run_that_was_interrupted_six_times_lost_no_e
 
 TEST_F(RunFailures, a_killed_supervisor_takes_its_processes_with_it_and_the_next_start_goes_on) {
   const fs::path run_dir = root() / "orphaned";
-  const Arguments settings = {"run.steps=12", "tasks.heldout=4", "trainer.checkpoint_every=2"};
+  // Many steps, of which a fast machine makes twenty a second: the run must not be over when it is killed.
+  const Arguments settings = {"run.steps=100", "tasks.heldout=4", "trainer.checkpoint_every=5"};
   {
     Process process(command(settings, run_dir), output());
     ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
@@ -241,7 +242,7 @@ TEST_F(RunFailures, a_killed_supervisor_takes_its_processes_with_it_and_the_next
   ASSERT_EQ(run(settings, run_dir, true), 0) << text(output());
   const Json summary = json(run_dir / "summary.json");
   EXPECT_GT(summary["wall_seconds"].get<double>(), 1000.0) << "time of attempts before was forgotten";
-  EXPECT_GE(summary["restarts"]["env"].get<int>(), 3) << "restarts of attempts before were forgotten";
+  EXPECT_GE(summary["restarts"].value("env", 0), 3) << "restarts of attempts before were forgotten";
   EXPECT_NE(text(output()).find("swept: removed " + sockets.string()), std::string::npos) << text(output());
   for (const fs::path& path : unfinished)
     EXPECT_NE(text(output()).find("swept: removed " + path.string()), std::string::npos) << text(output());
