@@ -40,7 +40,7 @@ std::vector<Record> records_of(const fs::path& path) {
 class RunDamage : public RunTest {
  protected:
   static Arguments settings(int checkpoint_every) {
-    return {"run.steps=30", "tasks.heldout=0", "trainer.checkpoint_every=" + std::to_string(checkpoint_every)};
+    return {"run.steps=60", "tasks.heldout=0", "trainer.checkpoint_every=" + std::to_string(checkpoint_every)};
   }
   // A run that was killed after it had trained `step` steps.
   static fs::path killed_run(const std::string& name, int checkpoint_every, int step) {
@@ -58,7 +58,7 @@ class RunDamage : public RunTest {
 // Between trainer and rollout, in a run that is on: chunks of weights one way, trajectories the other.
 TEST_F(RunDamage, bytes_flipped_on_the_wire_are_refused_named_and_sent_again) {
   const fs::path run_dir = root() / "wire";
-  Process process(command({"run.steps=30", "tasks.heldout=0", "rollout.workers=1"}, run_dir), output());
+  Process process(command({"run.steps=60", "tasks.heldout=0", "rollout.workers=1"}, run_dir), output());
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   {
     // Header and control frames are small; of what is larger all is bulk.

@@ -64,7 +64,7 @@ TEST_F(RunFailures, every_role_may_be_killed_ten_times_at_any_moment) {
 
 // What a deterministic run learns does not show that its processes were killed: not in a reward, not in a weight.
 TEST_F(RunFailures, a_deterministic_run_whose_roles_were_killed_ends_with_the_same_rewards_and_weights) {
-  const Arguments settings = {"run.steps=40", "tasks.heldout=0", "run.deterministic=true",
+  const Arguments settings = {"run.steps=60", "tasks.heldout=0", "run.deterministic=true",
                               "trainer.checkpoint_every=3"};
   ASSERT_EQ(run(settings, root() / "undisturbed"), 0) << text(output());
   const fs::path run_dir = root() / "disturbed";

@@ -94,7 +94,7 @@ TEST_F(Scoring, in_fp8_gives_what_was_recorded_while_sampling_and_what_the_train
 }
 
 TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weights_as_one_that_was_not) {
-  const Arguments settings = {"run.steps=20", "tasks.heldout=0", "run.deterministic=true",
+  const Arguments settings = {"run.steps=40", "tasks.heldout=0", "run.deterministic=true",
                               "trainer.checkpoint_every=2"};
   ASSERT_EQ(run(settings, root() / "whole"), 0) << text(output());
   const fs::path run_dir = root() / "interrupted";
