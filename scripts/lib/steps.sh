@@ -115,6 +115,25 @@ build() {
     fail "the build of $preset failed" 1 "the whole output is in $log_dir/build-$preset.log"
 }
 
+# run_tests PRESET [CTEST ARGUMENT...]: where tests failed, the end of what they said stands before ctest's summary once more,
+# for it is lost among a thousand lines otherwise.
+run_tests() {
+  local preset="$1" log="$log_dir/ctest-$1.log" status=0 test
+  shift
+  mkdir -p "$log_dir"
+  rm -f "build/$preset/Testing/Temporary/LastTestsFailed.log"
+  ctest --preset "$preset" --no-tests=error "$@" | tee "$log" || status=$?
+  ((status == 0)) && return 0
+  [[ ! -f "build/$preset/Testing/Temporary/LastTestsFailed.log" ]] || while IFS=: read -r _ test; do
+    printf '\n---- %s said at its end:\n' "$test"
+    awk -v name="$test" '/^[0-9]+\/[0-9]+ Test: / {inside = ($0 ~ / Test: / && $3 == name)} /^<end of output>/ {inside = 0} inside' \
+      "build/$preset/Testing/Temporary/LastTest.log" | cut -c 1-400 | tail -n 40
+  done <"build/$preset/Testing/Temporary/LastTestsFailed.log"
+  printf '\n'
+  sed -n '/tests passed, /,$p' "$log"
+  return "$status"
+}
+
 # Two of these scripts at once would build into each other's hands.
 take_lock() {
   mkdir -p build
