@@ -10,11 +10,13 @@
 #include "base/status.h"
 #include "bench/figure.h"
 #include "kernels/stream.h"
+#include "model/weight_format.h"
 
 namespace tandem::bench {
 
 struct Settings {
   fs::path model;  // Hugging Face directory; where it is empty a random model of SmolLM2-135M's shape is used
+  model::WeightFormat weights = model::WeightFormat::kBf16;  // of the model's layers
   int threads = 1;
   double seconds = 1;  // for each figure, about
 };

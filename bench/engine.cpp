@@ -70,7 +70,9 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
     figures.push_back({fmt::format("prefill {}x512", count), count * 512 / seconds, "tok/s",
                        limits.flops / body_flops(config), "arithmetic"});
   }
-  const double step_bytes = (body_flops(config) + head_flops(config));  // two bytes a weight, two FLOP a weight
+  // Two FLOP a weight, and two bytes, or in the layers little more than one.
+  const double coded = model::is_quantised(settings.weights) ? 33.0 / 64 : 1;
+  const double step_bytes = body_flops(config) * coded + head_flops(config);
   const auto add_decode = [&](int count, int group, const char* how) -> Status {
     const double seconds = TRY(decode_seconds(weights, settings, count, group));
     const double by_flops = limits.flops / (body_flops(config) + head_flops(config));

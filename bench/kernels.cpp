@@ -95,6 +95,43 @@ Status measure_grouped(const Settings& settings, kernels::Stream& stream, const 
   return {};
 }
 
+// A product with panels of bf16, and the same with panels of codes; beyond any cache both read memory, or multiply.
+Status measure_gemm(const Settings& settings, kernels::Stream& stream, const Limits& limits, int m, int n, int k,
+                    std::vector<Figure>& figures) {
+  const std::vector<bf16> a(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
+      b(kernels::packed_size(n, k), kernels::to_bf16(1));
+  const std::vector<kernels::e4m3> codes(static_cast<size_t>(n) * k, kernels::to_e4m3(1));
+  const std::vector<kernels::e8m0> scales(
+      kernels::scale_blocks(n, kernels::kScaleBlock) * kernels::scale_blocks(k, kernels::kScaleBlock), {127});
+  std::vector<std::byte> packed(kernels::packed_codes_size(n, k));
+  TRY(kernels::pack_codes(stream, {.codes = codes.data(),
+                                   .scales = scales.data(),
+                                   .packed = packed.data(),
+                                   .n = n,
+                                   .k = k,
+                                   .block_rows = kernels::kScaleBlock}));
+  std::vector<bf16> out(static_cast<size_t>(m) * n);
+  for (const bool coded : {false, true}) {
+    const double seconds = TRY(median_seconds(settings.seconds / 4, [&] {
+      return kernels::gemm(stream,
+                           {.a = a.data(),
+                            .a_stride = static_cast<size_t>(k),
+                            .b = coded ? kernels::RightSide<bf16>(packed.data()) : kernels::RightSide<bf16>(b.data()),
+                            .out = out.data(),
+                            .out_stride = static_cast<size_t>(n),
+                            .m = m,
+                            .n = n,
+                            .k = k});
+    }));
+    const double flops = 2.0 * m * n * k, bytes = coded ? static_cast<double>(packed.size()) : 2.0 * n * k;
+    const bool memory = bytes > 16e6 && flops / limits.flops < bytes / limits.bytes;  // smaller ones stay in a cache
+    figures.push_back({fmt::format("gemm {}x{}x{}{}", m, n, k, coded ? ", weights in fp8" : ""), flops / seconds / 1e9,
+                       "GFLOP/s", (memory ? limits.bytes * flops / bytes : limits.flops) / 1e9,
+                       memory ? "memory" : "arithmetic"});
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
@@ -107,23 +144,7 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
   };
   for (const auto& [m, n, k] : {Shape{512, 3072, 576}, Shape{512, 576, 1536}, Shape{64, 3072, 576},
                                 Shape{16, 49152, 576}, Shape{1, 49152, 576}, Shape{2048, 4096, 4096}}) {
-    const std::vector<bf16> a(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
-        b(kernels::packed_size(n, k), kernels::to_bf16(1));
-    std::vector<bf16> out(static_cast<size_t>(m) * n);
-    const double seconds = TRY(median_seconds(settings.seconds / 4, [&] {
-      return kernels::gemm(stream, {.a = a.data(),
-                                    .a_stride = static_cast<size_t>(k),
-                                    .b = b.data(),
-                                    .out = out.data(),
-                                    .out_stride = static_cast<size_t>(n),
-                                    .m = m,
-                                    .n = n,
-                                    .k = k});
-    }));
-    const double flops = 2.0 * m * n * k, bytes = 2.0 * n * k;
-    const bool memory = bytes > 32e6 && flops / limits.flops < bytes / limits.bytes;  // smaller ones stay in a cache
-    figures.push_back({fmt::format("gemm {}x{}x{}", m, n, k), flops / seconds / 1e9, "GFLOP/s",
-                       (memory ? limits.bytes * flops / bytes : limits.flops) / 1e9, memory ? "memory" : "arithmetic"});
+    TRY(measure_gemm(settings, stream, limits, m, n, k, figures));
   }
   TRY(measure_grouped(settings, stream, limits, figures));
   const size_t count = size_t{1} << 25;

@@ -28,8 +28,8 @@ model::ModelConfig default_shape() {
 }  // namespace
 
 Result<model::Weights> load_model(const Settings& settings, kernels::Stream& stream, bool for_training) {
-  auto weights = settings.model.empty() ? TRY(model::Weights::create(default_shape(), for_training))
-                                        : TRY(model::load_weights(settings.model, for_training));
+  auto weights = settings.model.empty() ? TRY(model::Weights::create(default_shape(), for_training, settings.weights))
+                                        : TRY(model::load_weights(settings.model, for_training, settings.weights));
   if (settings.model.empty()) model::randomise(weights, 1);
   TRY(weights.pack(stream));
   return weights;

@@ -27,13 +27,14 @@ constexpr std::array kBenchmarks = {
 
 struct Options {
   bench::Settings settings;
-  std::string model;
+  std::string model, weights = "bf16";
   bool json = false;
 };
 
 Result<int> run(const Options& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
   settings.model = options.model;
+  settings.weights = TRY(model::weight_format_named(options.weights));
   const auto figures = TRY(benchmark.run(settings));
   if (options.json) {
     for (const auto& figure : figures) {
@@ -59,12 +60,16 @@ Action add_bench(CLI::App& command) {
   for (const Benchmark& benchmark : kBenchmarks) {
     auto* sub = command.add_subcommand(benchmark.name, benchmark.summary);
     sub->add_option("--model", options->model, "Model directory; without one a random model of SmolLM2-135M's shape");
+    sub->add_option("--weights", options->weights, "Number format of the model's layers")
+        ->check(CLI::IsMember(model::weight_format_names()));
     sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");
     sub->callback([chosen, &benchmark] { *chosen = &benchmark; });
   }
-  command.footer("Example:\n  tandem bench engine --threads 2\n  tandem bench kernels --json");
+  command.footer(
+      "Example:\n  tandem bench engine --threads 2\n  tandem bench engine --weights fp8\n  tandem bench kernels "
+      "--json");
   return [options, chosen] { return run(*options, **chosen); };
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "kernels/formats/bf16.h"
+#include "kernels/gemm.h"
 #include "kernels/stream.h"
 
 namespace tandem::kernels {
@@ -115,8 +116,8 @@ struct BasicGroupedGemm {
   const T* a = nullptr;  // [m][k], `a_stride` elements from row to row
   size_t a_stride = 0;
   const int32_t* offsets = nullptr;  // [groups + 1]: group g is rows offsets[g] to offsets[g + 1]; 0 first, m last
-  const T* b = nullptr;              // of each group packed_size(n, k) elements, packed as gemm.h says
-  T* out = nullptr;                  // [m][n], `out_stride` elements from row to row
+  RightSide<T> b;    // of each group packed_size(n, k) elements, or packed_codes_size(n, k) bytes of codes
+  T* out = nullptr;  // [m][n], `out_stride` elements from row to row
   size_t out_stride = 0;
   int groups = 0, m = 0, n = 0, k = 0;  // k even
 };

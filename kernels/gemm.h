@@ -8,7 +8,9 @@
 // sum; a bf16 result is rounded once, at the end.
 //
 // `b` is packed beforehand (weights once per version, activations per call in a weight gradient): panels of 64 columns,
-// [N/64][K/2][64][2] of bf16, [N/64][K][64] of fp32, padded with zeros. Packing moves bits and changes none.
+// [N/64][K/2][64][2] of bf16, [N/64][K][64] of fp32, padded with zeros. Packing moves bits and changes none. E4M3 codes
+// with power-of-two scales may be packed as codes, half the bytes of bf16: each is expanded where it is multiplied, and
+// products have the bits of those with the panels that `expand` and `pack` would make.
 //
 // Thread safety: calls may run at once on different pools; inputs are only read.
 #pragma once
@@ -18,6 +20,7 @@
 
 #include "base/status.h"
 #include "kernels/formats/bf16.h"
+#include "kernels/quantize.h"
 #include "kernels/stream.h"
 
 namespace tandem::kernels {
@@ -37,13 +40,39 @@ Status pack(Stream& stream, const float* weight, int n, int k, float* packed);
 // The transpose: `weight` is [k][n] row by row. k even, or the last row is taken as followed by zeros.
 Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed);
 
+// Codes and scales as Expand has them, `n` rows of `k` columns.
+struct PackCodes {
+  const e4m3* codes = nullptr;
+  const e8m0* scales = nullptr;
+  std::byte* packed = nullptr;  // packed_codes_size(n, k) bytes
+  int n = 0, k = 0;             // k even
+  int block = kScaleBlock;      // columns of a block; or kMicroscaleBlock
+  int block_rows = 1;           // or kScaleBlock
+};
+size_t packed_codes_size(int n, int k);
+// False where some value is NaN or no normal number of bf16, scaled: `packed` then means nothing, and bf16 panels hold
+// it.
+Result<bool> pack_codes(Stream& stream, const PackCodes& arguments);
+
+// A right side in one of its forms.
+template <typename T>
+struct RightSide {
+  const T* panels = nullptr;
+  const std::byte* codes = nullptr;  // of bf16 alone: packed by pack_codes
+  constexpr RightSide() = default;
+  constexpr RightSide(const T* all) : panels(all) {}
+  constexpr explicit RightSide(const std::byte* all) : codes(all) {}
+  constexpr const void* either() const { return codes != nullptr ? static_cast<const void*>(codes) : panels; }
+};
+
 template <typename T>
 struct BasicGemm {
   const T* a = nullptr;  // [m][k], `a_stride` elements from row to row
   size_t a_stride = 0;
   bool a_packed = false;        // a is packed as b is, m being its columns: both sides of a weight gradient are
-  const T* b = nullptr;         // packed, see above
-  size_t b_panel_stride = 0;    // elements from panel to panel; 0: dense. More than dense takes a part of a longer k
+  RightSide<T> b;               // packed, see above
+  size_t b_panel_stride = 0;    // elements from panel to panel; 0: dense. More than dense takes a part of a longer k;
+                                // codes are dense
   const T* bias = nullptr;      // [n] or none; only with out
   const T* residual = nullptr;  // [m][n] or none; only with out; may be out itself
   T* out = nullptr;             // exactly one of the two outputs

@@ -63,6 +63,25 @@ Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* p
   return {};
 }
 
+size_t packed_codes_size(int n, int k) {
+  constexpr size_t kDepth = 32;  // codes of a block, each of its columns with an exponent
+  return padded_vocabulary(n) * (1 + kDepth) * ((static_cast<size_t>(k) + kDepth - 1) / kDepth);
+}
+
+Result<bool> pack_codes(Stream& stream, const PackCodes& p) {
+  TRY(Check{"pack_codes"}
+          .positive("n", p.n)
+          .positive("k", p.k)
+          .given("codes", p.codes)
+          .given("scales", p.scales)
+          .given("packed", p.packed)
+          .that(p.k % 2 == 0, "k must be even")
+          .that(p.block == kScaleBlock || p.block == kMicroscaleBlock, "block must be 128 or 32")
+          .that(p.block_rows == 1 || p.block_rows == kScaleBlock, "block_rows must be 1 or 128")
+          .status);
+  return stream.operations().pack_codes(stream.threads(), p);
+}
+
 template <typename T>
 static Status checked_gemm(Stream& stream, const BasicGemm<T>& g) {
   TRY(Check{"gemm"}
@@ -70,7 +89,9 @@ static Status checked_gemm(Stream& stream, const BasicGemm<T>& g) {
           .positive("n", g.n)
           .positive("k", g.k)
           .given("a", g.a)
-          .given("b", g.b)
+          .given("b", g.b.either())
+          .that(g.b.codes == nullptr || (sizeof(T) == sizeof(bf16) && g.b_panel_stride == 0),
+                "codes go with bf16 and without b_panel_stride")
           .that(g.k % kSideBySide<T> == 0, "k must be even")
           .that((g.out == nullptr) != (g.out_float == nullptr), "exactly one of out and out_float must be given")
           .that(g.bias == nullptr || g.out != nullptr, "a bias goes with out")
@@ -263,6 +284,18 @@ Status expand(Stream& stream, const Expand& e) {
           .that(e.block_rows == 1 || e.block_rows == kScaleBlock, "block_rows must be 1 or 128")
           .status);
   stream.operations().expand(stream.threads(), e);
+  return {};
+}
+
+Status round_to_codes(Stream& stream, const RoundToCodes& r) {
+  TRY(Check{"round_to_codes"}
+          .given("x", r.x)
+          .given("out", r.out)
+          .positive("rows", r.rows)
+          .positive("columns", r.columns)
+          .that(r.block == kScaleBlock || r.block == kMicroscaleBlock, "block must be 128 or 32")
+          .status);
+  stream.operations().round_to_codes(stream.threads(), r);
   return {};
 }
 

@@ -66,4 +66,14 @@ struct Expand {
 // kInvalid names the argument: a null pointer, a negative size, another block.
 Status expand(Stream& stream, const Expand& arguments);
 
+// What rows become by `quantize` and `expand`, in one pass and without the codes.
+struct RoundToCodes {
+  const bf16* x = nullptr;  // [rows][columns], dense
+  bf16* out = nullptr;      // [rows][columns], dense; may be x itself
+  int rows = 0, columns = 0;
+  int block = kScaleBlock;  // or kMicroscaleBlock
+};
+// kInvalid names the argument: a null pointer, a negative size, another block.
+Status round_to_codes(Stream& stream, const RoundToCodes& arguments);
+
 }  // namespace tandem::kernels

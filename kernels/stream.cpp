@@ -27,8 +27,10 @@ std::vector<Isa> supported_isas() {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (avx2) isas.push_back(Isa::kAvx2);
   if (avx512) isas.push_back(Isa::kAvx512);
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
-  if (avx512 && __builtin_cpu_supports("avx512bf16") && amx_bf16_works()) isas.push_back(Isa::kAmxBf16);
+  // All processors with bf16 products but the first generation can permute bytes.
+  const bool avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
+  if (avx512_bf16) isas.push_back(Isa::kAvx512Bf16);
+  if (avx512_bf16 && amx_bf16_works()) isas.push_back(Isa::kAmxBf16);
   return isas;
 }
 

@@ -89,7 +89,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
     }
     return kernels::lm_head(stream,
                             {.hidden = head_rows_.data(),
-                             .head = weights.packed<T>(weights.layout().head),
+                             .head = weights.packed<T>(weights.layout().head).panels,
                              .rows = static_cast<int>(wanted.rows.size()),
                              .width = states_.columns,
                              .vocabulary = config_.vocabulary,

@@ -22,26 +22,10 @@ Result<WeightFormat> weight_format_named(std::string_view name) {
 Result<const kernels::bf16*> QuantizedActivations::of(kernels::Stream& stream, WeightFormat format,
                                                       const kernels::bf16* x, int rows, int columns) {
   if (!is_quantised(format)) return x;
-  const int block = block_columns(format);
-  const size_t count = static_cast<size_t>(rows) * columns, scales = rows * kernels::scale_blocks(columns, block);
-  if (codes_.size() < count) {
-    codes_.resize(count);
-    values_.resize(count);
-  }
-  if (scales_.size() < scales) scales_.resize(scales);
-  TRY(kernels::quantize(stream, {.x = x,
-                                 .stride = static_cast<size_t>(columns),
-                                 .by_row = codes_.data(),
-                                 .row_scales = scales_.data(),
-                                 .rows = rows,
-                                 .columns = columns,
-                                 .block = block}));
-  TRY(kernels::expand(stream, {.codes = codes_.data(),
-                               .scales = scales_.data(),
-                               .out = values_.data(),
-                               .rows = rows,
-                               .columns = columns,
-                               .block = block}));
+  const size_t count = static_cast<size_t>(rows) * columns;
+  if (values_.size() < count) values_.resize(count);
+  TRY(kernels::round_to_codes(
+      stream, {.x = x, .out = values_.data(), .rows = rows, .columns = columns, .block = block_columns(format)}));
   return values_.data();
 }
 

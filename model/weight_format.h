@@ -43,8 +43,6 @@ class QuantizedActivations {
                                   int columns);
 
  private:
-  std::vector<kernels::e4m3> codes_;
-  std::vector<kernels::e8m0> scales_;
   std::vector<kernels::bf16> values_;
 };
 

@@ -32,6 +32,7 @@ Result<Weights> Weights::create(const ModelConfig& config, bool for_training, We
     weights.bf16_.flat = Buffer<bf16>(elements);
   weights.bf16_.packed.resize(parameters);
   weights.float32_.packed.resize(parameters);
+  weights.packed_codes_.resize(parameters);
   weights.transposed_.resize(parameters);
   weights.format_ = format;
   weights.quantized_.assign(parameters, false);
@@ -119,6 +120,27 @@ Status Weights::quantize(kernels::Stream& stream) {
   return {};
 }
 
+// False, and no panels, where some matrix of the parameter cannot be had as codes.
+Result<bool> Weights::build_code_panels(kernels::Stream& stream, size_t parameter) {
+  const Parameter& p = layout_.parameters[parameter];
+  const size_t group = kernels::packed_codes_size(p.group_rows(), p.columns);
+  Buffer<std::byte>& packed = packed_codes_[parameter];
+  if (packed.empty()) packed = Buffer<std::byte>(p.groups * group);
+  for (int g = 0; g < p.groups; ++g) {
+    const bool done = TRY(kernels::pack_codes(stream, {.codes = codes(parameter, g),
+                                                       .scales = scales(parameter, g),
+                                                       .packed = packed.data() + g * group,
+                                                       .n = p.group_rows(),
+                                                       .k = p.columns,
+                                                       .block = block_columns(format_),
+                                                       .block_rows = block_rows(format_)}));
+    if (done) continue;
+    packed = {};
+    return false;
+  }
+  return true;
+}
+
 template <typename T>
 Status Weights::build_panels(kernels::Stream& stream) {
   std::vector<bf16> expanded;
@@ -126,6 +148,7 @@ Status Weights::build_panels(kernels::Stream& stream) {
     const Parameter& p = layout_.parameters[i];
     // An embedding that is no head is only looked up.
     if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
+    if (quantized_[i] && !for_training_ && TRY(build_code_panels(stream, i))) continue;
     const int rows = p.group_rows();
     const size_t elements = static_cast<size_t>(rows) * p.columns;
     const size_t group = kernels::packed_size(rows, p.columns), turned = kernels::packed_size(p.columns, rows);

@@ -2,9 +2,9 @@
 // that products read.
 //
 // `flat` is what is stored; `pack` derives all else from it. In bf16 `flat` is also what is sent. In fp8 and mxfp8 that
-// is `wire`: matrices of the layers are quantised once, there, and the panels hold what their codes stand for, at the
-// sender and, after `pack_received`, at the receiver alike. A Weights is written by one owner and may then be read by
-// many.
+// is `wire`: matrices of the layers are quantised once, there, and the panels hold their codes, for training what the
+// codes stand for, at the sender and, after `pack_received`, at the receiver alike. A Weights is written by one owner
+// and may then be read by many.
 #pragma once
 
 #include <span>
@@ -62,9 +62,12 @@ class Weights {
   // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
   // all of `flat` or `wire` has been written again.
   void give_back_flat();
-  // The panels of a parameter's matrix; of experts those of one after the other.
+  // The panels of a parameter's matrix; of experts those of one after the other. Of codes where the parameter is
+  // quantised, unless for training or not to be had so (kernels::pack_codes).
   template <typename T = kernels::bf16>
-  const T* packed(int parameter) const {
+  kernels::RightSide<T> packed(int parameter) const {
+    if (const Buffer<std::byte>& codes = packed_codes_[parameter]; !codes.empty())
+      return kernels::RightSide<T>(codes.data());
     return in<T>().packed[parameter].data();
   }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
@@ -97,6 +100,7 @@ class Weights {
   Status quantize(kernels::Stream& stream);
   template <typename T>
   Status build_panels(kernels::Stream& stream);
+  Result<bool> build_code_panels(kernels::Stream& stream, size_t parameter);
   // Of one matrix of a parameter.
   kernels::e4m3* codes(size_t parameter, int group);
   kernels::e8m0* scales(size_t parameter, int group);
@@ -109,6 +113,7 @@ class Weights {
   Buffer<std::byte> wire_;       // empty in bf16
   Numbers<kernels::bf16> bf16_;
   Numbers<float> float32_;
+  std::vector<Buffer<std::byte>> packed_codes_;  // by parameter
   std::vector<Buffer<kernels::bf16>> transposed_;
 };
 

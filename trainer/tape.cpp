@@ -36,7 +36,7 @@ Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows)
   std::vector<int32_t> tokens(rows.size());
   TRY(kernels::lm_head(*stream_,
                        {.hidden = states,
-                        .head = weights_->packed<T>(layout().head),
+                        .head = weights_->packed<T>(layout().head).panels,
                         .rows = static_cast<int>(rows.size()),
                         .width = config_.width,
                         .vocabulary = config_.vocabulary,
@@ -279,7 +279,7 @@ Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> pic
   if (!picks.empty()) {
     TRY(kernels::lm_head(*stream_,
                          {.hidden = states,
-                          .head = weights_->packed<T>(layout().head),
+                          .head = weights_->packed<T>(layout().head).panels,
                           .rows = static_cast<int>(head_rows_.size()),
                           .width = config_.width,
                           .vocabulary = config_.vocabulary,

@@ -30,7 +30,7 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
   const T* states = gather(head_rows_);
   TRY(kernels::lm_head_backward(*stream_,
                                 {.hidden = states,
-                                 .head = weights_->packed<T>(layout().head),
+                                 .head = weights_->packed<T>(layout().head).panels,
                                  .head_transposed = weights_->packed_transposed(layout().head),
                                  .log_sum = head_log_sum_.data(),
                                  .rows = rows,

@@ -52,6 +52,8 @@ constexpr CpuOperations kOperations = {
     .quantize = quantize,
     .quantize_weight = quantize_weight,
     .expand = expand,
+    .round_to_codes = round_to_codes,
+    .pack_codes = pack_codes,
     .peak_products = peak_products,
     .read_all = read_all,
 };

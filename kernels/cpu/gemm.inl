@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/packed_codes.inl"
 #include "kernels/cpu/product.inl"
 
 namespace tandem::kernels::TANDEM_ISA {
@@ -134,8 +135,9 @@ void finish_tile(const BasicGemm<T>& g, const float* tile, int row, int rows, in
 }
 
 template <typename T>
-size_t panel_stride(const BasicGemm<T>& g) {
-  return g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k);
+RightSide<T> panel_of(const BasicGemm<T>& g, int panel) {
+  if (g.b.codes != nullptr) return RightSide<T>(g.b.codes + panel * coded_panel_bytes(g.k));
+  return g.b.panels + panel * (g.b_panel_stride != 0 ? g.b_panel_stride : panel_elements(g.k));
 }
 
 // Rows that a task takes of one panel; those of a packed left side are a panel of their own.
@@ -144,20 +146,53 @@ int chunk_rows(const BasicGemm<T>& g) {
   return g.a_packed ? kPanelColumns : kTileRows * 16;
 }
 
+// The left side of rows [begin, end) of the output, a chunk of them.
+template <typename T>
+LeftRows<T> left_rows(const BasicGemm<T>& g, int begin) {
+  constexpr size_t kBeside = kSideBySide<T>;
+  if (g.a_packed) return {g.a + begin / kPanelColumns * panel_elements(g.k), kBeside, kPanelColumns * kBeside};
+  return {g.a + begin * g.a_stride, g.a_stride};
+}
+
+// Rows [begin, end) of the output in the columns of a panel of codes. A part of k at a time becomes bf16, small enough
+// for the first-level cache, and all rows go over it; their sums wait in between as they are.
+inline void multiply_codes(const Gemm& g, int panel, int begin, int end, const std::byte* next) {
+  constexpr int kMostDepth = 8 * kCodedDepth;
+  const int depth_at_once = end - begin > kTileRows ? kMostDepth : kMostDepth / 2;
+  alignas(64) bf16 part[kMostDepth * kPanelColumns];
+  alignas(64) float tiles[16][kTileRows * kPanelColumns];
+  LeftRows<bf16> a = left_rows(g, begin);
+  const std::byte* block = panel_of(g, panel).codes;
+  for (int first = 0; first < g.k; first += depth_at_once, a.start += depth_at_once / 2 * a.pair_stride) {
+    const int depth = std::min(depth_at_once, g.k - first);
+    for (int at = 0; at < depth; at += kCodedDepth, block += kCodedBlock) {
+      expand_block(block, next, part + at * kPanelColumns);
+      if (next != nullptr) next += kCodedBlock;
+    }
+    for (int row = begin; row < end; row += kTileRows) {
+      product_tile({a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride},
+                   std::min(kTileRows, end - row), part, depth, tiles[(row - begin) / kTileRows], kPanelColumns * 2, {},
+                   first > 0);
+    }
+  }
+  for (int row = begin; row < end; row += kTileRows)
+    finish_tile(g, tiles[(row - begin) / kTileRows], row, std::min(kTileRows, end - row), panel * kPanelColumns);
+}
+
 // Rows [begin, end) of the output, a chunk of them, in the columns of one panel. `next` is fetched meanwhile.
 template <typename T>
-void multiply_panel(const BasicGemm<T>& g, int panel, int begin, int end, const T* next_panel) {
-  const NextPanel next(next_panel, g.k, (end - begin + kTileRows - 1) / kTileRows);
-  constexpr size_t kBeside = kSideBySide<T>;
-  const LeftRows<T> a =
-      g.a_packed ? LeftRows<T>{g.a + begin / kPanelColumns * panel_elements(g.k), kBeside, kPanelColumns * kBeside}
-                 : LeftRows<T>{g.a + begin * g.a_stride, g.a_stride};
+void multiply_panel(const BasicGemm<T>& g, int panel, int begin, int end, RightSide<T> next_panel) {
+  if constexpr (sizeof(T) == sizeof(bf16)) {
+    if (g.b.codes != nullptr) return multiply_codes(g, panel, begin, end, next_panel.codes);
+  }
+  const NextPanel next(next_panel.panels, g.k, (end - begin + kTileRows - 1) / kTileRows);
+  const LeftRows<T> a = left_rows(g, begin);
+  const T* const b = panel_of(g, panel).panels;
   alignas(64) float tile[kTileRows * kPanelColumns];
   for (int row = begin; row < end; row += kTileRows) {
     const int rows = std::min(kTileRows, end - row);
-    product_tile(LeftRows<T>{a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows,
-                 g.b + panel * panel_stride(g), g.k, tile, kPanelColumns * kBeside,
-                 next.during((row - begin) / kTileRows));
+    product_tile(LeftRows<T>{a.start + (row - begin) * a.row_stride, a.row_stride, a.pair_stride}, rows, b, g.k, tile,
+                 kPanelColumns * kSideBySide<T>, next.during((row - begin) / kTileRows));
     finish_tile(g, tile, row, rows, panel * kPanelColumns);
   }
 }
@@ -170,7 +205,7 @@ void gemm(ThreadPool& threads, const BasicGemm<T>& g) {
   threads.run(panels * chunks, [&](int task) {
     const int panel = task % panels, begin = task / panels * chunk_rows(g), later = panel + threads.threads();
     multiply_panel(g, panel, begin, std::min(g.m, begin + chunk_rows(g)),
-                   later < panels ? g.b + later * panel_stride(g) : nullptr);
+                   later < panels ? panel_of(g, later) : RightSide<T>());
   });
 }
 

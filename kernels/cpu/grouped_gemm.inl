@@ -34,23 +34,24 @@ void multiply_groups(ThreadPool& threads, int groups, const OfGroup& of_group, c
   threads.run(tasks, [&](int task) {
     const GroupChunk& chunk = chunks[task / panels];
     const int later = task + threads.threads();
-    decltype(of_group(0).b) next = nullptr;
-    if (later < tasks) {
-      const auto then = of_group(chunks[later / panels].group);
-      next = then.b + later % panels * panel_stride(then);
-    }
+    decltype(of_group(0).b) next;
+    if (later < tasks) next = panel_of(of_group(chunks[later / panels].group), later % panels);
     multiply_panel(of_group(chunk.group), task % panels, chunk.begin, chunk.end, next);
   });
 }
 
 template <typename T>
 void grouped_gemm(ThreadPool& threads, const BasicGroupedGemm<T>& g) {
-  const size_t weight = panel_elements(g.k) * ((g.n + kPanelColumns - 1) / kPanelColumns);
+  const auto weight = [&](int group) -> RightSide<T> {
+    const size_t panels = static_cast<size_t>(group) * ((g.n + kPanelColumns - 1) / kPanelColumns);
+    if (g.b.codes != nullptr) return RightSide<T>(g.b.codes + panels * coded_panel_bytes(g.k));
+    return g.b.panels + panels * panel_elements(g.k);
+  };
   const auto of_group = [&](int group) {
     const size_t first = g.offsets[group];
     return BasicGemm<T>{.a = g.a + first * g.a_stride,
                         .a_stride = g.a_stride,
-                        .b = g.b + group * weight,
+                        .b = weight(group),
                         .out = g.out + first * g.out_stride,
                         .out_stride = g.out_stride,
                         .m = g.offsets[group + 1] - g.offsets[group],

@@ -69,6 +69,8 @@ struct CpuOperations {
   void (*quantize)(ThreadPool&, const Quantize&);
   void (*quantize_weight)(ThreadPool&, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
   void (*expand)(ThreadPool&, const Expand&);
+  void (*round_to_codes)(ThreadPool&, const RoundToCodes&);
+  bool (*pack_codes)(ThreadPool&, const PackCodes&);
   double (*peak_products)(ThreadPool&, int rounds);
   float (*read_all)(ThreadPool&, const float* values, size_t count);
 };

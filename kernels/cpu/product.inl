@@ -1,6 +1,7 @@
 // The product of a few rows with one panel, from which all others are made.
 //
-// tile[r][64] = rows of a times panel [k / 2][64][2], or [k][64] of fp32. The accumulators of a block (6 x 4 registers
+// tile[r][64] = rows of a times panel [k / 2][64][2], or [k][64] of fp32; with `onto` the chain goes on from what the
+// tile holds, which changes no bit. The accumulators of a block (6 x 4 registers
 // of 16 lanes on AVX-512, four tiles of 16 x 16 with AMX) stay in registers over all of K, so one chain of additions in
 // order of k is also the fastest way.
 #pragma once
@@ -49,14 +50,22 @@ struct LeftRows {
 // the order depends on k alone. Rows that are no tile as they lie are copied into one; a last piece is filled up with
 // zeros.
 inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int k, float* tile,
-                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
+                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}, bool onto = false) {
   constexpr int kPairs = 16;
+  constexpr size_t kStride = kPanelColumns * sizeof(float);
   alignas(64) bf16 left[kTileRows * kPairs * 2], right[kPairs * kPanelColumns * 2];
   tiles::configure(count);
-  tiles::zero<0>();
-  tiles::zero<1>();
-  tiles::zero<2>();
-  tiles::zero<3>();
+  if (onto) {
+    tiles::load<0>(tile, kStride);
+    tiles::load<1>(tile + kLanes, kStride);
+    tiles::load<2>(tile + 2 * kLanes, kStride);
+    tiles::load<3>(tile + 3 * kLanes, kStride);
+  } else {
+    tiles::zero<0>();
+    tiles::zero<1>();
+    tiles::zero<2>();
+    tiles::zero<3>();
+  }
   const bf16* a = rows.start;
   for (int first = 0; first < k / 2; first += kPairs, a += kPairs * rows.pair_stride, panel += kPairs * pair_stride) {
     const int pairs = std::min(kPairs, k / 2 - first);
@@ -97,7 +106,6 @@ inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int 
     tiles::multiply<2, 4, 7>();
     tiles::multiply<3, 4, 5>();
   }
-  constexpr size_t kStride = kPanelColumns * sizeof(float);
   tiles::store<0>(tile, kStride);
   tiles::store<1>(tile + kLanes, kStride);
   tiles::store<2>(tile + 2 * kLanes, kStride);
@@ -108,9 +116,16 @@ inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int 
 #ifdef __AVX512F__
 template <int Rows>
 TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k, float* tile,
-                                Ahead ahead) {
+                                Ahead ahead, bool onto) {
   for (int unit = 0; unit < kPanelUnits; unit += kUnits) {
     Float sums[Rows][kUnits] = {};
+    if (onto) {
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+        for (int u = 0; u < kUnits; ++u) sums[r][u] = load(tile + r * kPanelColumns + (unit + u) * kLanes);
+      }
+    }
     const bf16* a = rows.start;
     const bf16* b = panel + unit * kLanes * 2;
     for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
@@ -136,10 +151,14 @@ TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t p
 // The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
 template <int Rows>
 TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k, float* tile,
-                                Ahead ahead) {
+                                Ahead ahead, bool onto) {
   for (int column = 0; column < kPanelColumns; column += kLanes) {
     __m256 sums[Rows][2];
-    for (int r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    for (int r = 0; r < Rows; ++r) {
+      const float* const old = tile + r * kPanelColumns + column;
+      sums[r][0] = onto ? _mm256_loadu_ps(old) : _mm256_setzero_ps();
+      sums[r][1] = onto ? _mm256_loadu_ps(old + 8) : _mm256_setzero_ps();
+    }
     const bf16* a = rows.start;
     const bf16* b = panel + column * 2;
     for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
@@ -170,21 +189,21 @@ TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t p
 
 // count <= kTileRows.
 inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int k, float* tile,
-                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}) {
+                         size_t pair_stride = kPanelColumns * 2, Ahead ahead = {}, bool onto = false) {
   switch (count) {
     case 1:
-      return product_rows<1>(rows, panel, pair_stride, k, tile, ahead);
+      return product_rows<1>(rows, panel, pair_stride, k, tile, ahead, onto);
     case 2:
-      return product_rows<2>(rows, panel, pair_stride, k, tile, ahead);
+      return product_rows<2>(rows, panel, pair_stride, k, tile, ahead, onto);
     case 3:
-      return product_rows<3>(rows, panel, pair_stride, k, tile, ahead);
+      return product_rows<3>(rows, panel, pair_stride, k, tile, ahead, onto);
     case 4:
-      return product_rows<4>(rows, panel, pair_stride, k, tile, ahead);
+      return product_rows<4>(rows, panel, pair_stride, k, tile, ahead, onto);
 #if defined(__AVX512BF16__)
     case 5:
-      return product_rows<5>(rows, panel, pair_stride, k, tile, ahead);
+      return product_rows<5>(rows, panel, pair_stride, k, tile, ahead, onto);
     case 6:
-      return product_rows<6>(rows, panel, pair_stride, k, tile, ahead);
+      return product_rows<6>(rows, panel, pair_stride, k, tile, ahead, onto);
 #endif
   }
 }

@@ -286,6 +286,37 @@ inline void expand_row(const uint8_t* codes, int count, e8m0 scale, bf16* out) {
   std::memcpy(out + i, &values, (count - i) * sizeof(bf16));
 }
 
+// A block of `count` elements, a multiple of 16.
+TANDEM_INLINE void round_block(const bf16* x, int count, bf16* out) {
+  __m256i largest = magnitudes(x);
+  for (int i = kLanes; i < count; i += kLanes) largest = _mm256_max_epu16(largest, magnitudes(x + i));
+  const int32_t code = scale_codes(largest_of(largest));
+  if (code == kNanScale) return void(std::fill_n(out, count, bf16{0x7fc0}));
+  const Float inverse = inverse_of(Int{} + code), scale = broadcast(to_float(e8m0{static_cast<uint8_t>(code)}));
+  for (int i = 0; i < count; i += kLanes) {
+    uint8_t codes[kLanes];
+    convert(x + i, inverse, codes);
+    const Half values = expand_codes(codes, scale);
+    std::memcpy(out + i, &values, sizeof values);
+  }
+}
+
+inline void round_to_codes(ThreadPool& threads, const RoundToCodes& r) {
+  for_pieces(threads, r.rows, 16, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const bf16* x = r.x + row * r.columns;
+      bf16* out = r.out + row * r.columns;
+      int i = 0;
+      for (; i + r.block <= r.columns; i += r.block) round_block(x + i, r.block, out + i);
+      if (i == r.columns) continue;
+      bf16 rest[kScaleBlock] = {};
+      std::memcpy(rest, x + i, (r.columns - i) * sizeof(bf16));
+      round_block(rest, r.block, rest);
+      std::memcpy(out + i, rest, (r.columns - i) * sizeof(bf16));
+    }
+  });
+}
+
 inline void expand(ThreadPool& threads, const Expand& e) {
   const size_t across = scale_blocks(e.columns, e.block);
   for_pieces(threads, e.rows, 16, [&](size_t begin, size_t end) {

@@ -260,6 +260,39 @@ TEST_P(QuantizeTest, what_came_back_once_comes_back_the_same) {
   }
 }
 
+TEST_P(QuantizeTest, in_one_pass_rows_become_what_quantising_and_expanding_makes_of_them) {
+  Stream cpu = stream();
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {1, 576}, {40, 257}, {33, 1152}}) {
+    for (const int block : {kScaleBlock, kMicroscaleBlock}) {
+      for (const bool wild : {false, true}) {
+        SCOPED_TRACE(testing::Message() << rows << "x" << columns << ", blocks of " << block);
+        auto x = values(rows, columns, 5, wild);
+        Forms forms(rows, columns, block);
+        ASSERT_TRUE(quantize(cpu, {.x = x.data(),
+                                   .stride = static_cast<size_t>(columns),
+                                   .by_row = forms.by_row.data(),
+                                   .row_scales = forms.row_scales.data(),
+                                   .rows = rows,
+                                   .columns = columns,
+                                   .block = block}));
+        std::vector<bf16> expected(x.size()), got(x.size());
+        ASSERT_TRUE(expand(cpu, {.codes = forms.by_row.data(),
+                                 .scales = forms.row_scales.data(),
+                                 .out = expected.data(),
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .block = block}));
+        RoundToCodes arguments{.x = x.data(), .out = got.data(), .rows = rows, .columns = columns, .block = block};
+        ASSERT_TRUE(round_to_codes(cpu, arguments));
+        expect_same(got, expected, "element");
+        arguments.out = x.data();
+        ASSERT_TRUE(round_to_codes(cpu, arguments));
+        expect_same(x, expected, "in place, element");
+      }
+    }
+  }
+}
+
 TEST(QuantizeArguments, are_checked_and_the_wrong_one_is_named) {
   Stream cpu = std::move(*Stream::cpu(1));
   const bf16 x[4] = {};
