@@ -4,6 +4,7 @@
 // Figures are medians of several rounds. Thread safety: none, and the machine should be idle.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -19,8 +20,12 @@ struct Settings {
   model::WeightFormat weights = model::WeightFormat::kBf16;  // of the model's layers
   int threads = 1;
   double seconds = 1;  // for each figure, about
+  // Of bench_kernels alone.
+  std::string operation;  // one of kernel_operations(); empty: all
+  std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
 };
 
+std::vector<std::string> kernel_operations();
 Result<std::vector<Figure>> bench_kernels(const Settings& settings);
 // Prefill, and decode at context 256 with 1, 16 and 64 sequences: apart, and in groups of 8 that share their prompt.
 Result<std::vector<Figure>> bench_engine(const Settings& settings);

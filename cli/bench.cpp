@@ -65,6 +65,11 @@ Action add_bench(CLI::App& command) {
     sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");
+    if (benchmark.run == bench::bench_kernels) {
+      sub->add_option("--op", options->settings.operation, "One operation alone")
+          ->check(CLI::IsMember(bench::kernel_operations()));
+      sub->add_option("--shape", options->settings.shape, "With --op gemm: MxNxK, such as 1x49152x576");
+    }
     sub->callback([chosen, &benchmark] { *chosen = &benchmark; });
   }
   command.footer(

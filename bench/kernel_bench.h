@@ -1,0 +1,39 @@
+// What the benchmarks of single kernels share.
+#pragma once
+
+#include <string>
+
+#include "bench/measure.h"
+
+namespace tandem::bench {
+
+// m x n x k of a product.
+struct ProductShape {
+  int m = 0, n = 0, k = 0;
+};
+
+struct KernelBench {
+  kernels::Stream& stream;
+  const Limits limits;
+  const double seconds;      // for each figure, about
+  const ProductShape shape;  // to measure alone; of zeros: those that matter
+  std::vector<Figure>& figures;
+
+  // Of this many products and, unless the caches hold them, bytes that are read: what takes longer is the limit.
+  void add_product(std::string name, double flops, double bytes, double seconds);
+  // Of this many bytes, read and written.
+  void add_bytes(std::string name, double bytes, double seconds);
+};
+
+// kernel_products.cpp
+Status bench_gemm(KernelBench& bench);
+Status bench_grouped_gemm(KernelBench& bench);
+Status bench_attention(KernelBench& bench);
+Status bench_lm_head(KernelBench& bench);
+// kernel_rows.cpp
+Status bench_rows(KernelBench& bench);
+Status bench_adamw(KernelBench& bench);
+Status bench_quantize(KernelBench& bench);
+Status bench_digest(KernelBench& bench);
+
+}  // namespace tandem::bench

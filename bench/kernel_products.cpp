@@ -1,0 +1,174 @@
+// Products and what is made of them: gemm, mixtures of experts, attention, the head.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "bench/kernel_bench.h"
+#include "kernels/attention.h"
+#include "kernels/experts.h"
+#include "kernels/gemm.h"
+#include "kernels/lm_head.h"
+
+namespace tandem::bench {
+
+using kernels::bf16;
+
+namespace {
+
+// With panels of bf16, and with panels of codes.
+Status measure_gemm(KernelBench& bench, const ProductShape& shape) {
+  const auto [m, n, k] = shape;
+  const std::vector<bf16> a(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
+      b(kernels::packed_size(n, k), kernels::to_bf16(1));
+  const std::vector<kernels::e4m3> codes(static_cast<size_t>(n) * k, kernels::to_e4m3(1));
+  const std::vector<kernels::e8m0> scales(
+      kernels::scale_blocks(n, kernels::kScaleBlock) * kernels::scale_blocks(k, kernels::kScaleBlock), {127});
+  std::vector<std::byte> packed(kernels::packed_codes_size(n, k));
+  TRY(kernels::pack_codes(bench.stream, {.codes = codes.data(),
+                                         .scales = scales.data(),
+                                         .packed = packed.data(),
+                                         .n = n,
+                                         .k = k,
+                                         .block_rows = kernels::kScaleBlock}));
+  std::vector<bf16> out(static_cast<size_t>(m) * n);
+  for (const bool coded : {false, true}) {
+    const auto right = coded ? kernels::RightSide<bf16>(packed.data()) : kernels::RightSide<bf16>(b.data());
+    const double seconds = TRY(median_seconds(bench.seconds, [&] {
+      return kernels::gemm(bench.stream, {.a = a.data(),
+                                          .a_stride = static_cast<size_t>(k),
+                                          .b = right,
+                                          .out = out.data(),
+                                          .out_stride = static_cast<size_t>(n),
+                                          .m = m,
+                                          .n = n,
+                                          .k = k});
+    }));
+    bench.add_product(fmt::format("gemm {}x{}x{}{}", m, n, k, coded ? ", weights in fp8" : ""), 2.0 * m * n * k,
+                      coded ? static_cast<double>(packed.size()) : 2.0 * n * k, seconds);
+  }
+  return {};
+}
+
+// SmolLM2-135M's heads.
+constexpr kernels::AttentionShape kHeads{.heads = 9, .kv_heads = 3, .head_size = 64, .scale = 0.125f};
+
+// `sequences` of them, each with `rows` queries that stand last of `length` tokens.
+Status measure_attention(KernelBench& bench, std::string name, int sequences, int length, int rows) {
+  const int width = kHeads.heads * kHeads.head_size,
+            pages_each = (length + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  const size_t page = kernels::page_elements(kHeads), pages_in_all = static_cast<size_t>(sequences) * pages_each;
+  std::vector<bf16> memory(pages_in_all * 2 * page, kernels::to_bf16(0.5f));
+  std::vector<kernels::KeyValuePage> pages;
+  for (size_t i = 0; i < pages_in_all; ++i) pages.push_back({&memory[2 * i * page], &memory[(2 * i + 1) * page]});
+  std::vector<kernels::QueryRun> runs;
+  for (int i = 0; i < sequences; ++i) {
+    runs.push_back(
+        {i * rows, rows, length - rows,
+         std::span<const kernels::KeyValuePage>(pages).subspan(static_cast<size_t>(i) * pages_each, pages_each)});
+  }
+  const std::vector<bf16> queries(static_cast<size_t>(sequences) * rows * width, kernels::to_bf16(0.25f));
+  std::vector<bf16> out(queries.size());
+  const double seconds = TRY(median_seconds(bench.seconds, [&] {
+    return kernels::attention(bench.stream, kHeads, queries.data(), width, std::span<const kernels::QueryRun>(runs),
+                              out.data(), width);
+  }));
+  const double seen = rows * (length - (rows - 1) / 2.0);  // keys of all rows
+  bench.add_product(std::move(name), 4.0 * sequences * width * seen, 2.0 * static_cast<double>(memory.size()), seconds);
+  return {};
+}
+
+}  // namespace
+
+Status bench_gemm(KernelBench& bench) {
+  if (bench.shape.m > 0) return measure_gemm(bench, bench.shape);
+  // Layers of SmolLM2-135M and Qwen3-0.6B in prefill; a head, which no cache holds, in decode; a large one.
+  for (const ProductShape shape : {ProductShape{512, 3072, 576},
+                                   {512, 576, 1536},
+                                   {512, 6144, 1024},
+                                   {64, 3072, 576},
+                                   {64, 49152, 576},
+                                   {16, 49152, 576},
+                                   {4, 49152, 576},
+                                   {1, 49152, 576},
+                                   {2048, 4096, 4096}}) {
+    TRY(measure_gemm(bench, shape));
+  }
+  return {};
+}
+
+// A product of a mixture of experts, rows routed at random: prefill, and decode, which reads most weights for few rows.
+Status bench_grouped_gemm(KernelBench& bench) {
+  constexpr int kExperts = 64, kChosen = 8, kN = 512, kK = 1024;
+  const std::vector<bf16> b(kExperts * kernels::packed_size(kN, kK), kernels::to_bf16(1));
+  for (const int tokens : {512, 16}) {
+    const int rows = tokens * kChosen;
+    std::vector<float> logits(static_cast<size_t>(tokens) * kExperts), weights(rows);
+    Random random(1);
+    for (float& logit : logits) logit = static_cast<float>(random.normal());
+    std::vector<int32_t> ids(rows), places(rows), offsets(kExperts + 1);
+    TRY(kernels::route(bench.stream, {.logits = logits.data(),
+                                      .ids = ids.data(),
+                                      .weights = weights.data(),
+                                      .rows = tokens,
+                                      .experts = kExperts,
+                                      .chosen = kChosen}));
+    TRY(kernels::group_by_expert(bench.stream, {.ids = ids.data(),
+                                                .offsets = offsets.data(),
+                                                .places = places.data(),
+                                                .rows = tokens,
+                                                .experts = kExperts,
+                                                .chosen = kChosen}));
+    const std::vector<bf16> a(static_cast<size_t>(rows) * kK, kernels::to_bf16(1));
+    std::vector<bf16> out(static_cast<size_t>(rows) * kN);
+    const double seconds = TRY(median_seconds(bench.seconds, [&] {
+      return kernels::grouped_gemm(bench.stream, {.a = a.data(),
+                                                  .a_stride = kK,
+                                                  .offsets = offsets.data(),
+                                                  .b = b.data(),
+                                                  .out = out.data(),
+                                                  .out_stride = kN,
+                                                  .groups = kExperts,
+                                                  .m = rows,
+                                                  .n = kN,
+                                                  .k = kK});
+    }));
+    int active = 0;
+    for (int expert = 0; expert < kExperts; ++expert) active += offsets[expert + 1] > offsets[expert];
+    bench.add_product(
+        fmt::format("grouped gemm, {} tokens, {} of {} experts, {}x{}", tokens, kChosen, kExperts, kN, kK),
+        2.0 * rows * kN * kK, 2.0 * active * kN * kK, seconds);
+  }
+  return {};
+}
+
+Status bench_attention(KernelBench& bench) {
+  TRY(measure_attention(bench, "attention, prefill of 512, 9 of 3 heads of 64", 1, 512, 512));
+  TRY(measure_attention(bench, "attention, prefill of 2048", 1, 2048, 2048));
+  TRY(measure_attention(bench, "attention, decode of 16 at 1024", 16, 1024, 1));
+  return {};
+}
+
+Status bench_lm_head(KernelBench& bench) {
+  constexpr int kRows = 1024, kWidth = 576, kVocabulary = 49152;
+  const std::vector<bf16> hidden(size_t{kRows} * kWidth, kernels::to_bf16(0.1f)),
+      head(kernels::packed_size(kVocabulary, kWidth), kernels::to_bf16(0.1f));
+  std::vector<float> log_sum(kRows), logprobs(kRows);
+  std::vector<kernels::TokenPick> picks;
+  for (int row = 0; row < kRows; ++row) picks.push_back({row, row});
+  const double seconds = TRY(median_seconds(bench.seconds, [&] {
+    return kernels::lm_head(bench.stream,
+                            kernels::LmHead{.hidden = hidden.data(),
+                                            .head = head.data(),
+                                            .rows = kRows,
+                                            .width = kWidth,
+                                            .vocabulary = kVocabulary,
+                                            .log_sum = log_sum.data()},
+                            picks, logprobs);
+  }));
+  bench.add_product(fmt::format("log-probabilities, {}x{}x{}", kRows, kVocabulary, kWidth),
+                    2.0 * kRows * kVocabulary * kWidth, 2.0 * kVocabulary * kWidth, seconds);
+  return {};
+}
+
+}  // namespace tandem::bench
