@@ -1,13 +1,13 @@
 // `tandem tools`: the agent's tools from a shell.
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/workspace.h"
 #include "envs/sandbox/host_backend.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/tools/tool.h"
@@ -16,22 +16,15 @@ namespace tandem::cli {
 namespace {
 
 struct CallOptions {
-  std::string name, arguments = "{}", workspace;
+  std::string name, arguments = "{}";
+  WorkspaceOptions workspace;
   bool no_sandbox = false, raw = false;
-  double time_limit_s = 120;
 };
 
 Result<int> call_tool(const CallOptions& options) {
   const auto arguments = parse_json(options.arguments);
   if (!arguments) return fail(Status(arguments.error()).at("arguments"));
-  std::error_code error;
-  const auto workspace = std::filesystem::canonical(options.workspace, error);
-  if (error || !std::filesystem::is_directory(workspace)) {
-    return fail(Status::invalid("--workspace: \"" + options.workspace + "\" is not a folder"));
-  }
-  envs::SandboxSpec spec;
-  spec.workspace = workspace;
-  spec.call_time_limit_s = options.time_limit_s;
+  const auto spec = TRY(sandbox_of(options.workspace));
   std::unique_ptr<envs::SandboxBackend> backend;
   if (options.no_sandbox) {
     backend = std::make_unique<envs::HostBackend>();
@@ -107,12 +100,9 @@ Action add_tools(CLI::App& command) {
   const auto options = std::make_shared<CallOptions>();
   call->add_option("NAME", options->name, "The tool")->required();
   call->add_option("JSON", options->arguments, "Its arguments, a JSON object")->required();
-  call->add_option("--workspace", options->workspace, "The folder to work in; /workspace inside")->required();
+  add_workspace_options(*call, options->workspace);
   call->add_flag("--no-sandbox", options->no_sandbox, "Run on this machine without isolation");
   call->add_flag("--raw", options->raw, "Print the bare output as the model sees it");
-  call->add_option("--time-limit", options->time_limit_s, "Seconds after which a command is ended")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
   call->footer(
       "A sandbox is made for the one call: what a tool keeps from call to call (the shell's folder and variables, the\n"
       "list of todos) ends with it. Exit code 0: the call ran; 1: the tool refused it; 3: no sandbox can be had.\n\n"

@@ -10,10 +10,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "base/status.h"
+#include "wire/http_server.h"
 
 namespace tandem::dashboard {
 
@@ -26,19 +26,15 @@ class ViewServer {
  public:
   // kUnavailable where the port is taken. Port 0: any that is free.
   static Result<ViewServer> listen(uint16_t port);
-  ViewServer(ViewServer&&) noexcept;
-  ~ViewServer();
-
-  uint16_t port() const;
+  uint16_t port() const { return server_.port(); }
 
   // Until `stop`. `answer` is asked for every path ("/", "/summary.json"); kNotFound becomes 404, other errors 500 with
   // their words.
   Status serve(const std::function<Result<ServedPage>(const std::string& path)>& answer, const std::atomic<bool>& stop);
 
  private:
-  struct Listening;
-  explicit ViewServer(std::unique_ptr<Listening> listening);
-  std::unique_ptr<Listening> listening_;
+  explicit ViewServer(wire::HttpServer server) : server_(std::move(server)) {}
+  wire::HttpServer server_;
 };
 
 }  // namespace tandem::dashboard

@@ -21,7 +21,9 @@ class HostSandbox final : public Sandbox {
     if (owned_) fs::remove_all(context_.root, ignored);
   }
   Status put(const Files& files) override { return put_files(context_.root, files); }
-  Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
+  // Runs to its end once it has begun: there is no process between us and the tool that could be ended in its place.
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override {
+    if (stop.stop_requested()) return fail(Status::cancelled("the call was cancelled"));
     Session before;
     {
       std::lock_guard lock(mutex_);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -27,6 +28,8 @@ namespace {
 const char* const kRoot = "/workspace";
 const char* const kTemporary = "/tmp";
 
+constexpr auto kCancelGrace = std::chrono::seconds(2);  // in which a cancelled call can finish what it writes
+
 Time soon() { return SystemClock().now() + std::chrono::seconds(60); }
 
 // Ends every process that this one's command left, whatever sessions they moved to: as a subreaper it inherits them.
@@ -42,6 +45,29 @@ void end_descendants() {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
   }
+}
+
+// In the process that serves a call: ends the program that a tool waits for, with its group, so that the tool comes
+// back. A signal handler: what it calls may be called there.
+void end_children(int) {
+  const int error = errno;
+  const int file = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+  char text[4096];
+  const ssize_t size = file < 0 ? 0 : read(file, text, sizeof text);
+  if (file >= 0) close(file);
+  pid_t child = 0;
+  for (ssize_t i = 0; i < size; ++i) {
+    if (text[i] >= '0' && text[i] <= '9') {
+      child = child * 10 + (text[i] - '0');
+      continue;
+    }
+    if (child > 1) {
+      kill(-child, SIGKILL);
+      kill(child, SIGKILL);
+    }
+    child = 0;
+  }
+  errno = error;
 }
 
 // Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
@@ -129,6 +155,8 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
       for (const auto& path : collected.programs) put_text(reply, path);
       return reply;
     }
+    case RequestKind::kCancel:
+      break;  // the first process itself sees to it
   }
   return "";
 }
@@ -139,6 +167,7 @@ struct Worker {
   pid_t process = -1;
   FileDescriptor results;
   std::string reply;
+  std::optional<Time> end_at = {};  // of one that was cancelled: when it is killed if it still runs
 };
 
 class Server {
@@ -150,7 +179,7 @@ class Server {
       std::vector<pollfd> waits = {{socket_, POLLIN, 0}};
       for (const auto& worker : workers_) waits.push_back({worker.results.get(), POLLIN, 0});
       // Wakes now and then to reap what background commands left.
-      poll(waits.data(), waits.size(), 1000);
+      poll(waits.data(), waits.size(), end_cancelled() ? 100 : 1000);
       for (size_t i = workers_.size(); i-- > 0;) {
         if (waits[i + 1].revents != 0 && !gather(workers_[i])) workers_.erase(workers_.begin() + static_cast<long>(i));
       }
@@ -168,6 +197,7 @@ class Server {
     FieldReader fields(*frame);
     const auto id = fields.number(), kind = fields.number();
     if (!id || !kind) _exit(1);
+    if (*kind == static_cast<uint64_t>(RequestKind::kCancel)) return cancel(*id);
     if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && workers_.empty()) {
       kill(-1, SIGKILL);  // everything but this process
     }
@@ -189,6 +219,10 @@ class Server {
       for (auto& worker : workers_) worker.results.reset();
       prctl(PR_SET_CHILD_SUBREAPER, 1);
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      struct sigaction action {};
+      action.sa_handler = end_children;
+      action.sa_flags = SA_RESTART;
+      sigaction(SIGTERM, &action, nullptr);
       const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
@@ -196,6 +230,25 @@ class Server {
     if (process < 0) return refuse(*id, "too many processes are running; end some first");
     fcntl(reader.get(), F_SETFL, O_NONBLOCK);
     workers_.push_back({*id, static_cast<RequestKind>(*kind), process, std::move(reader), ""});
+  }
+
+  // A tool that has lost its program ends by itself, its files whole; one that goes on is killed.
+  void cancel(uint64_t id) {
+    for (auto& worker : workers_) {
+      if (worker.id != id || worker.end_at) continue;
+      worker.end_at = SystemClock().now() + kCancelGrace;
+    }
+  }
+
+  // Whether there are any. They are asked over and over: a tool may be just about to start its program, or another one.
+  bool end_cancelled() {
+    bool any = false;
+    for (const auto& worker : workers_) {
+      if (!worker.end_at) continue;
+      any = true;
+      kill(worker.process, SystemClock().now() < *worker.end_at ? SIGTERM : SIGKILL);
+    }
+    return any;
   }
 
   // Takes what a worker has written; false when it has ended and its reply is sent.

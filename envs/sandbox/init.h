@@ -18,6 +18,7 @@ enum class RequestKind : unsigned {
   kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
   kRestore,   // workspace, temporary folder, session -> kWorked, or why not
   kCollect,   // -> complete, files; everything else that runs is ended first
+  kCancel,    // of the request that has this id: what it started is ended, and soon it too. No reply of its own
 };
 
 }  // namespace tandem::envs

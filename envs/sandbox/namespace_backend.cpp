@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
 constexpr double kCollectTime = 20;
+constexpr double kCancelTime = 1;  // in which a cancellation can be sent, or the sandbox is not looking
 
 class NamespaceSandbox final : public Sandbox {
  public:
@@ -40,7 +41,8 @@ class NamespaceSandbox final : public Sandbox {
     return worked(*reply, "files could not be put into the sandbox");
   }
 
-  Result<ToolOutcome> call(std::string_view name, const Json& arguments) override {
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override {
+    if (stop.stop_requested()) return fail(Status::cancelled("the call was cancelled"));
     std::string fields;
     put_text(fields, name);
     put_text(fields, dump_json(arguments));
@@ -48,7 +50,7 @@ class NamespaceSandbox final : public Sandbox {
     put_number(fields, static_cast<uint64_t>(spec_.call_time_limit_s * 1000));
     put_text(fields, join(spec_.tools, ","));
     if (fields.size() > kLargestFrame / 2) return ToolOutcome::refused("the arguments are too large");
-    const auto reply = TRY(request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace));
+    const auto reply = TRY(request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace, stop));
     if (reply.empty()) {
       // The process that served the call was killed, by memory limits or by the command itself.
       return ToolOutcome::refused("the call was killed, perhaps for using too much memory");
@@ -102,16 +104,23 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   // Sends one request and waits for its reply. Of all threads that wait, one reads and hands out what comes.
-  Result<std::string> request(RequestKind kind, std::string_view fields, double seconds) {
+  Result<std::string> request(RequestKind kind, std::string_view fields, double seconds,
+                              const std::stop_token& stop = {}) {
     const Time deadline = SystemClock().now() + from_seconds(seconds);
+    uint64_t id = 0;
+    const auto cancel = [&] {
+      std::lock_guard lock(mutex_);
+      if (lost_) send(id, RequestKind::kCancel, "", SystemClock().now() + from_seconds(kCancelTime));
+    };
+    // Set up and taken down without the lock, which its own thread or another may need to run it.
+    std::optional<std::stop_callback<decltype(cancel)>> on_stop;
     std::unique_lock lock(mutex_);
     if (!lost_) return fail(lost_);
-    const uint64_t id = next_id_++;
-    std::string frame;
-    put_number(frame, id);
-    put_number(frame, static_cast<uint64_t>(kind));
-    frame.append(fields);
-    if (auto status = send_frame(spawned_.socket.get(), frame, deadline); !status) return fail(lose(std::move(status)));
+    id = next_id_++;
+    send(id, kind, fields, deadline);
+    lock.unlock();
+    on_stop.emplace(stop, cancel);
+    lock.lock();
     for (;;) {
       if (auto reply = replies_.extract(id)) return std::move(reply.mapped());
       if (!lost_) return fail(lost_);
@@ -131,6 +140,15 @@ class NamespaceSandbox final : public Sandbox {
       const uint64_t of = TRY(reader.number());
       replies_[of] = received->substr(sizeof of);
     }
+  }
+
+  // With the lock held. The sandbox is lost where that cannot be done.
+  void send(uint64_t id, RequestKind kind, std::string_view fields, Time deadline) {
+    std::string frame;
+    put_number(frame, id);
+    put_number(frame, static_cast<uint64_t>(kind));
+    frame.append(fields);
+    if (auto status = send_frame(spawned_.socket.get(), frame, deadline); !status) (void)lose(std::move(status)).ok();
   }
 
   // Every later call fails in the same way.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,10 @@ class Sandbox {
  public:
   virtual ~Sandbox() = default;
   virtual Status put(const Files& files) = 0;
-  virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments) = 0;
+  // When `stop` is asked for, what the call has started is ended, and it returns within seconds with whatever came of
+  // it; the sandbox and its session go on. A call that has not begun by then is kCancelled.
+  virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) = 0;
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments) { return call(name, arguments, {}); }
   virtual Result<Collected> collect() = 0;
   // kExhausted where there is more than a snapshot takes; the sandbox goes on either way. What the model's own user may
   // not read is left out.

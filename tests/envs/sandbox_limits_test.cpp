@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <stop_token>
 #include <thread>
 
 #include "base/clock.h"
@@ -122,6 +123,42 @@ TEST_F(SandboxLimits, calls_of_several_threads_run_at_once_and_get_their_own_ans
   }
   for (auto& thread : threads) thread.join();
   EXPECT_LT(to_seconds(clock.now() - start), 3);
+}
+
+TEST_F(SandboxLimits, a_cancelled_call_ends_with_all_that_it_started_and_the_shell_goes_on) {
+  spec_.call_time_limit_s = 60;
+  make();
+  shell("cd /tmp; export A=kept");
+  std::stop_source stop;
+  std::thread caller([&] {
+    const Json arguments = {{"command",
+                             "cd /; trap '' TERM; setsid sleep 61 & (setsid nohup sleep 62 &); "
+                             "touch /workspace/begun; sleep 63"}};
+    EXPECT_TRUE(sandbox_->call("run_terminal_cmd", arguments, stop.get_token()));
+  });
+  EXPECT_TRUE(eventually([&] { return shell("test -e /workspace/begun && echo begun") == "begun\n"; }));
+  const SystemClock clock;
+  const Time start = clock.now();
+  stop.request_stop();
+  caller.join();
+  EXPECT_LT(to_seconds(clock.now() - start), 2);
+  EXPECT_EQ(shell("pwd; echo $A; cat /proc/[0-9]*/comm | grep -c sleep"), "/tmp\nkept\n0\n[exit code 1]\n");
+}
+
+TEST_F(SandboxLimits, a_call_can_be_cancelled_at_any_moment) {
+  spec_.call_time_limit_s = 60;
+  make();
+  for (useconds_t delay = 0; delay < 20'000; delay += 300) {
+    std::stop_source stop;
+    std::thread other([&] {
+      usleep(delay);
+      stop.request_stop();
+    });
+    const auto outcome = sandbox_->call("run_terminal_cmd", {{"command", "sleep 64"}}, stop.get_token());
+    other.join();
+    EXPECT_TRUE(outcome || outcome.error().code() == Code::kCancelled) << outcome.error().to_string();
+  }
+  EXPECT_EQ(shell("cat /proc/[0-9]*/comm | grep -c sleep"), "0\n[exit code 1]\n");
 }
 
 TEST_F(SandboxLimits, collecting_ends_what_still_runs_and_brings_only_files) {

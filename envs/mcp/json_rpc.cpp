@@ -1,0 +1,81 @@
+#include "envs/mcp/json_rpc.h"
+
+#include "base/text.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr size_t kLongestId = 256;
+
+RpcMessage malformed(RpcCode code, std::string why, Json id = nullptr) {
+  RpcMessage message;
+  message.id = std::move(id);
+  message.error = {code, std::move(why), nullptr};
+  return message;
+}
+
+bool is_id(const Json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>().size() <= kLongestId;
+  return value.is_number_integer();
+}
+
+RpcMessage decode(Json& value) {
+  const auto refuse = [](std::string why, Json id = nullptr) {
+    return malformed(RpcCode::kInvalidRequest, std::move(why), std::move(id));
+  };
+  if (!value.is_object()) return refuse("a message is a JSON object");
+  RpcMessage message;
+  const auto id = value.find("id");
+  if (id != value.end()) {
+    if (!is_id(*id)) return refuse("id: neither a whole number nor text of 256 bytes at most");
+    message.id = *id;
+  }
+  if (value.value("jsonrpc", Json()) != "2.0") return refuse("jsonrpc: must be \"2.0\"", message.id);
+  const auto method = value.find("method");
+  if (method == value.end()) {
+    if (!value.contains("result") && !value.contains("error")) return refuse("method: missing", message.id);
+    message.kind = RpcMessage::Kind::kResponse;
+    return message;
+  }
+  if (!method->is_string()) return refuse("method: not text", message.id);
+  message.method = method->get<std::string>();
+  if (const auto params = value.find("params"); params != value.end()) {
+    if (!params->is_object()) {
+      return malformed(RpcCode::kInvalidParams, "params: not an object", message.id);
+    }
+    message.params = std::move(*params);
+  }
+  message.kind = id == value.end() ? RpcMessage::Kind::kNotification : RpcMessage::Kind::kRequest;
+  return message;
+}
+
+}  // namespace
+
+RpcFrame decode_rpc_frame(std::string_view text) {
+  const auto one = [](RpcMessage message) { return RpcFrame{{std::move(message)}, false}; };
+  if (text.size() > kLargestRpcFrame) {
+    return one(malformed(RpcCode::kParseError, "a message has more than " + format_bytes(kLargestRpcFrame)));
+  }
+  auto value = parse_json(text);
+  if (!value) return one(malformed(RpcCode::kParseError, value.error().message()));
+  if (!value->is_array()) return one(decode(*value));
+  if (value->empty() || value->size() > kLargestRpcBatch) {
+    return one(
+        malformed(RpcCode::kInvalidRequest, "a batch has 1 to " + std::to_string(kLargestRpcBatch) + " messages"));
+  }
+  RpcFrame frame{{}, true};
+  for (auto& element : *value) frame.messages.push_back(decode(element));
+  return frame;
+}
+
+std::string encode_rpc_result(const Json& id, const Json& result) {
+  return dump_json(Json{{"jsonrpc", "2.0"}, {"id", id}, {"result", result}});
+}
+
+std::string encode_rpc_error(const Json& id, const RpcError& error) {
+  Json object = {{"code", static_cast<int>(error.code)}, {"message", error.message}};
+  if (!error.data.is_null()) object["data"] = error.data;
+  return dump_json(Json{{"jsonrpc", "2.0"}, {"id", id}, {"error", std::move(object)}});
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,155 @@
+#include "wire/http_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/file.h"
+
+namespace tandem::wire {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+FileDescriptor connect_to(uint16_t port) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(port);
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+  const timeval patience = {30, 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  return socket;
+}
+
+std::string read_all(const FileDescriptor& socket) {
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n; (n = recv(socket.get(), buffer, sizeof buffer, 0)) > 0;)
+    answer.append(buffer, static_cast<size_t>(n));
+  return answer;
+}
+
+// Answers with the body of the request and its header x; /later when `release` says so, /never not at all. Refuses
+// /closed.
+class HttpServed : public testing::Test {
+ protected:
+  HttpServed() : server_(*HttpServer::listen("127.0.0.1", 0, limits())), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    server_.watch(wake_.get(), [this] {
+      uint64_t count;
+      EXPECT_EQ(read(wake_.get(), &count, sizeof count), 8);
+      for (auto& reply : later_) reply({200, {}, "at last"});
+      later_.clear();
+    });
+    handler_.refuse = [](const HttpRequest& request) -> std::optional<HttpResponse> {
+      if (request.path != "/closed") return std::nullopt;
+      return HttpResponse::plain(403, "closed\n");
+    };
+    handler_.answer = [this](const HttpRequest& request, const HttpReply& reply) {
+      if (request.path == "/later") return later_.push_back(reply);
+      if (request.path == "/never") return;
+      reply({200, {{"X-Method", request.method}}, request.body + std::string(request.header("x"))});
+      reply({500, {}, "a second answer"});
+    };
+    thread_ = std::thread([this] { EXPECT_TRUE(server_.serve(handler_, stop_)); });
+  }
+  ~HttpServed() override { end(); }
+  void end() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    later_.clear();
+  }
+  static HttpLimits limits() {
+    HttpLimits limits;
+    limits.body_bytes = 10;
+    limits.connections = 4;
+    limits.transfer = 500ms;
+    return limits;
+  }
+  std::string ask(const std::string& bytes) {
+    const auto socket = connect_to(server_.port());
+    EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    return read_all(socket);
+  }
+  void release() {
+    const uint64_t one = 1;
+    EXPECT_EQ(write(wake_.get(), &one, sizeof one), 8);
+  }
+
+  HttpServer server_;
+  FileDescriptor wake_;
+  std::vector<HttpReply> later_;
+  HttpHandler handler_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+TEST_F(HttpServed, a_request_comes_whole_and_the_first_answer_counts) {
+  const auto answer = ask("POST /a?b HTTP/1.1\r\nX: 1\r\nx: 2\r\nContent-Length: 5\r\n\r\nhello");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("X-Method: POST"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nhello1, 2"));
+  EXPECT_THAT(ask("HEAD / HTTP/1.1\r\nX: y\r\n\r\n"), EndsWith("Content-Length: 1\r\n\r\n"));
+}
+
+TEST_F(HttpServed, what_is_too_large_or_no_http_or_refused_has_its_status_before_the_body_is_there) {
+  EXPECT_THAT(ask("POST / HTTP/1.1\r\nContent-Length: 11\r\n\r\n"), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n"),
+              StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask("POST /closed HTTP/1.1\r\nContent-Length: 5\r\n\r\n"), StartsWith("HTTP/1.1 403"));
+}
+
+TEST_F(HttpServed, an_answer_may_come_later_than_any_limit_of_the_transfer) {
+  const auto socket = connect_to(server_.port());
+  const std::string bytes = "GET /later HTTP/1.1\r\n\r\n";
+  EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  // A visitor that says nothing is let go after the time of a transfer; by then the other has waited as long.
+  EXPECT_THAT(read_all(connect_to(server_.port())), IsEmpty());
+  release();
+  EXPECT_THAT(read_all(socket), EndsWith("at last"));
+}
+
+TEST_F(HttpServed, one_that_is_let_go_unanswered_is_closed) {
+  EXPECT_THAT(ask("GET /never HTTP/1.1\r\n\r\n"), IsEmpty());
+}
+
+TEST_F(HttpServed, visitors_beyond_the_limit_wait_for_a_place) {
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 4; ++i) silent.push_back(connect_to(server_.port()));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServed, it_ends_while_visitors_wait) {
+  const auto socket = connect_to(server_.port());
+  const std::string bytes = "GET /later HTTP/1.1\r\n\r\n";
+  EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  ask("GET / HTTP/1.1\r\n\r\n");
+  end();
+  EXPECT_THAT(read_all(socket), Not(HasSubstr("200")));
+}
+
+TEST(HttpServer, an_address_that_is_none_and_a_port_that_is_taken_are_named) {
+  EXPECT_EQ(HttpServer::listen("nowhere", 0, {}).error().code(), Code::kInvalid);
+  const auto first = HttpServer::listen("127.0.0.1", 0, {});
+  ASSERT_TRUE(first);
+  const auto second = HttpServer::listen("127.0.0.1", first->port(), {});
+  EXPECT_EQ(second.error().code(), Code::kUnavailable);
+  EXPECT_THAT(second.error().message(), HasSubstr(std::to_string(first->port())));
+}
+
+}  // namespace
+}  // namespace tandem::wire
