@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/encoder_ops.h"
 #include "kernels/experts.h"
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
@@ -69,6 +70,9 @@ struct CpuOperations {
   void (*quantize)(ThreadPool&, const Quantize&);
   void (*quantize_weight)(ThreadPool&, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
   void (*expand)(ThreadPool&, const Expand&);
+  void (*layer_norm)(ThreadPool&, const LayerNorm&);
+  void (*gelu)(ThreadPool&, float* x, size_t count);
+  void (*bidirectional_attention)(ThreadPool&, const BidirectionalAttention&);
   double (*peak_products)(ThreadPool&, int rounds);
   float (*read_all)(ThreadPool&, const float* values, size_t count);
 };
