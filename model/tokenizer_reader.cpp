@@ -52,7 +52,6 @@ class TokenizerReader {
 
   Result<Tokenizer> read() {
     if (!json_.is_object()) return fail(Status::invalid("is not an object"));
-    if (!part(json_, "truncation").is_null()) return fail(Status::invalid("truncation is not supported"));
     auto pre_tokenizer = TRY(PreTokenizer::from_json(part(json_, "pre_tokenizer")));
     auto normalizer = TRY(Normalizer::from_json(part(json_, "normalizer")));
     byte_level_ = pre_tokenizer.byte_level();

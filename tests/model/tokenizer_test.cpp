@@ -111,6 +111,15 @@ TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them
   EXPECT_EQ(tokenizer.with_special(encoded.ids), *tokenizer.encode(text, AddSpecial::kYes));
 }
 
+TEST(Tokenizer, truncation_and_padding_of_the_file_are_left_to_the_caller) {
+  Json file = *parse_json(*read_file(kGolden / "bert/tokenizer.json"));
+  file["truncation"] = {{"direction", "Right"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  file["padding"] = {{"strategy", {{"Fixed", 9}}}, {"pad_id", 0}, {"pad_type_id", 0}, {"pad_token", "[PAD]"}};
+  const auto tokenizer = Tokenizer::from_json(file.dump());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ(*tokenizer->encode("the value of a list"), *load(kGolden / "bert").encode("the value of a list"));
+}
+
 TEST(Tokenizer, word_pieces_that_lack_the_unknown_token_are_refused) {
   const auto tokenizer = Tokenizer::from_json(
       R"({"model":{"type":"WordPiece","unk_token":"[UNK]","vocab":{"a":0}},"decoder":{"type":"WordPiece"}})");
@@ -199,7 +208,6 @@ TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name)
       {R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"Odd","invert":false}})", "behavior"},
       {R"({"post_processor":{"type":"Odd"}})", "post_processor: type Odd"},
       {R"({"decoder":{"type":"CTC"}})", "decoder"},
-      {R"({"truncation":{"max_length":5}})", "truncation"},
       {R"({"added_tokens":[{"id":3,"content":"<x>"}]})", "added_tokens[0]"},
       {R"({"added_tokens":[{"id":900}]})", "content"},
   };
