@@ -31,7 +31,7 @@ Status layer_norm(Stream& stream, const LayerNorm& arguments);
 
 // x = x P(normal <= x) in place (Hendrycks & Gimpel 2016, the one with the error function). Behind |x| the tail of the
 // normal distribution is e^(-x^2 / 2) times a polynomial of degree 9 in 1 / (1 + 0.35 |x|); the result errs by at most
-// 2^-22 |x| and, above -4, by at most 2^-20 of itself. Not below -13.2, where it is 0.
+// 2^-22 |x| and, above -4, by at most 2^-20 of itself. Below -13.2 it is 0.
 Status gelu(Stream& stream, float* x, size_t count);
 
 // Every row of a sequence sees all rows of it (Vaswani et al. 2017): for each row and head blocks of keys are joined in
