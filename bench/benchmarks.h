@@ -29,6 +29,8 @@ std::vector<std::string> kernel_operations();
 Result<std::vector<Figure>> bench_kernels(const Settings& settings);
 // Prefill, and decode at context 256 with 1, 16 and 64 sequences: apart, and in groups of 8 that share their prompt.
 Result<std::vector<Figure>> bench_engine(const Settings& settings);
+// Texts through a sentence encoder, a random one of the shape of all-MiniLM-L6-v2 where `model` is empty.
+Result<std::vector<Figure>> bench_encoder(const Settings& settings);
 // Forward and backward, the optimizer's step, and what follows it.
 Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 // Episodes, tool calls and sandboxes.

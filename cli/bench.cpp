@@ -20,6 +20,7 @@ struct Benchmark {
 constexpr std::array kBenchmarks = {
     Benchmark{"kernels", "Products and the optimizer, beside peak arithmetic and read bandwidth", bench::bench_kernels},
     Benchmark{"engine", "Prefill and decode", bench::bench_engine},
+    Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder},
     Benchmark{"trainer", "Training steps", bench::bench_trainer},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
@@ -59,9 +60,12 @@ Action add_bench(CLI::App& command) {
   auto chosen = std::make_shared<const Benchmark*>(nullptr);
   for (const Benchmark& benchmark : kBenchmarks) {
     auto* sub = command.add_subcommand(benchmark.name, benchmark.summary);
-    sub->add_option("--model", options->model, "Model directory; without one a random model of SmolLM2-135M's shape");
-    sub->add_option("--weights", options->weights, "Number format of the model's layers")
-        ->check(CLI::IsMember(model::weight_format_names()));
+    sub->add_option("--model", options->model,
+                    "Model directory; without one a random model of the shape of SmolLM2-135M or all-MiniLM-L6-v2");
+    if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer) {
+      sub->add_option("--weights", options->weights, "Number format of the model's layers")
+          ->check(CLI::IsMember(model::weight_format_names()));
+    }
     sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");

@@ -8,6 +8,7 @@ namespace tandem::cli {
 Action add_bench(CLI::App&);
 Action add_config(CLI::App&);
 Action add_doctor(CLI::App&);
+Action add_embed(CLI::App&);
 Action add_episodes(CLI::App&);
 Action add_export(CLI::App&);
 Action add_generate(CLI::App&);
@@ -35,6 +36,7 @@ std::span<const Command> commands() {
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},
+      Command{"embed", "Vectors of texts by a sentence encoder; JSON Lines", add_embed},
       Command{"loss", "Loss, gradient and advantages of given logprobs and rewards; JSON Lines", add_loss},
       Command{"tasks", "Tasks of your own: look at them, prove that they can be trained on, try them", add_tasks},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},

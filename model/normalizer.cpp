@@ -46,6 +46,49 @@ std::string lowercase(std::string_view text) {
   return out;
 }
 
+// Characters that `keep` does not want are left out.
+template <typename Keep>
+std::string filtered(std::string_view text, const Keep& keep) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    if (keep(step.character)) out.append(text.substr(at, step.length));
+    at += step.length;
+  }
+  return out;
+}
+
+std::string with_plain_spaces(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    out.append(is_white_space(step.character) ? " " : text.substr(at, step.length));
+    at += step.length;
+  }
+  return out;
+}
+
+std::string with_spaced_ideographs(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    const auto character = text.substr(at, step.length);
+    if (BertCharacters::is_ideograph(step.character))
+      out.append(" ").append(character).append(" ");
+    else
+      out.append(character);
+    at += step.length;
+  }
+  return out;
+}
+
+Result<bool> flag_of(const WideJson& json, const char* key, bool otherwise) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return otherwise;
+  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
+  return found->get<bool>();
+}
+
 }  // namespace
 
 // A normal form over the characters of Unicode 9.
@@ -112,9 +155,24 @@ Status Normalizer::add(const WideJson& json) {
     Replace replace{TRY(text_of(*pattern, "String")), TRY(text_of(json, "content"))};
     if (replace.from.empty()) return Status::invalid("Replace of an empty string");
     steps_.emplace_back(std::move(replace));
+  } else if (type == "BertNormalizer") {
+    return add_bert(json);
   } else {
     return Status::invalid(fmt::format("type {} is not supported", type));
   }
+  return {};
+}
+
+Status Normalizer::add_bert(const WideJson& json) {
+  const auto characters = TRY(BertCharacters::create());
+  const bool lowercase = TRY(flag_of(json, "lowercase", true));
+  if (TRY(flag_of(json, "clean_text", true))) steps_.emplace_back(CleanText{characters});
+  if (TRY(flag_of(json, "handle_chinese_chars", true))) steps_.emplace_back(SpaceIdeographs{});
+  if (TRY(flag_of(json, "strip_accents", lowercase))) {
+    steps_.emplace_back(TRY(Form::create("NFD")));
+    steps_.emplace_back(StripAccents{characters});
+  }
+  if (lowercase) steps_.emplace_back(Lowercase{});
   return {};
 }
 
@@ -122,7 +180,14 @@ std::string Normalizer::apply_step(const Step& step, std::string text) {
   if (std::holds_alternative<Lowercase>(step)) return lowercase(text);
   if (const auto* prepend = std::get_if<Prepend>(&step)) return text.empty() ? text : prepend->text + text;
   if (const auto* replace = std::get_if<Replace>(&step)) return replace_all(text, replace->from, replace->to);
+  if (const auto* clean = std::get_if<CleanText>(&step)) {
+    return with_plain_spaces(filtered(text, [&](char32_t c) { return !clean->characters->is_removed(c); }));
+  }
   if (std::all_of(text.begin(), text.end(), [](char byte) { return static_cast<uint8_t>(byte) < 0x80; })) return text;
+  if (std::holds_alternative<SpaceIdeographs>(step)) return with_spaced_ideographs(text);
+  if (const auto* strip = std::get_if<StripAccents>(&step)) {
+    return filtered(text, [&](char32_t c) { return !strip->characters->is_accent(c); });
+  }
   return std::get<std::shared_ptr<const Form>>(step)->apply(std::move(text));
 }
 

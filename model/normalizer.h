@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "base/json.h"
+#include "model/bert_characters.h"
 
 namespace tandem::model {
 
 class Normalizer {
  public:
-  // NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace of a string, and Sequences of them; others are refused by name.
+  // NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace of a string, BertNormalizer, and Sequences of them; others are
+  // refused by name.
   static Result<Normalizer> from_json(const WideJson& json);
 
   // `text` must be valid UTF-8.
@@ -36,9 +38,18 @@ class Normalizer {
     std::string from;
     std::string to;
   };
-  using Step = std::variant<std::shared_ptr<const Form>, Lowercase, Prepend, Replace>;
+  struct CleanText {  // without controls, with plain spaces
+    std::shared_ptr<const BertCharacters> characters;
+  };
+  struct SpaceIdeographs {};
+  struct StripAccents {
+    std::shared_ptr<const BertCharacters> characters;
+  };
+  using Step =
+      std::variant<std::shared_ptr<const Form>, Lowercase, Prepend, Replace, CleanText, SpaceIdeographs, StripAccents>;
 
   Status add(const WideJson& json);
+  Status add_bert(const WideJson& json);
   static std::string apply_step(const Step& step, std::string text);
 
   std::vector<Step> steps_;

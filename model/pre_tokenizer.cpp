@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "model/bert_characters.h"
 #include "model/utf8.h"
 
 namespace tandem::model {
@@ -131,7 +132,8 @@ class TextSplit final : public PreTokenizerStep {
 // Cuts by a property of single characters.
 class CharacterSplit final : public PreTokenizerStep {
  public:
-  CharacterSplit(bool (*delimits)(char32_t), Behavior behavior) : delimits_(delimits), behavior_(behavior) {}
+  CharacterSplit(std::function<bool(char32_t)> delimits, Behavior behavior)
+      : delimits_(std::move(delimits)), behavior_(behavior) {}
 
   Status cut(std::string_view piece, RegexScratch&, std::vector<std::string_view>& out) const override {
     std::vector<Stretch> stretches;
@@ -151,7 +153,7 @@ class CharacterSplit final : public PreTokenizerStep {
   }
 
  private:
-  bool (*delimits_)(char32_t);
+  std::function<bool(char32_t)> delimits_;
   Behavior behavior_;
 };
 
@@ -238,6 +240,13 @@ Status PreTokenizer::add(const WideJson& json) {
   }
   if (type == "WhitespaceSplit") {
     steps_.push_back(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
+    return {};
+  }
+  if (type == "BertPreTokenizer") {
+    const auto characters = TRY(BertCharacters::create());
+    const auto is_punctuation = [characters](char32_t c) { return characters->is_punctuation(c); };
+    steps_.push_back(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
+    steps_.push_back(std::make_unique<CharacterSplit>(is_punctuation, Behavior::kIsolated));
     return {};
   }
   if (type == "Whitespace") {

@@ -22,7 +22,7 @@ class PreTokenizerStep {
 
 class PreTokenizer {
  public:
-  // Split, Digits, ByteLevel, Whitespace, WhitespaceSplit, Punctuation-free Sequences of them; other types are refused
+  // Split, Digits, ByteLevel, Whitespace, WhitespaceSplit, BertPreTokenizer, Sequences of them; other types are refused
   // by name.
   static Result<PreTokenizer> from_json(const WideJson& json);
 

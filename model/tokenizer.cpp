@@ -50,15 +50,16 @@ Status Tokenizer::encode_normalized(std::string_view text, bool with_ends, Regex
   }
   pieces.reserve(text.size() / 4 + 1);
   TRY(pre_tokenizer_.cut(text, scratch, pieces));
+  const auto& tokens = std::visit(
+      [](const auto& model) -> auto& { return model.tokens(); }, model_);
   for (const std::string_view piece : pieces) {
     const size_t first = out.ids.size();
-    bpe_.encode(piece, out.ids);
+    std::visit([&](const auto& model) { model.encode(piece, out.ids); }, model_);
     if (!with_ends) continue;
     const auto begin = static_cast<size_t>(piece.data() - text.data());
     size_t length = 0;
     for (size_t i = first; i < out.ids.size(); ++i) {
-      length =
-          i + 1 == out.ids.size() ? piece.size() : std::min(length + bpe_.tokens()[out.ids[i]].size(), piece.size());
+      length = i + 1 == out.ids.size() ? piece.size() : std::min(length + tokens[out.ids[i]].size(), piece.size());
       const size_t end = begin + length;
       out.ends.push_back(adds_space && end > 0 ? end - 1 : end);
     }
@@ -126,11 +127,14 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial
     text = repaired;
   }
   Encoded encoded = TRY(encode_all(text, false));
-  if (add_special == AddSpecial::kYes) {
-    encoded.ids.insert(encoded.ids.begin(), before_.begin(), before_.end());
-    encoded.ids.insert(encoded.ids.end(), after_.begin(), after_.end());
-  }
-  return std::move(encoded.ids);
+  return add_special == AddSpecial::kYes ? with_special(encoded.ids) : std::move(encoded.ids);
+}
+
+std::vector<TokenId> Tokenizer::with_special(std::span<const TokenId> ids) const {
+  std::vector<TokenId> all = before_;
+  all.insert(all.end(), ids.begin(), ids.end());
+  all.insert(all.end(), after_.begin(), after_.end());
+  return all;
 }
 
 Result<Encoded> Tokenizer::encode_with_ends(std::string_view text) const {
@@ -155,7 +159,7 @@ std::optional<TokenId> Tokenizer::find(std::string_view token) const {
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
-  if (byte_tokens_.empty() && !strip_leading_space_) {
+  if (byte_tokens_.empty() && opening_.empty() && !strip_leading_space_) {
     std::string bytes;
     for (const TokenId id : ids) bytes += bytes_of(id);
     return replace_invalid_utf8(bytes);
@@ -183,6 +187,10 @@ std::string StreamDecoder::without_leading_space(std::string text) {
 }
 
 std::string StreamDecoder::push(TokenId id) {
+  if (!tokenizer_->opening_.empty()) {
+    if (tokenizer_->name_of(id).empty()) return {};
+    return std::exchange(begun_, true) ? tokenizer_->bytes_[id] : tokenizer_->opening_[id];
+  }
   const std::string_view bytes = tokenizer_->bytes_of(id);
   if (!tokenizer_->byte_tokens_.empty()) {
     if (id >= 0 && id < tokenizer_->size() && tokenizer_->byte_tokens_[id]) {

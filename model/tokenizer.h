@@ -1,8 +1,8 @@
 // Text to token ids and back, as HF `tokenizers` does it from the same tokenizer.json.
 //
-// Read: byte-level BPE and character BPE with byte fallback, with their normalisers, pre-tokenizers, added tokens,
-// template post-processors and decoders. What would change an id and is not implemented is refused by name when the
-// file is read.
+// Read: byte-level BPE, character BPE with byte fallback and WordPiece, with their normalisers, pre-tokenizers, added
+// tokens, template post-processors and decoders. What would change an id and is not implemented is refused by name when
+// the file is read. `truncation` and `padding` are passed over, as transformers does: they are the caller's.
 //
 // Thread safety: const methods from any thread. A StreamDecoder belongs to one thread and must not outlive its
 // Tokenizer.
@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/file.h"
@@ -21,6 +22,7 @@
 #include "model/normalizer.h"
 #include "model/pre_tokenizer.h"
 #include "model/token.h"
+#include "model/word_piece.h"
 
 namespace tandem::model {
 
@@ -43,7 +45,11 @@ class Tokenizer {
   // Bytes that are not UTF-8 count as U+FFFD. Fails only where a regular expression of the file backtracks without end.
   Result<std::vector<TokenId>> encode(std::string_view text, AddSpecial add_special = AddSpecial::kNo) const;
 
-  // The same without what the post-processor adds, and where each token ends. `text` must be UTF-8.
+  // The ids of a text with what the post-processor adds around them, and how many it adds.
+  std::vector<TokenId> with_special(std::span<const TokenId> ids) const;
+  size_t special_count() const { return before_.size() + after_.size(); }
+
+  // The ids without what the post-processor adds, and where each token ends. `text` must be UTF-8.
   Result<Encoded> encode_with_ends(std::string_view text) const;
 
   // Special tokens are kept; ids that no token has are left out; bytes that are not UTF-8 become U+FFFD.
@@ -64,19 +70,21 @@ class Tokenizer {
  private:
   friend class TokenizerReader;
   friend class StreamDecoder;
-  explicit Tokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
+  using Model = std::variant<Bpe, WordPiece>;
+  explicit Tokenizer(Model model) : model_(std::move(model)) {}
   // `begin`: of `text` in the whole; `out.ends` is filled only where `with_ends`.
   Status encode_part(std::string_view text, size_t begin, bool with_ends, RegexScratch& scratch, Encoded& out) const;
   Status encode_normalized(std::string_view text, bool with_ends, RegexScratch& scratch, Encoded& out) const;
   Result<Encoded> encode_all(std::string_view text, bool with_ends) const;
 
-  Bpe bpe_;
+  Model model_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   AddedTokenFinder raw_tokens_;         // looked for in the text as it came
   AddedTokenFinder normalized_tokens_;  // looked for in the normalised text
   std::vector<std::string> names_;      // by id
   std::vector<std::string> bytes_;      // by id: what it decodes to
+  std::vector<std::string> opening_;    // by id: what it decodes to as the first token; empty where that is the same
   std::vector<bool> special_;           // by id
   std::map<std::string, TokenId, std::less<>> ids_;
   std::vector<TokenId> before_;  // added by the post-processor

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "model/byte_alphabet.h"
 #include "model/tokenizer.h"
 #include "model/utf8.h"
 
@@ -13,44 +13,6 @@ namespace {
 
 constexpr uint64_t kLargestFile = 512 << 20;
 constexpr int64_t kLargestId = (1 << 24) - 1;
-
-// GPT-2's printable stand-ins: byte -> character. Printable Latin-1 stands for itself, the rest is moved behind U+0100.
-std::array<char32_t, 256> byte_characters() {
-  std::array<char32_t, 256> table{};
-  char32_t next = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174);
-    table[byte] = printable ? static_cast<char32_t>(byte) : next++;
-  }
-  return table;
-}
-
-class ByteAlphabet {
- public:
-  ByteAlphabet() {
-    const auto characters = byte_characters();
-    for (int byte = 0; byte < 256; ++byte) bytes_[characters[byte]] = byte;
-  }
-  // The bytes that `name` stands for; nothing where one of its characters stands for none.
-  std::optional<std::string> bytes_of(std::string_view name) const {
-    std::string bytes;
-    for (size_t at = 0; at < name.size();) {
-      const Utf8Step step = next_character(name.substr(at));
-      if (step.character >= kCharacters || (bytes_[step.character] < 0)) return std::nullopt;
-      bytes.push_back(static_cast<char>(bytes_[step.character]));
-      at += step.length;
-    }
-    return bytes;
-  }
-
- private:
-  static constexpr size_t kCharacters = 512;
-  std::array<int, kCharacters> bytes_ = [] {
-    std::array<int, kCharacters> none{};
-    none.fill(-1);
-    return none;
-  }();
-};
 
 const WideJson kNull;
 
@@ -82,7 +44,7 @@ Result<TokenId> token_id(const WideJson& value) {
 }  // namespace
 
 // How names become bytes.
-enum class Decoding { kByteLevel, kMetaspace };
+enum class Decoding { kByteLevel, kMetaspace, kWordPiece };
 
 class TokenizerReader {
  public:
@@ -90,14 +52,13 @@ class TokenizerReader {
 
   Result<Tokenizer> read() {
     if (!json_.is_object()) return fail(Status::invalid("is not an object"));
-    if (!part(json_, "truncation").is_null()) return fail(Status::invalid("truncation is not supported"));
     auto pre_tokenizer = TRY(PreTokenizer::from_json(part(json_, "pre_tokenizer")));
     auto normalizer = TRY(Normalizer::from_json(part(json_, "normalizer")));
     byte_level_ = pre_tokenizer.byte_level();
     const Decoding decoding = TRY(read_decoder(part(json_, "decoder")));
-    auto bpe = read_model(part(json_, "model"));
-    if (!bpe) return fail(std::move(bpe).error().at("model"));
-    Tokenizer tokenizer(std::move(*bpe));
+    auto model = read_model(part(json_, "model"));
+    if (!model) return fail(std::move(model).error().at("model"));
+    Tokenizer tokenizer(std::move(*model));
     tokenizer.pre_tokenizer_ = std::move(pre_tokenizer);
     tokenizer.normalizer_ = std::move(normalizer);
     tokenizer.strip_leading_space_ = strip_leading_space_;
@@ -105,8 +66,9 @@ class TokenizerReader {
     TRY(read_post_processor(part(json_, "post_processor"), tokenizer));
     for (size_t id = 0; id < names_.size(); ++id) {
       const auto normalized = normalized_contents_.find(static_cast<TokenId>(id));
-      tokenizer.bytes_.push_back(
-          decoded(normalized == normalized_contents_.end() ? names_[id] : normalized->second, decoding));
+      const std::string& name = normalized == normalized_contents_.end() ? names_[id] : normalized->second;
+      tokenizer.bytes_.push_back(decoded(name, decoding));
+      if (decoding == Decoding::kWordPiece) tokenizer.opening_.push_back(cleaned(name));
       if (byte_fallback_decoder_) tokenizer.byte_tokens_.push_back(byte_of(names_[id]).has_value());
       if (!names_[id].empty()) tokenizer.ids_[names_[id]] = static_cast<TokenId>(id);
     }
@@ -121,11 +83,52 @@ class TokenizerReader {
     names_[id] = std::move(name);
   }
 
-  Result<Bpe> read_model(const WideJson& model) {
+  Result<Tokenizer::Model> read_model(const WideJson& model) {
     const WideJson& type = part(model, "type");
+    if (type == "WordPiece") return TRY(read_word_piece(model));
     if (type != "BPE" && !(type.is_null() && model.contains("merges"))) {
-      return fail(Status::invalid(fmt::format("type {} is not supported; BPE is", type.dump())));
+      return fail(Status::invalid(fmt::format("type {} is not supported; BPE and WordPiece are", type.dump())));
     }
+    return TRY(read_bpe(model));
+  }
+
+  // Fills `names_`.
+  Status read_vocabulary(const WideJson& model) {
+    const WideJson& vocabulary = part(model, "vocab");
+    if (!vocabulary.is_object() || vocabulary.empty()) return Status::invalid("vocab is not an object with tokens");
+    for (const auto& [name, value] : vocabulary.items()) {
+      const TokenId id = TRY(token_id(value));
+      if (static_cast<size_t>(id) < names_.size() && !names_[id].empty()) {
+        return Status::invalid(fmt::format("vocab: {} and {} both have the id {}", names_[id], name, id));
+      }
+      set_name(id, name);
+    }
+    return {};
+  }
+
+  Result<WordPiece> read_word_piece(const WideJson& model) {
+    if (byte_level_) return fail(Status::invalid("WordPiece behind ByteLevel is not supported"));
+    TRY(read_vocabulary(model));
+    WordPiece::Options options;
+    const auto string_or = [&](const char* key, const char* otherwise) -> Result<std::string> {
+      return part(model, key).is_null() ? std::string(otherwise) : TRY(text(model, key));
+    };
+    options.prefix = TRY(string_or("continuing_subword_prefix", "##"));
+    const std::string unknown = TRY(string_or("unk_token", "[UNK]"));
+    const auto found = std::find(names_.begin(), names_.end(), unknown);
+    if (found == names_.end()) return fail(Status::invalid(fmt::format("unk_token {} is not in vocab", unknown)));
+    options.unknown = static_cast<TokenId>(found - names_.begin());
+    const WideJson& most = part(model, "max_input_chars_per_word");
+    if (!most.is_null()) {
+      if (!most.is_number_unsigned()) {
+        return fail(Status::invalid(fmt::format("max_input_chars_per_word is {}, not a whole number", most.dump())));
+      }
+      options.max_characters = most.get<size_t>();
+    }
+    return WordPiece(names_, std::move(options));
+  }
+
+  Result<Bpe> read_bpe(const WideJson& model) {
     const WideJson& dropout = part(model, "dropout");
     if (!dropout.is_null() && dropout != 0) return fail(Status::invalid("dropout would make ids random"));
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -133,18 +136,9 @@ class TokenizerReader {
         return fail(Status::invalid(fmt::format("{} is not supported", affix)));
       }
     }
+    TRY(read_vocabulary(model));
     const WideJson& vocabulary = part(model, "vocab");
-    if (!vocabulary.is_object() || vocabulary.empty())
-      return fail(Status::invalid("vocab is not an object with tokens"));
-    std::vector<std::string> tokens;
-    for (const auto& [name, value] : vocabulary.items()) {
-      const TokenId id = TRY(token_id(value));
-      if (static_cast<size_t>(id) < names_.size() && !names_[id].empty()) {
-        return fail(Status::invalid(fmt::format("vocab: {} and {} both have the id {}", names_[id], name, id)));
-      }
-      set_name(id, name);
-    }
-    tokens.resize(names_.size());
+    std::vector<std::string> tokens(names_.size());
     const auto id_of = [&](const std::string& name) -> TokenId {
       const auto found = vocabulary.find(name);
       return found == vocabulary.end() ? -1 : found->template get<TokenId>();
@@ -290,6 +284,11 @@ class TokenizerReader {
 
   Result<Decoding> read_decoder(const WideJson& json) {
     if (part(json, "type") == "ByteLevel") return Decoding::kByteLevel;
+    if (part(json, "type") == "WordPiece") {
+      if (!part(json, "prefix").is_null()) decoder_prefix_ = TRY(text(json, "prefix"));
+      cleans_up_ = TRY(flag(json, "cleanup", true));
+      return Decoding::kWordPiece;
+    }
     const auto unsupported = [&] {
       return fail(Status::invalid(fmt::format("decoder {} is not supported", json.dump())));
     };
@@ -320,8 +319,26 @@ class TokenizerReader {
     return is_byte ? std::optional(static_cast<uint8_t>(byte)) : std::nullopt;
   }
 
+  // What the cleanup of WordPiece's decoder makes of one token's text.
+  std::string cleaned(std::string token) const {
+    static constexpr std::pair<std::string_view, std::string_view> kChanges[] = {
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    if (!cleans_up_) return token;
+    for (const auto& [from, to] : kChanges) {
+      for (size_t at = token.find(from); at != std::string::npos; at = token.find(from, at + to.size())) {
+        token.replace(at, from.size(), to);
+      }
+    }
+    return token;
+  }
+
   std::string decoded(const std::string& name, Decoding decoding) const {
     if (decoding == Decoding::kByteLevel) return alphabet_.bytes_of(name).value_or(name);
+    if (decoding == Decoding::kWordPiece) {
+      if (name.empty()) return name;
+      return cleaned(name.starts_with(decoder_prefix_) ? name.substr(decoder_prefix_.size()) : " " + name);
+    }
     if (const auto byte = byte_of(name)) return std::string(1, static_cast<char>(*byte));
     std::string out;
     std::string_view rest = name;
@@ -339,6 +356,8 @@ class TokenizerReader {
   bool byte_level_ = false;
   bool strip_leading_space_ = false;
   bool byte_fallback_decoder_ = false;
+  std::string decoder_prefix_ = "##";  // of WordPiece's decoder
+  bool cleans_up_ = true;
   std::vector<std::string> names_;
   std::map<TokenId, std::string> normalized_contents_;  // of added tokens
 };

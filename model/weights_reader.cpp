@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
-#include <type_traits>
-
 #include "kernels/formats/e4m3.h"
 #include "model/safetensors.h"
+#include "model/tensor_numbers.h"
 #include "model/weights.h"
 
 namespace tandem::model {
@@ -20,41 +18,6 @@ constexpr const char* kScaleSuffix = "_scale_inv";
 
 void assign(bf16& target, float value) { target = kernels::to_bf16(value); }
 void assign(float& target, float value) { target = value; }
-
-// `Element` is how the numbers lie in the file, `to_float` what they are.
-template <typename Element, typename T, typename ToFloat>
-void convert(std::span<const std::byte> bytes, std::span<T> target, const ToFloat& to_float) {
-  for (size_t i = 0; i < target.size(); ++i) {
-    Element element;
-    std::memcpy(&element, bytes.data() + i * sizeof element, sizeof element);
-    assign(target[i], to_float(element));
-  }
-}
-
-template <typename T>
-Status copy_numbers(const TensorView& tensor, const std::string& name, std::span<T> target) {
-  if (tensor.elements() != static_cast<int64_t>(target.size())) {
-    return Status::invalid(
-        fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
-  }
-  switch (tensor.dtype) {
-    case DType::kBF16:
-      if constexpr (std::is_same_v<T, bf16>)
-        std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes());
-      else
-        convert<bf16>(tensor.bytes, target, [](bf16 value) { return kernels::to_float(value); });
-      return {};
-    case DType::kF32:
-      convert<float>(tensor.bytes, target, [](float value) { return value; });
-      return {};
-    case DType::kF16:
-      convert<_Float16>(tensor.bytes, target, [](_Float16 value) { return static_cast<float>(value); });
-      return {};
-    default:
-      return Status::invalid(fmt::format("tensor {} is {}; bf16, f16, f32 and f8_e4m3 with scales of blocks are read",
-                                         name, safetensors_name(tensor.dtype)));
-  }
-}
 
 // E4M3 with a scale for each 128 x 128 block, as DeepSeek publishes it: value = code * scale, rounded once as fp32 and,
 // for bf16, once more, which is what transformers does.
@@ -72,7 +35,7 @@ Status copy_blocks(const TensorView& codes, const TensorView& scales, const std:
                                        fmt::join(scales.shape, ", "), down, across));
   }
   std::vector<float> factors(static_cast<size_t>(down * across));
-  TRY(copy_numbers<float>(scales, name + kScaleSuffix, factors));
+  TRY(copy_numbers(scales, name + kScaleSuffix, factors));
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
       const int64_t at = row * columns + column;
@@ -96,7 +59,7 @@ void split_floats(std::span<const float> values, std::span<bf16> target) {
 
 Status copy_split(const TensorView& tensor, const std::string& name, std::span<bf16> target) {
   std::vector<float> values(target.size() / 3);
-  TRY(copy_numbers<float>(tensor, name, values));
+  TRY(copy_numbers(tensor, name, values));
   split_floats(values, target);
   return {};
 }

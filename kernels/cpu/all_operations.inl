@@ -1,6 +1,7 @@
 // Everything one instruction set runs. Included once in each cpu/ISA.cpp, compiled with that set's flags.
 #include "kernels/cpu/attention.inl"
 #include "kernels/cpu/attention_backward.inl"
+#include "kernels/cpu/encoder_ops.inl"
 #include "kernels/cpu/experts.inl"
 #include "kernels/cpu/gemm.inl"
 #include "kernels/cpu/grouped_gemm.inl"
@@ -54,6 +55,9 @@ constexpr CpuOperations kOperations = {
     .expand = expand,
     .round_to_codes = round_to_codes,
     .pack_codes = pack_codes,
+    .layer_norm = layer_norm,
+    .gelu = gelu,
+    .bidirectional_attention = bidirectional_attention,
     .peak_products = peak_products,
     .read_all = read_all,
 };

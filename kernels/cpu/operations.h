@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/encoder_ops.h"
 #include "kernels/experts.h"
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
@@ -71,6 +72,9 @@ struct CpuOperations {
   void (*expand)(ThreadPool&, const Expand&);
   void (*round_to_codes)(ThreadPool&, const RoundToCodes&);
   bool (*pack_codes)(ThreadPool&, const PackCodes&);
+  void (*layer_norm)(ThreadPool&, const LayerNorm&);
+  void (*gelu)(ThreadPool&, float* x, size_t count);
+  void (*bidirectional_attention)(ThreadPool&, const BidirectionalAttention&);
   double (*peak_products)(ThreadPool&, int rounds);
   float (*read_all)(ThreadPool&, const float* values, size_t count);
 };

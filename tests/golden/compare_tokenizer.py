@@ -32,6 +32,8 @@ def main():
     options = parser.parse_args()
     path = options.model / "tokenizer.json" if options.model.is_dir() else options.model
     reference = Tokenizer.from_file(str(path))
+    reference.no_truncation()  # what transformers does unless it is asked for
+    reference.no_padding()
     special = [t.content for t in reference.get_added_tokens_decoder().values()][:40]
     texts = list(strings(options.count, options.seed, special))
     theirs = [e.ids for e in reference.encode_batch(texts)]

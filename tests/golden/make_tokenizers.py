@@ -5,6 +5,7 @@
 NAME/tokenizer.json   trained here on a few words, so that it is small; the settings are those of the family
 NAME/cases.jsonl      {"text", "ids" (with what the post-processor adds), "plain" (without), "decoded" (of ids)}
                       and {"ids", "decoded"} for ids in an order that no text gives
+bert-characters.json  by class, the characters that BERT's normaliser and pre-tokenizer treat alike, as [first, last]
 smollm2-cases.jsonl   {"text", "ids"} of SmolLM2-135M-Instruct; made where its folder is given as first argument
 """
 import json
@@ -72,6 +73,44 @@ def llama2():
     return t
 
 
+def bert(lowercase, post, **model):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=520, limit_alphabet=300, show_progress=False,
+                                                            special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    t.post_processor = post(t)
+    return edited(t, **model)
+
+
+def bert_characters():
+    """The class of a character is what becomes of it between two letters."""
+    def normalize(**what):
+        off = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+        return normalizers.BertNormalizer(**(off | what)).normalize_str
+    clean, ideographs, accents = normalize(clean_text=True), normalize(handle_chinese_chars=True), normalize(strip_accents=True)
+    pieces = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    classes = {
+        "removed": lambda c: clean(f"a{c}b") == "ab",
+        "space": lambda c: clean(f"a{c}b") == "a b",
+        "ideograph": lambda c: ideographs(c) == f" {c} ",
+        "accent": lambda c: accents(f"a{c}b") == "ab",
+        "punctuation": lambda c: [x for x, _ in pieces(f"a{c}b")] == ["a", c, "b"],
+        "separator": lambda c: [x for x, _ in pieces(f"a{c}b")] == ["a", "b"],
+    }
+    found = {name: [] for name in classes}
+    for code in [*range(0xD800), *range(0xE000, 0x110000)]:
+        for name, holds in classes.items():
+            if holds(chr(code)):
+                ranges = found[name]
+                if ranges and ranges[-1][1] == code - 1:
+                    ranges[-1][1] = code
+                else:
+                    ranges.append([code, code])
+    return found
+
+
 FLAGS = [AddedToken("<mask>", lstrip=True, special=True, normalized=False), AddedToken("<sep>", rstrip=True, special=True, normalized=False),
          AddedToken("both", lstrip=True, rstrip=True, normalized=False), AddedToken("Word", single_word=True, normalized=False),
          AddedToken("Café", normalized=True), AddedToken("<a>", normalized=False), AddedToken("<a><b>", normalized=False)]
@@ -94,6 +133,8 @@ TOKENIZERS = {
         split("-", "merged_with_previous"), split(Regex(r"[=:]"), "merged_with_next"), split(Regex(r"[a-z]"), "contiguous"),
         split(Regex(r"\t"), "removed"), split(Regex(r"[^_]+"), "isolated", True), level(add_prefix_space=False, use_regex=False)])),
     "llama2": llama2,
+    "bert": lambda: bert(True, template("[CLS]", after=("[SEP]",))),
+    "bert-cased": lambda: bert(False, lambda t: processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)), max_input_chars_per_word=8),
 }
 
 
@@ -119,6 +160,7 @@ def main():
             ids = [rng.randrange(t.get_vocab_size()) for _ in range(rng.randint(1, 12))]
             lines.append({"ids": ids, "decoded": t.decode(ids, skip_special_tokens=False)})
         write_lines(folder / "cases.jsonl", lines)
+    (OUT / "bert-characters.json").write_text(json.dumps(bert_characters()) + "\n", encoding="utf-8")
     if len(sys.argv) > 1:
         t = Tokenizer.from_file(str(pathlib.Path(sys.argv[1]) / "tokenizer.json"))
         special = [x.content for x in t.get_added_tokens_decoder().values()]

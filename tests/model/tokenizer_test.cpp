@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/random.h"
 #include "base/text.h"
+#include "model/bert_characters.h"
 #include "model/utf8.h"
 
 namespace tandem::model {
@@ -64,8 +66,66 @@ TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
                          testing::Values("gpt2", "roberta", "smollm", "llama3", "qwen2", "flags", "deepseek", "splits",
-                                         "llama2"),
-                         [](const auto& info) { return std::string(info.param); });
+                                         "llama2", "bert", "bert-cased"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// The characters of a class, out of its ranges.
+std::vector<bool> characters_of(const Json& ranges) {
+  std::vector<bool> found(0x110000, false);
+  for (const Json& range : ranges) {
+    for (int c = range[0]; c <= range[1]; ++c) found[c] = true;
+  }
+  return found;
+}
+
+TEST(BertCharacters, are_classed_as_hf_tokenizers_does_every_one_of_them) {
+  const Json golden = *parse_json(*read_file(kGolden / "bert-characters.json"));
+  const auto characters = *BertCharacters::create();
+  const auto removed = characters_of(golden["removed"]), spaces = characters_of(golden["space"]),
+             ideographs = characters_of(golden["ideograph"]), accents = characters_of(golden["accent"]),
+             punctuation = characters_of(golden["punctuation"]), separators = characters_of(golden["separator"]);
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    const auto code = fmt::format("U+{:04X}", static_cast<uint32_t>(c));
+    EXPECT_EQ(characters->is_removed(c), removed[c]) << code;
+    EXPECT_EQ(!characters->is_removed(c) && is_white_space(c), spaces[c]) << code;
+    EXPECT_EQ(BertCharacters::is_ideograph(c), ideographs[c]) << code;
+    EXPECT_EQ(characters->is_accent(c), accents[c]) << code;
+    EXPECT_EQ(characters->is_punctuation(c), punctuation[c]) << code;
+    EXPECT_EQ(is_white_space(c), separators[c]) << code;
+  }
+}
+
+TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them) {
+  const auto tokenizer = load(kGolden / "bert");
+  const std::string text = "Caf\u00e9 \u4e2d, valued";
+  const Encoded encoded = *tokenizer.encode_with_ends(text);
+  EXPECT_EQ(encoded.ids, *tokenizer.encode(text));
+  EXPECT_EQ(encoded.ends.back(), text.size());
+  EXPECT_TRUE(std::is_sorted(encoded.ends.begin(), encoded.ends.end()));
+  EXPECT_EQ(tokenizer.special_count(), 2u);
+  EXPECT_EQ(tokenizer.with_special(encoded.ids), *tokenizer.encode(text, AddSpecial::kYes));
+}
+
+TEST(Tokenizer, truncation_and_padding_of_the_file_are_left_to_the_caller) {
+  Json file = *parse_json(*read_file(kGolden / "bert/tokenizer.json"));
+  file["truncation"] = {{"direction", "Right"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  file["padding"] = {{"strategy", {{"Fixed", 9}}}, {"pad_id", 0}, {"pad_type_id", 0}, {"pad_token", "[PAD]"}};
+  const auto tokenizer = Tokenizer::from_json(file.dump());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ(*tokenizer->encode("the value of a list"), *load(kGolden / "bert").encode("the value of a list"));
+}
+
+TEST(Tokenizer, word_pieces_that_lack_the_unknown_token_are_refused) {
+  const auto tokenizer = Tokenizer::from_json(
+      R"({"model":{"type":"WordPiece","unk_token":"[UNK]","vocab":{"a":0}},"decoder":{"type":"WordPiece"}})");
+  ASSERT_FALSE(tokenizer);
+  EXPECT_EQ(tokenizer.error().message(), "model: unk_token [UNK] is not in vocab");
+}
 
 TEST(Tokenizer, smollm2_gives_the_ids_of_hf_tokenizers) {
   const fs::path model = fs::path(TANDEM_SOURCE_DIR) / "models/SmolLM2-135M-Instruct";
@@ -148,7 +208,6 @@ TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name)
       {R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"Odd","invert":false}})", "behavior"},
       {R"({"post_processor":{"type":"Odd"}})", "post_processor: type Odd"},
       {R"({"decoder":{"type":"CTC"}})", "decoder"},
-      {R"({"truncation":{"max_length":5}})", "truncation"},
       {R"({"added_tokens":[{"id":3,"content":"<x>"}]})", "added_tokens[0]"},
       {R"({"added_tokens":[{"id":900}]})", "content"},
   };

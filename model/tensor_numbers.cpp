@@ -1,0 +1,61 @@
+#include "model/tensor_numbers.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <type_traits>
+
+namespace tandem::model {
+
+using kernels::bf16;
+
+namespace {
+
+void assign(bf16& target, float value) { target = kernels::to_bf16(value); }
+void assign(float& target, float value) { target = value; }
+
+// `Element` is how the numbers lie in the file, `to_float` what they are.
+template <typename Element, typename T, typename ToFloat>
+void convert(std::span<const std::byte> bytes, std::span<T> target, const ToFloat& to_float) {
+  for (size_t i = 0; i < target.size(); ++i) {
+    Element element;
+    std::memcpy(&element, bytes.data() + i * sizeof element, sizeof element);
+    assign(target[i], to_float(element));
+  }
+}
+
+template <typename T>
+Status copy(const TensorView& tensor, std::string_view name, std::span<T> target) {
+  if (tensor.elements() != static_cast<int64_t>(target.size())) {
+    return Status::invalid(
+        fmt::format("tensor {} has {} elements, expected {}", name, tensor.elements(), target.size()));
+  }
+  switch (tensor.dtype) {
+    case DType::kBF16:
+      if constexpr (std::is_same_v<T, bf16>)
+        std::memcpy(target.data(), tensor.bytes.data(), target.size_bytes());
+      else
+        convert<bf16>(tensor.bytes, target, [](bf16 value) { return kernels::to_float(value); });
+      return {};
+    case DType::kF32:
+      convert<float>(tensor.bytes, target, [](float value) { return value; });
+      return {};
+    case DType::kF16:
+      convert<_Float16>(tensor.bytes, target, [](_Float16 value) { return static_cast<float>(value); });
+      return {};
+    default:
+      return Status::invalid(fmt::format("tensor {} is {}; bf16, f16, f32 and f8_e4m3 with scales of blocks are read",
+                                         name, safetensors_name(tensor.dtype)));
+  }
+}
+
+}  // namespace
+
+Status copy_numbers(const TensorView& tensor, std::string_view name, std::span<float> target) {
+  return copy(tensor, name, target);
+}
+Status copy_numbers(const TensorView& tensor, std::string_view name, std::span<bf16> target) {
+  return copy(tensor, name, target);
+}
+
+}  // namespace tandem::model
