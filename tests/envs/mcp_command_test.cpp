@@ -1,6 +1,7 @@
 // `tandem mcp` as a client meets it: the binary itself, over pipes and over HTTP.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -240,7 +241,7 @@ TEST_F(McpCommand, nothing_is_left_behind_by_a_signal_or_by_a_client_that_is_gon
 TEST_F(McpCommand, a_line_that_is_too_long_is_refused_and_the_next_one_read) {
   Server server(here());
   server.ask(kInitialize);
-  std::thread writer([&] { server.say("\"" + std::string(size_t{17} << 20, 'x') + "\""); });
+  std::thread writer([&] { server.say(fmt::format("\"{:x>{}}\"", "", 17 << 20)); });
   EXPECT_THAT(server.line(), HasSubstr("-32700"));
   writer.join();
   EXPECT_EQ(server.ask(request(1, "ping")), R"({"jsonrpc":"2.0","id":1,"result":{}})");
@@ -349,7 +350,7 @@ TEST_F(McpHttpCommand, who_may_not_ask_and_what_cannot_be_answered_is_refused_wi
   const auto id = begin();
   const auto with = [&](const Headers& headers) { return ask("POST /mcp", kInitialize, headers).status; };
   EXPECT_EQ(with({{"Authorization", ""}}), 401);
-  EXPECT_EQ(with({{"Authorization", "Bearer " + std::string(32, '0')}}), 401);
+  EXPECT_EQ(with({{"Authorization", fmt::format("Bearer {:0>32}", "")}}), 401);
   EXPECT_EQ(with({{"Host", "evil.example:" + std::to_string(port_)}}), 403);
   EXPECT_EQ(with({{"Origin", "http://evil.example"}}), 403);
   EXPECT_EQ(with({{"Origin", "null"}}), 403);

@@ -1,5 +1,6 @@
 #include "envs/mcp/mcp_session.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -247,7 +248,7 @@ TEST_F(Session, more_calls_than_it_keeps_are_refused_and_may_be_sent_again) {
 TEST_F(Session, a_batch_of_the_revision_that_has_them_is_answered_at_once_when_all_of_it_is_done) {
   ask(initialize("2025-03-26"));
   const auto ping = R"({"jsonrpc":"2.0","id":"p","method":"ping"})";
-  EXPECT_THAT(step("[" + call(1, kRead) + "," + ping + ",7," + call(2, kRead) + "]"),
+  EXPECT_THAT(step(fmt::format("[{},{},7,{}]", call(1, kRead), ping, call(2, kRead))),
               ElementsAre("start 1", "start 2"));
   EXPECT_THAT(finish(2, "two"), IsEmpty());
   const auto said = finish(1, "one");
@@ -258,8 +259,8 @@ TEST_F(Session, a_batch_of_the_revision_that_has_them_is_answered_at_once_when_a
   EXPECT_EQ(answers[1].at("error").at("code"), -32600);
   EXPECT_EQ(answers[2].at("id"), 2);
   EXPECT_EQ(answers[3].at("id"), 1);
-  EXPECT_EQ(step("[" + cancelled(1) + "]"), std::vector<std::string>{"nothing 3"});
-  EXPECT_THAT(step("[" + call(4, kChange) + "," + cancelled(4) + "]"), ElementsAre("nothing 4"));
+  EXPECT_EQ(step(fmt::format("[{}]", cancelled(1))), std::vector<std::string>{"nothing 3"});
+  EXPECT_THAT(step(fmt::format("[{},{}]", call(4, kChange), cancelled(4))), ElementsAre("nothing 4"));
 }
 
 // Frames made from pieces of good ones: whatever comes, every exchange has one reply, and the session goes on.
@@ -272,7 +273,7 @@ TEST_F(Session, any_frame_has_one_reply_and_leaves_a_session_that_works) {
                                     cancelled(2),
                                     R"({"jsonrpc":"2.0","id":3,"method":"tools/list"})",
                                     R"({"jsonrpc":"2.0","id":"ü","method":"ping"})"};
-  seeds.push_back("[" + join(seeds, ",") + "]");
+  seeds.push_back(fmt::format("[{}]", join(seeds, ",")));
   Random random(7);
   for (int round = 0; round < 60; ++round) {
     McpSession session("1");

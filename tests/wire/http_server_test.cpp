@@ -1,6 +1,7 @@
 #include "wire/http_server.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -108,7 +109,7 @@ TEST_F(HttpServed, what_is_too_large_or_no_http_or_refused_has_its_status_before
   EXPECT_THAT(ask("POST / HTTP/1.1\r\nContent-Length: 11\r\n\r\n"), StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n"),
               StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(ask(fmt::format("GET / HTTP/1.1\r\nX: {:x>9000}\r\n\r\n", "")), StartsWith("HTTP/1.1 431"));
   EXPECT_THAT(ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(ask("POST /closed HTTP/1.1\r\nContent-Length: 5\r\n\r\n"), StartsWith("HTTP/1.1 403"));
 }
