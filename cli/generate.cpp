@@ -57,6 +57,7 @@ struct Request {
   rollout::TurnRequest turn;
   std::vector<std::string> stop_texts;
   std::optional<model::ToolDialect> dialect;  // of a chat: the answer is a message in it
+  Json tools;                                 // of the chat
 };
 
 struct Answer {
@@ -147,6 +148,7 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
     } else {
       request.prompt = TRY(render_chat(line, side));
       request.dialect = model::dialect_of_template(side.chat_template->source(line.contains("tools")));
+      request.tools = line.value("tools", Json());
     }
     request.turn.max_new_tokens = line.value("max_tokens", 256);
     if (request.turn.max_new_tokens < 1) return fail(Status::invalid("\"max_tokens\" must be at least 1"));
@@ -172,13 +174,15 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
 }
 
 // What the assistant said, as OpenAI's chat format has it.
-Json message_of(model::ToolDialect dialect, const std::string& text) {
-  const auto parsed = model::parse_tool_calls(dialect, text);
+Json message_of(model::ToolDialect dialect, const Json& tools, const std::string& text) {
+  auto parsed = model::parse_tool_calls(dialect, text);
+  if (model::has_text_values(dialect)) model::give_types(tools, parsed.calls);
   Json message = {{"role", "assistant"}, {"content", parsed.content}};
   for (const auto& call : parsed.calls) {
-    message["tool_calls"].push_back({{"id", fmt::format("call_{}", message["tool_calls"].size())},
-                                     {"type", "function"},
-                                     {"function", {{"name", call.name}, {"arguments", dump_json(call.arguments)}}}});
+    message["tool_calls"].push_back(
+        {{"id", call.id.empty() ? fmt::format("call_{}", message["tool_calls"].size()) : call.id},
+         {"type", "function"},
+         {"function", {{"name", call.name}, {"arguments", dump_json(call.arguments)}}}});
   }
   for (const auto& error : parsed.errors) message["tool_call_errors"].push_back(error.message);
   return message;
@@ -236,8 +240,8 @@ class Worker {
     answer["finish_reason"] = stopped ? "stop" : "length";
     if (r.request.dialect) {
       const bool ended = token.turn_ended && token.end == rollout::TurnEnd::kStop;
-      answer["message"] =
-          message_of(*r.request.dialect, tokenizer_->decode(std::span(r.tokens).first(r.tokens.size() - ended)));
+      answer["message"] = message_of(*r.request.dialect, r.request.tools,
+                                     tokenizer_->decode(std::span(r.tokens).first(r.tokens.size() - ended)));
       if (stopped && answer["message"].contains("tool_calls")) answer["finish_reason"] = "tool_calls";
     }
     engine_.release(token.sequence);

@@ -7,6 +7,7 @@
 // Thread safety: const methods from any thread; no state.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace tandem::model {
 
 struct ToolCall {
+  std::string id;  // empty where the dialect has none
   std::string name;
   Json arguments = Json::object();  // always an object
   size_t begin = 0;                 // bytes of the text that the call takes, its tags included
@@ -35,13 +37,11 @@ struct ParsedMessage {
   std::vector<size_t> order;  // of both in the text: i < calls.size() is calls[i], else errors[i - calls.size()]
 };
 
-enum class ToolDialect : uint8_t {
-  kHermes,  // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen2.5, Qwen3, SmolLM2 as we train it
-  kQwen3Coder,  // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>: all values are
-                // texts
-  kLlama3,      // {"name": .., "parameters": {..}} as the whole message, behind <|python_tag|> or not; several with ;
-                // between
-};
+// A file each in model/tool_dialects/, which says what it looks like.
+enum class ToolDialect : uint8_t { kHermes, kQwen3Coder, kGlm4, kLlama3, kDeepseekV3, kDeepseekV31, kKimiK2 };
+inline constexpr std::array kToolDialects = {ToolDialect::kHermes, ToolDialect::kQwen3Coder, ToolDialect::kGlm4,
+                                             ToolDialect::kLlama3, ToolDialect::kDeepseekV3, ToolDialect::kDeepseekV31,
+                                             ToolDialect::kKimiK2};
 
 std::string_view name_of(ToolDialect dialect);
 
@@ -50,6 +50,11 @@ ToolDialect dialect_of_template(std::string_view chat_template);
 
 // `text`: what the assistant said, without the end token.
 ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text);
+
+// Whether the dialect writes all values as texts, so that a 3 and a "3" look the same.
+bool has_text_values(ToolDialect dialect);
+// Makes of texts what the JSON Schemas of `tools` (OpenAI's array) say that they are, where they are that.
+void give_types(const Json& tools, std::vector<ToolCall>& calls);
 
 // A call as the dialect writes it, for demonstrations.
 std::string format_tool_call(ToolDialect dialect, std::string_view name, const Json& arguments);

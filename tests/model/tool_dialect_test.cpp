@@ -87,7 +87,8 @@ TEST(ToolDialect, llama_calls_are_the_whole_message_or_follow_the_python_tag) {
 
 TEST(ToolDialect, what_is_formatted_is_parsed_back) {
   const Json arguments = {{"text", "a\n\"b\" </tool_call> é"}, {"n", nullptr}, {"l", {1, 2.5, true}}};
-  for (const auto dialect : {ToolDialect::kHermes, ToolDialect::kLlama3}) {
+  for (const auto dialect : kToolDialects) {
+    if (has_text_values(dialect)) continue;
     const auto parsed = parse_tool_calls(dialect, format_tool_call(dialect, "tool", arguments));
     ASSERT_EQ(parsed.calls.size(), 1u) << name_of(dialect);
     EXPECT_EQ(parsed.calls[0].arguments, arguments);
@@ -112,6 +113,105 @@ TEST(ToolDialect, qwen3_coder_calls_are_tags_with_values_as_they_stand) {
   }
 }
 
+TEST(ToolDialect, a_list_of_calls_between_one_pair_of_tags_is_read_call_by_call) {
+  const auto parsed =
+      hermes(R"(<tool_call>[{"name":"a","arguments":{"x":"</tool_call>"}}, 7, {"name":"b"}]</tool_call> Done.)");
+  ASSERT_EQ(parsed.calls.size(), 2u);
+  EXPECT_EQ(parsed.calls[0].arguments, (Json{{"x", "</tool_call>"}}));
+  EXPECT_EQ(parsed.calls[1].name, "b");
+  ASSERT_EQ(parsed.errors.size(), 1u);
+  EXPECT_EQ(parsed.errors[0].message.substr(0, 12), "tool call 2:");
+  EXPECT_EQ(parsed.content, "Done.");
+  EXPECT_EQ(hermes("<tool_call>[]</tool_call>").errors.size(), 1u);
+}
+
+TEST(ToolDialect, glm_calls_are_tags_around_keys_and_values) {
+  const std::string text =
+      "I look.\n<tool_call>grep\n<arg_key>pattern</arg_key>\n<arg_value>a </tool_call>\n b</arg_value>\n"
+      "<arg_key>limit</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>list_dir\n</tool_call>";
+  const auto parsed = parse_tool_calls(ToolDialect::kGlm4, text);
+  ASSERT_EQ(parsed.calls.size(), 2u);
+  EXPECT_EQ(parsed.content, "I look.");
+  EXPECT_EQ(parsed.calls[0].name, "grep");
+  EXPECT_EQ(parsed.calls[0].arguments, (Json{{"pattern", "a </tool_call>\n b"}, {"limit", "3"}}));
+  EXPECT_EQ(parsed.calls[1].name, "list_dir");
+  EXPECT_EQ(format_tool_call(ToolDialect::kGlm4, "write", {{"lines", {1, 2}}, {"path", "a"}}),
+            "<tool_call>write\n<arg_key>lines</arg_key>\n<arg_value>[1,2]</arg_value>\n<arg_key>path</arg_key>\n"
+            "<arg_value>a</arg_value>\n</tool_call>");
+  for (const char* broken : {"<tool_call>", "<tool_call></tool_call>", "<tool_call>a<arg_key>b</tool_call>",
+                             "<tool_call>a\n<arg_key>b</arg_key></tool_call>", "<tool_call>a\nb</tool_call>",
+                             "<tool_call>a<arg_key>b</arg_key><arg_value>1</arg_value><arg_key>b</"
+                             "arg_key><arg_value>1</arg_value></tool_call>"}) {
+    const auto found = parse_tool_calls(ToolDialect::kGlm4, std::string(broken) + "<tool_call>ok\n</tool_call>");
+    EXPECT_EQ(found.errors.size(), 1u) << broken;
+    EXPECT_EQ(found.calls.size(), std::string_view(broken).ends_with("</tool_call>") ? 1u : 0u) << broken;
+  }
+}
+
+TEST(ToolDialect, deepseek_calls_are_read_as_v3_and_as_v31_write_them) {
+  const std::string v3 =
+      "Looking.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read_file\n```json\n{\"path\": "
+      "\"a\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>grep\n```json\n{\"n\": "
+      "1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  const std::string v31 =
+      "Looking.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>read_file<｜tool▁sep｜>{\"path\": \"a\"}<｜tool▁call▁end｜>"
+      "<｜tool▁call▁begin｜>grep<｜tool▁sep｜>{\"n\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  for (const std::string& text : {v3, v31}) {
+    const auto parsed = parse_tool_calls(ToolDialect::kDeepseekV3, text);
+    ASSERT_EQ(parsed.calls.size(), 2u) << text;
+    EXPECT_EQ(parsed.content, "Looking.");
+    EXPECT_EQ(parsed.calls[0].name, "read_file");
+    EXPECT_EQ(parsed.calls[0].arguments, (Json{{"path", "a"}}));
+    EXPECT_EQ(parsed.calls[1].name, "grep");
+  }
+  for (const char* broken : {"<｜tool▁call▁begin｜>a", "<｜tool▁call▁begin｜>a<｜tool▁call▁end｜>",
+                             "<｜tool▁call▁begin｜><｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+                             "<｜tool▁call▁begin｜>a<｜tool▁sep｜>[]<｜tool▁call▁end｜>",
+                             "<｜tool▁call▁begin｜>function<｜tool▁sep｜>a\n```json\n{}<｜tool▁call▁end｜>"}) {
+    EXPECT_EQ(parse_tool_calls(ToolDialect::kDeepseekV31, broken).errors.size(), 1u) << broken;
+  }
+}
+
+TEST(ToolDialect, kimi_calls_have_ids_with_the_name_in_them) {
+  const auto parsed = parse_tool_calls(
+      ToolDialect::kKimiK2,
+      "Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{\"path\": "
+      "\"a:b\"}<|tool_call_end|><|tool_call_begin|>grep:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+      "<|tool_calls_section_end|> So.");
+  ASSERT_EQ(parsed.calls.size(), 2u);
+  EXPECT_EQ(parsed.content, "Hm.\nSo.");
+  EXPECT_EQ(parsed.calls[0].id, "functions.read_file:0");
+  EXPECT_EQ(parsed.calls[0].name, "read_file");
+  EXPECT_EQ(parsed.calls[0].arguments, (Json{{"path", "a:b"}}));
+  EXPECT_EQ(parsed.calls[1].name, "grep");
+  for (const char* broken : {"<|tool_call_begin|>functions.:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+                             "<|tool_call_begin|>functions.a:0{}<|tool_call_end|>",
+                             "<|tool_call_begin|>a:0<|tool_call_argument_begin|>{<|tool_call_end|>"}) {
+    EXPECT_EQ(parse_tool_calls(ToolDialect::kKimiK2, broken).errors.size(), 1u) << broken;
+  }
+}
+
+TEST(ToolDialect, texts_become_what_the_schemas_say_that_they_are) {
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "grep", "parameters": {"type": "object",
+      "properties": {"limit": {"type": "integer"}, "deep": {"type": ["boolean", "null"]}, "pattern": {"type": "string"},
+      "globs": {"type": "array"}, "other": {}}}}}, 7, {"name": "flat"}])");
+  std::vector<ToolCall> calls = {{.name = "grep",
+                                  .arguments = {{"limit", "3"},
+                                                {"deep", "true"},
+                                                {"pattern", "17"},
+                                                {"globs", "[\"*.py\"]"},
+                                                {"other", "5"},
+                                                {"unknown", "6"}}},
+                                 {.name = "grep", .arguments = {{"limit", "3.5"}, {"deep", "perhaps"}}},
+                                 {.name = "none", .arguments = {{"limit", "3"}}}};
+  give_types(tools, calls);
+  EXPECT_EQ(
+      calls[0].arguments,
+      (Json{{"limit", 3}, {"deep", true}, {"pattern", "17"}, {"globs", {"*.py"}}, {"other", "5"}, {"unknown", "6"}}));
+  EXPECT_EQ(calls[1].arguments, (Json{{"limit", "3.5"}, {"deep", "perhaps"}})) << "which the tool refuses by name";
+  EXPECT_EQ(calls[2].arguments, (Json{{"limit", "3"}}));
+}
+
 TEST(ToolDialect, the_template_tells_the_dialect) {
   const auto of = [](const char* name) {
     return dialect_of_template(*read_file(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/chat_templates" / name));
@@ -120,25 +220,56 @@ TEST(ToolDialect, the_template_tells_the_dialect) {
   EXPECT_EQ(of("Qwen-Qwen3-0.6B.jinja"), ToolDialect::kHermes);
   EXPECT_EQ(of("Qwen3-Coder.jinja"), ToolDialect::kQwen3Coder);
   EXPECT_EQ(dialect_of_template("{% for m in messages %}"), ToolDialect::kHermes);
+  for (const auto dialect : kToolDialects) {
+    const std::string shown = format_tool_call(dialect, "f", {{"x", "y"}});
+    if (dialect == ToolDialect::kLlama3) continue;  // which shows by its tag or by its words, not by a call
+    EXPECT_EQ(dialect_of_template("{{ x }}" + shown), dialect) << shown;
+  }
 }
 
 TEST(ToolDialect, any_text_is_parsed_without_a_crash_and_places_lie_within_it) {
   Random random(4);
-  const std::vector<std::string> parts = {"<tool_call>", "</tool_call>",
-                                          "{",           "}",
-                                          "\"",          "\\",
-                                          "name",        ":",
-                                          "arguments",   "x",
-                                          " ",           "<|python_tag|>",
-                                          ";",           "<function=",
-                                          ">",           "</function>",
-                                          "<parameter=", "</parameter>",
-                                          "[",           "]",
-                                          "\xff"};
+  const std::vector<std::string> parts = {"<tool_call>",
+                                          "</tool_call>",
+                                          "{",
+                                          "}",
+                                          "\"",
+                                          "\\",
+                                          "name",
+                                          ":",
+                                          "arguments",
+                                          "x",
+                                          " ",
+                                          "<|python_tag|>",
+                                          ";",
+                                          "<function=",
+                                          ">",
+                                          "</function>",
+                                          "<parameter=",
+                                          "</parameter>",
+                                          "[",
+                                          "]",
+                                          "\xff",
+                                          "<arg_key>",
+                                          "</arg_key>",
+                                          "<arg_value>",
+                                          "</arg_value>",
+                                          "<｜tool▁calls▁begin｜>",
+                                          "<｜tool▁call▁begin｜>",
+                                          "<｜tool▁sep｜>",
+                                          "<｜tool▁call▁end｜>",
+                                          "<｜tool▁calls▁end｜>",
+                                          "function",
+                                          "```json",
+                                          "```",
+                                          "<|tool_call_begin|>",
+                                          "<|tool_call_argument_begin|>",
+                                          "<|tool_call_end|>",
+                                          "<|tool_calls_section_end|>"};
   for (int round = 0; round < 3000; ++round) {
     std::string text;
     for (uint64_t n = random.below(20); n > 0; --n) text += random.pick(parts);
-    for (const auto dialect : {ToolDialect::kHermes, ToolDialect::kQwen3Coder, ToolDialect::kLlama3}) {
+    for (const auto dialect : kToolDialects) {
       const auto parsed = parse_tool_calls(dialect, text);
       for (const auto& error : parsed.errors) EXPECT_LE(error.begin, error.end);
       for (const auto& call : parsed.calls) EXPECT_LE(call.end, text.size());

@@ -1,0 +1,57 @@
+// <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen2.5, Qwen3; with a list of such objects inside of
+// one pair of tags, SmolLM2.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/parts.h"
+
+namespace tandem::model {
+
+namespace {
+
+constexpr std::string_view kOpen = "<tool_call>";
+constexpr std::string_view kClose = "</tool_call>";
+
+// What stands between two tags: one call, or a list of them, of which the first takes the tags.
+void read_calls(std::string_view inside, size_t begin, size_t end, Collector& collector) {
+  const auto list = inside.starts_with('[') ? parse_json(inside) : fail(Status::invalid("no list"));
+  if (!list || !list->is_array() || list->empty()) return collector.add(read_call(inside, {"arguments"}), begin, end);
+  for (size_t i = 0; i < list->size(); ++i)
+    collector.add(read_call((*list)[i], {"arguments"}), i == 0 ? begin : end, end);
+}
+
+}  // namespace
+
+ParsedMessage parse_hermes(std::string_view text) {
+  Collector collector(text);
+  size_t from = 0;
+  for (;;) {
+    const size_t begin = text.find(kOpen, from);
+    if (begin == std::string_view::npos) break;
+    const size_t inner = begin + kOpen.size();
+    // The tag may stand inside of a string of the JSON, so that says first where the call ends.
+    const size_t brace = text.find_first_not_of(" \t\r\n", inner);
+    size_t search = inner;
+    if (brace != std::string_view::npos && (text[brace] == '{' || text[brace] == '[')) {
+      const size_t object_end = end_of_json(text, brace);
+      const size_t close =
+          object_end == std::string_view::npos ? object_end : text.find_first_not_of(" \t\r\n", object_end);
+      if (close != std::string_view::npos && text.substr(close).starts_with(kClose)) search = close;
+    }
+    const size_t close = text.find(kClose, search);
+    if (close == std::string_view::npos) {
+      collector.add(fail(Status::invalid("it has no closing </tool_call>")), begin, text.size());
+      break;
+    }
+    from = close + kClose.size();
+    read_calls(trim(text.substr(inner, close - inner)), begin, from, collector);
+  }
+  return collector.finish();
+}
+
+std::string format_hermes(std::string_view name, const Json& arguments) {
+  return fmt::format("{}\n{}\n{}", kOpen, dump_json(Json{{"name", name}, {"arguments", arguments}}), kClose);
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,36 @@
+// Kimi-K2: an id "functions.NAME:NUMBER" and JSON between marks.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/marked_calls.h"
+
+namespace tandem::model {
+namespace {
+
+constexpr CallMarks kMarks = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+                              "<|tool_call_end|>", "<|tool_calls_section_end|>"};
+constexpr std::string_view kSpace = "functions.";
+
+Result<ToolCall> read_kimi_call(std::string_view head, std::string_view body) {
+  const std::string_view id = trim(head);
+  std::string_view name = id.substr(0, id.rfind(':'));
+  if (name.starts_with(kSpace)) name.remove_prefix(kSpace.size());
+  if (name.empty()) return fail(Status::invalid("the call's id is not functions.NAME:NUMBER"));
+  auto json = parse_json(trim(body));
+  if (!json) return fail(Status::invalid(fmt::format("the JSON of the call is wrong: {}", json.error().message())));
+  return ToolCall{.id = std::string(id),
+                  .name = std::string(name),
+                  .arguments = TRY(read_arguments(std::move(*json), "what follows the id"))};
+}
+
+}  // namespace
+
+ParsedMessage parse_kimi_k2(std::string_view text) { return parse_marked_calls(text, kMarks, read_kimi_call); }
+
+std::string format_kimi_k2(std::string_view name, const Json& arguments) {
+  return fmt::format("{}{}{}{}:0{}{}{}{}", kMarks.list_begin, kMarks.begin, kSpace, name, kMarks.middle,
+                     dump_json(arguments), kMarks.end, kMarks.list_end);
+}
+
+}  // namespace tandem::model

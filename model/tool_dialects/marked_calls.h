@@ -1,0 +1,45 @@
+// Calls between marks that are tokens of their own: a list of them, in each something before and behind a mark in the
+// middle.
+#pragma once
+
+#include "model/tool_dialects/parts.h"
+
+namespace tandem::model {
+
+struct CallMarks {
+  std::string_view list_begin, begin, middle, end, list_end;
+};
+
+// `read(head, body)`: the call out of what stands before and behind the middle. The marks of the list may be missing.
+template <typename Read>
+ParsedMessage parse_marked_calls(std::string_view text, const CallMarks& marks, const Read& read) {
+  constexpr auto kNone = std::string_view::npos;
+  Collector collector(text);
+  size_t from = 0;
+  const auto skip = [&](std::string_view mark) {
+    const size_t at = text.find_first_not_of(" \t\r\n", from);
+    if (at == kNone || !text.substr(at).starts_with(mark)) return false;
+    from = at + mark.size();
+    return true;
+  };
+  for (;;) {
+    const size_t call = text.find(marks.begin, from);
+    if (call == kNone) break;
+    size_t begin = call;
+    if (const size_t list = text.find(marks.list_begin, from); list < call) begin = list;
+    const size_t head = call + marks.begin.size(), end = text.find(marks.end, head),
+                 middle = text.find(marks.middle, head);
+    from = end == kNone ? text.size() : end + marks.end.size();
+    if (end == kNone || middle > end) {
+      const auto what = end == kNone ? marks.end : marks.middle;
+      collector.add(fail(Status::invalid("it has no " + std::string(what))), begin, from);
+    } else {
+      const size_t body = middle + marks.middle.size();
+      collector.add(read(text.substr(head, middle - head), text.substr(body, end - body)), begin, from);
+    }
+    if (skip(marks.list_end)) collector.pass_over(from);
+  }
+  return collector.finish();
+}
+
+}  // namespace tandem::model
