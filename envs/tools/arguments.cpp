@@ -93,7 +93,7 @@ std::string wrong_members(const std::string& where, const Json& schema, const Js
 
 std::string check_arguments(std::string_view tool, const Json& schema, const Json& arguments) {
   auto wrong = arguments.is_object() ? wrong_members("", schema, arguments) : "the arguments must be a JSON object";
-  return wrong.empty() ? "" : wrong + ". Use: " + usage(tool, schema);
+  return wrong.empty() ? "" : wrong + (wrong.ends_with("?") ? " Use: " : ". Use: ") + usage(tool, schema);
 }
 
 }  // namespace tandem::envs
