@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
 #include <charconv>
 #include <cmath>
 #include <set>
 
 #include "base/text.h"
+#include "base/yaml.h"
 
 extern char** environ;
 
@@ -223,7 +223,7 @@ struct Schema::Reading {
                      text.error().code() == Code::kNotFound ? "there is no such file" : text.error().message());
     YAML::Node root;
     try {
-      root = YAML::Load(*text);
+      root = load_yaml(*text);
     } catch (const YAML::Exception& error) {
       return mistake(fmt::format("{}:{}:{}", file.string(), error.mark.line + 1, error.mark.column + 1), error.msg);
     }

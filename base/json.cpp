@@ -30,6 +30,9 @@ Result<Value> parse(std::string_view text) {
     Value value = Value::parse(text, watch);
     if (!trouble.empty()) return fail(Status::invalid("JSON: " + trouble));
     return value;
+  } catch (const typename Value::out_of_range& error) {  // a number beyond what a double holds
+    const std::string_view what = error.what();
+    return fail(Status::invalid(fmt::format("JSON: {}", what.substr(what.find("] ") + 2))));
   } catch (const typename Value::parse_error& error) {
     const auto before = text.substr(0, std::min(error.byte > 0 ? error.byte - 1 : 0, text.size()));
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;

@@ -43,6 +43,15 @@ TEST(Json, names_line_and_column_of_a_mistake) {
   EXPECT_NE(parsed.error().message().find("line 2"), std::string::npos) << parsed.error().message();
 }
 
+TEST(Json, a_number_that_no_double_holds_is_refused_and_not_thrown) {
+  for (const char* text : {"{\"x\": 2.5e3002}", "[-1e999]", "1e400"}) {
+    const auto parsed = parse_json(text);
+    ASSERT_FALSE(parsed);
+    EXPECT_NE(parsed.error().message().find("number overflow"), std::string::npos) << parsed.error().message();
+    EXPECT_FALSE(parse_wide_json(text));
+  }
+}
+
 TEST(Json, refuses_bottomless_nesting) { EXPECT_FALSE(parse_json(std::string(200, '[') + std::string(200, ']'))); }
 
 TEST(File, write_replaces_the_whole_content_and_leaves_no_temporary) {
