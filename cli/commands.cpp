@@ -5,6 +5,7 @@
 
 namespace tandem::cli {
 
+Action add_agent(CLI::App&);
 Action add_bench(CLI::App&);
 Action add_config(CLI::App&);
 Action add_doctor(CLI::App&);
@@ -33,6 +34,8 @@ std::span<const Command> commands() {
       Command{"sft", "Warm-start a model on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
+      Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",
+              add_agent},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},

@@ -11,6 +11,7 @@
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
+#include "model/transformer.h"
 
 namespace tandem::cli {
 
@@ -62,7 +63,8 @@ std::string_view format_of(const model::TensorView& tensor) { return model::safe
 Json memory_of(const model::ModelConfig& config, int context, int sequences) {
   const auto parameters = static_cast<uint64_t>(model::parameter_count(config));
   const uint64_t embedding = static_cast<uint64_t>(config.vocabulary) * config.width;
-  const uint64_t token = uint64_t{2} * config.layers * config.kv_heads * config.head_size * 2;
+  const uint64_t token = kernels::page_elements(model::attention_shape(config)) / kernels::kPageTokens * config.layers *
+                         sizeof(kernels::bf16);
   return {{"serving_weights", 2 * (parameters + (config.tied_embeddings ? embedding : 0))},
           {"keys_and_values_per_token", token},
           {"context", context},
@@ -164,9 +166,14 @@ void print(const std::string& path, const Json& found) {
   if (found.contains("tensors")) row("tensors", counts_text(found["tensors"]));
   if (found.contains("config")) {
     const Json& c = found["config"];
-    row("shape", fmt::format("{} layers of {}, {} heads ({} of keys and values) of {}, MLP {}",
-                             c["num_hidden_layers"].dump(), c["hidden_size"].dump(), c["num_attention_heads"].dump(),
-                             c["num_key_value_heads"].dump(), c["head_dim"].dump(), c["intermediate_size"].dump()));
+    const std::string heads =
+        c.contains("kv_lora_rank")
+            ? fmt::format("{} heads of {} + {}, latents of {}", c["num_attention_heads"].dump(),
+                          c["qk_nope_head_dim"].dump(), c["qk_rope_head_dim"].dump(), c["kv_lora_rank"].dump())
+            : fmt::format("{} heads ({} of keys and values) of {}", c["num_attention_heads"].dump(),
+                          c["num_key_value_heads"].dump(), c["head_dim"].dump());
+    row("shape", fmt::format("{} layers of {}, {}, MLP {}", c["num_hidden_layers"].dump(), c["hidden_size"].dump(),
+                             heads, c["intermediate_size"].dump()));
     if (c.contains("num_experts_per_tok")) {
       const char* count = c.contains("num_experts") ? "num_experts" : "n_routed_experts";
       row("experts", fmt::format("{} of {}, {} of each token", c[count].dump(), c["moe_intermediate_size"].dump(),

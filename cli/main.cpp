@@ -7,6 +7,36 @@
 #include "base/text.h"
 #include "cli/command.h"
 
+namespace tandem::cli {
+namespace {
+
+// For a word that stands where a command must and is none, and for those that look like options: what is nearest.
+void suggest(const CLI::App& command) {
+  std::vector<std::string> commands;
+  for (const CLI::App* each : command.get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(each->get_name());
+  const auto given_words = command.remaining();
+  if (!commands.empty() && !given_words.empty() && !given_words[0].starts_with('-')) {
+    const std::vector<std::string_view> names(commands.begin(), commands.end());
+    fmt::print(stderr, "  \"{}\" is not a command{}\n", given_words[0], did_you_mean(given_words[0], names));
+    return;
+  }
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  const std::vector<std::string_view> names(options.begin(), options.end());
+  for (const auto& word : given_words) {
+    const auto given = std::string_view(word).substr(0, word.find('='));
+    if (!given.starts_with("--")) continue;
+    if (const auto near = nearest(given, names); !near.empty())
+      fmt::print(stderr, "  \"{}\" is not an option; did you mean \"{}\"?\n", given, near);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::cli
+
 int main(int argc, char** argv) {
   using namespace tandem;
   using namespace tandem::cli;
@@ -16,22 +46,23 @@ int main(int argc, char** argv) {
   CLI::App app("Trains agent models with reinforcement learning, and serves them.", "tandem");
   app.require_subcommand(1);
   std::map<const CLI::App*, Action> actions;
-  std::vector<std::string_view> names;
   for (const Command& command : commands()) {
     CLI::App* added = app.add_subcommand(command.name, command.summary);
     actions[added] = command.add(*added);
-    names.push_back(command.name);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     fmt::print(stderr, "tandem: {}\n", error.what());
-    if (argc > 1 && app.get_subcommands().empty() && argv[1][0] != '-') {
-      fmt::print(stderr, "  \"{}\" is not a command{}\n", argv[1], did_you_mean(argv[1], names));
+    std::string name = "tandem";
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) {
+      command = command->get_subcommands()[0];
+      name += " " + command->get_name();
     }
-    fmt::print(stderr, "  see tandem{} --help\n",
-               app.get_subcommands().empty() ? "" : " " + app.get_subcommands()[0]->get_name());
+    suggest(*command);
+    fmt::print(stderr, "  see {} --help\n", name);
     return kUsage;
   }
   const Result<int> outcome = actions.at(app.get_subcommands()[0])();

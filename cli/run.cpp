@@ -21,6 +21,7 @@
 #include "envs/floors.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/server.h"
+#include "model/transformer.h"
 #include "model/weights.h"
 #include "rollout/coordinator.h"
 #include "trainer/tiny_model.h"
@@ -68,17 +69,23 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
 Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
   const auto layout = model::parameter_layout(model);
   const uint64_t n = layout ? layout->elements : 0;
-  const uint64_t page = 2ull * 64 * model.kv_heads * model.head_size * model.layers * 2;
+  const uint64_t page = kernels::page_elements(model::attention_shape(model)) * model.layers * sizeof(kernels::bf16);
   const uint64_t pages = static_cast<uint64_t>(config.rollout.slots) * ((config.rollout.max_tokens + 63) / 64) * 3 / 2;
   const uint64_t queries = static_cast<uint64_t>(model.heads) * model.head_size;
   const uint64_t keys = static_cast<uint64_t>(model.kv_heads) * model.head_size;
+  uint64_t attention = 2 * queries + 2 * keys;
+  if (const auto& latent = model.latent; latent.rank > 0) {
+    const kernels::AttentionShape shape = model::attention_shape(model);
+    attention = latent.rank + latent.turned + 2 * latent.query_rank + queries + (model.heads + 1ull) * shape.head_size +
+                static_cast<uint64_t>(model.heads) * (shape.values() + latent.value);
+  }
   uint64_t row = 0;
   for (int layer = 0; layer < model.layers; ++layer) {
     const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width) +
                                                         2ull * model.experts.shared_width
                                                   : 2ull * model.mlp_width;
     const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
-    row += 2 * (3ull * model.width + 2 * queries + 2 * keys + normed + mlp);
+    row += 2 * (3ull * model.width + attention + normed + mlp);
   }
   return {{"trainer",
            {{"masters, gradients and moments", 16 * n},

@@ -66,7 +66,9 @@ Place place_for(const CommandCheck& check, const Task& task, const Files& left_b
     std::erase_if(place.files, [&](const auto& file) { return is_below(file.first, folder); });
   }
   for (const auto& [path, content] : check.files) {
-    const auto in_the_way = [&](const std::string& other) { return is_below(other, path) || is_below(path, other); };
+    const auto in_the_way = [&path = path](const std::string& other) {
+      return is_below(other, path) || is_below(path, other);
+    };
     std::erase_if(place.files, [&](const auto& file) { return in_the_way(file.first); });
     place.files[path] = content;
     place.programs.erase(path);

@@ -1,18 +1,13 @@
 #include "envs/episode.h"
 
 #include <algorithm>
-#include <future>
 
 #include "base/file.h"
 #include "envs/tools/process.h"
+#include "envs/turn.h"
 
 namespace tandem::envs {
 namespace {
-
-bool only_reads(std::string_view name) {
-  const Tool* tool = find_tool(name);
-  return tool && tool->effect == ToolEffect::kReads;
-}
 
 constexpr double kPreparationSeconds = 20;  // of a command that is not the model's
 
@@ -89,32 +84,9 @@ Result<ToolOutcome> Episode::call(std::string_view name, const Json& arguments) 
 
 Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls) {
   if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
-  std::vector<Result<ToolOutcome>> results(calls.size(), ToolOutcome{});
-  const auto run = [&](size_t i) -> Result<ToolOutcome> {
-    if (!calls[i].error.empty()) {
-      ToolOutcome outcome;
-      outcome.output = calls[i].error;
-      return outcome;
-    }
-    return sandbox_->call(calls[i].call.name, calls[i].call.arguments);
-  };
-  for (size_t begin = 0; begin < calls.size();) {
-    size_t end = begin + 1;
-    if (only_reads(calls[begin].call.name)) {
-      while (end < calls.size() && only_reads(calls[end].call.name)) ++end;
-    }
-    std::vector<std::future<Result<ToolOutcome>>> others;
-    for (size_t i = begin + 1; i < end; ++i) others.push_back(std::async(std::launch::async, run, i));
-    results[begin] = run(begin);
-    for (size_t i = begin + 1; i < end; ++i) results[i] = others[i - begin - 1].get();
-    begin = end;
-  }
-  std::vector<ToolOutcome> outcomes;
-  for (auto& result : results) {
-    outcomes.push_back(TRY(std::move(result)));
-    changed_ = changed_ || outcomes.back().changed_files;
-    ++tool_calls_;
-  }
+  auto outcomes = TRY(run_turn(*sandbox_, calls));
+  for (const auto& outcome : outcomes) changed_ = changed_ || outcome.changed_files;
+  tool_calls_ += static_cast<int>(outcomes.size());
   return outcomes;
 }
 

@@ -38,8 +38,7 @@ class Episode {
   // One call; a malformed or unknown one gives an outcome that says so.
   Result<ToolOutcome> call(std::string_view name, const Json& arguments);
 
-  // All calls of one message: those that only read run at once, those that may change files one after another, in
-  // order. Calls that could not be parsed give their error. Outcomes are in the order of the calls.
+  // All calls of one message, as run_turn (envs/turn.h) runs them.
   Result<std::vector<ToolOutcome>> turn(std::span<const ParsedCall> calls);
 
   // Whether the episode is at its end: files were changed in a task that ends on a change.

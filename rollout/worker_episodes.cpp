@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "rollout/turn_rules.h"
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {
@@ -52,7 +53,7 @@ void Worker::record(const SampledToken& token) {
   size_t start = e.trajectory.tokens.size();
   while (start > 0 && e.trajectory.sampled[start - 1]) --start;
   e.said = conversation_.text_of(std::span(e.trajectory.tokens).subspan(start));
-  if (token.end != TurnEnd::kStop) {
+  if (after_message(token.end != TurnEnd::kStop, 0) == AfterMessage::kTruncated) {
     e.truncated = true;
     return ask_for_grade(e, "");
   }
@@ -61,11 +62,11 @@ void Worker::record(const SampledToken& token) {
 }
 
 void Worker::on_called(AgentEpisode& e, wire::Called::Reader called) {
-  if (called.getCalls() == 0) return ask_for_grade(e, e.said);  // a message without calls is the answer
+  if (after_message(false, called.getCalls()) == AfterMessage::kAnswered) return ask_for_grade(e, e.said);
   e.tool_calls += called.getCalls();
-  if (called.getOver()) return ask_for_grade(e, "");
-  if (e.turns >= e.max_turns) {
-    e.truncated = true;
+  const AfterCalls next = after_calls(called.getOver(), e.turns, e.max_turns);
+  if (next != AfterCalls::kNextTurn) {
+    e.truncated = next == AfterCalls::kTruncated;
     return ask_for_grade(e, "");
   }
   const auto response = called.getResponse();

@@ -1,5 +1,6 @@
 #include "wire/socket.h"
 
+#include <capnp/dynamic.h>
 #include <capnp/serialize.h>
 #include <fmt/format.h>
 
@@ -21,12 +22,34 @@ kj::Array<capnp::word> aligned(const zmq::message_t& frame) {
   return words;
 }
 
-capnp::ReaderOptions limits(size_t words) {
+// Getters count what they visit. A list of nothing claims to be as long as it likes, and visiting it counts as much:
+// what takes more than one reading may is refused, and what is left has room for many readings.
+constexpr size_t kReadOnce = 2, kReadOften = 64;
+capnp::ReaderOptions limits(size_t words, size_t readings) {
   capnp::ReaderOptions options;
-  // Getters count what they visit, so reading a message several times must not look like an attack.
-  options.traversalLimitInWords = words * 64 + 1024;
+  options.traversalLimitInWords = (words + 128) * readings;
   options.nestingLimit = 16;
   return options;
+}
+
+// Reads all of it: a pointer that leads nowhere or a text without an end throws here, and not where a role looks.
+void read_all(const capnp::DynamicValue::Reader& value) {
+  switch (value.getType()) {
+    case capnp::DynamicValue::TEXT:
+      value.as<capnp::Text>();
+      break;
+    case capnp::DynamicValue::LIST:
+      for (const auto item : value.as<capnp::DynamicList>()) read_all(item);
+      break;
+    case capnp::DynamicValue::STRUCT: {
+      const auto fields = value.as<capnp::DynamicStruct>();
+      for (const auto field : fields.getSchema().getNonUnionFields()) read_all(fields.get(field));
+      KJ_IF_MAYBE (field, fields.which()) read_all(fields.get(*field));
+      break;
+    }
+    default:
+      break;  // numbers lie in their struct
+  }
 }
 
 zmq::message_t frame_of(capnp::MessageBuilder& builder) {
@@ -39,7 +62,7 @@ zmq::message_t frame_of(capnp::MessageBuilder& builder) {
 
 struct Incoming::Storage {
   explicit Storage(kj::Array<capnp::word> words)
-      : words(kj::mv(words)), reader(this->words, limits(this->words.size())) {}
+      : words(kj::mv(words)), reader(this->words, limits(this->words.size(), kReadOften)) {}
   kj::Array<capnp::word> words;
   capnp::FlatArrayMessageReader reader;
 };
@@ -147,7 +170,7 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
   }
   try {
     const auto words = aligned(head);
-    capnp::FlatArrayMessageReader reader(words, limits(words.size()));
+    capnp::FlatArrayMessageReader reader(words, limits(words.size(), kReadOften));
     const auto header = reader.getRoot<Header>();
     if (header.getProtocol() != kProtocolVersion || header.getRun() != identity_.run) return std::nullopt;
     Incoming message;
@@ -157,7 +180,9 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
     message.epoch_ = header.getEpoch();
     message.id_ = header.getId();
     message.storage_ = std::make_shared<Incoming::Storage>(aligned(body));
-    (void)message.body().which();
+    const auto& all = message.storage_->words;
+    capnp::FlatArrayMessageReader once(all, limits(all.size(), kReadOnce));
+    read_all(once.getRoot<Body>());
     for (size_t i = first + 2; i < frames.size(); ++i) message.bulk_.push_back(std::move(frames[i]));
     return message;
   } catch (const kj::Exception&) {

@@ -13,13 +13,6 @@
 namespace tandem::envs {
 namespace {
 
-struct Entry {
-  mode_t mode = 0;  // with the type
-  uint64_t seconds = 0, nanoseconds = 0;
-  std::string path;     // relative to the root
-  std::string content;  // of a file; where a link leads
-};
-
 bool is_below_root(const fs::path& path) {
   if (path.empty() || path.is_absolute()) return false;
   for (const auto& part : path) {
@@ -28,28 +21,14 @@ bool is_below_root(const fs::path& path) {
   return path.string().find('\0') == std::string::npos;
 }
 
-Result<std::vector<Entry>> read_entries(std::string_view bytes) {
-  FieldReader fields(bytes);
-  std::vector<Entry> entries;
-  for (uint64_t count = TRY(fields.number()); count > 0; --count) {
-    Entry entry;
-    entry.mode = static_cast<mode_t>(TRY(fields.number()));
-    entry.seconds = TRY(fields.number());
-    entry.nanoseconds = TRY(fields.number());
-    entry.path = TRY(fields.text());
-    entry.content = TRY(fields.text());
-    if (!is_below_root(entry.path)) return fail(Status::corrupt("a snapshot names \"" + entry.path + "\""));
-    entries.push_back(std::move(entry));
-  }
-  return entries;
-}
-
 Status check(int result, const std::string& path) { return result < 0 ? Status::from_errno(path, errno) : Status(); }
 
 // Links are made after everything else, so that no path leads through one.
-Status make(const fs::path& root, const Entry& entry) {
+Status make(const fs::path& root, const TreeEntry& entry) {
   const auto path = (root / entry.path).string();
   switch (entry.mode & S_IFMT) {
+    case 0:
+      return {};
     case S_IFDIR:
       return check(mkdir(path.c_str(), 0700), entry.path);
     case S_IFREG: {
@@ -66,7 +45,8 @@ Status make(const fs::path& root, const Entry& entry) {
                          "\" that is neither file, folder, link nor pipe");
 }
 
-Status finish(const fs::path& root, const Entry& entry) {
+Status finish(const fs::path& root, const TreeEntry& entry) {
+  if ((entry.mode & S_IFMT) == 0) return {};
   const auto path = (root / entry.path).string();
   if (!S_ISLNK(entry.mode)) TRY(check(chmod(path.c_str(), entry.mode & 07777), entry.path));
   const timespec times[2] = {
@@ -83,9 +63,40 @@ Status clear(const fs::path& root) {
   return {};
 }
 
+void put_entry(std::string& bytes, const TreeEntry& entry) {
+  put_number(bytes, entry.mode);
+  put_number(bytes, entry.seconds);
+  put_number(bytes, entry.nanoseconds);
+  put_text(bytes, entry.path);
+  put_text(bytes, entry.content);
+}
+
 }  // namespace
 
-Result<std::string> pack_tree(const fs::path& root, size_t limit) {
+std::string pack_entries(std::span<const TreeEntry> entries) {
+  std::string bytes;
+  put_number(bytes, entries.size());
+  for (const auto& entry : entries) put_entry(bytes, entry);
+  return bytes;
+}
+
+Result<std::vector<TreeEntry>> read_tree(std::string_view bytes) {
+  FieldReader fields(bytes);
+  std::vector<TreeEntry> entries;
+  for (uint64_t count = TRY(fields.number()); count > 0; --count) {
+    TreeEntry entry;
+    entry.mode = static_cast<mode_t>(TRY(fields.number()));
+    entry.seconds = TRY(fields.number());
+    entry.nanoseconds = TRY(fields.number());
+    entry.path = TRY(fields.text());
+    entry.content = TRY(fields.text());
+    if (!is_below_root(entry.path)) return fail(Status::corrupt("a snapshot names \"" + entry.path + "\""));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<std::string> pack_tree(const fs::path& root, size_t limit, const LeavesOut& leaves_out) {
   std::string bytes;
   uint64_t count = 0;
   std::error_code error;
@@ -95,33 +106,41 @@ Result<std::string> pack_tree(const fs::path& root, size_t limit) {
     struct stat info {};
     const auto& path = walk->path();
     if (lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) continue;  // gone meanwhile
-    const auto name = path.lexically_relative(root).string();
-    std::string content;
-    if (S_ISLNK(info.st_mode)) content = fs::read_symlink(path, error).string();
-    if (S_ISREG(info.st_mode)) content.resize(static_cast<size_t>(info.st_size));
-    if (bytes.size() + content.size() + name.size() + 64 > limit || count == kMostTreeEntries) {
+    TreeEntry entry{.mode = info.st_mode,
+                    .seconds = static_cast<uint64_t>(info.st_mtim.tv_sec),
+                    .nanoseconds = static_cast<uint64_t>(info.st_mtim.tv_nsec),
+                    .path = path.lexically_relative(root).string()};
+    if (leaves_out && leaves_out(entry.path)) {
+      if (S_ISDIR(info.st_mode)) walk.disable_recursion_pending();
+      continue;
+    }
+    std::error_code gone;
+    if (S_ISLNK(info.st_mode)) entry.content = fs::read_symlink(path, gone).string();
+    if (gone) continue;
+    const size_t size = S_ISREG(info.st_mode) ? static_cast<size_t>(info.st_size) : entry.content.size();
+    if (bytes.size() + size + entry.path.size() + 64 > limit || count == kMostTreeEntries) {
       return fail(Status::exhausted("a snapshot takes " + std::to_string(kMostTreeEntries) + " files of " +
                                     std::to_string(kLargestTree >> 20) + " MiB together, and there is more"));
     }
     if (S_ISREG(info.st_mode)) {
-      auto read = read_file(path, content.size());
-      if (!read) continue;  // not to be read, or grown meanwhile
-      content = std::move(*read);
+      if (auto read = read_file(path, size)) {
+        entry.content = std::move(*read);
+      } else {
+        entry.mode &= ~static_cast<mode_t>(S_IFMT);  // not to be read, or grown meanwhile
+      }
     }
     ++count;
-    put_number(bytes, info.st_mode);
-    put_number(bytes, static_cast<uint64_t>(info.st_mtim.tv_sec));
-    put_number(bytes, static_cast<uint64_t>(info.st_mtim.tv_nsec));
-    put_text(bytes, name);
-    put_text(bytes, content);
+    put_entry(bytes, entry);
   }
+  // What was not reached must not look as if it were not there.
+  if (error) return fail(Status::unavailable("a folder was changed while it was read: " + error.message()));
   std::string packed;
   put_number(packed, count);
   return packed + bytes;
 }
 
 Status unpack_tree(const fs::path& root, std::string_view bytes) {
-  const auto entries = TRY(read_entries(bytes));
+  const auto entries = TRY(read_tree(bytes));
   TRY(clear(root));
   for (const bool links : {false, true}) {
     for (const auto& entry : entries) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/yaml.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/yaml_reader.h"
 
@@ -160,12 +161,7 @@ std::optional<Task> read_yaml_task(const fs::path& file, Mistakes& mistakes) {
   }
   Task task;
   try {
-    const auto documents = YAML::LoadAll(*text);
-    if (documents.size() != 1) {
-      mistakes.add(file.string(), 0, fmt::format("has {} YAML documents; a task is one", documents.size()));
-      return std::nullopt;
-    }
-    task = TaskReader(file, mistakes).read(documents[0]);
+    task = TaskReader(file, mistakes).read(load_yaml(*text));
   } catch (const YAML::Exception& error) {
     mistakes.add(file.string(), error.mark.line + 1, "is not YAML: " + error.msg);
   }

@@ -46,7 +46,7 @@ class Experts : public RunTest {
 };
 
 TEST_F(Experts, are_scored_with_the_same_bits_by_engine_and_trainer) {
-  for (const char* name : {"qwen3-moe", "glm4-moe"}) {
+  for (const char* name : {"qwen3-moe", "glm4-moe", "deepseek-v3", "deepseek-v3-plain", "kimi-k2"}) {
     const fs::path golden = fs::path(TANDEM_SOURCE_DIR "/tests/golden/models") / name;
     std::ofstream lines(root() / "lines");
     const Json expected = json(golden / "expected.json");
@@ -76,27 +76,12 @@ TEST_F(Experts, are_counted_all_and_those_that_a_token_uses) {
 }
 
 TEST_F(Experts, are_warm_started) {
-  ASSERT_EQ(tandem({"sft", TANDEM_SOURCE_DIR "/configs/warm_start.yaml", "model=" + model_dir().string(),
-                    "out=" + (root() / "warm").string(), "kinds=[set]", "max_tokens=1024", "transcripts_per_step=4",
-                    "stages.first.steps=2", "stages.second.steps=0"}),
-            0)
-      << text(output());
-  EXPECT_NE(text(output()).find("step   2/2"), std::string::npos) << text(output());
+  expect_warm_start_of(model_dir());
   EXPECT_EQ(json(root() / "warm" / "config.json")["n_routed_experts"], 4);
 }
 
 TEST_F(Experts, are_trained_by_a_run_whose_sampler_agrees_with_its_trainer_and_exported) {
-  const fs::path run_dir = root() / "run", out = root() / "exported";
-  ASSERT_EQ(run({"run.steps=2", "tasks.heldout=0", "model.path=" + model_dir().string()}, run_dir), 0)
-      << text(output());
-  const Json summary = json(run_dir / "summary.json");
-  EXPECT_EQ(summary["steps"], 2);
-  EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
-  EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
-  expect_books_to_agree(run_dir);
-  ASSERT_EQ(tandem({"export", run_dir, out, "--verify", "--json"}), 0) << text(output());
-  EXPECT_EQ(json(output())["verified"], true);
-  EXPECT_NE(digest_of(text(out / "model.safetensors")), digest_of(text(model_dir() / "model.safetensors")));
+  expect_exact_run_of(model_dir());
 }
 
 }  // namespace

@@ -163,6 +163,8 @@ TEST_F(RunDamage, a_checkpoint_that_is_damaged_is_named_and_the_one_before_is_ta
     const std::string name = entry.path().filename();
     if (name.starts_with("step_")) checkpoints[std::atoi(name.c_str() + 5)] = entry.path();
   }
+  // The kill may have come when the newest was there and the oldest not yet gone.
+  for (; checkpoints.size() > 2; checkpoints.erase(checkpoints.begin())) fs::remove_all(checkpoints.begin()->second);
   ASSERT_EQ(checkpoints.size(), 2u);
   const auto damage = [](const fs::path& folder) {
     fs::path largest;

@@ -169,6 +169,28 @@ bool RunTest::signal(const fs::path& run_dir, pid_t pid, int number) {
   return ::kill(pid, number) == 0;
 }
 
+void RunTest::expect_warm_start_of(const fs::path& model) {
+  ASSERT_EQ(tandem({"sft", TANDEM_SOURCE_DIR "/configs/warm_start.yaml", "model=" + model.string(),
+                    "out=" + (root() / "warm").string(), "kinds=[set]", "max_tokens=1024", "transcripts_per_step=4",
+                    "stages.first.steps=2", "stages.second.steps=0"}),
+            0)
+      << text(output());
+  EXPECT_NE(text(output()).find("step   2/2"), std::string::npos) << text(output());
+}
+
+void RunTest::expect_exact_run_of(const fs::path& model) {
+  const fs::path run_dir = root() / "run", out = root() / "exported";
+  ASSERT_EQ(run({"run.steps=2", "tasks.heldout=0", "model.path=" + model.string()}, run_dir), 0) << text(output());
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_EQ(summary["steps"], 2);
+  EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+  EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+  expect_books_to_agree(run_dir);
+  ASSERT_EQ(tandem({"export", run_dir, out, "--verify", "--json"}), 0) << text(output());
+  EXPECT_EQ(json(output())["verified"], true);
+  EXPECT_NE(digest_of(text(out / "model.safetensors")), digest_of(text(model / "model.safetensors")));
+}
+
 void RunTest::expect_books_to_agree(const fs::path& run_dir, bool lost) {
   const Json summary = json(run_dir / "summary.json");
   ASSERT_TRUE(summary.contains("episodes"));

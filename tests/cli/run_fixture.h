@@ -121,6 +121,10 @@ class RunTest : public testing::Test {
   // admitted = trained + dropped + in flight, by every account there is: summary, ledger, trajectories. A trained
   // episode has a reward and its tokens are on disk, except where `lost` says that trajectories were damaged.
   static void expect_books_to_agree(const fs::path& run_dir, bool lost = false);
+  // Two steps of a warm start from `model` leave a model at root()/warm.
+  void expect_warm_start_of(const fs::path& model);
+  // Two steps of a run from `model` in which sampler and trainer agree to the bit; what it exports is verified and new.
+  void expect_exact_run_of(const fs::path& model);
   // Every step was trained once, by the last word of metrics.jsonl, and in one batch an episode.
   static void expect_nothing_trained_twice(const fs::path& run_dir);
   // No process, socket, control group, mount, shared memory or temporary folder is left.

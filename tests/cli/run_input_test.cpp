@@ -26,6 +26,21 @@ class RunInput : public RunTest {
   }
 };
 
+TEST_F(RunInput, a_mistyped_command_or_option_is_answered_with_the_nearest) {
+  const std::pair<Arguments, std::string> cases[] = {
+      {{"inspct"}, "\"inspct\" is not a command; did you mean \"inspect\"?"},
+      {{"tools", "cal", "read_file"}, "\"cal\" is not a command; did you mean \"call\"?\n  see tandem tools --help"},
+      {{"run", "x.yaml", "--resum"}, "\"--resum\" is not an option; did you mean \"--resume\"?"},
+      {{"tasks", "list", "x", "--cuont=3"}, "did you mean \"--count\"?\n  see tandem tasks list --help"},
+      {{"agent", "--modle", "x"}, "\"--modle\" is not an option; did you mean \"--model\"?"}};
+  for (const auto& [arguments, expected] : cases) {
+    EXPECT_EQ(tandem(arguments), 2);
+    EXPECT_NE(text(output()).find(expected), std::string::npos) << text(output());
+  }
+  EXPECT_EQ(tandem({"run", "--nothing-like-it"}), 2);
+  EXPECT_EQ(text(output()).find("did you mean"), std::string::npos) << text(output());
+}
+
 TEST_F(RunInput, the_page_of_all_keys_is_the_one_that_is_printed) {
   ASSERT_EQ(Process({TANDEM_BINARY, "config", "reference"}, output()).wait(), 0);
   EXPECT_EQ(text(output()), text(fs::path(TANDEM_SOURCE_DIR) / "docs" / "config.md"))

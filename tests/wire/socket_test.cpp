@@ -1,6 +1,9 @@
 #include "wire/socket.h"
 
+#include <capnp/serialize.h>
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "base/random.h"
 
@@ -106,6 +109,54 @@ TEST(Socket, survives_random_frames) {
     EXPECT_FALSE(pair.server.receive());
   }
   EXPECT_EQ(pair.server.refused(), static_cast<uint64_t>(messages));
+}
+
+// Cap'n Proto looks at a text or a list when it is read: that would be in the middle of a role's work.
+TEST(Socket, a_message_whose_text_or_list_is_broken_is_refused_before_a_role_reads_it) {
+  Pair pair;
+  zmq::socket_t raw(pair.context, zmq::socket_type::dealer);
+  raw.set(zmq::sockopt::linger, 0);
+  raw.set(zmq::sockopt::routing_id, "stranger");
+  raw.connect(pair.server.address());
+  const auto flat = [](capnp::MessageBuilder& builder) {
+    const auto words = capnp::messageToFlatArray(builder);
+    const auto bytes = words.asChars();
+    return std::string(bytes.begin(), bytes.size());
+  };
+  capnp::MallocMessageBuilder head;
+  auto header = head.initRoot<Header>();
+  header.setProtocol(kProtocolVersion);
+  header.setSender("stranger");
+  header.setRun(77);
+  const std::string text = "a name that stands nowhere else";
+  capnp::MallocMessageBuilder builder;
+  builder.initRoot<Body>().initHello().setName(text);
+  const std::string good = flat(builder);
+  std::string endless = good, nowhere = good;
+  endless[good.find(text) + text.size()] = '!';
+  nowhere.resize(good.find(text) / 8 * 8);  // the segment is said to be longer than the frame
+  // A list of structs without fields takes no room, however many it claims to have: reading it costs what it claims.
+  capnp::MallocMessageBuilder claims;
+  claims.initRoot<Body>().initHello().initHolding(1);
+  std::string many = flat(claims);
+  uint64_t tag = 0;
+  size_t at = std::string::npos;
+  for (size_t word = 0; word + 8 <= many.size(); word += 8) {
+    std::memcpy(&tag, many.data() + word, 8);
+    if (tag == (uint64_t{1} << 2 | uint64_t{2} << 32)) at = word;  // one element of two words
+  }
+  ASSERT_NE(at, std::string::npos);
+  tag = uint64_t{100'000'000} << 2;  // so many of no words
+  std::memcpy(many.data() + at, &tag, 8);
+  for (const auto& body : {endless, nowhere, many, good}) {
+    const std::string first = flat(head);
+    raw.send(zmq::buffer(first), zmq::send_flags::sndmore);
+    raw.send(zmq::buffer(body), zmq::send_flags::none);
+  }
+  const auto message = next(pair.server);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(std::string(message->body().getHello().getName()), text);
+  EXPECT_EQ(pair.server.refused(), 3u);
 }
 
 }  // namespace

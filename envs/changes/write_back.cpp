@@ -1,0 +1,225 @@
+#include "envs/changes/write_back.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr mode_t kPermissions = 0777;
+
+// A name in a folder that is held open: where it leads does not change under our hands.
+struct Place {
+  FileDescriptor folder;
+  std::string name;
+};
+
+Result<Place> place_of(int root, const std::string& path) {
+  const auto parts = split(path, '/');
+  Place place{FileDescriptor(::dup(root)), std::string(parts.back())};
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    const std::string part(parts[i]);
+    FileDescriptor next(::openat(place.folder.get(), part.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!next) return fail(Status::from_errno("the folder " + part, errno));
+    place.folder = std::move(next);
+  }
+  return place;
+}
+
+// What is there now; nothing where nothing is. Content only where it has `size` bytes: any other size says enough.
+Result<std::optional<TreeEntry>> look(const Place& place, size_t size) {
+  struct stat info {};
+  if (::fstatat(place.folder.get(), place.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return std::optional<TreeEntry>();
+    return fail(Status::from_errno(place.name, errno));
+  }
+  TreeEntry entry{.mode = info.st_mode};
+  if (S_ISLNK(info.st_mode)) {
+    std::string target(4096, '\0');
+    const ssize_t length = ::readlinkat(place.folder.get(), place.name.c_str(), target.data(), target.size());
+    if (length < 0) return fail(Status::from_errno(place.name, errno));
+    entry.content = target.substr(0, static_cast<size_t>(length));
+  }
+  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) != size) return std::optional(entry);
+  FileDescriptor file(::openat(place.folder.get(), place.name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file) return fail(Status::from_errno(place.name, errno));
+  entry.content.resize(size);
+  for (size_t done = 0; done < size;) {
+    const ssize_t count = ::read(file.get(), entry.content.data() + done, size - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail(Status::from_errno(place.name, errno));
+    if (count == 0) entry.content.resize(size = done);
+    done += static_cast<size_t>(count);
+  }
+  return std::optional(entry);
+}
+
+// Also of folders, whose content is not theirs to compare.
+bool is_as(const std::optional<TreeEntry>& there, const std::optional<TreeEntry>& expected) {
+  if (there.has_value() != expected.has_value()) return false;
+  if (!there) return true;
+  if ((there->mode & S_IFMT) != (expected->mode & S_IFMT)) return false;
+  if (S_ISLNK(there->mode)) return there->content == expected->content;
+  if ((there->mode & kPermissions) != (expected->mode & kPermissions)) return false;
+  return S_ISDIR(there->mode) || there->content == expected->content;
+}
+
+size_t size_of(const std::optional<TreeEntry>& entry) {
+  return entry && S_ISREG(entry->mode) ? entry->content.size() : 0;
+}
+bool is_folder(const std::optional<TreeEntry>& entry) { return entry && S_ISDIR(entry->mode); }
+
+Status sync_folder(const Place& place) {
+  if (::fsync(place.folder.get()) != 0) return Status::from_errno("fsync", errno);
+  return {};
+}
+
+// Under a name that nobody has, then in the place of what is there.
+Status put_in_place(const Place& place, const TreeEntry& entry, const struct stat* replaced) {
+  const auto temporary = fmt::format(".{}.tandem-{}", place.name.substr(0, 200), ::getpid());
+  const auto put = [&]() -> Status {
+    if (S_ISLNK(entry.mode)) {
+      if (::symlinkat(entry.content.c_str(), place.folder.get(), temporary.c_str()) != 0)
+        return Status::from_errno("link", errno);
+    } else {
+      FileDescriptor file(
+          ::openat(place.folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+      if (!file) return Status::from_errno("create", errno);
+      TRY(write_all(file.get(), entry.content, entry.path));
+      // A file of somebody else stays theirs where we may give it away.
+      if (replaced != nullptr && (replaced->st_uid != ::geteuid() || replaced->st_gid != ::getegid()) &&
+          ::fchown(file.get(), replaced->st_uid, replaced->st_gid) != 0 && errno != EPERM) {
+        return Status::from_errno("owner", errno);
+      }
+      if (::fchmod(file.get(), entry.mode & kPermissions) != 0) return Status::from_errno("mode", errno);
+      if (::fsync(file.get()) != 0) return Status::from_errno("fsync", errno);
+    }
+    if (::renameat(place.folder.get(), temporary.c_str(), place.folder.get(), place.name.c_str()) != 0)
+      return Status::from_errno("rename", errno);
+    return sync_folder(place);
+  };
+  Status status = put();
+  if (!status.ok()) ::unlinkat(place.folder.get(), temporary.c_str(), 0);
+  return status;
+}
+
+class WriteBack {
+ public:
+  WriteBack(int root, std::span<const Change> changes) : root_(root), changes_(changes), outcomes_(changes.size()) {}
+
+  std::vector<WrittenChange> run() {
+    for (size_t i = 0; i < changes_.size(); ++i) check(i);
+    // What goes, from the inside out; then what comes, folders before what is in them.
+    for (size_t i = changes_.size(); i-- > 0;) {
+      const auto& c = changes_[i];
+      if (c.before && (!c.after || is_folder(c.before) != is_folder(c.after))) attempt(i, &WriteBack::take_away);
+    }
+    for (size_t i = 0; i < changes_.size(); ++i) {
+      if (changes_[i].after) attempt(i, &WriteBack::make);
+    }
+    // Modes of folders last: one may forbid to put something in.
+    for (size_t i = changes_.size(); i-- > 0;) {
+      if (is_folder(changes_[i].after)) attempt(i, &WriteBack::set_mode);
+    }
+    return std::move(outcomes_);
+  }
+
+ private:
+  void decide(size_t i, WriteOutcome outcome, std::string why) { outcomes_[i] = {outcome, std::move(why)}; }
+  void attempt(size_t i, Status (WriteBack::*work)(size_t)) {
+    if (outcomes_[i].outcome != WriteOutcome::kWritten) return;
+    if (const Status status = (this->*work)(i); !status.ok()) {
+      decide(i, status.code() == Code::kExists ? WriteOutcome::kConflict : WriteOutcome::kFailed, status.message());
+    }
+  }
+
+  // Nothing has been touched yet.
+  void check(size_t i) {
+    const auto& change = changes_[i];
+    if (!change.refused.empty()) return decide(i, WriteOutcome::kRefused, change.refused);
+    const Status status = still_as_before(i);
+    if (!status.ok()) decide(i, WriteOutcome::kConflict, status.message());
+  }
+
+  // Whether it is as the change began from, or is what the change makes of it.
+  Status still_as_before(size_t i) {
+    const auto& change = changes_[i];
+    const auto place = place_of(root_, change.path);
+    if (!place) {
+      // A folder that a change of ours will make, or one that is gone with all that is in it.
+      return !change.before || !change.after ? Status() : Status::exists("its folder is not there any more");
+    }
+    const auto before = TRY(look(*place, size_of(change.before)));
+    if (is_as(before, change.before)) return {};
+    if (is_as(TRY(look(*place, size_of(change.after))), change.after)) return {};
+    if (!before) return Status::exists("it is not there any more");
+    return Status::exists(change.before ? "it was changed meanwhile" : "it is there meanwhile");
+  }
+
+  Status take_away(size_t i) {
+    const auto& change = changes_[i];
+    auto place = place_of(root_, change.path);
+    if (!place) return {};  // gone with its folder
+    const auto there = TRY(look(*place, size_of(change.before)));
+    if (!is_as(there, change.before)) return still_as_before(i);
+    const int flags = is_folder(change.before) ? AT_REMOVEDIR : 0;
+    if (::unlinkat(place->folder.get(), place->name.c_str(), flags) == 0) return sync_folder(*place);
+    if (errno == ENOTEMPTY || errno == EEXIST) return Status::exists("there is something else in the folder");
+    return Status::from_errno("delete", errno);
+  }
+
+  Status make(size_t i) {
+    const auto& change = changes_[i];
+    const auto& after = *change.after;
+    const auto place = TRY(place_of(root_, change.path));
+    const auto there = TRY(look(place, size_of(change.after)));
+    if (is_as(there, change.after)) return {};
+    const bool taken_away = change.before && is_folder(change.before) != is_folder(change.after);
+    if (!(taken_away && !there) && !is_as(TRY(look(place, size_of(change.before))), change.before))
+      return Status::exists("it was changed meanwhile");
+    if (is_folder(change.after)) {
+      if (there) return {};  // only its mode is another
+      if (::mkdirat(place.folder.get(), place.name.c_str(), 0700) != 0) return Status::from_errno("create", errno);
+      return sync_folder(place);
+    }
+    struct stat info {};
+    const bool replaces = ::fstatat(place.folder.get(), place.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+    return put_in_place(place, after, replaces && S_ISREG(info.st_mode) ? &info : nullptr);
+  }
+
+  Status set_mode(size_t i) {
+    const auto& after = *changes_[i].after;
+    const auto place = TRY(place_of(root_, changes_[i].path));
+    const FileDescriptor folder(
+        ::openat(place.folder.get(), place.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!folder || ::fchmod(folder.get(), after.mode & kPermissions) != 0) return Status::from_errno("mode", errno);
+    return {};
+  }
+
+  const int root_;
+  const std::span<const Change> changes_;
+  std::vector<WrittenChange> outcomes_;
+};
+
+}  // namespace
+
+std::string_view to_string(WriteOutcome outcome) {
+  static constexpr std::array<std::string_view, 4> kNames = {"written", "conflict", "refused", "failed"};
+  return kNames[static_cast<size_t>(outcome)];
+}
+
+Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<const Change> changes) {
+  const FileDescriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return fail(Status::from_errno(root.string(), errno));
+  return WriteBack(folder.get(), changes).run();
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,203 @@
+#include "rollout/agent/endpoint_model.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/text.h"
+#include "rollout/agent/spoken_text.h"
+#include "wire/event_stream.h"
+
+namespace tandem::rollout {
+namespace {
+
+constexpr size_t kLargestAnswer = size_t{16} << 20;  // bytes, whole or in events
+constexpr size_t kLargestEvent = size_t{4} << 20;
+constexpr size_t kLargestRefusal = size_t{64} << 10;
+
+constexpr std::string_view kSystem =
+    "You work in the folder /workspace by calling tools. Read what you are about to change before you change it, make "
+    "the "
+    "changes that the task asks for and no others, and check them where that is possible. Calls that do not depend on "
+    "each "
+    "other can be made in one message. When the task is done, say so in a sentence or two without a call; when asked "
+    "for "
+    "a value, answer with it alone.";
+
+bool is_passing(int status) {
+  return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
+}
+
+}  // namespace
+
+std::string completions_url(std::string url) {
+  constexpr std::string_view kWhole = "/chat/completions";
+  while (url.ends_with('/')) url.pop_back();
+  if (url.ends_with(kWhole)) return url;
+  const size_t host = url.find("://");
+  const bool bare = host != std::string::npos && url.find('/', host + 3) == std::string::npos;
+  if (bare) url += "/v1";
+  return url.append(kWhole);
+}
+
+EndpointModel::EndpointModel(EndpointSettings settings, const Clock& clock)
+    : settings_(std::move(settings)), clock_(clock), attempts_(settings_.attempts) {}
+
+Result<std::unique_ptr<EndpointModel>> EndpointModel::create(EndpointSettings settings, const envs::Task& task,
+                                                             const Clock& clock) {
+  for (auto& url : settings.urls) {
+    TRY(wire::check_url(url));
+    url = completions_url(url);
+  }
+  settings.attempts.servers = settings.urls.size();
+  std::unique_ptr<EndpointModel> model(new EndpointModel(std::move(settings), clock));
+  // The list of files and the task are those of training; how to call tools is for the server to say.
+  model->opening_ = {{"system", std::string(kSystem)}, envs::prompt(task).back()};
+  model->tools_ = envs::tool_schemas();
+  for (const auto& message : model->opening_)
+    model->messages_.push_back({{"role", message.role}, {"content", message.content}});
+  return model;
+}
+
+std::string EndpointModel::request() const {
+  Json request = {{"model", settings_.model}, {"messages", messages_}, {"tools", tools_}};
+  if (parallel_) request["parallel_tool_calls"] = true;
+  if (settings_.temperature) request["temperature"] = *settings_.temperature;
+  if (settings_.seed) request["seed"] = *settings_.seed;
+  if (settings_.max_tokens) request[old_limit_ ? "max_tokens" : "max_completion_tokens"] = *settings_.max_tokens;
+  if (streams_) request["stream"] = true;
+  if (streams_ && asks_for_use_) request["stream_options"] = {{"include_usage", true}};
+  return dump_json(request);
+}
+
+bool EndpointModel::wait_until(Time at, const std::stop_token& stop) const {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  const auto left = at - clock_.now();
+  if (left > Duration::zero()) changed.wait_for(lock, stop, left, [] { return false; });
+  return !stop.stop_requested();
+}
+
+Result<AgentTurn> EndpointModel::turn(std::span<const envs::ToolOutcome> replies, const TurnListener& listener,
+                                      const std::stop_token& stop) {
+  for (size_t i = 0; i < replies.size() && i < call_ids_.size(); ++i)
+    messages_.push_back({{"role", "tool"}, {"tool_call_id", call_ids_[i]}, {"content", replies[i].output}});
+  ++turns_;
+  const auto tell = [&](const std::string& note) {
+    if (listener.trouble) listener.trouble(note);
+  };
+  Status last = Status::internal("no server was asked");
+  auto action = attempts_.step(wire::RequestWanted{}, clock_.now());
+  while (const auto* send = std::get_if<wire::SendAt>(&action)) {
+    const double seconds = to_seconds(send->at - clock_.now());
+    const auto& url = settings_.urls[send->server];
+    if (send->number > 1)
+      tell(fmt::format("{}; asking {} {}", last.message(), url,
+                       seconds < 0.05 ? "now" : fmt::format("in {:.1f} s", seconds)));
+    else if (seconds >= 1)
+      tell(fmt::format("waiting {:.1f} s, for the limit on requests a minute", seconds));
+    if (!wait_until(send->at, stop)) return fail(Status::cancelled("the turn was cancelled"));
+    wire::AttemptFailed failure;
+    auto answer = ask(send->server, listener, stop, failure);
+    if (answer) {
+      attempts_.step(wire::AttemptAnswered{}, clock_.now());
+      return read(*answer);
+    }
+    if (answer.error().code() == Code::kCancelled) return fail(std::move(answer).error());
+    last = std::move(answer).error().at(url);
+    action = attempts_.step(failure, clock_.now());
+  }
+  return fail(std::move(last));
+}
+
+Result<ChatAnswer> EndpointModel::ask(size_t server, const TurnListener& listener, const std::stop_token& stop,
+                                      wire::AttemptFailed& failure) {
+  for (;;) {
+    wire::HttpPost post{.url = settings_.urls[server], .body = request(), .limit = settings_.request_limit};
+    post.largest_answer = kLargestAnswer;
+    post.headers = {{"Content-Type", "application/json"}, {"Accept", "text/event-stream, application/json"}};
+    if (!settings_.key.empty()) post.headers.emplace_back("Authorization", fmt::format("Bearer {}", settings_.key));
+    wire::EventStreamDecoder events(kLargestEvent);
+    ChatAnswerReader reader;
+    SpokenText spoken;
+    std::string whole;  // what is not a stream
+    const auto on_body = [&](const wire::HttpHead& head, std::string_view bytes) -> Status {
+      if (head.status != 200) {
+        whole.append(bytes.substr(0, kLargestRefusal - std::min(kLargestRefusal, whole.size())));
+        return {};
+      }
+      if (head.content_type != "text/event-stream") {
+        whole.append(bytes);
+        return {};
+      }
+      for (const auto& event : TRY(events.feed(bytes))) TRY(reader.take(event.data));
+      if (const auto piece = spoken.grow(reader.content()); !piece.empty() && listener.text) listener.text(piece);
+      return {};
+    };
+    const auto head = wire::http_post(post, on_body, stop);
+    if (!head) {
+      failure.passing = head.error().code() != Code::kInvalid;
+      if (head.error().code() == Code::kUnfit) failure.retry_after = Duration::max();  // the next server may be trusted
+      return fail(Status(head.error().code(), without_key(head.error().message())));
+    }
+    if (head->status != 200) {
+      failure.retry_after = head->retry_after;
+      if ((head->status == 400 || head->status == 422) && leave_out_what_is_refused(whole)) continue;
+      return fail(refused(head->status, whole, failure));
+    }
+    auto answer = head->content_type == "text/event-stream" ? std::move(reader).finish() : read_chat_answer(whole);
+    if (!answer) return fail(Status(answer.error().code(), without_key(answer.error().message())));
+    if (head->content_type != "text/event-stream" && listener.text) {
+      if (const auto piece = spoken.grow(answer->content); !piece.empty()) listener.text(piece);
+    }
+    return answer;
+  }
+}
+
+// Each at most once, so that asking again comes to an end.
+bool EndpointModel::leave_out_what_is_refused(const std::string& words) {
+  const auto refused = [&](bool& used, std::string_view name) {
+    if (!used || words.find(name) == std::string::npos) return false;
+    used = false;
+    return true;
+  };
+  return (streams_ && refused(asks_for_use_, "stream_options")) || refused(parallel_, "parallel_tool_calls") ||
+         (settings_.max_tokens && words.find("max_completion_tokens") != std::string::npos &&
+          refused(old_limit_, "max_tokens")) ||
+         refused(streams_, "stream");
+}
+
+Status EndpointModel::refused(int status, const std::string& body, wire::AttemptFailed& failure) const {
+  failure.passing = is_passing(status);
+  auto refusal = Status::unavailable(without_key(words_of_error(status, body)));
+  if (status == 401 || status == 403) {
+    return std::move(refusal).hint(settings_.key.empty() ? "set TANDEM_API_KEY to the key of this server"
+                                                         : "the key in TANDEM_API_KEY is not accepted here");
+  }
+  if (status == 404)
+    return std::move(refusal).hint("is --model-name what the server calls its model, and the URL right?");
+  return refusal;
+}
+
+std::string EndpointModel::without_key(std::string text) const {
+  if (settings_.key.empty()) return text;
+  for (size_t at = text.find(settings_.key); at != std::string::npos; at = text.find(settings_.key, at))
+    text.replace(at, settings_.key.size(), "[key]");
+  return text;
+}
+
+AgentTurn EndpointModel::read(const ChatAnswer& answer) {
+  AgentTurn turn{.text = std::string(trim(answer.content)), .reasoning = answer.reasoning};
+  turn.model = answer.model.empty() ? settings_.model : answer.model;
+  turn.use = answer.use;
+  if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens";
+  if (answer.finish_reason == "content_filter") turn.cut_by = "the server's content filter";
+  put_calls(answer, turns_, turn);
+  call_ids_ = turn.call_ids;
+  messages_.push_back(message_of(answer, turn));
+  return turn;
+}
+
+}  // namespace tandem::rollout

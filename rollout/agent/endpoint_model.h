@@ -1,0 +1,65 @@
+// An agent's turns by servers of somebody else that speak OpenAI's /v1/chat/completions.
+//
+// Answers are streamed where the server does, whole otherwise; options that a server does not know are left out from
+// then on. When it is tried again, and where, is decided by wire/attempts.h. The key goes to the servers and nowhere
+// else: it is taken out of their words, too.
+#pragma once
+
+#include "base/clock.h"
+#include "rollout/agent/agent_model.h"
+#include "rollout/agent/chat_answer.h"
+#include "wire/attempts.h"
+#include "wire/http_client.h"
+
+namespace tandem::rollout {
+
+struct EndpointSettings {
+  std::vector<std::string> urls;  // in the order in which they are asked; see completions_url
+  std::string model;              // its name at the servers
+  std::string key;                // empty: none is sent
+  std::optional<double> temperature;
+  std::optional<uint64_t> seed;
+  std::optional<int> max_tokens;  // of a turn
+  Duration request_limit = std::chrono::seconds(600);
+  wire::AttemptSettings attempts;  // `servers` is set from the URLs
+};
+
+// Where requests go: "http://host:8000", ".../v1" and ".../v1/chat/completions" mean the same.
+std::string completions_url(std::string url);
+
+class EndpointModel final : public AgentModel {
+ public:
+  // kInvalid for URLs that are none. `clock` outlives the model.
+  static Result<std::unique_ptr<EndpointModel>> create(EndpointSettings settings, const envs::Task& task,
+                                                       const Clock& clock);
+
+  std::string name() const override { return settings_.model; }
+  const std::vector<envs::Message>& opening() const override { return opening_; }
+  const Json& tools() const override { return tools_; }
+  // Fails with the last trouble once all servers have been tried.
+  Result<AgentTurn> turn(std::span<const envs::ToolOutcome> replies, const TurnListener& listener,
+                         const std::stop_token& stop) override;
+
+ private:
+  EndpointModel(EndpointSettings settings, const Clock& clock);
+  std::string request() const;
+  // Waits until `at`; false where `stop` was asked for.
+  bool wait_until(Time at, const std::stop_token& stop) const;
+  Result<ChatAnswer> ask(size_t server, const TurnListener& listener, const std::stop_token& stop,
+                         wire::AttemptFailed& failure);
+  Status refused(int status, const std::string& body, wire::AttemptFailed& failure) const;
+  bool leave_out_what_is_refused(const std::string& words);
+  std::string without_key(std::string text) const;
+  AgentTurn read(const ChatAnswer& answer);
+
+  EndpointSettings settings_;
+  const Clock& clock_;
+  wire::Attempts attempts_;
+  std::vector<envs::Message> opening_;
+  Json tools_ = Json::array(), messages_ = Json::array();
+  std::vector<std::string> call_ids_;  // that the next replies answer
+  int turns_ = 0;
+  bool streams_ = true, asks_for_use_ = true, parallel_ = true, old_limit_ = true;
+};
+
+}  // namespace tandem::rollout

@@ -1,0 +1,168 @@
+// What servers answer, streamed or whole, right or not.
+#include "rollout/agent/chat_answer.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "rollout/agent/endpoint_model.h"
+#include "rollout/agent/spoken_text.h"
+
+namespace tandem::rollout {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Result<ChatAnswer> read_stream(const std::vector<std::string>& events) {
+  ChatAnswerReader reader;
+  for (const auto& event : events) {
+    if (Status status = reader.take(event); !status.ok()) return fail(std::move(status));
+  }
+  return std::move(reader).finish();
+}
+std::string delta(const Json& of, const Json& reason = nullptr) {
+  return dump_json(Json{{"model", "m"}, {"choices", {{{"index", 0}, {"delta", of}, {"finish_reason", reason}}}}});
+}
+std::string part(const Json& index, const Json& id, const Json& name, const Json& arguments) {
+  Json call = {{"function", Json::object()}};
+  if (!index.is_null()) call["index"] = index;
+  if (!id.is_null()) call["id"] = id;
+  if (!name.is_null()) call["function"]["name"] = name;
+  if (!arguments.is_null()) call["function"]["arguments"] = arguments;
+  return delta({{"tool_calls", {call}}});
+}
+
+TEST(ChatAnswer, a_stream_is_put_together_text_calls_and_use) {
+  const auto answer = read_stream(
+      {delta({{"role", "assistant"}, {"content", "Let me "}}), delta({{"content", "look."}}),
+       part(0, "c1", "read_file", ""), part(1, "c2", "grep", "{\"pat"), part(0, nullptr, nullptr, "{}"),
+       part(1, nullptr, nullptr, "tern\":\"x\"}"), delta(Json::object(), "tool_calls"),
+       R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":5}}})",
+       "[DONE]"});
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->content, "Let me look.");
+  ASSERT_EQ(answer->calls.size(), 2u);
+  EXPECT_EQ(answer->calls[0].arguments, "{}");
+  EXPECT_EQ(answer->calls[1].name, "grep");
+  EXPECT_EQ(answer->calls[1].arguments, R"({"pattern":"x"})");
+  EXPECT_EQ(answer->use.prompt, 7u);
+  EXPECT_EQ(answer->use.cached, 5u);
+  EXPECT_EQ(answer->use.completion, 3u);
+  EXPECT_EQ(answer->model, "m");
+}
+
+TEST(ChatAnswer, calls_without_an_index_are_told_apart_by_their_ids) {
+  const auto answer =
+      read_stream({part(nullptr, "c1", "read_file", Json{{"target_file", "a"}}), part(nullptr, "c2", "grep", "{"),
+                   part(nullptr, nullptr, nullptr, "}"), delta(Json::object(), "tool_calls")});
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->calls.size(), 2u);
+  EXPECT_EQ(answer->calls[0].arguments, R"({"target_file":"a"})");
+  EXPECT_EQ(answer->calls[1].arguments, "{}");
+}
+
+TEST(ChatAnswer, a_stream_that_breaks_off_and_what_is_no_chunk_is_damaged_and_an_error_is_the_servers) {
+  EXPECT_EQ(read_stream({delta({{"content", "half"}})}).error().code(), Code::kCorrupt);
+  EXPECT_EQ(read_stream({"{"}).error().code(), Code::kCorrupt);
+  EXPECT_EQ(read_stream({"[1]"}).error().code(), Code::kCorrupt);
+  EXPECT_EQ(read_stream({R"({"choices":{"delta":1}})"}).error().code(), Code::kCorrupt);
+  EXPECT_EQ(read_stream({part(128, "c", "grep", "{}")}).error().code(), Code::kCorrupt);
+  const auto error = read_stream({R"({"error":{"message":"out of memory"}})"}).error();
+  EXPECT_EQ(error, Status::unavailable("the server says: out of memory"));
+}
+
+TEST(ChatAnswer, a_whole_answer_may_have_its_content_in_parts_and_its_reasoning_beside_it) {
+  const auto answer = read_chat_answer(
+      R"({"model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","reasoning":"hm","content":[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}]}}]})");
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->content, "ab");
+  EXPECT_EQ(answer->reasoning, "hm");
+  EXPECT_FALSE(read_chat_answer(R"({"choices":[]})"));
+  EXPECT_FALSE(read_chat_answer(R"({"choices":[{"message":{"tool_calls":[1]}}]})"));
+  EXPECT_FALSE(read_chat_answer(""));
+}
+
+TEST(ChatAnswer, malformed_calls_are_told_to_the_model_and_ids_are_always_there_and_different) {
+  ChatAnswer answer;
+  answer.calls = {{"x", "grep", R"({"pattern": "a"})"},
+                  {"x", "grep", "{\"pattern\": "},
+                  {"", "", "{}"},
+                  {"y", "grep", "[1]"},
+                  {"z", "list_dir", ""}};
+  AgentTurn turn;
+  put_calls(answer, 3, turn);
+  EXPECT_THAT(turn.call_ids, ElementsAre("x", "call_3_2", "call_3_3", "y", "z"));
+  EXPECT_EQ(turn.calls[0].call.arguments, Json({{"pattern", "a"}}));
+  EXPECT_THAT(turn.calls[1].error, StartsWith("Error: the arguments of the call are not valid JSON"));
+  EXPECT_THAT(turn.calls[1].error, HasSubstr("They were: {\"pattern\":"));
+  EXPECT_EQ(turn.calls[2].error, "Error: the call has no name.");
+  EXPECT_EQ(turn.calls[3].error, "Error: the arguments of the call must be a JSON object.");
+  EXPECT_EQ(turn.calls[4].error, "");
+  // What is said to the server again is always JSON.
+  for (const auto& call : message_of(answer, turn)["tool_calls"])
+    EXPECT_TRUE(parse_json(call["function"]["arguments"].get<std::string>())->is_object());
+}
+
+TEST(ChatAnswer, any_bytes_are_an_answer_or_an_error_and_never_a_crash) {
+  const std::string good = dump_json(Json::parse(
+      delta({{"content", "é"},
+             {"tool_calls", {{{"index", 0}, {"id", "c"}, {"function", {{"name", "grep"}, {"arguments", "{}"}}}}}}},
+            "stop")));
+  const std::string whole =
+      R"({"choices":[{"message":{"content":"a","tool_calls":[{"id":"c","function":{"name":"grep","arguments":"{}"}}]}}],"usage":{"prompt_tokens":1}})";
+  Random random(11);
+  const std::string_view pieces[] = {
+      "null", "[]", "{}", "\"\"", "-1", "1e99", "true", ",", ":", "\"choices\"", "\"index\":99999999999"};
+  for (int round = 0; round < 4000; ++round) {
+    std::string bytes = random.chance(0.5) ? good : whole;
+    for (uint64_t edits = 1 + random.below(3); edits > 0; --edits) {
+      const size_t at = random.below(bytes.size() + 1);
+      if (random.chance(0.3)) {
+        bytes.insert(at, random.pick(pieces));
+      } else if (random.chance(0.3)) {
+        bytes.resize(at);
+      } else if (at < bytes.size()) {
+        const size_t end = bytes.find_first_of(",]}", at);
+        bytes.replace(at, std::min(end, bytes.size()) - at, random.pick(pieces));
+      }
+    }
+    ChatAnswerReader reader;
+    AgentTurn turn;
+    if (reader.take(bytes).ok()) {
+      if (const auto answer = std::move(reader).finish()) put_calls(*answer, 1, turn);
+    }
+    if (const auto answer = read_chat_answer(bytes)) put_calls(*answer, 1, turn);
+    EXPECT_FALSE(words_of_error(500, bytes).empty());
+  }
+}
+
+TEST(ChatAnswer, the_words_of_a_refusal_are_found_in_the_forms_that_servers_have) {
+  EXPECT_EQ(words_of_error(404, R"({"error":{"message":"no such model"}})"), "status 404: no such model");
+  EXPECT_EQ(words_of_error(400, R"({"object":"error","message":"bad"})"), "status 400: bad");
+  EXPECT_EQ(words_of_error(422, R"({"detail":"field"})"), "status 422: field");
+  EXPECT_EQ(words_of_error(502, "<html>a long page</html>"), "status 502");
+  EXPECT_EQ(words_of_error(503, "try\x1b[31m later"), "status 503: try later");
+  EXPECT_LT(words_of_error(500, std::string(10'000, 'x')).size(), 500u);
+}
+
+TEST(SpokenText, calls_and_unfinished_characters_are_held_back) {
+  SpokenText spoken;
+  EXPECT_EQ(spoken.grow("I look"), "I look");
+  EXPECT_EQ(spoken.grow("I look at caf\xEF\xBF\xBD"), " at caf");
+  EXPECT_EQ(spoken.grow("I look at café <tool"), "é");
+  EXPECT_EQ(spoken.grow("I look at café <tools>"), " <tools>");
+  EXPECT_EQ(spoken.grow("I look at café <tools> <tool_call>{}</tool_call>"), "");
+}
+
+TEST(Urls, a_server_may_be_named_in_three_ways) {
+  for (const char* url :
+       {"http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"})
+    EXPECT_EQ(completions_url(url), "http://h:1/v1/chat/completions");
+  EXPECT_EQ(completions_url("https://h/api/openai"), "https://h/api/openai/chat/completions");
+}
+
+}  // namespace
+}  // namespace tandem::rollout
