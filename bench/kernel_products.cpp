@@ -58,9 +58,10 @@ Status measure_attention(KernelBench& bench, std::string name, int sequences, in
   const int width = kHeads.heads * kHeads.head_size,
             pages_each = (length + kernels::kPageTokens - 1) / kernels::kPageTokens;
   const size_t page = kernels::page_elements(kHeads), pages_in_all = static_cast<size_t>(sequences) * pages_each;
-  std::vector<bf16> memory(pages_in_all * 2 * page, kernels::to_bf16(0.5f));
+  std::vector<bf16> memory(pages_in_all * page, kernels::to_bf16(0.5f));
   std::vector<kernels::KeyValuePage> pages;
-  for (size_t i = 0; i < pages_in_all; ++i) pages.push_back({&memory[2 * i * page], &memory[(2 * i + 1) * page]});
+  for (size_t i = 0; i < pages_in_all; ++i)
+    pages.push_back({&memory[i * page], &memory[i * page + kernels::page_keys(kHeads)]});
   std::vector<kernels::QueryRun> runs;
   for (int i = 0; i < sequences; ++i) {
     runs.push_back(

@@ -11,9 +11,9 @@
 // With a window, row i at position p sees keys p - window + 1 .. p: blocks before them are not looked at, and what
 // comes before them in the first block counts as -infinity, as what lies behind p does in the last.
 //
-// A page holds kPageTokens positions of one layer and `kv_heads` heads of `head_size`:
-//   keys   [kv_head][head_size / 2][position][2]      values [kv_head][position / 2][head_size][2]
-// of bf16, and of fp32, where nothing is rounded, [kv_head][head_size][position] and [kv_head][position][head_size].
+// A page holds kPageTokens positions of one layer and `kv_heads` heads, keys of `head_size` and values of `value_size`:
+//   keys   [kv_head][head_size / 2][position][2]      values [kv_head][position / 2][value_size][2]
+// of bf16, and of fp32, where nothing is rounded, [kv_head][head_size][position] and [kv_head][position][value_size].
 // Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
 //
 // Thread safety: as gemm.h.
@@ -32,18 +32,21 @@ constexpr int kPageTokens = 64;
 
 struct AttentionShape {
   int heads = 0;
-  int kv_heads = 0;   // divides heads
-  int head_size = 0;  // a multiple of 64, at most 256
-  float scale = 0;    // on the scores, usually 1 / sqrt(head_size)
-  int window = 0;     // keys that a query sees, its own among them; 0: all
+  int kv_heads = 0;    // divides heads
+  int head_size = 0;   // of queries and keys: a multiple of 64, at most 576
+  float scale = 0;     // on the scores, usually 1 / sqrt(head_size)
+  int window = 0;      // keys that a query sees, its own among them; 0: all
+  int value_size = 0;  // of values: a multiple of 64, at most 576; 0: as wide as keys
+  int values() const { return value_size > 0 ? value_size : head_size; }
 };
 // The first position that a query at `position` sees.
 inline int first_seen(const AttentionShape& shape, int position) {
   return shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
 }
-// Elements of the keys (and as many again of the values) of one page of one layer.
+// Elements of the keys, and of keys and values, of one page of one layer.
+inline size_t page_keys(const AttentionShape& shape) { return size_t{kPageTokens} * shape.kv_heads * shape.head_size; }
 inline size_t page_elements(const AttentionShape& shape) {
-  return size_t{kPageTokens} * shape.kv_heads * shape.head_size;
+  return page_keys(shape) + size_t{kPageTokens} * shape.kv_heads * shape.values();
 }
 
 template <typename T>
@@ -64,15 +67,16 @@ struct BasicQueryRun {
 };
 using QueryRun = BasicQueryRun<bf16>;
 
-// Writes keys and values of `rows` tokens, [row][kv_heads * head_size] with the given strides, at `position` onwards.
+// Writes keys [row][kv_heads * head_size] and values [row][kv_heads * value_size] of `rows` tokens, with the given
+// strides, at `position` onwards. Values may be the first columns of the keys.
 Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys, size_t key_stride, const bf16* values,
                    size_t value_stride, int rows, int position, std::span<const KeyValuePage> pages);
 Status write_pages(Stream& stream, const AttentionShape& shape, const float* keys, size_t key_stride,
                    const float* values, size_t value_stride, int rows, int position,
                    std::span<const BasicKeyValuePage<float>> pages);
 
-// queries [row][heads * head_size]; out the same, dense. `log_sum` [row][heads], when given, gets m + ln l: what the
-// backward pass needs.
+// queries [row][heads * head_size]; out [row][heads * value_size]. `log_sum` [row][heads], when given, gets m + ln l:
+// what the backward pass needs.
 Status attention(Stream& stream, const AttentionShape& shape, const bf16* queries, size_t query_stride,
                  std::span<const QueryRun> runs, bf16* out, size_t out_stride, float* log_sum = nullptr);
 Status attention(Stream& stream, const AttentionShape& shape, const float* queries, size_t query_stride,
@@ -85,11 +89,12 @@ struct TreeRun {
   std::span<const int> path;  // row numbers of the keys at positions 0, 1, ...; ends with this run's own rows
 };
 struct AttentionBackward {
-  const bf16* queries = nullptr;  // all with the stride `stride`: columns of one fused [q | k | v] matrix
+  const bf16* queries = nullptr;  // all with the stride `stride`: columns of one fused [q | k | v] matrix, or [q | k]
+                                  // where values are the first columns of the keys
   const bf16* keys = nullptr;
   const bf16* values = nullptr;
   size_t stride = 0;
-  const bf16* out = nullptr;       // the forward's result, [row][heads * head_size]
+  const bf16* out = nullptr;       // the forward's result, [row][heads * value_size]
   const bf16* grad_out = nullptr;  // as out
   const float* log_sum = nullptr;  // [row][heads]
   bf16* grad_queries = nullptr;    // written, stride `grad_stride`

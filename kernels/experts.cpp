@@ -64,6 +64,12 @@ Status route(Stream& stream, const Route& r) {
           .positive("experts", r.experts)
           .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
           .that(r.bias == nullptr || r.score == Score::kSigmoid, "a bias goes with sigmoids")
+          .that(r.groups >= 1 && r.experts % r.groups == 0, "experts must be a multiple of groups")
+          .that(r.groups == 1 || r.score == Score::kSigmoid, "groups go with sigmoids")
+          .that(r.groups == 1 || r.experts / r.groups >= 2, "a group must have two experts at least")
+          .that(r.chosen_groups >= 1 && r.chosen_groups <= r.groups, "chosen_groups must be from 1 to groups")
+          .that(r.chosen <= r.experts / std::max(1, r.groups) * r.chosen_groups,
+                "chosen is more than the chosen groups have")
           .that(r.scale > 0, "scale must be positive")
           .status);
   stream.operations().route(stream.threads(), r);

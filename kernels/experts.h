@@ -20,9 +20,11 @@
 namespace tandem::kernels {
 
 // p = softmax(logits) over all experts, or sigmoid of each logit by itself. Chosen are the largest logits, or the
-// largest p + bias of sigmoids; ties go to the lowest expert, a NaN is below all else. The bias is for the choice
-// alone: weight = scale * p, or scale * p / (sum of the chosen p in order of rank) where `normalise` (of sigmoids,
-// 1e-20 added). All fp32; sums over experts in 16 lanes and a fixed tree.
+// largest p + bias of sigmoids; ties go to the lowest expert, a NaN is below all else. Where experts lie in groups,
+// only those of `chosen_groups` groups are looked at: of the groups whose two largest p + bias have the largest sums,
+// ties to the lowest (DeepSeek-AI 2024). The bias is for the choice alone: weight = scale * p, or scale * p / (sum of
+// the chosen p in order of rank) where `normalise` (of sigmoids, 1e-20 added). All fp32; sums over experts in 16 lanes
+// and a fixed tree.
 enum class Score : uint8_t { kSoftmax, kSigmoid };
 struct Route {
   const float* logits = nullptr;  // [rows][experts]
@@ -33,8 +35,9 @@ struct Route {
   float scale = 1;
   bool normalise = false;
   int rows = 0, experts = 0, chosen = 0;
+  int groups = 1, chosen_groups = 1;  // equal parts of the experts, of two at least; more than one only with sigmoids
 };
-// kInvalid names the argument; `chosen` is 1 to `experts`.
+// kInvalid names the argument; `chosen` is 1 to the experts of the chosen groups.
 Status route(Stream& stream, const Route& arguments);
 
 // The choice has no gradient, the weights have: through softmax or sigmoid, and through the division where `normalise`.

@@ -26,6 +26,7 @@
 namespace tandem::kernels {
 
 constexpr int kPanelColumns = 64;
+constexpr int kCodedDepth = 32;  // k of a block of packed codes, of which each column has one exponent
 
 // Elements of k that lie side by side in a panel.
 template <typename T>
@@ -85,5 +86,21 @@ using Gemm = BasicGemm<bf16>;
 // kInvalid names the argument: null or both outputs, negative sizes, odd k, strides below the row length.
 Status gemm(Stream& stream, const Gemm& arguments);
 Status gemm(Stream& stream, const BasicGemm<float>& arguments);
+
+// As many products of one shape as there are groups, each with a matrix of its own, as the heads of a layer have them:
+// the bits that `gemm` gives for each alone.
+template <typename T>
+struct BasicBatchedGemm {
+  const T* a = nullptr;  // group g is a + g * a_group, [m][k], `a_stride` elements from row to row
+  size_t a_stride = 0, a_group = 0;
+  const T* b = nullptr;  // packed; `b_group` elements from one to the next
+  size_t b_group = 0;
+  T* out = nullptr;  // as a, [m][n]
+  size_t out_stride = 0, out_group = 0;
+  int groups = 0, m = 0, n = 0, k = 0;  // k even
+};
+using BatchedGemm = BasicBatchedGemm<bf16>;
+Status batched_gemm(Stream& stream, const BatchedGemm& arguments);
+Status batched_gemm(Stream& stream, const BasicBatchedGemm<float>& arguments);
 
 }  // namespace tandem::kernels

@@ -12,7 +12,10 @@ namespace {
 Status check_shape(const char* operation, const AttentionShape& s) {
   return Check{operation}
       .that(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0, "heads must be a multiple of kv_heads")
-      .that(s.head_size > 0 && s.head_size % 64 == 0 && s.head_size <= 256, "head_size must be 64, 128, 192 or 256")
+      .that(s.head_size > 0 && s.head_size % 64 == 0 && s.head_size <= 576,
+            "head_size must be a multiple of 64, at most 576")
+      .that(s.value_size >= 0 && s.value_size % 64 == 0 && s.value_size <= 576,
+            "value_size must be a multiple of 64, at most 576")
       .that(s.window >= 0, "window must not be negative")
       .status;
 }
@@ -64,8 +67,8 @@ Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* p
 }
 
 size_t packed_codes_size(int n, int k) {
-  constexpr size_t kDepth = 32;  // codes of a block, each of its columns with an exponent
-  return padded_vocabulary(n) * (1 + kDepth) * ((static_cast<size_t>(k) + kDepth - 1) / kDepth);
+  const int blocks = (k + kCodedDepth - 1) / kCodedDepth;
+  return padded_vocabulary(n) * (1 + size_t{kCodedDepth}) * static_cast<size_t>(blocks);
 }
 
 Result<bool> pack_codes(Stream& stream, const PackCodes& p) {
@@ -106,6 +109,27 @@ static Status checked_gemm(Stream& stream, const BasicGemm<T>& g) {
 }
 Status gemm(Stream& stream, const BasicGemm<bf16>& g) { return checked_gemm(stream, g); }
 Status gemm(Stream& stream, const BasicGemm<float>& g) { return checked_gemm(stream, g); }
+
+template <typename T>
+static Status checked_batched_gemm(Stream& stream, const BasicBatchedGemm<T>& g) {
+  TRY(Check{"batched_gemm"}
+          .given("a", g.a)
+          .given("b", g.b)
+          .given("out", g.out)
+          .positive("groups", g.groups)
+          .positive("m", g.m)
+          .positive("n", g.n)
+          .positive("k", g.k)
+          .that(g.k % kSideBySide<T> == 0, "k must be even")
+          .that(g.a_stride >= static_cast<size_t>(g.k), "a_stride is below k")
+          .that(g.out_stride >= static_cast<size_t>(g.n), "out_stride is below n")
+          .that(g.groups <= 1 || g.b_group >= packed_size(g.n, g.k), "b_group is below the size of a packed matrix")
+          .status);
+  stream.operations().in<T>().batched_gemm(stream.threads(), g);
+  return {};
+}
+Status batched_gemm(Stream& stream, const BasicBatchedGemm<bf16>& g) { return checked_batched_gemm(stream, g); }
+Status batched_gemm(Stream& stream, const BasicBatchedGemm<float>& g) { return checked_batched_gemm(stream, g); }
 
 template <typename T>
 static Status checked_write_pages(Stream& stream, const AttentionShape& shape, const T* keys, size_t key_stride,

@@ -25,41 +25,74 @@ Result<int> size_of_names(const Json& json, std::initializer_list<const char*> n
   return ConfigReader(json).size(found != nullptr ? found : *names.begin());
 }
 
-// Of GLM-4-MoE: routers of sigmoids, a shared expert, the first layers dense.
-Result<ExpertsConfig> read_experts(const Json& json, bool glm, int layers) {
+// Of GLM-4-MoE and DeepSeek-V3: routers of sigmoids, experts in groups, a shared expert, the first layers dense.
+Status read_sigmoid_routing(const Json& json, bool deepseek, ExpertsConfig& experts) {
   const ConfigReader reader(json);
-  ExpertsConfig experts;
-  experts.sigmoid = glm;
-  experts.width = TRY(reader.size("moe_intermediate_size"));
-  if (glm) {
-    experts.scale = TRY(reader.number("routed_scaling_factor", 1));
-    experts.shared_width = TRY(reader.count("n_shared_experts", 1)) * experts.width;
-    experts.first = TRY(reader.count("first_k_dense_replace", 1));
-  }
+  experts.sigmoid = true;
+  // What DeepSeek's class of transformers has for defaults is of one model; a checkpoint that leans on it is refused.
+  const auto otherwise = deepseek ? std::nullopt : std::optional(1);
+  experts.scale = TRY(reader.number("routed_scaling_factor", otherwise));
+  experts.shared_width = TRY(reader.count("n_shared_experts", 1)) * experts.width;
+  experts.first = TRY(reader.count("first_k_dense_replace", deepseek ? 3 : 1));
+  experts.groups = TRY(reader.size("n_group", otherwise));
+  experts.chosen_groups = TRY(reader.size("topk_group", otherwise));
+  const std::string method = TRY(reader.text("topk_method", "noaux_tc"));
+  if (method != "noaux_tc") return Status::invalid(fmt::format("topk_method \"{}\" is not noaux_tc", method));
+  if (TRY(reader.size("moe_layer_freq", 1)) != 1) return Status::invalid("moe_layer_freq is not 1");
+  return {};
+}
+
+// What a router of a softmax could have and has not.
+Status refuse_unknown_routing(const Json& json) {
   for (const char* unread : {"n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size"}) {
-    if (!glm && has(json, unread) && json[unread] != 0) {
-      return fail(
-          Status::invalid(fmt::format("{} is {}: shared experts are not supported", unread, json[unread].dump())));
+    if (has(json, unread) && json[unread] != 0) {
+      return Status::invalid(fmt::format("{} is {}: shared experts are not supported", unread, json[unread].dump()));
     }
   }
   for (const char* unread : {"n_group", "topk_group", "routed_scaling_factor"}) {
-    if (glm && std::string_view(unread) == "routed_scaling_factor") continue;
     if (has(json, unread) && json[unread] != 1) {
-      return fail(Status::invalid(fmt::format("{} is {}: only 1 is supported", unread, json[unread].dump())));
+      return Status::invalid(fmt::format("{} is {}: only 1 is supported", unread, json[unread].dump()));
     }
   }
-  const std::string expected = glm ? "sigmoid" : "softmax", scoring = TRY(reader.text("scoring_func", expected));
+  return {};
+}
+
+Status check_groups(const ExpertsConfig& experts) {
+  if (experts.groups == 1) return {};
+  if (experts.count % experts.groups != 0 || experts.count / experts.groups < 2) {
+    return Status::invalid(fmt::format("n_group {} does not part {} experts into equal groups of two at least",
+                                       experts.groups, experts.count));
+  }
+  if (experts.chosen_groups > experts.groups ||
+      experts.chosen > experts.count / experts.groups * experts.chosen_groups) {
+    return Status::invalid(fmt::format("topk_group {} of {} groups does not have {} experts", experts.chosen_groups,
+                                       experts.groups, experts.chosen));
+  }
+  return {};
+}
+
+Result<ExpertsConfig> read_experts(const Json& json, std::string_view family, int layers) {
+  const ConfigReader reader(json);
+  const bool sigmoid = family != "qwen3_moe";
+  ExpertsConfig experts;
+  experts.width = TRY(reader.size("moe_intermediate_size"));
+  if (sigmoid)
+    TRY(read_sigmoid_routing(json, family != "glm4_moe", experts));
+  else
+    TRY(refuse_unknown_routing(json));
+  const std::string expected = sigmoid ? "sigmoid" : "softmax", scoring = TRY(reader.text("scoring_func", expected));
   if (scoring != expected) {
     return fail(Status::invalid(fmt::format("scoring_func \"{}\" is not {}", scoring, expected)));
   }
   experts.count = TRY(size_of_names(json, {"num_experts", "num_local_experts", "n_routed_experts"}));
   experts.chosen = TRY(reader.size("num_experts_per_tok"));
-  experts.normalise = TRY(reader.flag("norm_topk_prob", glm));
+  experts.normalise = TRY(reader.flag("norm_topk_prob", sigmoid));
   experts.every = TRY(reader.size("decoder_sparse_step", 1));
   if (experts.chosen > experts.count) {
     return fail(Status::invalid(
         fmt::format("num_experts_per_tok is {}, but there are {} experts", experts.chosen, experts.count)));
   }
+  TRY(check_groups(experts));
   experts.except = TRY(reader.numbers("mlp_only_layers", "layer"));
   std::sort(experts.except.begin(), experts.except.end());
   if (!experts.except.empty() && experts.except.back() >= layers) {
@@ -67,6 +100,36 @@ Result<ExpertsConfig> read_experts(const Json& json, bool glm, int layers) {
         fmt::format("mlp_only_layers names layer {}, but there are {}", experts.except.back(), layers)));
   }
   return experts;
+}
+
+// Heads' sizes as DeepSeek-V3 says them.
+Status read_latent(const Json& json, ModelConfig& config) {
+  const ConfigReader reader(json);
+  LatentConfig& latent = config.latent;
+  latent.rank = TRY(reader.size("kv_lora_rank"));
+  if (!json.contains("q_lora_rank") || has(json, "q_lora_rank")) latent.query_rank = TRY(reader.size("q_lora_rank"));
+  latent.plain = TRY(reader.size("qk_nope_head_dim"));
+  latent.turned = TRY(reader.size("qk_rope_head_dim"));
+  latent.value = TRY(reader.size("v_head_dim"));
+  config.head_size = latent.plain + latent.turned;
+  // Their class takes frequencies from it where it is there.
+  const int head_dim = TRY(reader.size("head_dim", latent.turned));
+  if (head_dim != latent.turned) {
+    return Status::invalid(fmt::format("head_dim is {}, but qk_rope_head_dim is {}", head_dim, latent.turned));
+  }
+  if (config.kv_heads != config.heads) {
+    return Status::invalid(
+        fmt::format("num_key_value_heads is {}, but latent attention has {} heads", config.kv_heads, config.heads));
+  }
+  // Their class would stretch scores by it in every kind of RoPE but the default.
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (config.rope.kind == RopeKind::kYarn || config.rope.kind == RopeKind::kDefault || !has(json, key)) continue;
+    if (has(json[key], "mscale_all_dim")) return Status::invalid(fmt::format("{}: mscale_all_dim goes with yarn", key));
+  }
+  if (config.qkv_bias && latent.query_rank == 0) {
+    return Status::invalid("attention_bias goes with q_lora_rank");
+  }
+  return {};
 }
 
 // Weights in E4M3 with a scale for each 128 x 128 block are read; that activations were quantised on the way, too, says
@@ -150,9 +213,11 @@ Result<ModelConfig> read_object(const Json& json) {
   config.width = TRY(reader.size("hidden_size"));
   config.heads = TRY(reader.size("num_attention_heads"));
   const bool llama = config.family == "llama" || config.family == "mistral";
+  const bool deepseek = config.family == "deepseek_v3" || config.family == "kimi_k2";
   // The Qwen classes of transformers have defaults of one model's sizes; a checkpoint that leans on them is not
   // trusted.
-  config.kv_heads = TRY(reader.size("num_key_value_heads", llama ? std::optional(config.heads) : std::nullopt));
+  config.kv_heads =
+      TRY(reader.size("num_key_value_heads", llama || deepseek ? std::optional(config.heads) : std::nullopt));
   const bool qwen3 = config.family == "qwen3" || config.family == "qwen3_moe";
   config.head_size =
       TRY(reader.size("head_dim", qwen3 ? std::nullopt : std::optional(std::max(1, config.width / config.heads))));
@@ -169,9 +234,11 @@ Result<ModelConfig> read_object(const Json& json) {
   config.output_bias = biased && !glm4 && !glm4_moe;
   config.post_norms = config.fused_gate_up = glm4;
   config.rope = TRY(read_rope(json, config.max_positions, glm4 || glm4_moe ? std::optional(0.5) : std::nullopt));
-  config.rope.interleaved = glm4;
+  config.rope.interleaved = glm4 || (deepseek && TRY(reader.flag("rope_interleave", true)));
   TRY(read_window(json, config));
-  if (config.family == "qwen3_moe" || glm4_moe) config.experts = TRY(read_experts(json, glm4_moe, config.layers));
+  if (deepseek) TRY(read_latent(json, config));
+  if (config.family == "qwen3_moe" || glm4_moe || deepseek)
+    config.experts = TRY(read_experts(json, config.family, config.layers));
   const std::string dtype_key = has(json, "dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = TRY(reader.text(dtype_key, "float32"));
   const auto known = dtype_from_torch(dtype);
@@ -190,12 +257,18 @@ Result<ModelConfig> read_object(const Json& json) {
 
 }  // namespace
 
-int rotated_size(const ModelConfig& config) { return static_cast<int>(config.head_size * config.rope.partial); }
+int rotated_size(const ModelConfig& config) {
+  return config.latent.rank > 0 ? config.latent.turned : static_cast<int>(config.head_size * config.rope.partial);
+}
 
 Status check(const ModelConfig& config) {
   if (config.heads % config.kv_heads != 0) {
     return Status::invalid(fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
                                        config.heads, config.kv_heads));
+  }
+  if (config.latent.rank > 0) {
+    const int turned = config.latent.turned;
+    return turned % 2 == 0 ? Status() : Status::invalid(fmt::format("qk_rope_head_dim {} is odd", turned));
   }
   if (config.head_size % 2 != 0) return Status::invalid(fmt::format("head_dim {} is odd", config.head_size));
   if (rotated_size(config) < 2 || rotated_size(config) % 2 != 0) {

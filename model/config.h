@@ -1,10 +1,10 @@
 // What a checkpoint's config.json says about the transformer, in one notation.
 //
-// Families read: llama (Llama 2 and 3, SmolLM2), mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe. Both notations of
-// the hub are understood (`rope_theta` with `rope_scaling`, or `rope_parameters`; `torch_dtype` or `dtype`;
-// `num_experts`, `num_local_experts` or `n_routed_experts`). Whatever would change the computation and is not
-// implemented (another rope type, activation, quantisation, groups of experts) is refused by name, never ignored.
-// Values: copy, compare, write back with to_json.
+// Families read: llama (Llama 2 and 3, SmolLM2), mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe, deepseek_v3 and
+// kimi_k2, which is the same. Both notations of the hub are understood (`rope_theta` with `rope_scaling`, or
+// `rope_parameters`; `torch_dtype` or `dtype`; `num_experts`, `num_local_experts` or `n_routed_experts`). Whatever
+// would change the computation and is not implemented (another rope type, activation, quantisation) is refused by name,
+// never ignored. Values: copy, compare, write back with to_json.
 #pragma once
 
 #include <optional>
@@ -27,6 +27,8 @@ struct ExpertsConfig {
   bool normalise = false;   // weights of the chosen are divided by their sum
   bool sigmoid = false;     // scores by sigmoids, chosen with a bias of the checkpoint; else by a softmax
   double scale = 1;         // of the weights
+  int groups = 1;           // equal parts of the experts (n_group), of sigmoids alone
+  int chosen_groups = 1;    // a token's experts are of so many of them (topk_group)
   int shared_width = 0;     // of an MLP that every token goes through beside its experts; 0: none
   int first = 0;            // layers before it have none (first_k_dense_replace)
   int every = 1;            // layers every - 1, 2 every - 1, ... have experts (decoder_sparse_step)
@@ -34,13 +36,25 @@ struct ExpertsConfig {
   friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;
 };
 
+// Multi-head latent attention (DeepSeek-AI 2024): all heads' keys and values are made of one short vector a token. A
+// head's query and key are elements that say what, then elements that say where; those of the key are the same for all
+// heads.
+struct LatentConfig {
+  int rank = 0;        // of that vector (kv_lora_rank); 0: heads have keys and values of their own
+  int query_rank = 0;  // of the one that queries are made of (q_lora_rank); 0: none, they are made of the states
+  int plain = 0;       // elements of a query or key that say what (qk_nope_head_dim)
+  int turned = 0;      // elements that RoPE turns (qk_rope_head_dim)
+  int value = 0;       // elements of a head's value (v_head_dim)
+  friend bool operator==(const LatentConfig&, const LatentConfig&) = default;
+};
+
 struct ModelConfig {
-  std::string family;  // model_type: "llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe"
+  std::string family;  // model_type, one of families.h
   int layers = 0;
   int width = 0;
   int heads = 0;
   int kv_heads = 0;
-  int head_size = 0;  // not always width / heads
+  int head_size = 0;  // of queries and keys; not always width / heads
   int mlp_width = 0;
   int vocabulary = 0;
   int max_positions = 0;
@@ -55,6 +69,7 @@ struct ModelConfig {
   int window = 0;             // positions that a token of a sliding layer sees, itself among them; 0: no layer slides
   std::vector<bool> sliding;  // by layer; empty where no layer slides
   ExpertsConfig experts;
+  LatentConfig latent;
   DType dtype = DType::kF32;
   std::vector<TokenId> eos_tokens;  // of generation_config.json where it says, as transformers' generate
   std::optional<TokenId> bos_token;

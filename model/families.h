@@ -11,13 +11,15 @@ struct Family {
   std::string_view architecture;  // the class of transformers
 };
 
-constexpr std::array<Family, 7> kFamilies = {{{"llama", "LlamaForCausalLM"},
+constexpr std::array<Family, 9> kFamilies = {{{"llama", "LlamaForCausalLM"},
                                               {"mistral", "MistralForCausalLM"},
                                               {"qwen2", "Qwen2ForCausalLM"},
                                               {"qwen3", "Qwen3ForCausalLM"},
                                               {"qwen3_moe", "Qwen3MoeForCausalLM"},
                                               {"glm4", "Glm4ForCausalLM"},
-                                              {"glm4_moe", "Glm4MoeForCausalLM"}}};
+                                              {"glm4_moe", "Glm4MoeForCausalLM"},
+                                              {"deepseek_v3", "DeepseekV3ForCausalLM"},
+                                              {"kimi_k2", "DeepseekV3ForCausalLM"}}};
 
 // Null where there is none of that name.
 constexpr const Family* family_named(std::string_view name) {

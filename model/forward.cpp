@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
+#include "model/latent.h"
 #include "model/rotation.h"
 #include "model/routes.h"
 
@@ -19,9 +20,10 @@ using kernels::bf16;
 Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat format) {
   KvPool pool;
   pool.pages_ = pages;
+  pool.keys_ = kernels::page_keys(attention_shape(config));
   pool.elements_ = kernels::page_elements(attention_shape(config));
   const size_t element = format == WeightFormat::kFloat32 ? sizeof(float) : sizeof(bf16);
-  pool.page_bytes_ = static_cast<size_t>(config.layers) * 2 * pool.elements_ * element;
+  pool.page_bytes_ = static_cast<size_t>(config.layers) * pool.elements_ * element;
   try {
     pool.memory_ = Buffer<std::byte>(pool.page_bytes_ * pages);
   } catch (const std::bad_alloc&) {
@@ -34,8 +36,8 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat
 template <typename T>
 kernels::BasicKeyValuePage<T> KvPool::page(int page, int layer) const {
   std::byte* memory = const_cast<std::byte*>(memory_.data()) + page * page_bytes_;
-  T* start = reinterpret_cast<T*>(memory) + static_cast<size_t>(layer) * 2 * elements_;
-  return {start, start + elements_};
+  T* start = reinterpret_cast<T*>(memory) + static_cast<size_t>(layer) * elements_;
+  return {start, start + keys_};
 }
 
 void KvPool::clear(int page) { std::memset(memory_.data() + page * page_bytes_, 0, page_bytes_); }
@@ -69,7 +71,10 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   using Tensor = BasicTensor<T>;
 
   InferenceOps(const ModelConfig& config, int max_positions)
-      : config_(config), shape_(attention_shape(config)), rotation_(config, max_positions) {}
+      : config_(config),
+        shape_(attention_shape(config)),
+        columns_(attention_columns(config)),
+        rotation_(config, max_positions) {}
 
   int max_positions() const override { return rotation_.max_positions(); }
   Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) override {
@@ -142,7 +147,6 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   }
   Result<Tensor> attention(const Tensor& qkv, int layer) override {
     const size_t stride = static_cast<size_t>(qkv.columns);
-    const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
     TRY(rotation_.turn(*stream_, qkv.data, stride, batch_->positions));
     pages_.clear();
     for (const auto& run : batch_->runs) {
@@ -154,14 +158,24 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
       const auto pages = std::span<const kernels::BasicKeyValuePage<T>>(pages_).subspan(first_page, run.pages.size());
       first_page += run.pages.size();
       const T* start = qkv.data + run.row * stride;
-      TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
-                               run.position, pages));
+      TRY(kernels::write_pages(*stream_, shape_, start + columns_.keys, stride, start + columns_.values, stride,
+                               run.rows, run.position, pages));
       runs_.push_back({run.row, run.rows, run.position, pages});
     }
-    Tensor out = tensor(kNormed, query);
+    Tensor out = tensor(kNormed, columns_.out);
     const std::span<const kernels::BasicQueryRun<T>> runs = runs_;
     TRY(kernels::attention(*stream_, attention_shape(config_, layer), qkv.data, stride, runs, out.data,
-                           static_cast<size_t>(query)));
+                           static_cast<size_t>(columns_.out)));
+    return out;
+  }
+  Result<Tensor> expand_latents(const Tensor& compressed, int layer) override {
+    const Tensor out = tensor(kExpanded, columns_.keys + shape_.head_size);
+    TRY(model::expand_latents(*stream_, *weights_, layer, compressed, activations_, latents_, out));
+    return out;
+  }
+  Result<Tensor> project_values(const Tensor& gathered, int layer) override {
+    const Tensor out = tensor(kWide, config_.heads * config_.latent.value);
+    TRY(model::project_values(*stream_, *weights_, layer, gathered, out));
     return out;
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {
@@ -186,7 +200,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   }
 
  private:
-  enum Buffer { kResidual, kNormed, kDispatched, kWide, kBuffers };
+  enum Buffer { kResidual, kNormed, kDispatched, kExpanded, kWide, kBuffers };
 
   const ParameterLayout& layout() const { return weights_->layout(); }
   Tensor tensor(Buffer buffer, int columns) { return tensor(buffer, columns, static_cast<int>(batch_->tokens.size())); }
@@ -219,6 +233,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
 
   const ModelConfig config_;
   const kernels::AttentionShape shape_;
+  const AttentionColumns columns_;
   const Rotation rotation_;
   std::array<std::vector<T>, kBuffers> buffers_;
   std::vector<T> head_rows_;
@@ -226,7 +241,8 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   QuantizedActivations activations_;
   std::vector<kernels::BasicKeyValuePage<T>> pages_;
   std::vector<kernels::BasicQueryRun<T>> runs_;
-  Routes routes_;  // of the layer at hand
+  Routes routes_;             // of the layer at hand
+  LatentQueries<T> latents_;  // the same
   kernels::Stream* stream_ = nullptr;
   const Weights* weights_ = nullptr;
   KvPool* pool_ = nullptr;

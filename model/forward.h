@@ -29,7 +29,7 @@ class KvPool {
 
  private:
   int pages_ = 0;
-  size_t elements_ = 0;  // keys of a page of one layer
+  size_t keys_ = 0, elements_ = 0;  // elements of a page of one layer: its keys, and all
   size_t page_bytes_ = 0;
   Buffer<std::byte> memory_;
 };

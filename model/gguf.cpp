@@ -139,13 +139,15 @@ Result<Entry> read_tensor_entry(Cursor& cursor) {
   const auto at = [&](Status status) { return std::move(status).at("tensor " + entry.name); };
   const auto dimensions = TRY(cursor.number<uint32_t>());
   if (dimensions > kMostDimensions) return fail(at(Status::corrupt(fmt::format("has {} dimensions", dimensions))));
+  int64_t most = 1;  // elements, were none of the lengths zero: in whatever order they are multiplied
   uint64_t elements = 1;
   uint64_t row = 1;
   for (uint32_t i = 0; i < dimensions; ++i) {
     const auto length = TRY(cursor.number<uint64_t>());
-    if (length > INT64_MAX || __builtin_mul_overflow(elements, length, &elements)) {
+    if (__builtin_mul_overflow(most, std::max<uint64_t>(length, 1), &most)) {
       return fail(at(Status::corrupt("is larger than any file")));
     }
+    elements *= length;
     if (i == 0) row = length;
     entry.tensor.shape.insert(entry.tensor.shape.begin(), static_cast<int64_t>(length));
   }

@@ -10,7 +10,13 @@ Status check_computable(const ModelConfig& config) {
   const auto refuse = [](const char* what) {
     return Status::invalid(fmt::format("the transformer does not compute {}", what));
   };
-  if (config.head_size % 64 != 0) return refuse("head sizes that are not a multiple of 64");
+  if (const LatentConfig& latent = config.latent; latent.rank > 0) {
+    if (latent.rank % 2 != 0 || latent.query_rank % 2 != 0 || latent.plain % 2 != 0 || latent.value % 2 != 0)
+      return refuse("odd sizes of latents or of their heads");
+    if (latent.rank + latent.turned > 576) return refuse("kv_lora_rank and qk_rope_head_dim of more than 576 together");
+  } else if (config.head_size % 64 != 0 || config.head_size > 576) {
+    return refuse("head sizes that are not a multiple of 64, or above 576");
+  }
   if (config.width % 2 != 0 || config.mlp_width % 2 != 0 || config.experts.width % 2 != 0) {
     return refuse("odd widths of states or MLPs");
   }
@@ -33,28 +39,45 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
     layout.parameters.push_back(std::move(parameter));
     return static_cast<int>(layout.parameters.size()) - 1;
   };
+  const LatentConfig& latent = config.latent;
   const int query = config.heads * config.head_size, key = config.kv_heads * config.head_size;
+  const int attended = latent.rank > 0 ? config.heads * latent.value : query;
   layout.embedding = add("embedding", config.width, true, {{"model.embed_tokens.weight", config.vocabulary}});
   for (int i = 0; i < config.layers; ++i) {
     const std::string ours = fmt::format("layers.{}.", i), theirs = fmt::format("model.layers.{}.", i);
     LayerParameters layer;
     layer.attention_norm = add(ours + "attention_norm", config.width, false, {{theirs + "input_layernorm.weight", 1}});
-    layer.qkv = add(ours + "qkv", config.width, true,
-                    {{theirs + "self_attn.q_proj.weight", query},
-                     {theirs + "self_attn.k_proj.weight", key},
-                     {theirs + "self_attn.v_proj.weight", key}});
+    const auto qkv_parts = [&](const char* kind) -> std::vector<std::pair<std::string, int>> {
+      const auto name = [&](const char* projection) {
+        return fmt::format("{}self_attn.{}.{}", theirs, projection, kind);
+      };
+      if (latent.rank == 0) return {{name("q_proj"), query}, {name("k_proj"), key}, {name("v_proj"), key}};
+      const std::pair queries =
+          latent.query_rank > 0 ? std::pair(name("q_a_proj"), latent.query_rank) : std::pair(name("q_proj"), query);
+      return {queries, {name("kv_a_proj_with_mqa"), latent.rank + latent.turned}};
+    };
+    layer.qkv = add(ours + "qkv", config.width, true, qkv_parts("weight"));
     if (config.qkv_bias) {
-      layer.qkv_bias = add(ours + "qkv_bias", 1, false,
-                           {{theirs + "self_attn.q_proj.bias", query},
-                            {theirs + "self_attn.k_proj.bias", key},
-                            {theirs + "self_attn.v_proj.bias", key}});
+      layer.qkv_bias = add(ours + "qkv_bias", 1, false, qkv_parts("bias"));
       layout.parameters.back().bias = true;
+    }
+    if (latent.query_rank > 0) {
+      layer.query_norm =
+          add(ours + "query_norm", latent.query_rank, false, {{theirs + "self_attn.q_a_layernorm.weight", 1}});
+      layer.query_up = add(ours + "query_up", latent.query_rank, true, {{theirs + "self_attn.q_b_proj.weight", query}});
+    }
+    if (latent.rank > 0) {
+      layer.key_norm = add(ours + "key_norm", latent.rank, false, {{theirs + "self_attn.kv_a_layernorm.weight", 1}});
+      layer.key_value_up = add(ours + "key_value_up", latent.rank, true,
+                               {{theirs + "self_attn.kv_b_proj.weight", config.heads * (latent.plain + latent.value)}});
+      layout.parameters.back().groups = config.heads;
+      layout.parameters.back().turned_rows = latent.plain;
     }
     if (config.qk_norm) {
       layer.query_norm = add(ours + "query_norm", config.head_size, false, {{theirs + "self_attn.q_norm.weight", 1}});
       layer.key_norm = add(ours + "key_norm", config.head_size, false, {{theirs + "self_attn.k_norm.weight", 1}});
     }
-    layer.output = add(ours + "output", query, true, {{theirs + "self_attn.o_proj.weight", config.width}});
+    layer.output = add(ours + "output", attended, true, {{theirs + "self_attn.o_proj.weight", config.width}});
     if (config.output_bias) {
       layer.output_bias = add(ours + "output_bias", 1, false, {{theirs + "self_attn.o_proj.bias", config.width}});
       layout.parameters.back().bias = true;

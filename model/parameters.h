@@ -28,7 +28,8 @@ struct Parameter {
   bool matrix = false;  // packed for products
   bool bias = false;    // one number a row
   bool split = false;   // three rows whose sum is an fp32 row of the checkpoint; not trained
-  int groups = 1;       // experts: as many matrices, equal parts of the rows, packed one by one
+  int groups = 1;       // experts, or heads: as many matrices, equal parts of the rows, packed one by one
+  int turned_rows = 0;  // the first of each group's are multiplied by their transpose, as a matrix of their own
   std::vector<ParameterPart> parts;
   size_t elements() const { return static_cast<size_t>(rows) * columns; }
   int group_rows() const { return rows / groups; }
@@ -39,7 +40,8 @@ struct LayerParameters {
   int attention_norm = 0, qkv = 0, output = 0, mlp_norm = 0;
   int qkv_bias = -1, output_bias = -1, query_norm = -1, key_norm = -1, attention_post_norm = -1, mlp_post_norm = -1;
   int router_bias = -1, shared_gate_up = -1, shared_down = -1;
-  int router = -1;  // where there is one, gate_up and down are those of all experts
+  int query_up = -1, key_value_up = -1;  // of latent attention, whose qkv makes latents and whose norms are theirs
+  int router = -1;                       // where there is one, gate_up and down are those of all experts
   int gate_up = 0, down = 0;
 };
 

@@ -31,8 +31,9 @@ Status read_yarn(const Json& scaling, const ConfigReader& reader, const char* ke
   rope.original_max_positions = TRY(reader.size("original_max_position_embeddings", max_positions));
   rope.beta_fast = TRY(reader.number("beta_fast", 32));
   rope.beta_slow = TRY(reader.number("beta_slow", 1));
-  if (!(rope.beta_slow < rope.beta_fast)) {
-    return Status::invalid(fmt::format("{}: beta_slow is not below beta_fast", key));
+  // Kimi-K2 has them equal: the ramp is then one step wide.
+  if (rope.beta_slow > rope.beta_fast) {
+    return Status::invalid(fmt::format("{}: beta_slow is above beta_fast", key));
   }
   if (!(rope.theta > 1)) return Status::invalid(fmt::format("{}: rope_theta {} is not above 1", key, rope.theta));
   rope.truncate = TRY(reader.flag("truncate", true));
@@ -146,6 +147,12 @@ double rope_magnitude(const RopeConfig& rope) {
     return yarn_scale(rope.factor, *rope.mscale) / yarn_scale(rope.factor, *rope.mscale_all_dim);
   }
   return yarn_scale(rope.factor, 1);
+}
+
+double rope_score_factor(const RopeConfig& rope) {
+  if (rope.kind != RopeKind::kYarn || !rope.mscale_all_dim) return 1;
+  const double scale = yarn_scale(rope.factor, *rope.mscale_all_dim);
+  return scale * scale;
 }
 
 }  // namespace tandem::model

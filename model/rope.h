@@ -48,4 +48,8 @@ std::vector<float> rope_frequencies(const RopeConfig& rope, int rotated);
 // What cosines and sines are multiplied by: of yarn its attention factor, else 1.
 double rope_magnitude(const RopeConfig& rope);
 
+// What DeepSeek-V3 multiplies all scores by: of yarn with `mscale_all_dim` the square of (0.1 mscale_all_dim ln factor
+// + 1), else 1.
+double rope_score_factor(const RopeConfig& rope);
+
 }  // namespace tandem::model

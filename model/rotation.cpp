@@ -1,10 +1,13 @@
 #include "model/rotation.h"
 
+#include "model/transformer.h"
+
 namespace tandem::model {
 
 Rotation::Rotation(const ModelConfig& config, int max_positions)
-    : heads_(config.heads + config.kv_heads),
-      head_size_(config.head_size),
+    : heads_(config.heads + attention_shape(config).kv_heads),
+      head_size_(attention_shape(config).head_size),
+      first_(config.latent.rank),
       rotated_(rotated_size(config)),
       interleaved_(config.rope.interleaved),
       max_positions_(max_positions),
@@ -14,7 +17,7 @@ Rotation::Rotation(const ModelConfig& config, int max_positions)
 template <typename T>
 Status Rotation::turn(kernels::Stream& stream, T* qkv, size_t stride, std::span<const int32_t> positions,
                       bool inverse) const {
-  return kernels::rope(stream, {.x = qkv,
+  return kernels::rope(stream, {.x = qkv + first_,
                                 .stride = stride,
                                 .positions = positions,
                                 .table = table_.data(),

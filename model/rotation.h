@@ -17,13 +17,14 @@ class Rotation {
   Rotation(const ModelConfig& config, int max_positions);
 
   int max_positions() const { return max_positions_; }
-  // In place: rows of [queries | keys | ...], `stride` elements from row to row. `inverse` turns back.
+  // In place: rows of [queries | keys | ...] as attention takes them, `stride` elements from row to row. `inverse`
+  // turns back.
   template <typename T>
   Status turn(kernels::Stream& stream, T* qkv, size_t stride, std::span<const int32_t> positions,
               bool inverse = false) const;
 
  private:
-  int heads_, head_size_, rotated_;
+  int heads_, head_size_, first_, rotated_;  // elements [first_, first_ + rotated_) of each head
   bool interleaved_;
   int max_positions_;
   std::vector<float> table_;

@@ -12,6 +12,8 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
   routes.score = experts.sigmoid ? kernels::Score::kSigmoid : kernels::Score::kSoftmax;
   routes.scale = static_cast<float>(experts.scale);
   routes.normalise = experts.normalise;
+  routes.groups = experts.groups;
+  routes.chosen_groups = experts.chosen_groups;
   if (router_bias >= 0) routes.bias = weights.split_values(router_bias);
   const size_t pairs = static_cast<size_t>(x.rows) * experts.chosen;
   routes.logits.resize(static_cast<size_t>(x.rows) * experts.count);
@@ -36,7 +38,9 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
                               .normalise = routes.normalise,
                               .rows = x.rows,
                               .experts = experts.count,
-                              .chosen = experts.chosen}));
+                              .chosen = experts.chosen,
+                              .groups = routes.groups,
+                              .chosen_groups = routes.chosen_groups}));
   return kernels::group_by_expert(stream, {.ids = routes.ids.data(),
                                            .offsets = routes.offsets.data(),
                                            .places = routes.places.data(),

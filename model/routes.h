@@ -18,6 +18,7 @@ struct Routes {
   kernels::Score score = kernels::Score::kSoftmax;
   float scale = 1;
   bool normalise = false;
+  int groups = 1, chosen_groups = 1;
   std::vector<float> logits, weights, bias;   // [rows][experts], [rows][chosen], [experts] or none
   std::vector<int32_t> ids, places, offsets;  // kernels/experts.h
 };

@@ -50,12 +50,13 @@ Result<TensorView> read_entry(const WideJson& entry, std::span<const std::byte> 
   if (!dtype) return fail(Status::invalid(fmt::format("dtype {} is not supported", dtype_name.dump())));
   if (!entry["shape"].is_array()) return fail(Status::corrupt("shape is not a list"));
   TensorView view{.dtype = *dtype};
-  uint64_t size = bytes_of(*dtype);
+  uint64_t size = bytes_of(*dtype), most = size;  // most: were no length zero, in whatever order they are multiplied
   for (const WideJson& extent : entry["shape"]) {
     const uint64_t length = TRY(unsigned_number(extent, "a length in shape"));
-    if (length > INT64_MAX || !multiply(size, length, size)) {
+    if (!multiply(most, std::max<uint64_t>(length, 1), most) || most > INT64_MAX) {
       return fail(Status::corrupt(fmt::format("shape {} is larger than any file", entry["shape"].dump())));
     }
+    size *= length;
     view.shape.push_back(static_cast<int64_t>(length));
   }
   const WideJson& offsets = entry["data_offsets"];

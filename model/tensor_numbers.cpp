@@ -41,7 +41,7 @@ Status copy(const TensorView& tensor, std::string_view name, std::span<T> target
       convert<float>(tensor.bytes, target, [](float value) { return value; });
       return {};
     case DType::kF16:
-      convert<_Float16>(tensor.bytes, target, [](_Float16 value) { return static_cast<float>(value); });
+      convert<uint16_t>(tensor.bytes, target, f16_to_float);
       return {};
     default:
       return Status::invalid(fmt::format("tensor {} is {}; bf16, f16, f32 and f8_e4m3 with scales of blocks are read",

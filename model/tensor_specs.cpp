@@ -2,10 +2,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "model/config.h"
 
 namespace tandem::model {
+
+namespace {
+
+void add_latent(const ModelConfig& config, const std::function<void(std::string_view, std::vector<int64_t>)>& add) {
+  const LatentConfig& latent = config.latent;
+  const int64_t width = config.width, heads = config.heads, compressed = latent.rank + latent.turned;
+  if (latent.query_rank == 0) {
+    add("self_attn.q_proj.weight", {heads * config.head_size, width});
+  } else {
+    add("self_attn.q_a_proj.weight", {latent.query_rank, width});
+    if (config.qkv_bias) add("self_attn.q_a_proj.bias", {latent.query_rank});
+    add("self_attn.q_a_layernorm.weight", {latent.query_rank});
+    add("self_attn.q_b_proj.weight", {heads * config.head_size, latent.query_rank});
+  }
+  add("self_attn.kv_a_proj_with_mqa.weight", {compressed, width});
+  if (config.qkv_bias) add("self_attn.kv_a_proj_with_mqa.bias", {compressed});
+  add("self_attn.kv_a_layernorm.weight", {latent.rank});
+  add("self_attn.kv_b_proj.weight", {heads * (latent.plain + latent.value), latent.rank});
+  add("self_attn.o_proj.weight", {width, heads * latent.value});
+}
+
+}  // namespace
 
 std::vector<TensorSpec> tensor_specs(const ModelConfig& config) {
   const int64_t width = config.width;
@@ -17,19 +40,23 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config) {
       specs.push_back({fmt::format("model.layers.{}.{}", layer, name), std::move(shape)});
     };
     add("input_layernorm.weight", {width});
-    add("self_attn.q_proj.weight", {queries, width});
-    add("self_attn.k_proj.weight", {keys, width});
-    add("self_attn.v_proj.weight", {keys, width});
-    if (config.qkv_bias) {
-      add("self_attn.q_proj.bias", {queries});
-      add("self_attn.k_proj.bias", {keys});
-      add("self_attn.v_proj.bias", {keys});
+    if (config.latent.rank > 0) {
+      add_latent(config, add);
+    } else {
+      add("self_attn.q_proj.weight", {queries, width});
+      add("self_attn.k_proj.weight", {keys, width});
+      add("self_attn.v_proj.weight", {keys, width});
+      if (config.qkv_bias) {
+        add("self_attn.q_proj.bias", {queries});
+        add("self_attn.k_proj.bias", {keys});
+        add("self_attn.v_proj.bias", {keys});
+      }
+      if (config.qk_norm) {
+        add("self_attn.q_norm.weight", {config.head_size});
+        add("self_attn.k_norm.weight", {config.head_size});
+      }
+      add("self_attn.o_proj.weight", {width, queries});
     }
-    if (config.qk_norm) {
-      add("self_attn.q_norm.weight", {config.head_size});
-      add("self_attn.k_norm.weight", {config.head_size});
-    }
-    add("self_attn.o_proj.weight", {width, queries});
     if (config.output_bias) add("self_attn.o_proj.bias", {width});
     if (config.post_norms) add("post_self_attn_layernorm.weight", {width});
     add("post_attention_layernorm.weight", {width});

@@ -11,12 +11,13 @@ struct Dialect {
   const char* name;
   ParsedMessage (*parse)(std::string_view);
   std::string (*format)(std::string_view, const Json&);
+  bool text_values = false;
 };
 // By number.
 constexpr std::array kDialects = {
     Dialect{"hermes", parse_hermes, format_hermes},
-    Dialect{"qwen3_coder", parse_qwen3_coder, format_qwen3_coder},
-    Dialect{"glm4", parse_glm4, format_glm4},
+    Dialect{"qwen3_coder", parse_qwen3_coder, format_qwen3_coder, true},
+    Dialect{"glm4", parse_glm4, format_glm4, true},
     Dialect{"llama3", parse_llama3, format_llama3},
     Dialect{"deepseek_v3", parse_deepseek, format_deepseek_v3},
     Dialect{"deepseek_v31", parse_deepseek, format_deepseek_v31},
@@ -59,9 +60,7 @@ std::string format_tool_call(ToolDialect dialect, std::string_view name, const J
   return of(dialect).format(name, arguments);
 }
 
-bool has_text_values(ToolDialect dialect) {
-  return dialect == ToolDialect::kQwen3Coder || dialect == ToolDialect::kGlm4;
-}
+bool has_text_values(ToolDialect dialect) { return of(dialect).text_values; }
 
 void give_types(const Json& tools, std::vector<ToolCall>& calls) {
   if (!tools.is_array()) return;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "model/rope.h"
+
 namespace tandem::model {
 
 namespace {
@@ -25,8 +27,13 @@ Result<BasicTensor<T>> hidden_states(BasicOps<T>& ops, const ParameterLayout& la
     const LayerParameters& layer = layout.layers[i];
     const Tensor attention_in = TRY(ops.norm(x, layer.attention_norm));
     Tensor qkv = TRY(ops.linear(attention_in, layer.qkv, layer.qkv_bias));
-    if (layer.query_norm >= 0) qkv = TRY(ops.head_norm(qkv, layer.query_norm, layer.key_norm));
-    const Tensor attended = TRY(ops.attention(qkv, static_cast<int>(i)));
+    const bool latent = layer.key_value_up >= 0;
+    if (latent)
+      qkv = TRY(ops.expand_latents(qkv, static_cast<int>(i)));
+    else if (layer.query_norm >= 0)
+      qkv = TRY(ops.head_norm(qkv, layer.query_norm, layer.key_norm));
+    Tensor attended = TRY(ops.attention(qkv, static_cast<int>(i)));
+    if (latent) attended = TRY(ops.project_values(attended, static_cast<int>(i)));
     x = TRY(add_linear(ops, attended, layer.output, layer.output_bias, layer.attention_post_norm, x));
     const Tensor mlp_in = TRY(ops.norm(x, layer.mlp_norm));
     if (layer.router < 0) {
@@ -52,11 +59,27 @@ template Result<Tensor> hidden_states(Ops&, const ParameterLayout&);
 template Result<BasicTensor<float>> hidden_states(BasicOps<float>&, const ParameterLayout&);
 
 kernels::AttentionShape attention_shape(const ModelConfig& config, int layer) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(config.head_size));
+  const auto whole_panels = [](int size) { return (size + 63) / 64 * 64; };
+  if (const LatentConfig& latent = config.latent; latent.rank > 0) {
+    return {.heads = config.heads,
+            .kv_heads = 1,
+            .head_size = whole_panels(latent.rank + latent.turned),
+            .scale = static_cast<float>(scale * rope_score_factor(config.rope)),
+            .value_size = whole_panels(latent.rank)};
+  }
   return {.heads = config.heads,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
-          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_size))),
+          .scale = static_cast<float>(scale),
           .window = config.window_of(layer)};
+}
+
+AttentionColumns attention_columns(const ModelConfig& config) {
+  const kernels::AttentionShape shape = attention_shape(config);
+  const int keys = shape.heads * shape.head_size;
+  const int values = config.latent.rank > 0 ? keys : keys + shape.kv_heads * shape.head_size;
+  return {keys, values, shape.heads * shape.values()};
 }
 
 }  // namespace tandem::model

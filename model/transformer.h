@@ -40,6 +40,10 @@ class BasicOps {
   virtual Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + norm of x
   virtual Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) = 0;
   virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;  // RoPE, then attention
+  // Of latent attention (latent.h): what one product made of the states into rows of queries and keys as `attention`
+  // takes them, and what heads gathered of the latents into their values.
+  virtual Result<Tensor> expand_latents(const Tensor& compressed, int layer) = 0;
+  virtual Result<Tensor> project_values(const Tensor& gathered, int layer) = 0;
   virtual Result<Tensor> swiglu(const Tensor& gate_up) = 0;
   // Each row once for each of its experts, sorted by expert (kernels/experts.h); which they are stays with the Ops
   // until `combine` has added them up again.
@@ -54,6 +58,13 @@ using Ops = BasicOps<kernels::bf16>;
 template <typename T>
 Result<BasicTensor<T>> hidden_states(BasicOps<T>& ops, const ParameterLayout& layout);
 
+// Latent attention is one head of keys whose values are the keys' first elements, widths filled up to multiples of 64.
 kernels::AttentionShape attention_shape(const ModelConfig& config, int layer = 0);
+
+// Where keys and values begin in a row of [queries | keys | values], and the width of what attention makes of it.
+struct AttentionColumns {
+  int keys = 0, values = 0, out = 0;
+};
+AttentionColumns attention_columns(const ModelConfig& config);
 
 }  // namespace tandem::model

@@ -47,8 +47,8 @@ size_t Weights::scales_of_group(const Parameter& p) const {
 
 void Weights::lay_out_wire() {
   for (const LayerParameters& layer : layout_.layers) {
-    for (const int parameter :
-         {layer.qkv, layer.output, layer.gate_up, layer.down, layer.shared_gate_up, layer.shared_down}) {
+    for (const int parameter : {layer.qkv, layer.query_up, layer.output, layer.gate_up, layer.down,
+                                layer.shared_gate_up, layer.shared_down}) {
       if (parameter >= 0) quantized_[parameter] = true;
     }
   }
@@ -141,6 +141,49 @@ Result<bool> Weights::build_code_panels(kernels::Stream& stream, size_t paramete
   return true;
 }
 
+std::pair<size_t, size_t> Weights::split_sizes(size_t parameter) const {
+  const Parameter& p = layout_.parameters[parameter];
+  return {kernels::packed_size(p.columns, p.turned_rows),
+          kernels::packed_size(p.group_rows() - p.turned_rows, p.columns)};
+}
+
+std::pair<size_t, size_t> Weights::transposed_split_sizes(size_t parameter) const {
+  const Parameter& p = layout_.parameters[parameter];
+  return {kernels::packed_size(p.turned_rows, p.columns),
+          kernels::packed_size(p.columns, p.group_rows() - p.turned_rows)};
+}
+
+template <typename T>
+Status Weights::build_split_panels(kernels::Stream& stream, size_t parameter) {
+  const Parameter& p = layout_.parameters[parameter];
+  const int turned = p.turned_rows, rest = p.group_rows() - turned, columns = p.columns;
+  const auto [turned_size, rest_size] = split_sizes(parameter);
+  const auto [turned_back_size, rest_back_size] = transposed_split_sizes(parameter);
+  Buffer<T>& packed = in<T>().packed[parameter];
+  if (packed.empty()) packed = Buffer<T>(p.groups * (turned_size + rest_size));
+  Buffer<bf16>& packed_back = transposed_[parameter];
+  if (for_training_ && packed_back.empty()) packed_back = Buffer<bf16>(p.groups * (turned_back_size + rest_back_size));
+  std::vector<T> transpose(static_cast<size_t>(turned) * columns);
+  const T* rows = flat<T>().data() + p.offset;
+  for (int g = 0; g < p.groups; ++g, rows += static_cast<size_t>(p.group_rows()) * columns) {
+    for (int row = 0; row < turned; ++row) {
+      for (int i = 0; i < columns; ++i)
+        transpose[static_cast<size_t>(i) * turned + row] = rows[static_cast<size_t>(row) * columns + i];
+    }
+    const T* const rest_rows = rows + transpose.size();
+    T* const to = packed.data() + g * (turned_size + rest_size);
+    TRY(kernels::pack(stream, transpose.data(), columns, turned, to));
+    TRY(kernels::pack(stream, rest_rows, rest, columns, to + turned_size));
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (!for_training_) continue;
+      bf16* const back = packed_back.data() + g * (turned_back_size + rest_back_size);
+      TRY(kernels::pack(stream, rows, turned, columns, back));
+      TRY(kernels::pack_transposed(stream, rest_rows, rest, columns, back + turned_back_size));
+    }
+  }
+  return {};
+}
+
 template <typename T>
 Status Weights::build_panels(kernels::Stream& stream) {
   std::vector<bf16> expanded;
@@ -148,6 +191,10 @@ Status Weights::build_panels(kernels::Stream& stream) {
     const Parameter& p = layout_.parameters[i];
     // An embedding that is no head is only looked up.
     if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
+    if (p.turned_rows > 0) {
+      TRY(build_split_panels<T>(stream, i));
+      continue;
+    }
     if (quantized_[i] && !for_training_ && TRY(build_code_panels(stream, i))) continue;
     const int rows = p.group_rows();
     const size_t elements = static_cast<size_t>(rows) * p.columns;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -71,6 +72,26 @@ class Weights {
     return in<T>().packed[parameter].data();
   }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
+  // Of a parameter with `turned_rows`, the panels of a group: those of the transpose of these rows, then those of the
+  // rest. The next group's begin `stride` elements behind them.
+  template <typename T>
+  struct SplitPanels {
+    const T* turned = nullptr;
+    const T* rest = nullptr;
+    size_t stride = 0;
+  };
+  template <typename T>
+  SplitPanels<T> split_panels(int parameter) const {
+    const auto [turned, rest] = split_sizes(parameter);
+    const T* const panels = in<T>().packed[parameter].data();
+    return {panels, panels + turned, turned + rest};
+  }
+  // Of the backward pass: those of these rows themselves, then those of the transpose of the rest.
+  SplitPanels<kernels::bf16> split_panels_transposed(int parameter) const {
+    const auto [turned, rest] = transposed_split_sizes(parameter);
+    const kernels::bf16* const panels = transposed_[parameter].data();
+    return {panels, panels + turned, turned + rest};
+  }
 
   Digest digest() const {
     return digest_of(format_ == WeightFormat::kFloat32 ? std::as_bytes(flat<float>()) : std::as_bytes(flat()));
@@ -100,6 +121,11 @@ class Weights {
   Status quantize(kernels::Stream& stream);
   template <typename T>
   Status build_panels(kernels::Stream& stream);
+  template <typename T>
+  Status build_split_panels(kernels::Stream& stream, size_t parameter);
+  // Elements of the two kinds of panels of a group.
+  std::pair<size_t, size_t> split_sizes(size_t parameter) const;
+  std::pair<size_t, size_t> transposed_split_sizes(size_t parameter) const;
   Result<bool> build_code_panels(kernels::Stream& stream, size_t parameter);
   // Of one matrix of a parameter.
   kernels::e4m3* codes(size_t parameter, int group);

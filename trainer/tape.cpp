@@ -11,7 +11,10 @@ namespace tandem::trainer {
 
 template <typename T>
 Tape::TapeOps<T>::TapeOps(const model::ModelConfig& config, int max_positions)
-    : config_(config), shape_(model::attention_shape(config)), rotation_(config, max_positions) {}
+    : config_(config),
+      shape_(model::attention_shape(config)),
+      columns_(model::attention_columns(config)),
+      rotation_(config, max_positions) {}
 
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
@@ -111,21 +114,37 @@ Result<model::BasicTensor<T>> Tape::TapeOps<T>::head_norm(const Tensor& qkv, int
 
 template <typename T>
 Result<model::BasicTensor<T>> Tape::TapeOps<T>::attention(const Tensor& qkv, int layer) {
-  const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
   const size_t stride = static_cast<size_t>(qkv.columns);
   TRY(rotation_.turn(*stream_, qkv.data, stride, tree_->positions));
   log_sums_.resize(layer + 1);
-  const Tensor out = record({.kind = kAttention, .layer = layer, .in = qkv}, rows_, query);
+  const Tensor out = record({.kind = kAttention, .layer = layer, .in = qkv}, rows_, columns_.out);
   for (const NodePages& node : pages_of_node_) {
     const TreeNode& run = tree_->nodes[node.node];
     if (node.copied_from >= 0) copy_page(node.copied_from, node.pages[node.own_from]);
     const T* start = qkv.data + run.row * stride;
-    TRY(kernels::write_pages(*stream_, shape_, start + query, stride, start + query + key, stride, run.rows,
+    TRY(kernels::write_pages(*stream_, shape_, start + columns_.keys, stride, start + columns_.values, stride, run.rows,
                              run.position, node.pointers));
   }
   TRY(kernels::attention(*stream_, model::attention_shape(config_, layer), qkv.data, stride, runs_, out.data,
-                         static_cast<size_t>(query),
+                         static_cast<size_t>(columns_.out),
                          grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::expand_latents(const Tensor& compressed, int layer) {
+  const Tensor out = record({.kind = kExpandLatents, .layer = layer, .in = compressed}, compressed.rows,
+                            columns_.keys + shape_.head_size);
+  latents_.resize(config_.layers);
+  TRY(model::expand_latents(*stream_, *weights_, layer, compressed, activations_, latents_[layer], out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::project_values(const Tensor& gathered, int layer) {
+  const Tensor out = record({.kind = kProjectValues, .layer = layer, .in = gathered}, gathered.rows,
+                            config_.heads * config_.latent.value);
+  TRY(model::project_values(*stream_, *weights_, layer, gathered, out));
   return out;
 }
 
@@ -234,7 +253,7 @@ void Tape::TapeOps<T>::lay_out_pages() {
   }
   const size_t elements = kernels::page_elements(shape_);
   // Slots that no token fills must be finite; they are hidden, so stale numbers of another layer do no harm.
-  grown(page_memory_, used * 2 * elements);
+  grown(page_memory_, used * elements);
   for (NodePages& node : pages_of_node_) {
     for (const int page : node.pages) node.pointers.push_back(page_at(page));
   }
@@ -246,12 +265,12 @@ void Tape::TapeOps<T>::lay_out_pages() {
 template <typename T>
 kernels::BasicKeyValuePage<T> Tape::TapeOps<T>::page_at(int page) {
   const size_t elements = kernels::page_elements(shape_);
-  T* keys = page_memory_.data() + page * 2 * elements;
-  return {keys, keys + elements};
+  T* keys = page_memory_.data() + page * elements;
+  return {keys, keys + kernels::page_keys(shape_)};
 }
 template <typename T>
 void Tape::TapeOps<T>::copy_page(int from, int to) {
-  std::memcpy(page_at(to).keys, page_at(from).keys, 2 * kernels::page_elements(shape_) * sizeof(T));
+  std::memcpy(page_at(to).keys, page_at(from).keys, kernels::page_elements(shape_) * sizeof(T));
 }
 
 // The final states of some rows, dense.

@@ -1,7 +1,7 @@
 // The tape read from the end.
 //
 // Gradients flow in grad_residual_ (of the stream), grad_branch_ (of the output of a norm, attention or SwiGLU),
-// grad_dispatched_ and grad_wide_ (of the output of a linear or of the heads' norms).
+// grad_dispatched_ and grad_wide_ (of the output of a linear, of the heads' norms or of expanded latents).
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -70,6 +70,10 @@ Status Tape::TapeOps<T>::backward(const Record& r) {
       return head_norm_backward(r);
     case kAttention:
       return attention_backward(r);
+    case kExpandLatents:
+      return expand_latents_backward(r);
+    case kProjectValues:
+      return project_values_backward(r);
     case kSwiglu:
       return kernels::swiglu_backward(*stream_, r.in.data, grad_branch_.data(), r.in.rows, r.in.columns / 2,
                                       grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns));
@@ -268,25 +272,27 @@ Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
 
 template <typename T>
 Status Tape::TapeOps<T>::attention_backward(const Record& r) {
-  const int query = shape_.heads * shape_.head_size, key = shape_.kv_heads * shape_.head_size;
   const size_t stride = static_cast<size_t>(r.in.columns);
-  T* grad = grown(grad_wide_, static_cast<size_t>(rows_) * stride);
+  // Values that are columns of the keys have their gradient behind that of the keys.
+  const int grad_values = columns_.keys + shape_.kv_heads * shape_.head_size;
+  const size_t grad_stride = static_cast<size_t>(grad_values) + shape_.kv_heads * shape_.values();
+  T* grad = grown(grad_wide_, static_cast<size_t>(rows_) * grad_stride);
   const std::vector<kernels::TreeRun>& runs = tree_runs();
   TRY(kernels::attention_backward(*stream_, model::attention_shape(config_, r.layer),
                                   {.queries = r.in.data,
-                                   .keys = r.in.data + query,
-                                   .values = r.in.data + query + key,
+                                   .keys = r.in.data + columns_.keys,
+                                   .values = r.in.data + columns_.values,
                                    .stride = stride,
                                    .out = r.out.data,
                                    .grad_out = grad_branch_.data(),
                                    .log_sum = log_sums_[r.layer].data(),
                                    .grad_queries = grad,
-                                   .grad_keys = grad + query,
-                                   .grad_values = grad + query + key,
-                                   .grad_stride = stride,
+                                   .grad_keys = grad + columns_.keys,
+                                   .grad_values = grad + grad_values,
+                                   .grad_stride = grad_stride,
                                    .rows = rows_},
                                   std::span(&runs, 1)));
-  return rotation_.turn(*stream_, grad, stride, tree_->positions, true);
+  return rotation_.turn(*stream_, grad, grad_stride, tree_->positions, true);
 }
 
 template <typename T>

@@ -1,11 +1,12 @@
 // The operations that a Tape records, and what it remembers of them; forward in tape.cpp, backward in
-// tape_backward.cpp.
+// tape_backward.cpp, of latent attention in tape_latent.cpp.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include "base/buffer.h"
+#include "model/latent.h"
 #include "model/rotation.h"
 #include "model/routes.h"
 #include "model/transformer.h"
@@ -74,6 +75,8 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override;
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
   Result<Tensor> attention(const Tensor& qkv, int layer) override;
+  Result<Tensor> expand_latents(const Tensor& compressed, int layer) override;
+  Result<Tensor> project_values(const Tensor& gathered, int layer) override;
   Result<Tensor> swiglu(const Tensor& gate_up) override;
   Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override;
   Result<Tensor> grouped_linear(const Tensor& x, int weights) override;
@@ -88,6 +91,8 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
     kNormOnto,
     kHeadNorm,
     kAttention,
+    kExpandLatents,
+    kProjectValues,
     kSwiglu,
     kDispatch,
     kGroupedLinear,
@@ -138,8 +143,13 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   Status norm_backward(const Record& record, const T* grad_out, T* grad_x, bool accumulate);
   Status linear_backward(const Record& record, const T* grad_out);
   Status add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs);
+  // Adds grad_out^T x to [outputs][inputs] of the gradients at `target`; both of rows of some stride.
+  Status add_strided_gradient(float* target, const T* x, size_t x_stride, int inputs, const T* grad_out,
+                              size_t grad_stride, int outputs);
   Status head_norm_backward(const Record& record);
   Status attention_backward(const Record& record);
+  Status expand_latents_backward(const Record& record);
+  Status project_values_backward(const Record& record);
   Status combine_backward(const Record& record);
   Status grouped_linear_backward(const Record& record);
   Status dispatch_backward(const Record& record);
@@ -147,6 +157,7 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
 
   const model::ModelConfig config_;
   const kernels::AttentionShape shape_;
+  const model::AttentionColumns columns_;
   const model::Rotation rotation_;
 
   kernels::Stream* stream_ = nullptr;
@@ -158,8 +169,9 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   Arena<T> arena_;
   model::QuantizedActivations activations_;
   std::vector<Record> records_;
-  std::vector<std::vector<float>> log_sums_;  // of each layer
-  std::vector<model::Routes> routes_;         // of each layer with experts
+  std::vector<std::vector<float>> log_sums_;      // of each layer
+  std::vector<model::Routes> routes_;             // of each layer with experts
+  std::vector<model::LatentQueries<T>> latents_;  // of each layer, where attention is latent
   size_t routes_used_ = 0;
   Tensor hidden_;
   std::vector<NodePages> pages_of_node_;
@@ -168,6 +180,7 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   std::vector<kernels::TreeRun> tree_runs_;
   std::vector<T> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
   std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
+  std::vector<T> grad_spare_, grad_queries_, columns_of_x_, columns_of_grad_;
   std::vector<float> grad_weights_;
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;

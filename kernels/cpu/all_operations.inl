@@ -29,6 +29,7 @@ constexpr ForwardOperations<T> kForward = {
     .permute = permute<T>,
     .combine = combine<T>,
     .grouped_gemm = grouped_gemm<T>,
+    .batched_gemm = batched_gemm<T>,
 };
 
 constexpr CpuOperations kOperations = {

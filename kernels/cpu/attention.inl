@@ -1,5 +1,5 @@
 // Attention as products of a few gathered query rows with the pages, which are panels of gemm.inl as they lie: scores
-// are queries x keys[head_size / 2][64][2], and values[32][head_size][2] are panels of 64 columns of the head.
+// are queries x keys[head_size / 2][64][2], and values[32][value_size][2] are panels of 64 columns of the head.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tandem::kernels::TANDEM_ISA {
 
-constexpr int kMaxHeadSize = 256;
+constexpr int kMaxHeadSize = 576;
 
 template <typename T>
 void write_pages(ThreadPool&, const AttentionShape& shape, const T* keys, size_t key_stride, const T* values,
@@ -20,16 +20,16 @@ template <>
 inline void write_pages(ThreadPool&, const AttentionShape& shape, const float* keys, size_t key_stride,
                         const float* values, size_t value_stride, int rows, int position,
                         std::span<const BasicKeyValuePage<float>> pages) {
-  const int size = shape.head_size;
+  const int size = shape.head_size, value_size = shape.values();
   for (int row = 0; row < rows; ++row) {
     const BasicKeyValuePage<float>& page = pages[(position + row) / kPageTokens];
     const int slot = (position + row) % kPageTokens;
     for (int head = 0; head < shape.kv_heads; ++head) {
-      const size_t at = size_t{kPageTokens} * head * size;
       const float* key = keys + row * key_stride + head * size;
-      for (int i = 0; i < size; ++i) page.keys[at + size_t{kPageTokens} * i + slot] = key[i];
-      std::memcpy(page.values + at + static_cast<size_t>(slot) * size, values + row * value_stride + head * size,
-                  size * sizeof(float));
+      float* page_keys = page.keys + (size_t{kPageTokens} * head * size);
+      for (int i = 0; i < size; ++i) page_keys[size_t{kPageTokens} * i + slot] = key[i];
+      std::memcpy(page.values + (size_t{kPageTokens} * head + slot) * value_size,
+                  values + row * value_stride + head * value_size, value_size * sizeof(float));
     }
   }
 }
@@ -38,7 +38,7 @@ template <>
 inline void write_pages(ThreadPool&, const AttentionShape& shape, const bf16* keys, size_t key_stride,
                         const bf16* values, size_t value_stride, int rows, int position,
                         std::span<const KeyValuePage> pages) {
-  const int size = shape.head_size;
+  const int size = shape.head_size, value_size = shape.values();
   for (int row = 0; row < rows;) {
     const KeyValuePage& page = pages[(position + row) / kPageTokens];
     const int slot = (position + row) % kPageTokens;
@@ -54,16 +54,16 @@ inline void write_pages(ThreadPool&, const AttentionShape& shape, const bf16* ke
         else
           transpose_pairs(key + pair * 2, key_stride, target, kPageTokens * 2);
       }
-      const bf16* value = values + row * value_stride + head * size;
-      bf16* page_values = page.values + (size_t{kPageTokens} * head * size);
+      const bf16* value = values + row * value_stride + head * value_size;
+      bf16* page_values = page.values + (size_t{kPageTokens} * head * value_size);
       for (int i = 0; i < count;) {
-        bf16* pairs = page_values + static_cast<size_t>((slot + i) / 2 * 2) * size;
+        bf16* pairs = page_values + static_cast<size_t>((slot + i) / 2 * 2) * value_size;
         if ((slot + i) % 2 == 0 && i + 1 < count) {
-          for (int c = 0; c < size; c += kLanes) pair_up(value + c, value + value_stride + c, pairs + c * 2);
+          for (int c = 0; c < value_size; c += kLanes) pair_up(value + c, value + value_stride + c, pairs + c * 2);
           i += 2;
           value += 2 * value_stride;
         } else {
-          for (int c = 0; c < size; ++c) pairs[c * 2 + (slot + i) % 2] = value[c];
+          for (int c = 0; c < value_size; ++c) pairs[c * 2 + (slot + i) % 2] = value[c];
           ++i;
           value += value_stride;
         }
@@ -136,14 +136,15 @@ template <typename T>
 void attend_rows(const AttentionShape& shape, const T* queries, size_t query_stride, int kv_head,
                  std::span<const AttentionQuery<T>> rows, T* out, size_t out_stride, float* log_sum) {
   constexpr size_t kBeside = kSideBySide<T>;
-  const int size = shape.head_size, count = static_cast<int>(rows.size());
-  const size_t head_offset = static_cast<size_t>(kPageTokens) * kv_head * size;
+  const int size = shape.head_size, value_size = shape.values(), count = static_cast<int>(rows.size());
+  const size_t keys_offset = static_cast<size_t>(kPageTokens) * kv_head * size;
+  const size_t values_offset = static_cast<size_t>(kPageTokens) * kv_head * value_size;
   alignas(64) T q[kTileRows * kMaxHeadSize];
   alignas(64) T probabilities[kTileRows * kPageTokens];
   alignas(64) float scores[kTileRows * kPanelColumns];
   alignas(64) float gathered[kTileRows * kPanelColumns];
   alignas(64) float sums[kTileRows * kMaxHeadSize];
-  std::memset(sums, 0, sizeof(float) * count * size);
+  std::memset(sums, 0, sizeof(float) * count * value_size);
   AttentionRows states;
   int first = std::numeric_limits<int>::max(), last = 0;
   for (int i = 0; i < count; ++i) {
@@ -161,25 +162,25 @@ void attend_rows(const AttentionShape& shape, const T* queries, size_t query_str
       for (end = begin + 1; end < count && keys_of(rows[end]) == keys; ++end) {
       }
       if (!keys) continue;
-      const T* values = rows[begin].run->pages[block].values + head_offset;
+      const T* values = rows[begin].run->pages[block].values + values_offset;
       const T* next_keys =
-          block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + head_offset : nullptr;
-      product_tile(LeftRows<T>{q + begin * size, static_cast<size_t>(size)}, end - begin, keys + head_offset, size,
+          block < rows[begin].last_block() ? rows[begin].run->pages[block + 1].keys + keys_offset : nullptr;
+      product_tile(LeftRows<T>{q + begin * size, static_cast<size_t>(size)}, end - begin, keys + keys_offset, size,
                    scores, kPanelColumns * kBeside,
                    Ahead{reinterpret_cast<const char*>(values), sizeof(T) * kBeside * kPageTokens});
       const auto first_key = [&](int i) { return first_seen(shape, rows[i].position()) - block * kPageTokens; };
       const auto last_key = [&](int i) { return rows[i].position() + 1 - block * kPageTokens; };
       join_block(states, begin, end, scores, first_key, last_key, shape.scale, probabilities);
-      for (int column = 0; column < size; column += kPanelColumns) {
-        // values[pair][size][2]: a panel of 64 of its columns has the stride of the whole head.
+      for (int column = 0; column < value_size; column += kPanelColumns) {
+        // values[pair][value_size][2]: a panel of 64 of its columns has the stride of the whole head.
         product_tile(LeftRows<T>{probabilities + begin * kPageTokens, kPageTokens}, end - begin,
-                     values + column * kBeside, kPageTokens, gathered, kBeside * size,
+                     values + column * kBeside, kPageTokens, gathered, kBeside * value_size,
                      next_keys ? Ahead{reinterpret_cast<const char*>(next_keys + column * kPageTokens),
                                        sizeof(T) * kBeside * kPageTokens}
                                : Ahead{});
         for (int i = begin; i < end; ++i) {
           for (int c = 0; c < kPanelColumns; c += kLanes) {
-            float* target = sums + i * size + column + c;
+            float* target = sums + i * value_size + column + c;
             store(target, load(target) * broadcast(states.kept[i]) + load(gathered + (i - begin) * kPanelColumns + c));
           }
         }
@@ -188,8 +189,9 @@ void attend_rows(const AttentionShape& shape, const T* queries, size_t query_str
   }
   for (int i = 0; i < count; ++i) {
     const int row = rows[i].run->row + rows[i].row, head = rows[i].head;
-    T* target = out + row * out_stride + head * size;
-    for (int c = 0; c < size; c += kLanes) store(target + c, load(sums + i * size + c) / broadcast(states.sum[i]));
+    T* target = out + row * out_stride + head * value_size;
+    for (int c = 0; c < value_size; c += kLanes)
+      store(target + c, load(sums + i * value_size + c) / broadcast(states.sum[i]));
     if (log_sum) {
       log_sum[static_cast<size_t>(row) * shape.heads + head] =
           static_cast<float>(states.maximum[i] + std::log(static_cast<double>(states.sum[i])));

@@ -22,7 +22,7 @@ struct TreeRows {
   int first = 0, end = 0;
 };
 struct HeadGradients {
-  std::vector<float> keys, values;  // [row of the tree][head_size]
+  std::vector<float> keys, values;  // [row of the tree][head_size], [row of the tree][value_size]
 };
 
 class TreeHeadBackward {
@@ -34,24 +34,25 @@ class TreeHeadBackward {
         head_(head),
         kv_head_(head / (shape.heads / shape.kv_heads)),
         size_(shape.head_size),
+        value_size_(shape.values()),
         gradients_(gradients) {
     const TreeRows rows(runs);
     first_row_ = rows.first;
-    const size_t elements = static_cast<size_t>(rows.end - rows.first) * size_;
-    gradients_.keys.assign(elements, 0);
-    gradients_.values.assign(elements, 0);
+    const size_t tree_rows = rows.end - rows.first;
+    gradients_.keys.assign(tree_rows * size_, 0);
+    gradients_.values.assign(tree_rows * value_size_, 0);
     key_panel_.resize(static_cast<size_t>(kBlock) * size_);
-    value_panel_.resize(static_cast<size_t>(kBlock) * size_);
+    value_panel_.resize(static_cast<size_t>(kBlock) * value_size_);
     key_rows_.resize(static_cast<size_t>(kBlock) * size_);
     keys_.resize(static_cast<size_t>(kBlock) * size_);
-    values_.resize(static_cast<size_t>(kBlock) * size_);
+    values_.resize(static_cast<size_t>(kBlock) * value_size_);
     for (const TreeRun& run : runs) add_run(run);
   }
 
  private:
   // What does not change from one block of keys to the next.
   struct Head {
-    std::vector<bf16> query_pairs, grad_pairs;  // [rows / 2][size][2]
+    std::vector<bf16> query_pairs, grad_pairs;  // [rows / 2][size][2], [rows / 2][value_size][2]
     std::vector<float> delta;                   // sum of grad_out * out
     std::vector<float> grad_queries;            // [rows][size]
   };
@@ -79,26 +80,28 @@ class TreeHeadBackward {
   }
 
   void prepare(const TreeRun& run, int head, Head& h) {
-    const size_t pairs = static_cast<size_t>(run.rows + 1) / 2 * size_ * 2;
-    h.query_pairs.assign(pairs, bf16{});
-    h.grad_pairs.assign(pairs, bf16{});
+    const size_t even_rows = static_cast<size_t>(run.rows + 1) / 2 * 2, width = grad_width();
+    h.query_pairs.assign(even_rows * size_, bf16{});
+    h.grad_pairs.assign(even_rows * value_size_, bf16{});
     h.delta.resize(run.rows);
     h.grad_queries.assign(static_cast<size_t>(run.rows) * size_, 0);
     for (int row = 0; row < run.rows; ++row) {
       const bf16* query = in_.queries + (run.row + row) * in_.stride + head * size_;
-      const size_t dense = static_cast<size_t>(run.row + row) * shape_.heads * size_ + head * size_;
+      const size_t dense = (run.row + row) * width + static_cast<size_t>(head) * value_size_;
       Float products = {};
-      for (int i = 0; i < size_; i += kLanes) {
+      for (int i = 0; i < value_size_; i += kLanes) {
         products = fma(load(in_.grad_out + dense + i), load(in_.out + dense + i), products);
       }
       h.delta[row] = sum(products);
       if (row % 2 != 0) continue;
       const bool last = row + 1 == run.rows;
-      const size_t at = static_cast<size_t>(row) * size_, width = static_cast<size_t>(shape_.heads) * size_;
       for (int i = 0; i < size_; i += kLanes) {
+        pair_up(query + i, last ? nullptr : query + in_.stride + i,
+                &h.query_pairs[static_cast<size_t>(row) * size_ + i * 2]);
+      }
+      for (int i = 0; i < value_size_; i += kLanes) {
         const bf16* grad = in_.grad_out + dense + i;
-        pair_up(query + i, last ? nullptr : query + in_.stride + i, &h.query_pairs[at + i * 2]);
-        pair_up(grad, last ? nullptr : grad + width, &h.grad_pairs[at + i * 2]);
+        pair_up(grad, last ? nullptr : grad + width, &h.grad_pairs[static_cast<size_t>(row) * value_size_ + i * 2]);
       }
     }
   }
@@ -106,29 +109,30 @@ class TreeHeadBackward {
   // Keys and values of one block of the path, as panels; slots beyond its end are zero.
   void gather(std::span<const int> path) {
     path_ = path;
-    const int count = static_cast<int>(path.size());
-    const size_t bytes = sizeof(bf16) * size_;
-    for (int slot = 0; slot < count; ++slot) {
-      const size_t at = path[slot] * in_.stride + static_cast<size_t>(kv_head_) * size_;
-      std::memcpy(&keys_[static_cast<size_t>(slot) * size_], in_.keys + at, bytes);
-      std::memcpy(&values_[static_cast<size_t>(slot) * size_], in_.values + at, bytes);
-    }
-    std::memset(&keys_[static_cast<size_t>(count) * size_], 0, bytes * (kBlock - count));
-    std::memset(&values_[static_cast<size_t>(count) * size_], 0, bytes * (kBlock - count));
-    for (int slot = 0; slot < kBlock; slot += kLanes) {
-      for (int pair = 0; pair < size_ / 2; pair += kLanes) {
-        const size_t from = static_cast<size_t>(slot) * size_ + pair * 2,
-                     to = static_cast<size_t>(pair) * kBlock + slot;
-        transpose_pairs(&keys_[from], size_, &key_panel_[to * 2], kBlock * 2);
-        transpose_pairs(&values_[from], size_, &value_panel_[to * 2], kBlock * 2);
-      }
-    }
+    gather(in_.keys, size_, keys_, key_panel_);
+    gather(in_.values, value_size_, values_, value_panel_);
     for (int slot = 0; slot < kBlock; slot += 2) {
       const bf16* key = &keys_[static_cast<size_t>(slot) * size_];
       for (int i = 0; i < size_; i += kLanes)
         pair_up(key + i, key + size_ + i, &key_rows_[static_cast<size_t>(slot) * size_ + i * 2]);
     }
   }
+  void gather(const bf16* from, int size, std::vector<bf16>& rows, std::vector<bf16>& panel) const {
+    const size_t count = path_.size();
+    for (size_t slot = 0; slot < count; ++slot) {
+      std::memcpy(&rows[slot * size], from + path_[slot] * in_.stride + static_cast<size_t>(kv_head_) * size,
+                  sizeof(bf16) * size);
+    }
+    std::fill(rows.begin() + count * size, rows.end(), bf16{});
+    for (int slot = 0; slot < kBlock; slot += kLanes) {
+      for (int pair = 0; pair < size / 2; pair += kLanes) {
+        transpose_pairs(&rows[static_cast<size_t>(slot) * size + pair * 2], size,
+                        &panel[(static_cast<size_t>(pair) * kBlock + slot) * 2], kBlock * 2);
+      }
+    }
+  }
+  // Elements of a row of `out` and its gradient.
+  size_t grad_width() const { return static_cast<size_t>(shape_.heads) * value_size_; }
 
   // 64 queries by 64 keys. Probabilities and slopes are kept by rows, for the gradient of the queries, and with two
   // queries side by side, [query / 2][key][2], which is how the gradients of keys and values read them.
@@ -140,11 +144,11 @@ class TreeHeadBackward {
     for (int q = 0; q < queries; q += kTileRows) {
       const int rows = std::min(kTileRows, queries - q);
       const int row = run.row + query + q;
-      const size_t width = static_cast<size_t>(shape_.heads) * size_;
+      const size_t width = grad_width();
       product_tile(LeftRows<bf16>{in_.queries + row * in_.stride + head * size_, in_.stride}, rows, key_panel_.data(),
                    size_, scores);
-      product_tile(LeftRows<bf16>{in_.grad_out + row * width + head * size_, width}, rows, value_panel_.data(), size_,
-                   grads);
+      product_tile(LeftRows<bf16>{in_.grad_out + row * width + head * value_size_, width}, rows, value_panel_.data(),
+                   value_size_, grads);
       for (int r = 0; r < rows; ++r) {
         const float log_sum = in_.log_sum[static_cast<size_t>(row + r) * shape_.heads + head];
         bf16* p_row = probabilities + (q + r) * kBlock;
@@ -187,17 +191,24 @@ class TreeHeadBackward {
           add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + column]);
         }
       }
-      const size_t pairs_at = static_cast<size_t>(query / 2) * wide + column * 2;
+    }
+    add_by_key(paired_s, keys, h.query_pairs.data() + static_cast<size_t>(query) * size_, even_queries, size_,
+               gradients_.keys);
+    add_by_key(paired_p, keys, h.grad_pairs.data() + static_cast<size_t>(query) * value_size_, even_queries,
+               value_size_, gradients_.values);
+  }
+
+  // Adds to the gradient of each key, or value, of the block: the sum over queries of its factor times the query's row.
+  void add_by_key(const bf16* factors, int keys, const bf16* pairs, int even_queries, int size,
+                  std::vector<float>& gradient) const {
+    alignas(64) float tile[kTileRows * kPanelColumns];
+    for (int column = 0; column < size; column += kPanelColumns) {
       for (int k = 0; k < keys; k += kTileRows) {
         const int rows = std::min(kTileRows, keys - k);
-        product_tile(LeftRows<bf16>{paired_s + k * 2, 2, kBlock * 2}, rows, h.query_pairs.data() + pairs_at,
-                     even_queries, scores, wide);
-        product_tile(LeftRows<bf16>{paired_p + k * 2, 2, kBlock * 2}, rows, h.grad_pairs.data() + pairs_at,
-                     even_queries, grads, wide);
+        product_tile(LeftRows<bf16>{factors + k * 2, 2, kBlock * 2}, rows, pairs + column * 2, even_queries, tile,
+                     size_t{2} * size);
         for (int r = 0; r < rows; ++r) {
-          const size_t target = static_cast<size_t>(path_[k + r] - first_row_) * size_ + column;
-          add_row(scores + r * kPanelColumns, &gradients_.keys[target]);
-          add_row(grads + r * kPanelColumns, &gradients_.values[target]);
+          add_row(tile + r * kPanelColumns, &gradient[static_cast<size_t>(path_[k + r] - first_row_) * size + column]);
         }
       }
     }
@@ -209,10 +220,10 @@ class TreeHeadBackward {
 
   const AttentionShape& shape_;
   const AttentionBackward& in_;
-  const int head_, kv_head_, size_;
+  const int head_, kv_head_, size_, value_size_;
   int first_row_ = 0;
   std::span<const int> path_;
-  std::vector<bf16> keys_, values_;  // [slot][size]
+  std::vector<bf16> keys_, values_;  // [slot][size], [slot][value_size]
   std::vector<bf16> key_panel_, value_panel_, key_rows_;
   Head prepared_;
   HeadGradients& gradients_;
@@ -220,26 +231,27 @@ class TreeHeadBackward {
 
 inline void attention_backward(ThreadPool& threads, const AttentionShape& shape, const AttentionBackward& arguments,
                                std::span<const std::vector<TreeRun>> trees) {
-  const int group = shape.heads / shape.kv_heads, size = shape.head_size;
+  const int group = shape.heads / shape.kv_heads;
   std::vector<HeadGradients> of_heads(shape.heads);
   for (const std::vector<TreeRun>& tree : trees) {
     threads.run(shape.heads, [&](int head) { TreeHeadBackward(shape, arguments, head, tree, of_heads[head]); });
     const TreeRows rows(tree);
     for_pieces(threads, rows.end - rows.first, 64, [&](size_t begin, size_t end) {
-      for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
-        for (size_t row = begin; row < end; ++row) {
-          const size_t to = (rows.first + row) * arguments.grad_stride + static_cast<size_t>(kv_head) * size;
-          for (int i = 0; i < size; i += kLanes) {
-            Float keys = {}, values = {};
-            for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-              keys = keys + load(&of_heads[head].keys[row * size + i]);
-              values = values + load(&of_heads[head].values[row * size + i]);
+      const auto join = [&](std::vector<float> HeadGradients::*of_head, int size, bf16* out) {
+        for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+          for (size_t row = begin; row < end; ++row) {
+            bf16* to = out + (rows.first + row) * arguments.grad_stride + static_cast<size_t>(kv_head) * size;
+            for (int i = 0; i < size; i += kLanes) {
+              Float sums = {};
+              for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
+                sums = sums + load(&(of_heads[head].*of_head)[row * size + i]);
+              store(to + i, sums);
             }
-            store(arguments.grad_keys + to + i, keys);
-            store(arguments.grad_values + to + i, values);
           }
         }
-      }
+      };
+      join(&HeadGradients::keys, shape.head_size, arguments.grad_keys);
+      join(&HeadGradients::values, shape.values(), arguments.grad_values);
     });
   }
 }

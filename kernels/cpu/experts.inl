@@ -42,9 +42,33 @@ inline void sigmoids(const float* logits, int experts, float* out) {
 // What the sum of sigmoids is at least taken for, as the models that have them were trained.
 constexpr float kLeastSum = 1e-20f;
 
+// Makes NaN of the keys of all groups but those whose two largest have the largest sums.
+inline void leave_groups(const Route& r, float* keys, std::vector<float>& sums) {
+  const int size = r.experts / r.groups;
+  for (int group = 0; group < r.groups; ++group) {
+    float first = -INFINITY, second = -INFINITY;
+    for (const float* key = keys + group * size; key < keys + (group + 1) * size; ++key) {
+      second = std::max(second, std::min(first, *key));
+      first = std::max(first, *key);
+    }
+    const float sum = first + second;
+    sums[group] = std::isnan(sum) ? -INFINITY : sum;
+  }
+  for (int rank = 0; rank < r.chosen_groups; ++rank) {
+    int best = -1;
+    for (int group = 0; group < r.groups; ++group) {
+      if (best < 0 ? !std::isnan(sums[group]) : sums[group] > sums[best]) best = group;
+    }
+    sums[best] = NAN;
+  }
+  for (int group = 0; group < r.groups; ++group) {
+    if (!std::isnan(sums[group])) std::fill_n(keys + group * size, size, NAN);
+  }
+}
+
 inline void route(ThreadPool& threads, const Route& r) {
   for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    std::vector<float> terms(r.experts), left(r.experts);
+    std::vector<float> terms(r.experts), left(r.experts), group_sums(r.groups);
     for (size_t row = begin; row < end; ++row) {
       const float* logits = r.logits + row * r.experts;
       int32_t* ids = r.ids + row * r.chosen;
@@ -59,6 +83,7 @@ inline void route(ThreadPool& threads, const Route& r) {
         const float key = r.score == Score::kSoftmax ? logits[i] : r.bias != nullptr ? terms[i] + r.bias[i] : terms[i];
         left[i] = std::isnan(key) ? -INFINITY : key;
       }
+      if (r.chosen_groups < r.groups) leave_groups(r, left.data(), group_sums);
       float chosen_sum = 0;
       for (int rank = 0; rank < r.chosen; ++rank) {
         int best = -1;

@@ -61,6 +61,21 @@ void grouped_gemm(ThreadPool& threads, const BasicGroupedGemm<T>& g) {
   multiply_groups(threads, g.groups, of_group, [&](int group) { return g.offsets[group + 1] > g.offsets[group]; });
 }
 
+template <typename T>
+void batched_gemm(ThreadPool& threads, const BasicBatchedGemm<T>& g) {
+  const auto of_group = [&](int group) {
+    return BasicGemm<T>{.a = g.a + group * g.a_group,
+                        .a_stride = g.a_stride,
+                        .b = g.b + group * g.b_group,
+                        .out = g.out + group * g.out_group,
+                        .out_stride = g.out_stride,
+                        .m = g.m,
+                        .n = g.n,
+                        .k = g.k};
+  };
+  multiply_groups(threads, g.groups, of_group, [&](int) { return g.m > 0; });
+}
+
 inline size_t group_start(const int32_t* offsets, int group, int columns) {
   const size_t padded = (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
   return padded * (offsets[group] + group);

@@ -36,6 +36,7 @@ struct ForwardOperations {
   void (*permute)(ThreadPool&, const BasicPermute<T>&);
   void (*combine)(ThreadPool&, const BasicCombine<T>&);
   void (*grouped_gemm)(ThreadPool&, const BasicGroupedGemm<T>&);
+  void (*batched_gemm)(ThreadPool&, const BasicBatchedGemm<T>&);
 };
 
 struct CpuOperations {

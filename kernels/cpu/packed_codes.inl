@@ -15,7 +15,6 @@
 
 namespace tandem::kernels::TANDEM_ISA {
 
-constexpr int kCodedDepth = 32;
 constexpr size_t kCodedBlock = kPanelColumns + size_t{kCodedDepth} * kPanelColumns;
 
 inline size_t coded_panel_bytes(int k) { return kCodedBlock * ((k + kCodedDepth - 1) / kCodedDepth); }
@@ -92,7 +91,7 @@ __attribute__((noinline)) inline void expand_block(const std::byte* block, const
     for (int half = 0; half < 2; ++half, block += 64, out += 64) {
       if (next != nullptr) _mm_prefetch(reinterpret_cast<const char*>(next += 64), _MM_HINT_T1);
       // Joining below is within sixteen bytes: eight codes go into the lower half of each and eight into the upper.
-      const __m512i codes = __builtin_shuffle(at(block), __m512i{0, 4, 1, 5, 2, 6, 3, 7});
+      const __m512i codes = __builtin_shufflevector(at(block), __m512i{}, 0, 4, 1, 5, 2, 6, 3, 7);
       const __m512i lower = _mm512_permutex2var_epi8(low[0], codes, low[1]);
       const __m512i upper = _mm512_permutex2var_epi8(high[0], codes, high[1]) | (codes & _mm512_set1_epi8(-128));
       const auto scaled = [](__m512i value, __m512i shift) {

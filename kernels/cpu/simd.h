@@ -196,11 +196,9 @@ TANDEM_INLINE void pair_up(const bf16* low, const bf16* high, bf16* pairs) {
 // same is true: done for 8, 4, 2 and 1, this transposes 16 x 16.
 template <int Distance, size_t... Lane>
 TANDEM_INLINE void exchange(Bits& without, Bits& with, std::index_sequence<Lane...>) {
-  constexpr Bits kWithout = {(Lane & Distance ? kLanes + Lane - Distance : Lane)...};
-  constexpr Bits kWith = {(Lane & Distance ? kLanes + Lane : Lane + Distance)...};
   const Bits old = without;
-  without = __builtin_shuffle(old, with, kWithout);
-  with = __builtin_shuffle(old, with, kWith);
+  without = __builtin_shufflevector(old, with, (Lane & Distance ? kLanes + Lane - Distance : Lane)...);
+  with = __builtin_shufflevector(old, with, (Lane & Distance ? kLanes + Lane : Lane + Distance)...);
 }
 template <int Distance>
 TANDEM_INLINE void exchange_all(Bits (&rows)[kLanes]) {

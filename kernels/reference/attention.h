@@ -21,10 +21,14 @@ struct Attention {
   const bf16* values;
   size_t stride;
 
-  size_t key_column(int head) const { return size_t(head) / (shape.heads / shape.kv_heads) * shape.head_size; }
+  size_t kv_head(int head) const { return size_t(head) / (shape.heads / shape.kv_heads); }
   double query(int row, int head, int i) const { return to_float(queries[row * stride + head * shape.head_size + i]); }
-  double key(int row, int head, int i) const { return to_float(keys[row * stride + key_column(head) + i]); }
-  double value(int row, int head, int i) const { return to_float(values[row * stride + key_column(head) + i]); }
+  double key(int row, int head, int i) const {
+    return to_float(keys[row * stride + kv_head(head) * shape.head_size + i]);
+  }
+  double value(int row, int head, int i) const {
+    return to_float(values[row * stride + kv_head(head) * shape.values() + i]);
+  }
 };
 
 // p_j = e^(s_j) / sum e^(s), s_j = scale q . k_j, over the rows in `path`.
@@ -44,9 +48,9 @@ inline std::vector<double> attention_probabilities(const Attention& a, int row, 
 // o = sum p_j v_j.
 inline std::vector<double> attention(const Attention& a, int row, int head, std::span<const int> path) {
   const auto p = attention_probabilities(a, row, head, path);
-  std::vector<double> out(a.shape.head_size, 0);
+  std::vector<double> out(a.shape.values(), 0);
   for (size_t j = 0; j < path.size(); ++j) {
-    for (int i = 0; i < a.shape.head_size; ++i) out[i] += p[j] * a.value(path[j], head, i);
+    for (int i = 0; i < a.shape.values(); ++i) out[i] += p[j] * a.value(path[j], head, i);
   }
   return out;
 }
@@ -58,7 +62,7 @@ struct AttentionGradients {
 };
 
 // One query row of one head: dv_j += p_j g, dp_j = g . v_j, ds_j = p_j (dp_j - sum p dp), dq += scale ds_j k_j,
-// dk_j += scale ds_j q. `grad_out` is that head's, of head_size.
+// dk_j += scale ds_j q. `grad_out` is that head's, of value_size.
 inline void attention_backward(const Attention& a, int row, int head, std::span<const int> path, const bf16* grad_out,
                                const AttentionGradients& grads) {
   const auto p = attention_probabilities(a, row, head, path);
@@ -66,16 +70,17 @@ inline void attention_backward(const Attention& a, int row, int head, std::span<
   std::vector<double> dp(path.size(), 0);
   double mean = 0;
   for (size_t j = 0; j < path.size(); ++j) {
-    for (int i = 0; i < size; ++i) dp[j] += to_float(grad_out[i]) * a.value(path[j], head, i);
+    for (int i = 0; i < a.shape.values(); ++i) dp[j] += to_float(grad_out[i]) * a.value(path[j], head, i);
     mean += p[j] * dp[j];
   }
   for (size_t j = 0; j < path.size(); ++j) {
     const double slope = a.shape.scale * p[j] * (dp[j] - mean);
     for (int i = 0; i < size; ++i) {
-      const size_t key = path[j] * a.stride + a.key_column(head) + i;
       grads.queries[row * a.stride + head * size + i] += slope * a.key(path[j], head, i);
-      grads.keys[key] += slope * a.query(row, head, i);
-      grads.values[key] += p[j] * to_float(grad_out[i]);
+      grads.keys[path[j] * a.stride + a.kv_head(head) * size + i] += slope * a.query(row, head, i);
+    }
+    for (int i = 0; i < a.shape.values(); ++i) {
+      grads.values[path[j] * a.stride + a.kv_head(head) * a.shape.values() + i] += p[j] * to_float(grad_out[i]);
     }
   }
 }

@@ -59,12 +59,27 @@ inline std::vector<double> route_backward(std::span<const float> logits, std::sp
 
 // The same by sigmoids: chosen by sigmoid + bias, weighted by scale * sigmoid, or by its share of their sum.
 inline Choice route_sigmoid(std::span<const float> logits, std::span<const float> bias, int chosen, double scale,
-                            bool normalise) {
+                            bool normalise, int groups = 1, int chosen_groups = 1) {
   Choice out;
   std::vector<double> scores;
   for (const float logit : logits) scores.push_back(1 / (1 + std::exp(-double{logit})));
-  out.ids.resize(logits.size());
-  std::iota(out.ids.begin(), out.ids.end(), 0);
+  // Group by group, best first: its two best together.
+  const int size = static_cast<int>(logits.size()) / groups;
+  std::vector<std::pair<double, int>> sums;
+  for (int group = 0; group < groups && groups > 1; ++group) {
+    std::vector<double> keys;
+    for (int i = group * size; i < (group + 1) * size; ++i) keys.push_back(scores[i] + bias[i]);
+    std::sort(keys.rbegin(), keys.rend());
+    sums.emplace_back(keys[0] + keys[1], group);
+  }
+  std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  const auto looked_at = [&](int expert) {
+    const auto end = sums.begin() + std::min<size_t>(chosen_groups, sums.size());
+    return sums.empty() || std::any_of(sums.begin(), end, [&](const auto& sum) { return sum.second == expert / size; });
+  };
+  for (int i = 0; i < static_cast<int>(logits.size()); ++i) {
+    if (looked_at(i)) out.ids.push_back(i);
+  }
   std::stable_sort(out.ids.begin(), out.ids.end(),
                    [&](int a, int b) { return scores[a] + bias[a] > scores[b] + bias[b]; });
   out.ids.resize(chosen);

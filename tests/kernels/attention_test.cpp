@@ -25,10 +25,10 @@ struct Sequence {
   explicit Sequence(int tokens, uint64_t seed, int window = 0)
       : rows(random_bf16(static_cast<size_t>(tokens) * kWidth, seed)), shape(shape_with(window)) {
     const int count = (tokens + kPageTokens - 1) / kPageTokens;
-    memory.assign(count * 2 * page_elements(kShape), bf16{});
+    memory.assign(count * page_elements(kShape), bf16{});
     for (int i = 0; i < count; ++i) {
-      pages.push_back(
-          {memory.data() + i * 2 * page_elements(kShape), memory.data() + (i * 2 + 1) * page_elements(kShape)});
+      bf16* page = memory.data() + i * page_elements(kShape);
+      pages.push_back({page, page + page_keys(kShape)});
     }
   }
   std::vector<bf16> rows, memory;

@@ -91,11 +91,11 @@ TANDEM_CUDA_CASE_TESTS(attention)
 // The forward pass of the CPU over the same rows.
 void attend_on_cpu(Stream& cpu, const std::vector<bf16>& rows, int tokens, bf16* out, float* log_sum) {
   const int count = (tokens + kPageTokens - 1) / kPageTokens;
-  std::vector<bf16> memory(count * 2 * page_elements(kShape));
+  std::vector<bf16> memory(count * page_elements(kShape));
   std::vector<KeyValuePage> pages;
   for (int i = 0; i < count; ++i) {
-    pages.push_back(
-        {memory.data() + i * 2 * page_elements(kShape), memory.data() + (i * 2 + 1) * page_elements(kShape)});
+    bf16* page = memory.data() + i * page_elements(kShape);
+    pages.push_back({page, page + page_keys(kShape)});
   }
   ASSERT_TRUE(kernels::write_pages(cpu, kShape, rows.data() + kQueryWidth, kWidth,
                                    rows.data() + kQueryWidth + kKeyWidth, kWidth, tokens, 0, pages));

@@ -148,6 +148,61 @@ TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
   }
 }
 
+TEST_P(ExpertsTest, of_groups_only_those_with_the_best_pairs_are_looked_at) {
+  Stream cpu = stream();
+  const int rows = 41, experts = 20, chosen = 4;
+  auto logits = random_floats(rows * experts, 61, 2);
+  const auto bias = random_floats(experts, 62, 0.5f);
+  std::fill_n(logits.begin() + 5, 5, NAN);  // a group of nothing but NaN
+  for (const auto& [groups, chosen_groups] : {std::pair{5, 2}, {5, 1}, {4, 3}, {4, 4}, {10, 2}}) {
+    std::vector<int32_t> ids(rows * chosen);
+    std::vector<float> weights(rows * chosen);
+    ASSERT_TRUE(route(cpu, {.logits = logits.data(),
+                            .ids = ids.data(),
+                            .weights = weights.data(),
+                            .score = Score::kSigmoid,
+                            .bias = bias.data(),
+                            .normalise = true,
+                            .rows = rows,
+                            .experts = experts,
+                            .chosen = chosen,
+                            .groups = groups,
+                            .chosen_groups = chosen_groups}));
+    for (int row = 1; row < rows; ++row) {
+      const auto exact = reference::route_sigmoid(std::span(logits).subspan(row * experts, experts), bias, chosen, 1,
+                                                  true, groups, chosen_groups);
+      for (int rank = 0; rank < chosen; ++rank) {
+        ASSERT_EQ(ids[row * chosen + rank], exact.ids[rank]) << groups << " groups, row " << row << ", rank " << rank;
+        ASSERT_NEAR(weights[row * chosen + rank], exact.weights[rank], 1e-6);
+      }
+    }
+  }
+}
+
+TEST(Experts, groups_that_do_not_fit_are_refused) {
+  Stream cpu = std::move(*Stream::cpu(1));
+  const std::vector<float> logits(12);
+  std::vector<int32_t> ids(4);
+  std::vector<float> weights(4);
+  const auto refused = [&](int groups, int chosen_groups, Score score) {
+    const Status status = route(cpu, {.logits = logits.data(),
+                                      .ids = ids.data(),
+                                      .weights = weights.data(),
+                                      .score = score,
+                                      .rows = 1,
+                                      .experts = 12,
+                                      .chosen = 4,
+                                      .groups = groups,
+                                      .chosen_groups = chosen_groups});
+    return status.to_string();
+  };
+  EXPECT_NE(refused(5, 2, Score::kSigmoid).find("multiple of groups"), std::string::npos);
+  EXPECT_NE(refused(3, 1, Score::kSoftmax).find("groups go with sigmoids"), std::string::npos);
+  EXPECT_NE(refused(12, 4, Score::kSigmoid).find("two experts at least"), std::string::npos);
+  EXPECT_NE(refused(3, 4, Score::kSigmoid).find("chosen_groups must be"), std::string::npos);
+  EXPECT_NE(refused(4, 1, Score::kSigmoid).find("more than the chosen groups have"), std::string::npos);
+}
+
 TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_a_router_of_sigmoids) {
   const int experts = 9, chosen = 3;
   const auto logits = random_floats(experts, 61), bias = random_floats(experts, 62), slopes = random_floats(chosen, 63);

@@ -60,6 +60,48 @@ TEST_P(GroupedGemmTest, a_row_of_a_grouped_product_has_the_bits_of_its_experts_p
   }
 }
 
+TEST_P(GroupedGemmTest, heads_with_matrices_of_their_own_have_the_bits_of_each_head_alone) {
+  // Columns of heads side by side on both ways, with gaps, and panels of something else between those of two heads.
+  constexpr int kHeads = 3, kN = 70, kK = 22, kInHead = 30, kOutHead = 80, kBetween = 128;
+  Stream one = stream(1), three = stream(3);
+  const auto check = [&]<typename T>(T, const std::vector<T>& a, const std::vector<T>& weights, int m) {
+    const size_t group = packed_size(kN, kK) + kBetween;
+    std::vector<T> packed(kHeads * group), out(static_cast<size_t>(m) * kHeads * kOutHead), alone(out);
+    for (int head = 0; head < kHeads; ++head)
+      ASSERT_TRUE(pack(one, &weights[head * kN * kK], kN, kK, &packed[head * group]));
+    BasicBatchedGemm<T> arguments{.a = a.data(),
+                                  .a_stride = kHeads * kInHead,
+                                  .a_group = kInHead,
+                                  .b = packed.data(),
+                                  .b_group = group,
+                                  .out = out.data(),
+                                  .out_stride = kHeads * kOutHead,
+                                  .out_group = kOutHead,
+                                  .groups = kHeads,
+                                  .m = m,
+                                  .n = kN,
+                                  .k = kK};
+    ASSERT_TRUE(batched_gemm(three, arguments));
+    for (int head = 0; head < kHeads; ++head) {
+      ASSERT_TRUE(gemm(one, BasicGemm<T>{.a = a.data() + head * kInHead,
+                                         .a_stride = kHeads * kInHead,
+                                         .b = &packed[head * group],
+                                         .out = alone.data() + head * kOutHead,
+                                         .out_stride = kHeads * kOutHead,
+                                         .m = m,
+                                         .n = kN,
+                                         .k = kK}));
+    }
+    EXPECT_EQ(std::memcmp(out.data(), alone.data(), out.size() * sizeof(T)), 0) << m << " rows";
+    arguments.b_group = 1;
+    EXPECT_NE(batched_gemm(one, arguments).to_string().find("b_group"), std::string::npos);
+  };
+  for (const int m : {1, 5, 150}) {
+    check(bf16{}, random_bf16(m * kHeads * kInHead, 55), random_bf16(kHeads * kN * kK, 56), m);
+    check(float{}, random_floats(m * kHeads * kInHead, 57), random_floats(kHeads * kN * kK, 58), m);
+  }
+}
+
 TEST_P(GroupedGemmTest, a_grouped_weight_gradient_has_the_bits_of_each_groups_own) {
   Stream one = stream(1), three = stream(3);
   const Grouped grouped(one);

@@ -211,6 +211,38 @@ TEST_P(OpsTest, rope_of_a_part_leaves_the_rest_and_interleaved_pairs_are_the_sam
   }
 }
 
+TEST_P(OpsTest, rope_in_fp32_rounds_both_products_of_any_number_of_pairs) {
+  Stream cpu = stream();
+  const auto x = random_floats(4 * 3 * 64, 9);
+  for (int rotated = 2; rotated <= 64; rotated += 2) {
+    const auto table = rope_table(100, rotated, 10000);
+    for (const bool interleaved : {false, true}) {
+      auto turned = x, exact = x;
+      const int apart = interleaved ? 1 : rotated / 2, step = interleaved ? 2 : 1;
+      for (int head = 0; head < 4 * 3; ++head) {
+        for (int i = 0; i < rotated / 2; ++i) {
+          const float* turn = &table[static_cast<size_t>(kTurned[head / 3]) * rotated + i * 2];
+          float &a = exact[head * 64 + i * step], &b = exact[head * 64 + i * step + apart];
+          const volatile float ac = a * turn[0], bs = b * turn[1], bc = b * turn[0], as = a * turn[1];
+          a = ac - bs;
+          b = bc + as;
+        }
+      }
+      ASSERT_TRUE(rope(cpu, BasicRope<float>{.x = turned.data(),
+                                             .stride = 3 * 64,
+                                             .positions = kTurned,
+                                             .table = table.data(),
+                                             .table_positions = 100,
+                                             .rows = 4,
+                                             .heads = 3,
+                                             .head_size = 64,
+                                             .rotated = rotated,
+                                             .interleaved = interleaved}));
+      EXPECT_EQ(turned, exact) << rotated << (interleaved ? " side by side" : "");
+    }
+  }
+}
+
 TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
   Stream cpu = stream(2);
   const int rows = 40, width = 64, vocabulary = 5000;  // two slabs, the last panel partly padding

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "model/parameters.h"
+#include "model/transformer.h"
+
 namespace tandem::model {
 namespace {
 
@@ -84,6 +89,22 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
                           .shared_width = 20,
                           .first = 1};
       }
+      if (family == "deepseek_v3") {
+        config.qkv_bias = config.output_bias = config.rope.interleaved = true;
+        config.kv_heads = config.heads;
+        config.latent = {.rank = 10, .query_rank = 12, .plain = 8, .turned = 4, .value = 6};
+        config.head_size = 12;
+        config.experts = {.count = 6,
+                          .chosen = 2,
+                          .width = 10,
+                          .normalise = true,
+                          .sigmoid = true,
+                          .scale = 2.5,
+                          .groups = 3,
+                          .chosen_groups = 2,
+                          .shared_width = 20,
+                          .first = 1};
+      }
       if (family == "qwen3_moe") {
         config.experts = {.count = 6, .chosen = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
       }
@@ -158,17 +179,106 @@ TEST(Config, what_experts_do_not_do_is_refused_by_name) {
   }
 }
 
+// As the hub has it, but for what says how it is served.
+Json deepseek_v3() {
+  return *parse_json(R"({"architectures":["DeepseekV3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+    "bos_token_id":0,"eos_token_id":1,"ep_size":1,"first_k_dense_replace":3,"hidden_act":"silu","hidden_size":7168,
+    "initializer_range":0.02,"intermediate_size":18432,"kv_lora_rank":512,"max_position_embeddings":163840,
+    "model_type":"deepseek_v3","moe_intermediate_size":2048,"moe_layer_freq":1,"n_group":8,"n_routed_experts":256,
+    "n_shared_experts":1,"norm_topk_prob":true,"num_attention_heads":128,"num_experts_per_tok":8,
+    "num_hidden_layers":61,"num_key_value_heads":128,"num_nextn_predict_layers":1,"q_lora_rank":1536,
+    "qk_nope_head_dim":128,"qk_rope_head_dim":64,"rms_norm_eps":1e-06,
+    "quantization_config":{"activation_scheme":"dynamic","fmt":"e4m3","quant_method":"fp8",
+      "weight_block_size":[128,128]},
+    "rope_scaling":{"beta_fast":32,"beta_slow":1,"factor":40,"mscale":1.0,"mscale_all_dim":1.0,
+      "original_max_position_embeddings":4096,"type":"yarn"},
+    "rope_theta":10000,"routed_scaling_factor":2.5,"scoring_func":"sigmoid","tie_word_embeddings":false,"topk_group":4,
+    "topk_method":"noaux_tc","torch_dtype":"bfloat16","use_cache":true,"v_head_dim":128,"vocab_size":129280})");
+}
+
+TEST(Config, knows_deepseek_v3_and_what_a_token_of_it_is_remembered_by) {
+  const auto config = config_from_json(deepseek_v3());
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_EQ(config->latent, (LatentConfig{.rank = 512, .query_rank = 1536, .plain = 128, .turned = 64, .value = 128}));
+  EXPECT_EQ(rotated_size(*config), 64);
+  EXPECT_TRUE(config->rope.interleaved);
+  // The technical report has 671 B, of which a token uses 37 B; layers for predicting several tokens are left out.
+  EXPECT_NEAR(static_cast<double>(parameter_count(*config)), 671.0e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(active_parameter_count(*config)), 37.5e9, 0.1e9);
+  const kernels::AttentionShape shape = attention_shape(*config);
+  EXPECT_EQ(shape.kv_heads, 1);
+  EXPECT_EQ(shape.head_size, 576);
+  EXPECT_EQ(shape.values(), 512);
+  const double stretch = 0.1 * std::log(40.0) + 1;
+  EXPECT_FLOAT_EQ(shape.scale, static_cast<float>(stretch * stretch / std::sqrt(192.0)));
+  EXPECT_EQ(rope_magnitude(config->rope), 1);
+  EXPECT_TRUE(parameter_layout(*config));
+  EXPECT_EQ(*config_from_json(to_json(*config)), *config);
+}
+
+TEST(Config, kimi_k2_is_deepseek_v3_by_another_name) {
+  Json json = deepseek_v3();
+  json.update(*parse_json(R"({"model_type":"kimi_k2","num_attention_heads":64,"num_key_value_heads":64,
+    "first_k_dense_replace":1,"n_routed_experts":384,"n_group":1,"topk_group":1,"routed_scaling_factor":2.827,
+    "rope_theta":50000.0,"vocab_size":163840,"max_position_embeddings":131072,"num_nextn_predict_layers":0,
+    "rope_scaling":{"beta_fast":1.0,"beta_slow":1.0,"factor":32.0,"mscale":1.0,"mscale_all_dim":1.0,
+      "original_max_position_embeddings":4096,"type":"yarn"}})"));
+  const auto config = config_from_json(json);
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_NEAR(static_cast<double>(parameter_count(*config)), 1.026e12, 0.001e12);
+  EXPECT_EQ(*config_from_json(to_json(*config)), *config);
+  EXPECT_EQ(to_json(*config)["architectures"], Json({"DeepseekV3ForCausalLM"}));
+}
+
+TEST(Config, what_latent_attention_and_its_routers_do_not_do_is_refused_by_name) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"kv_lora_rank":null})", "lacks kv_lora_rank"},
+      {R"({"qk_rope_head_dim":63})", "qk_rope_head_dim 63 is odd"},
+      {R"({"num_key_value_heads":8})", "num_key_value_heads is 8, but latent attention has 128 heads"},
+      {R"({"head_dim":192})", "head_dim is 192, but qk_rope_head_dim is 64"},
+      {R"({"q_lora_rank":null,"attention_bias":true})", "attention_bias goes with q_lora_rank"},
+      {R"({"rope_scaling":{"type":"linear","factor":2,"mscale_all_dim":1.0}})", "mscale_all_dim goes with yarn"},
+      {R"({"n_group":null})", "lacks n_group"},
+      {R"({"n_group":7})", "n_group 7 does not part 256 experts"},
+      {R"({"n_group":256,"topk_group":8})", "groups of two at least"},
+      {R"({"topk_group":9})", "topk_group 9 of 8 groups does not have 8 experts"},
+      {R"({"n_group":64,"topk_group":1})", "topk_group 1 of 64 groups does not have 8 experts"},
+      {R"({"topk_method":"group_limited_greedy"})", "topk_method \"group_limited_greedy\" is not noaux_tc"},
+      {R"({"scoring_func":"softmax"})", "scoring_func \"softmax\" is not sigmoid"},
+      {R"({"moe_layer_freq":2})", "moe_layer_freq is not 1"},
+      {R"({"partial_rotary_factor":0.5})", "partial_rotary_factor is not 1"},
+  };
+  for (const auto& [patch, expected] : cases) {
+    Json json = deepseek_v3();
+    json.update(*parse_json(patch));
+    const auto config = config_from_json(json);
+    ASSERT_FALSE(config) << patch;
+    EXPECT_NE(config.error().message().find(expected), std::string::npos) << config.error().message();
+  }
+  Json json = deepseek_v3();
+  json.erase("q_lora_rank");
+  EXPECT_NE(config_from_json(json).error().message().find("lacks q_lora_rank"), std::string::npos);
+  for (const auto& [key, value] : {std::pair{"kv_lora_rank", 514}, {"kv_lora_rank", 511}, {"v_head_dim", 127}}) {
+    Json odd = deepseek_v3();
+    odd[key] = value;
+    const auto layout = parameter_layout(*config_from_json(odd));
+    ASSERT_FALSE(layout) << key;
+    EXPECT_NE(layout.error().message().find("does not compute"), std::string::npos) << layout.error().message();
+  }
+}
+
 TEST(Config, what_is_not_implemented_is_refused_by_name) {
   const struct {
     const char* patch;
     const char* expected;
   } cases[] = {
       {R"({"model_type":"mamba"})",
-       "model_type \"mamba\" is not one of llama, mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe"},
+       "model_type \"mamba\" is not one of llama, mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe, deepseek_v3, "
+       "kimi_k2"},
       {R"({"rope_scaling":{"rope_type":"longrope","factor":2}})", "rope_type \"longrope\" is not one of default"},
       {R"({"rope_scaling":{"type":"dynamic"}})", "lacks factor"},
       {R"({"rope_parameters":{"full_attention":{"rope_type":"yarn"}}})", "rope_parameters.full_attention"},
-      {R"({"rope_scaling":{"type":"yarn","factor":2,"beta_slow":64}})", "beta_slow is not below beta_fast"},
+      {R"({"rope_scaling":{"type":"yarn","factor":2,"beta_slow":64}})", "beta_slow is above beta_fast"},
       {R"({"rope_scaling":{"type":"linear"}})", "lacks factor"},
       {R"({"hidden_act":"gelu"})", "hidden_act \"gelu\""},
       {R"({"quantization_config":{"quant_method":"gptq"}})", "quant_method \"gptq\" is not fp8"},

@@ -114,6 +114,25 @@ TEST_F(GgufTest, what_cannot_be_imported_is_named_before_anything_is_written) {
   }
 }
 
+TEST_F(GgufTest, lengths_whose_product_is_no_signed_number_are_refused_also_beside_a_zero) {
+  std::string bytes = "GGUF";
+  const auto put = [&](auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  put(uint32_t{3});
+  put(uint64_t{1});  // tensor
+  put(uint64_t{0});
+  put(uint64_t{1});
+  bytes += 'x';
+  put(uint32_t{3});
+  for (const uint64_t length : {uint64_t{0}, uint64_t{1} << 46, uint64_t{1} << 17}) put(length);
+  put(uint32_t{0});
+  put(uint64_t{0});
+  bytes.resize(256);
+  ASSERT_TRUE(write_file(folder_ / "x.gguf", bytes));
+  const auto opened = Gguf::open(folder_ / "x.gguf");
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message().find("larger than any file"), std::string::npos) << opened.error().message();
+}
+
 TEST_F(GgufTest, wild_counts_and_flipped_bits_give_an_error_or_a_readable_file_and_never_a_crash) {
   const std::string whole = *read_file(kGolden / "tiny-llama.gguf");
   const size_t directory = whole.find("blk.1.ffn_up.weight") + 60;

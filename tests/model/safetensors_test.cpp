@@ -119,6 +119,7 @@ TEST_F(SafetensorsTest, lying_headers_are_refused_with_file_and_tensor) {
       {R"({"a":{"dtype":"F32","shape":[9223372036854775807,2],"data_offsets":[0,8]}})", 8, "larger than any file"},
       {R"({"a":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8]}})", 8, "larger than any file"},
       {R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,8]}})", 8, "larger than any file"},
+      {R"({"a":{"dtype":"U8","shape":[70368744177664,131072,0],"data_offsets":[0,0]}})", 0, "larger than any file"},
       {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "not a whole number"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0.0,8]}})", 8, "not a whole number"},
       {R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", 8, "not supported"},
