@@ -1,0 +1,245 @@
+// Tasks that somebody wrote, calls that a model makes, frames of clients and sandboxes.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/text.h"
+#include "envs/mcp/mcp_session.h"
+#include "envs/protocol.h"
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/snapshot.h"
+#include "envs/tasks/dockerfile.h"
+#include "envs/tasks/harbor.h"
+#include "envs/tasks/humanevalpack.h"
+#include "envs/tasks/yaml_task.h"
+#include "envs/tools/arguments.h"
+#include "envs/tools/glob.h"
+#include "envs/tools/patch.h"
+#include "envs/tools/tool.h"
+#include "tests/fuzz/targets.h"
+
+namespace tandem::fuzz {
+namespace {
+
+// A folder of this process, gone with it; below TMPDIR, for a process that is ended before its end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = fs::temp_directory_path() / "fuzz-XXXXXX";
+    if (!mkdtemp(name.data())) abort();
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_, error_); }
+  const fs::path& path() const { return path_; }
+  void put(const std::string& name, std::string_view bytes) {
+    fs::create_directories((path_ / name).parent_path(), error_);
+    fs::remove(path_ / name, error_);  // what is cut short and written again, ext4 sends to the disk at once
+    if (!(std::ofstream(path_ / name, std::ios::binary) << bytes)) abort();  // base/file.h would wait for the disk
+  }
+  void clear() {
+    for (const auto& entry : fs::directory_iterator(path_)) fs::remove_all(entry, error_);
+  }
+
+ private:
+  fs::path path_;
+  std::error_code error_;
+};
+
+void patch(std::string_view bytes) {
+  const auto parsed = envs::parse_patch(bytes);
+  if (!parsed) return;
+  for (const auto& file : *parsed) {
+    if (file.kind == envs::FilePatch::Kind::kUpdate) (void)envs::apply_hunks(file, "one\ntwo\n  three\nfour\ntwo\n");
+  }
+}
+std::vector<std::string> patch_seeds() {
+  return {
+      "*** Begin Patch\n*** Update File: a.txt\n*** Move to: b.txt\n@@ one\n two\n-  three\n+  3\n four\n*** End of "
+      "File\n"
+      "*** Add File: c/d.txt\n+new\n*** Delete File: e.txt\n*** End Patch\n"};
+}
+
+void dockerfile(std::string_view bytes) {
+  static Folder folder;
+  folder.put("Dockerfile", bytes);
+  folder.put("src/a.txt", "a");
+  envs::Mistakes mistakes;
+  (void)envs::read_dockerfile(folder.path(), "/app", mistakes);
+}
+std::vector<std::string> dockerfile_seeds() {
+  return {
+      "# a comment\nFROM debian:12 AS base\nARG X=1\nENV A=b C=\"d e\"\nWORKDIR /app\nCOPY src/ ./src/\nCOPY "
+      "[\"src/a.txt\", "
+      "\"b c\"]\nRUN apt-get update && \\\n    apt-get install -y python3\nRUN [\"sh\", \"-c\", \"echo hi\"]\nUSER "
+      "root\nCMD x\n"};
+}
+
+void harbor(std::string_view bytes) {
+  static Folder folder;
+  folder.put("task.toml", bytes);
+  folder.put("instruction.md", "Do it.\n");
+  folder.put("tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n");
+  folder.put("solution/solve.sh", "true\n");
+  envs::Mistakes mistakes;
+  (void)envs::read_harbor_task(folder.path(), mistakes);
+}
+std::vector<std::string> harbor_seeds() {
+  return {
+      "version = \"1.0\"\n[metadata]\nauthor_name = \"a\"\ntags = [\"x\"]\n[agent]\ntimeout_sec = 60.0\n[verifier]\n"
+      "timeout_sec = 30.0\n[environment]\ncpus = 1\nmemory_mb = 512\nallow_internet = false\n"};
+}
+
+void yaml_task(std::string_view bytes) {
+  static Folder folder;
+  folder.put("task.yaml", bytes);
+  envs::Mistakes mistakes;
+  (void)envs::read_yaml_task(folder.path() / "task.yaml", mistakes);
+}
+std::vector<std::string> yaml_task_seeds() {
+  return {
+      "instruction: Make b of a.\nfiles:\n  a.txt: |\n    hello\ncheck:\n  files:\n    b.txt: |\n      "
+      "hello\nsolution:\n  "
+      "- cp a.txt b.txt\n",
+      "instruction: How many?\nkind: count\nmax_turns: 4\nfiles: {a.txt: 'x'}\ncheck:\n  answer: '1'\n  commands:\n    "
+      "- "
+      "{run: 'test -f a.txt', weight: 0.5}\n"};
+}
+
+void humanevalpack(std::string_view bytes) {
+  static Folder folder;
+  folder.put("tasks.jsonl", bytes);
+  envs::Mistakes mistakes;
+  (void)envs::read_humanevalpack(folder.path() / "tasks.jsonl", mistakes);
+}
+std::vector<std::string> humanevalpack_seeds() {
+  return {
+      R"({"task_id":"Python/0","prompt":"def f(x):\n    \"\"\" Twice\n    >>> f(1)\n    2\n    \"\"\"\n","declaration":)"
+      R"("def f(x):\n","canonical_solution":"    return 2 * x\n","buggy_solution":"    return x\n","bug_type":"x",)"
+      R"("failure_symptoms":"y","entry_point":"f","import":"","test_setup":"","test":"def check(f):\n    assert f(1) == 2\n)"
+      R"(check(f)\n","example_test":"","signature":"f","docstring":"Twice","instruction":"Write"})"
+      "\n"};
+}
+
+void glob(std::string_view bytes) {
+  const size_t end = std::min(bytes.find('\n'), bytes.size());
+  const auto pattern = envs::Glob::parse(bytes.substr(0, end));
+  if (!pattern) return;
+  for (const std::string_view path : {std::string_view("src/a/b.test.cpp"), std::string_view(""), bytes.substr(end)})
+    (void)pattern->matches(path);
+}
+std::vector<std::string> glob_seeds() { return {"**/{a,b}/*.[ch]pp\nx/a/y.cpp", "src/**", "[!a-z]?*{,.x}"}; }
+
+void tool_arguments(std::string_view bytes) {
+  static const Json kSchemas = envs::tool_schemas();
+  const auto arguments = parse_json(bytes);
+  if (!arguments) return;
+  for (const auto& schema : kSchemas) {
+    const Json& function = schema.at("function");
+    (void)envs::check_arguments(function.at("name").get<std::string>(), function.at("parameters"), *arguments);
+  }
+}
+std::vector<std::string> tool_arguments_seeds() {
+  return {
+      R"({"target_file":"a","offset":1,"limit":-1,"command":"ls","is_background":false,"todos":[{"id":"1","content":"x",)"
+      R"("status":"pending"}],"pattern":"x","replace_all":true})",
+      "[]", "{\"pattern\":[1,2.5e300,null]}"};
+}
+
+void message(std::string_view bytes) {
+  const auto parsed = envs::parse_message(bytes);
+  for (const auto& call : parsed.calls) {
+    if (call.error.empty()) (void)envs::render_call(call.call);
+  }
+}
+std::vector<std::string> message_seeds() {
+  return {
+      "Text.\n<tool_call>{\"name\": \"grep\", \"arguments\": {\"pattern\": "
+      "\"x\"}}</tool_call>\n<tool_call>{}</tool_call>"};
+}
+
+void mcp(std::string_view bytes) {
+  envs::McpSession session("1");
+  uint64_t exchange = 0;
+  for (const auto line : split(bytes, '\n')) {
+    std::vector<envs::McpAction> actions = session.step(exchange++, line);
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const auto* start = std::get_if<envs::McpCallStart>(&actions[i]);
+      if (!start) continue;
+      auto more = session.finished(start->call, envs::ToolOutcome::refused("no"));
+      actions.insert(actions.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    }
+  }
+}
+std::vector<std::string> mcp_seeds() {
+  return {
+      R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},)"
+      R"("clientInfo":{"name":"x","version":"1"}}})"
+      "\n"
+      R"({"jsonrpc":"2.0","method":"notifications/initialized"})"
+      "\n"
+      R"({"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"grep","arguments":{"pattern":"x"}}})"
+      "\n"
+      R"([{"jsonrpc":"2.0","id":3,"method":"tools/list"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":)"
+      R"({"requestId":"a"}}])"};
+}
+
+void snapshot(std::string_view bytes) {
+  static Folder folder;
+  const auto inside = folder.path() / "root";
+  fs::create_directory(inside);
+  (void)envs::unpack_tree(inside, bytes);
+  size_t beside = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) beside += entry.path().filename() != "root";
+  if (beside > 0) __builtin_trap();
+  std::error_code error;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(inside, fs::directory_options::skip_permission_denied, error)) {
+    if (entry.is_directory(error) && !entry.is_symlink(error)) fs::permissions(entry, fs::perms::owner_all, error);
+  }
+  folder.clear();
+}
+std::vector<std::string> snapshot_seeds() {
+  static Folder folder;
+  folder.put("a/b.txt", "text");
+  folder.put("c", "");
+  fs::create_symlink("a/b.txt", folder.path() / "link");
+  const auto packed = envs::pack_tree(folder.path());
+  folder.clear();
+  return {packed.value_or("")};
+}
+
+void sandbox_fields(std::string_view bytes) {
+  {
+    envs::FieldReader fields(bytes);
+    if (fields.number()) (void)fields.files();
+  }
+  envs::FieldReader fields(bytes);
+  if (fields.text()) (void)fields.session();
+}
+std::vector<std::string> sandbox_fields_seeds() {
+  std::string files, session;
+  envs::put_number(files, 7);
+  envs::put_files(files, {{"a", "b"}, {"c/d", std::string(100, 'x')}});
+  envs::put_text(session, "x");
+  envs::put_session(session, {});
+  return {files, session};
+}
+
+constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
+                               {"dockerfile", dockerfile, dockerfile_seeds},
+                               {"harbor", harbor, harbor_seeds},
+                               {"yaml_task", yaml_task, yaml_task_seeds},
+                               {"humanevalpack", humanevalpack, humanevalpack_seeds},
+                               {"glob", glob, glob_seeds},
+                               {"tool_arguments", tool_arguments, tool_arguments_seeds},
+                               {"message", message, message_seeds},
+                               {"mcp", mcp, mcp_seeds},
+                               {"snapshot", snapshot, snapshot_seeds},
+                               {"sandbox_fields", sandbox_fields, sandbox_fields_seeds}};
+
+}  // namespace
+
+std::span<const Target> envs_targets() { return kTargets; }
+
+}  // namespace tandem::fuzz

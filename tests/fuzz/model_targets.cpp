@@ -1,0 +1,208 @@
+// What comes with a checkpoint, and what a model says.
+#include <cstring>
+
+#include "model/chat_template.h"
+#include "model/config.h"
+#include "model/encoder_config.h"
+#include "model/gguf.h"
+#include "model/gguf_tokenizer.h"
+#include "model/regex.h"
+#include "model/safetensors.h"
+#include "model/tokenizer.h"
+#include "model/tool_dialect.h"
+#include "tests/fuzz/targets.h"
+
+namespace tandem::fuzz {
+namespace {
+
+void touch(std::span<const std::byte> bytes) {
+  volatile std::byte seen{};
+  if (!bytes.empty()) seen = bytes.front() ^ bytes.back();
+  (void)seen;
+}
+
+template <typename T>
+void put(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void safetensors(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  const auto opened = model::Safetensors::open(file.path());
+  if (!opened) return;
+  for (const auto& [name, tensor] : opened->tensors()) touch(tensor.bytes);
+}
+
+std::vector<std::string> safetensors_seeds() {
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+      R"("b":{"dtype":"BF16","shape":[3],"data_offsets":[16,22]}})";
+  std::string bytes;
+  put(bytes, uint64_t{header.size()});
+  return {bytes + header + std::string(22, '\1')};
+}
+
+void gguf(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  const auto opened = model::Gguf::open(file.path());
+  if (!opened) return;
+  for (const auto& [name, tensor] : opened->tensors()) {
+    touch(tensor.bytes);
+    if (tensor.elements() > 1 << 16) continue;
+    std::vector<float> values(static_cast<size_t>(tensor.elements()));
+    model::dequantise(tensor, values);
+  }
+  (void)model::tokenizer_files(*opened, 128);
+}
+
+std::vector<std::string> gguf_seeds() {
+  std::string bytes = "GGUF";
+  put(bytes, uint32_t{3});
+  put(bytes, uint64_t{2});  // tensors
+  put(bytes, uint64_t{3});  // metadata
+  const auto text = [&](std::string_view value) {
+    put(bytes, uint64_t{value.size()});
+    bytes += value;
+  };
+  text("general.architecture");
+  put(bytes, uint32_t{8});
+  text("llama");
+  text("llama.block_count");
+  put(bytes, uint32_t{4});
+  put(bytes, uint32_t{1});
+  text("tokenizer.ggml.tokens");
+  put(bytes, uint32_t{9});
+  put(bytes, uint32_t{8});
+  put(bytes, uint64_t{2});
+  text("a");
+  text("b");
+  for (const auto& [name, type, offset] :
+       {std::tuple{"x", uint32_t{0}, uint64_t{0}}, {"y", uint32_t{8}, uint64_t{128}}}) {
+    text(name);
+    put(bytes, uint32_t{1});
+    put(bytes, uint64_t{32});
+    put(bytes, type);
+    put(bytes, offset);
+  }
+  bytes.resize((bytes.size() + 31) / 32 * 32 + 128 + 34, '\2');
+  return {bytes};
+}
+
+void tokenizer(std::string_view bytes) {
+  const auto read = model::Tokenizer::from_json(bytes);
+  if (!read) return;
+  for (const char* text : {"", "Hello, w\xc3\xb6rld 42!\n", "  a\t\xe2\x96\x81 <s> \xf0\x9f\x98\x80\xff"}) {
+    const auto ids = read->encode(text, model::AddSpecial::kYes);
+    if (ids) (void)read->decode(*ids);
+  }
+}
+
+std::vector<std::string> tokenizer_seeds() {
+  return {
+      R"({"added_tokens":[{"id":4,"content":"<s>","special":true,"lstrip":false,"rstrip":true,"normalized":false,)"
+      R"("single_word":false}],"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Replace",)"
+      R"("pattern":{"String":" "},"content":"_"}]},"pre_tokenizer":{"type":"Split","pattern":{"Regex":"\\w+|[^\\w]"},)"
+      R"("behavior":"Isolated","invert":false},"post_processor":null,"decoder":{"type":"Sequence","decoders":[)"
+      R"({"type":"Replace","pattern":{"String":"_"},"content":" "},{"type":"Fuse"}]},"model":{"type":"BPE",)"
+      R"("vocab":{"a":0,"b":1,"ab":2,"_":3},"merges":[["a","b"]],"byte_fallback":false}})",
+      R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":true},"decoder":{"type":"ByteLevel"},)"
+      R"("model":{"type":"BPE","vocab":{"H":0,"e":1,"He":2,"l":3},"merges":["H e"]}})",
+      R"({"normalizer":{"type":"BertNormalizer","lowercase":true},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
+      R"("decoder":{"type":"WordPiece","prefix":"##"},"model":{"type":"WordPiece","unk_token":"[UNK]",)"
+      R"("vocab":{"[UNK]":0,"hello":1,"##o":2,"w":3}}})"};
+}
+
+void regex(std::string_view bytes) {
+  const size_t end = std::min(bytes.find('\n'), bytes.size());
+  const auto compiled = model::Regex::compile(bytes.substr(0, end));
+  (void)compiled;
+}
+std::vector<std::string> regex_seeds() { return {R"((?i:'s|'t)|\p{L}+|\s+(?!\S)|[^\s\p{L}]{1,3})"}; }
+
+void chat_template(std::string_view bytes) {
+  static const Json kMessages = Json::parse(
+      R"([{"role":"system","content":"s"},{"role":"user","content":"hi"},{"role":"assistant","content":"",)"
+      R"("tool_calls":[{"type":"function","id":"1","function":{"name":"f","arguments":{"x":[1,2.5,null]}}}]},)"
+      R"({"role":"tool","content":"ok"}])");
+  static const Json kTools = Json::parse(
+      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{}}}}])");
+  const auto parsed = model::ChatTemplate::parse(bytes, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  if (!parsed) return;
+  (void)parsed->render(kMessages, kTools, {.add_generation_prompt = true});
+}
+
+std::vector<std::string> chat_template_seeds() {
+  return {
+      "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim }}{% if not loop.last %}\n{% endif "
+      "%}"
+      "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
+      "{%- macro show(x, y=2) -%}{{ x|tojson }}{{ y }}{%- endmacro -%}{% set ns = namespace(n=0) %}{% for t in tools %}"
+      "{% set ns.n = ns.n + 1 %}{{ show(t.function, y=ns.n) }}{% endfor %}{{ messages|selectattr('role', 'equalto', "
+      "'user')|list|length }}{{ messages[1:][::-1]|map(attribute='role')|join(', ') }}",
+      "{% if tools is defined and tools %}{{ raise_exception('no') }}{% elif messages[0].role == 'system' %}{{ "
+      "'%s-%d' % ('a', 3) ~ [1, 2][0] }}{% else %}{{ range(3)|list }}{% endif %}"};
+}
+
+void tool_calls(std::string_view bytes) {
+  static const Json kTools = Json::parse(
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"type":"integer"},)"
+      R"("y":{"type":["array","null"]}}}}}])");
+  for (const auto dialect : model::kToolDialects) {
+    auto parsed = model::parse_tool_calls(dialect, bytes);
+    model::give_types(kTools, parsed.calls);
+    for (const auto& call : parsed.calls) {
+      if (call.begin > call.end || call.end > bytes.size() || !call.arguments.is_object()) __builtin_trap();
+      (void)model::format_tool_call(dialect, call.name, call.arguments);
+    }
+    for (const auto& error : parsed.errors) {
+      if (error.begin > error.end || error.end > bytes.size()) __builtin_trap();
+    }
+    if (parsed.order.size() != parsed.calls.size() + parsed.errors.size()) __builtin_trap();
+  }
+}
+
+std::vector<std::string> tool_calls_seeds() {
+  std::vector<std::string> seeds = {"no call at all", "[TOOL_CALLS] {\"name\": \"f\"}"};
+  const Json arguments = {{"x", 3}, {"y", Json::array({"a\n", nullptr})}, {"z", "</tool_call>"}};
+  for (const auto dialect : model::kToolDialects)
+    seeds.push_back("text " + model::format_tool_call(dialect, "f", arguments));
+  return seeds;
+}
+
+void configuration(std::string_view bytes) {
+  const auto json = parse_json(bytes);
+  if (!json) return;
+  if (const auto config = model::config_from_json(*json)) {
+    const auto again = model::config_from_json(model::to_json(*config));
+    if (!again || !(*again == *config)) __builtin_trap();
+  }
+  (void)model::encoder_config_from_json(*json);
+}
+
+std::vector<std::string> configuration_seeds() {
+  return {
+      R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+      R"("intermediate_size":128,"vocab_size":100,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
+      R"("max_position_embeddings":512,"tie_word_embeddings":true,"eos_token_id":[1,2],"rope_scaling":{"rope_type":)"
+      R"("llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":64}})",
+      R"({"model_type":"qwen3_moe","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"head_dim":32,)"
+      R"("num_key_value_heads":2,"intermediate_size":128,"moe_intermediate_size":32,"num_experts":4,)"
+      R"("num_experts_per_tok":2,"vocab_size":100,"rms_norm_eps":1e-6,"rope_theta":1e6,"hidden_act":"silu",)"
+      R"("max_position_embeddings":512,"norm_topk_prob":true})",
+      R"({"model_type":"bert","hidden_size":32,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":64,)"
+      R"("vocab_size":100,"max_position_embeddings":64,"type_vocab_size":2,"hidden_act":"gelu","layer_norm_eps":1e-12})"};
+}
+
+constexpr Target kTargets[] = {{"safetensors", safetensors, safetensors_seeds},
+                               {"gguf", gguf, gguf_seeds},
+                               {"tokenizer", tokenizer, tokenizer_seeds},
+                               {"regex", regex, regex_seeds},
+                               {"chat_template", chat_template, chat_template_seeds},
+                               {"tool_calls", tool_calls, tool_calls_seeds},
+                               {"configuration", configuration, configuration_seeds}};
+
+}  // namespace
+
+std::span<const Target> model_targets() { return kTargets; }
+
+}  // namespace tandem::fuzz

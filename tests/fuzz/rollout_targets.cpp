@@ -1,0 +1,231 @@
+// Messages between roles, as a socket takes them in and roles read them; the ledger's log; and what servers of models
+// answer.
+#include <capnp/serialize.h>
+
+#include <cstring>
+
+#include "base/text.h"
+#include "rollout/agent/chat_answer.h"
+#include "rollout/agent_episode.h"
+#include "rollout/lease.h"
+#include "rollout/ledger.h"
+#include "rollout/trajectory.h"
+#include "tests/fuzz/targets.h"
+#include "weights_sync/carrier.h"
+#include "wire/event_stream.h"
+#include "wire/socket.h"
+
+namespace tandem::fuzz {
+namespace {
+
+constexpr const char* kSender = "fuzz";
+
+std::string flat(capnp::MessageBuilder& builder) {
+  const auto words = capnp::messageToFlatArray(builder);
+  const auto bytes = words.asBytes();
+  return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
+}
+
+std::string good_header() {
+  capnp::MallocMessageBuilder head;
+  auto header = head.initRoot<wire::Header>();
+  header.setProtocol(wire::kProtocolVersion);
+  header.setSender(kSender);
+  return flat(head);
+}
+
+// A listening socket, and somebody who sends it whatever they like.
+struct Line {
+  zmq::context_t context;
+  wire::Socket socket = *wire::Socket::listen(context, "inproc://fuzz", {.sender = "listener"});
+  zmq::socket_t stranger{context, zmq::socket_type::dealer};
+  Line() {
+    stranger.set(zmq::sockopt::routing_id, kSender);
+    stranger.set(zmq::sockopt::linger, 0);
+    stranger.connect("inproc://fuzz");
+  }
+};
+
+// What the roles do with a message of its kind.
+void read(const wire::Incoming& message) {
+  const auto body = message.body();
+  if (body.isTrajectory()) (void)rollout::read_trajectory(body.getTrajectory(), message);
+  if (body.isHandover()) (void)rollout::read_handover(message, Time{});
+  if (body.isWeightsManifest()) (void)weights_sync::read_manifest(body.getWeightsManifest());
+  if (body.isFailed()) (void)wire::read_failure(body.getFailed());
+  if (body.isGrant()) {
+    for (const auto lease : body.getGrant().getLeases()) (void)rollout::read_lease(lease);
+  }
+  if (body.isCommit()) {
+    for (const auto term : body.getCommit().getTerms()) (void)std::string(term.getName());
+    (void)std::string(body.getCommit().getReason());
+  }
+  if (body.isAcquired()) {
+    for (const auto said : body.getAcquired().getMessages()) (void)std::string(said.getContent());
+  }
+  if (body.isHello()) {
+    (void)std::string(body.getHello().getAddress());
+    for (const auto held : body.getHello().getHolding()) (void)held.getEpisode();
+  }
+}
+
+// The first byte says how many of the frames that follow take the place of a good header: none or one. A frame is two
+// bytes of size and the rest.
+void messages(std::string_view bytes) {
+  static Line line;
+  if (bytes.empty()) return;
+  std::vector<std::string> frames;
+  if ((bytes[0] & 1) == 0) frames.push_back(good_header());
+  bytes.remove_prefix(1);
+  while (bytes.size() >= 2) {
+    uint16_t size = 0;
+    memcpy(&size, bytes.data(), 2);
+    bytes.remove_prefix(2);
+    frames.emplace_back(bytes.substr(0, size));
+    bytes.remove_prefix(std::min<size_t>(size, bytes.size()));
+  }
+  for (size_t i = 0; i < frames.size(); ++i) {
+    line.stranger.send(zmq::buffer(frames[i]),
+                       i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  }
+  while (const auto message = line.socket.receive()) read(*message);
+}
+
+std::vector<std::string> messages_seeds() {
+  std::vector<std::string> seeds;
+  const auto add = [&](const std::function<void(wire::Body::Builder)>& write, std::initializer_list<std::string> bulk) {
+    capnp::MallocMessageBuilder builder;
+    write(builder.initRoot<wire::Body>());
+    std::vector<std::string> frames = {flat(builder)};
+    frames.insert(frames.end(), bulk);
+    std::string bytes(1, '\0');
+    for (const auto& frame : frames) {
+      const auto size = static_cast<uint16_t>(frame.size());
+      bytes.append(reinterpret_cast<const char*>(&size), 2).append(frame);
+    }
+    seeds.push_back(bytes);
+  };
+  add(
+      [](auto body) {
+        auto hello = body.initHello();
+        hello.setRole("rollout");
+        hello.setName("rollout-1");
+        hello.initHolding(2)[1].setEpisode(3);
+      },
+      {});
+  add(
+      [](auto body) {
+        auto manifest = body.initWeightsManifest();
+        manifest.setFormat("bf16");
+        manifest.setBytes(5 << 20);
+        manifest.setChunkBytes(4 << 20);
+        manifest.initDigests(2);
+      },
+      {});
+  add(
+      [](auto body) {
+        auto trajectory = body.initTrajectory();
+        trajectory.setCount(2);
+        trajectory.setNumericsId("x");
+      },
+      {std::string(8, '\1'), std::string(2, '\1'), std::string(8, '\0'), std::string(16, '\0')});
+  add(
+      [](auto body) {
+        auto handover = body.initHandover();
+        handover.setSaid("text");
+        handover.initLease().setKind("set");
+        handover.initTrajectory().setCount(0);
+      },
+      {"", "", "", ""});
+  add(
+      [](auto body) {
+        auto commit = body.initCommit();
+        commit.setOutcome("completed");
+        commit.initTerms(1)[0].setName("files");
+      },
+      {});
+  add([](auto body) { body.initGrant().initLeases(2)[0].setSplit("train"); }, {});
+  add([](auto body) { body.initAcquired().initMessages(1)[0].setContent("hi"); }, {});
+  add([](auto body) { body.initFailed().setMessage("no"); }, {});
+  return seeds;
+}
+
+void ledger(std::string_view bytes) {
+  rollout::RunPlan plan;
+  rollout::Ledger ledger(plan);
+  for (const auto line : split(bytes, '\n')) {
+    const auto json = parse_json(line);
+    if (!json) continue;
+    if (const auto event = rollout::event_from_json(*json)) (void)ledger.step(*event);
+  }
+  const auto books = ledger.books();
+  if (books.admitted != books.trained + books.dropped_total() + books.in_flight) __builtin_trap();
+}
+
+std::vector<std::string> ledger_seeds() {
+  std::string log;
+  const rollout::EpisodeKey key{.episode = 0, .attempt = 1};
+  for (const rollout::Event& event : std::initializer_list<rollout::Event>{
+           rollout::WorkerJoined{"a", {}}, rollout::TrainerJoined{0}, rollout::Pull{"a", 4},
+           rollout::Commit{.worker = "a", .key = key, .reward = 1.0, .terms = {{"files", 1.0}}}, rollout::Expired{key},
+           rollout::WorkerLost{"a"}, rollout::FinishRequested{}}) {
+    log += dump_json(rollout::to_json(event)) + "\n";
+  }
+  return {log};
+}
+
+void use(const rollout::ChatAnswer& answer) {
+  rollout::AgentTurn turn;
+  rollout::put_calls(answer, 1, turn);
+  (void)dump_json(rollout::message_of(answer, turn));
+}
+
+// The first byte says where the stream is cut.
+void chat_stream(std::string_view bytes) {
+  if (bytes.empty()) return;
+  const size_t cut = 1 + static_cast<unsigned char>(bytes[0]) % bytes.size();
+  wire::EventStreamDecoder decoder(1 << 16);
+  rollout::ChatAnswerReader reader;
+  for (const auto part : {bytes.substr(1, cut - 1), bytes.substr(cut)}) {
+    const auto events = decoder.feed(part);
+    if (!events) return;
+    for (const auto& event : *events) {
+      if (!reader.take(event.data)) return;
+    }
+  }
+  if (const auto answer = std::move(reader).finish()) use(*answer);
+}
+
+std::vector<std::string> chat_stream_seeds() {
+  return {
+      "9: a comment\n\nevent: x\r\ndata: "
+      "{\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"He\"}}]}\r\n"
+      "\r\ndata: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"grep\","
+      "\"arguments\":\"{\\\"pattern\\\"\"}}]}}]}\n\ndata: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,"
+      "\"function\":{\"arguments\":\": 1}\"}}]},\"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":3,"
+      "\"completion_tokens\":4}}\n\ndata: [DONE]\n\n",
+      "\1data: {\"error\":{\"message\":\"no\",\"code\":429}}\n\n"};
+}
+
+void chat_answer(std::string_view bytes) {
+  if (const auto answer = rollout::read_chat_answer(bytes)) use(*answer);
+  (void)rollout::words_of_error(500, bytes);
+}
+
+std::vector<std::string> chat_answer_seeds() {
+  return {R"({"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi","reasoning_content":"r",)"
+          R"("tool_calls":[{"id":"a","type":"function","function":{"name":"grep","arguments":"{}"}}]},)"
+          R"("finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}})",
+          R"({"error":{"message":"too many","type":"x","code":"y"}})"};
+}
+
+constexpr Target kTargets[] = {{"messages", messages, messages_seeds},
+                               {"ledger", ledger, ledger_seeds},
+                               {"chat_stream", chat_stream, chat_stream_seeds},
+                               {"chat_answer", chat_answer, chat_answer_seeds}};
+
+}  // namespace
+
+std::span<const Target> rollout_targets() { return kTargets; }
+
+}  // namespace tandem::fuzz

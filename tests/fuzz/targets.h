@@ -1,0 +1,42 @@
+// Every decoder of foreign bytes, as a function of bytes: it may refuse them, and must neither crash, hang, read beyond
+// them nor take memory that they only claim to need.
+//
+// The same list is run by fuzz_test.cpp (seeds and a fixed set of mutants, in every test run) and by libFuzzer
+// (scripts/fuzz, for as long as one likes). A new decoder is a line in one of the lists.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::fuzz {
+
+struct Target {
+  std::string_view name;
+  void (*run)(std::string_view bytes);
+  std::vector<std::string> (*seeds)();  // well-formed inputs, to begin from
+};
+
+std::span<const Target> base_targets();
+std::span<const Target> model_targets();
+std::span<const Target> envs_targets();
+std::span<const Target> rollout_targets();
+
+// All of them.
+std::vector<Target> targets();
+
+// `bytes` as a file that is nowhere on disk. The path is good as long as this is.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  int fd_;
+  std::string path_;
+};
+
+}  // namespace tandem::fuzz
