@@ -123,8 +123,9 @@ class Coordinator {
         return {};
       }
       case wire::Body::CHECKPOINTED: {
-        if (finishing_) trainer_saved_ = true;
-        return apply(Checkpointed{body.getCheckpointed()}, true);
+        TRY(apply(Checkpointed{body.getCheckpointed()}, true));
+        if (finishing_) trainer_saved_ = ledger_.checkpointed() >= ledger_.steps_trained();
+        return {};
       }
       case wire::Body::CLAIM: {
         const EpisodeKey key{body.getClaim().getEpisode(), body.getClaim().getAttempt()};

@@ -223,7 +223,8 @@ void Ledger::advance() {
       continue;
     }
     if (phase_ == Phase::kDone) {
-      if (steps_trained_ < static_cast<uint64_t>(plan_.steps)) return;  // a trainer came back and catches up
+      // A trainer came back and catches up, or saves its last step: what it learned is the result of the run.
+      if (std::min(steps_trained_, checkpointed_) < static_cast<uint64_t>(plan_.steps)) return;
       finished_ = true;
       actions_.push_back(Finish{"done"});
       return;

@@ -27,6 +27,7 @@ void Ledger::on(const TrainerJoined& event) {
     actions_.push_back(batch);
   }
   steps_trained_ = std::min(steps_trained_, event.step);
+  checkpointed_ = std::min(checkpointed_, event.step);
 }
 
 void Ledger::on(const Trained& event) {

@@ -128,6 +128,7 @@ class Trainer {
       link_.tick(doing(), [&] { return metrics(); });
       if (std::exchange(repeat_reports_, false)) {
         for (const auto& [step, report] : reports_) send_report(step, report);
+        report_checkpoint();
       }
     }
     return {};

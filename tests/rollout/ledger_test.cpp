@@ -120,6 +120,22 @@ TEST(Ledger, attempts_that_a_stop_of_the_run_cut_short_do_not_count_and_others_d
   EXPECT_EQ(restart(false), 3u);
 }
 
+TEST(Ledger, a_run_is_done_when_its_last_step_is_saved_and_not_before) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  plan.steps = 1;
+  Cluster cluster(plan, 1, 0);
+  cluster.run();
+  EXPECT_EQ(cluster.ledger.steps_trained(), 1u);
+  EXPECT_FALSE(cluster.finished);
+  cluster.send(TrainerJoined{0});  // it was killed while it saved
+  ASSERT_EQ(cluster.batches.size(), 1u);
+  cluster.send(Trained{1, {}});
+  EXPECT_FALSE(cluster.finished);
+  cluster.send(Checkpointed{1});
+  EXPECT_TRUE(cluster.finished);
+}
+
 TEST(Ledger, a_run_without_faults_trains_what_has_a_signal_and_drops_the_rest_by_name) {
   Cluster cluster(small_plan(), 1, 0);
   cluster.run();
