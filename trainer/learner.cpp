@@ -297,7 +297,7 @@ Status read_tensor(const fs::path& folder, const model::Safetensors& file, const
 
 }  // namespace
 
-Status Learner::save(const fs::path& folder) const {
+Status Learner::save(const fs::path& folder, const Json& progress) const {
   const fs::path aside = folder.parent_path() / fmt::format(".{}.{}.tmp", folder.filename().string(), ::getpid());
   std::error_code ignored;
   fs::remove_all(aside, ignored);
@@ -313,10 +313,11 @@ Status Learner::save(const fs::path& folder) const {
   TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
   Json digests;
   for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
-  const Json state = {{"steps", steps_},
-                      {"numerics_id", numerics_id()},
-                      {"config", model::to_json(weights_->config())},
-                      {"digests", digests}};
+  Json state = {{"steps", steps_},
+                {"numerics_id", numerics_id()},
+                {"config", model::to_json(weights_->config())},
+                {"digests", digests}};
+  if (!progress.is_null()) state["progress"] = progress;
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
   fs::remove_all(folder, ignored);
   if (::rename(aside.c_str(), folder.c_str()) != 0) return Status::from_errno("rename " + folder.string(), errno);
@@ -335,6 +336,11 @@ Status Learner::load(const fs::path& folder) {
   steps_ = state.value("steps", int64_t{0});
   for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
   return weights_->pack(stream_);
+}
+
+Result<Json> checkpoint_progress(const fs::path& folder) {
+  const Json state = TRY(read_state(folder));
+  return state.value("progress", Json());
 }
 
 Result<model::Weights> checkpoint_weights(const fs::path& folder) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "model/weights.h"
 #include "trainer/learning_rate.h"
 #include "trainer/sequence_loss.h"
@@ -78,8 +79,9 @@ class Learner {
   // The mean negative log-likelihood alone.
   Result<double> evaluate(std::span<const Sample> samples);
 
-  // Masters and moments, in one folder, whole or not at all (the folder is written aside and renamed).
-  Status save(const fs::path& folder) const;
+  // Masters and moments, in one folder, whole or not at all (the folder is written aside and renamed). `progress` is
+  // what else the training must find again (checkpoint_progress).
+  Status save(const fs::path& folder, const Json& progress = {}) const;
   // kCorrupt where a digest differs, kInvalid where it is of another model.
   Status load(const fs::path& folder);
 
@@ -101,6 +103,9 @@ class Learner {
   int64_t steps_ = 0;
   Buffer<float> masters_, first_moments_, second_moments_, grads_;
 };
+
+// What was saved with a checkpoint; null where that was nothing.
+Result<Json> checkpoint_progress(const fs::path& folder);
 
 // The weights of a checkpoint that `Learner::save` wrote, not packed. kCorrupt where a digest differs.
 Result<model::Weights> checkpoint_weights(const fs::path& folder);

@@ -4,13 +4,13 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <deque>
 #include <set>
 
 #include "base/work_queue.h"
 #include "rollout/peer.h"
 #include "rollout/trajectory.h"
+#include "trainer/checkpoints.h"
 #include "weights_sync/carrier.h"
 
 namespace tandem::trainer {
@@ -22,34 +22,8 @@ using rollout::TrajectoryStore;
 
 namespace {
 
-constexpr int kKeptCheckpoints = 2;
+constexpr size_t kKeptCheckpoints = 2;
 constexpr size_t kKeptReports = 8;
-
-std::vector<std::pair<uint64_t, fs::path>> checkpoints_of(const fs::path& run_dir) {
-  std::vector<std::pair<uint64_t, fs::path>> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints", error)) {
-    const std::string name = entry.path().filename();
-    uint64_t step = 0;
-    if (!name.starts_with("step_") ||
-        std::from_chars(name.data() + 5, name.data() + name.size(), step).ec != std::errc())
-      continue;
-    if (fs::exists(entry.path() / "learner.json")) found.emplace_back(step, entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-// What a trainer that was killed while it saved has left: as large as a checkpoint, and of no use.
-void sweep_unfinished(const fs::path& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with('.') || !name.ends_with(".tmp")) continue;
-    fs::remove_all(entry.path(), error);
-    spdlog::info("swept {}, which was not finished", entry.path().string());
-  }
-}
 
 // A version as it is handed out: a copy that stays while the learner goes on.
 struct Published {
@@ -292,21 +266,9 @@ class Trainer {
     begin(fmt::format("saving checkpoint {}", version_));
     compute_.submit([this, version = version_]() -> WorkQueue::Completion {
       const Time start = clock_.now();
-      const fs::path folder = settings_.run_dir / "checkpoints";
-      Status status = make_directories(folder);
-      if (status.ok()) status = learner_.save(folder / fmt::format("step_{}", version));
-      if (status.ok()) {
-        std::error_code ignored;
-        const fs::path link = folder / ".latest.tmp";
-        fs::remove(link, ignored);
-        fs::create_symlink(fmt::format("step_{}", version), link, ignored);
-        fs::rename(link, folder / "latest", ignored);
-        auto all = checkpoints_of(settings_.run_dir);
-        while (all.size() > kKeptCheckpoints) {
-          fs::remove_all(all.front().second, ignored);
-          all.erase(all.begin());
-        }
-      }
+      Status status = make_directories(settings_.run_dir / "checkpoints");
+      if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
+      if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, kKeptCheckpoints);
       const double seconds = to_seconds(clock_.now() - start);
       return [this, version, status, seconds] {
         end();
