@@ -148,6 +148,15 @@ Result<std::string> cut_continuation(std::string text, const std::string& final_
 
 }  // namespace
 
+std::pair<size_t, size_t> tokens_between(const Encoded& tokens, std::string_view text, size_t begin, size_t end) {
+  const auto token_at = [&](size_t byte) {
+    return static_cast<size_t>(std::upper_bound(tokens.ends.begin(), tokens.ends.end(), byte) - tokens.ends.begin());
+  };
+  size_t last = end - 1;
+  while (last > begin && (static_cast<uint8_t>(text[last]) & 0xc0) == 0x80) --last;
+  return {token_at(begin), std::min(token_at(last) + 1, tokens.ids.size())};
+}
+
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source, Json special_tokens) {
   if (source.size() > kLargestTemplate) return fail(Status::invalid("chat_template is larger than 4 MiB"));
   ChatTemplate result;
@@ -252,17 +261,13 @@ Result<RenderedIds> ChatTemplate::render_ids(const Tokenizer& tokenizer, const J
                                              const RenderOptions& options) const {
   Rendered rendered = TRY(render(messages, tools, options));
   Encoded encoded = TRY(tokenizer.encode_with_ends(rendered.text));
-  RenderedIds result{std::move(rendered.text), std::move(encoded.ids), {}};
+  RenderedIds result{std::move(rendered.text), encoded.ids, {}};
   result.assistant_mask.resize(result.ids.size());
-  const auto token_at = [&](size_t byte) {
-    return static_cast<size_t>(std::upper_bound(encoded.ends.begin(), encoded.ends.end(), byte) - encoded.ends.begin());
-  };
   for (const auto& [begin, end] : rendered.assistant_spans) {
     if (begin == end) continue;
-    // From the token of the first character to that of the last one.
-    size_t last = end - 1;
-    while (last > begin && (static_cast<uint8_t>(result.text[last]) & 0xc0) == 0x80) --last;
-    for (size_t i = token_at(begin); i <= token_at(last) && i < result.ids.size(); ++i) result.assistant_mask[i] = 1;
+    const auto [first, last] = tokens_between(encoded, result.text, begin, end);
+    std::fill(result.assistant_mask.begin() + static_cast<long>(first),
+              result.assistant_mask.begin() + static_cast<long>(last), 1);
   }
   return result;
 }

@@ -42,6 +42,10 @@ struct RenderedIds {
   std::vector<uint8_t> assistant_mask;  // by token: 1 where a generation block wrote it
 };
 
+// The tokens [first, last) that text[begin, end) is written with: from that of its first character to that of its last
+// one. begin < end.
+std::pair<size_t, size_t> tokens_between(const Encoded& tokens, std::string_view text, size_t begin, size_t end);
+
 class ChatTemplate {
  public:
   // DIR/chat_template.jinja, or the chat_template of DIR/tokenizer_config.json (one, or several by name), with the

@@ -1,0 +1,297 @@
+#include "trainer/sft/chat_renderer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "base/text.h"
+#include "envs/protocol.h"
+
+namespace tandem::trainer {
+
+// Bytes [begin, end) and tokens [first, last).
+struct ChatRenderer::Turn {
+  size_t begin = 0, end = 0, first = 0, last = 0;
+};
+
+struct ChatRenderer::Whole {
+  std::string text;
+  std::vector<std::pair<size_t, size_t>> blocks;  // bytes that {% generation %} blocks wrote
+  model::Encoded tokens;
+
+  size_t begin_of(size_t token) const { return token == 0 ? 0 : tokens.ends[token - 1]; }
+  // The token that begins at `byte`; nothing where none does.
+  std::optional<size_t> token_at(size_t byte) const {
+    const auto found = std::upper_bound(tokens.ends.begin(), tokens.ends.end(), byte);
+    const auto token = static_cast<size_t>(found - tokens.ends.begin());
+    if (begin_of(token) != byte) return std::nullopt;
+    return token;
+  }
+};
+
+namespace {
+
+constexpr const char* kUntold = "use a template with {% generation %} blocks, or transcripts that end with this turn";
+
+std::string text_of(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  for (const Json& part : content) text += part.value("text", "");
+  return text;
+}
+
+std::string message_name(const Chat& chat, size_t index) {
+  return fmt::format("messages[{}] ({})", chat.numbers[index], chat.messages[index]["role"].get<std::string>());
+}
+
+// Templates of some models put arguments together as text, others write objects; OpenAI's notation is text.
+Chat with_arguments_as_text(Chat chat) {
+  for (Json& message : chat.messages) {
+    if (!message.contains("tool_calls")) continue;
+    for (Json& call : message["tool_calls"]) {
+      Json& arguments = call["function"]["arguments"];
+      arguments = dump_json(arguments);
+    }
+  }
+  return chat;
+}
+
+// Calls and results as the workspace tasks have them: results that follow each other are one message.
+Chat with_calls_in_messages(const Chat& chat) {
+  Chat written{.messages = Json::array(), .tools = Json(), .variables = chat.variables, .muted = {}, .numbers = {}};
+  std::vector<envs::ToolOutcome> outcomes;
+  const auto add = [&](Json message, size_t from) {
+    written.messages.push_back(std::move(message));
+    written.muted.push_back(chat.muted[from]);
+    written.numbers.push_back(chat.numbers[from]);
+  };
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    Json message = chat.messages[i];
+    if (message["role"] == "tool") {
+      outcomes.emplace_back();
+      outcomes.back().output = text_of(message["content"]);
+      if (i + 1 < chat.messages.size() && chat.messages[i + 1]["role"] == "tool") continue;
+      const envs::Message said = envs::render_responses(outcomes);
+      outcomes.clear();
+      add({{"role", said.role}, {"content", said.content}}, i);
+      continue;
+    }
+    if (message.contains("tool_calls")) {
+      std::vector<envs::Call> calls;
+      for (const Json& call : message["tool_calls"])
+        calls.push_back({call["function"]["name"].get<std::string>(), call["function"]["arguments"]});
+      std::string text = text_of(message.value("content", Json("")));
+      if (!text.empty()) text += '\n';
+      message["content"] = text + envs::render_calls(calls);
+      message.erase("tool_calls");
+    }
+    add(std::move(message), i);
+  }
+  return written;
+}
+
+}  // namespace
+
+Result<ChatRenderer> ChatRenderer::load(const fs::path& directory, const RenderingSettings& settings) {
+  return ChatRenderer(TRY(model::read_config(directory)), TRY(model::Tokenizer::load(directory)),
+                      TRY(model::ChatTemplate::load(directory)), settings);
+}
+
+bool ChatRenderer::has_generation_blocks(bool with_tools) const {
+  static const std::regex kBlock(R"(\{%-?\s*generation\s*-?%\})");
+  return std::regex_search(template_.source(with_tools), kBlock);
+}
+
+bool ChatRenderer::is_end(int32_t token) const {
+  return std::find(config_.eos_tokens.begin(), config_.eos_tokens.end(), token) != config_.eos_tokens.end();
+}
+
+bool ChatRenderer::ends_its_turn(const Sample& sample) const {
+  for (size_t i = sample.tokens.size(); i > 0; --i) {
+    if (sample.trained[i - 1]) return is_end(sample.tokens[i - 1]);
+  }
+  return false;
+}
+
+std::vector<TokenRun> ChatRenderer::runs_of(const Sample& sample) const {
+  std::vector<TokenRun> runs;
+  for (size_t begin = 0; begin < sample.tokens.size();) {
+    size_t end = begin + 1;
+    while (end < sample.tokens.size() && sample.trained[end] == sample.trained[begin]) ++end;
+    runs.push_back(
+        {tokenizer_.decode(std::span(sample.tokens).subspan(begin, end - begin)), sample.trained[begin] == 1});
+    begin = end;
+  }
+  return runs;
+}
+
+Result<model::Rendered> ChatRenderer::render(const Chat& chat, size_t messages, bool open_turn) const {
+  model::RenderOptions options;
+  options.add_generation_prompt = open_turn;
+  options.variables = chat.variables;
+  options.now = settings_.now;
+  if (messages == chat.messages.size()) return template_.render(chat.messages, chat.tools, options);
+  Json first = Json::array();
+  for (size_t i = 0; i < messages; ++i) first.push_back(chat.messages[i]);
+  return template_.render(first, chat.tools, options);
+}
+
+Result<Sample> ChatRenderer::sample(const Chat& chat) const {
+  if (settings_.calls == CallWriting::kText) return sample_of(with_calls_in_messages(chat));
+  if (!chat.tools.is_null() && template_.source(true).find("tools") == std::string::npos) {
+    return fail(Status::invalid("has tools, which the model's chat template does not write")
+                    .hint("set data.tool_calls=text, and name the tools in the system message"));
+  }
+  auto sample = sample_of(chat);
+  if (sample) return sample;
+  const bool calls = std::any_of(chat.messages.begin(), chat.messages.end(),
+                                 [](const Json& message) { return message.contains("tool_calls"); });
+  if (calls) {
+    if (auto other = sample_of(with_arguments_as_text(chat))) return other;
+  }
+  return sample;
+}
+
+Result<Sample> ChatRenderer::sample_of(const Chat& chat) const {
+  auto rendered = render(chat, chat.messages.size(), false);
+  if (!rendered) {
+    Status status = std::move(rendered).error();
+    const bool date = status.message().find("strftime_now") != std::string::npos;
+    return fail(date ? std::move(status).hint("set data.now, such as data.now=2026-01-31") : status);
+  }
+  Whole whole{.text = std::move(rendered->text), .blocks = std::move(rendered->assistant_spans), .tokens = {}};
+  whole.tokens = TRY(tokenizer_.encode_with_ends(whole.text));
+  Sample sample;
+  sample.tokens.assign(whole.tokens.ids.begin(), whole.tokens.ids.end());
+  sample.trained.assign(sample.tokens.size(), 0);
+  if (has_generation_blocks(!chat.tools.is_null()))
+    TRY(mark_blocks(chat, whole, sample));
+  else
+    TRY(mark_turns(chat, whole, sample));
+  if (std::find(sample.trained.begin() + std::min<size_t>(1, sample.trained.size()), sample.trained.end(), 1) ==
+      sample.trained.end())
+    return fail(Status::invalid("the template writes nothing of what the assistant says"));
+  return sample;
+}
+
+namespace {
+
+// A template that passes over calls would teach the model to answer without them.
+Status check_calls(const Chat& chat, size_t index, std::string_view said) {
+  const Json& message = chat.messages[index];
+  if (!message.contains("tool_calls")) return {};
+  for (const Json& call : message["tool_calls"]) {
+    const auto& name = call["function"]["name"].get_ref<const std::string&>();
+    if (said.find(name) != std::string_view::npos) continue;
+    return Status::invalid(fmt::format("the model's chat template does not write the call of {}", name))
+        .at(message_name(chat, index))
+        .hint("set data.tool_calls=text to have calls written into the messages as the workspace tasks do");
+  }
+  return {};
+}
+
+std::vector<size_t> turns_of(const Chat& chat) {
+  std::vector<size_t> turns;
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    if (chat.messages[i]["role"] == "assistant") turns.push_back(i);
+  }
+  return turns;
+}
+
+}  // namespace
+
+Status ChatRenderer::mark_blocks(const Chat& chat, const Whole& whole, Sample& sample) const {
+  const auto turns = turns_of(chat);
+  const bool aligned = turns.size() == whole.blocks.size();
+  if (!aligned && std::find(chat.muted.begin(), chat.muted.end(), true) != chat.muted.end()) {
+    return Status::invalid(fmt::format(
+        "the template has {} generation blocks for {} messages of the assistant: those of weight 0 cannot be told",
+        whole.blocks.size(), turns.size()));
+  }
+  for (size_t i = 0; i < whole.blocks.size(); ++i) {
+    const auto [begin, end] = whole.blocks[i];
+    if (aligned) TRY(check_calls(chat, turns[i], std::string_view(whole.text).substr(begin, end - begin)));
+    if (begin == end || (aligned && chat.muted[turns[i]])) continue;
+    const auto [first, last] = model::tokens_between(whole.tokens, whole.text, begin, end);
+    std::fill(sample.trained.begin() + static_cast<long>(first), sample.trained.begin() + static_cast<long>(last), 1);
+  }
+  return {};
+}
+
+Status ChatRenderer::mark_turns(const Chat& chat, const Whole& whole, Sample& sample) const {
+  size_t before = 0;  // a token before which the text falls apart: the one after the last turn, if that ended specially
+  for (const size_t message : turns_of(chat)) {
+    auto found = find_turn(chat, message, before, whole);
+    if (!found) return Status(found.error()).at(message_name(chat, message));
+    TRY(check_calls(chat, message, std::string_view(whole.text).substr(found->begin, found->end - found->begin)));
+    if (!chat.muted[message]) {
+      std::fill(sample.trained.begin() + static_cast<long>(found->first),
+                sample.trained.begin() + static_cast<long>(found->last), 1);
+    }
+    before = tokenizer_.is_special(whole.tokens.ids[found->last - 1]) ? found->last : 0;
+  }
+  return {};
+}
+
+Result<ChatRenderer::Turn> ChatRenderer::find_turn(const Chat& chat, size_t message, size_t before,
+                                                   const Whole& whole) const {
+  if (message == 0) {
+    return fail(Status::invalid("is the first message: where the assistant begins cannot be told")
+                    .hint("put a user's message before it, or use a template with {% generation %} blocks"));
+  }
+  const std::string_view text = whole.text;
+  const auto opening = render(chat, message, true);
+  if (!opening) return fail(Status(opening.error()).hint(kUntold));
+  Turn turn;
+  turn.begin = opening->text.size();
+  if (!text.starts_with(opening->text)) {
+    return fail(Status::invalid("the template writes what comes before it in another way when it follows, so where the "
+                                "assistant begins cannot be told")
+                    .hint(kUntold));
+  }
+  // A sampler is given the tokens of what comes before, so those are what the turn must follow.
+  const auto first = whole.token_at(turn.begin);
+  const size_t from = whole.begin_of(before);
+  std::vector<model::TokenId> alone;
+  if (first && *first >= before) alone = TRY(tokenizer_.encode(text.substr(from, turn.begin - from)));
+  if (!first || *first < before ||
+      !std::equal(alone.begin(), alone.end(), whole.tokens.ids.begin() + static_cast<long>(before),
+                  whole.tokens.ids.begin() + static_cast<long>(*first))) {
+    return fail(Status::invalid("its first characters share a token with what comes before them").hint(kUntold));
+  }
+  turn.first = *first;
+
+  const auto closed = render(chat, message + 1, false);
+  if (closed && text.starts_with(closed->text) && closed->text.size() > turn.begin) {
+    turn.end = closed->text.size();
+    const auto last = whole.token_at(turn.end);
+    if (!last)
+      return fail(Status::invalid("its last characters share a token with what comes after them").hint(kUntold));
+    turn.last = *last;
+    for (size_t i = turn.last; i > turn.first; --i) {
+      if (!is_end(whole.tokens.ids[i - 1])) continue;
+      turn.last = i;
+      break;
+    }
+  } else {
+    // Some templates write the last turn in another way than those before it. The end token closes the turn, unless the
+    // message itself says such a token.
+    turn.last = turn.first;
+    while (turn.last < whole.tokens.ids.size() && !is_end(whole.tokens.ids[turn.last])) ++turn.last;
+    const bool ends = turn.last < whole.tokens.ids.size();
+    turn.last += ends;
+    const auto said = text.substr(turn.begin, whole.begin_of(turn.last) - turn.begin);
+    if (!ends ||
+        said.find(trim(text_of(chat.messages[message].value("content", Json(""))))) == std::string_view::npos) {
+      return fail(
+          Status::invalid("the template writes it in another way when more follows, so where the assistant ends "
+                          "cannot be told")
+              .hint(kUntold));
+    }
+  }
+  turn.end = whole.begin_of(turn.last);
+  return turn;
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,65 @@
+// Supervised training on samples of transcripts: steps, validation, the best model, checkpoints, and the model at the
+// end.
+//
+// The result is a function of the settings, the samples and the model alone: a training that was interrupted and goes
+// on ends with the same bits, with any number of threads.
+//
+// In its folder: `checkpoints/` (trainer/checkpoints.h), `best_N/` (the model of the best validation so far) and
+// `metrics.jsonl` (a line a step and a validation). Checkpoints and `best_N` go when the model is written.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <stop_token>
+
+#include "base/json.h"
+#include "trainer/learner.h"
+#include "trainer/sft/sample_set.h"
+
+namespace tandem::trainer {
+
+struct FineTuningSettings {
+  fs::path model;   // to start from
+  fs::path folder;  // of the training
+  fs::path out;     // the trained model; must not be there
+  OptimizerSettings optimizer;
+  int epochs = 3;
+  int64_t steps = 0;  // 0: as many as the epochs have
+  int tokens_per_step = 8192;
+  int validate_every = 50;
+  int patience = 0;  // validations that may pass without a better one; 0: any number
+  int checkpoint_every = 100;
+  uint64_t seed = 1;
+  int threads = 1;
+};
+
+// The validations so far. Pure.
+struct Validations {
+  double best = std::numeric_limits<double>::infinity();  // mean negative log-likelihood of a token, in nats
+  int64_t best_step = 0;
+  int since_best = 0;
+  int64_t last_step = 0;
+
+  // Whether it is the best one.
+  bool add(int64_t step, double loss);
+  bool exhausted(int patience) const { return patience > 0 && since_best >= patience; }
+};
+
+enum class FineTuningEnd : uint8_t { kDone, kStoppedEarly, kInterrupted };
+
+struct FineTuningResult {
+  FineTuningEnd end = FineTuningEnd::kDone;
+  int64_t steps = 0, step = 0;  // planned, taken
+  Validations validations;
+};
+
+// How many steps it is, before any is taken.
+int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& samples);
+
+// Goes on from the newest checkpoint in the folder, or begins. `tell` gets an event at a time: "resumed", "validation",
+// "step", "checkpoint". Once `stop` is requested the step under way is finished and a checkpoint saved. kInvalid where
+// the checkpoint is of other samples.
+Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples,
+                                   const std::function<void(const Json&)>& tell, const std::stop_token& stop);
+
+}  // namespace tandem::trainer

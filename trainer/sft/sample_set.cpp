@@ -1,0 +1,136 @@
+#include "trainer/sft/sample_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "trainer/sft/transcript_file.h"
+
+namespace tandem::trainer {
+
+namespace {
+
+constexpr size_t kShownMistakes = 20;
+constexpr int64_t kMostTokens = int64_t{1} << 30;  // of all samples; about 5 GB
+
+std::string_view bytes_of(const auto& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
+}
+
+}  // namespace
+
+Digest SampleSet::digest() const {
+  std::string digests;
+  for (const auto* samples : {&train, &validation}) {
+    digests += fmt::format("{}:", samples->size());
+    for (const auto& [sample, place] : *samples)
+      digests += digest_of(bytes_of(sample.tokens)).hex() + digest_of(bytes_of(sample.trained)).hex();
+  }
+  return digest_of(digests);
+}
+
+void SampleReader::add_mistake(std::string mistake) {
+  ++mistaken_;
+  if (mistakes_.size() < kShownMistakes) mistakes_.push_back(std::move(mistake));
+}
+
+void SampleReader::add_file(const fs::path& file, Purpose purpose) {
+  ++set_.files;
+  validation_asked_ = validation_asked_ || purpose == Purpose::kValidate;
+  const Status read = visit_transcripts(file, [&](int line, Result<Json> value) -> Status {
+    ++read_;
+    const std::string place = fmt::format("{}:{}", file.string(), line);
+    if (value)
+      add_line(place, *value, purpose);
+    else
+      add_mistake(Status(value.error()).at(place).to_string());
+    return {};
+  });
+  if (!read.ok()) add_mistake(read.to_string());
+}
+
+void SampleReader::add_line(const std::string& place, const Json& json, Purpose purpose) {
+  auto transcript = read_transcript(json);
+  if (!transcript) return add_mistake(Status(transcript.error()).at(place).to_string());
+  if (auto* episode = std::get_if<Episode>(&*transcript)) return add_episode(place, std::move(*episode), purpose);
+  auto sample = renderer_.sample(std::get<Chat>(*transcript));
+  if (!sample) return add_mistake(Status(sample.error()).at(place).to_string());
+  keep(place, std::move(*sample), digest_of(dump_json(json)), purpose);
+}
+
+void SampleReader::add_episode(const std::string& place, Episode episode, Purpose purpose) {
+  if (!episode.split.empty() && episode.split != "train") {
+    ++set_.heldout;
+  } else if (!episode.reward) {
+    ++set_.without_reward;
+  } else if (*episode.reward < settings_.min_reward) {
+    ++set_.low_reward;
+  } else if (std::find(episode.sampled.begin(), episode.sampled.end(), 1) == episode.sampled.end()) {
+    add_mistake(place + ": has no sampled token: there is nothing to learn from");
+  } else {
+    const Digest content = digest_of(bytes_of(episode.tokens));
+    keep(place,
+         {.tokens = std::move(episode.tokens), .trained = std::move(episode.sampled), .logprobs = {}, .versions = {}},
+         content, purpose);
+  }
+}
+
+void SampleReader::keep(const std::string& place, Sample sample, const Digest& content, Purpose purpose) {
+  const auto length = static_cast<int64_t>(sample.tokens.size());
+  const int vocabulary = renderer_.config().vocabulary;
+  const auto stranger = std::find_if(sample.tokens.begin(), sample.tokens.end(),
+                                     [&](int32_t token) { return token < 0 || token >= vocabulary; });
+  if (stranger != sample.tokens.end()) {
+    return add_mistake(fmt::format("{}: has token {}, and the model's vocabulary ends at {}: it is of another model",
+                                   place, *stranger, vocabulary - 1));
+  }
+  if (length > settings_.max_tokens) {
+    set_.shortest_too_long = set_.too_long++ == 0 ? length : std::min(set_.shortest_too_long, length);
+    return;
+  }
+  if (!sample.trained.empty()) sample.trained[0] = 0;  // nothing stands before it that it could be said after
+  tokens_ += length;
+  if (tokens_ > kMostTokens) return;  // told at the end
+  set_.without_end += !renderer_.ends_its_turn(sample);
+  // The upper bits of the hash as a number in [0, 1).
+  const double draw = static_cast<double>(content.high >> 11) * 0x1p-53;
+  const bool held_out = purpose == Purpose::kValidate || draw < settings_.validation_share;
+  (held_out ? set_.validation : set_.train).push_back({std::move(sample), place});
+}
+
+Result<SampleSet> SampleReader::finish() {
+  if (mistaken_ > 0) {
+    std::string text = fmt::format("{} of what data names cannot be learned from:", mistaken_);
+    for (const auto& mistake : mistakes_) text += "\n" + mistake;
+    if (mistaken_ > static_cast<int64_t>(mistakes_.size()))
+      text += fmt::format("\nand {} more", mistaken_ - static_cast<int64_t>(mistakes_.size()));
+    return fail(Status::invalid(std::move(text)));
+  }
+  if (tokens_ > kMostTokens) {
+    return fail(Status::invalid(
+                    fmt::format("the transcripts have {} tokens together, at most {} are taken", tokens_, kMostTokens))
+                    .hint("train on a part of them at a time"));
+  }
+  if (set_.train.empty()) {
+    if (set_.too_long > 0) {
+      return fail(Status::invalid(fmt::format(
+          "every transcript to train on is longer than data.max_tokens={}: the shortest of those has {} tokens",
+          settings_.max_tokens, set_.shortest_too_long)));
+    }
+    if (set_.low_reward + set_.without_reward + set_.heldout > 0) {
+      return fail(Status::invalid(fmt::format(
+          "no episode is left to train on: {} have a reward below data.min_reward={}, {} have none, {} are held out",
+          set_.low_reward, settings_.min_reward, set_.without_reward, set_.heldout)));
+    }
+    return fail(Status::invalid("there is no transcript to train on"));
+  }
+  if (set_.validation.empty() && (settings_.validation_share > 0 || validation_asked_)) {
+    return fail(Status::invalid(fmt::format("no transcript is left to validate on, of {} in all",
+                                            set_.train.size() + static_cast<size_t>(set_.too_long)))
+                    .hint("raise data.validation_share, or name files in data.validation"));
+  }
+  return std::move(set_);
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,68 @@
+// Samples of transcripts, read whole and checked before any of it is trained on.
+//
+// All mistakes are gathered and told at once. A transcript is held out for validation by the hash of its content, so
+// the same transcript falls on the same side whatever stands beside it, and its copies with it.
+//
+// Thread safety: none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "trainer/sft/chat_renderer.h"
+
+namespace tandem::trainer {
+
+struct SampleSetSettings {
+  int max_tokens = 4096;        // longer ones are left out
+  double min_reward = 1;        // of episodes; others are left out
+  double validation_share = 0;  // of what is read for training
+};
+
+struct PlacedSample {
+  Sample sample;
+  std::string place;  // "chats.jsonl:12"
+};
+
+struct SampleSet {
+  std::vector<PlacedSample> train, validation;
+  // Left out of what was read.
+  int64_t too_long = 0, shortest_too_long = 0;  // the second in tokens
+  int64_t low_reward = 0, without_reward = 0, heldout = 0;
+  int64_t without_end = 0;  // not left out: what is trained last is not an end token of the model
+  int64_t files = 0;
+
+  // Of the tokens and masks of all samples in order: what a resumed training must find again.
+  Digest digest() const;
+};
+
+enum class Purpose : uint8_t { kTrain, kValidate };
+
+class SampleReader {
+ public:
+  // `renderer` outlives it.
+  SampleReader(const ChatRenderer& renderer, const SampleSetSettings& settings)
+      : renderer_(renderer), settings_(settings) {}
+
+  // JSON Lines or a JSON document of transcripts. A file that cannot be read is a mistake as a line of it is.
+  void add_file(const fs::path& file, Purpose purpose);
+  void add_episode(const std::string& place, Episode episode, Purpose purpose);
+  void add_mistake(std::string mistake);
+
+  // kInvalid where there was a mistake, or nothing is left to train on, or to validate on although that was asked for.
+  Result<SampleSet> finish();
+
+ private:
+  void add_line(const std::string& place, const Json& json, Purpose purpose);
+  void keep(const std::string& place, Sample sample, const Digest& content, Purpose purpose);
+
+  const ChatRenderer& renderer_;
+  const SampleSetSettings settings_;
+  SampleSet set_;
+  std::vector<std::string> mistakes_;  // the first of them
+  int64_t mistaken_ = 0, read_ = 0, tokens_ = 0;
+  bool validation_asked_ = false;
+};
+
+}  // namespace tandem::trainer
