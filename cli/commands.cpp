@@ -31,7 +31,7 @@ Action add_view(CLI::App&);
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"run", "The main job: train", add_run},
-      Command{"sft", "Warm-start a model on demonstrations", add_sft},
+      Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
       Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",

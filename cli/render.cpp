@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "cli/command.h"
+#include "cli/iso_time.h"
 #include "cli/json_lines.h"
 #include "model/chat_template.h"
 
@@ -13,22 +14,10 @@ namespace {
 constexpr std::array<std::string_view, 6> kKeys = {
     "messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "now"};
 
-// "2026-03-01", "2026-03-01T12:30:00", with or without a zone, which is passed over: the template sees the time as
-// written.
 Result<std::tm> parse_time(const Json& value) {
-  std::tm time{};
-  const std::string text = value.is_string() ? value.get<std::string>() : "";
-  const char* rest = ::strptime(text.c_str(), "%Y-%m-%d", &time);
-  if (rest != nullptr && (*rest == 'T' || *rest == ' ')) {
-    const char* after = ::strptime(rest + 1, "%H:%M:%S", &time);
-    rest = after != nullptr ? after : ::strptime(rest + 1, "%H:%M", &time);
-  }
-  if (rest == nullptr)
-    return fail(Status::invalid(fmt::format("now is {}, not an ISO time like 2026-03-01T12:30:00", dump_json(value))));
-  time.tm_isdst = -1;
-  std::tm normal = time;
-  ::timegm(&normal);  // fills in the days of week and year
-  return normal;
+  const auto time = value.is_string() ? parse_iso_time(value.get<std::string>()) : std::nullopt;
+  if (time) return *time;
+  return fail(Status::invalid(fmt::format("now is {}, not an ISO time like 2026-03-01T12:30:00", dump_json(value))));
 }
 
 std::tm local_time() {

@@ -1,68 +1,18 @@
+// `tandem sft`: supervised training, on transcripts or on demonstrations of the workspace family.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <thread>
 
-#include "base/config.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/sft_transcripts.h"
 #include "trainer/warm_start.h"
 
 namespace tandem::cli {
 
 namespace {
 
-struct Stage {
-  int steps = 0;
-  double learning_rate = 0, random_tool = 0, corrupt_argument = 0, dictated = 0;
-};
-
-struct SftConfig {
-  std::string model = "models/SmolLM2-135M-Instruct";
-  std::string out = "models/warm-start";
-  uint64_t seed = 1;
-  int threads = static_cast<int>(std::thread::hardware_concurrency());
-  int transcripts_per_step = 16;
-  int max_tokens = 1024;
-  int warmup_steps = 5;
-  std::vector<std::string> kinds;
-  Stage first{.steps = 40, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};
-  Stage second{.steps = 80, .learning_rate = 1.2e-4, .random_tool = 0.1};
-};
-
-Schema schema_of(SftConfig& c) {
-  Schema s;
-  const auto kinds = envs::task_kinds();
-  c.kinds.assign(kinds.begin(), kinds.end());
-  s.add("model", c.model, "Model directory to start from");
-  s.add("out", c.out, "Model directory to write");
-  s.add("seed", c.seed, "Of the demonstrations");
-  s.add("threads", c.threads, "Threads to compute with", 1, 1024);
-  s.add("transcripts_per_step", c.transcripts_per_step, "Demonstrations a step", 1, 4096);
-  s.add("max_tokens", c.max_tokens, "Longer demonstrations are left out", 64, 1 << 20);
-  s.add("warmup_steps", c.warmup_steps, "Over which the learning rate rises", 0, 10000);
-  s.add("kinds", c.kinds, "Kinds of task", {kinds.begin(), kinds.end()});
-  for (auto [name, stage] : {std::pair{"first", &c.first}, {"second", &c.second}}) {
-    const std::string prefix = fmt::format("stages.{}.", name);
-    s.add(prefix + "steps", stage->steps, "Optimizer steps", 0, 1e6);
-    s.add(prefix + "learning_rate", stage->learning_rate, "Of AdamW", 0, 1);
-    s.add(prefix + "random_tool", stage->random_tool, "Probability of a random call in place of the next one", 0, 1);
-    s.add(prefix + "corrupt_argument", stage->corrupt_argument, "Probability of a wrong argument", 0, 1);
-    s.add(prefix + "dictated", stage->dictated, "Share whose instruction dictates the call", 0, 1);
-  }
-  return s;
-}
-
-struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
-};
-
-Result<int> run(const Options& options) {
-  SftConfig config;
-  Schema schema = schema_of(config);
-  TRY(schema.read(options.config, options.overrides));
+Result<int> warm_start(const SftConfig& config) {
   auto weights = TRY(model::load_weights(config.model, true));
   const auto conversation = TRY(rollout::Conversation::load(config.model));
   auto learner = TRY(trainer::Learner::create(
@@ -72,7 +22,7 @@ Result<int> run(const Options& options) {
   uint64_t next = 0;
   int step = 0;
   const int total = config.first.steps + config.second.steps;
-  for (const Stage& stage : {config.first, config.second}) {
+  for (const WarmStartStage& stage : {config.first, config.second}) {
     learner.set_learning_rate(stage.learning_rate);
     const trainer::WarmStartSettings settings{.kinds = config.kinds,
                                               .seed = config.seed,
@@ -94,13 +44,40 @@ Result<int> run(const Options& options) {
   return kDone;
 }
 
+Result<int> run(SftOptions options) {
+  // A config file may be left out, a key=value may come first.
+  std::error_code error;
+  if (options.config.find('=') != std::string::npos && !fs::exists(options.config, error))
+    options.overrides.insert(options.overrides.begin(), std::exchange(options.config, ""));
+  SftConfig config;
+  Schema schema = schema_of(config);
+  TRY(schema.read(options.config, options.overrides));
+  TRY(check(config, schema));
+  if (config.on_transcripts()) return train_on_transcripts(options, config, schema);
+  if (options.resume || options.dry_run || options.json || options.show > 0) {
+    return fail(Status::invalid("--resume, --dry-run, --show and --json are of training on transcripts")
+                    .hint("name files in data.train, such as data.train=[chats.jsonl]"));
+  }
+  return warm_start(config);
+}
+
 }  // namespace
 
 Action add_sft(CLI::App& command) {
-  auto options = std::make_shared<Options>();
-  command.add_option("config", options->config, "YAML file")->check(CLI::ExistingFile);
+  auto options = std::make_shared<SftOptions>();
+  command.add_option("config", options->config, "YAML file");
   command.add_option("overrides", options->overrides, "key=value, over the file's");
-  command.footer("Example:\n  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40");
+  command.add_flag("--resume", options->resume, "Go on with the training of this config, where it stopped");
+  command.add_option("--show", options->show, "Show the text of the Nth sample with what is learned from marked")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30));
+  command.add_flag("--dry-run", options->dry_run, "Read and check the transcripts, say what would be done, do nothing");
+  command.add_flag("--json", options->json, "Print what happens as JSON, an event a line");
+  command.footer(
+      "Examples:\n"
+      "  tandem sft configs/sft.yaml data.train=[chats.jsonl] out=models/mine --show 1\n"
+      "  tandem sft configs/sft.yaml data.train=[chats.jsonl] data.validation_share=0.05 out=models/mine\n"
+      "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40");
   return [options] { return run(*options); };
 }
 
