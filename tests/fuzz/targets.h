@@ -22,6 +22,7 @@ std::span<const Target> base_targets();
 std::span<const Target> model_targets();
 std::span<const Target> envs_targets();
 std::span<const Target> rollout_targets();
+std::span<const Target> trainer_targets();
 
 // All of them.
 std::vector<Target> targets();
