@@ -1,8 +1,9 @@
 // Training on chats beside transformers: the same ids, the same mask, the loss of the same steps.
 // tests/golden/make_sft.py makes what is expected.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/text.h"
 #include "trainer/sft/sample_set.h"
@@ -71,6 +72,28 @@ TEST(SftGolden, arguments_in_openais_notation_are_the_objects_that_they_say) {
     EXPECT_EQ(sample_of(*renderer, chat).tokens, as_objects.tokens);
   }
   EXPECT_EQ(calls, 4);
+}
+
+// Templates as their makers publish them, none with generation blocks.
+TEST(SftGolden, the_turns_of_published_templates_are_told) {
+  for (const char* name : {"Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B", "Qwen3-Coder"}) {
+    const fs::path model = plain_model();
+    fs::copy_file(kGolden.parent_path() / "chat_templates" / fmt::format("{}.jinja", name),
+                  model / "chat_template.jinja", fs::copy_options::overwrite_existing);
+    const auto renderer = ChatRenderer::load(model, {});
+    ASSERT_TRUE(renderer) << renderer.error().to_string();
+    for (const Json& chat : chats()) {
+      const auto expected = std::count_if(chat["messages"].begin(), chat["messages"].end(),
+                                          [](const Json& message) { return message["role"] == "assistant"; });
+      int turns = 0;
+      for (const auto& run : renderer->runs_of(sample_of(*renderer, chat))) {
+        turns += run.trained;
+        EXPECT_TRUE(!run.trained || run.text.find("<tool_response>") == std::string::npos) << run.text;
+        EXPECT_TRUE(!run.trained || run.text.ends_with("<|im_end|>")) << name << ": " << run.text;
+      }
+      EXPECT_EQ(turns, expected) << name;
+    }
+  }
 }
 
 TEST(SftGolden, the_first_steps_have_the_loss_and_the_gradient_of_transformers) {

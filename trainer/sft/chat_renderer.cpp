@@ -57,6 +57,14 @@ Chat with_arguments_as_text(Chat chat) {
   return chat;
 }
 
+// Some templates cannot do without the content of a message that calls tools and says nothing.
+Chat with_empty_contents(Chat chat) {
+  for (Json& message : chat.messages) {
+    if (message.value("content", Json()).is_null()) message["content"] = "";
+  }
+  return chat;
+}
+
 // Calls and results as the workspace tasks have them: results that follow each other are one message.
 Chat with_calls_in_messages(const Chat& chat) {
   Chat written{.messages = Json::array(), .tools = Json(), .variables = chat.variables, .muted = {}, .numbers = {}};
@@ -144,11 +152,11 @@ Result<Sample> ChatRenderer::sample(const Chat& chat) const {
                     .hint("set data.tool_calls=text, and name the tools in the system message"));
   }
   auto sample = sample_of(chat);
-  if (sample) return sample;
   const bool calls = std::any_of(chat.messages.begin(), chat.messages.end(),
                                  [](const Json& message) { return message.contains("tool_calls"); });
-  if (calls) {
-    if (auto other = sample_of(with_arguments_as_text(chat))) return other;
+  if (sample || !calls) return sample;
+  for (const Chat& notation : {with_empty_contents(chat), with_arguments_as_text(chat)}) {
+    if (auto other = sample_of(notation)) return other;
   }
   return sample;
 }
