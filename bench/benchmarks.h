@@ -31,6 +31,9 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings);
 Result<std::vector<Figure>> bench_engine(const Settings& settings);
 // Texts through a sentence encoder, a random one of the shape of all-MiniLM-L6-v2 where `model` is empty.
 Result<std::vector<Figure>> bench_encoder(const Settings& settings);
+// Embedding pieces of code, and searching a folder of 10,000 files: looking for changes, an update, a query. The same
+// encoder.
+Result<std::vector<Figure>> bench_search(const Settings& settings);
 // Forward and backward, the optimizer's step, and what follows it.
 Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 // Episodes, tool calls and sandboxes.

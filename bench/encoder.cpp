@@ -9,36 +9,6 @@
 
 namespace tandem::bench {
 
-namespace {
-
-// all-MiniLM-L6-v2.
-model::EncoderConfig default_encoder() {
-  return {.layers = 6,
-          .width = 384,
-          .heads = 12,
-          .mlp_width = 1536,
-          .vocabulary = 30522,
-          .positions = 512,
-          .types = 2,
-          .longest = 256,
-          .norm_epsilon = 1e-12f};
-}
-
-// Encoders compute in fp32: what sets with a product of their own for bf16 do with it is no limit here.
-Result<kernels::Stream> stream_of_fp32(int threads) {
-  const auto isas = kernels::supported_isas();
-  const bool avx512 = std::find(isas.begin(), isas.end(), kernels::Isa::kAvx512) != isas.end();
-  return kernels::Stream::cpu(threads, avx512 ? kernels::Isa::kAvx512 : kernels::Isa::kAvx2);
-}
-
-// Products of one token of a text of `tokens`.
-double token_flops(const model::EncoderConfig& config, int tokens) {
-  const double width = config.width;
-  return 2.0 * config.layers * width * (4 * width + 2 * config.mlp_width + 2 * tokens);
-}
-
-}  // namespace
-
 Result<std::vector<Figure>> bench_encoder(const Settings& settings) {
   auto stream = TRY(kernels::Stream::cpu(settings.threads));
   const auto encoder = settings.model.empty() ? TRY(model::Encoder::random(default_encoder(), 1, stream))

@@ -57,4 +57,27 @@ double body_flops(const model::ModelConfig& config) {
   return flops;
 }
 
+model::EncoderConfig default_encoder() {
+  return {.layers = 6,
+          .width = 384,
+          .heads = 12,
+          .mlp_width = 1536,
+          .vocabulary = 30522,
+          .positions = 512,
+          .types = 2,
+          .longest = 256,
+          .norm_epsilon = 1e-12f};
+}
+
+double token_flops(const model::EncoderConfig& config, int tokens) {
+  const double width = config.width;
+  return 2.0 * config.layers * width * (4 * width + 2 * config.mlp_width + 2 * tokens);
+}
+
+Result<kernels::Stream> stream_of_fp32(int threads) {
+  const auto isas = kernels::supported_isas();
+  const bool avx512 = std::find(isas.begin(), isas.end(), kernels::Isa::kAvx512) != isas.end();
+  return kernels::Stream::cpu(threads, avx512 ? kernels::Isa::kAvx512 : kernels::Isa::kAvx2);
+}
+
 }  // namespace tandem::bench

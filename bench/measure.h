@@ -7,6 +7,7 @@
 
 #include "bench/benchmarks.h"
 #include "kernels/limits.h"
+#include "model/encoder_config.h"
 #include "model/weights.h"
 
 namespace tandem::bench {
@@ -23,6 +24,12 @@ Result<model::Weights> load_model(const Settings& settings, kernels::Stream& str
 // Products of one token's forward pass: without the head, and of the head. FLOP.
 double body_flops(const model::ModelConfig& config);
 double head_flops(const model::ModelConfig& config);
+
+// The shape of all-MiniLM-L6-v2; products of one token of a text of `tokens` (FLOP); and a stream of fp32, in which
+// encoders compute: what sets with a product of their own for bf16 do with it is no limit of theirs.
+model::EncoderConfig default_encoder();
+double token_flops(const model::EncoderConfig& config, int tokens);
+Result<kernels::Stream> stream_of_fp32(int threads);
 
 // Seconds that `work` takes: the median of the rounds that fit into `seconds`, at least three, after one that is not
 // counted. `work` gives a Status.

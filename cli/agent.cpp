@@ -12,10 +12,12 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/number_format.h"
+#include "cli/search_options.h"
 #include "cli/workspace.h"
 #include "envs/changes/folder_copy.h"
 #include "envs/episode.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/search/searching_backend.h"
 #include "rollout/agent/endpoint_model.h"
 #include "rollout/agent/engine_model.h"
 #include "rollout/agent/transcript.h"
@@ -29,6 +31,7 @@ constexpr size_t kServedOutput = 20'000;  // bytes of a call's output that a ser
 
 struct AgentOptions {
   WorkspaceOptions workspace;
+  SearchOptions search;
   std::string task, model, model_name, transcript, trajectory;
   std::vector<std::string> endpoints, excludes;
   NumberFormatOptions format;
@@ -92,6 +95,7 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
                                      .seed = o.seed,
                                      .max_tokens = o.max_tokens,
                                      .request_limit = from_seconds(o.request_seconds)};
+  settings.search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
   settings.attempts.per_minute = o.requests_per_minute;
   settings.attempts.seed = static_cast<uint64_t>(clock.unix_seconds() * 1e6);
   for (const auto& url : o.endpoints) {
@@ -107,6 +111,7 @@ Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o
                                         .seed = o.seed.value_or(0),
                                         .max_tokens = o.max_context,
                                         .threads = o.threads};
+  settings.search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
   settings.sampling.temperature = static_cast<float>(o.temperature.value_or(0));
   if (o.max_tokens) settings.max_new_tokens = *o.max_tokens;
   return rollout::EngineModel::load(settings, task);
@@ -156,8 +161,12 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto backend = TRY(envs::NamespaceBackend::start());
   spec.workspace.reset();  // its files are copied
   spec.output_limit = o.model.empty() ? kServedOutput : envs::EpisodeOptions().output_limit;
-  if (!o.model.empty()) spec.tools = envs::prompted_tools();
-  auto sandbox = TRY(backend->create(spec));
+  const auto search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
+  if (!o.model.empty()) spec.tools = envs::prompted_tools(search);
+  const auto searcher = TRY(searcher_of(o.search, folder));
+  std::unique_ptr<envs::SearchingBackend> searching;
+  if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
+  auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
   const auto copy = TRY(envs::copy_folder(folder, TRY(envs::leaves_out_of(o.excludes)), *sandbox));
   const auto task = task_of(o, copy);
 
@@ -249,6 +258,7 @@ Action add_agent(CLI::App& command) {
   command.add_option("--transcript", o->transcript, "Write what was said and done to this file, as ATIF");
   command.add_option("--trajectory", o->trajectory, "Append the tokens to the trajectories in this folder");
   command.add_option("--threads", o->threads, "Threads of the model")->needs(model)->check(CLI::Range(1, 1024));
+  add_search_options(command, o->search);
   add_number_format_options(command, o->format);
   command.footer(
       "The agent works on a copy of the folder, in the sandbox, with the tools of `tandem tools list`. At the end the\n"

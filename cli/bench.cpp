@@ -21,6 +21,7 @@ constexpr std::array kBenchmarks = {
     Benchmark{"kernels", "Products and the optimizer, beside peak arithmetic and read bandwidth", bench::bench_kernels},
     Benchmark{"engine", "Prefill and decode", bench::bench_engine},
     Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder},
+    Benchmark{"search", "Indexing and searching a folder of code", bench::bench_search},
     Benchmark{"trainer", "Training steps", bench::bench_trainer},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},

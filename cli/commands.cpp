@@ -14,6 +14,7 @@ Action add_episodes(CLI::App&);
 Action add_export(CLI::App&);
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
+Action add_index(CLI::App&);
 Action add_inspect(CLI::App&);
 Action add_loss(CLI::App&);
 Action add_mcp(CLI::App&);
@@ -43,6 +44,7 @@ std::span<const Command> commands() {
       Command{"loss", "Loss, gradient and advantages of given logprobs and rewards; JSON Lines", add_loss},
       Command{"tasks", "Tasks of your own: look at them, prove that they can be trained on, try them", add_tasks},
       Command{"tools", "The agent's tools: their schemas, and single calls in the sandbox", add_tools},
+      Command{"index", "Index a folder for codebase_search, keep the index up to date, search and share it", add_index},
       Command{"mcp", "The agent's tools for other agents, over the Model Context Protocol", add_mcp},
       Command{"inspect", "What a model is, what it takes, and what stands in the way of using it", add_inspect},
       Command{"export", "Turn a checkpoint into a Hugging Face directory", add_export},

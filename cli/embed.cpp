@@ -8,14 +8,12 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
-#include "model/encoder.h"
-#include "model/tokenizer.h"
+#include "model/text_encoder.h"
 
 namespace tandem::cli {
 
 namespace {
 
-constexpr size_t kBatchTokens = 4096;   // enough that products are bound by arithmetic
 constexpr size_t kWaitingTexts = 4096;  // read ahead at most
 
 struct Options {
@@ -53,7 +51,7 @@ class TextQueue {
     size_t tokens = 0;
     while (!texts_.empty()) {
       tokens += texts_.front().tokens ? texts_.front().tokens->size() : 0;
-      if (!batch.empty() && tokens > kBatchTokens) break;
+      if (!batch.empty() && tokens > model::kEncoderBatchTokens) break;
       batch.push_back(std::move(texts_.front()));
       texts_.pop_front();
     }
@@ -74,20 +72,15 @@ class TextQueue {
   bool closed_ = false;
 };
 
-// What is longer than the model takes loses its end, as sentence-transformers does it; special tokens stay.
-Text read_text(const JsonLine& line, const model::Tokenizer& tokenizer, size_t longest) {
+Text read_text(const JsonLine& line, const model::TextEncoder& encoder) {
   Text text{.id = line.id, .tokens = {}};
   const auto read = [&]() -> Result<std::vector<model::TokenId>> {
     const Json& object = TRY(line.object);
     const auto found = object.find("text");
     if (found == object.end() || !found->is_string()) return fail(Status::invalid("\"text\" must be a string"));
-    auto ids = TRY(tokenizer.encode(found->get_ref<const std::string&>()));
-    const size_t most = longest - std::min(longest, tokenizer.special_count());
-    text.truncated = ids.size() > most;
-    if (text.truncated) ids.resize(most);
-    auto tokens = tokenizer.with_special(ids);
-    if (tokens.empty()) return fail(Status::invalid("\"text\" has no tokens"));
-    return tokens;
+    auto tokens = TRY(encoder.tokens(found->get_ref<const std::string&>()));
+    text.truncated = tokens.truncated;
+    return std::move(tokens.ids);
   };
   text.tokens = read();
   if (!text.tokens && line.object) {
@@ -97,12 +90,13 @@ Text read_text(const JsonLine& line, const model::Tokenizer& tokenizer, size_t l
 }
 
 // Answers all texts of a batch in order.
-Status answer(const model::Encoder& encoder, kernels::Stream& stream, std::span<Text> batch, JsonLinesWriter& writer) {
+Status answer(const model::TextEncoder& encoder, kernels::Stream& stream, std::span<Text> batch,
+              JsonLinesWriter& writer) {
   std::vector<std::vector<model::TokenId>> tokens;
   for (Text& text : batch) {
     if (text.tokens) tokens.push_back(std::move(*text.tokens));
   }
-  const auto embeddings = TRY(encoder.embed(stream, tokens));
+  const auto embeddings = TRY(encoder.embed_tokens(stream, tokens));
   auto next = embeddings.begin();
   for (const Text& text : batch) {
     if (!text.tokens) {
@@ -120,19 +114,7 @@ Status answer(const model::Encoder& encoder, kernels::Stream& stream, std::span<
 
 Result<int> run(const Options& options) {
   auto stream = TRY(kernels::Stream::cpu(options.threads));
-  const auto tokenizer = TRY(model::Tokenizer::load(options.model));
-  const auto encoder = TRY(model::Encoder::load(options.model, stream));
-  const auto& config = encoder.config();
-  if (tokenizer.size() > config.vocabulary) {
-    return fail(
-        Status::invalid(fmt::format("the tokenizer has {} tokens, the encoder {}", tokenizer.size(), config.vocabulary))
-            .at(options.model));
-  }
-  if (tokenizer.special_count() >= static_cast<size_t>(config.longest)) {
-    return fail(Status::invalid(fmt::format("texts of at most {} tokens leave no room beside {} special ones",
-                                            config.longest, tokenizer.special_count()))
-                    .at(options.model));
-  }
+  const auto encoder = TRY(model::TextEncoder::load(options.model, stream));
   static constexpr std::array<std::string_view, 1> kKeys = {"text"};
   JsonLinesReader reader = TRY(JsonLinesReader::open(options.lines.input, kKeys));
   JsonLinesWriter writer = TRY(JsonLinesWriter::open(options.lines.output));
@@ -148,7 +130,7 @@ Result<int> run(const Options& options) {
     auto line = reader.next();
     if (!line) trouble = line.error();
     if (!line || !*line) break;
-    if (!queue.put(read_text(**line, tokenizer, static_cast<size_t>(config.longest)))) break;
+    if (!queue.put(read_text(**line, encoder))) break;
   }
   queue.close();
   worker.join();

@@ -8,10 +8,12 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "cli/search_options.h"
 #include "cli/workspace.h"
 #include "envs/mcp/mcp_http.h"
 #include "envs/mcp/mcp_stdio.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/search/searching_backend.h"
 
 namespace tandem::cli {
 namespace {
@@ -20,6 +22,7 @@ constexpr const char* kTokenVariable = "TANDEM_MCP_TOKEN";
 
 struct McpOptions {
   WorkspaceOptions workspace;
+  SearchOptions search;
   std::string http, token;
   int sessions = 16;
   double idle_minutes = 30;
@@ -84,6 +87,13 @@ Result<int> serve_mcp(const McpOptions& options) {
   // What stands in the way of sandboxes is said now, to a person, and not to the model that makes the first call.
   TRY(backend->create(serving.spec));
   serving.backend = backend.get();
+  const auto searcher = TRY(searcher_of(options.search, *serving.spec.workspace));
+  std::unique_ptr<envs::SearchingBackend> searching;
+  if (searcher) {
+    searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
+    serving.backend = searching.get();
+    serving.spec.tools = envs::tool_names(envs::WithSearch::kYes);
+  }
   if (!options.http.empty()) return serve_http(options, serving);
   TRY(envs::serve_mcp_stdio(serving, STDIN_FILENO, STDOUT_FILENO, stop_requested));
   return kDone;
@@ -94,6 +104,7 @@ Result<int> serve_mcp(const McpOptions& options) {
 Action add_mcp(CLI::App& command) {
   const auto options = std::make_shared<McpOptions>();
   add_workspace_options(command, options->workspace);
+  add_search_options(command, options->search);
   auto* http = command.add_option("--http", options->http,
                                   "Serve streamable HTTP at [HOST:]PORT in place of stdin and stdout; port 0: any that "
                                   "is free");
@@ -120,6 +131,7 @@ Action add_mcp(CLI::App& command) {
       "Examples:\n"
       "  tandem mcp --workspace .\n"
       "  tandem mcp --workspace ~/project --time-limit 600\n"
+      "  tandem mcp --workspace . --encoder models/all-MiniLM-L6-v2\n"
       "  TANDEM_MCP_TOKEN=$(cat token) tandem mcp --workspace . --http 8080\n\n"
       "For a client that starts its servers (Claude Desktop, Cursor, ...):\n"
       "  {\"mcpServers\": {\"tandem\": {\"command\": \"tandem\", \"args\": [\"mcp\", \"--workspace\", "

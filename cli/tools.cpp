@@ -7,9 +7,11 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/search_options.h"
 #include "cli/workspace.h"
 #include "envs/sandbox/host_backend.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/search/searching_backend.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::cli {
@@ -18,6 +20,7 @@ namespace {
 struct CallOptions {
   std::string name, arguments = "{}";
   WorkspaceOptions workspace;
+  SearchOptions search;
   bool no_sandbox = false, raw = false;
 };
 
@@ -31,7 +34,10 @@ Result<int> call_tool(const CallOptions& options) {
   } else {
     backend = TRY(envs::NamespaceBackend::start());
   }
-  auto sandbox = TRY(backend->create(spec));
+  const auto searcher = TRY(searcher_of(options.search, *spec.workspace));
+  std::unique_ptr<envs::SearchingBackend> searching;
+  if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
+  auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
   const auto outcome = TRY(sandbox->call(options.name, *arguments));
   if (options.raw) {
     fwrite(outcome.output.data(), 1, outcome.output.size(), stdout);
@@ -57,15 +63,22 @@ std::string signature(const std::string& name, const Json& parameters) {
   return name + "{" + join(names, ", ") + "}";
 }
 
+// What there is with these options: codebase_search with an encoder alone.
+Result<envs::WithSearch> with_search(const std::string& encoder) {
+  if (encoder.empty()) return envs::WithSearch::kNo;
+  const auto config = model::read_encoder_config(encoder);
+  if (!config) return fail(Status(config.error()).at("--encoder"));
+  return envs::WithSearch::kYes;
+}
+
 // All tools, or one with what each of its parameters means.
-Result<int> list_tools(const std::string& only) {
-  std::vector<std::string> names;
-  for (const auto& tool : envs::tools()) names.emplace_back(tool.name);
-  if (!only.empty() && !envs::find_tool(only)) {
+Result<int> list_tools(const std::string& only, envs::WithSearch search) {
+  const auto names = envs::tool_names(search);
+  if (!only.empty() && std::find(names.begin(), names.end(), only) == names.end()) {
     const std::vector<std::string_view> known(names.begin(), names.end());
     return fail(Status::invalid("there is no tool \"" + only + "\"" + did_you_mean(only, known)));
   }
-  for (const auto& schema : envs::tool_schemas()) {
+  for (const auto& schema : envs::tool_schemas(search)) {
     const auto& function = schema.at("function");
     const auto name = function.at("name").get<std::string>();
     if (!only.empty() && name != only) continue;
@@ -96,11 +109,15 @@ Action add_tools(CLI::App& command) {
   list->add_option("NAME", *only, "One tool, with what its parameters mean; all by default");
   list->footer("Example:\n  tandem tools list\n  tandem tools list apply_patch");
   auto* schema = command.add_subcommand("schema", "Print the tools as an OpenAI tools array");
+  const auto encoder = std::make_shared<std::string>();
+  for (auto* one : {list, schema})
+    one->add_option("--encoder", *encoder, "With codebase_search, as where this sentence encoder is given");
   auto* call = command.add_subcommand("call", "Run one call, in a sandbox, and print its outcome as JSON");
   const auto options = std::make_shared<CallOptions>();
   call->add_option("NAME", options->name, "The tool")->required();
   call->add_option("JSON", options->arguments, "Its arguments, a JSON object")->required();
   add_workspace_options(*call, options->workspace);
+  add_search_options(*call, options->search);
   call->add_flag("--no-sandbox", options->no_sandbox, "Run on this machine without isolation");
   call->add_flag("--raw", options->raw, "Print the bare output as the model sees it");
   call->footer(
@@ -112,11 +129,13 @@ Action add_tools(CLI::App& command) {
       "  tandem tools call glob_file_search '{\"glob_pattern\": \"src/**/*.{h,cpp}\"}' --workspace .\n"
       "  tandem tools call read_lints '{\"paths\": [\"src\"]}' --workspace . --raw\n"
       "  tandem tools call delete_file '{\"target_file\": \"old.txt\"}' --workspace .\n"
+      "  tandem tools call codebase_search '{\"query\": \"Where are sessions refreshed?\"}' --workspace . \\\n"
+      "      --encoder models/all-MiniLM-L6-v2 --raw\n"
       "  tandem tools call apply_patch \"$(jq -Rs '{input: .}' change.patch)\" --workspace .");
-  return [list, only, schema, options]() -> Result<int> {
-    if (list->parsed()) return list_tools(*only);
+  return [list, only, schema, encoder, options]() -> Result<int> {
+    if (list->parsed()) return list_tools(*only, TRY(with_search(*encoder)));
     if (schema->parsed()) {
-      puts(envs::tool_schemas().dump(2).c_str());
+      puts(envs::tool_schemas(TRY(with_search(*encoder))).dump(2).c_str());
       return kDone;
     }
     return call_tool(*options);

@@ -10,14 +10,16 @@ constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
 
 constexpr size_t kMostListed = 60;  // files of a prompt; those of a whole repository are for list_dir
 
-constexpr std::string_view kSystem =
+constexpr std::string_view kTools =
     "You work in a folder by calling tools:\n"
     "read_file(target_file)\n"
     "grep(pattern, path)\n"
     "list_dir(target_directory)\n"
     "search_replace(file_path, old_string, new_string, replace_all)\n"
     "write(file_path, contents)\n"
-    "run_terminal_cmd(command)\n"
+    "run_terminal_cmd(command)\n";
+constexpr std::string_view kSearch = "codebase_search(query, target_directories)\n";
+constexpr std::string_view kCalls =
     "Call a tool like this:\n"
     "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"target_file\": \"a.txt\"}}</tool_call>\n"
     "Look first where you must. When asked for a value, answer with it alone, without a call.";
@@ -62,7 +64,7 @@ void write_json(const Json& value, std::string& text) {
 
 }  // namespace
 
-std::vector<Message> prompt(const Task& task) {
+std::vector<Message> prompt(const Task& task, WithSearch search) {
   std::string user = "Files:\n";
   size_t listed = 0;
   for (const auto& [path, content] : task.files) {
@@ -70,11 +72,15 @@ std::vector<Message> prompt(const Task& task) {
     user += path + "\n";
   }
   if (listed > kMostListed) user += "... and " + std::to_string(task.files.size() - kMostListed) + " more\n";
-  return {{"system", std::string(kSystem)}, {"user", user + "\n" + task.instruction}};
+  std::string system(kTools);
+  if (search == WithSearch::kYes) system += kSearch;
+  return {{"system", system.append(kCalls)}, {"user", user + "\n" + task.instruction}};
 }
 
-std::vector<std::string> prompted_tools() {
-  return {"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd"};
+std::vector<std::string> prompted_tools(WithSearch search) {
+  std::vector<std::string> names = {"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd"};
+  if (search == WithSearch::kYes) names.emplace_back(kSearchTool);
+  return names;
 }
 
 std::string render_call(const Call& call) {

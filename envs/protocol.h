@@ -21,11 +21,11 @@ struct Message {
 };
 
 // The messages that open an episode: tools and call format, then the files and the instruction.
-std::vector<Message> prompt(const Task& task);
+std::vector<Message> prompt(const Task& task, WithSearch search = WithSearch::kNo);
 
 // The tools that the prompt names. No others exist in an episode, whatever else the library has: what a model is told
 // about an unknown name depends on them.
-std::vector<std::string> prompted_tools();
+std::vector<std::string> prompted_tools(WithSearch search = WithSearch::kNo);
 
 std::string render_call(const Call& call);
 std::string render_calls(std::span<const Call> calls);  // one a line: an assistant message

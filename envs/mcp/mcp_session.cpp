@@ -18,9 +18,15 @@ constexpr const char* kInstructions =
 
 RpcError invalid_params(std::string message) { return {RpcCode::kInvalidParams, std::move(message), nullptr}; }
 
-Json list_tools() {
+bool is_offered(const std::vector<std::string>& offered, std::string_view name) {
+  if (offered.empty()) return name != kSearchTool;
+  return std::find(offered.begin(), offered.end(), name) != offered.end();
+}
+
+Json list_tools(const std::vector<std::string>& offered) {
   Json list = Json::array();
-  for (const auto& tool : tools()) {
+  for (const auto& tool : tools(WithSearch::kYes)) {
+    if (!is_offered(offered, tool.name)) continue;
     const bool reads = tool.effect == ToolEffect::kReads;
     Json annotations = {{"readOnlyHint", reads}, {"openWorldHint", false}};
     if (!reads) annotations["destructiveHint"] = true;
@@ -36,9 +42,11 @@ Json call_result(const ToolOutcome& outcome) {
   return {{"content", Json::array({{{"type", "text"}, {"text", outcome.output}}})}, {"isError", !outcome.ok}};
 }
 
-std::string unknown_tool(const std::string& name) {
+std::string unknown_tool(const std::vector<std::string>& offered, const std::string& name) {
   // A tool that does not exist does nothing but say so, in the words that a model reads everywhere else.
-  return run_tool({}, name, Json::object()).output;
+  ToolContext context;
+  context.tools = offered;
+  return run_tool(context, name, Json::object()).output;
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ void McpSession::take_request(uint64_t exchange, RpcMessage& message) {
   if (!initialized()) return refuse({RpcCode::kInvalidRequest, "initialize comes first", nullptr});
   if (!list) return take_call(exchange, message);
   if (message.params.contains("cursor")) return refuse(invalid_params("cursor: the list has one page, and no cursors"));
-  give(list_tools());
+  give(list_tools(offered_));
 }
 
 Result<Json> McpSession::initialize(const Json& params) {
@@ -119,7 +127,8 @@ void McpSession::take_call(uint64_t exchange, RpcMessage& message) {
   const auto name = message.params.find("name");
   if (name == message.params.end() || !name->is_string()) return refuse(invalid_params("name: must be that of a tool"));
   const Tool* tool = find_tool(name->get_ref<const std::string&>());
-  if (!tool) return refuse(invalid_params(unknown_tool(name->get<std::string>())));
+  if (!tool || !is_offered(offered_, tool->name))
+    return refuse(invalid_params(unknown_tool(offered_, name->get<std::string>())));
   Json arguments = message.params.value("arguments", Json::object());
   if (!arguments.is_object()) return refuse(invalid_params("arguments: not an object"));
   const bool taken = std::any_of(calls_.begin(), calls_.end(),

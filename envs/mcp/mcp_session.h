@@ -50,7 +50,9 @@ class McpSession {
  public:
   static constexpr size_t kMostCalls = 64;  // waiting and under way; more are refused
 
-  explicit McpSession(std::string server_version) : server_version_(std::move(server_version)) {}
+  // `offered`: names of the tools that there are; empty: those that are everywhere.
+  explicit McpSession(std::string server_version, std::vector<std::string> offered = {})
+      : server_version_(std::move(server_version)), offered_(std::move(offered)) {}
 
   std::vector<McpAction> step(uint64_t exchange, std::string_view frame);
 
@@ -87,6 +89,7 @@ class McpSession {
   std::vector<McpAction> take_actions();
 
   std::string server_version_;
+  std::vector<std::string> offered_;
   std::string revision_;  // empty until initialize
   uint64_t next_call_ = 1;
   std::deque<Call> calls_;  // in the order in which they came

@@ -102,7 +102,7 @@ void put_session(std::string& bytes, const Session& session) {
 
 Result<uint64_t> FieldReader::number() {
   uint64_t number = 0;
-  if (bytes_.size() < sizeof number) return fail(Status::corrupt("a message of a sandbox is too short"));
+  if (bytes_.size() < sizeof number) return fail(Status::corrupt("bytes end within a field"));
   memcpy(&number, bytes_.data(), sizeof number);
   bytes_.remove_prefix(sizeof number);
   return number;
@@ -110,7 +110,7 @@ Result<uint64_t> FieldReader::number() {
 
 Result<std::string> FieldReader::text() {
   const uint64_t size = TRY(number());
-  if (size > bytes_.size()) return fail(Status::corrupt("a message of a sandbox is too short"));
+  if (size > bytes_.size()) return fail(Status::corrupt("bytes end within a field"));
   std::string text(bytes_.substr(0, size));
   bytes_.remove_prefix(size);
   return text;

@@ -33,6 +33,7 @@ class FieldReader {
   Result<std::string> text();
   Result<Files> files();
   Result<Session> session();
+  std::string_view rest() const { return bytes_; }
 
  private:
   std::string_view bytes_;

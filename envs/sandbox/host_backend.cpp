@@ -54,6 +54,12 @@ class HostSandbox final : public Sandbox {
     session_ = snapshot.session;
     return {};
   }
+  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
+    return changes_of_sources(context_.root, known);
+  }
+  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
+    return read_lines(context_.root, wanted);
+  }
   void set_call_limits(const SandboxSpec& spec) override {
     context_.output_limit = spec.output_limit;
     context_.time_limit_s = spec.call_time_limit_s;

@@ -133,6 +133,25 @@ std::string serve_restore(FieldReader& fields, const Session& before) {
   return reply_with(before, session, status ? kWorked : status.message());
 }
 
+template <typename Answer>
+std::string serve_sources(std::string_view question, const Answer& answer) {
+  std::string reply;
+  const Result<std::string> text = answer(question);
+  put_text(reply, text ? "" : text.error().message());
+  if (text) put_text(reply, *text);
+  return reply;
+}
+
+Result<std::string> source_changes(std::string_view question) {
+  return encode(TRY(changes_of_sources(kRoot, TRY(decode_known_sources(question)))));
+}
+
+Result<std::string> source_lines(std::string_view question) {
+  std::string texts;
+  for (const auto& text : read_lines(kRoot, TRY(decode_source_lines(question)))) put_text(texts, text);
+  return texts;
+}
+
 std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
   std::string reply;
   switch (kind) {
@@ -155,6 +174,10 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
       for (const auto& path : collected.programs) put_text(reply, path);
       return reply;
     }
+    case RequestKind::kSourceChanges:
+      return serve_sources(fields.rest(), source_changes);
+    case RequestKind::kSourceLines:
+      return serve_sources(fields.rest(), source_lines);
     case RequestKind::kCancel:
       break;  // the first process itself sees to it
   }

@@ -18,7 +18,9 @@ enum class RequestKind : unsigned {
   kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
   kRestore,   // workspace, temporary folder, session -> kWorked, or why not
   kCollect,   // -> complete, files; everything else that runs is ended first
-  kCancel,    // of the request that has this id: what it started is ended, and soon it too. No reply of its own
+  kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/search/sources.h)
+  kSourceLines,    // lines of files -> why not, or empty; their texts
+  kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own
 };
 
 }  // namespace tandem::envs

@@ -91,6 +91,19 @@ class NamespaceSandbox final : public Sandbox {
     return worked(*reply, "a snapshot could not be restored");
   }
 
+  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
+    const auto reply = TRY(ask_about_sources(RequestKind::kSourceChanges, encode(known)));
+    return decode_source_changes(reply);
+  }
+
+  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
+    const auto reply = TRY(ask_about_sources(RequestKind::kSourceLines, encode(wanted)));
+    FieldReader fields(reply);
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < wanted.size(); ++i) texts.push_back(TRY(fields.text()));
+    return texts;
+  }
+
   void set_call_limits(const SandboxSpec& spec) override {
     spec_.output_limit = spec.output_limit;
     spec_.call_time_limit_s = spec.call_time_limit_s;
@@ -98,6 +111,16 @@ class NamespaceSandbox final : public Sandbox {
   }
 
  private:
+  Result<std::string> ask_about_sources(RequestKind kind, std::string_view question) {
+    if (question.size() > kLargestFrame / 2) return fail(Status::exhausted("there are too many files to search"));
+    const auto reply = TRY(request(kind, question, kCollectTime));
+    if (reply.empty())
+      return fail(Status::exhausted("looking at the files was killed, perhaps for using too much memory"));
+    FieldReader fields(reply);
+    if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::unavailable(why));
+    return fields.text();
+  }
+
   static Status worked(const std::string& reply, const std::string& what) {
     if (reply == kWorked) return {};
     return Status::unavailable(what + ": " + (reply.empty() ? "the process that did it was killed" : reply));

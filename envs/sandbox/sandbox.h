@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "envs/search/sources.h"
 #include "envs/task.h"
 #include "envs/tools/tool.h"
 
@@ -60,6 +61,10 @@ class Sandbox {
   // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
   // call.
   virtual Status restore(const Snapshot& snapshot) = 0;
+  // What is other in the workspace than was known, and lines of its files, for a search that runs elsewhere
+  // (envs/search/sources.h): the sandbox looks, nobody else opens its files.
+  virtual Result<SourceChanges> source_changes(std::span<const KnownSource> known) = 0;
+  virtual Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) = 0;
   // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
   // made with.
   virtual void set_call_limits(const SandboxSpec& spec) = 0;

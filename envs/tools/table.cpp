@@ -11,6 +11,11 @@
 namespace tandem::envs {
 namespace {
 
+// Only where a list of tools names it and nobody answers it (envs/search/searching_backend.h).
+ToolOutcome search_nowhere(const ToolContext&, const Json&) {
+  return ToolOutcome::refused("there is no index to search here; use grep");
+}
+
 constexpr std::array kTools = {
     Tool{"read_file",
          "Reads a text file and returns its lines, each as LINE_NUMBER|CONTENT. Give offset and limit to read a part "
@@ -127,6 +132,16 @@ constexpr std::array kTools = {
            "input":{"type":"string","description":"The whole patch, from *** Begin Patch to *** End Patch."}},
            "required":["input"],"additionalProperties":false})",
         ToolEffect::kChanges, tool_apply_patch},
+    Tool{kSearchTool,
+         "Finds code by meaning: ask a whole question, such as \"Where are sessions refreshed?\". Prints the pieces of "
+         "code that answer it best, each as PATH:FIRST-LAST with its lines. For exact text use grep.",
+         R"({"type":"object","properties":{
+           "query":{"type":"string","description":"What you are looking for, as a question in words."},
+           "explanation":{"type":"string","description":"Why, in one sentence."},
+           "target_directories":{"type":"array","items":{"type":"string"},
+             "description":"Folders or files to search. The whole workspace by default."}},
+           "required":["query"],"additionalProperties":false})",
+         ToolEffect::kReads, search_nowhere},
 };
 
 // The parsed schemas, in the order of the table; immutable once made.
@@ -140,10 +155,7 @@ const std::array<Json, kTools.size()>& schemas() {
 }
 
 std::vector<std::string> offered_tools(const ToolContext& context) {
-  if (!context.tools.empty()) return context.tools;
-  std::vector<std::string> all;
-  for (const auto& tool : kTools) all.emplace_back(tool.name);
-  return all;
+  return context.tools.empty() ? tool_names() : context.tools;
 }
 
 }  // namespace
@@ -161,7 +173,16 @@ ToolOutcome ToolOutcome::done(std::string output) {
   return outcome;
 }
 
-std::span<const Tool> tools() { return kTools; }
+std::span<const Tool> tools(WithSearch search) {
+  static_assert(kTools.back().name == kSearchTool);
+  return std::span(kTools).first(kTools.size() - (search == WithSearch::kYes ? 0 : 1));
+}
+
+std::vector<std::string> tool_names(WithSearch search) {
+  std::vector<std::string> names;
+  for (const auto& tool : tools(search)) names.emplace_back(tool.name);
+  return names;
+}
 
 const Tool* find_tool(std::string_view name) {
   for (const auto& tool : kTools) {
@@ -170,9 +191,9 @@ const Tool* find_tool(std::string_view name) {
   return nullptr;
 }
 
-Json tool_schemas() {
+Json tool_schemas(WithSearch search) {
   Json array = Json::array();
-  for (size_t i = 0; i < kTools.size(); ++i) {
+  for (size_t i = 0; i < tools(search).size(); ++i) {
     Json function = {{"name", kTools[i].name}, {"description", kTools[i].description}, {"parameters", schemas()[i]}};
     array.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
@@ -180,6 +201,11 @@ Json tool_schemas() {
 }
 
 ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments) {
+  return run_tool(context, name, arguments, nullptr);
+}
+
+ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments,
+                     const ToolFunction& run) {
   const auto offered = offered_tools(context);
   const Tool* tool = find_tool(name);
   if (!tool || std::find(offered.begin(), offered.end(), name) == offered.end()) {
@@ -195,7 +221,7 @@ ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Js
   }
   const SystemClock clock;
   const Time start = clock.now();
-  ToolOutcome outcome = tool->run(context, arguments);
+  ToolOutcome outcome = run ? run(context, arguments) : tool->run(context, arguments);
   outcome.output = bound_output(make_printable(outcome.output), context.output_limit, outcome.truncated);
   outcome.seconds = to_seconds(clock.now() - start);
   return outcome;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -57,15 +58,24 @@ struct Tool {
   ToolOutcome (*run)(const ToolContext& context, const Json& arguments);
 };
 
-// The tools in the order in which models are shown them.
-std::span<const Tool> tools();
+// The one tool that is not there everywhere: it is answered beside the sandbox, by who has an encoder (envs/search).
+inline constexpr std::string_view kSearchTool = "codebase_search";
+enum class WithSearch : uint8_t { kNo, kYes };
+
+// The tools in the order in which models are shown them; codebase_search is the last.
+std::span<const Tool> tools(WithSearch search = WithSearch::kNo);
+std::vector<std::string> tool_names(WithSearch search = WithSearch::kNo);
+// Any of them, offered or not.
 const Tool* find_tool(std::string_view name);
 
 // The OpenAI `tools` array.
-Json tool_schemas();
+Json tool_schemas(WithSearch search = WithSearch::kNo);
 
 // Checks the arguments against the schema, runs the tool, bounds its output and makes it printable.
 ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments);
+// The same with another function behind the tool's name.
+using ToolFunction = std::function<ToolOutcome(const ToolContext& context, const Json& arguments)>;
+ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments, const ToolFunction& run);
 
 // For sending outcomes between processes.
 Json to_json(const ToolOutcome& outcome);

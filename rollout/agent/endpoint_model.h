@@ -19,7 +19,8 @@ struct EndpointSettings {
   std::string key;                // empty: none is sent
   std::optional<double> temperature;
   std::optional<uint64_t> seed;
-  std::optional<int> max_tokens;  // of a turn
+  std::optional<int> max_tokens;                    // of a turn
+  envs::WithSearch search = envs::WithSearch::kNo;  // whether codebase_search is offered
   Duration request_limit = std::chrono::seconds(600);
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
 };

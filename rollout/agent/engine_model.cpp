@@ -15,7 +15,7 @@ constexpr int kMostContext = 8192;
 
 Json schemas_of(const std::vector<std::string>& names) {
   Json chosen = Json::array();
-  for (const auto& schema : envs::tool_schemas()) {
+  for (const auto& schema : envs::tool_schemas(envs::WithSearch::kYes)) {
     if (std::ranges::find(names, schema.at("function").at("name").get<std::string>()) != names.end())
       chosen.push_back(schema);
   }
@@ -42,8 +42,8 @@ Result<std::unique_ptr<EngineModel>> EngineModel::load(const EngineModelSettings
   std::error_code error;
   const auto whole = fs::canonical(settings.model, error);
   made->name_ = (error ? settings.model : whole).filename().string();
-  made->opening_ = envs::prompt(task);
-  made->tools_ = schemas_of(envs::prompted_tools());
+  made->opening_ = envs::prompt(task, settings.search);
+  made->tools_ = schemas_of(envs::prompted_tools(settings.search));
   made->trajectory_.key = {1, 1};
   made->trajectory_.numerics_id = made->engine_.numerics_id();
   return made;

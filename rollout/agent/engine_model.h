@@ -24,6 +24,7 @@ struct EngineModelSettings {
   int max_new_tokens = 1024;  // of a turn
   int max_tokens = 0;         // of everything; 0: what the model was made for, 8192 at most
   int threads = 1;
+  envs::WithSearch search = envs::WithSearch::kNo;  // whether codebase_search is offered
 };
 
 class EngineModel final : public AgentModel {

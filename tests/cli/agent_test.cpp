@@ -107,6 +107,20 @@ TEST_F(Agent, two_calls_of_one_message_are_run_and_what_was_changed_is_shown_and
   EXPECT_EQ(messages[4]["content"], "a.txt\nb.txt\n");
 }
 
+TEST_F(Agent, with_an_encoder_the_model_is_offered_codebase_search_and_reads_what_it_finds) {
+  ScriptedServer server;
+  put("src/session.py", "def refresh_session(token):\n    return token\n");
+  server.stream("I search.", {ScriptedServer::call("c1", "codebase_search", {{"query", "refresh the session"}})});
+  server.stream("It is in src/session.py.");
+  const auto encoder = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/encoders/sentences";
+  ASSERT_EQ(run(with(server, {"--encoder", encoder.string()})), 0) << text(output());
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0]["tools"].size(), 12u);
+  EXPECT_THAT(requests[1]["messages"].back()["content"].get<std::string>(),
+              testing::StartsWith("src/session.py:1-2 (score "));
+}
+
 TEST_F(Agent, what_was_written_is_taken_back_by_undo_and_only_once) {
   ScriptedServer server;
   script_an_edit(server);

@@ -194,6 +194,26 @@ TEST_F(McpCommand, a_call_gives_the_text_that_tools_call_gives) {
   }
 }
 
+TEST_F(McpCommand, codebase_search_is_served_where_an_encoder_is_given_and_is_in_no_list_elsewhere) {
+  scratch_.put("src/a.py", "def refresh_session():\n    return 1\n");
+  const auto has_search = [](const std::string& response) {
+    return response.find("codebase_search") != std::string::npos;
+  };
+  const auto ask = call(2, "codebase_search", {{"query", "refresh session"}});
+  {
+    Server server(here());
+    server.ask(kInitialize);
+    EXPECT_FALSE(has_search(server.ask(request(1, "tools/list"))));
+    EXPECT_THAT(server.ask(ask), HasSubstr("there is no tool"));
+  }
+  Server server(here({"--encoder", TANDEM_SOURCE_DIR "/tests/golden/encoders/sentences"}));
+  server.ask(kInitialize);
+  EXPECT_TRUE(has_search(server.ask(request(1, "tools/list"))));
+  EXPECT_THAT(text_of(server.ask(ask)), StartsWith("src/a.py:1-2 (score "));
+  server.ask(shell(3, "sed -i s/refresh/renew/ src/a.py"));
+  EXPECT_THAT(text_of(server.ask(ask)), HasSubstr("     1|def renew_session():"));
+}
+
 TEST_F(McpCommand, a_cancelled_command_ends_and_the_shell_goes_on) {
   Server server(here());
   server.ask(kInitialize);

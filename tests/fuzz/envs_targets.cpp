@@ -9,6 +9,11 @@
 #include "envs/protocol.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/snapshot.h"
+#include "envs/search/chunks.h"
+#include "envs/search/ignore_rules.h"
+#include "envs/search/index_file.h"
+#include "envs/search/shared_form.h"
+#include "envs/search/words.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/harbor.h"
 #include "envs/tasks/humanevalpack.h"
@@ -226,6 +231,88 @@ std::vector<std::string> sandbox_fields_seeds() {
   return {files, session};
 }
 
+const envs::IndexModel kIndexModel{{1, 2}, 4};
+
+// Two files of an index, one of them without pieces.
+envs::CodeIndex small_index() {
+  envs::CodeIndex index(kIndexModel.width);
+  envs::SourceChanges changes;
+  changes.changed = {{{"a.py", {1, 2}, 3}, true, "def f():\n    return 1\n"},
+                     {{"b.bin", {4, 5}, 6, envs::LeftOut::kBinary}, false, ""}};
+  index.apply(std::move(changes));
+  const auto embed = [](std::span<const std::string> texts) -> Result<std::vector<float>> {
+    return std::vector<float>(texts.size() * 4, 0.5f);
+  };
+  if (!index.embed({.embed = embed})) abort();
+  return index;
+}
+
+void search_index(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  const auto index = envs::read_index(file.path(), kIndexModel);
+  if (!index) return;
+  const float query[] = {1, 0, 0, 1};
+  (void)index->search(query, envs::query_words("return f"), {}, 10);
+  (void)index->tree();
+}
+std::vector<std::string> search_index_seeds() {
+  static Folder folder;
+  const auto path = folder.path() / "index";
+  const auto index = small_index();
+  {
+    envs::CodeIndex none(kIndexModel.width);
+    auto file = envs::IndexFile::open(path, kIndexModel, none);
+    if (!file) abort();
+    for (const auto& source : index.known()) {
+      if (!file->save(index, source.path)) abort();
+    }
+    if (!file->save_stamp(index, "a.py") || !file->save(index, "gone")) abort();
+  }
+  const auto bytes = read_file(path).value_or("");
+  folder.clear();
+  return {bytes};
+}
+
+void shared_index(std::string_view bytes) { (void)envs::SharedForm::decode(bytes, kIndexModel); }
+std::vector<std::string> shared_index_seeds() {
+  return {envs::SharedForm::of(small_index(), kIndexModel, envs::ShareKey::draw()).encode()};
+}
+
+void source_messages(std::string_view bytes) {
+  if (auto changes = envs::decode_source_changes(bytes)) {
+    envs::CodeIndex index = small_index();
+    index.apply(std::move(*changes));
+    (void)index.search({}, envs::query_words("return f"), {}, 10);
+  }
+  (void)envs::decode_known_sources(bytes);
+  (void)envs::decode_source_lines(bytes);
+}
+std::vector<std::string> source_messages_seeds() {
+  envs::SourceChanges changes;
+  changes.changed = {{{"a.py", {7, 8}, 3}, true, "def g():\n    return 2\n"}, {{"c.py", {1, 1}, 0}, false, ""}};
+  changes.removed = {"b.bin"};
+  changes.secrets = {".env"};
+  const envs::SourceLines lines[] = {{"a.py", 1, 2}};
+  return {envs::encode(changes), envs::encode(small_index().known()), envs::encode(lines)};
+}
+
+// Texts of files: rules of what is left out, and code that is cut into pieces.
+void source_text(std::string_view bytes) {
+  envs::IgnoreRules rules;
+  rules.add("a", bytes);
+  (void)rules.ignores("a/b/c.py", false);
+  (void)rules.ignores("a/build", true);
+  (void)envs::left_out_by_content(bytes);
+  for (const char* name : {"a.py", "a.cpp", "a.md"}) {
+    for (const auto& chunk : envs::cut_into_chunks(name, bytes)) (void)envs::count_words(chunk.text);
+  }
+}
+std::vector<std::string> source_text_seeds() {
+  return {"*.o\nbuild/\n!a/**/[b-d].py\n\\#x\n",
+          "class A:\n    # words\n    def f(self):\n        return {1: 2}\n\nx = A()\n",
+          "#ifdef A\nint f() {\n  return 1;\n}\n#endif\n", "# T\n\nwords\n\n## U\nwords\n"};
+}
+
 constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
                                {"dockerfile", dockerfile, dockerfile_seeds},
                                {"harbor", harbor, harbor_seeds},
@@ -236,7 +323,11 @@ constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
                                {"message", message, message_seeds},
                                {"mcp", mcp, mcp_seeds},
                                {"snapshot", snapshot, snapshot_seeds},
-                               {"sandbox_fields", sandbox_fields, sandbox_fields_seeds}};
+                               {"sandbox_fields", sandbox_fields, sandbox_fields_seeds},
+                               {"search_index", search_index, search_index_seeds},
+                               {"shared_index", shared_index, shared_index_seeds},
+                               {"source_messages", source_messages, source_messages_seeds},
+                               {"source_text", source_text, source_text_seeds}};
 
 }  // namespace
 

@@ -1,0 +1,72 @@
+// Answers codebase_search: the encoder, and the index that sandboxes of one folder begin from.
+//
+// It lives beside the sandboxes, once for all of them, and sees of each what the sandbox itself says: which files have
+// changed, and lines of them. No path of a sandbox is ever opened here. What was embedded for one sandbox is remembered
+// for the others, within a bound.
+//
+// Thread safety: any thread; calls take turns with the encoder. A view belongs to one caller at a time.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "envs/search/code_index.h"
+#include "envs/search/index_file.h"
+#include "envs/tools/tool.h"
+#include "kernels/stream.h"
+#include "model/text_encoder.h"
+
+namespace tandem::envs {
+
+inline constexpr size_t kEmbeddedByCall = 256;  // pieces; the others are compared by their words until the next call
+
+// How to look at files that lie somewhere else.
+struct SourceAccess {
+  std::function<Result<SourceChanges>(std::span<const KnownSource> known)> changes;
+  std::function<Result<std::vector<std::string>>(std::span<const SourceLines> wanted)> lines;
+};
+
+class CodeSearcher {
+ public:
+  // A Hugging Face directory of a sentence encoder.
+  static Result<std::unique_ptr<CodeSearcher>> load(const fs::path& encoder, int threads);
+
+  const IndexModel& model() const { return model_; }
+  // What views begin from. Before the first call.
+  void begin_from(CodeIndex index) { base_ = std::move(index); }
+  CodeIndex view() const { return base_; }
+
+  // [text][width].
+  Result<std::vector<float>> embed(std::span<const std::string> texts);
+
+  // What has changed is taken into the view, and up to `most` of its pieces are embedded: how many were.
+  Result<size_t> update(CodeIndex& view, const SourceAccess& access, size_t most = kEmbeddedByCall);
+
+  // The best pieces for a query in words. kInvalid for one that cannot be embedded.
+  Result<std::vector<SearchHit>> search(const CodeIndex& view, const std::string& query,
+                                        std::span<const std::string> folders, size_t limit);
+
+  // One call of the tool, its arguments checked. An error is one of the access.
+  Result<ToolOutcome> answer(CodeIndex& view, const SourceAccess& access, const ToolContext& context,
+                             const Json& arguments);
+
+ private:
+  CodeSearcher(const IndexModel& model, model::TextEncoder encoder, kernels::Stream stream)
+      : model_(model), base_(model.width), encoder_(std::move(encoder)), stream_(std::move(stream)) {}
+  const float* remembered(const Digest& digest) const;
+  void remember(const Digest& digest, const float* vector);
+
+  const IndexModel model_;
+  CodeIndex base_;
+  std::mutex mutex_;  // of all that follows
+  model::TextEncoder encoder_;
+  kernels::Stream stream_;
+  using Vectors = std::unordered_map<uint64_t, std::pair<Digest, std::vector<float>>>;
+  Vectors recent_, older_;  // when the recent ones are too many they become the older ones, which are forgotten
+};
+
+// Id and width, without loading it.
+Result<IndexModel> index_model_of(const fs::path& encoder);
+
+}  // namespace tandem::envs
