@@ -52,7 +52,7 @@ std::span<const Command> commands() {
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
       Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},
       Command{"role", "One process of a run", add_role},
-      Command{"config", "What a run's config may say, and what a file does say", add_config},
+      Command{"config", "What the config of a run, or of sft, may say, and what a file does say", add_config},
       Command{"bench", "How fast the hot paths are here, beside the limits of this machine", add_bench},
       Command{"doctor", "What this machine has of what a run needs, and how to mend the rest", add_doctor},
       Command{"version", "Print the version", add_version},

@@ -16,7 +16,7 @@ Result<int> warm_start(const SftConfig& config) {
   auto weights = TRY(model::load_weights(config.model, true));
   const auto conversation = TRY(rollout::Conversation::load(config.model));
   auto learner = TRY(trainer::Learner::create(
-      std::move(weights), TRY(kernels::Stream::cpu(config.threads)),
+      std::move(weights), TRY(kernels::Stream::cpu(threads_of(config))),
       {.learning_rate = {.peak = config.first.learning_rate, .warmup_steps = config.warmup_steps}}));
   const auto start = std::chrono::steady_clock::now();
   uint64_t next = 0;
@@ -53,6 +53,8 @@ Result<int> run(SftOptions options) {
   Schema schema = schema_of(config);
   TRY(schema.read(options.config, options.overrides));
   TRY(check(config, schema));
+  // What is written beside it has its name and more.
+  while (config.out.size() > 1 && config.out.ends_with('/')) config.out.pop_back();
   if (config.on_transcripts()) return train_on_transcripts(options, config, schema);
   if (options.resume || options.dry_run || options.json || options.show > 0) {
     return fail(Status::invalid("--resume, --dry-run, --show and --json are of training on transcripts")

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <thread>
 
 #include "cli/iso_time.h"
 #include "envs/task.h"
@@ -30,7 +32,7 @@ Schema schema_of(SftConfig& c) {
   s.add("model", c.model, "Model directory to start from");
   s.add("out", c.out, "Model directory to write");
   s.add("seed", c.seed, "Of the order of transcripts, or of the demonstrations");
-  s.add("threads", c.threads, "Threads to compute with", 1, 1024);
+  s.add("threads", c.threads, "Threads to compute with; 0: all cores", 0, 1024);
   auto& d = c.data;
   s.add("data.train", d.train,
         "Files of transcripts (JSON Lines of messages, ATIF, episodes) and run directories; empty: a warm start on "
@@ -50,7 +52,7 @@ Schema schema_of(SftConfig& c) {
   s.add("trainer.tokens_per_step", t.tokens_per_step,
         "A step takes transcripts of so many tokens together, one at least", 1, 1e9);
   s.add("trainer.learning_rate", t.learning_rate, "Of AdamW", 0, 1);
-  s.add("trainer.warmup_steps", t.warmup_steps, "Over which the learning rate rises", 0, 1e6);
+  s.add("trainer.warmup_share", t.warmup_share, "Of the steps, over which the learning rate rises", 0, 1);
   s.add("trainer.schedule", t.schedule, "How it falls from then to the last step",
         {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
   s.add("trainer.final_share", t.final_share, "Of the learning rate, where a fall ends", 0, 1);
@@ -103,17 +105,23 @@ Status check(const SftConfig& c, const Schema& schema) {
   return {};
 }
 
-Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c) {
+Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t steps) {
   const auto& t = c.trainer;
+  const auto rising = static_cast<int>(std::lround(t.warmup_share * static_cast<double>(steps)));
   return trainer::OptimizerSettings{.learning_rate = {.peak = t.learning_rate,
-                                                      .warmup_steps = t.warmup_steps,
+                                                      .warmup_steps = rising,
                                                       .decay = TRY(trainer::decay_named(t.schedule)),
+                                                      .steps = steps,
                                                       .final_share = t.final_share},
                                     .beta1 = t.beta1,
                                     .beta2 = t.beta2,
                                     .weight_decay = t.weight_decay,
                                     .max_grad_norm = t.max_grad_norm,
                                     .max_pass_tokens = t.max_pass_tokens};
+}
+
+int threads_of(const SftConfig& c) {
+  return c.threads > 0 ? c.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 }  // namespace tandem::cli

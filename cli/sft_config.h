@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/config.h"
@@ -19,7 +18,7 @@ struct SftConfig {
   std::string model = "models/SmolLM2-135M-Instruct";
   std::string out = "models/warm-start";
   uint64_t seed = 1;
-  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  int threads = 0;
   struct {
     std::vector<std::string> train, validation;
     double validation_share = 0;
@@ -33,7 +32,7 @@ struct SftConfig {
     int steps = 0;
     int tokens_per_step = 8192;
     double learning_rate = 2e-5;
-    int warmup_steps = 10;
+    double warmup_share = 0.05;
     std::string schedule = "cosine";
     double final_share = 0.1;
     double beta1 = 0.9, beta2 = 0.95, weight_decay = 0, max_grad_norm = 1;
@@ -61,7 +60,8 @@ Schema schema_of(SftConfig& config);
 // Keys of the one kind of training that were set for the other, and values that contradict each other.
 Status check(const SftConfig& config, const Schema& schema);
 
-// But for the number of steps, which the data decides.
-Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& config);
+// Of training on transcripts, of so many steps.
+Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& config, int64_t steps);
+int threads_of(const SftConfig& config);
 
 }  // namespace tandem::cli

@@ -100,12 +100,11 @@ Result<FileDescriptor> open_folder(const SftOptions& options, const SftConfig& c
   return claim;
 }
 
-trainer::FineTuningSettings settings_of(const SftConfig& config, const trainer::OptimizerSettings& optimizer,
-                                        const fs::path& folder) {
+trainer::FineTuningSettings settings_of(const SftConfig& config, const fs::path& folder) {
   return {.model = config.model,
           .folder = folder,
           .out = config.out,
-          .optimizer = optimizer,
+          .optimizer = {},  // once the number of steps is known
           .epochs = config.trainer.epochs,
           .steps = config.trainer.steps,
           .tokens_per_step = config.trainer.tokens_per_step,
@@ -113,7 +112,7 @@ trainer::FineTuningSettings settings_of(const SftConfig& config, const trainer::
           .patience = config.validation.patience,
           .checkpoint_every = config.trainer.checkpoint_every,
           .seed = config.seed,
-          .threads = config.threads};
+          .threads = threads_of(config)};
 }
 
 // What is left of a training that has ended: how it went, and nothing to go on with.
@@ -156,7 +155,6 @@ Result<int> finish(const SftConfig& config, const fs::path& folder, const traine
 }  // namespace
 
 Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& config, const Schema& schema) {
-  const auto optimizer = TRY(optimizer_of(config));
   const fs::path folder = config.out + ".work";
   const bool training = options.show == 0 && !options.dry_run;
   std::error_code error;
@@ -174,8 +172,9 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
   const auto renderer = TRY(load_renderer(config));
   const auto samples = TRY(read_samples(config, renderer));
   if (options.show > 0) return show_sample(options, renderer, samples);
-  const auto settings = settings_of(config, optimizer, folder);
+  auto settings = settings_of(config, folder);
   const int64_t steps = trainer::planned_steps(settings, samples);
+  settings.optimizer = TRY(optimizer_of(config, steps));
   reporter.text(describe(config, samples, steps));
   if (options.json) reporter.event(to_json(samples, steps));
   if (options.dry_run) return kDone;

@@ -125,7 +125,7 @@ TEST_F(Sft, stops_early_and_keeps_the_best_model) {
                                              R"({"role": "assistant", "content": "xx xx xx"}]})");
   ASSERT_EQ(
       sft(out, {"data.train=[" + train.string() + "]", "data.validation=[" + (kGolden / "chats.jsonl").string() + "]",
-                "trainer.epochs=200", "trainer.warmup_steps=0", "trainer.schedule=constant", "validation.every=2",
+                "trainer.epochs=200", "trainer.warmup_share=0", "trainer.schedule=constant", "validation.every=2",
                 "validation.patience=3", "--json"}),
       0)
       << text(output());
@@ -141,7 +141,7 @@ TEST_F(Sft, stops_early_and_keeps_the_best_model) {
   }
   // The model is that of the best step: training so far and no further gives it again.
   const fs::path again = root() / "early-again";
-  ASSERT_EQ(sft(again, {"data.train=[" + train.string() + "]", "trainer.epochs=200", "trainer.warmup_steps=0",
+  ASSERT_EQ(sft(again, {"data.train=[" + train.string() + "]", "trainer.epochs=200", "trainer.warmup_share=0",
                         "trainer.schedule=constant", "trainer.steps=" + std::to_string(best)}),
             0);
   EXPECT_EQ(digest_of(text(again / "model.safetensors")), digest_of(text(out / "model.safetensors")));
@@ -191,6 +191,17 @@ TEST_F(Sft, what_cannot_be_trained_on_is_named_at_once_and_nothing_is_begun) {
   EXPECT_TRUE(says("nothing is validated")) << text(output());
   EXPECT_EQ(tandem({"sft", "nowhere.yaml"}), 2);
   EXPECT_FALSE(fs::exists(out) || fs::exists(work(out)));
+}
+
+TEST_F(Sft, the_page_of_all_keys_is_the_one_that_is_printed) {
+  ASSERT_EQ(tandem({"config", "reference", "--of", "sft"}), 0);
+  EXPECT_EQ(text(output()), text(fs::path(TANDEM_SOURCE_DIR) / "docs" / "sft-config.md"))
+      << "tandem config reference --of sft > docs/sft-config.md";
+  for (const char* config : {"sft.yaml", "warm_start.yaml"}) {
+    Arguments arguments = {"config", "check", "--of", "sft", fs::path(TANDEM_SOURCE_DIR) / "configs" / config};
+    if (config[0] == 's') arguments.push_back("data.train=[chats.jsonl]");
+    EXPECT_EQ(tandem(arguments), 0) << text(output());
+  }
 }
 
 TEST_F(Sft, learns_from_the_good_episodes_of_a_run_with_the_same_tokenizer) {

@@ -290,10 +290,8 @@ int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& sampl
 
 Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples,
                                    const std::function<void(const Json&)>& tell, const std::stop_token& stop) {
-  OptimizerSettings optimizer = settings.optimizer;
-  optimizer.learning_rate.steps = planned_steps(settings, samples);
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)),
-                                     TRY(kernels::Stream::cpu(settings.threads)), optimizer));
+                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
   return FineTuning(settings, samples, tell, stop, std::move(learner)).run();
 }
 
