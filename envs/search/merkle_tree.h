@@ -20,7 +20,7 @@ struct FileDigest {
 
 class MerkleTree {
  public:
-  MerkleTree() = default;
+  MerkleTree() : MerkleTree(std::vector<FileDigest>()) {}
   // Of paths in any order, each once. A path that is also a folder of another one counts as both.
   explicit MerkleTree(const std::vector<FileDigest>& files);
 

@@ -79,8 +79,8 @@ TEST(Chunks, a_closing_brace_belongs_to_what_it_closes_and_directives_cut_nothin
 TEST(Chunks, documents_are_cut_at_headings_which_pieces_carry) {
   std::string paragraph;
   for (int i = 0; i < 12; ++i) paragraph += "Words that say something about the matter at hand.\n";
-  const auto chunks =
-      cut_into_chunks("a.md", "# Install\n\n" + paragraph + "\n" + paragraph + "\n## Use\n\n" + paragraph);
+  const auto text = "# Install\n\n" + paragraph + "\n" + paragraph + "\n## Use\n\n" + paragraph;
+  const auto chunks = cut_into_chunks("a.md", text);
   ASSERT_EQ(chunks.size(), 3u);
   EXPECT_TRUE(chunks[0].text.starts_with("# Install"));
   EXPECT_EQ(chunks[1].scope, "# Install");
