@@ -71,9 +71,8 @@ std::vector<SearchHit> CodeIndex::search(std::span<const float> query, std::span
   const auto width = static_cast<size_t>(width_);
   for (const auto& [path, entry] : entries_) {
     if (!entry.file) continue;
-    const bool wanted = folders.empty() || std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
-                          return lies_in(path, folder);
-                        });
+    const auto holds = [&path = path](const std::string& folder) { return lies_in(path, folder); };
+    const bool wanted = folders.empty() || std::any_of(folders.begin(), folders.end(), holds);
     if (!wanted) continue;
     uint32_t word = 0;
     for (uint32_t i = 0; i < entry.file->chunks.size(); ++i) {
