@@ -39,14 +39,14 @@ class TasksCommand : public testing::Test {
 };
 
 TEST_F(TasksCommand, lists_names_kinds_and_checks) {
-  const auto [output, code] = tasks("list examples");
+  const auto [output, code] = tasks("list examples/tasks");
   EXPECT_EQ(code, 0) << output;
-  EXPECT_THAT(output, HasSubstr("tasks/functions/reverse_words"));
+  EXPECT_THAT(output, HasSubstr("functions/reverse_words"));
   EXPECT_THAT(output, HasSubstr("harbor/word-count"));
-  const auto [line, json_code] = tasks("list examples tasks/answers --json");
+  const auto [line, json_code] = tasks("list examples/tasks answers --json");
   EXPECT_EQ(json_code, 0);
-  EXPECT_EQ(Json::parse(line).at("name"), "tasks/answers/count_errors");
-  EXPECT_THAT(tasks("list examples nothing").first, HasSubstr("has no task \"nothing\""));
+  EXPECT_EQ(Json::parse(line).at("name"), "answers/count_errors");
+  EXPECT_THAT(tasks("list examples/tasks nothing").first, HasSubstr("has no task \"nothing\""));
   EXPECT_THAT(tasks("list workspace:set --count 2").first, HasSubstr("set/train/1"));
 }
 
@@ -56,7 +56,7 @@ TEST_F(TasksCommand, shows_what_a_model_meets_and_never_the_tests) {
   EXPECT_THAT(output, HasSubstr("It loses the"));
   EXPECT_THAT(output, HasSubstr("python3 -I test_text.py"));
   EXPECT_THAT(output, testing::Not(HasSubstr("two one")));
-  EXPECT_EQ(tasks("show examples").second, 2);
+  EXPECT_EQ(tasks("show examples/tasks").second, 2);
 }
 
 TEST_F(TasksCommand, validates_and_says_by_its_exit_code_what_came_out) {
@@ -99,7 +99,7 @@ TEST_F(TasksCommand, a_shell_is_tried_and_graded) {
   EXPECT_THAT(solved.first, HasSubstr("reward 1"));
   EXPECT_EQ(tasks("try " + task + " < /dev/null").second, 1);
   EXPECT_EQ(tasks("try examples/tasks/answers/count_errors.yaml --answer 5 < /dev/null").second, 0);
-  EXPECT_EQ(tasks("try examples harbor/word-count --solution").second, 0);
+  EXPECT_EQ(tasks("try examples/tasks harbor/word-count --solution").second, 0);
 }
 
 }  // namespace

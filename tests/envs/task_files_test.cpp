@@ -235,7 +235,7 @@ TEST_F(TaskFiles, tasks_of_the_workspace_family_pass_too) {
 }
 
 TEST_F(TaskFiles, the_examples_pass) {
-  const auto set = TaskSet::read(TANDEM_SOURCE_DIR "/examples");
+  const auto set = TaskSet::read(TANDEM_SOURCE_DIR "/examples/tasks");
   ASSERT_TRUE(set.has_value()) << set.error().to_string();
   for (const auto& task : set->tasks()) {
     const auto v = validate(task, *backend_, 1);
