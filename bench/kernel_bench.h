@@ -33,6 +33,7 @@ Status bench_lm_head(KernelBench& bench);
 // kernel_rows.cpp
 Status bench_rows(KernelBench& bench);
 Status bench_adamw(KernelBench& bench);
+Status bench_muon(KernelBench& bench);
 Status bench_quantize(KernelBench& bench);
 Status bench_digest(KernelBench& bench);
 

@@ -3,6 +3,9 @@
 
 #include "base/digest.h"
 #include "bench/kernel_bench.h"
+#include "kernels/digest.h"
+#include "kernels/fused_ops.h"
+#include "kernels/muon.h"
 #include "kernels/optimizer.h"
 #include "kernels/quantize.h"
 #include "kernels/transformer_ops.h"
@@ -22,6 +25,28 @@ Status bench_rows(KernelBench& bench) {
   bench.add_bytes("SwiGLU, reads and writes", 6 * kCount, TRY(median_seconds(bench.seconds, [&] {
                     return kernels::swiglu(bench.stream, x.data(), kRows, kWidth, out.data());
                   })));
+  bench.add_bytes("GeGLU, reads and writes", 6 * kCount, TRY(median_seconds(bench.seconds, [&] {
+                    return kernels::geglu(bench.stream, x.data(), kRows, kWidth, out.data());
+                  })));
+  std::vector<kernels::e4m3> codes(size_t{kRows} * kWidth);
+  std::vector<kernels::e8m0> scales(codes.size() / kernels::kScaleBlock);
+  bench.add_bytes("sum, RMSNorm and codes of 1x128, reads and writes", 7 * kCount,
+                  TRY(median_seconds(bench.seconds, [&] {
+                    return kernels::norm_quantize(bench.stream, {.x = x.data(),
+                                                                 .residual = out.data(),
+                                                                 .weight = weight.data(),
+                                                                 .codes = codes.data(),
+                                                                 .scales = scales.data(),
+                                                                 .epsilon = 1e-5f,
+                                                                 .rows = kRows,
+                                                                 .width = kWidth});
+                  })));
+  bench.add_bytes(
+      "SwiGLU and codes of 1x128, reads and writes", 5 * kCount, TRY(median_seconds(bench.seconds, [&] {
+        return kernels::gate_quantize(
+            bench.stream,
+            {.gate_up = x.data(), .codes = codes.data(), .scales = scales.data(), .rows = kRows, .width = kWidth});
+      })));
   const std::vector<float> frequencies(kHead / 2, 0.01f);
   const auto table = kernels::rope_table(512, frequencies);
   std::vector<int32_t> positions(kRows);
@@ -40,22 +65,67 @@ Status bench_rows(KernelBench& bench) {
   return {};
 }
 
-Status bench_adamw(KernelBench& bench) {
+// Bytes of a weight: gradient, master and both moments read, all but the gradient written.
+template <typename Moment>
+Status bench_adamw_of(KernelBench& bench, const char* name, bool with_codes) {
+  constexpr int kColumns = 4096;
   const size_t count = size_t{1} << 25;
-  std::vector<float> grad(count, 1), master(count, 1), first(count, 0), second(count, 0);
+  std::vector<float> grad(count, 1), master(count, 1);
+  std::vector<Moment> first(count), second(count);
   std::vector<bf16> weight(count);
-  int64_t step = 0;
+  std::vector<kernels::e4m3> codes(with_codes ? count : 0);
+  std::vector<kernels::e8m0> scales(codes.size() / (kernels::kScaleBlock * kernels::kScaleBlock));
+  kernels::BasicAdamW<Moment> arguments{.grad = grad.data(),
+                                        .master = master.data(),
+                                        .first_moment = first.data(),
+                                        .second_moment = second.data(),
+                                        .weight = weight.data(),
+                                        .count = count,
+                                        .learning_rate = 1e-5f,
+                                        .step = 0};
+  if (with_codes) {
+    arguments.codes = codes.data();
+    arguments.scales = scales.data();
+    arguments.columns = kColumns;
+  }
   const double seconds = TRY(median_seconds(bench.seconds, [&] {
-    return kernels::adamw(bench.stream, {.grad = grad.data(),
-                                         .master = master.data(),
-                                         .first_moment = first.data(),
-                                         .second_moment = second.data(),
-                                         .weight = weight.data(),
-                                         .count = count,
-                                         .learning_rate = 1e-5f,
-                                         .step = ++step});
+    ++arguments.step;
+    return kernels::adamw(bench.stream, arguments);
   }));
-  bench.add_bytes("AdamW, reads and writes", 30.0 * static_cast<double>(count), seconds);
+  bench.add_bytes(name, (14.0 + 4 * sizeof(Moment) + (with_codes ? 1 : 0)) * static_cast<double>(count), seconds);
+  return {};
+}
+
+Status bench_adamw(KernelBench& bench) {
+  TRY(bench_adamw_of<float>(bench, "AdamW, reads and writes", false));
+  TRY(bench_adamw_of<bf16>(bench, "AdamW with bf16 moments, reads and writes", false));
+  return bench_adamw_of<bf16>(bench, "AdamW with bf16 moments and codes of 128x128, reads and writes", true);
+}
+
+// Five rounds of three products each; what is between them is not counted.
+Status bench_muon(KernelBench& bench) {
+  for (const auto& [rows, columns] : {std::pair{576, 1536}, {2048, 2048}}) {
+    const size_t count = static_cast<size_t>(rows) * columns;
+    std::vector<float> grad(count), master(count, 1), momentum(count, 0);
+    for (size_t i = 0; i < count; ++i) grad[i] = static_cast<float>(i * 37 % 1021) - 510;
+    std::vector<bf16> weight(count);
+    struct Line {
+      alignas(64) std::byte bytes[64];
+    };
+    std::vector<Line> workspace((kernels::muon_workspace(rows, columns) + sizeof(Line) - 1) / sizeof(Line));
+    const kernels::Muon arguments{.grad = grad.data(),
+                                  .master = master.data(),
+                                  .momentum = momentum.data(),
+                                  .weight = weight.data(),
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .learning_rate = 1e-5f,
+                                  .workspace = workspace.front().bytes};
+    const double seconds = TRY(median_seconds(bench.seconds, [&] { return kernels::muon(bench.stream, arguments); }));
+    const double shorter = std::min(rows, columns), longer = std::max(rows, columns);
+    bench.add_product(fmt::format("Muon {}x{}", rows, columns), 5 * 2 * shorter * shorter * (2 * longer + shorter), 0,
+                      seconds);
+  }
   return {};
 }
 
@@ -97,9 +167,14 @@ Status bench_quantize(KernelBench& bench) {
 
 Status bench_digest(KernelBench& bench) {
   const std::vector<std::byte> data(size_t{1} << 28, std::byte{1});
-  bench.add_bytes("digest, one thread", static_cast<double>(data.size()), TRY(median_seconds(bench.seconds, [&] {
-                    return digest_of(data) == Digest{} ? Status::invalid("the digest of something is that of nothing")
-                                                       : Status{};
+  const auto something = [](const Digest& digest) {
+    return digest == Digest{} ? Status::invalid("the digest of something is that of nothing") : Status{};
+  };
+  const auto size = static_cast<double>(data.size());
+  bench.add_bytes("digest, one thread", size,
+                  TRY(median_seconds(bench.seconds, [&] { return something(digest_of(data)); })));
+  bench.add_bytes("digest, all threads", size, TRY(median_seconds(bench.seconds, [&]() -> Status {
+                    return something(TRY(kernels::digest(bench.stream, data)));
                   })));
   return {};
 }

@@ -18,7 +18,8 @@ constexpr std::array kOperations = {
     Operation{"gemm", bench_gemm},           Operation{"grouped_gemm", bench_grouped_gemm},
     Operation{"attention", bench_attention}, Operation{"lm_head", bench_lm_head},
     Operation{"rows", bench_rows},           Operation{"adamw", bench_adamw},
-    Operation{"quantize", bench_quantize},   Operation{"digest", bench_digest},
+    Operation{"muon", bench_muon},           Operation{"quantize", bench_quantize},
+    Operation{"digest", bench_digest},
 };
 
 Result<ProductShape> parse_shape(const std::string& text) {

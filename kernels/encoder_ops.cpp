@@ -21,9 +21,30 @@ Status layer_norm(Stream& stream, const LayerNorm& a) {
   return {};
 }
 
+Status layer_norm_backward(Stream& stream, const LayerNormBackward& a) {
+  TRY(Check{"layer_norm_backward"}
+          .given("x", a.x)
+          .given("weight", a.weight)
+          .given("grad_out", a.grad_out)
+          .given("grad_x", a.grad_x)
+          .given("grad_weight", a.grad_weight)
+          .given("grad_bias", a.grad_bias)
+          .positive("rows", a.rows)
+          .that(a.width > 0, "width must be positive")
+          .status);
+  stream.operations().layer_norm_backward(stream.threads(), a);
+  return {};
+}
+
 Status gelu(Stream& stream, float* x, size_t count) {
   TRY(Check{"gelu"}.given("x", x).status);
   stream.operations().gelu(stream.threads(), x, count);
+  return {};
+}
+
+Status gelu_backward(Stream& stream, const float* x, size_t count, float* grad) {
+  TRY(Check{"gelu_backward"}.given("x", x).given("grad", grad).status);
+  stream.operations().gelu_backward(stream.threads(), x, count, grad);
   return {};
 }
 

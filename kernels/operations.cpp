@@ -252,16 +252,29 @@ Status lm_head_backward(Stream& stream, const LmHeadBackward& h, std::span<const
   return {};
 }
 
+template <typename Moment>
+static Status check_adamw(const BasicAdamW<Moment>& a) {
+  return Check{"adamw"}
+      .given("grad", a.grad)
+      .given("master", a.master)
+      .given("first_moment", a.first_moment)
+      .given("second_moment", a.second_moment)
+      .given("weight", a.weight)
+      .that(a.step >= 1, "step counts from 1")
+      .that((a.codes == nullptr) == (a.scales == nullptr), "codes and scales go together")
+      .that(!a.codes || (a.columns > 0 && a.count % a.columns == 0), "columns must divide count where codes are given")
+      .that(!a.codes || a.count / a.columns <= INT32_MAX, "there are more rows than 2^31 - 1")
+      .that(sizeof(Moment) == sizeof(float) || a.beta2 <= 0.996f, "beta2 must be at most 0.996 with bf16 moments")
+      .status;
+}
 Status adamw(Stream& stream, const AdamW& a) {
-  TRY(Check{"adamw"}
-          .given("grad", a.grad)
-          .given("master", a.master)
-          .given("first_moment", a.first_moment)
-          .given("second_moment", a.second_moment)
-          .given("weight", a.weight)
-          .that(a.step >= 1, "step counts from 1")
-          .status);
+  TRY(check_adamw(a));
   stream.operations().adamw(stream.threads(), a);
+  return {};
+}
+Status adamw(Stream& stream, const BasicAdamW<bf16>& a) {
+  TRY(check_adamw(a));
+  stream.operations().adamw_bf16_moments(stream.threads(), a);
   return {};
 }
 

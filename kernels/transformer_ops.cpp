@@ -155,13 +155,17 @@ std::vector<float> rope_table(int positions, std::span<const float> frequencies,
 }
 
 template <typename T>
+static Status check_gate(const char* operation, const T* gate_up, int rows, int width, const T* out) {
+  return Check{operation}
+      .given("gate_up", gate_up)
+      .given("out", out)
+      .positive("rows", rows)
+      .positive("width", width)
+      .status;
+}
+template <typename T>
 static Status checked_swiglu(Stream& stream, const T* gate_up, int rows, int width, T* out) {
-  TRY(Check{"swiglu"}
-          .given("gate_up", gate_up)
-          .given("out", out)
-          .positive("rows", rows)
-          .positive("width", width)
-          .status);
+  TRY(check_gate("swiglu", gate_up, rows, width, out));
   stream.operations().in<T>().swiglu(stream.threads(), gate_up, rows, width, out);
   return {};
 }
@@ -171,17 +175,39 @@ Status swiglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* ou
 Status swiglu(Stream& stream, const float* gate_up, int rows, int width, float* out) {
   return checked_swiglu(stream, gate_up, rows, width, out);
 }
+template <typename T>
+static Status checked_geglu(Stream& stream, const T* gate_up, int rows, int width, T* out) {
+  TRY(check_gate("geglu", gate_up, rows, width, out));
+  stream.operations().in<T>().geglu(stream.threads(), gate_up, rows, width, out);
+  return {};
+}
+Status geglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out) {
+  return checked_geglu(stream, gate_up, rows, width, out);
+}
+Status geglu(Stream& stream, const float* gate_up, int rows, int width, float* out) {
+  return checked_geglu(stream, gate_up, rows, width, out);
+}
 
+static Status check_gate_backward(const char* operation, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                                  const bf16* grad_gate_up) {
+  return Check{operation}
+      .given("gate_up", gate_up)
+      .given("grad_out", grad_out)
+      .given("grad_gate_up", grad_gate_up)
+      .positive("rows", rows)
+      .positive("width", width)
+      .status;
+}
 Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                        bf16* grad_gate_up) {
-  TRY(Check{"swiglu_backward"}
-          .given("gate_up", gate_up)
-          .given("grad_out", grad_out)
-          .given("grad_gate_up", grad_gate_up)
-          .positive("rows", rows)
-          .positive("width", width)
-          .status);
+  TRY(check_gate_backward("swiglu_backward", gate_up, grad_out, rows, width, grad_gate_up));
   stream.operations().swiglu_backward(stream.threads(), gate_up, grad_out, rows, width, grad_gate_up);
+  return {};
+}
+Status geglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                      bf16* grad_gate_up) {
+  TRY(check_gate_backward("geglu_backward", gate_up, grad_out, rows, width, grad_gate_up));
+  stream.operations().geglu_backward(stream.threads(), gate_up, grad_out, rows, width, grad_gate_up);
   return {};
 }
 

@@ -97,6 +97,13 @@ Status swiglu(Stream& stream, const float* gate_up, int rows, int width, float* 
 Status swiglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                        bf16* grad_gate_up);
 
+// out = bf16(gelu(gate) * up) with gelu(x) = x / (1 + e^-u), u = sqrt(8 / pi) (x + 0.044715 x^3): what Gemma and others
+// call gelu_pytorch_tanh (Hendrycks & Gimpel 2016; Shazeer 2020 for the gate).
+Status geglu(Stream& stream, const bf16* gate_up, int rows, int width, bf16* out);
+Status geglu(Stream& stream, const float* gate_up, int rows, int width, float* out);
+Status geglu_backward(Stream& stream, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                      bf16* grad_gate_up);
+
 // x += y, rounded once.
 Status add(Stream& stream, const bf16* y, size_t count, bf16* x);
 Status add(Stream& stream, const float* y, size_t count, float* x);

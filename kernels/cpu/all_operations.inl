@@ -3,6 +3,8 @@
 #include "kernels/cpu/attention_backward.inl"
 #include "kernels/cpu/encoder_ops.inl"
 #include "kernels/cpu/experts.inl"
+#include "kernels/cpu/fused_ops.inl"
+#include "kernels/cpu/gates.inl"
 #include "kernels/cpu/gemm.inl"
 #include "kernels/cpu/grouped_gemm.inl"
 #include "kernels/cpu/limits.inl"
@@ -24,6 +26,7 @@ constexpr ForwardOperations<T> kForward = {
     .head_norm = head_norm<T>,
     .rope = rope<T>,
     .swiglu = swiglu<T>,
+    .geglu = geglu<T>,
     .add = add<T>,
     .lm_head = lm_head<T>,
     .permute = permute<T>,
@@ -42,6 +45,7 @@ constexpr CpuOperations kOperations = {
     .head_norm_backward = head_norm_backward,
     .sum_rows = sum_rows,
     .swiglu_backward = swiglu_backward,
+    .geglu_backward = geglu_backward,
     .lm_head_backward = lm_head_backward,
     .route = route,
     .route_backward = route_backward,
@@ -49,15 +53,20 @@ constexpr CpuOperations kOperations = {
     .combine_backward = combine_backward,
     .pack_groups = pack_groups,
     .k_grouped_gemm = k_grouped_gemm,
-    .adamw = adamw,
+    .adamw = adamw<float>,
+    .adamw_bf16_moments = adamw<bf16>,
     .sum_of_squares = sum_of_squares,
     .quantize = quantize,
     .quantize_weight = quantize_weight,
     .expand = expand,
     .round_to_codes = round_to_codes,
     .pack_codes = pack_codes,
+    .norm_quantize = norm_quantize,
+    .gate_quantize = gate_quantize,
     .layer_norm = layer_norm,
+    .layer_norm_backward = layer_norm_backward,
     .gelu = gelu,
+    .gelu_backward = gelu_backward,
     .bidirectional_attention = bidirectional_attention,
     .peak_products = peak_products,
     .read_all = read_all,

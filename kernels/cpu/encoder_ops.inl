@@ -1,5 +1,6 @@
-// Norms about the mean, GELU, and attention in both directions over keys and values that are laid out as panels, one
-// head of one sequence a task: they are read again for every few query rows, so laying them out costs little.
+// Norms about the mean, GELU, their gradients, and attention in both directions over keys and values that are laid out
+// as panels, one head of one sequence a task: they are read again for every few query rows, so laying them out costs
+// little.
 #pragma once
 
 #include <algorithm>
@@ -12,21 +13,29 @@
 
 namespace tandem::kernels::TANDEM_ISA {
 
-TANDEM_INLINE void layer_norm_row(const LayerNorm& g, const float* x, float* target) {
-  const auto width = static_cast<float>(g.width);
+// The mean of a row, and 1 / sqrt(the mean of the squares about it + epsilon).
+struct RowMoments {
+  float mean, inverse;
+};
+TANDEM_INLINE RowMoments moments_of(const float* x, int width, float epsilon) {
+  const auto count = static_cast<float>(width);
   Float total = {}, squares = {};
   for_lanes(
-      g.width, [&](int i) { total = total + load(x + i); }, [&](int i, int n) { total = total + load_part(x + i, n); });
-  const float mean = sum(total) / width;
+      width, [&](int i) { total = total + load(x + i); }, [&](int i, int n) { total = total + load_part(x + i, n); });
+  const float mean = sum(total) / count;
   const auto add_square = [&](Float value) {
     const Float distance = value - broadcast(mean);
     squares = fma(distance, distance, squares);
   };
   for_lanes(
-      g.width, [&](int i) { add_square(load(x + i)); }, [&](int i, int n) { add_square(load_part(x + i, n, mean)); });
-  const Float inverse = broadcast(1.0f / std::sqrt(sum(squares) / width + g.epsilon));
+      width, [&](int i) { add_square(load(x + i)); }, [&](int i, int n) { add_square(load_part(x + i, n, mean)); });
+  return {mean, 1.0f / std::sqrt(sum(squares) / count + epsilon)};
+}
+
+TANDEM_INLINE void layer_norm_row(const LayerNorm& g, const float* x, float* target) {
+  const RowMoments row = moments_of(x, g.width, g.epsilon);
   const auto normed = [&](Float value, Float weight, Float bias) {
-    return fma((value - broadcast(mean)) * inverse, weight, bias);
+    return fma((value - broadcast(row.mean)) * broadcast(row.inverse), weight, bias);
   };
   for_lanes(
       g.width, [&](int i) { store(target + i, normed(load(x + i), load(g.weight + i), load(g.bias + i))); },
@@ -41,17 +50,71 @@ inline void layer_norm(ThreadPool& threads, const LayerNorm& g) {
   });
 }
 
-// x times the share of the normal distribution below x. The polynomial is the one of its degree whose relative error
-// against erfc(a / sqrt 2) / 2 * e^(a^2 / 2) is least up to a = 13.5: 3.2e-8.
-TANDEM_INLINE Float gelu_of(Float x) {
+// What the row gives to the gradients of weight and bias is added to `sums`, weight first.
+TANDEM_INLINE void layer_norm_row_backward(const LayerNormBackward& g, size_t row, float* sums) {
+  const float *x = g.x + row * g.width, *grad = g.grad_out + row * g.width;
+  float* target = g.grad_x + row * g.width;
+  const RowMoments moments = moments_of(x, g.width, g.epsilon);
+  const auto normed = [&](Float value) { return (value - broadcast(moments.mean)) * broadcast(moments.inverse); };
+  Float slopes = {}, dots = {};
+  const auto gather = [&](Float value, Float incoming, Float weight) {
+    const Float slope = incoming * weight;
+    slopes = slopes + slope;
+    dots = fma(slope, normed(value), dots);
+  };
+  for_lanes(
+      g.width, [&](int i) { gather(load(x + i), load(grad + i), load(g.weight + i)); },
+      [&](int i, int n) { gather(load_part(x + i, n), load_part(grad + i, n), load_part(g.weight + i, n)); });
+  const auto width = static_cast<float>(g.width);
+  const Float mean_slope = broadcast(sum(slopes) / width), mean_dot = broadcast(sum(dots) / width);
+  const auto finish = [&](Float value, Float slope) {
+    return broadcast(moments.inverse) * (slope - mean_slope - normed(value) * mean_dot);
+  };
+  for_lanes(
+      g.width,
+      [&](int i) {
+        const Float value = load(x + i), incoming = load(grad + i);
+        store(sums + i, fma(incoming, normed(value), load(sums + i)));
+        store(sums + g.width + i, load(sums + g.width + i) + incoming);
+        store(target + i, finish(value, incoming * load(g.weight + i)));
+      },
+      [&](int i, int n) {
+        const Float value = load_part(x + i, n), incoming = load_part(grad + i, n);
+        store_part(sums + i, fma(incoming, normed(value), load_part(sums + i, n)), n);
+        store_part(sums + g.width + i, load_part(sums + g.width + i, n) + incoming, n);
+        store_part(target + i, finish(value, incoming * load_part(g.weight + i, n)), n);
+      });
+}
+
+inline void layer_norm_backward(ThreadPool& threads, const LayerNormBackward& g) {
+  sum_over_rows(threads, g.rows, g.width, {g.grad_weight, g.grad_bias},
+                [&](size_t row, float* sums) { layer_norm_row_backward(g, row, sums); });
+}
+
+// The share of the normal distribution below x, and e^(-x^2 / 2). The polynomial is the one of its degree whose
+// relative error against erfc(a / sqrt 2) / 2 * e^(a^2 / 2) is least up to a = 13.5: 3.2e-8.
+struct NormalAt {
+  Float share, bell;
+};
+TANDEM_INLINE NormalAt normal_at(Float x) {
   constexpr float kTerms[] = {-0.029125964f, 0.14387269f, -0.25550547f, 0.15893029f, -0.022937778f,
                               0.10543319f,   0.11985238f, 0.1398591f,   0.13962157f};
   const Float a = (Float)((Bits)x & 0x7fffffffu);
   const Float t = broadcast(1) / fma(broadcast(0.35f), a, broadcast(1));
   Float ratio = {};
   for (const float term : kTerms) ratio = fma(ratio, t, broadcast(term));
-  const Float tail = ratio * t * exponential_below(broadcast(-0.5f) * (a * a));
-  return x * (x < Float{} ? tail : broadcast(1) - tail);
+  const Float bell = exponential_below(broadcast(-0.5f) * (a * a));
+  const Float tail = ratio * t * bell;
+  return {x < Float{} ? tail : broadcast(1) - tail, bell};
+}
+
+TANDEM_INLINE Float gelu_of(Float x) { return x * normal_at(x).share; }
+
+// Where the bell is 0, x may be infinite, and its product with 0 would be NaN.
+TANDEM_INLINE Float gelu_slope(Float x) {
+  const NormalAt normal = normal_at(x);
+  const Float rise = x * normal.bell * broadcast(0.39894228f);
+  return normal.share + (normal.bell == Float{} ? Float{} : rise);
 }
 
 inline void gelu(ThreadPool& threads, float* x, size_t count) {
@@ -61,6 +124,17 @@ inline void gelu(ThreadPool& threads, float* x, size_t count) {
     if (i < end) {
       const int lanes = static_cast<int>(end - i);
       store_part(x + i, gelu_of(load_part(x + i, lanes)), lanes);
+    }
+  });
+}
+
+inline void gelu_backward(ThreadPool& threads, const float* x, size_t count, float* grad) {
+  for_pieces(threads, count, 1 << 12, [&](size_t begin, size_t end) {
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) store(grad + i, load(grad + i) * gelu_slope(load(x + i)));
+    if (i < end) {
+      const int lanes = static_cast<int>(end - i);
+      store_part(grad + i, load_part(grad + i, lanes) * gelu_slope(load_part(x + i, lanes)), lanes);
     }
   });
 }

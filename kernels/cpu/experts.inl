@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cpu/transformer_ops.inl"
+#include "kernels/cpu/gates.inl"
 #include "kernels/experts.h"
 
 namespace tandem::kernels::TANDEM_ISA {

@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/encoder_ops.h"
 #include "kernels/experts.h"
+#include "kernels/fused_ops.h"
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
 #include "kernels/optimizer.h"
@@ -31,6 +32,7 @@ struct ForwardOperations {
   void (*head_norm)(ThreadPool&, const BasicHeadNorm<T>&);
   void (*rope)(ThreadPool&, const BasicRope<T>&);
   void (*swiglu)(ThreadPool&, const T* gate_up, int rows, int width, T* out);
+  void (*geglu)(ThreadPool&, const T* gate_up, int rows, int width, T* out);
   void (*add)(ThreadPool&, const T* y, size_t count, T* x);
   void (*lm_head)(ThreadPool&, const BasicLmHead<T>&, std::span<const TokenPick>, std::span<float> logprobs);
   void (*permute)(ThreadPool&, const BasicPermute<T>&);
@@ -58,6 +60,8 @@ struct CpuOperations {
   void (*sum_rows)(ThreadPool&, const SumRows&);
   void (*swiglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                           bf16* grad_gate_up);
+  void (*geglu_backward)(ThreadPool&, const bf16* gate_up, const bf16* grad_out, int rows, int width,
+                         bf16* grad_gate_up);
   void (*lm_head_backward)(ThreadPool&, const LmHeadBackward&, std::span<const TokenPick>,
                            std::span<const float> grad_logprobs, std::span<float> entropy_rows);
   void (*route)(ThreadPool&, const Route&);
@@ -67,14 +71,19 @@ struct CpuOperations {
   void (*pack_groups)(ThreadPool&, const PackGroups&);
   void (*k_grouped_gemm)(ThreadPool&, const KGroupedGemm&);
   void (*adamw)(ThreadPool&, const AdamW&);
+  void (*adamw_bf16_moments)(ThreadPool&, const BasicAdamW<bf16>&);
   double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
   void (*quantize)(ThreadPool&, const Quantize&);
   void (*quantize_weight)(ThreadPool&, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
   void (*expand)(ThreadPool&, const Expand&);
   void (*round_to_codes)(ThreadPool&, const RoundToCodes&);
   bool (*pack_codes)(ThreadPool&, const PackCodes&);
+  void (*norm_quantize)(ThreadPool&, const NormQuantize&);
+  void (*gate_quantize)(ThreadPool&, const GateQuantize&);
   void (*layer_norm)(ThreadPool&, const LayerNorm&);
+  void (*layer_norm_backward)(ThreadPool&, const LayerNormBackward&);
   void (*gelu)(ThreadPool&, float* x, size_t count);
+  void (*gelu_backward)(ThreadPool&, const float* x, size_t count, float* grad);
   void (*bidirectional_attention)(ThreadPool&, const BidirectionalAttention&);
   double (*peak_products)(ThreadPool&, int rounds);
   float (*read_all)(ThreadPool&, const float* values, size_t count);

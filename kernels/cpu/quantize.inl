@@ -221,33 +221,38 @@ inline void quantize(ThreadPool& threads, const Quantize& q) {
     quantize_blocks<kMicroscaleBlock>(threads, q);
 }
 
+// The block of 128 x 128 whose first element is [top][left], or what is left of it.
+inline void quantize_weight_block(const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales, int top,
+                                  int left) {
+  const int height = std::min(kQuantizeTile, rows - top), width = std::min(kQuantizeTile, columns - left);
+  const bf16* x = weight + static_cast<size_t>(top) * columns + left;
+  uint8_t* codes = reinterpret_cast<uint8_t*>(out) + static_cast<size_t>(top) * columns + left;
+  const int whole = width / kLanes * kLanes;
+  bf16 rest[kLanes] = {};
+  __m256i largest = _mm256_setzero_si256();
+  for (int row = 0; row < height; ++row) {
+    const bf16* source = x + static_cast<size_t>(row) * columns;
+    for (int i = 0; i < whole; i += kLanes) largest = _mm256_max_epu16(largest, magnitudes(source + i));
+    std::memcpy(rest, source + whole, (width - whole) * sizeof(bf16));
+    largest = _mm256_max_epu16(largest, magnitudes(rest));
+  }
+  const int32_t scale = scale_codes(largest_of(largest));
+  scales[top / kQuantizeTile * scale_blocks(columns, kQuantizeTile) + left / kQuantizeTile].bits =
+      static_cast<uint8_t>(scale);
+  for (int row = 0; row < height; ++row) {
+    const size_t offset = static_cast<size_t>(row) * columns;
+    convert_row(x + offset, whole, scale, codes + offset);
+    if (whole == width) continue;
+    uint8_t rest_codes[kLanes];
+    std::memcpy(rest, x + offset + whole, (width - whole) * sizeof(bf16));
+    convert_row(rest, kLanes, scale, rest_codes);
+    std::memcpy(codes + offset + whole, rest_codes, width - whole);
+  }
+}
+
 inline void quantize_weight(ThreadPool& threads, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales) {
-  for_tiles(threads, rows, columns, [&](int top, int left) {
-    const int height = std::min(kQuantizeTile, rows - top), width = std::min(kQuantizeTile, columns - left);
-    const bf16* x = weight + static_cast<size_t>(top) * columns + left;
-    uint8_t* codes = reinterpret_cast<uint8_t*>(out) + static_cast<size_t>(top) * columns + left;
-    const int whole = width / kLanes * kLanes;
-    bf16 rest[kLanes] = {};
-    __m256i largest = _mm256_setzero_si256();
-    for (int row = 0; row < height; ++row) {
-      const bf16* source = x + static_cast<size_t>(row) * columns;
-      for (int i = 0; i < whole; i += kLanes) largest = _mm256_max_epu16(largest, magnitudes(source + i));
-      std::memcpy(rest, source + whole, (width - whole) * sizeof(bf16));
-      largest = _mm256_max_epu16(largest, magnitudes(rest));
-    }
-    const int32_t scale = scale_codes(largest_of(largest));
-    scales[top / kQuantizeTile * scale_blocks(columns, kQuantizeTile) + left / kQuantizeTile].bits =
-        static_cast<uint8_t>(scale);
-    for (int row = 0; row < height; ++row) {
-      const size_t offset = static_cast<size_t>(row) * columns;
-      convert_row(x + offset, whole, scale, codes + offset);
-      if (whole == width) continue;
-      uint8_t rest_codes[kLanes];
-      std::memcpy(rest, x + offset + whole, (width - whole) * sizeof(bf16));
-      convert_row(rest, kLanes, scale, rest_codes);
-      std::memcpy(codes + offset + whole, rest_codes, width - whole);
-    }
-  });
+  for_tiles(threads, rows, columns,
+            [&](int top, int left) { quantize_weight_block(weight, rows, columns, out, scales, top, left); });
 }
 
 // Sixteen codes times a scale. Codes below the least normal are whole multiples of 2^-9; through whole numbers, since

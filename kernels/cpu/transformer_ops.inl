@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include "kernels/cpu/operations.h"
@@ -101,24 +102,29 @@ TANDEM_INLINE void norm_row_backward(const bf16* x, const bf16* weight, const bf
       });
 }
 
-// Weight gradients: one partial sum per piece of rows, joined in the order of the pieces, whose size does not depend on
-// the number of threads. of_row(row, sum of its piece).
+// Gradients of weights, arrays of `width`: one partial sum of each per piece of rows, joined in the order of the
+// pieces, whose size does not depend on the number of threads. of_row(row, the sums of its piece, one array behind the
+// other).
 template <typename OfRow>
-void sum_over_rows(ThreadPool& threads, size_t rows, int width, float* grad_weight, const OfRow& of_row) {
+void sum_over_rows(ThreadPool& threads, size_t rows, int width, std::initializer_list<float*> grads,
+                   const OfRow& of_row) {
   constexpr size_t kPiece = 64;
-  const size_t pieces = (rows + kPiece - 1) / kPiece;
-  std::vector<float> partial(pieces * width, 0);
+  const size_t pieces = (rows + kPiece - 1) / kPiece, sums = grads.size() * width;
+  std::vector<float> partial(pieces * sums, 0);
   for_pieces(threads, rows, kPiece, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) of_row(row, partial.data() + begin / kPiece * width);
+    for (size_t row = begin; row < end; ++row) of_row(row, partial.data() + begin / kPiece * sums);
   });
   for (size_t piece = 0; piece < pieces; ++piece) {
-    for (int i = 0; i < width; ++i) grad_weight[i] += partial[piece * width + i];
+    const float* sum = partial.data() + piece * sums;
+    for (float* grad : grads) {
+      for (int i = 0; i < width; ++i) grad[i] += *sum++;
+    }
   }
 }
 
 inline void rms_norm_backward(ThreadPool& threads, const RmsNormBackward& g) {
   const int width = g.width;
-  sum_over_rows(threads, g.rows, width, g.grad_weight, [&](size_t row, float* weight_sum) {
+  sum_over_rows(threads, g.rows, width, {g.grad_weight}, [&](size_t row, float* weight_sum) {
     norm_row_backward(g.x + row * width, g.weight, g.grad_out + row * width, g.epsilon, width, g.accumulate,
                       g.grad_x + row * width, weight_sum);
   });
@@ -137,7 +143,7 @@ void head_norm(ThreadPool& threads, const BasicHeadNorm<T>& g) {
 }
 
 inline void head_norm_backward(ThreadPool& threads, const HeadNormBackward& g) {
-  sum_over_rows(threads, g.rows, g.head_size, g.grad_weight, [&](size_t row, float* weight_sum) {
+  sum_over_rows(threads, g.rows, g.head_size, {g.grad_weight}, [&](size_t row, float* weight_sum) {
     for (int head = 0; head < g.heads; ++head) {
       const size_t at = row * g.stride + static_cast<size_t>(head) * g.head_size;
       norm_row_backward(g.x + at, g.weight, g.grad + at, g.epsilon, g.head_size, false, g.grad + at, weight_sum);
@@ -146,7 +152,7 @@ inline void head_norm_backward(ThreadPool& threads, const HeadNormBackward& g) {
 }
 
 inline void sum_rows(ThreadPool& threads, const SumRows& g) {
-  sum_over_rows(threads, g.rows, g.width, g.out, [&](size_t row, float* sums) {
+  sum_over_rows(threads, g.rows, g.width, {g.out}, [&](size_t row, float* sums) {
     const bf16* x = g.x + row * g.stride;
     for_lanes(
         g.width, [&](int i) { store(sums + i, load(sums + i) + load(x + i)); },
@@ -204,53 +210,6 @@ void rope(ThreadPool& threads, const BasicRope<T>& r) {
         else
           turn_halves(r, start, turn);
       }
-    }
-  });
-}
-
-TANDEM_INLINE Float sigmoid(Float x) { return broadcast(1) / (broadcast(1) + exponential(-x)); }
-
-template <typename T>
-void swiglu(ThreadPool& threads, const T* gate_up, int rows, int width, T* out) {
-  const auto value = [](Float gate, Float up) { return gate / (broadcast(1) + exponential(-gate)) * up; };
-  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) {
-      const T* gate = gate_up + row * 2 * width;
-      const T* up = gate + width;
-      T* target = out + row * width;
-      for_lanes(
-          width, [&](int i) { store(target + i, value(load(gate + i), load(up + i))); },
-          [&](int i, int n) { store_part(target + i, value(load_part(gate + i, n), load_part(up + i, n)), n); });
-    }
-  });
-}
-
-inline void swiglu_backward(ThreadPool& threads, const bf16* gate_up, const bf16* grad_out, int rows, int width,
-                            bf16* grad_gate_up) {
-  // d(gate) = grad * up * s (1 + gate (1 - s)),  d(up) = grad * gate * s,  s = sigmoid(gate).
-  const auto gate_slope = [](Float grad, Float gate, Float up) {
-    const Float s = sigmoid(gate);
-    return grad * up * s * (broadcast(1) + gate * (broadcast(1) - s));
-  };
-  const auto up_slope = [](Float grad, Float gate) { return grad * gate * sigmoid(gate); };
-  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) {
-      const bf16* gate = gate_up + row * 2 * width;
-      const bf16* up = gate + width;
-      const bf16* grad = grad_out + row * width;
-      bf16* target = grad_gate_up + row * 2 * width;
-      for_lanes(
-          width,
-          [&](int i) {
-            const Float g = load(gate + i), u = load(up + i), slope = load(grad + i);
-            store(target + i, gate_slope(slope, g, u));
-            store(target + width + i, up_slope(slope, g));
-          },
-          [&](int i, int n) {
-            const Float g = load_part(gate + i, n), u = load_part(up + i, n), slope = load_part(grad + i, n);
-            store_part(target + i, gate_slope(slope, g, u), n);
-            store_part(target + width + i, up_slope(slope, g), n);
-          });
     }
   });
 }

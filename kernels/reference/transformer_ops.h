@@ -68,28 +68,38 @@ inline std::vector<double> rope(std::span<const bf16> head, int position, double
 
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// gate_up is [row][2 * width], gate first: gate sigmoid(gate) up.
-inline std::vector<double> swiglu(std::span<const bf16> gate_up, size_t width) {
+// A gate x sigmoid(argument(x)): SiLU, or GELU by the hyperbolic tangent.
+struct Gate {
+  double (*argument)(double x);
+  double (*slope)(double x);  // of the argument
+};
+inline constexpr double kGeluLinear = 1.5957691216057308, kGeluCubic = 0.044715 * kGeluLinear;  // sqrt(8 / pi)
+inline constexpr Gate kSilu = {[](double x) { return x; }, [](double) { return 1.0; }};
+inline constexpr Gate kGeluTanh = {[](double x) { return x * (kGeluLinear + kGeluCubic * x * x); },
+                                   [](double x) { return kGeluLinear + 3 * kGeluCubic * x * x; }};
+
+// gate_up is [row][2 * width], gate first: gate sigmoid(argument(gate)) up.
+inline std::vector<double> gated(const Gate& gate, std::span<const bf16> gate_up, size_t width) {
   std::vector<double> out;
   for (size_t row = 0; row < gate_up.size(); row += 2 * width) {
     for (size_t i = 0; i < width; ++i) {
-      const double gate = to_float(gate_up[row + i]);
-      out.push_back(gate * sigmoid(gate) * to_float(gate_up[row + width + i]));
+      const double x = to_float(gate_up[row + i]);
+      out.push_back(x * sigmoid(gate.argument(x)) * to_float(gate_up[row + width + i]));
     }
   }
   return out;
 }
 
-// With s = sigmoid(gate): d gate = g up s (1 + gate (1 - s)), d up = g gate s.
-inline std::vector<double> swiglu_backward(std::span<const bf16> gate_up, std::span<const bf16> grad_out,
-                                           size_t width) {
+// With s = sigmoid(argument(gate)): d gate = g up s (1 + gate (1 - s) slope(gate)), d up = g gate s.
+inline std::vector<double> gated_backward(const Gate& gate, std::span<const bf16> gate_up,
+                                          std::span<const bf16> grad_out, size_t width) {
   std::vector<double> grads(gate_up.size());
   for (size_t row = 0; row < gate_up.size(); row += 2 * width) {
     for (size_t i = 0; i < width; ++i) {
-      const double gate = to_float(gate_up[row + i]), up = to_float(gate_up[row + width + i]);
-      const double grad = to_float(grad_out[row / 2 + i]), s = sigmoid(gate);
-      grads[row + i] = grad * up * s * (1 + gate * (1 - s));
-      grads[row + width + i] = grad * gate * s;
+      const double x = to_float(gate_up[row + i]), up = to_float(gate_up[row + width + i]);
+      const double grad = to_float(grad_out[row / 2 + i]), s = sigmoid(gate.argument(x));
+      grads[row + i] = grad * up * s * (1 + x * (1 - s) * gate.slope(x));
+      grads[row + width + i] = grad * x * s;
     }
   }
   return grads;

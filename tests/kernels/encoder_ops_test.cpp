@@ -59,6 +59,78 @@ TEST_P(EncoderOpsTest, layer_norm_of_a_row_has_the_same_bits_alone_and_in_place)
   }
 }
 
+TEST_P(EncoderOpsTest, layer_norm_backward_matches_the_formula_with_the_bits_of_avx2_and_of_any_threads) {
+  Stream one = stream(1), three = stream(3), other = avx2();
+  for (const int width : {1, 15, 16, 100}) {
+    const NormInput in(150, width);
+    const auto grad = random_floats(in.x.size(), 4), start = random_floats(2 * width, 5);
+    const auto backward = [&](Stream& cpu) {
+      std::vector<float> result = grad, sums = start;  // in place
+      EXPECT_TRUE(layer_norm_backward(cpu, {.x = in.x.data(),
+                                            .weight = in.weight.data(),
+                                            .grad_out = result.data(),
+                                            .grad_x = result.data(),
+                                            .grad_weight = sums.data(),
+                                            .grad_bias = sums.data() + width,
+                                            .epsilon = 1e-3f,
+                                            .rows = in.rows,
+                                            .width = width}));
+      result.insert(result.end(), sums.begin(), sums.end());
+      return result;
+    };
+    const auto got = backward(one);
+    EXPECT_EQ(got, backward(three));
+    EXPECT_EQ(got, backward(other));
+    const auto exact = reference::layer_norm_backward(in.x, in.weight, grad, 1e-3);
+    const size_t count = in.x.size();
+    for (size_t i = 0; i < count; ++i) ASSERT_NEAR(got[i], exact.x[i], 2e-5) << "width " << width << " at " << i;
+    for (int i = 0; i < width; ++i) {
+      ASSERT_NEAR(got[count + i], start[i] + exact.weight[i], 1e-4);
+      ASSERT_NEAR(got[count + width + i], start[width + i] + exact.bias[i], 1e-4);
+    }
+  }
+}
+
+TEST(EncoderReference, gradients_are_the_limits_of_differences) {
+  const NormInput in(2, 7);
+  const auto grad = random_floats(in.x.size(), 4);
+  const auto value = [&](const std::vector<float>& x) {
+    const auto out = reference::layer_norm(x, in.weight, in.bias, 1e-3);
+    double total = 0;
+    for (size_t i = 0; i < out.size(); ++i) total += out[i] * grad[i];
+    return total;
+  };
+  const auto exact = reference::layer_norm_backward(in.x, in.weight, grad, 1e-3);
+  for (size_t i = 0; i < in.x.size(); ++i) {
+    auto above = in.x, below = in.x;
+    above[i] += 0x1p-8f;
+    below[i] -= 0x1p-8f;
+    EXPECT_NEAR((value(above) - value(below)) / (static_cast<double>(above[i]) - below[i]), exact.x[i], 1e-4);
+  }
+  for (double x = -6; x < 6; x += 0.1) {
+    EXPECT_NEAR((reference::gelu(x + 1e-4) - reference::gelu(x - 1e-4)) / 2e-4, reference::gelu_slope(x), 1e-7);
+  }
+}
+
+TEST_P(EncoderOpsTest, gelu_backward_errs_by_what_the_header_says) {
+  Stream cpu = stream(3), other = avx2();
+  std::vector<float> x = random_floats(5000, 1, 2);
+  for (int i = -3000; i <= 3000; ++i) x.push_back(static_cast<float>(i) / 211);
+  for (const float rare : {0.0f, -0.0f, 1e-30f, 1e30f, -1e30f, INFINITY, -INFINITY}) x.push_back(rare);
+  const auto grad = random_floats(x.size(), 3);
+  auto out = grad, same = grad;
+  ASSERT_TRUE(gelu_backward(cpu, x.data(), x.size(), out.data()));
+  ASSERT_TRUE(gelu_backward(other, x.data(), x.size(), same.data()));
+  EXPECT_EQ(out, same);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double slope = std::isinf(x[i]) ? x[i] > 0 : reference::gelu_slope(x[i]);
+    ASSERT_LE(std::abs(out[i] - grad[i] * slope), 0x1p-20 * std::abs(grad[i])) << x[i];
+  }
+  float nan = std::numeric_limits<float>::quiet_NaN(), one = 1;
+  ASSERT_TRUE(gelu_backward(cpu, &nan, 1, &one));
+  EXPECT_TRUE(std::isnan(one));
+}
+
 TEST_P(EncoderOpsTest, gelu_errs_by_what_the_header_says) {
   Stream cpu = stream(), other = avx2();
   std::vector<float> x = random_floats(5000, 1, 2);

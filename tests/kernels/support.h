@@ -66,4 +66,18 @@ inline bool same_bits(const bf16* a, const bf16* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(bf16)) == 0;
 }
 
+inline double as_double(bf16 value) { return to_float(value); }
+inline double as_double(float value) { return value; }
+
+// |got - exact| / |exact|, as vectors.
+template <typename T>
+double relative_error(const std::vector<T>& got, const std::vector<double>& exact) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(as_double(got[i]) - exact[i], 2);
+    norm += exact[i] * exact[i];
+  }
+  return std::sqrt(error / norm);
+}
+
 }  // namespace tandem::kernels

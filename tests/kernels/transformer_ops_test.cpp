@@ -5,9 +5,7 @@
 #include <map>
 
 #include "kernels/lm_head.h"
-#include "kernels/optimizer.h"
 #include "kernels/reference/lm_head.h"
-#include "kernels/reference/optimizer.h"
 #include "kernels/reference/transformer_ops.h"
 #include "kernels/sampling.h"
 #include "tests/kernels/support.h"
@@ -17,19 +15,6 @@ namespace {
 
 class OpsTest : public EachIsa {};
 FOR_EACH_ISA(OpsTest);
-
-double as_double(bf16 value) { return to_float(value); }
-double as_double(float value) { return value; }
-
-template <typename T>
-double relative_error(const std::vector<T>& got, const std::vector<double>& exact) {
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    error += std::pow(as_double(got[i]) - exact[i], 2);
-    norm += exact[i] * exact[i];
-  }
-  return std::sqrt(error / norm);
-}
 
 TEST_P(OpsTest, rms_norm_matches_the_formula_and_its_gradient) {
   Stream cpu = stream();
@@ -121,17 +106,6 @@ TEST_P(OpsTest, sums_of_rows_are_added_with_the_same_bits_by_any_threads) {
     for (int row = 0; row < rows; ++row) exact += to_float(x[row * stride + i]);
     EXPECT_NEAR(sums[i], exact, 1e-4);
   }
-}
-
-TEST_P(OpsTest, swiglu_matches_the_formula_and_its_gradient) {
-  Stream cpu = stream();
-  const int rows = 9, width = 40;
-  const auto gate_up = random_bf16(rows * 2 * width, 4, 3), grad = random_bf16(rows * width, 5);
-  std::vector<bf16> out(rows * width), slope(rows * 2 * width);
-  ASSERT_TRUE(swiglu(cpu, gate_up.data(), rows, width, out.data()));
-  ASSERT_TRUE(swiglu_backward(cpu, gate_up.data(), grad.data(), rows, width, slope.data()));
-  EXPECT_LT(relative_error(out, reference::swiglu(gate_up, width)), 0x1p-8);
-  EXPECT_LT(relative_error(slope, reference::swiglu_backward(gate_up, grad, width)), 0x1p-8);
 }
 
 // Four rows of three heads of 64 at these positions, all of a head rotated.
@@ -339,36 +313,6 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   EXPECT_LT(relative_error(grad_head, exact_head), 0x1p-7);
 }
 
-TEST_P(OpsTest, adamw_takes_the_published_step) {
-  Stream cpu = stream();
-  const size_t count = 19;
-  const auto grad = random_floats(count, 11), start = random_floats(count, 12);
-  auto master = start;
-  std::vector<float> first(count, 0.1f), second(count, 0.2f);
-  std::vector<bf16> weight(count);
-  const AdamW step{.grad = grad.data(),
-                   .master = master.data(),
-                   .first_moment = first.data(),
-                   .second_moment = second.data(),
-                   .weight = weight.data(),
-                   .count = count,
-                   .grad_scale = 0.5f,
-                   .learning_rate = 0.01f,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.95f,
-                   .epsilon = 1e-8f,
-                   .weight_decay = 0.1f,
-                   .step = 3};
-  ASSERT_TRUE(adamw(cpu, step));
-  for (size_t i = 0; i < count; ++i) {
-    const auto expected = reference::adamw(step, grad[i], {start[i], 0.1f, 0.2f});
-    EXPECT_NEAR(master[i], expected.master, 1e-6);
-    EXPECT_NEAR(first[i], expected.first_moment, 1e-6);
-    EXPECT_NEAR(second[i], expected.second_moment, 1e-6);
-    EXPECT_EQ(weight[i].bits, to_bf16(master[i]).bits);
-  }
-}
-
 TEST_P(OpsTest, embeddings_are_looked_up_and_their_gradients_added_in_the_order_of_rows) {
   Stream cpu = stream(3);
   const int vocabulary = 10, width = 200;
@@ -393,16 +337,6 @@ TEST_P(OpsTest, add_rounds_each_sum_once) {
   auto sums = x;
   ASSERT_TRUE(add(cpu, y.data(), count, sums.data()));
   for (size_t i = 0; i < count; ++i) ASSERT_EQ(sums[i].bits, to_bf16(to_float(x[i]) + to_float(y[i])).bits) << i;
-}
-
-TEST_P(OpsTest, sum_of_squares_is_exact_to_double_and_the_same_with_any_threads) {
-  Stream one = stream(1), three = stream(3);
-  const auto values = random_floats(200001, 18);  // pieces of 64 Ki, the last one short
-  double exact = 0;
-  for (const float value : values) exact += double{value} * value;
-  const double sum = *sum_of_squares(one, values.data(), values.size());
-  EXPECT_NEAR(sum, exact, 1e-12 * exact);
-  EXPECT_EQ(sum, *sum_of_squares(three, values.data(), values.size()));
 }
 
 // What lm_head would give the sampler for these logits.
