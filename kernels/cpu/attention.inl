@@ -99,7 +99,7 @@ TANDEM_INLINE void join_block(AttentionRows& rows, int begin, int end, float* sc
     peaks[i - begin] = largest(top);
   }
   const Float before = load(rows.maximum + begin), next = maximum(before, load(peaks));
-  const Float kept = before == broadcast(-INFINITY) ? Float{} : exponential_below(before - next);
+  const Float kept = select(before == broadcast(-INFINITY), Float{}, exponential_below(before - next));
   store(rows.kept + begin, kept);
   float totals[kLanes] = {};
   for (int i = begin; i < end; ++i) {

@@ -105,7 +105,7 @@ TANDEM_INLINE NormalAt normal_at(Float x) {
   for (const float term : kTerms) ratio = fma(ratio, t, broadcast(term));
   const Float bell = exponential_below(broadcast(-0.5f) * (a * a));
   const Float tail = ratio * t * bell;
-  return {x < Float{} ? tail : broadcast(1) - tail, bell};
+  return {select(x < Float{}, tail, broadcast(1) - tail), bell};
 }
 
 TANDEM_INLINE Float gelu_of(Float x) { return x * normal_at(x).share; }
@@ -114,7 +114,7 @@ TANDEM_INLINE Float gelu_of(Float x) { return x * normal_at(x).share; }
 TANDEM_INLINE Float gelu_slope(Float x) {
   const NormalAt normal = normal_at(x);
   const Float rise = x * normal.bell * broadcast(0.39894228f);
-  return normal.share + (normal.bell == Float{} ? Float{} : rise);
+  return normal.share + select(normal.bell == Float{}, Float{}, rise);
 }
 
 inline void gelu(ThreadPool& threads, float* x, size_t count) {

@@ -21,7 +21,7 @@ struct GeluTanh {
   // Far beyond where the sigmoid is 0 or 1: a cube is never infinite, and infinity times zero never NaN. NaN stays.
   static TANDEM_INLINE Float within(Float x) {
     const Float bound = broadcast(64);
-    return x > bound ? bound : x < -bound ? -bound : x;
+    return select(x > bound, bound, select(x < -bound, -bound, x));
   }
   static TANDEM_INLINE Float argument(Float x) {
     const Float bounded = within(x);

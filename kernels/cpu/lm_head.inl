@@ -147,7 +147,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
           for (int c = 0; c < kPanelColumns; c += kLanes) {
             const Float logprob = load(logits + c) - broadcast(h.log_sum[row + r]);
             const Float probability = exponential(logprob);
-            if (!entropy_rows.empty()) terms = terms + (probability > 0 ? probability * logprob : Float{});
+            if (!entropy_rows.empty()) terms = terms + select(probability > Float{}, probability * logprob, Float{});
             store(logits + c, probability * broadcast(-weight_of_row[row + r]));
           }
           if (!entropy_rows.empty()) panel_terms[static_cast<size_t>(local) * h.rows + row + r] = sum(terms);
@@ -167,7 +167,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
         for (int c = 0; c < kPanelColumns; c += kLanes) {
           const Bits high = row + 1 < h.rows ? load_halves(low + slab_columns + c) : Bits{};
           const Bits pairs = load_halves(low + c) | high << 16;
-          std::memcpy(turned_panel + row * kPanelColumns + c * 2, &pairs, sizeof pairs);
+          store_bits(turned_panel + row * kPanelColumns + c * 2, pairs);
         }
       }
     });

@@ -11,13 +11,6 @@ namespace tandem::kernels::TANDEM_ISA {
 
 constexpr size_t kOptimizerPiece = 1 << 16;
 
-TANDEM_INLINE Float square_root(Float value) {
-  float lanes[kLanes];
-  store(lanes, value);
-  for (float& lane : lanes) lane = std::sqrt(lane);
-  return load(lanes);
-}
-
 template <typename Moment>
 void adamw(ThreadPool& threads, const BasicAdamW<Moment>& a) {
   const double correction1 = 1 - std::pow(static_cast<double>(a.beta1), static_cast<double>(a.step));

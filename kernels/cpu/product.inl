@@ -21,8 +21,10 @@ namespace tandem::kernels::TANDEM_ISA {
 constexpr int kTileRows = 16;
 #elif defined(__AVX512BF16__)
 constexpr int kTileRows = 6, kUnits = 4;
-#else
+#elif defined(__AVX512F__)
 constexpr int kTileRows = 4, kUnits = 4;
+#else
+constexpr int kTileRows = 6;
 #endif
 constexpr int kPanelUnits = kPanelColumns / kLanes;
 
@@ -148,40 +150,62 @@ TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t p
   }
 }
 #else
-// The same chains in 256-bit halves: the compiler does not keep arrays of two-register vectors in registers.
+// The same chains in 256-bit halves. Rows are widened beforehand, some pairs of k at a time, so that an element of
+// theirs is had for all columns by a load alone: twelve sums, two halves of the panel and one such element fill the
+// registers.
+constexpr int kWidenedPairs = 128;
+
+TANDEM_INLINE void widen_row(const bf16* row, size_t pair_stride, int pairs, float* target) {
+  int pair = 0;
+  if (pair_stride == 2) {
+    for (; pair + kLanes / 2 <= pairs; pair += kLanes / 2) store(target + pair * 2, load(row + pair * 2));
+  }
+  for (; pair < pairs; ++pair) {
+    const uint32_t both = load_pair(row + pair * pair_stride);
+    target[pair * 2] = std::bit_cast<float>(both << 16);
+    target[pair * 2 + 1] = std::bit_cast<float>(both & 0xffff0000u);
+  }
+}
+
 template <int Rows>
 TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k, float* tile,
                                 Ahead ahead, bool onto) {
-  for (int column = 0; column < kPanelColumns; column += kLanes) {
-    __m256 sums[Rows][2];
-    for (int r = 0; r < Rows; ++r) {
-      const float* const old = tile + r * kPanelColumns + column;
-      sums[r][0] = onto ? _mm256_loadu_ps(old) : _mm256_setzero_ps();
-      sums[r][1] = onto ? _mm256_loadu_ps(old + 8) : _mm256_setzero_ps();
-    }
-    const bf16* a = rows.start;
-    const bf16* b = panel + column * 2;
-    for (int pair = 0; pair < k / 2; ++pair, a += rows.pair_stride, b += pair_stride) {
-      if (column == 0) ahead.fetch();
-      const __m256i pairs[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)),
-                                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + 1)};
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[half], 16));
-        const __m256 high =
-            _mm256_castsi256_ps(_mm256_and_si256(pairs[half], _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) {
-          const uint32_t a_pair = load_pair(a + r * rows.row_stride);
-          const __m256 a_low = _mm256_set1_ps(std::bit_cast<float>(a_pair << 16));
-          const __m256 a_high = _mm256_set1_ps(std::bit_cast<float>(a_pair & 0xffff0000u));
-          sums[r][half] = _mm256_fmadd_ps(a_high, high, _mm256_fmadd_ps(a_low, low, sums[r][half]));
-        }
+  alignas(64) float widened[Rows][kWidenedPairs * 2];
+  for (int first = 0; first == 0 || first < k / 2; first += kWidenedPairs) {
+    const int pairs = std::min(kWidenedPairs, k / 2 - first);
+    for (int r = 0; r < Rows; ++r)
+      widen_row(rows.start + r * rows.row_stride + first * rows.pair_stride, rows.pair_stride, pairs, widened[r]);
+    for (int column = 0; column < kPanelColumns; column += kLanes) {
+      __m256 sums[Rows][2];
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+        const float* const old = tile + r * kPanelColumns + column;
+        sums[r][0] = onto || first > 0 ? _mm256_loadu_ps(old) : _mm256_setzero_ps();
+        sums[r][1] = onto || first > 0 ? _mm256_loadu_ps(old + 8) : _mm256_setzero_ps();
       }
-    }
-    for (int r = 0; r < Rows; ++r) {
-      _mm256_storeu_ps(tile + r * kPanelColumns + column, sums[r][0]);
-      _mm256_storeu_ps(tile + r * kPanelColumns + column + 8, sums[r][1]);
+      const bf16* b = panel + first * pair_stride + column * 2;
+      for (int pair = 0; pair < pairs; ++pair, b += pair_stride) {
+        if (column == 0) ahead.fetch();
+        const auto* halves = reinterpret_cast<const __m256i*>(b);
+        const auto add = [&](__m256i left, __m256i right, int of_pair) __attribute__((always_inline)) {
+#pragma GCC unroll 6
+          for (int r = 0; r < Rows; ++r) {
+            const __m256 a = _mm256_broadcast_ss(&widened[r][pair * 2 + of_pair]);
+            sums[r][0] = _mm256_fmadd_ps(a, _mm256_castsi256_ps(left), sums[r][0]);
+            sums[r][1] = _mm256_fmadd_ps(a, _mm256_castsi256_ps(right), sums[r][1]);
+          }
+        };
+        add(_mm256_slli_epi32(_mm256_loadu_si256(halves), 16), _mm256_slli_epi32(_mm256_loadu_si256(halves + 1), 16),
+            0);
+        const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+        add(_mm256_and_si256(_mm256_loadu_si256(halves), upper),
+            _mm256_and_si256(_mm256_loadu_si256(halves + 1), upper), 1);
+      }
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+        _mm256_storeu_ps(tile + r * kPanelColumns + column, sums[r][0]);
+        _mm256_storeu_ps(tile + r * kPanelColumns + column + 8, sums[r][1]);
+      }
     }
   }
 }
@@ -199,7 +223,7 @@ inline void product_tile(LeftRows<bf16> rows, int count, const bf16* panel, int 
       return product_rows<3>(rows, panel, pair_stride, k, tile, ahead, onto);
     case 4:
       return product_rows<4>(rows, panel, pair_stride, k, tile, ahead, onto);
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || !defined(__AVX512F__)
     case 5:
       return product_rows<5>(rows, panel, pair_stride, k, tile, ahead, onto);
     case 6:

@@ -17,7 +17,6 @@ namespace tandem::kernels::TANDEM_ISA {
 constexpr int kQuantizeTile = 128;
 constexpr int kQuantizeTilesPerTask = 8;
 constexpr int32_t kBf16Infinity = 0x7f80, kNanScale = 0xff, kNanCode = 0x7f;
-typedef uint8_t Bytes __attribute__((vector_size(16)));
 
 TANDEM_INLINE __m256i magnitudes(const bf16* source) {
   return _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)), _mm256_set1_epi16(0x7fff));
@@ -29,49 +28,40 @@ TANDEM_INLINE int32_t largest_of(__m256i values) {
   return 0xffff - (_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(eight, ones))) & 0xffff);
 }
 
+TANDEM_INLINE int32_t select(bool mask, int32_t a, int32_t b) { return mask ? a : b; }
+
 // Codes of E8M0 for the largest magnitudes of blocks; int32_t or Int.
 template <typename T>
 TANDEM_INLINE T scale_codes(T largest) {
   const T up = (largest + 31) >> 7;
-  const T code = up > 9 ? up - 8 : T{} + 1;
-  return largest >= kBf16Infinity ? T{} + kNanScale : code;
+  const T code = select(up > 9, up - 8, T{} + 1);
+  return select(largest >= kBf16Infinity, T{} + kNanScale, code);
 }
 // 1 / scale; of NaN anything.
 TANDEM_INLINE Float inverse_of(Int scale_codes) { return (Float)((254 - scale_codes) << 23); }
 
 // To nearest, ties to even; |x| is at most 448 by the choice of the scale.
-template <typename Floats, typename Ints>
-TANDEM_INLINE Ints codes_of(Floats x) {
-  const Ints bits = (Ints)x;
-  const Ints magnitude = bits & 0x7fffffff;
+TANDEM_INLINE Int codes_of(Float x) {
+  const Int bits = (Int)x;
+  const Int magnitude = bits & 0x7fffffff;
   // The bias is taken off first: the bits of a NaN leave no room to round up.
-  const Ints normal = (magnitude - (120 << 23) + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
+  const Int normal = (magnitude - (120 << 23) + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
   // Below the least normal: adding 2^14 leaves whole multiples of the least denormal, 2^-9, in the low bits.
-  const Floats shifter = Floats{} + 16384.0f, least_normal = Floats{} + 0x1p-6f;
-  const Ints small = (Ints)((Floats)magnitude + shifter) - (Ints)shifter;
-  return (magnitude < (Ints)least_normal ? small : normal) | ((bits >> 24) & 0x80);
+  const Float shifter = broadcast(16384.0f), least_normal = broadcast(0x1p-6f);
+  const Int small = (Int)((Float)magnitude + shifter) - (Int)shifter;
+  return select(magnitude < (Int)least_normal, small, normal) | ((bits >> 24) & 0x80);
 }
 
-// Sixteen elements. On AVX2 in halves: the compiler takes vectors of two registers apart into single numbers.
+// Sixteen elements.
 TANDEM_INLINE void convert(const bf16* x, Float inverse, uint8_t* target) {
+  const Int codes = codes_of(load(x) * inverse);
 #ifdef __AVX512F__
-  const Bytes bytes = __builtin_convertvector(codes_of<Float, Int>(load(x) * inverse), Bytes);
-  std::memcpy(target, &bytes, sizeof bytes);
+  const __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)codes);
 #else
-  typedef float HalfFloat __attribute__((vector_size(32)));
-  typedef int32_t HalfInt __attribute__((vector_size(32)));
-  HalfFloat inverses[2];
-  std::memcpy(inverses, &inverse, sizeof inverses);
-  __m256i codes[2];
-  for (int half = 0; half < 2; ++half) {
-    const __m128i source = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x) + half);
-    const HalfFloat value = (HalfFloat)_mm256_slli_epi32(_mm256_cvtepu16_epi32(source), 16);
-    codes[half] = (__m256i)codes_of<HalfFloat, HalfInt>(value * inverses[half]);
-  }
-  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(codes[0], codes[1]), 0xd8);
-  const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(target), bytes);
+  const auto halves = (__m256i)narrow((Bits)codes);
+  const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
 #endif
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(target), bytes);
 }
 
 // `count` elements, a multiple of 16, of a block with this scale.
@@ -138,9 +128,7 @@ inline void quantize_columns(const bf16* tile, e8m0* scales, uint8_t* codes) {
       for (int row = 1; row < Block; ++row) {
         largest = _mm256_max_epu16(largest, magnitudes(x + row * kQuantizeTile + column));
       }
-      Half halves;
-      std::memcpy(&halves, &largest, sizeof halves);
-      const Int scale = scale_codes(__builtin_convertvector(halves, Int));
+      const Int scale = scale_codes((Int)widen((Half)largest));
       const Float inverse = inverse_of(scale);
       for (int row = 0; row < Block; ++row) {
         convert(x + row * kQuantizeTile + column, inverse, rows + row * kQuantizeTile + column);
@@ -258,22 +246,13 @@ inline void quantize_weight(ThreadPool& threads, const bf16* weight, int rows, i
 // Sixteen codes times a scale. Codes below the least normal are whole multiples of 2^-9; through whole numbers, since
 // products of denormals are slow on some processors.
 TANDEM_INLINE Half expand_codes(const uint8_t* codes, Float scale) {
-#ifdef __AVX512F__
-  Bytes bytes;
-  std::memcpy(&bytes, codes, sizeof bytes);
-  const Int bits = __builtin_convertvector(bytes, Int);
-#else
-  __m256i halves[2];
-  for (int half = 0; half < 2; ++half)
-    halves[half] = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + half * 8)));
-  Int bits;
-  std::memcpy(&bits, halves, sizeof bits);
-#endif
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  const Int bits = (Int)widen((Half)_mm256_cvtepu8_epi16(bytes));
   const Int magnitude = bits & 0x7f;
-  const Float small = __builtin_convertvector(magnitude, Float) * 0x1p-9f;
-  const Float value = (magnitude < 8 ? small : (Float)((magnitude << 20) + (120 << 23))) * scale;
-  const Bits expanded = (Bits)value | ((Bits)bits & 0x80u) << 24;
-  return round_to_bf16(magnitude == kNanCode ? broadcast(NAN) : (Float)expanded);
+  const Float small = to_float(magnitude) * broadcast(0x1p-9f);
+  const Float value = select(magnitude < Int{} + 8, small, (Float)((magnitude << 20) + (120 << 23))) * scale;
+  const Bits expanded = (Bits)value | (((Bits)bits & 0x80u) << 24);
+  return round_to_bf16(select(magnitude == Int{} + kNanCode, broadcast(NAN), (Float)expanded));
 }
 
 inline void expand_row(const uint8_t* codes, int count, e8m0 scale, bf16* out) {
@@ -293,19 +272,13 @@ inline void expand_row(const uint8_t* codes, int count, e8m0 scale, bf16* out) {
 
 // Sixteen elements as their codes give them back.
 TANDEM_INLINE Half round_sixteen(const bf16* x, Float inverse, Float scale) {
-#ifdef __AVX512F__
   // codes_of and expand_codes without the codes: the fourth bit of the significand is the last, or 2^-9.
   const Float value = load(x) * inverse;
   const Bits magnitude = (Bits)value & 0x7fffffffu;
   const Float normal = (Float)((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) & 0xfff00000u);
   const Float shifter = broadcast(16384.0f), small = ((Float)magnitude + shifter) - shifter;
-  const Float rounded = (Float)magnitude < broadcast(0x1p-6f) ? small : normal;
+  const Float rounded = select((Float)magnitude < broadcast(0x1p-6f), small, normal);
   return round_to_bf16((Float)((Bits)rounded | ((Bits)value & 0x80000000u)) * scale);
-#else
-  uint8_t codes[kLanes];
-  convert(x, inverse, codes);
-  return expand_codes(codes, scale);
-#endif
 }
 
 // A block of `count` elements, a multiple of 16.

@@ -12,31 +12,93 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/cpu/two_registers.h"
 #include "kernels/formats/bf16.h"
-
-#define TANDEM_INLINE inline __attribute__((always_inline))
 
 namespace tandem::kernels::TANDEM_ISA {
 
 constexpr int kLanes = 16;
+typedef uint16_t Half __attribute__((vector_size(32)));
+
+#ifdef __AVX512F__
 typedef float Float __attribute__((vector_size(64)));
 typedef int32_t Int __attribute__((vector_size(64)));
 typedef uint32_t Bits __attribute__((vector_size(64)));
-typedef uint16_t Half __attribute__((vector_size(32)));
 
-TANDEM_INLINE Float broadcast(float value) { return Float{} + value; }
-
-TANDEM_INLINE Float load(const float* source) {
-  Float value;
+// Lane by lane a where the mask says so, else b.
+template <typename Mask, typename V>
+TANDEM_INLINE V select(Mask mask, V a, V b) {
+  return mask ? a : b;
+}
+TANDEM_INLINE Bits load_bits(const void* source) {
+  Bits value;
   std::memcpy(&value, source, sizeof value);
   return value;
 }
-TANDEM_INLINE void store(float* target, Float value) { std::memcpy(target, &value, sizeof value); }
+TANDEM_INLINE void store_bits(void* target, Bits value) { std::memcpy(target, &value, sizeof value); }
+TANDEM_INLINE Bits widen(Half half) { return __builtin_convertvector(half, Bits); }
+TANDEM_INLINE Half narrow(Bits value) { return __builtin_convertvector(value, Half); }  // values below 2^16
+TANDEM_INLINE Float to_float(Int value) { return __builtin_convertvector(value, Float); }
+TANDEM_INLINE Float square_root(Float value) { return (Float)_mm512_maskz_sqrt_ps(0xffff, (__m512)value); }
+// a * b + c, rounded once.
+TANDEM_INLINE Float fma(Float a, Float b, Float c) { return (Float)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+template <int Half>
+TANDEM_INLINE __m256 half_of(Float value) {
+  __m256 halves[2];
+  std::memcpy(halves, &value, sizeof halves);
+  return halves[Half];
+}
+#else
+typedef float EightFloats __attribute__((vector_size(32)));
+typedef int32_t EightInts __attribute__((vector_size(32)));
+typedef uint32_t EightBits __attribute__((vector_size(32)));
+using Float = TwoRegisters<EightFloats>;
+using Int = TwoRegisters<EightInts>;
+using Bits = TwoRegisters<EightBits>;
+
+template <typename M, typename V>
+TANDEM_INLINE TwoRegisters<V> select(TwoRegisters<M> mask, TwoRegisters<V> a, TwoRegisters<V> b) {
+  return {mask.low ? a.low : b.low, mask.high ? a.high : b.high};
+}
+TANDEM_INLINE Bits load_bits(const void* source) {
+  const auto* halves = static_cast<const __m256i*>(source);
+  return {(EightBits)_mm256_loadu_si256(halves), (EightBits)_mm256_loadu_si256(halves + 1)};
+}
+TANDEM_INLINE void store_bits(void* target, Bits value) {
+  auto* halves = static_cast<__m256i*>(target);
+  _mm256_storeu_si256(halves, (__m256i)value.low);
+  _mm256_storeu_si256(halves + 1, (__m256i)value.high);
+}
+TANDEM_INLINE Bits widen(Half half) {
+  return {(EightBits)_mm256_cvtepu16_epi32(_mm256_castsi256_si128((__m256i)half)),
+          (EightBits)_mm256_cvtepu16_epi32(_mm256_extracti128_si256((__m256i)half, 1))};
+}
+TANDEM_INLINE Half narrow(Bits value) {
+  constexpr int kBackInOrder = 0xd8;  // packing goes within 128 bits
+  return (Half)_mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)value.low, (__m256i)value.high), kBackInOrder);
+}
+TANDEM_INLINE Float to_float(Int value) {
+  return {(EightFloats)_mm256_cvtepi32_ps((__m256i)value.low), (EightFloats)_mm256_cvtepi32_ps((__m256i)value.high)};
+}
+TANDEM_INLINE Float square_root(Float value) {
+  return {(EightFloats)_mm256_sqrt_ps((__m256)value.low), (EightFloats)_mm256_sqrt_ps((__m256)value.high)};
+}
+TANDEM_INLINE Float fma(Float a, Float b, Float c) {
+  return {(EightFloats)_mm256_fmadd_ps((__m256)a.low, (__m256)b.low, (__m256)c.low),
+          (EightFloats)_mm256_fmadd_ps((__m256)a.high, (__m256)b.high, (__m256)c.high)};
+}
+template <int Half>
+TANDEM_INLINE __m256 half_of(Float value) {
+  return (__m256)(Half == 0 ? value.low : value.high);
+}
+#endif
+
+TANDEM_INLINE Float broadcast(float value) { return Float{} + value; }
+TANDEM_INLINE Float load(const float* source) { return (Float)load_bits(source); }
+TANDEM_INLINE void store(float* target, Float value) { store_bits(target, (Bits)value); }
 
 TANDEM_INLINE Bits load_halves(const bf16* source) {
-  Half half;
-  std::memcpy(&half, source, sizeof half);
-  return __builtin_convertvector(half, Bits);
+  return widen((Half)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)));
 }
 TANDEM_INLINE Float load(const bf16* source) { return (Float)(load_halves(source) << 16); }
 TANDEM_INLINE Half round_to_bf16(Float value) {
@@ -49,11 +111,10 @@ TANDEM_INLINE Half round_to_bf16(Float value) {
   const Bits bits = (Bits)value;
   const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Bits nan = (bits >> 16) | 0x40u;
-  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Half);
+  return narrow(select(value != value, nan, rounded));
 }
 TANDEM_INLINE void store(bf16* target, Float value) {
-  const Half half = round_to_bf16(value);
-  std::memcpy(target, &half, sizeof half);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), (__m256i)round_to_bf16(value));
 }
 
 // The first `count` < 16 lanes; the others read as `fill` and are not written.
@@ -76,31 +137,12 @@ TANDEM_INLINE void store_part(T* target, Float value, int count) {
   std::memcpy(target, buffer, sizeof(T) * count);
 }
 
-// a * b + c, rounded once.
-TANDEM_INLINE Float fma(Float a, Float b, Float c) {
-#ifdef __AVX512F__
-  return (Float)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#else
-  __m256 x[2], y[2], z[2];
-  std::memcpy(x, &a, 64);
-  std::memcpy(y, &b, 64);
-  std::memcpy(z, &c, 64);
-  z[0] = _mm256_fmadd_ps(x[0], y[0], z[0]);
-  z[1] = _mm256_fmadd_ps(x[1], y[1], z[1]);
-  Float result;
-  std::memcpy(&result, z, 64);
-  return result;
-#endif
-}
-
-TANDEM_INLINE Float maximum(Float a, Float b) { return a > b ? a : b; }
+TANDEM_INLINE Float maximum(Float a, Float b) { return select(a > b, a, b); }
 
 // Folds sixteen lanes into one as a fixed tree: 8 with 8, 4 with 4, 2 with 2, 1 with 1.
 template <typename Join8, typename Join4>
 TANDEM_INLINE float fold(Float value, const Join8& join8, const Join4& join4) {
-  __m256 halves[2];
-  std::memcpy(halves, &value, sizeof halves);
-  const __m256 eight = join8(halves[0], halves[1]);
+  const __m256 eight = join8(half_of<0>(value), half_of<1>(value));
   __m128 x = join4(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   x = join4(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(join4(x, _mm_movehdup_ps(x)));
@@ -136,15 +178,15 @@ TANDEM_INLINE Float exponential_within(Float clamped) {
 TANDEM_INLINE Float exponential(Float x) {
   const Float low = broadcast(-87.33f), high = broadcast(88.72f);
   Float result = exponential_within(maximum(low, -maximum(-high, -x)));
-  result = x < low ? Float{} : result;
-  result = x > high ? broadcast(INFINITY) : result;
-  return x != x ? x : result;
+  result = select(x < low, Float{}, result);
+  result = select(x > high, broadcast(INFINITY), result);
+  return select(x != x, x, result);
 }
 // The same of what is not above 0, as a score less the largest is. The result is 0 or a normal float.
 TANDEM_INLINE Float exponential_below(Float x) {
   const Float low = broadcast(-87.33f);
   const Float result = exponential_within(maximum(low, x));
-  return x != x ? x : x < low ? Float{} : result;
+  return select(x != x, x, select(x < low, Float{}, result));
 }
 
 // acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets
@@ -173,11 +215,7 @@ TANDEM_INLINE void store_probabilities(bf16* target, Float value) {
 
 TANDEM_INLINE void store_probabilities(float* target, Float value) { store(target, value); }
 
-TANDEM_INLINE Bits load_pairs(const bf16* source) {
-  Bits bits;
-  std::memcpy(&bits, source, sizeof bits);
-  return bits;
-}
+TANDEM_INLINE Bits load_pairs(const bf16* source) { return load_bits(source); }
 TANDEM_INLINE uint32_t load_pair(const bf16* source) {
   uint32_t pair;
   std::memcpy(&pair, source, sizeof pair);
@@ -187,8 +225,8 @@ TANDEM_INLINE uint32_t load_pair(const bf16* source) {
 // Two rows of sixteen side by side: pairs[i] = {low[i], high[i]}. `high` may be null: zeros.
 TANDEM_INLINE void pair_up(const bf16* low, const bf16* high, bf16* pairs) {
   Bits both = load_halves(low);
-  if (high) both |= load_halves(high) << 16;
-  std::memcpy(pairs, &both, sizeof both);
+  if (high) both = both | load_halves(high) << 16;
+  store_bits(pairs, both);
 }
 
 #ifdef __AVX512F__
@@ -211,6 +249,34 @@ TANDEM_INLINE void exchange_all(Bits (&rows)[kLanes]) {
 }
 #endif
 
+#ifndef __AVX512F__
+// Eight rows of eight pairs become columns: neighbours are joined by 4 bytes, then by 8, then by 16.
+TANDEM_INLINE void transpose_eight(const bf16* source, size_t stride, bf16* target, size_t target_stride) {
+  __m256 rows[8], pairs[8], fours[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) rows[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(source + i * stride));
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+    fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+    fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+    fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(target + i * target_stride),
+                     _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float*>(target + (i + 4) * target_stride),
+                     _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31));
+  }
+}
+#endif
+
 // Sixteen rows of sixteen pairs become columns; `stride` and `target_stride` elements from row to row.
 inline void transpose_pairs(const bf16* source, size_t stride, bf16* target, size_t target_stride) {
 #ifdef __AVX512F__
@@ -222,11 +288,11 @@ inline void transpose_pairs(const bf16* source, size_t stride, bf16* target, siz
   exchange_all<2>(rows);
   exchange_all<1>(rows);
 #pragma GCC unroll 16
-  for (int row = 0; row < kLanes; ++row) std::memcpy(target + row * target_stride, &rows[row], sizeof rows[row]);
+  for (int row = 0; row < kLanes; ++row) store_bits(target + row * target_stride, rows[row]);
 #else
-  for (int row = 0; row < kLanes; ++row) {
-    for (int pair = 0; pair < kLanes; ++pair)
-      std::memcpy(target + pair * target_stride + row * 2, source + row * stride + pair * 2, 2 * sizeof(bf16));
+  for (int row = 0; row < kLanes; row += 8) {
+    for (int pair = 0; pair < kLanes; pair += 8)
+      transpose_eight(source + row * stride + pair * 2, stride, target + pair * target_stride + row * 2, target_stride);
   }
 #endif
 }

@@ -92,7 +92,7 @@ inline void store(void* memory, size_t stride) {
 
 TANDEM_INLINE Float without_denormals(Float x) {
   const Bits magnitude = (Bits)x & 0x7fffffffu;
-  return (Float)(magnitude < 0x00800000u ? (Bits)x & 0x80000000u : (Bits)x);
+  return (Float)select(magnitude < Bits{} + 0x00800000u, (Bits)x & 0x80000000u, (Bits)x);
 }
 
 template <int Sum, int Left, int Right>

@@ -52,7 +52,7 @@ TANDEM_INLINE float inverse_rms(const T* x, int width, float epsilon) {
 template <typename T>
 TANDEM_INLINE Float as_stored(Float value) {
   if constexpr (sizeof(T) == sizeof(float)) return value;
-  return (Float)(__builtin_convertvector(round_to_bf16(value), Bits) << 16);
+  return (Float)(widen(round_to_bf16(value)) << 16);
 }
 
 template <typename T>
