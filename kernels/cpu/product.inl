@@ -150,12 +150,14 @@ TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t p
   }
 }
 #else
-// The same chains in 256-bit halves. Rows are widened beforehand, some pairs of k at a time, so that an element of
-// theirs is had for all columns by a load alone: twelve sums, two halves of the panel and one such element fill the
-// registers.
+// The same chains in registers of eight lanes. Rows are widened beforehand, some pairs of k at a time, so that an
+// element of theirs is had for all columns by a load alone: with six rows, twelve sums, two registers of the panel and
+// one such element fill the registers. Fewer rows take more columns at once, since one sum must wait for the one before
+// it.
+constexpr int kUpperHalf = static_cast<int>(0xffff0000u);
 constexpr int kWidenedPairs = 128;
 
-TANDEM_INLINE void widen_row(const bf16* row, size_t pair_stride, int pairs, float* target) {
+inline void widen_row(const bf16* row, size_t pair_stride, int pairs, float* target) {
   int pair = 0;
   if (pair_stride == 2) {
     for (; pair + kLanes / 2 <= pairs; pair += kLanes / 2) store(target + pair * 2, load(row + pair * 2));
@@ -167,44 +169,50 @@ TANDEM_INLINE void widen_row(const bf16* row, size_t pair_stride, int pairs, flo
   }
 }
 
+// Not inlined: among other code GCC keeps the sums in memory.
 template <int Rows>
-TANDEM_INLINE void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k, float* tile,
-                                Ahead ahead, bool onto) {
+__attribute__((noinline)) void product_rows(LeftRows<bf16> rows, const bf16* panel, size_t pair_stride, int k,
+                                            float* tile, Ahead ahead, bool onto) {
+  constexpr int kHalves = Rows == 1 ? 8 : Rows <= 3 ? 4 : 2;
   alignas(64) float widened[Rows][kWidenedPairs * 2];
   for (int first = 0; first == 0 || first < k / 2; first += kWidenedPairs) {
     const int pairs = std::min(kWidenedPairs, k / 2 - first);
     for (int r = 0; r < Rows; ++r)
       widen_row(rows.start + r * rows.row_stride + first * rows.pair_stride, rows.pair_stride, pairs, widened[r]);
-    for (int column = 0; column < kPanelColumns; column += kLanes) {
-      __m256 sums[Rows][2];
+    for (int column = 0; column < kPanelColumns; column += kHalves * 8) {
+      __m256 sums[Rows][kHalves];
 #pragma GCC unroll 6
       for (int r = 0; r < Rows; ++r) {
         const float* const old = tile + r * kPanelColumns + column;
-        sums[r][0] = onto || first > 0 ? _mm256_loadu_ps(old) : _mm256_setzero_ps();
-        sums[r][1] = onto || first > 0 ? _mm256_loadu_ps(old + 8) : _mm256_setzero_ps();
+#pragma GCC unroll 8
+        for (int h = 0; h < kHalves; ++h)
+          sums[r][h] = onto || first > 0 ? _mm256_loadu_ps(old + h * 8) : _mm256_setzero_ps();
       }
       const bf16* b = panel + first * pair_stride + column * 2;
       for (int pair = 0; pair < pairs; ++pair, b += pair_stride) {
         if (column == 0) ahead.fetch();
-        const auto* halves = reinterpret_cast<const __m256i*>(b);
-        const auto add = [&](__m256i left, __m256i right, int of_pair) __attribute__((always_inline)) {
+          // The lower elements of the pairs of all columns, then the upper ones.
+#pragma GCC unroll 2
+        for (int of_pair = 0; of_pair < 2; ++of_pair) {
+          __m256 columns[kHalves];
+#pragma GCC unroll 8
+          for (int h = 0; h < kHalves; ++h) {
+            const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b) + h);
+            columns[h] = _mm256_castsi256_ps(of_pair == 0 ? _mm256_slli_epi32(both, 16)
+                                                          : _mm256_and_si256(both, _mm256_set1_epi32(kUpperHalf)));
+          }
 #pragma GCC unroll 6
           for (int r = 0; r < Rows; ++r) {
             const __m256 a = _mm256_broadcast_ss(&widened[r][pair * 2 + of_pair]);
-            sums[r][0] = _mm256_fmadd_ps(a, _mm256_castsi256_ps(left), sums[r][0]);
-            sums[r][1] = _mm256_fmadd_ps(a, _mm256_castsi256_ps(right), sums[r][1]);
+#pragma GCC unroll 8
+            for (int h = 0; h < kHalves; ++h) sums[r][h] = _mm256_fmadd_ps(a, columns[h], sums[r][h]);
           }
-        };
-        add(_mm256_slli_epi32(_mm256_loadu_si256(halves), 16), _mm256_slli_epi32(_mm256_loadu_si256(halves + 1), 16),
-            0);
-        const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-        add(_mm256_and_si256(_mm256_loadu_si256(halves), upper),
-            _mm256_and_si256(_mm256_loadu_si256(halves + 1), upper), 1);
+        }
       }
 #pragma GCC unroll 6
       for (int r = 0; r < Rows; ++r) {
-        _mm256_storeu_ps(tile + r * kPanelColumns + column, sums[r][0]);
-        _mm256_storeu_ps(tile + r * kPanelColumns + column + 8, sums[r][1]);
+#pragma GCC unroll 8
+        for (int h = 0; h < kHalves; ++h) _mm256_storeu_ps(tile + r * kPanelColumns + column + h * 8, sums[r][h]);
       }
     }
   }
