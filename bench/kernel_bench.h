@@ -1,8 +1,10 @@
 // What the benchmarks of single kernels share.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
+#include "base/buffer.h"
 #include "bench/measure.h"
 
 namespace tandem::bench {
@@ -11,6 +13,14 @@ namespace tandem::bench {
 struct ProductShape {
   int m = 0, n = 0, k = 0;
 };
+
+// An array as weights and activations are kept: in huge pages, every one of them touched.
+template <typename T>
+Buffer<T> filled(size_t count, T value = {}) {
+  Buffer<T> buffer(count);
+  std::fill(buffer.begin(), buffer.end(), value);
+  return buffer;
+}
 
 struct KernelBench {
   kernels::Stream& stream;

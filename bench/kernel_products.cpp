@@ -19,21 +19,22 @@ namespace {
 // With panels of bf16, and with panels of codes.
 Status measure_gemm(KernelBench& bench, const ProductShape& shape) {
   const auto [m, n, k] = shape;
-  const std::vector<bf16> a(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
-      b(kernels::packed_size(n, k), kernels::to_bf16(1));
+  const auto a = filled(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
+             b = filled(kernels::packed_size(n, k), kernels::to_bf16(1));
   const std::vector<kernels::e4m3> codes(static_cast<size_t>(n) * k, kernels::to_e4m3(1));
   const std::vector<kernels::e8m0> scales(
       kernels::scale_blocks(n, kernels::kScaleBlock) * kernels::scale_blocks(k, kernels::kScaleBlock), {127});
-  std::vector<std::byte> packed(kernels::packed_codes_size(n, k));
+  auto packed = filled<std::byte>(kernels::packed_codes_size(n, k));
   TRY(kernels::pack_codes(bench.stream, {.codes = codes.data(),
                                          .scales = scales.data(),
                                          .packed = packed.data(),
                                          .n = n,
                                          .k = k,
                                          .block_rows = kernels::kScaleBlock}));
-  std::vector<bf16> out(static_cast<size_t>(m) * n);
+  auto out = filled<bf16>(static_cast<size_t>(m) * n);
   for (const bool coded : {false, true}) {
-    const auto right = coded ? kernels::RightSide<bf16>(packed.data()) : kernels::RightSide<bf16>(b.data());
+    const auto right =
+        coded ? kernels::RightSide<bf16>(std::as_const(packed).data()) : kernels::RightSide<bf16>(b.data());
     const double seconds = TRY(median_seconds(bench.seconds, [&] {
       return kernels::gemm(bench.stream, {.a = a.data(),
                                           .a_stride = static_cast<size_t>(k),
@@ -58,7 +59,7 @@ Status measure_attention(KernelBench& bench, std::string name, int sequences, in
   const int width = kHeads.heads * kHeads.head_size,
             pages_each = (length + kernels::kPageTokens - 1) / kernels::kPageTokens;
   const size_t page = kernels::page_elements(kHeads), pages_in_all = static_cast<size_t>(sequences) * pages_each;
-  std::vector<bf16> memory(pages_in_all * page, kernels::to_bf16(0.5f));
+  auto memory = filled(pages_in_all * page, kernels::to_bf16(0.5f));
   std::vector<kernels::KeyValuePage> pages;
   for (size_t i = 0; i < pages_in_all; ++i)
     pages.push_back({&memory[i * page], &memory[i * page + kernels::page_keys(kHeads)]});
@@ -101,7 +102,7 @@ Status bench_gemm(KernelBench& bench) {
 // A product of a mixture of experts, rows routed at random: prefill, and decode, which reads most weights for few rows.
 Status bench_grouped_gemm(KernelBench& bench) {
   constexpr int kExperts = 64, kChosen = 8, kN = 512, kK = 1024;
-  const std::vector<bf16> b(kExperts * kernels::packed_size(kN, kK), kernels::to_bf16(1));
+  const auto b = filled(kExperts * kernels::packed_size(kN, kK), kernels::to_bf16(1));
   for (const int tokens : {512, 16}) {
     const int rows = tokens * kChosen;
     std::vector<float> logits(static_cast<size_t>(tokens) * kExperts), weights(rows);
@@ -152,8 +153,8 @@ Status bench_attention(KernelBench& bench) {
 
 Status bench_lm_head(KernelBench& bench) {
   constexpr int kRows = 1024, kWidth = 576, kVocabulary = 49152;
-  const std::vector<bf16> hidden(size_t{kRows} * kWidth, kernels::to_bf16(0.1f)),
-      head(kernels::packed_size(kVocabulary, kWidth), kernels::to_bf16(0.1f));
+  const auto hidden = filled(size_t{kRows} * kWidth, kernels::to_bf16(0.1f)),
+             head = filled(kernels::packed_size(kVocabulary, kWidth), kernels::to_bf16(0.1f));
   std::vector<float> log_sum(kRows), logprobs(kRows);
   std::vector<kernels::TokenPick> picks;
   for (int row = 0; row < kRows; ++row) picks.push_back({row, row});

@@ -17,7 +17,7 @@ using kernels::bf16;
 Status bench_rows(KernelBench& bench) {
   constexpr int kRows = 16384, kWidth = 1024, kHead = 64;
   constexpr double kCount = double{kRows} * kWidth;
-  std::vector<bf16> x(size_t{kRows} * 2 * kWidth, kernels::to_bf16(0.5f)), out(size_t{kRows} * kWidth);
+  auto x = filled(size_t{kRows} * 2 * kWidth, kernels::to_bf16(0.5f)), out = filled<bf16>(size_t{kRows} * kWidth);
   const std::vector<bf16> weight(kWidth, kernels::to_bf16(1));
   bench.add_bytes("RMSNorm, reads and writes", 4 * kCount, TRY(median_seconds(bench.seconds, [&] {
                     return kernels::rms_norm(bench.stream, x.data(), weight.data(), 1e-5f, kRows, kWidth, out.data());
@@ -28,7 +28,7 @@ Status bench_rows(KernelBench& bench) {
   bench.add_bytes("GeGLU, reads and writes", 6 * kCount, TRY(median_seconds(bench.seconds, [&] {
                     return kernels::geglu(bench.stream, x.data(), kRows, kWidth, out.data());
                   })));
-  std::vector<kernels::e4m3> codes(size_t{kRows} * kWidth);
+  auto codes = filled<kernels::e4m3>(size_t{kRows} * kWidth);
   std::vector<kernels::e8m0> scales(codes.size() / kernels::kScaleBlock);
   bench.add_bytes("sum, RMSNorm and codes of 1x128, reads and writes", 7 * kCount,
                   TRY(median_seconds(bench.seconds, [&] {
@@ -70,10 +70,10 @@ template <typename Moment>
 Status bench_adamw_of(KernelBench& bench, const char* name, bool with_codes) {
   constexpr int kColumns = 4096;
   const size_t count = size_t{1} << 25;
-  std::vector<float> grad(count, 1), master(count, 1);
-  std::vector<Moment> first(count), second(count);
-  std::vector<bf16> weight(count);
-  std::vector<kernels::e4m3> codes(with_codes ? count : 0);
+  auto grad = filled(count, 1.0f), master = filled(count, 1.0f);
+  auto first = filled<Moment>(count), second = filled<Moment>(count);
+  auto weight = filled<bf16>(count);
+  auto codes = filled<kernels::e4m3>(with_codes ? count : 0);
   std::vector<kernels::e8m0> scales(codes.size() / (kernels::kScaleBlock * kernels::kScaleBlock));
   kernels::BasicAdamW<Moment> arguments{.grad = grad.data(),
                                         .master = master.data(),
@@ -106,13 +106,10 @@ Status bench_adamw(KernelBench& bench) {
 Status bench_muon(KernelBench& bench) {
   for (const auto& [rows, columns] : {std::pair{576, 1536}, {2048, 2048}}) {
     const size_t count = static_cast<size_t>(rows) * columns;
-    std::vector<float> grad(count), master(count, 1), momentum(count, 0);
+    auto grad = filled<float>(count), master = filled(count, 1.0f), momentum = filled<float>(count);
     for (size_t i = 0; i < count; ++i) grad[i] = static_cast<float>(i * 37 % 1021) - 510;
-    std::vector<bf16> weight(count);
-    struct Line {
-      alignas(64) std::byte bytes[64];
-    };
-    std::vector<Line> workspace((kernels::muon_workspace(rows, columns) + sizeof(Line) - 1) / sizeof(Line));
+    auto weight = filled<bf16>(count);
+    auto workspace = filled<std::byte>(kernels::muon_workspace(rows, columns));
     const kernels::Muon arguments{.grad = grad.data(),
                                   .master = master.data(),
                                   .momentum = momentum.data(),
@@ -120,7 +117,7 @@ Status bench_muon(KernelBench& bench) {
                                   .rows = rows,
                                   .columns = columns,
                                   .learning_rate = 1e-5f,
-                                  .workspace = workspace.front().bytes};
+                                  .workspace = workspace.data()};
     const double seconds = TRY(median_seconds(bench.seconds, [&] { return kernels::muon(bench.stream, arguments); }));
     const double shorter = std::min(rows, columns), longer = std::max(rows, columns);
     bench.add_product(fmt::format("Muon {}x{}", rows, columns), 5 * 2 * shorter * shorter * (2 * longer + shorter), 0,
@@ -133,9 +130,9 @@ Status bench_muon(KernelBench& bench) {
 Status bench_quantize(KernelBench& bench) {
   constexpr int kRows = 4096, kColumns = 8192;
   constexpr size_t kCount = size_t{kRows} * kColumns;
-  std::vector<bf16> x(kCount);
+  auto x = filled<bf16>(kCount);
   for (size_t i = 0; i < kCount; ++i) x[i] = kernels::to_bf16(static_cast<float>(i % 1021) - 510);
-  std::vector<kernels::e4m3> by_row(kCount), by_column(kCount);
+  auto by_row = filled<kernels::e4m3>(kCount), by_column = filled<kernels::e4m3>(kCount);
   std::vector<kernels::e8m0> row_scales(kCount / 32), column_scales(kCount / 32);
   for (const int block : {kernels::kScaleBlock, kernels::kMicroscaleBlock}) {
     kernels::Quantize arguments{.x = x.data(),
@@ -157,7 +154,7 @@ Status bench_quantize(KernelBench& bench) {
                     return kernels::quantize_weight(bench.stream, x.data(), kRows, kColumns, by_row.data(),
                                                     row_scales.data());
                   })));
-  std::vector<bf16> rounded(kCount);
+  auto rounded = filled<bf16>(kCount);
   bench.add_bytes("round to codes of 1x128, reads and writes", 4.0 * kCount, TRY(median_seconds(bench.seconds, [&] {
                     return kernels::round_to_codes(
                         bench.stream, {.x = x.data(), .out = rounded.data(), .rows = kRows, .columns = kColumns});
@@ -166,15 +163,16 @@ Status bench_quantize(KernelBench& bench) {
 }
 
 Status bench_digest(KernelBench& bench) {
-  const std::vector<std::byte> data(size_t{1} << 28, std::byte{1});
+  const auto data = filled(size_t{1} << 28, std::byte{1});
   const auto something = [](const Digest& digest) {
     return digest == Digest{} ? Status::invalid("the digest of something is that of nothing") : Status{};
   };
   const auto size = static_cast<double>(data.size());
-  bench.add_bytes("digest, one thread", size,
-                  TRY(median_seconds(bench.seconds, [&] { return something(digest_of(data)); })));
+  bench.add_bytes(
+      "digest, one thread", size,
+      TRY(median_seconds(bench.seconds, [&] { return something(digest_of(std::span(data.data(), data.size()))); })));
   bench.add_bytes("digest, all threads", size, TRY(median_seconds(bench.seconds, [&]() -> Status {
-                    return something(TRY(kernels::digest(bench.stream, data)));
+                    return something(TRY(kernels::digest(bench.stream, std::span(data.data(), data.size()))));
                   })));
   return {};
 }
