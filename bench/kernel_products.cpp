@@ -18,7 +18,7 @@ namespace {
 
 // With panels of bf16, and with panels of codes.
 Status measure_gemm(KernelBench& bench, const ProductShape& shape) {
-  const auto [m, n, k] = shape;
+  const int m = shape.m, n = shape.n, k = shape.k;
   const auto a = filled(static_cast<size_t>(m) * k, kernels::to_bf16(1)),
              b = filled(kernels::packed_size(n, k), kernels::to_bf16(1));
   const std::vector<kernels::e4m3> codes(static_cast<size_t>(n) * k, kernels::to_e4m3(1));

@@ -263,7 +263,7 @@ static Status check_adamw(const BasicAdamW<Moment>& a) {
       .that(a.step >= 1, "step counts from 1")
       .that((a.codes == nullptr) == (a.scales == nullptr), "codes and scales go together")
       .that(!a.codes || (a.columns > 0 && a.count % a.columns == 0), "columns must divide count where codes are given")
-      .that(!a.codes || a.count / a.columns <= INT32_MAX, "there are more rows than 2^31 - 1")
+      .that(!a.codes || a.columns < 1 || a.count / a.columns <= INT32_MAX, "there are more rows than 2^31 - 1")
       .that(sizeof(Moment) == sizeof(float) || a.beta2 <= 0.996f, "beta2 must be at most 0.996 with bf16 moments")
       .status;
 }

@@ -1,5 +1,5 @@
 // Every decoder of foreign bytes, as a function of bytes: it may refuse them, and must neither crash, hang, read beyond
-// them nor take memory that they only claim to need.
+// them nor take memory that they only claim to need. Kernels, too: their arguments as bytes choose them.
 //
 // The same list is run by fuzz_test.cpp (seeds and a fixed set of mutants, in every test run) and by libFuzzer
 // (scripts/fuzz, for as long as one likes). A new decoder is a line in one of the lists.
@@ -19,6 +19,7 @@ struct Target {
 };
 
 std::span<const Target> base_targets();
+std::span<const Target> kernels_targets();
 std::span<const Target> model_targets();
 std::span<const Target> envs_targets();
 std::span<const Target> rollout_targets();
