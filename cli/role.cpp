@@ -116,7 +116,8 @@ Result<int> run(const Options& options) {
                      .make_task = make_task,
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
-                                 .test_time_limit_s = config.env.call_seconds}},
+                                 .test_time_limit_s = config.env.call_seconds,
+                                 .tools = TRY(envs::choose_tools(config.env.tools))}},
                     *backend, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
                       link.tick(doing, [&] {
