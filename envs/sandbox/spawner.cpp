@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/program/program.h"
 
 extern char** environ;
 
@@ -210,7 +212,21 @@ __attribute__((constructor)) void spawner_entry(int argc, char** argv) {
   const int socket = atoi(argv[2]);
   struct stat info {};
   if (fstat(socket, &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  syscall(SYS_close_range, static_cast<unsigned>(socket) + 1, ~0u, 0u);  // the program, where it came as a file
   SpawnerProcess(socket).run();
+}
+
+// The static program as a file that nobody can change; invalid where there is none, or the kernel has no such files.
+FileDescriptor program_file() {
+  const auto program = sandbox_program();
+  if (program.empty()) return {};
+  constexpr unsigned kExecutable = 0x10;  // MFD_EXEC of Linux 6.3
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  FileDescriptor file(memfd_create("tandem-sandbox", kFlags | kExecutable));
+  if (!file) file = FileDescriptor(memfd_create("tandem-sandbox", kFlags));
+  if (!file || !write_all(file.get(), program, "sandbox program")) return {};
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) return {};
+  return file;
 }
 
 // What came with one message of the spawner; its error where the text is not the expected one.
@@ -251,16 +267,27 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::string label) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return fail(Status::from_errno("socketpair", errno));
   FileDescriptor ours(ends[0]), theirs(ends[1]);
-  // The spawner must not keep the host's descriptors: all but its socket are closed in it.
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, theirs.get(), 3);
-  posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+  const FileDescriptor program = program_file();
   std::string name = "tandem-spawner", hidden = kHiddenArgument, number = "3";
   char* argv[] = {name.data(), hidden.data(), number.data(), label.data(), nullptr};
   pid_t process = -1;
-  const int error = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
+  int error = ENOENT;
+  // The spawner must not keep the host's descriptors: all but its socket are closed in it, and then the program that it
+  // is. Where files in memory may not be run it is this program itself.
+  for (const bool own : {false, true}) {
+    if (error == 0 || (!own && !program)) continue;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    // Neither may be overwritten by the other's new number.
+    const int socket = fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10),
+              file = own ? -1 : fcntl(program.get(), F_DUPFD_CLOEXEC, 10);
+    FileDescriptor high_socket(socket), high_file(file);
+    posix_spawn_file_actions_adddup2(&actions, socket, 3);
+    if (!own) posix_spawn_file_actions_adddup2(&actions, file, 4);
+    posix_spawn_file_actions_addclosefrom_np(&actions, own ? 4 : 5);
+    error = posix_spawn(&process, own ? "/proc/self/exe" : "/proc/self/fd/4", &actions, nullptr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+  }
   if (error != 0) return fail(Status::from_errno("starting the sandbox spawner", error));
   theirs.reset();
   std::unique_ptr<Spawner> spawner(new Spawner(std::move(ours), process));
