@@ -107,6 +107,9 @@ Schema schema_of(RunConfig& c) {
   }
   s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
         std::move(tools));
+  s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
+  s.add("env.most_warm", c.env.most_warm,
+        "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
   return s;
 }
 
@@ -126,6 +129,10 @@ Status check(const RunConfig& c) {
   }
   if (c.tasks.path.empty() && !c.tasks.set_kinds.empty()) {
     return Status::invalid("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds");
+  }
+  if (c.env.warm > c.env.most_warm) {
+    return Status::invalid(
+        fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm));
   }
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");

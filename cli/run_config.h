@@ -85,6 +85,7 @@ struct RunConfig {
     double call_seconds = 10;
     int output_bytes = 2000;
     std::vector<std::string> tools;
+    int warm = 2, most_warm = 16;
   } env;
 };
 

@@ -220,8 +220,9 @@ TEST_F(SandboxLimits, sandboxes_die_with_their_spawner) {
 }
 
 TEST_F(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
-  SandboxPool pool(*backend_, {}, 3);
-  EXPECT_TRUE(eventually([&] { return pool.ready() == 3; }));
+  const SystemClock clock;
+  SandboxPool pool(*backend_, clock, {}, {.least = 3, .most = 4});
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 3; }));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&pool] {
@@ -233,7 +234,30 @@ TEST_F(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_TRUE(eventually([&] { return pool.ready() == 3; }));
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 4; })) << "a burst of four";
+  const auto counters = pool.counters();
+  EXPECT_GE(counters.warm, 3u);
+  EXPECT_EQ(counters.warm + counters.fresh, 20u);
+  EXPECT_EQ(counters.failed, 0u);
+}
+
+TEST_F(SandboxLimits, a_pool_has_classes_of_their_own_for_other_limits_and_only_so_many) {
+  const SystemClock clock;
+  SandboxPool pool(*backend_, clock, {}, {.least = 0, .most = 2});
+  for (int round = 0; round < 2; ++round) {
+    for (int processes = 20; processes < 20 + 2 * static_cast<int>(SandboxPool::kMostClasses); ++processes) {
+      const SandboxSpec spec{.call_time_limit_s = 5, .processes = processes};
+      const auto sandbox = pool.create(spec);
+      ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+      EXPECT_EQ((*sandbox)->call("run_terminal_cmd", {{"command", "ulimit -u"}})->output,
+                std::to_string(processes) + "\n");
+    }
+  }
+  EXPECT_LE(pool.counters().ready, SandboxPool::kMostClasses);
+  ASSERT_TRUE(pool.create({.processes = 99}).has_value());
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready > 0; }));
+  const auto warm = pool.counters().warm;
+  EXPECT_TRUE(eventually([&] { return pool.create({.processes = 99}).has_value() && pool.counters().warm > warm; }));
 }
 
 TEST_F(SandboxLimits, the_oracle_scores_one_on_every_kind_and_code_that_cheats_does_not) {
