@@ -179,7 +179,7 @@ TEST_F(SandboxLimits, collecting_ends_what_still_runs_and_brings_only_files) {
 TEST_F(SandboxLimits, a_lost_sandbox_is_an_error_of_the_infrastructure) {
   const auto spawner = children_of(getpid());
   ASSERT_EQ(spawner.size(), 1u);
-  for (const pid_t process : children_of(spawner[0])) kill(process, SIGKILL);
+  for (const pid_t process : sandboxes_of(spawner[0])) kill(process, SIGKILL);
   const auto outcome = sandbox_->call("list_dir", {{"target_directory", "."}});
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code(), Code::kUnavailable);
@@ -188,7 +188,7 @@ TEST_F(SandboxLimits, a_lost_sandbox_is_an_error_of_the_infrastructure) {
 
 TEST_F(SandboxLimits, many_sandboxes_leave_nothing_behind) {
   sandbox_.reset();
-  ASSERT_TRUE(eventually([] { return children_of(children_of(getpid())[0]).empty(); }));
+  ASSERT_TRUE(eventually([] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
   const size_t descriptors = count_entries("/proc/self/fd");
   const auto mounts = read_file("/proc/self/mounts");
   for (int i = repetitions(200, 10'000); i > 0; --i) {
@@ -198,7 +198,7 @@ TEST_F(SandboxLimits, many_sandboxes_leave_nothing_behind) {
   sandbox_.reset();
   EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
   EXPECT_EQ(read_file("/proc/self/mounts"), mounts);
-  EXPECT_TRUE(eventually([] { return children_of(children_of(getpid())[0]).empty(); }));
+  EXPECT_TRUE(eventually([] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
   const auto spawner = children_of(getpid())[0];
   EXPECT_LT(count_entries(("/proc/" + std::to_string(spawner) + "/fd").c_str()), 20u);
   backend_.reset();
@@ -211,12 +211,24 @@ TEST_F(SandboxLimits, many_sandboxes_leave_nothing_behind) {
 TEST_F(SandboxLimits, sandboxes_die_with_their_spawner) {
   call("run_terminal_cmd", {{"command", "sleep 98"}, {"is_background", true}});
   const auto spawner = children_of(getpid())[0];
-  const auto inits = children_of(spawner);
+  const auto inits = sandboxes_of(spawner);
   ASSERT_FALSE(inits.empty());
   kill(spawner, SIGKILL);
   EXPECT_TRUE(eventually([&] { return is_gone(inits[0]); }));
   EXPECT_FALSE(sandbox_->call("list_dir", {{"target_directory", "."}}).has_value());
   EXPECT_FALSE(backend_->create(spec_).has_value());
+}
+
+TEST_F(SandboxLimits, sandboxes_are_made_though_their_makers_were_killed) {
+  const auto spawner = children_of(getpid())[0];
+  for (int round = 0; round < 3; ++round) {
+    const auto inits = sandboxes_of(spawner);
+    for (const pid_t process : children_of(spawner)) {
+      if (std::find(inits.begin(), inits.end(), process) == inits.end()) kill(process, SIGKILL);
+    }
+    make();
+    EXPECT_EQ(shell("echo hi"), "hi\n");
+  }
 }
 
 TEST_F(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
