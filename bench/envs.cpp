@@ -1,28 +1,34 @@
 #include <fmt/format.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
+#include "base/clock.h"
 #include "base/random.h"
 #include "bench/measure.h"
 #include "envs/demonstration.h"
 #include "envs/episode.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/pool.h"
 
 namespace tandem::bench {
 
 namespace {
 
 // A process that ends at once: what every command costs at least.
-Status run_true() {
-  const pid_t pid = ::fork();
-  if (pid < 0) return Status::from_errno("fork", errno);
-  if (pid == 0) {
-    ::execl("/bin/true", "true", nullptr);
-    ::_exit(127);
-  }
+Status run_program(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t pid = -1;
+  if (const int error = ::posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ); error != 0)
+    return Status::from_errno(words[0], error);
   int state = 0;
   if (::waitpid(pid, &state, 0) < 0) return Status::from_errno("waitpid", errno);
-  return {};
+  return state == 0 ? Status() : Status::unavailable(words[0] + " does not work here");
 }
 
 Status run_command(envs::Sandbox& sandbox) {
@@ -30,22 +36,62 @@ Status run_command(envs::Sandbox& sandbox) {
   return outcome.ok ? Status{} : Status::internal("the sandbox refused `true`: " + outcome.output);
 }
 
+// One sandbox from its beginning to its end.
+Status run_in_fresh(envs::SandboxBackend& backend) {
+  const auto sandbox = TRY(backend.create({}));
+  return run_command(*sandbox);
+}
+
+// How many of them there are in a second, made by several threads at once.
+Result<double> per_second(double seconds, int threads, envs::SandboxBackend& backend) {
+  const SystemClock clock;
+  const Time end = clock.now() + from_seconds(seconds), begin = clock.now();
+  std::atomic<int> done{0};
+  std::vector<Status> trouble(static_cast<size_t>(threads));
+  {
+    std::vector<std::jthread> workers;
+    for (auto& status : trouble) {
+      workers.emplace_back([&] {
+        while (status && clock.now() < end) {
+          status = run_in_fresh(backend);
+          ++done;
+        }
+      });
+    }
+  }
+  for (const auto& status : trouble) TRY(Status(status));
+  return done / to_seconds(clock.now() - begin);
+}
+
 }  // namespace
 
 Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   const auto backend = TRY(envs::NamespaceBackend::start());
+  std::vector<Figure> figures;
+  const auto add = [&](const std::string& name, const auto& work, bool with_tail = false) -> Status {
+    const auto rounds = TRY(sorted_rounds(settings.seconds, work));
+    figures.push_back({name, 1e3 * rounds[rounds.size() / 2], "ms", 0, ""});
+    if (with_tail) figures.push_back({name + ", 99 of 100", 1e3 * rounds[rounds.size() * 99 / 100], "ms", 0, ""});
+    return {};
+  };
   const auto milliseconds = [&](const auto& work) -> Result<double> {
     return 1e3 * TRY(median_seconds(settings.seconds, work));
   };
-  std::vector<Figure> figures;
-  figures.push_back({"fork and exec of true, no sandbox", TRY(milliseconds(run_true)), "ms", 0, ""});
-  figures.push_back({"sandbox: create and destroy",
-                     TRY(milliseconds([&]() -> Status { return TRY(backend->create({})), Status{}; })), "ms", 0, ""});
-  figures.push_back({"sandbox: create, run true, destroy", TRY(milliseconds([&]() -> Status {
-                       const auto sandbox = TRY(backend->create({}));
-                       return run_command(*sandbox);
-                     })),
-                     "ms", 0, ""});
+  TRY(add("posix_spawn of true, no sandbox", [] { return run_program({"/bin/true"}); }));
+  const std::vector<std::string> bubblewrap = {"/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/", "/", "/bin/true"};
+  if (run_program(bubblewrap)) TRY(add("bubblewrap --unshare-all: run true", [&] { return run_program(bubblewrap); }));
+  TRY(add("sandbox: create and destroy", [&]() -> Status { return TRY(backend->create({})), Status{}; }));
+  TRY(add(
+      "sandbox: create, run true, destroy", [&] { return run_in_fresh(*backend); }, true));
+  const SystemClock clock;
+  {
+    envs::SandboxPool pool(*backend, clock, {}, {.least = 8, .most = 8});
+    while (pool.counters().ready < 8) ::usleep(1000);
+    TRY(add(
+        "sandbox of a pool: take, run true, destroy", [&] { return run_in_fresh(pool); }, true));
+  }
+  figures.push_back({"sandboxes by 4 threads: create, run true, destroy",
+                     TRY(per_second(settings.seconds, 4, *backend)), "/s", 0, ""});
   const auto sandbox = TRY(backend->create({}));
   figures.push_back(
       {"call: run_terminal_cmd true", TRY(milliseconds([&] { return run_command(*sandbox); })), "ms", 0, ""});

@@ -31,10 +31,10 @@ model::EncoderConfig default_encoder();
 double token_flops(const model::EncoderConfig& config, int tokens);
 Result<kernels::Stream> stream_of_fp32(int threads);
 
-// Seconds that `work` takes: the median of the rounds that fit into `seconds`, at least three, after one that is not
-// counted. `work` gives a Status.
+// Seconds that `work` takes in each of the rounds that fit into `seconds`, at least three, after one that is not
+// counted; sorted. `work` gives a Status.
 template <typename Work>
-Result<double> median_seconds(double seconds, const Work& work) {
+Result<std::vector<double>> sorted_rounds(double seconds, const Work& work) {
   using Clock = std::chrono::steady_clock;
   TRY(work());
   std::vector<double> rounds;
@@ -45,7 +45,14 @@ Result<double> median_seconds(double seconds, const Work& work) {
     rounds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     total += rounds.back();
   }
-  std::nth_element(rounds.begin(), rounds.begin() + rounds.size() / 2, rounds.end());
+  std::sort(rounds.begin(), rounds.end());
+  return rounds;
+}
+
+// The median of them.
+template <typename Work>
+Result<double> median_seconds(double seconds, const Work& work) {
+  const auto rounds = TRY(sorted_rounds(seconds, work));
   return rounds[rounds.size() / 2];
 }
 

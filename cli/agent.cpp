@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/number_format.h"
+#include "cli/offered_tools.h"
 #include "cli/search_options.h"
 #include "cli/workspace.h"
 #include "envs/changes/folder_copy.h"
@@ -33,7 +34,7 @@ struct AgentOptions {
   WorkspaceOptions workspace;
   SearchOptions search;
   std::string task, model, model_name, transcript, trajectory;
-  std::vector<std::string> endpoints, excludes;
+  std::vector<std::string> endpoints, excludes, tools;
   NumberFormatOptions format;
   std::optional<double> temperature, minutes;
   std::optional<uint64_t> seed;
@@ -43,6 +44,13 @@ struct AgentOptions {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   bool end_on_change = false, review = false, dry_run = false, yes = false, undo = false, json = false;
 };
+
+// A model of ours has the tools that it was trained with, others all.
+Result<std::vector<std::string>> tools_of(const AgentOptions& o) {
+  const auto search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
+  return offered_tools(o.tools, o.search.given(),
+                       o.model.empty() ? envs::tool_names(search) : envs::prompted_tools(search));
+}
 
 Status check(const AgentOptions& o) {
   if (o.undo) return {};
@@ -59,6 +67,7 @@ Status check(const AgentOptions& o) {
     if (Status status = wire::check_url(url); !status.ok()) return std::move(status).at("--endpoint");
   }
   TRY(envs::leaves_out_of(o.excludes));
+  TRY(tools_of(o));
   return {};
 }
 
@@ -87,7 +96,8 @@ envs::Task task_of(const AgentOptions& options, const envs::FolderCopy& copy) {
 }
 
 Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOptions& o, const envs::Task& task,
-                                                               const Clock& clock, AgentView& view) {
+                                                               std::vector<std::string> tools, const Clock& clock,
+                                                               AgentView& view) {
   rollout::EndpointSettings settings{.urls = o.endpoints,
                                      .model = o.model_name,
                                      .key = key_of_environment(),
@@ -95,7 +105,7 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
                                      .seed = o.seed,
                                      .max_tokens = o.max_tokens,
                                      .request_limit = from_seconds(o.request_seconds)};
-  settings.search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
+  settings.tools = std::move(tools);
   settings.attempts.per_minute = o.requests_per_minute;
   settings.attempts.seed = static_cast<uint64_t>(clock.unix_seconds() * 1e6);
   for (const auto& url : o.endpoints) {
@@ -105,13 +115,14 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
   return rollout::EndpointModel::create(std::move(settings), task, clock);
 }
 
-Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o, const envs::Task& task) {
+Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o, const envs::Task& task,
+                                                           std::vector<std::string> tools) {
   rollout::EngineModelSettings settings{.model = o.model,
                                         .format = TRY(number_format(o.format, o.model)),
                                         .seed = o.seed.value_or(0),
                                         .max_tokens = o.max_context,
                                         .threads = o.threads};
-  settings.search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
+  settings.tools = std::move(tools);
   settings.sampling.temperature = static_cast<float>(o.temperature.value_or(0));
   if (o.max_tokens) settings.max_new_tokens = *o.max_tokens;
   return rollout::EngineModel::load(settings, task);
@@ -161,8 +172,7 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto backend = TRY(envs::NamespaceBackend::start());
   spec.workspace.reset();  // its files are copied
   spec.output_limit = o.model.empty() ? kServedOutput : envs::EpisodeOptions().output_limit;
-  const auto search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
-  if (!o.model.empty()) spec.tools = envs::prompted_tools(search);
+  spec.tools = TRY(tools_of(o));
   const auto searcher = TRY(searcher_of(o.search, folder));
   std::unique_ptr<envs::SearchingBackend> searching;
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
@@ -174,9 +184,9 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   std::unique_ptr<rollout::EngineModel> engine;
   std::unique_ptr<rollout::EndpointModel> servers;
   if (o.model.empty()) {
-    servers = TRY(endpoint_model(o, task, clock, *view));
+    servers = TRY(endpoint_model(o, task, spec.tools, clock, *view));
   } else {
-    engine = TRY(engine_model(o, task));
+    engine = TRY(engine_model(o, task, spec.tools));
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;
   view->begins(model.name(), folder.string(), task.files.size(), copy.note);
@@ -258,6 +268,7 @@ Action add_agent(CLI::App& command) {
   command.add_option("--transcript", o->transcript, "Write what was said and done to this file, as ATIF");
   command.add_option("--trajectory", o->trajectory, "Append the tokens to the trajectories in this folder");
   command.add_option("--threads", o->threads, "Threads of the model")->needs(model)->check(CLI::Range(1, 1024));
+  add_tools_option(command, o->tools);
   add_search_options(command, o->search);
   add_number_format_options(command, o->format);
   command.footer(

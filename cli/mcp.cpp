@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "cli/offered_tools.h"
 #include "cli/search_options.h"
 #include "cli/workspace.h"
 #include "envs/mcp/mcp_http.h"
@@ -23,6 +24,7 @@ constexpr const char* kTokenVariable = "TANDEM_MCP_TOKEN";
 struct McpOptions {
   WorkspaceOptions workspace;
   SearchOptions search;
+  std::vector<std::string> tools;
   std::string http, token;
   int sessions = 16;
   double idle_minutes = 30;
@@ -79,6 +81,8 @@ Result<int> serve_http(const McpOptions& options, const envs::McpServing& servin
 Result<int> serve_mcp(const McpOptions& options) {
   envs::McpServing serving;
   serving.spec = TRY(sandbox_of(options.workspace));
+  const auto usual = envs::tool_names(options.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo);
+  serving.spec.tools = TRY(offered_tools(options.tools, options.search.given(), usual));
   serving.version = TANDEM_VERSION;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
@@ -92,7 +96,6 @@ Result<int> serve_mcp(const McpOptions& options) {
   if (searcher) {
     searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
     serving.backend = searching.get();
-    serving.spec.tools = envs::tool_names(envs::WithSearch::kYes);
   }
   if (!options.http.empty()) return serve_http(options, serving);
   TRY(envs::serve_mcp_stdio(serving, STDIN_FILENO, STDOUT_FILENO, stop_requested));
@@ -104,6 +107,7 @@ Result<int> serve_mcp(const McpOptions& options) {
 Action add_mcp(CLI::App& command) {
   const auto options = std::make_shared<McpOptions>();
   add_workspace_options(command, options->workspace);
+  add_tools_option(command, options->tools);
   add_search_options(command, options->search);
   auto* http = command.add_option("--http", options->http,
                                   "Serve streamable HTTP at [HOST:]PORT in place of stdin and stdout; port 0: any that "
@@ -132,6 +136,7 @@ Action add_mcp(CLI::App& command) {
       "  tandem mcp --workspace .\n"
       "  tandem mcp --workspace ~/project --time-limit 600\n"
       "  tandem mcp --workspace . --encoder models/all-MiniLM-L6-v2\n"
+      "  tandem mcp --workspace . --tools bash,str_replace_based_edit_tool\n"
       "  TANDEM_MCP_TOKEN=$(cat token) tandem mcp --workspace . --http 8080\n\n"
       "For a client that starts its servers (Claude Desktop, Cursor, ...):\n"
       "  {\"mcpServers\": {\"tandem\": {\"command\": \"tandem\", \"args\": [\"mcp\", \"--workspace\", "

@@ -8,6 +8,7 @@
 #include "cli/run_layout.h"
 #include "cli/run_tasks.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/pool.h"
 #include "envs/server.h"
 #include "rollout/coordinator.h"
 #include "rollout/peer.h"
@@ -95,6 +96,9 @@ Result<int> run(const Options& options) {
   }
   if (options.name == "env") {
     const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
+    envs::SandboxPool pool(
+        *backend, clock, {},
+        {.least = static_cast<size_t>(config.env.warm), .most = static_cast<size_t>(config.env.most_warm)});
     TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
     envs::MakeTask make_task = envs::make_task;
     if (!config.tasks.path.empty()) {
@@ -116,14 +120,25 @@ Result<int> run(const Options& options) {
                      .make_task = make_task,
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
-                                 .test_time_limit_s = config.env.call_seconds}},
-                    *backend, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
+                                 .test_time_limit_s = config.env.call_seconds,
+                                 .tools = TRY(envs::choose_tools(config.env.tools))}},
+                    pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
                       link.tick(doing, [&] {
-                        return Json{{"acquired", c.acquired}, {"calls", c.calls},
-                                    {"scored", c.scored},     {"failed", c.failed},
-                                    {"reaped", c.reaped},     {"live", c.live},
-                                    {"waiting", c.waiting},   {"busy_seconds", c.busy_seconds}};
+                        const auto made = pool.counters();
+                        return Json{{"acquired", c.acquired},
+                                    {"calls", c.calls},
+                                    {"scored", c.scored},
+                                    {"failed", c.failed},
+                                    {"reaped", c.reaped},
+                                    {"live", c.live},
+                                    {"waiting", c.waiting},
+                                    {"busy_seconds", c.busy_seconds},
+                                    {"warm", made.ready},
+                                    {"taken_warm", made.warm},
+                                    {"made_on_demand", made.fresh},
+                                    {"not_made", made.failed},
+                                    {"spawn_ms", made.last_fresh_milliseconds}};
                       });
                       if (told_to_stop || stop_requested) stop = true;
                     }));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "envs/protocol.h"
 #include "envs/task.h"
 #include "model/weight_format.h"
 #include "trainer/learning_rate.h"
@@ -12,6 +13,7 @@ namespace tandem::cli {
 
 Schema schema_of(RunConfig& c) {
   Schema s;
+  if (c.env.tools.empty()) c.env.tools = envs::prompted_tools();
   const auto kinds = envs::task_kinds();
   if (c.tasks.kinds.empty()) c.tasks.kinds.assign(kinds.begin(), kinds.end());
   s.add("run.seed", c.run.seed, "Of everything random in the run; held-out tasks do not depend on it");
@@ -99,6 +101,15 @@ Schema schema_of(RunConfig& c) {
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
+  std::vector<std::string> tools;
+  for (const auto& tool : envs::every_tool()) {
+    if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
+  }
+  s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
+        std::move(tools));
+  s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
+  s.add("env.most_warm", c.env.most_warm,
+        "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
   return s;
 }
 
@@ -119,6 +130,12 @@ Status check(const RunConfig& c) {
   if (c.tasks.path.empty() && !c.tasks.set_kinds.empty()) {
     return Status::invalid("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds");
   }
+  if (c.env.warm > c.env.most_warm) {
+    return Status::invalid(
+        fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm));
+  }
+  if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
+  if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
   TRY(algorithm_of(c));
   return {};
 }

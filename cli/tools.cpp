@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/offered_tools.h"
 #include "cli/search_options.h"
 #include "cli/workspace.h"
 #include "envs/sandbox/host_backend.h"
@@ -21,13 +22,17 @@ struct CallOptions {
   std::string name, arguments = "{}";
   WorkspaceOptions workspace;
   SearchOptions search;
+  std::vector<std::string> tools;
   bool no_sandbox = false, raw = false;
 };
 
 Result<int> call_tool(const CallOptions& options) {
   const auto arguments = parse_json(options.arguments);
   if (!arguments) return fail(Status(arguments.error()).at("arguments"));
-  const auto spec = TRY(sandbox_of(options.workspace));
+  auto spec = TRY(sandbox_of(options.workspace));
+  spec.tools =
+      TRY(offered_tools(options.tools, options.search.given(),
+                        envs::tool_names(options.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo)));
   std::unique_ptr<envs::SandboxBackend> backend;
   if (options.no_sandbox) {
     backend = std::make_unique<envs::HostBackend>();
@@ -71,16 +76,26 @@ Result<envs::WithSearch> with_search(const std::string& encoder) {
   return envs::WithSearch::kYes;
 }
 
-// All tools, or one with what each of its parameters means.
+// The usual tools and behind them those that only a list offers; or one with what each of its parameters means.
 Result<int> list_tools(const std::string& only, envs::WithSearch search) {
-  const auto names = envs::tool_names(search);
+  const auto usual = envs::tool_names(search);
+  std::vector<std::string> names = usual;
+  for (const auto& tool : envs::every_tool()) {
+    if (tool.name != envs::kSearchTool && std::find(usual.begin(), usual.end(), tool.name) == usual.end())
+      names.emplace_back(tool.name);
+  }
   if (!only.empty() && std::find(names.begin(), names.end(), only) == names.end()) {
     const std::vector<std::string_view> known(names.begin(), names.end());
     return fail(Status::invalid("there is no tool \"" + only + "\"" + did_you_mean(only, known)));
   }
-  for (const auto& schema : envs::tool_schemas(search)) {
+  bool told = false;
+  for (const auto& schema : envs::tool_schemas(names)) {
     const auto& function = schema.at("function");
     const auto name = function.at("name").get<std::string>();
+    if (only.empty() && !told && std::find(usual.begin(), usual.end(), name) == usual.end()) {
+      told = true;
+      printf("\nFor the habits of other agents, offered only where --tools (or env.tools of a run) names them:\n\n");
+    }
     if (!only.empty() && name != only) continue;
     const auto& parameters = function.at("parameters");
     printf("%s\n", signature(name, parameters).c_str());
@@ -110,13 +125,17 @@ Action add_tools(CLI::App& command) {
   list->footer("Example:\n  tandem tools list\n  tandem tools list apply_patch");
   auto* schema = command.add_subcommand("schema", "Print the tools as an OpenAI tools array");
   const auto encoder = std::make_shared<std::string>();
+  const auto names = std::make_shared<std::vector<std::string>>();
+  add_tools_option(*schema, *names);
   for (auto* one : {list, schema})
     one->add_option("--encoder", *encoder, "With codebase_search, as where this sentence encoder is given");
+  schema->footer("Example:\n  tandem tools schema --tools bash,str_replace_based_edit_tool");
   auto* call = command.add_subcommand("call", "Run one call, in a sandbox, and print its outcome as JSON");
   const auto options = std::make_shared<CallOptions>();
   call->add_option("NAME", options->name, "The tool")->required();
   call->add_option("JSON", options->arguments, "Its arguments, a JSON object")->required();
   add_workspace_options(*call, options->workspace);
+  add_tools_option(*call, options->tools);
   add_search_options(*call, options->search);
   call->add_flag("--no-sandbox", options->no_sandbox, "Run on this machine without isolation");
   call->add_flag("--raw", options->raw, "Print the bare output as the model sees it");
@@ -131,11 +150,13 @@ Action add_tools(CLI::App& command) {
       "  tandem tools call delete_file '{\"target_file\": \"old.txt\"}' --workspace .\n"
       "  tandem tools call codebase_search '{\"query\": \"Where are sessions refreshed?\"}' --workspace . \\\n"
       "      --encoder models/all-MiniLM-L6-v2 --raw\n"
+      "  tandem tools call bash '{\"command\": \"make\"}' --tools bash --workspace .\n"
       "  tandem tools call apply_patch \"$(jq -Rs '{input: .}' change.patch)\" --workspace .");
-  return [list, only, schema, encoder, options]() -> Result<int> {
+  return [list, only, schema, names, encoder, options]() -> Result<int> {
     if (list->parsed()) return list_tools(*only, TRY(with_search(*encoder)));
     if (schema->parsed()) {
-      puts(envs::tool_schemas(TRY(with_search(*encoder))).dump(2).c_str());
+      const auto offered = TRY(offered_tools(*names, !encoder->empty(), envs::tool_names(TRY(with_search(*encoder)))));
+      puts(envs::tool_schemas(offered).dump(2).c_str());
       return kDone;
     }
     return call_tool(*options);

@@ -11,12 +11,16 @@ namespace {
 
 constexpr double kPreparationSeconds = 20;  // of a command that is not the model's
 
+std::vector<std::string> tools_of(const EpisodeOptions& options) {
+  return options.tools.empty() ? prompted_tools() : options.tools;
+}
+
 SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
   spec.links = task.links;
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
-  spec.tools = prompted_tools();
+  spec.tools = tools_of(options);
   return spec;
 }
 
@@ -43,17 +47,18 @@ bool is_there(const std::string& need) {
 // What a task needs beside its files is there before the model looks.
 Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options) {
   TRY(sandbox.put(task.files));
-  TRY(make_executable(sandbox, task.programs));
+  if (task.programs.empty() && task.setup.empty()) return {};
   SandboxSpec spec = spec_of(task, options);
   spec.call_time_limit_s = kPreparationSeconds;
   spec.tools.clear();
-  if (!task.setup.empty()) sandbox.set_call_limits(spec);
+  sandbox.set_call_limits(spec);
+  TRY(make_executable(sandbox, task.programs));
   for (const auto& command : task.setup) {
     const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
     if (outcome.ok && outcome.exit_code == 0) continue;
     return Status::unavailable("setup of " + task.name + " failed: `" + command + "` printed\n" + outcome.output);
   }
-  if (!task.setup.empty()) sandbox.set_call_limits(spec_of(task, options));
+  sandbox.set_call_limits(spec_of(task, options));
   return {};
 }
 
@@ -68,6 +73,8 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
   TRY(prepare(*sandbox, task, options));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
 }
+
+std::vector<Message> Episode::prompt() const { return envs::prompt(task_, tools_of(options_)); }
 
 Status Episode::put(const Files& files) {
   if (!sandbox_) return Status::unavailable("the episode has been scored; its sandbox is gone");

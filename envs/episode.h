@@ -22,6 +22,7 @@ struct EpisodeOptions {
   size_t output_limit = 2000;  // bytes of a call's output that the model is shown
   double call_time_limit_s = 10;
   double test_time_limit_s = 10;
+  std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
 };
 
 class Episode {
@@ -30,7 +31,7 @@ class Episode {
   static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
 
   const Task& task() const { return task_; }
-  std::vector<Message> prompt() const { return envs::prompt(task_); }
+  std::vector<Message> prompt() const;
 
   // Puts files beside those of the task: what a solution brings along.
   Status put(const Files& files);

@@ -1,5 +1,8 @@
 #include "envs/protocol.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/text.h"
 #include "envs/tools/output.h"
 
@@ -10,19 +13,55 @@ constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
 
 constexpr size_t kMostListed = 60;  // files of a prompt; those of a whole repository are for list_dir
 
-constexpr std::string_view kTools =
-    "You work in a folder by calling tools:\n"
-    "read_file(target_file)\n"
-    "grep(pattern, path)\n"
-    "list_dir(target_directory)\n"
-    "search_replace(file_path, old_string, new_string, replace_all)\n"
-    "write(file_path, contents)\n"
-    "run_terminal_cmd(command)\n";
-constexpr std::string_view kSearch = "codebase_search(query, target_directories)\n";
-constexpr std::string_view kCalls =
-    "Call a tool like this:\n"
-    "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"target_file\": \"a.txt\"}}</tool_call>\n"
-    "Look first where you must. When asked for a value, answer with it alone, without a call.";
+constexpr std::string_view kOpening = "You work in a folder by calling tools:\n";
+// Of the tools that models have been trained on, as they know them.
+struct ToolLine {
+  std::string_view name, line;
+};
+constexpr std::array<ToolLine, 7> kLines = {{
+    {"read_file", "read_file(target_file)\n"},
+    {"grep", "grep(pattern, path)\n"},
+    {"list_dir", "list_dir(target_directory)\n"},
+    {"search_replace", "search_replace(file_path, old_string, new_string, replace_all)\n"},
+    {"write", "write(file_path, contents)\n"},
+    {"run_terminal_cmd", "run_terminal_cmd(command)\n"},
+    {kSearchTool, "codebase_search(query, target_directories)\n"},
+}};
+constexpr std::string_view kCalls = "Call a tool like this:\n";
+constexpr std::string_view kExample = "{\"name\": \"read_file\", \"arguments\": {\"target_file\": \"a.txt\"}}";
+constexpr std::string_view kAdvice =
+    "\nLook first where you must. When asked for a value, answer with it alone, without a call.";
+
+bool is_in(std::span<const std::string> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A tool that has no line above says what it is for.
+std::string described(const Tool& tool) {
+  std::vector<std::string> parameters;
+  const auto schema = Json::parse(tool.parameters);
+  for (const auto& [name, property] : schema.at("properties").items()) parameters.push_back(name);
+  return std::string(tool.name) + "(" + join(parameters, ", ") + "): " + std::string(tool.description) + "\n";
+}
+
+std::string system_message(std::span<const std::string> names) {
+  std::string text(kOpening);
+  for (const auto& each : kLines) {
+    if (is_in(names, each.name)) text += each.line;
+  }
+  for (const auto& tool : every_tool()) {
+    const bool has_line =
+        std::any_of(kLines.begin(), kLines.end(), [&](const auto& each) { return each.name == tool.name; });
+    if (!has_line && is_in(names, tool.name)) text += described(tool);
+  }
+  text.append(kCalls).append(kOpen);
+  if (is_in(names, "read_file")) {
+    text += kExample;
+  } else {
+    text += "{\"name\": \"" + (names.empty() ? std::string("...") : names.front()) + "\", \"arguments\": {...}}";
+  }
+  return text.append(kClose).append(kAdvice);
+}
 
 ParsedCall parse_call(std::string_view text) {
   ParsedCall parsed;
@@ -64,7 +103,7 @@ void write_json(const Json& value, std::string& text) {
 
 }  // namespace
 
-std::vector<Message> prompt(const Task& task, WithSearch search) {
+std::vector<Message> prompt(const Task& task, std::span<const std::string> tools) {
   std::string user = "Files:\n";
   size_t listed = 0;
   for (const auto& [path, content] : task.files) {
@@ -72,9 +111,7 @@ std::vector<Message> prompt(const Task& task, WithSearch search) {
     user += path + "\n";
   }
   if (listed > kMostListed) user += "... and " + std::to_string(task.files.size() - kMostListed) + " more\n";
-  std::string system(kTools);
-  if (search == WithSearch::kYes) system += kSearch;
-  return {{"system", system.append(kCalls)}, {"user", user + "\n" + task.instruction}};
+  return {{"system", system_message(tools)}, {"user", user + "\n" + task.instruction}};
 }
 
 std::vector<std::string> prompted_tools(WithSearch search) {

@@ -20,12 +20,13 @@ struct Message {
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-// The messages that open an episode: tools and call format, then the files and the instruction.
-std::vector<Message> prompt(const Task& task, WithSearch search = WithSearch::kNo);
-
-// The tools that the prompt names. No others exist in an episode, whatever else the library has: what a model is told
-// about an unknown name depends on them.
+// The tools that a prompt names unless a list names others. No others exist in an episode, whatever else the library
+// has: what a model is told about an unknown name depends on them.
 std::vector<std::string> prompted_tools(WithSearch search = WithSearch::kNo);
+
+// The messages that open an episode: these tools and the call format, then the files and the instruction.
+std::vector<Message> prompt(const Task& task, std::span<const std::string> tools);
+inline std::vector<Message> prompt(const Task& task) { return prompt(task, prompted_tools()); }
 
 std::string render_call(const Call& call);
 std::string render_calls(std::span<const Call> calls);  // one a line: an assistant message

@@ -6,9 +6,9 @@
 namespace tandem::envs {
 namespace {
 
-bool only_reads(std::string_view name) {
-  const Tool* tool = find_tool(name);
-  return tool && tool->effect == ToolEffect::kReads;
+bool only_reads(const Call& call) {
+  const Tool* tool = find_tool(call.name);
+  return tool && effect_of(*tool, call.arguments) == ToolEffect::kReads;
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ Result<std::vector<ToolOutcome>> run_turn(Sandbox& sandbox, std::span<const Pars
   };
   for (size_t begin = 0; begin < calls.size();) {
     size_t end = begin + 1;
-    if (only_reads(calls[begin].call.name)) {
-      while (end < calls.size() && only_reads(calls[end].call.name)) ++end;
+    if (only_reads(calls[begin].call)) {
+      while (end < calls.size() && only_reads(calls[end].call)) ++end;
     }
     std::vector<std::future<Result<ToolOutcome>>> others;
     for (size_t i = begin + 1; i < end; ++i) others.push_back(std::async(std::launch::async, run, i));

@@ -13,19 +13,29 @@ constexpr std::string_view kBatchRevision = "2025-03-26";  // the only one with 
 
 constexpr const char* kInstructions =
     "The tools work on one folder, /workspace, in a sandbox without network. Paths are relative to it. Files are "
-    "changed in place. Each run_terminal_cmd starts in the folder and with the exported variables that the last one "
-    "left.";
+    "changed in place.";
+constexpr std::array<std::string_view, 2> kShells = {"run_terminal_cmd", "bash"};
 
 RpcError invalid_params(std::string message) { return {RpcCode::kInvalidParams, std::move(message), nullptr}; }
 
 bool is_offered(const std::vector<std::string>& offered, std::string_view name) {
-  if (offered.empty()) return name != kSearchTool;
   return std::find(offered.begin(), offered.end(), name) != offered.end();
+}
+
+std::string instructions(const std::vector<std::string>& offered) {
+  std::string text = kInstructions;
+  for (const auto shell : kShells) {
+    if (!is_offered(offered, shell)) continue;
+    text.append(" Each ").append(shell).append(
+        " starts in the folder and with the exported variables that the last one left.");
+    break;
+  }
+  return text;
 }
 
 Json list_tools(const std::vector<std::string>& offered) {
   Json list = Json::array();
-  for (const auto& tool : tools(WithSearch::kYes)) {
+  for (const auto& tool : every_tool()) {
     if (!is_offered(offered, tool.name)) continue;
     const bool reads = tool.effect == ToolEffect::kReads;
     Json annotations = {{"readOnlyHint", reads}, {"openWorldHint", false}};
@@ -119,7 +129,7 @@ Result<Json> McpSession::initialize(const Json& params) {
   return Json{{"protocolVersion", revision_},
               {"capabilities", {{"tools", Json::object()}}},
               {"serverInfo", {{"name", "tandem"}, {"version", server_version_}}},
-              {"instructions", kInstructions}};
+              {"instructions", instructions(offered_)}};
 }
 
 void McpSession::take_call(uint64_t exchange, RpcMessage& message) {
@@ -140,7 +150,8 @@ void McpSession::take_call(uint64_t exchange, RpcMessage& message) {
                    nullptr});
   }
   ++exchanges_[exchange].calls;
-  calls_.push_back({next_call_++, exchange, message.id, tool, std::move(arguments)});
+  const bool reads = effect_of(*tool, arguments) == ToolEffect::kReads;
+  calls_.push_back({next_call_++, exchange, message.id, tool, std::move(arguments), reads});
 }
 
 void McpSession::cancel(const Json& request_id) {
@@ -174,7 +185,7 @@ std::vector<McpAction> McpSession::finished(uint64_t number, const Result<ToolOu
 void McpSession::begin_calls() {
   bool first = true, all_read = true;
   for (auto& call : calls_) {
-    const bool reads = call.tool->effect == ToolEffect::kReads;
+    const bool reads = call.reads;
     if (!call.begun && (first || (reads && all_read))) {
       call.begun = true;
       actions_.emplace_back(McpCallStart{call.number, std::string(call.tool->name), std::move(call.arguments)});

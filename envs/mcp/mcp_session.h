@@ -52,7 +52,7 @@ class McpSession {
 
   // `offered`: names of the tools that there are; empty: those that are everywhere.
   explicit McpSession(std::string server_version, std::vector<std::string> offered = {})
-      : server_version_(std::move(server_version)), offered_(std::move(offered)) {}
+      : server_version_(std::move(server_version)), offered_(offered.empty() ? tool_names() : std::move(offered)) {}
 
   std::vector<McpAction> step(uint64_t exchange, std::string_view frame);
 
@@ -68,6 +68,7 @@ class McpSession {
     Json id;
     const Tool* tool = nullptr;
     Json arguments;
+    bool reads = false;  // and nothing else: other calls need not wait for it
     bool begun = false, cancelled = false;
   };
   struct Exchange {

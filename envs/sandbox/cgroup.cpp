@@ -108,32 +108,34 @@ bool CgroupPool::set(Group& group, const SandboxSpec& spec) {
   if (group.processes == spec.processes && group.memory_bytes == spec.memory_bytes) return true;
   const auto memory = std::to_string(spec.memory_bytes);
   const bool done =
-      set_value(group.folders.front() + "/pids.max", std::to_string(spec.processes)) &&
+      set_value(group.folders.front() + "/pids.max", std::to_string(spec.processes + 1)) &&  // and the maker
       set_value(group.folders.back() + (kind_ == "v2" ? "/memory.max" : "/memory.limit_in_bytes"), memory);
   group.processes = spec.processes;
   group.memory_bytes = spec.memory_bytes;
   return done;
 }
 
-void CgroupPool::place(pid_t process, int pidfd, const SandboxSpec& spec) {
-  if (parents_.empty()) return;
+CgroupPool::Group* CgroupPool::take(const SandboxSpec& spec) {
+  if (parents_.empty()) return nullptr;
   Group* group = free_group();
-  if (!group) return;
-  if (!set(*group, spec)) return;
-  for (const auto& folder : group->folders) set_value(folder + "/cgroup.procs", std::to_string(process));
-  group->user = FileDescriptor(fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
+  return group && set(*group, spec) ? group : nullptr;
 }
+
+void CgroupPool::enter(const Group& group, pid_t process) {
+  for (const auto& folder : group.folders) set_value(folder + "/cgroup.procs", std::to_string(process));
+}
+
+void CgroupPool::give(Group& group, int pidfd) { group.user = FileDescriptor(fcntl(pidfd, F_DUPFD_CLOEXEC, 0)); }
 
 void CgroupPool::clear() {
   for (auto& group : groups_) {
     // The sandboxes get their signal when the spawner ends; here it comes first, so that the folders are empty.
+    for (const auto& folder : group.folders) {
+      std::ifstream file(folder + "/cgroup.procs");
+      for (pid_t process; file >> process;) kill(process, SIGKILL);
+    }
     if (group.user) {
       pollfd wait = {group.user.get(), POLLIN, 0};
-      const auto first = [&](const std::string& folder) {
-        std::ifstream file(folder + "/cgroup.procs");
-        for (pid_t process; file >> process;) kill(process, SIGKILL);
-      };
-      for (const auto& folder : group.folders) first(folder);
       poll(&wait, 1, 1000);
     }
     for (const auto& folder : group.folders) {

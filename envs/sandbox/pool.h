@@ -1,39 +1,64 @@
 // Sandboxes kept ready, so that an episode does not wait for one to be made.
 //
-// The pool keeps `warm` empty sandboxes of one size; whoever asks for others, or finds it empty, waits for a fresh one.
-// A sandbox is used once and never comes back. Thread safety: create may be called from several threads.
+// Those of one class (its limits and links) can stand in for each other. How many of a class are kept is decided by a
+// WarmPlan; whoever finds none, or asks for one with a folder of the host, waits for a fresh one. A sandbox is used
+// once and never comes back. Thread safety: create may be called from several threads.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <thread>
 
 #include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/warm_plan.h"
 
 namespace tandem::envs {
 
+struct PoolCounters {
+  uint64_t warm = 0, fresh = 0;        // given away: that were ready; that were made for who asked
+  uint64_t failed = 0;                 // could not be made
+  size_t ready = 0;                    // now
+  double last_fresh_milliseconds = 0;  // that the last one took which was made for who asked
+};
+
 class SandboxPool final : public SandboxBackend {
  public:
-  // `backend` must outlive the pool, and the pool the sandboxes that come from it. `size` says how large the warm ones
-  // are.
-  SandboxPool(SandboxBackend& backend, const SandboxSpec& size, size_t warm);
+  static constexpr size_t kMostClasses = 4;  // the one asked for longest ago makes room for another
+
+  // `backend` and `clock` must outlive the pool, and the pool the sandboxes that come from it. Of the class of `usual`
+  // `bounds.least` are made at once; other classes have none before somebody asks.
+  SandboxPool(SandboxBackend& backend, const Clock& clock, const SandboxSpec& usual, const WarmBounds& bounds);
   ~SandboxPool() override;
 
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
 
-  size_t ready() const;
+  PoolCounters counters() const;
 
  private:
+  struct Class {
+    SandboxSpec spec;
+    WarmPlan plan;
+    std::deque<std::unique_ptr<Sandbox>> ready = {};
+    bool usual = false;
+  };
+  using Ended = std::vector<std::unique_ptr<Sandbox>>;
+
   void fill();
-  bool same_size(const SandboxSpec& spec) const;
+  // With the lock held: the class of a spec; one that is made for it may end what another had ready.
+  Class& class_of(const SandboxSpec& spec, Ended& ended);
+  // With the lock held: lets the plans decide. The class for which one is to be made, and when to ask again.
+  Class* next_to_fill(Ended& ended, std::optional<Time>& again);
 
   SandboxBackend& backend_;
-  const SandboxSpec size_;
-  const size_t warm_;
+  const Clock& clock_;
+  const WarmBounds bounds_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Sandbox>> ready_;
+  std::list<Class> classes_;
+  Class* filling_ = nullptr;  // stays while one is made for it
+  PoolCounters counters_;
   bool stopping_ = false;
   std::thread filler_;
 };

@@ -24,7 +24,7 @@ struct SandboxSpec {
   uint64_t memory_bytes = uint64_t{2} << 30;  // per process where there are no cgroups, of all of them where there are
   uint64_t disk_bytes = uint64_t{256} << 20;  // of the workspace, and of /tmp
   uint64_t file_bytes = uint64_t{256} << 20;  // of the largest file
-  std::vector<std::string> tools;             // what calls may name; empty: every tool
+  std::vector<std::string> tools;             // what calls may name; empty: tools() of envs/tools/tool.h
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
   Links links;                                     // made in the root, which is read-only; to where nothing is yet
 };

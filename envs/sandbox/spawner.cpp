@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,11 +17,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/program/program.h"
 
 extern char** environ;
 
@@ -86,6 +89,7 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
 
 // In the new process: everything up to serving calls. Says "ready" or what went wrong in its first message.
 [[noreturn]] void become_sandbox(const SandboxSpec& spec, const std::string& filter, int socket, int go) {
+  prctl(PR_SET_NAME, "tandem-init");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGCHLD, SIG_DFL);
   char byte = 0;
@@ -114,6 +118,75 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   if (!send_frame(3, status ? "ready" : status.message(), soon()) || !status) _exit(1);
   clearenv();
   serve_sandbox(3);
+}
+
+constexpr uint64_t kNamespaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+                                 CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD | SIGCHLD;
+
+struct FirstProcess {
+  pid_t process = -1;
+  FileDescriptor handle;  // a pidfd
+};
+
+Status no_namespaces(int error) {
+  return Status(
+      error == EPERM || error == EINVAL || error == ENOSYS || error == ENOSPC ? Code::kUnfit : Code::kExhausted,
+      "new namespaces: " + std::string(strerror(error)));
+}
+
+struct Received {
+  std::string text;
+  std::vector<FileDescriptor> descriptors;
+};
+
+// Empty where the other side is gone.
+Received receive(int socket, size_t limit) {
+  Received received;
+  received.text.resize(limit);
+  iovec data = {received.text.data(), limit};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t size = -1;
+  while ((size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
+  }
+  received.text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  if (size <= 0) return received;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      received.descriptors.emplace_back(fd);
+    }
+  }
+  return received;
+}
+
+// What a group's maker does until the spawner is gone: takes a spec with the ends that the sandbox is to have, and
+// answers with the first process, whose parent is the spawner. An answer without a descriptor is the error's number.
+[[noreturn]] void serve_as_maker(int socket, const std::string& filter) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "tandem-maker");
+  dup2(socket, 3);
+  syscall(SYS_close_range, 4u, ~0u, 0u);
+  for (;;) {
+    auto request = receive(3, 65536);
+    const auto spec = decode(request.text);
+    if (!spec || request.descriptors.size() != 2) _exit(0);
+    int pidfd = -1;
+    const auto process =
+        static_cast<pid_t>(syscall(SYS_clone, kNamespaces | CLONE_PARENT, nullptr, &pidfd, nullptr, nullptr));
+    if (process == 0) become_sandbox(*spec, filter, request.descriptors[0].get(), request.descriptors[1].get());
+    const FileDescriptor handle(process > 0 ? pidfd : -1);
+    const int error = errno;
+    const Status told = process > 0 ? send_descriptors(3, std::to_string(process), {handle.get()})
+                                    : send_descriptors(3, std::to_string(error), {});
+    if (!told) _exit(0);
+  }
 }
 
 class SpawnerProcess {
@@ -160,24 +233,16 @@ class SpawnerProcess {
     if (pipe2(go, O_CLOEXEC) != 0) return Status::from_errno("pipe", errno);
     FileDescriptor go_read(go[0]), go_write(go[1]);
 
-    int pidfd = -1;
-    constexpr uint64_t kFlags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
-                                CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD | SIGCHLD;
-    const auto process = static_cast<pid_t>(syscall(SYS_clone, kFlags, nullptr, &pidfd, nullptr, nullptr));
-    if (process < 0) {
-      return Status(
-          errno == EPERM || errno == EINVAL || errno == ENOSYS || errno == ENOSPC ? Code::kUnfit : Code::kExhausted,
-          "new namespaces: " + std::string(strerror(errno)));
-    }
-    if (process == 0) {
-      close(socket_);
-      ours.reset();
-      go_write.reset();
-      become_sandbox(spec, filter_, theirs.get(), go_read.get());
-    }
-    FileDescriptor handle(pidfd);
+    auto* group = cgroups_.take(spec);
+    if (group && !group->maker) start_maker(*group);
+    std::optional<FirstProcess> first;
+    if (group && group->maker) first = TRY(make_in(*group, request, theirs.get(), go_read.get()));
+    const bool inside = first.has_value();
+    if (!first) first = TRY(make_here(spec, ours, theirs, go_read, go_write));
+    const pid_t process = first->process;
     const auto prepare = [&]() -> Status {
-      cgroups_.place(process, handle.get(), spec);
+      if (group && !inside) CgroupPool::enter(*group, process);
+      if (group) CgroupPool::give(*group, first->handle.get());
       unsigned user = geteuid(), group = getegid();
       if (user == 0) {
         user = group = kNobody;
@@ -196,7 +261,47 @@ class SpawnerProcess {
       kill(process, SIGKILL);
       return status;
     }
-    return send_descriptors(socket_, "spawned", {ours.get(), handle.get()});
+    return send_descriptors(socket_, "spawned", {ours.get(), first->handle.get()});
+  }
+
+  Result<FirstProcess> make_here(const SandboxSpec& spec, FileDescriptor& ours, const FileDescriptor& theirs,
+                                 const FileDescriptor& go_read, FileDescriptor& go_write) {
+    int pidfd = -1;
+    const auto process = static_cast<pid_t>(syscall(SYS_clone, kNamespaces, nullptr, &pidfd, nullptr, nullptr));
+    if (process < 0) return fail(no_namespaces(errno));
+    if (process == 0) {
+      close(socket_);
+      ours.reset();
+      go_write.reset();
+      become_sandbox(spec, filter_, theirs.get(), go_read.get());
+    }
+    return FirstProcess{process, FileDescriptor(pidfd)};
+  }
+
+  // None where the maker does not answer; then it is given up.
+  Result<std::optional<FirstProcess>> make_in(CgroupPool::Group& group, std::string_view request, int theirs,
+                                              int go_read) {
+    const Status sent = send_descriptors(group.maker.get(), request, {theirs, go_read});
+    auto answer = sent ? receive(group.maker.get(), 32) : Received();
+    if (answer.text.empty()) {
+      group.maker.reset();
+      return std::nullopt;
+    }
+    const int number = atoi(answer.text.c_str());
+    if (answer.descriptors.empty()) return fail(no_namespaces(number));
+    return std::optional(FirstProcess{number, std::move(answer.descriptors[0])});
+  }
+
+  // Leaves the group without one where that cannot be.
+  void start_maker(CgroupPool::Group& group) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+    FileDescriptor ours(ends[0]), theirs(ends[1]);
+    const pid_t process = fork();
+    if (process == 0) serve_as_maker(theirs.get(), filter_);
+    if (process < 0) return;
+    CgroupPool::enter(group, process);
+    group.maker = std::move(ours);
   }
 
   int socket_;
@@ -210,34 +315,31 @@ __attribute__((constructor)) void spawner_entry(int argc, char** argv) {
   const int socket = atoi(argv[2]);
   struct stat info {};
   if (fstat(socket, &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  syscall(SYS_close_range, static_cast<unsigned>(socket) + 1, ~0u, 0u);  // the program, where it came as a file
   SpawnerProcess(socket).run();
+}
+
+// The static program as a file that nobody can change; invalid where there is none, or the kernel has no such files.
+FileDescriptor program_file() {
+  const auto program = sandbox_program();
+  if (program.empty()) return {};
+  constexpr unsigned kExecutable = 0x10;  // MFD_EXEC of Linux 6.3
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  FileDescriptor file(memfd_create("tandem-sandbox", kFlags | kExecutable));
+  if (!file) file = FileDescriptor(memfd_create("tandem-sandbox", kFlags));
+  if (!file || !write_all(file.get(), program, "sandbox program")) return {};
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) return {};
+  return file;
 }
 
 // What came with one message of the spawner; its error where the text is not the expected one.
 Result<std::vector<FileDescriptor>> receive_descriptors(int socket, std::string_view expected) {
   pollfd wait = {socket, POLLIN, 0};
   if (poll(&wait, 1, 20'000) <= 0) return fail(Status::deadline("the sandbox spawner does not answer"));
-  char text[1024];
-  iovec data = {text, sizeof text};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (size <= 0) return fail(Status::unavailable("the sandbox spawner is gone"));
-  std::vector<FileDescriptor> descriptors;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
-    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      descriptors.emplace_back(fd);
-    }
-  }
-  const std::string_view answer(text, static_cast<size_t>(size));
-  if (answer == expected) return descriptors;
+  auto received = receive(socket, 1024);
+  const std::string_view answer = received.text;
+  if (answer.empty()) return fail(Status::unavailable("the sandbox spawner is gone"));
+  if (answer == expected) return std::move(received.descriptors);
   // The first letter is the code of the error.
   const auto code = answer.empty() ? Code::kInternal : static_cast<Code>(answer[0] - 'A');
   return fail(Status(code, "no sandbox can be made here: " + std::string(answer.substr(1)))
@@ -251,16 +353,27 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::string label) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return fail(Status::from_errno("socketpair", errno));
   FileDescriptor ours(ends[0]), theirs(ends[1]);
-  // The spawner must not keep the host's descriptors: all but its socket are closed in it.
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, theirs.get(), 3);
-  posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+  const FileDescriptor program = program_file();
   std::string name = "tandem-spawner", hidden = kHiddenArgument, number = "3";
   char* argv[] = {name.data(), hidden.data(), number.data(), label.data(), nullptr};
   pid_t process = -1;
-  const int error = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
+  int error = ENOENT;
+  // The spawner must not keep the host's descriptors: all but its socket are closed in it, and then the program that it
+  // is. Where files in memory may not be run it is this program itself.
+  for (const bool own : {false, true}) {
+    if (error == 0 || (!own && !program)) continue;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    // Neither may be overwritten by the other's new number.
+    const int socket = fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10),
+              file = own ? -1 : fcntl(program.get(), F_DUPFD_CLOEXEC, 10);
+    FileDescriptor high_socket(socket), high_file(file);
+    posix_spawn_file_actions_adddup2(&actions, socket, 3);
+    if (!own) posix_spawn_file_actions_adddup2(&actions, file, 4);
+    posix_spawn_file_actions_addclosefrom_np(&actions, own ? 4 : 5);
+    error = posix_spawn(&process, own ? "/proc/self/exe" : "/proc/self/fd/4", &actions, nullptr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+  }
   if (error != 0) return fail(Status::from_errno("starting the sandbox spawner", error));
   theirs.reset();
   std::unique_ptr<Spawner> spawner(new Spawner(std::move(ours), process));

@@ -60,6 +60,10 @@ std::string wrong_value(const std::string& where, const Json& property, const Js
     return "argument \"" + where + "\" must have at least " + property.at("minItems").dump() + " items, found " +
            std::to_string(value.size());
   }
+  if (property.contains("maxItems") && value.size() > property.at("maxItems").get<size_t>()) {
+    return "argument \"" + where + "\" must have at most " + property.at("maxItems").dump() + " items, found " +
+           std::to_string(value.size());
+  }
   if (wanted == "array") {
     for (size_t i = 0; i < value.size(); ++i) {
       auto wrong = wrong_value(where + "[" + std::to_string(i) + "]", property.at("items"), value[i]);

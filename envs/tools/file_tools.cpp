@@ -44,8 +44,7 @@ Status replace_content(const fs::path& path, std::string_view content) {
   return {};
 }
 
-ToolOutcome tool_read_file(const ToolContext& context, const Json& arguments) {
-  const auto name = arguments.at("target_file").get<std::string>();
+ToolOutcome read_lines_of(const ToolContext& context, const std::string& name, const LineRange& range) {
   const auto path = resolve(context, name);
   if (!path) return ToolOutcome::refused(path.error().message());
   std::error_code error;
@@ -60,18 +59,23 @@ ToolOutcome tool_read_file(const ToolContext& context, const Json& arguments) {
 
   auto lines = split(*content, '\n');
   if (lines.back().empty()) lines.pop_back();
-  const size_t first = arguments.contains("offset") ? arguments.at("offset").get<size_t>() : 1;
-  const size_t count = arguments.contains("limit") ? arguments.at("limit").get<size_t>() : lines.size();
-  if (first > lines.size()) {
-    return ToolOutcome::refused("offset " + std::to_string(first) + " is past the end; the file has " +
-                                std::to_string(lines.size()) + " lines");
+  if (range.first > lines.size()) {
+    return ToolOutcome::refused(std::string(range.first_name) + " " + std::to_string(range.first) +
+                                " is past the end; the file has " + std::to_string(lines.size()) + " lines");
   }
-  const size_t begin = std::max<size_t>(first, 1) - 1;
-  const size_t end = std::min(lines.size(), begin + std::min(count, lines.size()));
+  const size_t begin = std::max<size_t>(range.first, 1) - 1;
+  const size_t end = std::min(lines.size(), begin + std::min(range.count, lines.size()));
   std::string text;
   for (size_t i = begin; i < end; ++i) text += numbered(i + 1, lines[i]);
   if (end < lines.size()) text += "... " + std::to_string(lines.size() - end) + " more lines\n";
   return ToolOutcome::done(std::move(text));
+}
+
+ToolOutcome tool_read_file(const ToolContext& context, const Json& arguments) {
+  LineRange range;
+  if (arguments.contains("offset")) range.first = arguments.at("offset").get<size_t>();
+  if (arguments.contains("limit")) range.count = arguments.at("limit").get<size_t>();
+  return read_lines_of(context, arguments.at("target_file").get<std::string>(), range);
 }
 
 ToolOutcome tool_write(const ToolContext& context, const Json& arguments) {

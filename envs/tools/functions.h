@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,28 @@ ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& argume
 ToolOutcome tool_todo_write(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_apply_patch(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_read_lints(const ToolContext& context, const Json& arguments);
+ToolOutcome tool_bash(const ToolContext& context, const Json& arguments);
+ToolOutcome tool_str_replace_based_edit_tool(const ToolContext& context, const Json& arguments);
+ToolOutcome tool_edit_file(const ToolContext& context, const Json& arguments);
+
+// What read_file does, for tools that ask in words of their own.
+struct LineRange {
+  size_t first = 1, count = std::numeric_limits<size_t>::max();  // lines, from 1
+  std::string_view first_name = "offset";                        // what the model calls `first`
+};
+ToolOutcome read_lines_of(const ToolContext& context, const std::string& path, const LineRange& range);
+
+// What search_replace does, for tools that ask in words of their own; the names are what errors call things.
+struct Replacement {
+  std::string path, old_text, new_text;
+  bool all = false;
+  std::string_view old_name = "old_string", new_name = "new_string", for_whole_files = "write",
+                   for_all_places = ", or set replace_all to true";
+};
+ToolOutcome replace_text(const ToolContext& context, const Replacement& replacement);
+
+// The regular file that a model names; else why it cannot be edited.
+Result<std::filesystem::path> file_to_edit(const ToolContext& context, const std::string& name);
 
 // Replaces the content of `path` at once: a reader sees the old or the new. Keeps the mode of a file that is there.
 Status replace_content(const std::filesystem::path& path, std::string_view content);

@@ -111,22 +111,27 @@ bool has_windows_ends(std::string_view content) {
   return ends > 0 && count_of(content, "\r\n") == ends;
 }
 
-ToolOutcome tool_search_replace(const ToolContext& context, const Json& arguments) {
-  const auto name = arguments.at("file_path").get<std::string>();
-  auto old_text = arguments.at("old_string").get<std::string>();
-  auto new_text = arguments.at("new_string").get<std::string>();
-  const bool all = arguments.contains("replace_all") && arguments.at("replace_all").get<bool>();
-  const auto path = resolve(context, name);
-  if (!path) return ToolOutcome::refused(path.error().message());
+Result<fs::path> file_to_edit(const ToolContext& context, const std::string& name) {
+  auto path = TRY(resolve(context, name));
   std::error_code error;
-  if (fs::is_directory(*path, error)) return ToolOutcome::refused("\"" + name + "\" is a folder; name a file in it");
-  if (!fs::exists(*path, error)) return ToolOutcome::refused(missing_file(context, name));
-  if (!fs::is_regular_file(*path, error)) return ToolOutcome::refused("\"" + name + "\" is not a regular file");
+  if (fs::is_directory(path, error)) return fail(Status::invalid("\"" + name + "\" is a folder; name a file in it"));
+  if (!fs::exists(path, error)) return fail(Status::invalid(missing_file(context, name)));
+  if (!fs::is_regular_file(path, error)) return fail(Status::invalid("\"" + name + "\" is not a regular file"));
+  return path;
+}
+
+ToolOutcome replace_text(const ToolContext& context, const Replacement& replacement) {
+  const auto& name = replacement.path;
+  auto old_text = replacement.old_text, new_text = replacement.new_text;
+  const std::string old_name(replacement.old_name), new_name(replacement.new_name);
+  const auto path = file_to_edit(context, name);
+  if (!path) return ToolOutcome::refused(path.error().message());
   if (old_text.empty()) {
-    return ToolOutcome::refused("old_string is empty; give the text to replace, or use write for the whole file");
+    return ToolOutcome::refused(old_name + " is empty; give the text to replace, or use " +
+                                std::string(replacement.for_whole_files) + " for the whole file");
   }
   if (old_text == new_text) {
-    return ToolOutcome::refused("old_string and new_string are the same; the edit would change nothing");
+    return ToolOutcome::refused(old_name + " and " + new_name + " are the same; the edit would change nothing");
   }
   auto content = read_file(*path, kLargestFile);
   if (!content) return ToolOutcome::refused(content.error().message());
@@ -140,27 +145,28 @@ ToolOutcome tool_search_replace(const ToolContext& context, const Json& argument
   const size_t places = count_of(*content, old_text);
   std::string result, note;
   size_t changed = places;
-  if (places > 1 && !all) {
-    return ToolOutcome::refused("old_string occurs " + std::to_string(places) + " times in " + name +
-                                "; add surrounding lines so that it occurs once, or set replace_all to true");
+  if (places > 1 && !replacement.all) {
+    return ToolOutcome::refused(old_name + " occurs " + std::to_string(places) + " times in " + name +
+                                "; add surrounding lines so that it occurs once" +
+                                std::string(replacement.for_all_places));
   }
   if (places > 0) {
     result = replaced(*content, old_text, new_text);
   } else {
     auto loose = match_loosely(*content, old_text, new_text);
     if (loose.places > 1) {
-      return ToolOutcome::refused("old_string was not found as it is written, and " + std::to_string(loose.places) +
+      return ToolOutcome::refused(old_name + " was not found as it is written, and " + std::to_string(loose.places) +
                                   " places are equal but for spaces; copy the lines exactly as they are in the file");
     }
     if (loose.places == 0) {
       const auto near = nearest_lines(*content, old_text);
-      return ToolOutcome::refused("old_string was not found in " + name +
+      return ToolOutcome::refused(old_name + " was not found in " + name +
                                   (near.empty() ? "; read the file and copy the text exactly"
                                                 : ". The nearest lines are:\n" + near + "Copy the text exactly."));
     }
     result = std::move(loose.content);
     changed = 1;
-    note = " Spaces at line ends and indentation were not as in old_string; the file's indentation was kept.";
+    note = " Spaces at line ends and indentation were not as in " + old_name + "; the file's indentation was kept.";
   }
   if (result == *content) return ToolOutcome::refused("the edit would change nothing in " + name);
   if (windows) result = replaced(result, "\n", "\r\n");
@@ -169,6 +175,13 @@ ToolOutcome tool_search_replace(const ToolContext& context, const Json& argument
                                    (changed == 1 ? " occurrence." : " occurrences.") + note);
   outcome.changed_files = true;
   return outcome;
+}
+
+ToolOutcome tool_search_replace(const ToolContext& context, const Json& arguments) {
+  return replace_text(context, {.path = arguments.at("file_path").get<std::string>(),
+                                .old_text = arguments.at("old_string").get<std::string>(),
+                                .new_text = arguments.at("new_string").get<std::string>(),
+                                .all = arguments.value("replace_all", false)});
 }
 
 }  // namespace tandem::envs

@@ -142,7 +142,52 @@ constexpr std::array kTools = {
              "description":"Folders or files to search. The whole workspace by default."}},
            "required":["query"],"additionalProperties":false})",
          ToolEffect::kReads, search_nowhere},
+    Tool{"bash",
+         "Runs a command line in bash and returns its output and exit code. The working directory and exported "
+         "variables "
+         "are kept for the next command. There is no network and no input, and a command that takes too long is ended.",
+         R"({"type":"object","properties":{
+           "command":{"type":"string","description":"The command line. Needed unless restart is true."},
+           "restart":{"type":"boolean","description":"True: begin with a new shell, in the workspace."}},
+           "required":[],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_bash},
+    Tool{"str_replace_based_edit_tool",
+         "Views, makes and edits text files.\n"
+         "view: prints a file as LINE_NUMBER|CONTENT, the lines of view_range alone where it is given; of a folder the "
+         "names in it and in its folders.\n"
+         "create: writes a whole file, with the folders it needs, or replaces what it held.\n"
+         "str_replace: replaces old_str, which must occur exactly once, copied as it stands in the file with its "
+         "spaces.\n"
+         "insert: puts insert_text behind the line insert_line; 0 is the beginning of the file.",
+         R"({"type":"object","properties":{
+           "command":{"type":"string","enum":["view","create","str_replace","insert"],"description":"What to do."},
+           "path":{"type":"string","description":"File or folder, relative to the workspace or below /workspace."},
+           "view_range":{"type":"array","minItems":2,"maxItems":2,"items":{"type":"integer"},
+             "description":"Of view: first and last line, counted from 1; -1 as the last is the end of the file."},
+           "file_text":{"type":"string","description":"Of create: everything the file shall hold."},
+           "old_str":{"type":"string","description":"Of str_replace: the text to replace."},
+           "new_str":{"type":"string","description":"Of str_replace: the text to put in its place; nothing by default."},
+           "insert_line":{"type":"integer","minimum":0,"description":"Of insert: the line behind which."},
+           "insert_text":{"type":"string","description":"Of insert: the lines to insert."}},
+           "required":["command","path"],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_str_replace_based_edit_tool},
+    Tool{"edit_file",
+         "Edits a file by a sketch of its new text, in which a comment of the kind \"// ... existing code ...\" stands "
+         "for lines that stay. Begin and end each part of the sketch with lines of the file that stay as they are, "
+         "enough of them to be found once: the part replaces everything from its first line to its last. Lines for "
+         "which nothing stands are gone, also at the end of the file. Without such a comment the sketch is the whole "
+         "file, which may be a new one.",
+         R"({"type":"object","properties":{
+           "target_file":{"type":"string","description":"Path of the file, relative to the workspace."},
+           "instructions":{"type":"string","description":"What the edit does, in one sentence."},
+           "code_edit":{"type":"string","description":"The sketch."}},
+           "required":["target_file","code_edit"],"additionalProperties":false})",
+         ToolEffect::kChanges, tool_edit_file},
 };
+
+// The first of them are there unless a list says otherwise, then comes codebase_search, then what only lists name.
+constexpr size_t kUsual = 11;
+static_assert(kTools[kUsual].name == kSearchTool);
 
 // The parsed schemas, in the order of the table; immutable once made.
 const std::array<Json, kTools.size()>& schemas() {
@@ -174,9 +219,10 @@ ToolOutcome ToolOutcome::done(std::string output) {
 }
 
 std::span<const Tool> tools(WithSearch search) {
-  static_assert(kTools.back().name == kSearchTool);
-  return std::span(kTools).first(kTools.size() - (search == WithSearch::kYes ? 0 : 1));
+  return std::span(kTools).first(kUsual + (search == WithSearch::kYes ? 1 : 0));
 }
+
+std::span<const Tool> every_tool() { return kTools; }
 
 std::vector<std::string> tool_names(WithSearch search) {
   std::vector<std::string> names;
@@ -191,14 +237,44 @@ const Tool* find_tool(std::string_view name) {
   return nullptr;
 }
 
-Json tool_schemas(WithSearch search) {
+Result<std::vector<std::string>> choose_tools(std::span<const std::string> names, WithSearch search) {
+  if (names.empty()) return tool_names(search);
+  std::vector<std::string_view> known;
+  for (const auto& tool : kTools) {
+    if (tool.name != kSearchTool || search == WithSearch::kYes) known.push_back(tool.name);
+  }
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (*name == kSearchTool && search == WithSearch::kNo)
+      return fail(Status::invalid("codebase_search needs an encoder, and there is none here"));
+    if (std::find(known.begin(), known.end(), *name) == known.end())
+      return fail(Status::invalid("there is no tool \"" + *name + "\"" + did_you_mean(*name, known)));
+    if (std::find(names.begin(), name, *name) != name)
+      return fail(Status::invalid("the tool \"" + *name + "\" is named twice"));
+  }
+  std::vector<std::string> chosen;
+  for (const auto tool : known) {
+    if (std::find(names.begin(), names.end(), tool) != names.end()) chosen.emplace_back(tool);
+  }
+  return chosen;
+}
+
+ToolEffect effect_of(const Tool& tool, const Json& arguments) {
+  const bool views = tool.run == tool_str_replace_based_edit_tool && arguments.is_object() &&
+                     arguments.value("command", Json()) == Json("view");
+  return views ? ToolEffect::kReads : tool.effect;
+}
+
+Json tool_schemas(std::span<const std::string> names) {
   Json array = Json::array();
-  for (size_t i = 0; i < tools(search).size(); ++i) {
+  for (size_t i = 0; i < kTools.size(); ++i) {
+    if (std::find(names.begin(), names.end(), kTools[i].name) == names.end()) continue;
     Json function = {{"name", kTools[i].name}, {"description", kTools[i].description}, {"parameters", schemas()[i]}};
     array.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return array;
 }
+
+Json tool_schemas(WithSearch search) { return tool_schemas(tool_names(search)); }
 
 ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments) {
   return run_tool(context, name, arguments, nullptr);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "envs/tools/session.h"
 
 namespace tandem::envs {
@@ -31,7 +32,7 @@ struct ToolContext {
   double time_limit_s = 120;              // a command that runs longer is ended with its whole process group
   bool allow_background = true;           // whether run_terminal_cmd may leave processes behind
   std::vector<std::string> environment;   // "NAME=value" for commands, and nothing else; empty means a clean default
-  std::vector<std::string> tools;         // what may be called; empty: all. Others do not exist for the model
+  std::vector<std::string> tools;         // what may be called; empty: tools(). Others do not exist for the model
   Session* session = nullptr;             // what lasts from call to call, read and changed; null: nothing does
 };
 
@@ -62,14 +63,25 @@ struct Tool {
 inline constexpr std::string_view kSearchTool = "codebase_search";
 enum class WithSearch : uint8_t { kNo, kYes };
 
-// The tools in the order in which models are shown them; codebase_search is the last.
+// The tools that there are unless a list names others, in the order in which models are shown them; codebase_search is
+// the last.
 std::span<const Tool> tools(WithSearch search = WithSearch::kNo);
 std::vector<std::string> tool_names(WithSearch search = WithSearch::kNo);
+// These and behind them those of other agents' habits, which are there only where a list names them.
+std::span<const Tool> every_tool();
 // Any of them, offered or not.
 const Tool* find_tool(std::string_view name);
 
+// The tools that a list of names offers, in the order of every_tool(); an empty list offers tools(search). kInvalid for
+// a name that is none, one that is there twice, and codebase_search without an encoder.
+Result<std::vector<std::string>> choose_tools(std::span<const std::string> names, WithSearch search = WithSearch::kNo);
+
+// What a call with these arguments does, which need not have been checked: a tool of several commands may only read.
+ToolEffect effect_of(const Tool& tool, const Json& arguments);
+
 // The OpenAI `tools` array.
 Json tool_schemas(WithSearch search = WithSearch::kNo);
+Json tool_schemas(std::span<const std::string> names);
 
 // Checks the arguments against the schema, runs the tool, bounds its output and makes it printable.
 ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Json& arguments);

@@ -54,7 +54,7 @@ Result<std::unique_ptr<EndpointModel>> EndpointModel::create(EndpointSettings se
   std::unique_ptr<EndpointModel> model(new EndpointModel(std::move(settings), clock));
   // The list of files and the task are those of training; how to call tools is for the server to say.
   model->opening_ = {{"system", std::string(kSystem)}, envs::prompt(task).back()};
-  model->tools_ = envs::tool_schemas(model->settings_.search);
+  model->tools_ = envs::tool_schemas(model->settings_.tools);
   for (const auto& message : model->opening_)
     model->messages_.push_back({{"role", message.role}, {"content", message.content}});
   return model;

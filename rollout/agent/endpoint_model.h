@@ -19,8 +19,8 @@ struct EndpointSettings {
   std::string key;                // empty: none is sent
   std::optional<double> temperature;
   std::optional<uint64_t> seed;
-  std::optional<int> max_tokens;                    // of a turn
-  envs::WithSearch search = envs::WithSearch::kNo;  // whether codebase_search is offered
+  std::optional<int> max_tokens;                        // of a turn
+  std::vector<std::string> tools = envs::tool_names();  // that are offered
   Duration request_limit = std::chrono::seconds(600);
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
 };

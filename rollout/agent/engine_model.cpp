@@ -13,15 +13,6 @@ namespace {
 constexpr SequenceId kSequence = 1;
 constexpr int kMostContext = 8192;
 
-Json schemas_of(const std::vector<std::string>& names) {
-  Json chosen = Json::array();
-  for (const auto& schema : envs::tool_schemas(envs::WithSearch::kYes)) {
-    if (std::ranges::find(names, schema.at("function").at("name").get<std::string>()) != names.end())
-      chosen.push_back(schema);
-  }
-  return chosen;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<EngineModel>> EngineModel::load(const EngineModelSettings& settings, const envs::Task& task) {
@@ -42,8 +33,8 @@ Result<std::unique_ptr<EngineModel>> EngineModel::load(const EngineModelSettings
   std::error_code error;
   const auto whole = fs::canonical(settings.model, error);
   made->name_ = (error ? settings.model : whole).filename().string();
-  made->opening_ = envs::prompt(task, settings.search);
-  made->tools_ = schemas_of(envs::prompted_tools(settings.search));
+  made->opening_ = envs::prompt(task, settings.tools);
+  made->tools_ = envs::tool_schemas(settings.tools);
   made->trajectory_.key = {1, 1};
   made->trajectory_.numerics_id = made->engine_.numerics_id();
   return made;

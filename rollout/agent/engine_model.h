@@ -1,6 +1,6 @@
 // An agent's turns by our own engine, in this process: token in and token out, as in a rollout.
 //
-// The opening messages, the six tools that they name, the call format and the results are those of training
+// The opening messages, the tools that they name, the call format and the results are those of training
 // (envs/protocol.h). What the model said is never made into tokens again.
 #pragma once
 
@@ -24,7 +24,7 @@ struct EngineModelSettings {
   int max_new_tokens = 1024;  // of a turn
   int max_tokens = 0;         // of everything; 0: what the model was made for, 8192 at most
   int threads = 1;
-  envs::WithSearch search = envs::WithSearch::kNo;  // whether codebase_search is offered
+  std::vector<std::string> tools = envs::prompted_tools();  // that are offered
 };
 
 class EngineModel final : public AgentModel {

@@ -25,6 +25,16 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
+// Of them those that are not a control group's maker: of a spawner the first processes of its sandboxes.
+inline std::vector<pid_t> sandboxes_of(pid_t spawner) {
+  auto found = children_of(spawner);
+  std::erase_if(found, [](pid_t process) {
+    const auto name = read_file("/proc/" + std::to_string(process) + "/comm");
+    return !name || *name == "tandem-maker\n";
+  });
+  return found;
+}
+
 // A process that has ended counts as gone, whether or not somebody has asked how: the first process of a container may
 // never do so.
 inline bool is_gone(pid_t process) {

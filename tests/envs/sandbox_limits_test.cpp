@@ -179,7 +179,7 @@ TEST_F(SandboxLimits, collecting_ends_what_still_runs_and_brings_only_files) {
 TEST_F(SandboxLimits, a_lost_sandbox_is_an_error_of_the_infrastructure) {
   const auto spawner = children_of(getpid());
   ASSERT_EQ(spawner.size(), 1u);
-  for (const pid_t process : children_of(spawner[0])) kill(process, SIGKILL);
+  for (const pid_t process : sandboxes_of(spawner[0])) kill(process, SIGKILL);
   const auto outcome = sandbox_->call("list_dir", {{"target_directory", "."}});
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code(), Code::kUnavailable);
@@ -188,7 +188,7 @@ TEST_F(SandboxLimits, a_lost_sandbox_is_an_error_of_the_infrastructure) {
 
 TEST_F(SandboxLimits, many_sandboxes_leave_nothing_behind) {
   sandbox_.reset();
-  ASSERT_TRUE(eventually([] { return children_of(children_of(getpid())[0]).empty(); }));
+  ASSERT_TRUE(eventually([] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
   const size_t descriptors = count_entries("/proc/self/fd");
   const auto mounts = read_file("/proc/self/mounts");
   for (int i = repetitions(200, 10'000); i > 0; --i) {
@@ -198,7 +198,7 @@ TEST_F(SandboxLimits, many_sandboxes_leave_nothing_behind) {
   sandbox_.reset();
   EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
   EXPECT_EQ(read_file("/proc/self/mounts"), mounts);
-  EXPECT_TRUE(eventually([] { return children_of(children_of(getpid())[0]).empty(); }));
+  EXPECT_TRUE(eventually([] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
   const auto spawner = children_of(getpid())[0];
   EXPECT_LT(count_entries(("/proc/" + std::to_string(spawner) + "/fd").c_str()), 20u);
   backend_.reset();
@@ -211,7 +211,7 @@ TEST_F(SandboxLimits, many_sandboxes_leave_nothing_behind) {
 TEST_F(SandboxLimits, sandboxes_die_with_their_spawner) {
   call("run_terminal_cmd", {{"command", "sleep 98"}, {"is_background", true}});
   const auto spawner = children_of(getpid())[0];
-  const auto inits = children_of(spawner);
+  const auto inits = sandboxes_of(spawner);
   ASSERT_FALSE(inits.empty());
   kill(spawner, SIGKILL);
   EXPECT_TRUE(eventually([&] { return is_gone(inits[0]); }));
@@ -219,9 +219,22 @@ TEST_F(SandboxLimits, sandboxes_die_with_their_spawner) {
   EXPECT_FALSE(backend_->create(spec_).has_value());
 }
 
+TEST_F(SandboxLimits, sandboxes_are_made_though_their_makers_were_killed) {
+  const auto spawner = children_of(getpid())[0];
+  for (int round = 0; round < 3; ++round) {
+    const auto inits = sandboxes_of(spawner);
+    for (const pid_t process : children_of(spawner)) {
+      if (std::find(inits.begin(), inits.end(), process) == inits.end()) kill(process, SIGKILL);
+    }
+    make();
+    EXPECT_EQ(shell("echo hi"), "hi\n");
+  }
+}
+
 TEST_F(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
-  SandboxPool pool(*backend_, {}, 3);
-  EXPECT_TRUE(eventually([&] { return pool.ready() == 3; }));
+  const SystemClock clock;
+  SandboxPool pool(*backend_, clock, {}, {.least = 3, .most = 4});
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 3; }));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&pool] {
@@ -233,7 +246,30 @@ TEST_F(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_TRUE(eventually([&] { return pool.ready() == 3; }));
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 4; })) << "a burst of four";
+  const auto counters = pool.counters();
+  EXPECT_GE(counters.warm, 3u);
+  EXPECT_EQ(counters.warm + counters.fresh, 20u);
+  EXPECT_EQ(counters.failed, 0u);
+}
+
+TEST_F(SandboxLimits, a_pool_has_classes_of_their_own_for_other_limits_and_only_so_many) {
+  const SystemClock clock;
+  SandboxPool pool(*backend_, clock, {}, {.least = 0, .most = 2});
+  for (int round = 0; round < 2; ++round) {
+    for (int processes = 20; processes < 20 + 2 * static_cast<int>(SandboxPool::kMostClasses); ++processes) {
+      const SandboxSpec spec{.call_time_limit_s = 5, .processes = processes};
+      const auto sandbox = pool.create(spec);
+      ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+      EXPECT_EQ((*sandbox)->call("run_terminal_cmd", {{"command", "ulimit -u"}})->output,
+                std::to_string(processes) + "\n");
+    }
+  }
+  EXPECT_LE(pool.counters().ready, SandboxPool::kMostClasses);
+  ASSERT_TRUE(pool.create({.processes = 99}).has_value());
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready > 0; }));
+  const auto warm = pool.counters().warm;
+  EXPECT_TRUE(eventually([&] { return pool.create({.processes = 99}).has_value() && pool.counters().warm > warm; }));
 }
 
 TEST_F(SandboxLimits, the_oracle_scores_one_on_every_kind_and_code_that_cheats_does_not) {

@@ -21,6 +21,7 @@
 #include "envs/tools/arguments.h"
 #include "envs/tools/glob.h"
 #include "envs/tools/patch.h"
+#include "envs/tools/sketch.h"
 #include "envs/tools/tool.h"
 #include "tests/fuzz/targets.h"
 
@@ -63,6 +64,20 @@ std::vector<std::string> patch_seeds() {
       "*** Begin Patch\n*** Update File: a.txt\n*** Move to: b.txt\n@@ one\n two\n-  three\n+  3\n four\n*** End of "
       "File\n"
       "*** Add File: c/d.txt\n+new\n*** Delete File: e.txt\n*** End Patch\n"};
+}
+
+// A file, a line of equals signs, a sketch of it.
+void sketch(std::string_view bytes) {
+  constexpr std::string_view kBetween = "\n===\n";
+  const size_t end = std::min(bytes.find(kBetween), bytes.size());
+  const auto rest = bytes.substr(std::min(bytes.size(), end + kBetween.size()));
+  const auto text = envs::apply_sketch(bytes.substr(0, end), rest);
+  // What has gaps is made of lines of the two, and nothing else.
+  if (text && text->content.size() > bytes.size() + 1) __builtin_trap();
+}
+std::vector<std::string> sketch_seeds() {
+  return {"one\ntwo\nthree\nfour\n\n===\n# ... existing code ...\ntwo\n2.5\nthree\n# ... existing code ...\n",
+          "a\n\n===\nzero\na\n// ... the rest ...", "x\n===\nwhole"};
 }
 
 void dockerfile(std::string_view bytes) {
@@ -136,7 +151,11 @@ void glob(std::string_view bytes) {
 std::vector<std::string> glob_seeds() { return {"**/{a,b}/*.[ch]pp\nx/a/y.cpp", "src/**", "[!a-z]?*{,.x}"}; }
 
 void tool_arguments(std::string_view bytes) {
-  static const Json kSchemas = envs::tool_schemas();
+  static const Json kSchemas = [] {
+    std::vector<std::string> names;
+    for (const auto& tool : envs::every_tool()) names.emplace_back(tool.name);
+    return envs::tool_schemas(names);
+  }();
   const auto arguments = parse_json(bytes);
   if (!arguments) return;
   for (const auto& schema : kSchemas) {
@@ -314,6 +333,7 @@ std::vector<std::string> source_text_seeds() {
 }
 
 constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
+                               {"sketch", sketch, sketch_seeds},
                                {"dockerfile", dockerfile, dockerfile_seeds},
                                {"harbor", harbor, harbor_seeds},
                                {"yaml_task", yaml_task, yaml_task_seeds},
