@@ -219,6 +219,10 @@ void Supervisor::on_exit(Role& role, int code) {
     ending_ = true;
     ending_since_ = now;
     end_ = ledger && ledger->finished() ? End::kDone : End::kInterrupted;
+    // Its farewell reaches nobody who had not read it when its socket went.
+    for (const Role& other : roles_) {
+      if (other.pid > 0) ::kill(other.pid, SIGTERM);
+    }
   }
   if (clean || ending_) {
     // Told to stop, and the coordinator goes next; one that was stopped by somebody else is started again.

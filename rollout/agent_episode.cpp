@@ -68,7 +68,7 @@ void write_handover(const AgentEpisode& e, wire::Outgoing& message) {
   auto out = message.body().initHandover();
   write_lease(e.lease, out.initLease());
   write_trajectory(e.trajectory, out.initTrajectory(), message);
-  out.setEnvLease(e.waiting == Waiting::kTools ? e.env_lease : 0);  // else it has not begun
+  out.setEnvLease(e.env_lease);  // none before it has begun
   out.setSaid(e.said);
   out.setTurns(e.turns);
   out.setMaxTurns(e.max_turns);

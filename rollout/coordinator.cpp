@@ -54,6 +54,7 @@ class Coordinator {
 
   Status run(const std::atomic<bool>& stop) {
     done_ = ledger_.finished();
+    if (!done_) TRY(apply(CoordinatorStarted{}));
     while (!done_) {
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, 50ms);

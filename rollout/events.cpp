@@ -81,6 +81,9 @@ Json to_json(const Event& event) {
           [](const FinishRequested&) -> Json {
             return {{"event", "finish_requested"}};
           },
+          [](const CoordinatorStarted&) -> Json {
+            return {{"event", "coordinator_started"}};
+          },
       },
       event);
 }
@@ -116,6 +119,7 @@ Result<Event> event_from_json(const Json& json) {
     if (name == "claimed") return Claimed{key_of(json), json.at("worker")};
     if (name == "steal_ended") return StealEnded{json.at("thief")};
     if (name == "finish_requested") return FinishRequested{};
+    if (name == "coordinator_started") return CoordinatorStarted{};
     return fail(Status::corrupt(fmt::format("unknown event \"{}\"", name)));
   } catch (const Json::exception& error) {
     return fail(Status::corrupt(fmt::format("event cannot be read: {}", error.what())));

@@ -93,6 +93,12 @@ void Ledger::on(const Claimed& event) {
 
 void Ledger::on(const StealEnded& event) { stealing_.erase(event.thief); }
 
+// What is granted to a worker that is not there yet comes back as a failure when it is.
+void Ledger::on(const CoordinatorStarted&) {
+  credits_.clear();
+  stealing_.clear();
+}
+
 void Ledger::on(const Expired& event) {
   EpisodeRecord* episode = find(event.key);
   if (episode == nullptr || episode->state != EpisodeState::kLeased) return;

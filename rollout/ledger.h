@@ -104,8 +104,9 @@ struct Claimed {  // an episode changed hands
   std::string worker;
 };
 struct FinishRequested {};
+struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
 using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired,
-                           Claimed, StealEnded, FinishRequested>;
+                           Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
 Json to_json(const Event& event);
 Result<Event> event_from_json(const Json& json);
 
@@ -238,6 +239,7 @@ class Ledger {
   void on(const Claimed& event);
   void on(const StealEnded& event);
   void on(const FinishRequested& event);
+  void on(const CoordinatorStarted& event);
 
   void requeue(EpisodeRecord& episode, std::string_view reason_if_last);
   void drop(EpisodeRecord& episode, std::string_view reason);

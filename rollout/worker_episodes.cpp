@@ -15,7 +15,9 @@ void Worker::start_ready() {
       continue;
     }
     if (engine_.version() < e.lease.min_version) continue;
-    e.waiting = Waiting::kSandbox;
+    // One that was taken over has its sandbox: its turn is answered again, not run again, and the engine computes the
+    // tokens when the next turn starts.
+    e.waiting = e.env_lease == 0 ? Waiting::kSandbox : Waiting::kTools;
     env_.ask(e);
   }
 }

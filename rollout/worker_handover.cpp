@@ -69,15 +69,8 @@ void Worker::on_gone(const EpisodeKey& key) {
 void Worker::on_mine(const EpisodeKey& key) {
   const auto found = episodes_.find(key.episode);
   if (found == episodes_.end() || found->second.lease.key != key || found->second.waiting != Waiting::kClaim) return;
-  AgentEpisode& e = found->second;
   ++taken_;
-  if (e.env_lease == 0) {
-    e.waiting = Waiting::kWeights;
-    return;
-  }
-  // The turn is answered again, not run again. The engine computes the tokens when the next turn starts.
-  e.waiting = Waiting::kTools;
-  env_.ask(e);
+  found->second.waiting = Waiting::kWeights;  // this rollout may be younger than the lease
 }
 
 }  // namespace tandem::rollout

@@ -58,7 +58,7 @@ class Worker {
   void resend_late();
 
   // ---- worker_episodes.cpp: the life of an episode ----
-  // Episodes whose weights are here ask for a sandbox.
+  // Episodes whose weights are here ask for a sandbox, or for the answer to the turn that they were taken over in.
   void start_ready();
   void begin(AgentEpisode& e, wire::Acquired::Reader acquired);
   TurnRequest turn_request(const AgentEpisode& e) const;

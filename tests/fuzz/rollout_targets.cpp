@@ -168,7 +168,7 @@ std::vector<std::string> ledger_seeds() {
   for (const rollout::Event& event : std::initializer_list<rollout::Event>{
            rollout::WorkerJoined{"a", {}}, rollout::TrainerJoined{0}, rollout::Pull{"a", 4},
            rollout::Commit{.worker = "a", .key = key, .reward = 1.0, .terms = {{"files", 1.0}}}, rollout::Expired{key},
-           rollout::WorkerLost{"a"}, rollout::FinishRequested{}}) {
+           rollout::WorkerLost{"a"}, rollout::FinishRequested{}, rollout::CoordinatorStarted{}}) {
     log += dump_json(rollout::to_json(event)) + "\n";
   }
   return {log};

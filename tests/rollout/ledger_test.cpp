@@ -120,6 +120,24 @@ TEST(Ledger, attempts_that_a_stop_of_the_run_cut_short_do_not_count_and_others_d
   EXPECT_EQ(restart(false), 3u);
 }
 
+// It asked for more than there was in its former life, and its trainer is there first.
+TEST(Ledger, a_worker_of_before_a_start_is_granted_nothing_until_it_is_back) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  Cluster cluster(plan, 1, 0);
+  for (int life = 0; life < 3 * plan.max_attempts; ++life) {
+    cluster.send(CoordinatorStarted{});
+    cluster.held.clear();
+    cluster.send(TrainerJoined{0});
+    EXPECT_TRUE(cluster.held["w0"].empty()) << life;
+    cluster.send(WorkerJoined{"w0", {}});
+    cluster.send(Pull{"w0", 100});
+    EXPECT_EQ(cluster.held["w0"].size(), 4u * 3) << life;
+    EXPECT_EQ(cluster.ledger.books().dropped_total(), 0u) << life;
+    cluster.send(FinishRequested{});
+  }
+}
+
 TEST(Ledger, a_run_is_done_when_its_last_step_is_saved_and_not_before) {
   RunPlan plan = small_plan();
   plan.heldout_tasks = 0;

@@ -1,0 +1,146 @@
+// A worker as a thread of this test, over real sockets; the test is its coordinator, trainer, environment and peer.
+#include "rollout/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "model/weights.h"
+#include "rollout/agent_episode.h"
+#include "weights_sync/carrier.h"
+
+namespace tandem::rollout {
+namespace {
+
+using namespace std::chrono_literals;
+using wire::Body;
+
+constexpr const char* kModel = TANDEM_SOURCE_DIR "/tests/golden/sft/model";
+
+class WorkerTest : public testing::Test {
+ protected:
+  WorkerTest() {
+    const auto model = model::load_weights(kModel, false);
+    weights_.assign(model->wire().begin(), model->wire().end());
+    thread_ = std::thread([this] {
+      WorkerSettings settings{.identity = identity("rollout-0"),
+                              .coordinator = coordinator_.address(),
+                              .trainer = trainer_.address(),
+                              .env = env_.address(),
+                              .address = "tcp://127.0.0.1:*",
+                              .model = kModel};
+      settings.engine = {.slots = 2, .max_tokens = 128};
+      ended_ = run_worker(settings, clock_, stop_);
+    });
+  }
+  ~WorkerTest() override {
+    stop_ = true;
+    thread_.join();
+    EXPECT_TRUE(ended_) << ended_.message();
+  }
+
+  static wire::Identity identity(const char* sender) { return {.sender = sender, .epoch = 1, .run = 7}; }
+  wire::Socket listen(const char* sender) {
+    return std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity(sender)));
+  }
+
+  // The next message that `wanted` takes, of those that the worker sends anywhere; none within half a minute fails.
+  // The trainer's are answered on the way: it has the weights of `version_`.
+  std::optional<wire::Incoming> await(const std::function<bool(Body::Reader)>& wanted) {
+    const Time deadline = clock_.now() + 30s;
+    while (clock_.now() < deadline) {
+      wire::Socket* const sockets[] = {&coordinator_, &trainer_, &env_};
+      wire::wait(sockets, 50ms);
+      while (auto message = trainer_.receive()) serve_weights(*message);
+      for (wire::Socket* socket : {&coordinator_, &env_}) {
+        while (auto message = socket->receive()) {
+          if (wanted(message->body())) return message;
+        }
+      }
+    }
+    ADD_FAILURE() << "the worker did not send it";
+    return std::nullopt;
+  }
+
+  void serve_weights(const wire::Incoming& message) {
+    if (version_ == 0) return;
+    const auto manifest = weights_sync::make_manifest(version_, weights_);
+    wire::Outgoing answer;
+    if (message.body().isChunkRequest()) {
+      const uint32_t index = message.body().getChunkRequest().getIndex();
+      auto chunk = answer.body().initChunk();
+      chunk.setVersion(version_);
+      chunk.setIndex(index);
+      answer.add_bulk(weights_sync::chunk_of(manifest, weights_, index));
+    } else if (message.body().isWeightsQuery()) {
+      weights_sync::write_manifest(manifest, answer.body().initWeightsManifest());
+    } else {
+      return;
+    }
+    EXPECT_TRUE(trainer_.send(message.sender(), answer));
+  }
+
+  const SystemClock clock_;
+  zmq::context_t context_;
+  wire::Socket coordinator_ = listen("coordinator-0"), trainer_ = listen("trainer-0"), env_ = listen("env-0");
+  std::vector<std::byte> weights_;
+  uint64_t version_ = 0;
+  std::atomic<bool> stop_{false};
+  Status ended_;
+  std::thread thread_;
+};
+
+// It began with weights that the taker, which has just started, does not have yet.
+TEST_F(WorkerTest, an_episode_that_was_taken_over_waits_for_the_weights_of_its_lease) {
+  const auto hello = await([](Body::Reader body) { return body.isHello(); });
+  ASSERT_TRUE(hello);
+  wire::Outgoing welcome(1);
+  welcome.body().initWelcome();
+  ASSERT_TRUE(coordinator_.send("rollout-0", welcome));
+
+  AgentEpisode episode;
+  episode.lease = {
+      .key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train", .min_version = 3, .max_version = 3};
+  episode.trajectory.key = episode.lease.key;
+  const std::vector<int32_t> prompt = {1, 40, 41};
+  episode.trajectory.append(prompt);
+  episode.trajectory.append_sampled(42, -1.5f, 3);
+  episode.env_lease = 9;
+  episode.turns = 1;
+  episode.max_turns = 4;
+  episode.said = "a call";
+  auto victim = wire::Socket::connect(context_, hello->body().getHello().getAddress(), identity("rollout-1"));
+  ASSERT_TRUE(victim);
+  const auto hand_over = [&] {
+    wire::Outgoing handover;
+    write_handover(episode, handover);
+    return victim->send("", handover).ok();
+  };
+  // Taken as soon as the connection stands.
+  const Time deadline = clock_.now() + 30s;
+  while (!hand_over() && clock_.now() < deadline) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(await([](Body::Reader body) { return body.isClaim() && body.getClaim().getEpisode() == 5; }));
+  wire::Outgoing yours;
+  yours.body().initClaim().setEpisode(5);
+  yours.body().getClaim().setAttempt(1);
+  ASSERT_TRUE(coordinator_.send("rollout-0", yours));
+
+  const auto waits_or_calls = await([](Body::Reader body) {
+    return body.isCall() ||
+           (body.isHeartbeat() &&
+            std::string_view(body.getHeartbeat().getDoing().cStr()).find("1 for weights") != std::string_view::npos);
+  });
+  ASSERT_TRUE(waits_or_calls);
+  EXPECT_TRUE(waits_or_calls->body().isHeartbeat());
+
+  version_ = 3;
+  const auto call = await([](Body::Reader body) { return body.isCall(); });
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->body().getCall().getLease(), 9u);
+  EXPECT_EQ(call->body().getCall().getTurn(), 1u);
+  EXPECT_EQ(std::string_view(call->body().getCall().getMessage().cStr()), "a call");
+}
+
+}  // namespace
+}  // namespace tandem::rollout
