@@ -3,6 +3,8 @@
 
 #include "model/chat_template.h"
 #include "model/config.h"
+#include "model/constraint/constraint.h"
+#include "model/constraint/matcher.h"
 #include "model/encoder_config.h"
 #include "model/gguf.h"
 #include "model/gguf_tokenizer.h"
@@ -169,6 +171,53 @@ std::vector<std::string> tool_calls_seeds() {
   return seeds;
 }
 
+// A schema, and behind a line end a text that is read by it; then a walk along the masks.
+void json_schema(std::string_view bytes) {
+  namespace c = model::constraint;
+  static const auto kVocabulary = [] {
+    std::vector<std::string> tokens = {"{\"", "\": \"", "\", \"", "\"}", "],", "ab", "12", "\\u00", "  "};
+    for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    return *c::Vocabulary::from_bytes(tokens);
+  }();
+  const size_t end = std::min(bytes.find('\n'), bytes.size());
+  const auto schema = parse_json(bytes.substr(0, end));
+  if (!schema) return;
+  (void)c::tool_grammar(model::ToolDialect::kHermes, *schema, "auto");
+  const auto grammar = c::schema_grammar(*schema);
+  if (!grammar) return;
+  const std::string_view text = bytes.substr(std::min(end + 1, bytes.size())).substr(0, 4096);
+  c::Matcher reader(*grammar, kVocabulary);
+  const bool read = reader.accept_text(text).ok();
+  if (read && reader.complete() && !parse_json(text)) __builtin_trap();
+  c::Matcher matcher(*grammar, kVocabulary);
+  std::vector<uint64_t> mask(kVocabulary->mask_words());
+  for (uint32_t step = 0; step < 40; ++step) {
+    matcher.mask(mask);
+    std::vector<model::TokenId> allowed;
+    for (model::TokenId t = 0; t < 265; ++t)
+      if ((mask[t / 64] >> (t % 64) & 1) != 0) allowed.push_back(t);
+    if (allowed.empty()) {
+      if (!matcher.complete()) __builtin_trap();
+      return;
+    }
+    const auto choice = text.empty() ? step * 7 : static_cast<uint8_t>(text[step % text.size()]);
+    if (matcher.accept(allowed[choice % allowed.size()]).code() == Code::kInvalid) __builtin_trap();
+  }
+}
+
+std::vector<std::string> json_schema_seeds() {
+  return {
+      R"({"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":12},"b":{"enum":["x",1,null]}},)"
+      R"("required":["a"],"additionalProperties":{"type":"string","maxLength":5}})"
+      "\n{\"a\": 7, \"c\": \"\\u00e9\"}",
+      R"({"$defs":{"n":{"type":"array","items":{"$ref":"#/$defs/n"},"prefixItems":[{"const":1}],"minItems":1}},)"
+      R"("anyOf":[{"$ref":"#/$defs/n"},{"type":"string","pattern":"^[a-f]+(-\\d{2,4})?$"}]})"
+      "\n[1, [1]]",
+      R"({"oneOf":[{"type":"number","exclusiveMinimum":0.5},{"type":"string","format":"date-time"}]})"
+      "\n1.25",
+      R"([{"type":"function","function":{"name":"f","parameters":{"allOf":[{"type":"object"},{"required":["p"]}]}}}])"};
+}
+
 void configuration(std::string_view bytes) {
   const auto json = parse_json(bytes);
   if (!json) return;
@@ -199,6 +248,7 @@ constexpr Target kTargets[] = {{"safetensors", safetensors, safetensors_seeds},
                                {"regex", regex, regex_seeds},
                                {"chat_template", chat_template, chat_template_seeds},
                                {"tool_calls", tool_calls, tool_calls_seeds},
+                               {"json_schema", json_schema, json_schema_seeds},
                                {"configuration", configuration, configuration_seeds}};
 
 }  // namespace
