@@ -11,8 +11,8 @@
 
 namespace tandem::model::constraint {
 
-// Values by a JSON Schema, with white space before and behind. Which keywords hold, and in which form values are
-// written, is in docs/constrained.md. kInvalid names what is wrong or not implemented, and its place in the schema.
+// Values by a JSON Schema, with white space before them and none behind. Which keywords hold, and in which form values
+// are written, is in docs/constrained.md. kInvalid names what is wrong or not implemented, and its place in the schema.
 Result<std::shared_ptr<const Grammar>> schema_grammar(const Json& schema);
 
 // OpenAI's `response_format`: of the types json_object and json_schema. Nothing for the type text.

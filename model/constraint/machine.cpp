@@ -101,7 +101,7 @@ bool Machine::complete(StackId stack) const {
     case Place::kText:
       return grammar_.tags->least == 0;
     case Place::kCalls:
-      return place.phase == kBetween && place.b == 0 && place.a >= grammar_.tags->least;
+      return place.phase == kBetween && place.b == 0 && place.space == 0 && place.a >= grammar_.tags->least;
     default:
       return false;
   }
@@ -154,7 +154,8 @@ void Machine::begin_value(uint32_t node, StackId parent, uint32_t depth, uint8_t
 }
 
 void Machine::step_root(Place place, uint8_t byte, std::vector<StackId>& out) {
-  if (step_space(place, byte, out) || place.phase == kBehind) return;
+  // White space behind the value would only let a model go on that does not find an end.
+  if (place.phase == kBehind || step_space(place, byte, out)) return;
   place.phase = kBehind;
   place.space = 0;
   begin_value(grammar_.root, stacks_.push(place), 0, byte, out);
@@ -350,10 +351,11 @@ StackId Machine::behind_text() {
   return stacks_.push({.kind = Place::kCalls, .phase = kInside, .a = 1});
 }
 
-// a: calls begun; b: bytes of the tag so far.
+// a: calls begun; b: bytes of the tag so far. White space behind a call is followed by another one.
 void Machine::step_calls(Place place, uint8_t byte, std::vector<StackId>& out) {
   const CallTags& tags = *grammar_.tags;
-  if (place.b == 0 && step_space(place, byte, out)) return;
+  const bool more = place.phase != kBetween || place.a < tags.most;
+  if (place.b == 0 && more && step_space(place, byte, out)) return;
   place.space = 0;
   switch (place.phase) {
     case kInside: {

@@ -40,8 +40,8 @@ struct InnerTokens {
 
 class Vocabulary {
  public:
-  // Tokens are those with bytes that are neither special nor in `ends`. kInvalid where a byte that texts need has no
-  // token of its own.
+  // Tokens are those with bytes that are neither special nor in `ends`. kInvalid where a byte that texts cannot do
+  // without has no token of its own.
   static Result<std::shared_ptr<const Vocabulary>> create(const Tokenizer& tokenizer, std::span<const TokenId> ends);
   // By number, empty for those that are left out.
   static Result<std::shared_ptr<const Vocabulary>> from_bytes(std::vector<std::string> bytes);

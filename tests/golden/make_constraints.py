@@ -144,6 +144,8 @@ def main():
 
 def out_of_form(schema, text):
     """Numbers written as whole numbers or numbers within bounds are not; strings with needless escapes where values are listed."""
+    if text != text.rstrip():  # no white space behind the value
+        return True
     spelled = text.strip()
     exponent_or_fraction = spelled[:1] in "-0123456789" and any(c in spelled for c in ".eE")
     says = json.dumps(schema)

@@ -343,7 +343,11 @@ TEST(Constraint, any_walk_under_the_masks_ends_in_a_valid_text) {
         for (size_t w = 0; w < mask.size(); ++w)
           for (uint64_t word = mask[w]; word != 0; word &= word - 1)
             allowed.push_back(static_cast<TokenId>(w * 64 + static_cast<size_t>(__builtin_ctzll(word))));
-        ASSERT_FALSE(allowed.empty()) << item["name"] << ": nothing may follow " << text;
+        ASSERT_TRUE(!allowed.empty() || matcher.complete()) << item["name"] << ": nothing may follow " << text;
+        if (allowed.empty()) {
+          over = true;
+          break;
+        }
         // The mask is what following each token alone says.
         const int looked_at = random.below(8) == 0 ? repetitions(8, 900) : 0;
         for (int k = 0; k < looked_at; ++k) {
@@ -464,13 +468,14 @@ TEST(Constraint, nesting_ends_where_parse_json_ends_reading) {
 
 TEST(Constraint, white_space_is_any_up_to_a_bound) {
   const auto grammar = compiled(*parse_json(R"({"type":"array"})"));
-  EXPECT_TRUE(lets_through(grammar, std::string(64, ' ') + "[" + std::string(64, '\n') + "1" + std::string(64, '\t') +
-                                        "]" + std::string(64, '\r')));
-  for (const char* text : {"%[1]", "[%1]", "[1%]", "[1]%"}) {
+  EXPECT_TRUE(
+      lets_through(grammar, std::string(64, ' ') + "[" + std::string(64, '\n') + "1" + std::string(64, '\t') + "]"));
+  for (const char* text : {"%[1]", "[%1]", "[1%]"}) {
     std::string long_text = text;
     long_text.replace(long_text.find('%'), 1, std::string(65, ' '));
     EXPECT_FALSE(lets_through(grammar, long_text)) << text;
   }
+  EXPECT_FALSE(lets_through(grammar, "[] "));
 }
 
 TEST(Constraint, a_vocabulary_without_some_byte_is_refused) {
@@ -509,8 +514,8 @@ TEST(Constraint, hermes_calls_are_of_the_tools_that_are_offered) {
     EXPECT_FALSE(lets_through(automatic, text)) << text;
 
   const auto required = calls(ToolDialect::kHermes, "required");
-  EXPECT_TRUE(lets_through(required, " " + read + stop + "\n"));
-  for (const auto& text : {std::string(), std::string("Text."), "Text. " + read})
+  EXPECT_TRUE(lets_through(required, " " + read + "\n" + stop));
+  for (const auto& text : {std::string(), std::string("Text."), "Text. " + read, read + "\n"})
     EXPECT_FALSE(lets_through(required, text)) << text;
 
   const auto named = calls(ToolDialect::kHermes, {{"type", "function"}, {"function", {{"name", "stop"}}}});
@@ -559,7 +564,8 @@ TEST(Constraint, what_is_let_through_as_calls_is_parsed_as_calls) {
             if (bytes == "<tool" || bytes == "_call>" || bytes == "{" || bytes.back() == '}' || bytes.back() == '"')
               telling.push_back(t);
           }
-          ASSERT_FALSE(allowed.empty()) << text;
+          ASSERT_TRUE(!allowed.empty() || matcher.complete()) << text;
+          if (allowed.empty()) break;
           const TokenId token = !telling.empty() && random.below(3) != 0 ? random.pick(telling) : random.pick(allowed);
           text += tokens->bytes_of(token);
           ASSERT_TRUE(matcher.accept(token).ok());
