@@ -12,6 +12,8 @@
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
+#include "model/tool_stream.h"
+#include "model/utf8.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {
@@ -218,6 +220,40 @@ std::vector<std::string> json_schema_seeds() {
       R"([{"type":"function","function":{"name":"f","parameters":{"allOf":[{"type":"object"},{"required":["p"]}]}}}])"};
 }
 
+// In pieces, the text gives what it gives as a whole.
+void tool_stream(std::string_view bytes) {
+  for (const auto dialect : model::kToolDialects) {
+    model::ToolStream stream(dialect);
+    std::string content;
+    size_t calls = 0, errors = 0;
+    std::vector<std::string> arguments;
+    const auto take = [&](const std::vector<model::ToolEvent>& events) {
+      for (const auto& event : events) {
+        if (event.kind == model::ToolEvent::kText) content += event.text;
+        arguments.resize(std::max(arguments.size(), event.number + 1));
+        if (event.kind == model::ToolEvent::kArguments) arguments[event.number] += event.text;
+        errors += event.kind == model::ToolEvent::kError;
+        if (event.kind != model::ToolEvent::kCallEnded) continue;
+        ++calls;
+        const auto json = parse_json(arguments[event.number]);
+        if (model::is_valid_utf8(bytes) && (!json || *json != event.call.arguments)) __builtin_trap();
+      }
+    };
+    uint32_t state = 1;
+    for (std::string_view rest = bytes; !rest.empty();) {
+      state = state * 1664525 + 1013904223;
+      const size_t length = std::min<size_t>(rest.size(), 1 + (state >> 28));
+      take(stream.push(rest.substr(0, length)));
+      rest.remove_prefix(length);
+    }
+    take(stream.finish());
+    const auto whole = model::parse_tool_calls(dialect, bytes);
+    if (calls != whole.calls.size() || errors != whole.errors.size()) __builtin_trap();
+    const size_t first = std::min(whole.content.find_first_not_of(" \t\r\n"), whole.content.size());
+    if (content != std::string_view(whole.content).substr(first)) __builtin_trap();
+  }
+}
+
 void configuration(std::string_view bytes) {
   const auto json = parse_json(bytes);
   if (!json) return;
@@ -248,6 +284,7 @@ constexpr Target kTargets[] = {{"safetensors", safetensors, safetensors_seeds},
                                {"regex", regex, regex_seeds},
                                {"chat_template", chat_template, chat_template_seeds},
                                {"tool_calls", tool_calls, tool_calls_seeds},
+                               {"tool_stream", tool_stream, tool_calls_seeds},
                                {"json_schema", json_schema, json_schema_seeds},
                                {"configuration", configuration, configuration_seeds}};
 
