@@ -11,8 +11,6 @@ enum RootPhase : uint8_t { kBefore, kBehind };
 enum ListPhase : uint8_t { kOpened, kAfterValue, kAfterComma, kAfterKey, kAfterColon };
 enum CallPhase : uint8_t { kBetween, kInside, kClosing, kAfterSeparator };
 
-bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
-
 }  // namespace
 
 Machine::Machine(const Grammar& grammar) : grammar_(grammar) {
@@ -35,8 +33,23 @@ StackId Machine::begin() {
   return stacks_.push({.kind = tags.text ? Place::kText : Place::kCalls});
 }
 
+bool Machine::takes_space(const Place& place) const {
+  switch (place.kind) {
+    case Place::kRoot:
+      return place.phase == kBefore;
+    case Place::kArray:
+    case Place::kObject:
+    case Place::kStart:
+      return true;
+    case Place::kCalls:
+      return place.b == 0 && (place.phase != kBetween || place.a < grammar_.tags->most);
+    default:
+      return false;
+  }
+}
+
 bool Machine::step_space(const Place& place, uint8_t byte, std::vector<StackId>& out) {
-  if (!is_space(byte)) return false;
+  if (!is_json_space(byte) || !takes_space(place)) return false;
   if (place.space < kMaxWhiteSpace) {
     Place next = place;
     ++next.space;
@@ -155,7 +168,7 @@ void Machine::begin_value(uint32_t node, StackId parent, uint32_t depth, uint8_t
 
 void Machine::step_root(Place place, uint8_t byte, std::vector<StackId>& out) {
   // White space behind the value would only let a model go on that does not find an end.
-  if (place.phase == kBehind || step_space(place, byte, out)) return;
+  if (step_space(place, byte, out) || place.phase == kBehind) return;
   place.phase = kBehind;
   place.space = 0;
   begin_value(grammar_.root, stacks_.push(place), 0, byte, out);
@@ -354,8 +367,7 @@ StackId Machine::behind_text() {
 // a: calls begun; b: bytes of the tag so far. White space behind a call is followed by another one.
 void Machine::step_calls(Place place, uint8_t byte, std::vector<StackId>& out) {
   const CallTags& tags = *grammar_.tags;
-  const bool more = place.phase != kBetween || place.a < tags.most;
-  if (place.b == 0 && more && step_space(place, byte, out)) return;
+  if (step_space(place, byte, out)) return;
   place.space = 0;
   switch (place.phase) {
     case kInside: {

@@ -29,6 +29,9 @@ class Machine {
   const Stacks& stacks() const { return stacks_; }
   const Dfa* automaton(uint32_t number) const { return number == kNone ? nullptr : grammar_.automata[number].get(); }
 
+  // Whether white space may come next, up to kMaxWhiteSpace of it; what follows it does not depend on how much there
+  // is.
+  bool takes_space(const Place& place) const;
   // Of objects: whether another key may begin, whether a property may be it, whether a name that is no property may.
   bool may_have_key(const Place& object) const;
   bool may_have(const Place& object, uint32_t property) const;

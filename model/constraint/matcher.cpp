@@ -95,7 +95,7 @@ bool Matcher::complete() const {
   return std::any_of(stacks_.begin(), stacks_.end(), [&](StackId stack) { return machine_.complete(stack); });
 }
 
-void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& sink) {
+void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& sink, Space space) {
   const auto& node = trie.node(number);
   if (node.children == 0) return;
   const Place place = machine_.stacks()[stack];
@@ -118,10 +118,19 @@ void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& 
     default:
       break;
   }
+  const bool spaced = machine_.takes_space(place);
+  if (spaced && space == Space::kTaken && trie.node(node.first_child).byte <= ' ') {
+    const auto tokens =
+        vocabulary_->inside(trie, number, {.kind = InnerState::kSpace, .a = kMaxWhiteSpace - place.space});
+    sink.add(*tokens);
+    if (tokens->behind) walk(*tokens->behind, TokenTrie::kRoot, stack, sink, Space::kOver);
+  }
   std::vector<StackId> next;
   for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
+    const uint8_t byte = trie.node(c).byte;
+    if (spaced && is_json_space(byte)) continue;
     next.clear();
-    machine_.step(stack, trie.node(c).byte, next);
+    machine_.step(stack, byte, next);
     if (next.empty()) continue;
     sink.add(trie.tokens(c));
     for (const StackId to : next) walk(trie, c, to, sink);

@@ -40,7 +40,9 @@ class Matcher {
   };
 
   bool follow(std::string_view bytes, std::vector<StackId>& stacks);
-  void walk(const TokenTrie& trie, uint32_t node, StackId stack, Sink& sink);
+  enum class Space : uint8_t { kTaken, kOver };
+  // `kOver`: white space that the trie has here has been looked at.
+  void walk(const TokenTrie& trie, uint32_t node, StackId stack, Sink& sink, Space space = Space::kTaken);
   void walk_inside(const TokenTrie& trie, uint32_t node, const InnerState& state, StackId behind, Sink& sink);
   void walk_key(const TokenTrie& trie, uint32_t node, StackId stack, Sink& sink);
   // The node behind `rest` and a quote; what ends on the way is added where a sink is given.

@@ -14,6 +14,8 @@ namespace tandem::model::constraint {
 
 inline constexpr uint32_t kUnlimited = UINT32_MAX;
 
+constexpr bool is_json_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
+
 enum class ByteStep : uint8_t { kRefused, kInside, kClosed };
 
 struct StringState {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/constraint/grammar.h"
 #include "model/constraint/string_state.h"
 
 namespace tandem::model::constraint {
@@ -29,6 +30,10 @@ ByteStep step(InnerState& state, uint8_t byte) {
       state.a = static_cast<uint32_t>(to);
       return to == Dfa::kDead ? ByteStep::kRefused : ByteStep::kInside;
     }
+    case InnerState::kSpace:
+      if (!is_json_space(byte) || state.a == 0) return ByteStep::kRefused;
+      --state.a;
+      return ByteStep::kInside;
     case InnerState::kText:
       state.a = (*state.text)[state.a][byte];
       return state.a == state.text->size() ? ByteStep::kClosed : ByteStep::kInside;
@@ -36,9 +41,10 @@ ByteStep step(InnerState& state, uint8_t byte) {
   return ByteStep::kRefused;
 }
 
-// Numbers end before the byte that is not part of them.
+// Numbers and white space end before the byte that is not part of them.
 bool may_end(const InnerState& state) {
-  return state.kind == InnerState::kNumber && state.dfa->accepts(static_cast<int32_t>(state.a));
+  return state.kind == InnerState::kSpace ||
+         (state.kind == InnerState::kNumber && state.dfa->accepts(static_cast<int32_t>(state.a)));
 }
 
 class Walk {
@@ -49,8 +55,21 @@ class Walk {
   void from(uint32_t number, const InnerState& state) {
     const auto& node = trie_.node(number);
     for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
+      const uint8_t byte = trie_.node(c).byte;
+      // Most of what is looked at are letters between two characters; this is what step_string says of them.
+      if (state.kind == InnerState::kString && state.dfa != nullptr && state.c == 0 && byte >= 0x20 && byte < 0x80 &&
+          byte != '"' && byte != '\\') {
+        const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
+        if (to == Dfa::kDead) continue;
+        InnerState next = state;
+        next.a = static_cast<uint32_t>(to);
+        const auto tokens = trie_.tokens(c);
+        accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
+        from(c, next);
+        continue;
+      }
       InnerState next = state;
-      const auto result = step(next, trie_.node(c).byte);
+      const auto result = step(next, byte);
       if (result == ByteStep::kRefused) continue;
       if (result == ByteStep::kClosed) {
         ends_.push_back(c);
@@ -108,6 +127,11 @@ Vocabulary::Vocabulary(std::vector<std::string> bytes) : bytes_(std::move(bytes)
   }
   trie_ = std::make_unique<const TokenTrie>(std::move(entries));
   prepare_strings();
+  // What texts of any grammar come to, so that the first one need not wait for it.
+  for (const InnerState& state :
+       {InnerState{.kind = InnerState::kString, .a = kUnlimited}, InnerState{.kind = InnerState::kKey},
+        InnerState{.kind = InnerState::kSpace, .a = kMaxWhiteSpace}})
+    (void)inside(*trie_, TokenTrie::kRoot, state);
 }
 
 void Vocabulary::prepare_strings() {
@@ -164,7 +188,7 @@ std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uin
 
 InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerState& state) const {
   InnerTokens out;
-  out.ends_before = may_end(state);
+  out.ends_before = state.kind == InnerState::kNumber && may_end(state);
   std::vector<uint32_t> ends;
   const TokenTrie* walked = &trie;
   const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0;

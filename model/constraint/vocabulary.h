@@ -1,8 +1,8 @@
 // The tokens that a constrained text is made of, with what is known of them whatever the grammar.
 //
-// Inside of a string, a key, a number or free text, which tokens may come does not depend on what is around it, but for
-// those that end it; and these can be looked at by what follows the end alone. Both are kept for each state: a large
-// part of the vocabulary is looked at once for each, and not for each token of a text.
+// Inside of a string, a key, a number, white space or free text, which tokens may come does not depend on what is
+// around it, but for those that end it; and these can be looked at by what follows the end alone. Both are kept for
+// each state: a large part of the vocabulary is looked at once for each, and not for each token of a text.
 //
 // Thread safety: const methods from any thread; what is kept is behind a mutex.
 #pragma once
@@ -21,10 +21,10 @@ namespace tandem::model::constraint {
 
 // Where a text stands inside of something, by itself.
 struct InnerState {
-  enum Kind : uint8_t { kString, kKey, kNumber, kText };
+  enum Kind : uint8_t { kString, kKey, kNumber, kText, kSpace };
   Kind kind = kString;
-  const Dfa* dfa = nullptr;  // of strings with one, and numbers
-  uint32_t a = 0, b = 0, c = 0;
+  const Dfa* dfa = nullptr;                                      // of strings with one, and numbers
+  uint32_t a = 0, b = 0, c = 0;                                  // of white space: a, how much of it may still come
   const std::vector<std::array<uint32_t, 256>>* text = nullptr;  // steps of free text
   uint64_t text_tag = 0;                                         // of the tag that ends it
 };
