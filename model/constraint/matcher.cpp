@@ -118,7 +118,7 @@ void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& 
     default:
       break;
   }
-  const bool spaced = machine_.takes_space(place);
+  const bool spaced = place.kind != Place::kStart && machine_.takes_space(place);  // text may follow at the start
   if (spaced && space == Space::kTaken && trie.node(node.first_child).byte <= ' ') {
     const auto tokens =
         vocabulary_->inside(trie, number, {.kind = InnerState::kSpace, .a = kMaxWhiteSpace - place.space});

@@ -17,8 +17,9 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) : nodes_(1), serial_(serials++)
   fill(kRoot, entries, 0);
 }
 
-TokenTrie::TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots) : nodes_(1), serial_(serials++) {
-  merge(kRoot, other, roots);
+TokenTrie::TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots, bool (*keep)(uint8_t))
+    : nodes_(1), serial_(serials++) {
+  merge(kRoot, other, roots, keep);
 }
 
 // `entries` share their first `depth` bytes. Children lie side by side.
@@ -45,7 +46,8 @@ void TokenTrie::fill(uint32_t number, std::span<const Entry> entries, size_t dep
   }
 }
 
-void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots) {
+void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots,
+                      bool (*keep)(uint8_t)) {
   nodes_[number].tokens_begin = static_cast<uint32_t>(tokens_.size());
   std::map<uint8_t, std::vector<uint32_t>> below;
   for (const uint32_t root : roots) {
@@ -53,7 +55,7 @@ void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     const Node& node = other.node(root);
     for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c)
-      below[other.node(c).byte].push_back(c);
+      if (keep == nullptr || keep(other.node(c).byte)) below[other.node(c).byte].push_back(c);
   }
   nodes_[number].tokens_end = static_cast<uint32_t>(tokens_.size());
   const auto first = static_cast<uint32_t>(nodes_.size());
@@ -61,7 +63,7 @@ void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector
   nodes_[number].children = static_cast<uint16_t>(below.size());
   for (const auto& [byte, children] : below) nodes_.push_back({.byte = byte});
   uint32_t child = first;
-  for (const auto& [byte, children] : below) merge(child++, other, children);
+  for (const auto& [byte, children] : below) merge(child++, other, children, nullptr);
 }
 
 uint32_t TokenTrie::child(uint32_t number, uint8_t byte) const {

@@ -28,8 +28,9 @@ class TokenTrie {
   static constexpr uint32_t kNoNode = UINT32_MAX;
 
   explicit TokenTrie(std::vector<Entry> entries);
-  // What follows `roots`, nodes of another one, laid over each other.
-  TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots);
+  // What follows `roots`, nodes of another one, laid over each other; of their children those by the bytes that `keep`
+  // says, null: all.
+  TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots, bool (*keep)(uint8_t) = nullptr);
 
   const Node& node(uint32_t number) const { return nodes_[number]; }
   std::span<const TokenId> tokens(uint32_t number) const {
@@ -44,7 +45,7 @@ class TokenTrie {
 
  private:
   void fill(uint32_t number, std::span<const Entry> entries, size_t depth);
-  void merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots);
+  void merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots, bool (*keep)(uint8_t));
 
   std::vector<Node> nodes_;
   std::vector<TokenId> tokens_;

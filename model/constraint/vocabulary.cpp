@@ -47,6 +47,13 @@ bool may_end(const InnerState& state) {
          (state.kind == InnerState::kNumber && state.dfa->accepts(static_cast<int32_t>(state.a)));
 }
 
+// What can come behind white space where a constraint takes it: values, what separates them, and tags of calls. Words,
+// most of what comes behind a space in a vocabulary, cannot.
+bool follows_space(uint8_t byte) {
+  return (byte >= '0' && byte <= '9') ||
+         std::string_view("\"{}[],:;-tfn<").find(static_cast<char>(byte)) != std::string_view::npos;
+}
+
 class Walk {
  public:
   Walk(const TokenTrie& trie, std::vector<TokenId>& accepted, std::vector<uint32_t>& ends)
@@ -197,7 +204,10 @@ InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerSt
     walked = others_.get();
   }
   Walk(*walked, out.accepted, ends).from(node, state);
-  if (!ends.empty()) out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends));
+  if (!ends.empty()) {
+    const bool space = state.kind == InnerState::kSpace;
+    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), space ? follows_space : nullptr);
+  }
   if (out.accepted.size() > mask_words()) {
     out.own_bits.resize(mask_words(), 0);
     for (const TokenId token : out.accepted) set(out.own_bits, token);
