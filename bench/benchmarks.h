@@ -34,6 +34,9 @@ Result<std::vector<Figure>> bench_encoder(const Settings& settings);
 // Embedding pieces of code, and searching a folder of 10,000 files: looking for changes, an update, a query. The same
 // encoder.
 Result<std::vector<Figure>> bench_search(const Settings& settings);
+// The mask of allowed tokens before each token of a text under a constraint, over `model`'s vocabulary or a made-up one
+// of 150,000 tokens.
+Result<std::vector<Figure>> bench_constraints(const Settings& settings);
 // Forward and backward, the optimizer's step, and what follows it.
 Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 // Episodes, tool calls and sandboxes.

@@ -22,6 +22,7 @@ constexpr std::array kBenchmarks = {
     Benchmark{"engine", "Prefill and decode", bench::bench_engine},
     Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder},
     Benchmark{"search", "Indexing and searching a folder of code", bench::bench_search},
+    Benchmark{"constraints", "Masks of constrained decoding", bench::bench_constraints},
     Benchmark{"trainer", "Training steps", bench::bench_trainer},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},

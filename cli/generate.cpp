@@ -11,6 +11,7 @@
 #include "cli/json_lines.h"
 #include "cli/number_format.h"
 #include "model/chat_template.h"
+#include "model/constraint/constraint.h"
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
 #include "rollout/engine.h"
@@ -29,9 +30,9 @@ struct Options {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
-constexpr std::array<std::string_view, 13> kKeys = {"tokens",      "prompt",         "messages",  "tools", "max_tokens",
-                                                    "temperature", "top_p",          "top_k",     "min_p", "seed",
-                                                    "stop",        "stop_token_ids", "ignore_eos"};
+constexpr std::array<std::string_view, 15> kKeys = {
+    "tokens", "prompt", "messages", "tools",          "max_tokens", "temperature",     "top_p",      "top_k",
+    "min_p",  "seed",   "stop",     "stop_token_ids", "ignore_eos", "response_format", "tool_choice"};
 
 // What a model directory has for text: all of it may be missing.
 struct TextSide {
@@ -49,6 +50,47 @@ struct TextSide {
       return tl::unexpected(chat_template.error());
     return side;
   }
+};
+
+// What lines ask for beside text: the vocabulary is looked through once, grammars are kept while lines ask for the
+// same.
+class Constraints {
+ public:
+  Constraints(const TextSide& side, const model::ModelConfig& config) : side_(side), config_(config) {}
+
+  // Nothing where the line asks for none.
+  Result<std::optional<rollout::TurnConstraint>> of(const Json& line, std::optional<model::ToolDialect> dialect) {
+    const bool format = line.contains("response_format"), choice = line.contains("tool_choice");
+    if (!format && !choice) return std::optional<rollout::TurnConstraint>();
+    if (format && choice)
+      return fail(Status::invalid("\"response_format\" and \"tool_choice\" constrain the same text: give one of them"));
+    if (choice && !dialect) return fail(Status::invalid("\"tool_choice\" goes with \"messages\""));
+    if (!side_.tokenizer) return fail(Status::invalid("a constraint needs a tokenizer.json in the model directory"));
+    if (line.contains("stop"))
+      return fail(Status::invalid("\"stop\" would cut a constrained text short").hint("leave one of them out"));
+    const std::string key =
+        format ? dump_json(line["response_format"])
+               : fmt::format("{} {}", dump_json(line["tool_choice"]), dump_json(line.value("tools", Json())));
+    auto found = grammars_.find(key);
+    if (found == grammars_.end()) {
+      auto grammar =
+          format ? TRY(model::constraint::response_grammar(line["response_format"]))
+                 : TRY(model::constraint::tool_grammar(*dialect, line.value("tools", Json()), line["tool_choice"]));
+      if (grammars_.size() >= kMaxGrammars) grammars_.clear();
+      found = grammars_.emplace(key, std::move(grammar)).first;
+    }
+    if (!found->second) return std::optional<rollout::TurnConstraint>();
+    if (!vocabulary_) vocabulary_ = TRY(model::constraint::Vocabulary::create(*side_.tokenizer, config_.eos_tokens));
+    return rollout::TurnConstraint{found->second, vocabulary_};
+  }
+
+ private:
+  static constexpr size_t kMaxGrammars = 64;
+
+  const TextSide& side_;
+  const model::ModelConfig& config_;
+  std::shared_ptr<const model::constraint::Vocabulary> vocabulary_;
+  std::map<std::string, std::shared_ptr<const model::constraint::Grammar>> grammars_;
 };
 
 struct Request {
@@ -132,7 +174,8 @@ Result<std::vector<int32_t>> render_chat(const Json& line, const TextSide& side)
       .ids;
 }
 
-Result<Request> read_request(const Json& line, const model::ModelConfig& config, const TextSide& side) {
+Result<Request> read_request(const Json& line, const model::ModelConfig& config, const TextSide& side,
+                             Constraints& constraints) {
   Request request;
   try {
     if (line.contains("tokens") + line.contains("prompt") + line.contains("messages") != 1)
@@ -167,6 +210,7 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
       request.stop_texts = line["stop"].is_string() ? std::vector{line["stop"].get<std::string>()}
                                                     : line["stop"].get<std::vector<std::string>>();
     }
+    request.turn.constraint = TRY(constraints.of(line, request.dialect));
   } catch (const Json::exception& error) {
     return fail(Status::invalid(error.what()));
   }
@@ -225,6 +269,15 @@ class Worker {
 
   void record(const rollout::SampledToken& token) {
     Running& r = running_.at(token.sequence);
+    if (token.turn_ended && token.end == rollout::TurnEnd::kConstraint) {
+      engine_.release(token.sequence);
+      exchange_.answer(token.sequence,
+                       tl::unexpected(Status::exhausted("the constraint can be followed no further: too many readings "
+                                                        "of anyOf, or no token of the model goes on")
+                                          .hint("let the branches of anyOf differ early")));
+      running_.erase(token.sequence);
+      return;
+    }
     r.tokens.push_back(token.token);
     r.logprobs.push_back(token.logprob);
     r.sampling_logprobs.push_back(token.sampling_logprob);
@@ -235,7 +288,8 @@ class Worker {
     }
     if (!stopped && !token.turn_ended) return;
     Json answer = {{"tokens", r.tokens}, {"logprobs", r.logprobs}};
-    if (!r.request.turn.sampling.plain()) answer["sampling_logprobs"] = r.sampling_logprobs;
+    if (!r.request.turn.sampling.plain() || r.request.turn.constraint)
+      answer["sampling_logprobs"] = r.sampling_logprobs;
     answer["text"] = tokenizer_ == nullptr ? Json() : Json(tokenizer_->decode(r.tokens));
     answer["finish_reason"] = stopped ? "stop" : "length";
     if (r.request.dialect) {
@@ -267,6 +321,7 @@ Result<int> run(const Options& options) {
   const auto& config = loaded->config();
   const TextSide side = TRY(TextSide::load(options.model));
   const model::Tokenizer* tokenizer = side.tokenizer ? &*side.tokenizer : nullptr;
+  Constraints constraints(side, config);
 
   JsonLinesWriter writer = TRY(JsonLinesWriter::open(options.lines.output));
   JsonLinesReader reader = TRY(JsonLinesReader::open(options.lines.input, kKeys));
@@ -290,7 +345,7 @@ Result<int> run(const Options& options) {
     }
     if (!*line) break;
     const size_t index = exchange.announce((*line)->id);
-    auto request = (*line)->object ? read_request(*(*line)->object, config, side)
+    auto request = (*line)->object ? read_request(*(*line)->object, config, side, constraints)
                                    : Result<Request>(tl::unexpected((*line)->object.error()));
     if (!request) {
       exchange.answer(index, tl::unexpected(request.error()));
@@ -323,7 +378,9 @@ Action add_generate(CLI::App& command) {
       "Example:\n  echo '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,\"temperature\":0}' | tandem "
       "generate --model models/SmolLM2-135M-Instruct\n"
       "  echo '{\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}],\"max_tokens\":16}' | tandem generate "
-      "--model models/SmolLM2-135M-Instruct");
+      "--model models/SmolLM2-135M-Instruct\n"
+      "  echo '{\"messages\":[{\"role\":\"user\",\"content\":\"Name a city.\"}],\"response_format\":"
+      "{\"type\":\"json_object\"}}' | tandem generate --model models/SmolLM2-135M-Instruct");
   return [options] { return run(*options); };
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -70,29 +71,12 @@ int32_t pick(std::span<const int32_t> tokens, std::span<const double> weights, d
   return tokens.back();
 }
 
-}  // namespace
-
-Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
-               const SamplingSettings& settings, uint64_t seed, uint64_t position) {
-  if (settings.temperature == 0) {
-    const int32_t token = likeliest(logits, panels);
-    return {token, logits[token] - log_sum, 0};
-  }
-  const double u = uniform_at(seed, position);
-  if (settings.plain()) {
-    const int32_t token = draw(logits, panels, u);
-    return {token, logits[token] - log_sum, logits[token] - log_sum};
-  }
-  const float peak = *std::max_element(logits.begin(), logits.end());
+// Temperature, then top-k, top-p and min-p, then the draw. `tokens`: those that may be drawn, ascending.
+Sampled draw_among(std::span<const float> logits, std::vector<int32_t> tokens, float peak, float log_sum,
+                   const SamplingSettings& settings, double u) {
   const auto weight_of = [&](float logit) {
     return std::exp(static_cast<double>(logit - peak) / settings.temperature);
   };
-  // Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.
-  const float floor = peak - 40.0f * settings.temperature;
-  std::vector<int32_t> tokens;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] >= floor) tokens.push_back(static_cast<int32_t>(i));
-  }
   if (settings.top_k > 0 || settings.top_p < 1 || settings.min_p > 0) {
     std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
     if (settings.top_k > 0 && tokens.size() > static_cast<size_t>(settings.top_k)) tokens.resize(settings.top_k);
@@ -114,8 +98,54 @@ Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels
                  [&](int32_t token) { return weight_of(logits[token]); });
   const int32_t token = pick(tokens, weights, u);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const float own = logits[token] - log_sum;
-  return {token, own, settings.plain() ? own : static_cast<float>(std::log(weight_of(logits[token]) / total))};
+  return {token, logits[token] - log_sum, static_cast<float>(std::log(weight_of(logits[token]) / total))};
+}
+
+}  // namespace
+
+Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
+               const SamplingSettings& settings, uint64_t seed, uint64_t position) {
+  if (settings.temperature == 0) {
+    const int32_t token = likeliest(logits, panels);
+    return {token, logits[token] - log_sum, 0};
+  }
+  const double u = uniform_at(seed, position);
+  if (settings.plain()) {
+    const int32_t token = draw(logits, panels, u);
+    return {token, logits[token] - log_sum, logits[token] - log_sum};
+  }
+  const float peak = *std::max_element(logits.begin(), logits.end());
+  // Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.
+  const float floor = peak - 40.0f * settings.temperature;
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= floor) tokens.push_back(static_cast<int32_t>(i));
+  }
+  return draw_among(logits, std::move(tokens), peak, log_sum, settings, u);
+}
+
+Sampled sample_allowed(std::span<const float> logits, std::span<const uint64_t> allowed, float log_sum,
+                       const SamplingSettings& settings, uint64_t seed, uint64_t position) {
+  const auto each = [&](const auto& visit) {
+    for (size_t w = 0; w < allowed.size(); ++w) {
+      for (uint64_t word = allowed[w]; word != 0; word &= word - 1) {
+        const size_t token = w * 64 + static_cast<size_t>(std::countr_zero(word));
+        if (token < logits.size()) visit(static_cast<int32_t>(token));
+      }
+    }
+  };
+  int32_t best = -1;
+  each([&](int32_t token) {
+    if (best < 0 || logits[token] > logits[best]) best = token;
+  });
+  const float peak = logits[best];
+  if (settings.temperature == 0) return {best, peak - log_sum, 0};
+  const float floor = peak - 40.0f * settings.temperature;
+  std::vector<int32_t> tokens;
+  each([&](int32_t token) {
+    if (logits[token] >= floor) tokens.push_back(token);
+  });
+  return draw_among(logits, std::move(tokens), peak, log_sum, settings, uniform_at(seed, position));
 }
 
 }  // namespace tandem::kernels

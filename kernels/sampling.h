@@ -32,6 +32,12 @@ struct Sampled {
 Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
                const SamplingSettings& settings, uint64_t seed, uint64_t position);
 
+// The same among the allowed tokens alone, a bit each from the lowest of word 0 on: they are the distribution, before
+// temperature and all that follows. `logprob` stays that of the model itself, `sampling_logprob` is that of what was
+// drawn from. At least one token must be allowed.
+Sampled sample_allowed(std::span<const float> logits, std::span<const uint64_t> allowed, float log_sum,
+                       const SamplingSettings& settings, uint64_t seed, uint64_t position);
+
 // kInvalid names the setting that is out of range.
 Status check(const SamplingSettings& settings);
 

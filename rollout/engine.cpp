@@ -56,6 +56,29 @@ Status Engine::check_tokens(std::span<const int32_t> tokens) const {
   return {};
 }
 
+Status Engine::check_turn(const TurnRequest& turn) const {
+  TRY(kernels::check(turn.sampling));
+  if (!turn.constraint) return {};
+  if (turn.stop_tokens.empty()) return Status::invalid("a constraint needs an end token, and the turn has none");
+  for (const int32_t token : turn.stop_tokens) {
+    if (turn.constraint->vocabulary->bytes_of(token).empty()) continue;
+    return Status::invalid(
+        fmt::format("token {} ends the turn and stands for text, so a constraint cannot tell which is meant", token));
+  }
+  return {};
+}
+
+void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
+  sequence.turn_start = static_cast<int>(sequence.tokens.size());
+  sequence.turn = turn;
+  sequence.in_turn = true;
+  sequence.matcher.reset();
+  if (turn.constraint) {
+    sequence.matcher =
+        std::make_unique<model::constraint::Matcher>(turn.constraint->grammar, turn.constraint->vocabulary);
+  }
+}
+
 Status Engine::add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest& turn) {
   if (prompt.empty()) return Status::invalid("the prompt is empty");
   if (static_cast<int>(prompt.size()) >= settings_.max_tokens) {
@@ -64,12 +87,10 @@ Status Engine::add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest
   }
   if (sequences_.contains(id)) return Status::invalid(fmt::format("sequence {} exists already", id));
   TRY(check_tokens(prompt));
-  TRY(kernels::check(turn.sampling));
+  TRY(check_turn(turn));
   Sequence sequence;
-  sequence.turn_start = static_cast<int>(prompt.size());
   sequence.tokens = std::move(prompt);
-  sequence.turn = turn;
-  sequence.in_turn = true;
+  begin_turn(sequence, turn);
   sequences_.emplace(id, std::move(sequence));
   waiting_.push_back(id);
   return {};
@@ -86,11 +107,9 @@ Status Engine::extend(SequenceId id, std::span<const int32_t> tokens, const Turn
         fmt::format("{} more tokens leave no room in sequences of at most {}", tokens.size(), settings_.max_tokens));
   }
   TRY(check_tokens(tokens));
-  TRY(kernels::check(turn.sampling));
+  TRY(check_turn(turn));
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
-  sequence.turn_start = static_cast<int>(sequence.tokens.size());
-  sequence.turn = turn;
-  sequence.in_turn = true;
+  begin_turn(sequence, turn);
   waiting_.push_back(id);
   return {};
 }
@@ -232,6 +251,28 @@ Result<std::vector<SampledToken>> Engine::step() {
   return sample(chunks);
 }
 
+Result<kernels::Sampled> Engine::sample_constrained(Sequence& sequence, std::span<const float> logits,
+                                                    float log_sum) const {
+  auto& matcher = *sequence.matcher;
+  const size_t words = matcher.vocabulary().mask_words();
+  std::vector<uint64_t> allowed(std::max(words, logits.size() / 64 + 1), 0);
+  matcher.mask(std::span(allowed).first(words));
+  const auto& stops = sequence.turn.stop_tokens;
+  if (matcher.complete()) {
+    for (const int32_t token : stops)
+      if (token >= 0 && static_cast<size_t>(token) < logits.size()) allowed[token / 64] |= uint64_t{1} << (token % 64);
+  }
+  // Tokens of the tokenizer that the model does not have cannot be drawn.
+  allowed.resize(logits.size() / 64 + 1);
+  allowed.back() &= (uint64_t{1} << (logits.size() % 64)) - 1;
+  if (std::all_of(allowed.begin(), allowed.end(), [](uint64_t word) { return word == 0; }))
+    return fail(Status::exhausted("no token of the model goes on with the text"));
+  const auto drawn = kernels::sample_allowed(logits, allowed, log_sum, sequence.turn.sampling, sequence.turn.seed,
+                                             sequence.tokens.size());
+  if (std::find(stops.begin(), stops.end(), drawn.token) == stops.end()) TRY(matcher.accept(drawn.token));
+  return drawn;
+}
+
 Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks) {
   const auto start = std::chrono::steady_clock::now();
   const int vocabulary = weights_->config().vocabulary;
@@ -255,11 +296,19 @@ Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks) 
       stream_, *weights_,
       {.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {}, {}));
   sampled.resize(sampling.size());
+  std::vector<uint8_t> stuck(sampling.size(), 0);
   stream_.threads().run(static_cast<int>(sampling.size()), [&](int i) {
-    const Sequence& s = *sampling[i]->sequence;
-    const auto drawn = kernels::sample(std::span(logits_).subspan(i * padded, vocabulary),
-                                       std::span(panel_sums_).subspan(i * panels, panels), log_sum[i], s.turn.sampling,
-                                       s.turn.seed, s.tokens.size());
+    Sequence& s = *sampling[i]->sequence;
+    const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
+    kernels::Sampled drawn;
+    if (s.matcher) {
+      const auto constrained = sample_constrained(s, logits, log_sum[i]);
+      stuck[i] = constrained ? 0 : 1;
+      if (constrained) drawn = *constrained;
+    } else {
+      drawn = kernels::sample(logits, std::span(panel_sums_).subspan(i * panels, panels), log_sum[i], s.turn.sampling,
+                              s.turn.seed, s.tokens.size());
+    }
     sampled[i] = {.sequence = sampling[i]->id,
                   .token = drawn.token,
                   .logprob = drawn.logprob,
@@ -269,6 +318,12 @@ Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks) 
   for (size_t i = 0; i < sampling.size(); ++i) {
     Sequence& s = *sampling[i]->sequence;
     SampledToken& token = sampled[i];
+    if (stuck[i] != 0) {
+      token = {.sequence = token.sequence, .token = -1, .version = version_, .turn_ended = true};
+      token.end = TurnEnd::kConstraint;
+      s.in_turn = s.admitted = false;
+      continue;
+    }
     s.tokens.push_back(token.token);
     const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
     const auto& stops = s.turn.stop_tokens;

@@ -17,10 +17,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "kernels/sampling.h"
+#include "model/constraint/matcher.h"
 #include "model/forward.h"
 #include "rollout/kv_cache.h"
 
@@ -35,20 +37,30 @@ struct EngineSettings {
   int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
 };
 
+// What a turn may say: texts of the grammar, in tokens of the vocabulary. Stop tokens come exactly where a text may
+// end.
+struct TurnConstraint {
+  std::shared_ptr<const model::constraint::Grammar> grammar;
+  std::shared_ptr<const model::constraint::Vocabulary> vocabulary;
+};
+
 struct TurnRequest {
   int max_new_tokens = 256;
   kernels::SamplingSettings sampling;
   uint64_t seed = 0;
   std::vector<int32_t> stop_tokens;  // end the turn; kept in the sequence
+  std::optional<TurnConstraint> constraint;
 };
 
-enum class TurnEnd : uint8_t { kStop, kLength, kContext };  // stop token, max_new_tokens, max_tokens of the engine
+// Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
+// was drawn.
+enum class TurnEnd : uint8_t { kStop, kLength, kContext, kConstraint };
 
 struct SampledToken {
   SequenceId sequence = 0;
   int32_t token = 0;
   float logprob = 0;           // the model's own
-  float sampling_logprob = 0;  // after temperature and truncation
+  float sampling_logprob = 0;  // under the constraint, after temperature and truncation
   uint64_t version = 0;        // of the weights
   bool turn_ended = false;
   TurnEnd end = TurnEnd::kStop;
@@ -64,7 +76,8 @@ class Engine {
   static Result<Engine> create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                                const EngineSettings& settings);
 
-  // kInvalid: a token outside the vocabulary, an empty prompt, one that leaves no room to sample, or an id in use.
+  // kInvalid: a token outside the vocabulary, an empty prompt, one that leaves no room to sample, an id in use, or a
+  // constraint without a stop token, or whose texts may hold one.
   Status add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest& turn);
   // The next turn of a parked sequence. kNotFound, or kExhausted where the tokens do not fit.
   Status extend(SequenceId id, std::span<const int32_t> tokens, const TurnRequest& turn);
@@ -93,7 +106,8 @@ class Engine {
     int computed = 0;  // positions whose keys and values are in pages
     PageTable pages;
     TurnRequest turn;
-    int turn_start = 0;  // tokens before the turn
+    std::unique_ptr<model::constraint::Matcher> matcher;  // of a turn with a constraint
+    int turn_start = 0;                                   // tokens before the turn
     bool in_turn = false;
     bool admitted = false;  // holds a slot
     uint64_t touched = 0;   // step at which it last ran
@@ -109,6 +123,11 @@ class Engine {
          EngineSettings settings, model::KvPool pool);
 
   Status check_tokens(std::span<const int32_t> tokens) const;
+  Status check_turn(const TurnRequest& turn) const;
+  static void begin_turn(Sequence& sequence, const TurnRequest& turn);
+  // Draws the next token under the sequence's constraint, and follows it. kExhausted where it can be followed no
+  // further.
+  Result<kernels::Sampled> sample_constrained(Sequence& sequence, std::span<const float> logits, float log_sum) const;
   void admit();
   std::vector<Chunk> schedule();
   bool adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled);

@@ -3,13 +3,12 @@
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
-#include "model/tool_dialects/marked_calls.h"
+#include "model/tool_dialects/marks.h"
 
 namespace tandem::model {
 namespace {
 
-constexpr CallMarks kMarks = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
-                              "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};
+constexpr const CallMarks& kMarks = kDeepseekMarks;
 constexpr std::string_view kFence = "```json", kFenceEnd = "```";
 
 Result<ToolCall> read_deepseek_call(std::string_view head, std::string_view body) {

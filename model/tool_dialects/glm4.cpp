@@ -6,14 +6,13 @@
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
-#include "model/tool_dialects/parts.h"
+#include "model/tool_dialects/marks.h"
 
 namespace tandem::model {
 
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>";
-constexpr std::string_view kClose = "</tool_call>";
+constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
 
 // What stands between two tags at the start of `text`, which is moved behind them.
 Result<std::string_view> take(std::string_view& text, std::string_view open, std::string_view close) {

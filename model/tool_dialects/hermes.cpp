@@ -4,14 +4,13 @@
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
-#include "model/tool_dialects/parts.h"
+#include "model/tool_dialects/marks.h"
 
 namespace tandem::model {
 
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>";
-constexpr std::string_view kClose = "</tool_call>";
+constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
 
 // What stands between two tags: one call, or a list of them, of which the first takes the tags.
 void read_calls(std::string_view inside, size_t begin, size_t end, Collector& collector) {

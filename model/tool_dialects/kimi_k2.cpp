@@ -3,13 +3,12 @@
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
-#include "model/tool_dialects/marked_calls.h"
+#include "model/tool_dialects/marks.h"
 
 namespace tandem::model {
 namespace {
 
-constexpr CallMarks kMarks = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
-                              "<|tool_call_end|>", "<|tool_calls_section_end|>"};
+constexpr const CallMarks& kMarks = kKimiMarks;
 constexpr std::string_view kSpace = "functions.";
 
 Result<ToolCall> read_kimi_call(std::string_view head, std::string_view body) {

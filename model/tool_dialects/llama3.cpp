@@ -3,25 +3,19 @@
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
-#include "model/tool_dialects/parts.h"
+#include "model/tool_dialects/marks.h"
 
 namespace tandem::model {
 
-namespace {
-constexpr std::string_view kPythonTag = "<|python_tag|>";
-}
-
 ParsedMessage parse_llama3(std::string_view text) {
   Collector collector(text);
-  size_t at = text.find(kPythonTag);
-  const size_t whole_begin = at == std::string_view::npos ? text.find_first_not_of(" \t\r\n") : at;
-  size_t begin = whole_begin;
-  if (at != std::string_view::npos) {
-    at += kPythonTag.size();
-  } else if (whole_begin != std::string_view::npos && text[whole_begin] == '{') {
-    at = whole_begin;
-  } else {
-    return collector.finish();
+  // A text that begins with a brace is calls from there on, whatever tags stand in their strings.
+  size_t begin = text.find_first_not_of(" \t\r\n"), at = begin;
+  if (begin == std::string_view::npos) return collector.finish();
+  if (text[begin] != '{') {
+    begin = text.find(kPythonTag);
+    if (begin == std::string_view::npos) return collector.finish();
+    at = begin + kPythonTag.size();
   }
   for (;;) {
     at = text.find_first_not_of(" \t\r\n;", at);

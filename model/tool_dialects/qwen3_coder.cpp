@@ -5,14 +5,13 @@
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
-#include "model/tool_dialects/parts.h"
+#include "model/tool_dialects/marks.h"
 
 namespace tandem::model {
 
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>";
-constexpr std::string_view kClose = "</tool_call>";
+constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
 
 // The inside of one <tool_call> of Qwen3-Coder. A value stands between line ends that are not part of it.
 Result<ToolCall> read_coder_call(std::string_view text) {

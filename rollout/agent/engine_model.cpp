@@ -71,7 +71,7 @@ Result<AgentTurn> EngineModel::turn(std::span<const envs::ToolOutcome> replies, 
     return turn;
   }
   turn.prompt_ids = trajectory_.tokens;
-  SpokenText spoken;
+  SpokenText spoken(dialect_);
   for (bool ended = false; !ended;) {
     if (stop.stop_requested()) return fail(Status::cancelled("the turn was cancelled"));
     for (const SampledToken& token : TRY(engine_.step())) {

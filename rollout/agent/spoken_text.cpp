@@ -1,30 +1,30 @@
 #include "rollout/agent/spoken_text.h"
 
-#include <algorithm>
-
 namespace tandem::rollout {
 namespace {
 
-constexpr std::string_view kCall = "<tool_call>";
 constexpr std::string_view kUnfinished = "\xEF\xBF\xBD";  // what a part of a character is decoded as
+
+std::string text_of(const std::vector<model::ToolEvent>& events) {
+  std::string text;
+  for (const auto& event : events)
+    if (event.kind == model::ToolEvent::kText) text += event.text;
+  return text;
+}
 
 }  // namespace
 
+SpokenText::SpokenText(model::ToolDialect own) {
+  streams_.emplace_back(model::ToolDialect::kHermes);
+  if (own != model::ToolDialect::kHermes) streams_.emplace_back(own);
+}
+
 std::string SpokenText::grow(std::string_view message) {
-  size_t end = std::min(message.size(), message.find(kCall));
-  if (end == message.size()) {
-    // What may become a call, or a character.
-    for (size_t length = std::min(kCall.size() - 1, end); length > 0; --length) {
-      if (!message.ends_with(kCall.substr(0, length))) continue;
-      end -= length;
-      break;
-    }
-    while (message.substr(0, end).ends_with(kUnfinished)) end -= kUnfinished.size();
-  }
-  while (end > 0 && (message[end - 1] == '\n' || message[end - 1] == ' ')) --end;  // shown once something follows
-  if (end <= shown_) return "";
-  std::string piece(message.substr(shown_, end - shown_));
-  shown_ = end;
+  while (message.ends_with(kUnfinished)) message.remove_suffix(kUnfinished.size());
+  if (message.size() <= read_) return "";
+  std::string piece(message.substr(read_));
+  read_ = message.size();
+  for (auto& stream : streams_) piece = text_of(stream.push(piece));
   return piece;
 }
 

@@ -105,5 +105,130 @@ TEST_F(Generate, a_chat_goes_through_the_models_template_and_its_calls_come_back
   EXPECT_TRUE(arguments && arguments->is_object()) << call.dump();
 }
 
+// A model that knows nothing of JSON, so that only the constraint makes it that.
+std::vector<Json> constrained_requests() {
+  const Json schema = *parse_json(
+      R"({"type":"object","properties":{"count":{"type":"integer","minimum":1,"maximum":99},"state":{"enum":["on","off"]},)"
+      R"("code":{"type":"string","pattern":"^[a-f]{2,4}$"}},"required":["count","state"],"additionalProperties":false})");
+  std::vector<Json> lines;
+  for (int i = 0; i < 24; ++i) {
+    lines.push_back({{"id", i},
+                     {"prompt", "Say it."},
+                     {"seed", i},
+                     {"max_tokens", 400},
+                     {"temperature", i % 4 == 0 ? 0.0 : 1.0},
+                     {"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}}}});
+    if (i % 3 == 0) lines.back()["top_p"] = 0.9;
+    if (i % 6 == 5) lines.back().erase("response_format");
+  }
+  return lines;
+}
+
+TEST_F(Generate, a_constraint_makes_any_model_write_valid_texts_whatever_runs_beside_them) {
+  const auto lines = constrained_requests();
+  const auto expected = generate(lines, {"--slots", "1"});
+  ASSERT_EQ(expected.size(), lines.size());
+  int ended = 0;
+  for (const auto& [id, answer] : expected) {
+    ASSERT_FALSE(answer.contains("error")) << answer;
+    if (id % 6 == 5) continue;
+    ASSERT_EQ(answer["logprobs"].size(), answer["sampling_logprobs"].size());
+    double above = 0;
+    for (size_t i = 0; i < answer["logprobs"].size(); ++i)
+      above += answer["sampling_logprobs"][i].get<double>() - answer["logprobs"][i].get<double>();
+    EXPECT_GT(above, 0) << "what is allowed is likelier among itself than among all";
+    if (answer["finish_reason"] == "length") continue;
+    ++ended;
+    EXPECT_EQ(answer["finish_reason"], "stop");
+    auto said = answer["text"].get<std::string>();
+    said.resize(said.rfind('}') + 1);
+    const auto value = parse_json(said);
+    ASSERT_TRUE(value) << said;
+    EXPECT_TRUE((*value)["count"].is_number_integer() && (*value)["count"] >= 1 && (*value)["count"] <= 99) << said;
+    EXPECT_TRUE((*value)["state"] == "on" || (*value)["state"] == "off") << said;
+  }
+  EXPECT_GE(ended, 15);
+
+  auto shuffled = lines;
+  Random random(9);
+  random.shuffle(shuffled);
+  for (const auto& options : {Arguments{"--slots", "7"}, Arguments{"--workers", "2", "--threads", "2"}}) {
+    const auto answers = generate(shuffled, options);
+    for (const auto& [id, answer] : expected) EXPECT_EQ(answers.at(id), answer) << id;
+  }
+}
+
+TEST_F(Generate, the_logprobs_of_a_constrained_text_are_the_ones_that_score_gives) {
+  const auto lines = constrained_requests();
+  const auto answers = generate({lines[1]}, {});
+  const auto prompt_ids = [&] {
+    std::ofstream(root() / "text") << R"({"text":"Say it."})"
+                                   << "\n";
+    EXPECT_EQ(tandem({"tokenize", "--model", (root() / "model").string(), "--input", (root() / "text").string()}), 0);
+    return parse_json(trim(text(output()))).value()["ids"].get<std::vector<int>>();
+  }();
+  auto tokens = prompt_ids;
+  for (const Json& token : answers.at(1)["tokens"]) tokens.push_back(token.get<int>());
+  std::ofstream(root() / "tokens") << Json{{"tokens", tokens}}.dump() << "\n";
+  ASSERT_EQ(tandem({"score", "--model", (root() / "model").string(), "--path", "trainer", "--input",
+                    (root() / "tokens").string()}),
+            0);
+  const Json scored = parse_json(trim(text(output()))).value();
+  for (size_t i = 0; i < answers.at(1)["logprobs"].size(); ++i)
+    EXPECT_EQ(scored["logprobs"][prompt_ids.size() + i], answers.at(1)["logprobs"][i]) << i;
+}
+
+TEST_F(Generate, tool_choice_constrains_calls_to_the_tools) {
+  const Json tools = *parse_json(
+      R"([{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"at":{"enum":["left",)"
+      R"("right"]}},"required":["at"],"additionalProperties":false}}}])");
+  const Json messages = {{{"role", "user"}, {"content", "Look."}}};
+  std::vector<Json> lines;
+  for (int i = 0; i < 8; ++i) {
+    lines.push_back({{"id", i},
+                     {"messages", messages},
+                     {"tools", tools},
+                     {"seed", i},
+                     {"max_tokens", 600},
+                     {"tool_choice", {{"type", "function"}, {"function", {{"name", "look"}}}}}});
+  }
+  int called = 0;
+  for (const auto& [id, answer] : generate(lines, {})) {
+    ASSERT_FALSE(answer.contains("error")) << answer;
+    if (answer["finish_reason"] == "length") continue;
+    EXPECT_EQ(answer["finish_reason"], "tool_calls") << answer;
+    const Json& calls = answer["message"]["tool_calls"];
+    ASSERT_EQ(calls.size(), 1u) << answer;
+    EXPECT_EQ(calls[0]["function"]["name"], "look");
+    const auto arguments = parse_json(calls[0]["function"]["arguments"].get<std::string>());
+    EXPECT_TRUE((*arguments)["at"] == "left" || (*arguments)["at"] == "right") << answer;
+    ++called;
+  }
+  EXPECT_GE(called, 4);
+}
+
+TEST_F(Generate, wrong_constraints_are_answered_by_what_is_wrong) {
+  const struct {
+    const char* line;
+    const char* message;
+  } items[] = {
+      {R"({"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"if":{}}}}})",
+       "\"if\" is not implemented"},
+      {R"({"prompt":"x","response_format":{"type":"json_object"},"stop":"}"})", "would cut a constrained text short"},
+      {R"({"prompt":"x","response_format":{"type":"json_object"},"ignore_eos":true})", "needs an end token"},
+      {R"({"prompt":"x","response_format":{"type":"json_object"},"stop_token_ids":[300]})", "token 300 ends the turn"},
+      {R"({"prompt":"x","tool_choice":"auto"})", "goes with \"messages\""},
+      {R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"auto"})", "needs \"tools\""},
+  };
+  for (const auto& item : items) {
+    std::ofstream(root() / "requests") << item.line << "\n";
+    EXPECT_EQ(tandem({"generate", "--model", (root() / "model").string(), "--input", (root() / "requests").string()}),
+              1);
+    EXPECT_NE(parse_json(trim(text(output()))).value()["error"]["message"].get<std::string>().find(item.message),
+              std::string::npos)
+        << text(output());
+  }
+}
+
 }  // namespace
 }  // namespace tandem

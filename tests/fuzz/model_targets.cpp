@@ -3,6 +3,8 @@
 
 #include "model/chat_template.h"
 #include "model/config.h"
+#include "model/constraint/constraint.h"
+#include "model/constraint/matcher.h"
 #include "model/encoder_config.h"
 #include "model/gguf.h"
 #include "model/gguf_tokenizer.h"
@@ -10,6 +12,8 @@
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
+#include "model/tool_stream.h"
+#include "model/utf8.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {
@@ -169,6 +173,87 @@ std::vector<std::string> tool_calls_seeds() {
   return seeds;
 }
 
+// A schema, and behind a line end a text that is read by it; then a walk along the masks.
+void json_schema(std::string_view bytes) {
+  namespace c = model::constraint;
+  static const auto kVocabulary = [] {
+    std::vector<std::string> tokens = {"{\"", "\": \"", "\", \"", "\"}", "],", "ab", "12", "\\u00", "  "};
+    for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    return *c::Vocabulary::from_bytes(tokens);
+  }();
+  const size_t end = std::min(bytes.find('\n'), bytes.size());
+  const auto schema = parse_json(bytes.substr(0, end));
+  if (!schema) return;
+  (void)c::tool_grammar(model::ToolDialect::kHermes, *schema, "auto");
+  const auto grammar = c::schema_grammar(*schema);
+  if (!grammar) return;
+  const std::string_view text = bytes.substr(std::min(end + 1, bytes.size())).substr(0, 4096);
+  c::Matcher reader(*grammar, kVocabulary);
+  const bool read = reader.accept_text(text).ok();
+  if (read && reader.complete() && !parse_json(text)) __builtin_trap();
+  c::Matcher matcher(*grammar, kVocabulary);
+  std::vector<uint64_t> mask(kVocabulary->mask_words());
+  for (uint32_t step = 0; step < 40; ++step) {
+    matcher.mask(mask);
+    std::vector<model::TokenId> allowed;
+    for (model::TokenId t = 0; t < 265; ++t)
+      if ((mask[t / 64] >> (t % 64) & 1) != 0) allowed.push_back(t);
+    if (allowed.empty()) {
+      if (!matcher.complete()) __builtin_trap();
+      return;
+    }
+    const auto choice = text.empty() ? step * 7 : static_cast<uint8_t>(text[step % text.size()]);
+    if (matcher.accept(allowed[choice % allowed.size()]).code() == Code::kInvalid) __builtin_trap();
+  }
+}
+
+std::vector<std::string> json_schema_seeds() {
+  return {
+      R"({"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":12},"b":{"enum":["x",1,null]}},)"
+      R"("required":["a"],"additionalProperties":{"type":"string","maxLength":5}})"
+      "\n{\"a\": 7, \"c\": \"\\u00e9\"}",
+      R"({"$defs":{"n":{"type":"array","items":{"$ref":"#/$defs/n"},"prefixItems":[{"const":1}],"minItems":1}},)"
+      R"("anyOf":[{"$ref":"#/$defs/n"},{"type":"string","pattern":"^[a-f]+(-\\d{2,4})?$"}]})"
+      "\n[1, [1]]",
+      R"({"oneOf":[{"type":"number","exclusiveMinimum":0.5},{"type":"string","format":"date-time"}]})"
+      "\n1.25",
+      R"([{"type":"function","function":{"name":"f","parameters":{"allOf":[{"type":"object"},{"required":["p"]}]}}}])"};
+}
+
+// In pieces, the text gives what it gives as a whole.
+void tool_stream(std::string_view bytes) {
+  for (const auto dialect : model::kToolDialects) {
+    model::ToolStream stream(dialect);
+    std::string content;
+    size_t calls = 0, errors = 0;
+    std::vector<std::string> arguments;
+    const auto take = [&](const std::vector<model::ToolEvent>& events) {
+      for (const auto& event : events) {
+        if (event.kind == model::ToolEvent::kText) content += event.text;
+        arguments.resize(std::max(arguments.size(), event.number + 1));
+        if (event.kind == model::ToolEvent::kArguments) arguments[event.number] += event.text;
+        errors += event.kind == model::ToolEvent::kError;
+        if (event.kind != model::ToolEvent::kCallEnded) continue;
+        ++calls;
+        const auto json = parse_json(arguments[event.number]);
+        if (model::is_valid_utf8(bytes) && (!json || *json != event.call.arguments)) __builtin_trap();
+      }
+    };
+    uint32_t state = 1;
+    for (std::string_view rest = bytes; !rest.empty();) {
+      state = state * 1664525 + 1013904223;
+      const size_t length = std::min<size_t>(rest.size(), 1 + (state >> 28));
+      take(stream.push(rest.substr(0, length)));
+      rest.remove_prefix(length);
+    }
+    take(stream.finish());
+    const auto whole = model::parse_tool_calls(dialect, bytes);
+    if (calls != whole.calls.size() || errors != whole.errors.size()) __builtin_trap();
+    const size_t first = std::min(whole.content.find_first_not_of(" \t\r\n"), whole.content.size());
+    if (content != std::string_view(whole.content).substr(first)) __builtin_trap();
+  }
+}
+
 void configuration(std::string_view bytes) {
   const auto json = parse_json(bytes);
   if (!json) return;
@@ -199,6 +284,8 @@ constexpr Target kTargets[] = {{"safetensors", safetensors, safetensors_seeds},
                                {"regex", regex, regex_seeds},
                                {"chat_template", chat_template, chat_template_seeds},
                                {"tool_calls", tool_calls, tool_calls_seeds},
+                               {"tool_stream", tool_stream, tool_calls_seeds},
+                               {"json_schema", json_schema, json_schema_seeds},
                                {"configuration", configuration, configuration_seeds}};
 
 }  // namespace

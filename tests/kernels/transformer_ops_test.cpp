@@ -379,5 +379,26 @@ TEST(Sampling, truncation_never_draws_what_was_cut_off_and_reports_both_logprobs
   EXPECT_FLOAT_EQ(drawn.sampling_logprob, 0);
 }
 
+TEST(Sampling, only_allowed_tokens_are_the_distribution_and_the_models_own_logprob_stays) {
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const std::vector<uint64_t> allowed = {0b1010 | uint64_t{1} << 40};  // 40 is no token of the model
+  const auto draw = [&](const SamplingSettings& settings, uint64_t position) {
+    return sample_allowed(logits, allowed, 0, settings, 7, position);
+  };
+  std::map<int32_t, int> counts;
+  for (int i = 0; i < 4000; ++i) {
+    const Sampled drawn = draw({}, i);
+    ++counts[drawn.token];
+    EXPECT_FLOAT_EQ(drawn.logprob, logits[drawn.token]);
+    EXPECT_NEAR(drawn.sampling_logprob, std::log(drawn.token == 1 ? 0.3 / 0.35 : 0.05 / 0.35), 1e-6);
+  }
+  EXPECT_EQ(counts.size(), 2u);
+  EXPECT_NEAR(counts[1], 4000 * 0.3 / 0.35, 100);
+  EXPECT_EQ(draw({.temperature = 0}, 0).token, 1);
+  EXPECT_FLOAT_EQ(draw({.temperature = 0}, 0).logprob, std::log(0.3f));
+  EXPECT_EQ(draw({.top_k = 1}, 3).token, 1);  // of those that are allowed
+  EXPECT_FLOAT_EQ(draw({.top_k = 1}, 3).sampling_logprob, 0);
+}
+
 }  // namespace
 }  // namespace tandem::kernels

@@ -155,6 +155,15 @@ TEST(SpokenText, calls_and_unfinished_characters_are_held_back) {
   EXPECT_EQ(spoken.grow("I look at café <tool"), "é");
   EXPECT_EQ(spoken.grow("I look at café <tools>"), " <tools>");
   EXPECT_EQ(spoken.grow("I look at café <tools> <tool_call>{}</tool_call>"), "");
+  EXPECT_EQ(spoken.grow("I look at café <tools> <tool_call>{}</tool_call> and wait"), "\nand wait");
+}
+
+TEST(SpokenText, calls_of_the_models_own_dialect_are_held_back_too) {
+  SpokenText spoken(model::ToolDialect::kKimiK2);
+  EXPECT_EQ(spoken.grow("One <tool_call>{}</tool_call> two <|tool_call"), "One\ntwo");
+  EXPECT_EQ(spoken.grow("One <tool_call>{}</tool_call> two <|tool_call_begin|>functions.f:0"), "");
+  SpokenText braces(model::ToolDialect::kLlama3);
+  EXPECT_EQ(braces.grow("{\"name\": \"f\", \"parameters\": {}}"), "");
 }
 
 TEST(Urls, a_server_may_be_named_in_three_ways) {

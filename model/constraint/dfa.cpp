@@ -1,0 +1,116 @@
+#include "model/constraint/dfa.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+
+namespace tandem::model::constraint {
+
+namespace {
+
+std::atomic<uint64_t> serials{1};
+
+// By state, whether an accepting one can be reached.
+std::vector<bool> live_states(const std::vector<int32_t>& next, const std::vector<bool>& accepting, size_t classes) {
+  const size_t states = accepting.size();
+  std::vector<std::vector<int32_t>> before(states);
+  for (size_t s = 0; s < states; ++s) {
+    for (size_t c = 0; c < classes; ++c) {
+      const int32_t to = next[s * classes + c];
+      if (to != Dfa::kDead && (before[to].empty() || before[to].back() != static_cast<int32_t>(s)))
+        before[to].push_back(static_cast<int32_t>(s));
+    }
+  }
+  std::vector<bool> live(accepting);
+  std::vector<int32_t> open;
+  for (size_t s = 0; s < states; ++s)
+    if (live[s]) open.push_back(static_cast<int32_t>(s));
+  while (!open.empty()) {
+    const int32_t state = open.back();
+    open.pop_back();
+    for (const int32_t from : before[state]) {
+      if (live[from]) continue;
+      live[from] = true;
+      open.push_back(from);
+    }
+  }
+  return live;
+}
+
+}  // namespace
+
+Dfa::Dfa(std::vector<char32_t> starts, std::vector<int32_t> next, std::vector<bool> accepting)
+    : starts_(std::move(starts)), next_(std::move(next)), accepting_(std::move(accepting)), serial_(serials++) {
+  const auto live = live_states(next_, accepting_, classes());
+  for (int32_t& to : next_)
+    if (to != kDead && !live[to]) to = kDead;
+  empty_ = !live[0];
+  for (char32_t c = 0; c < ascii_.size(); ++c)
+    ascii_[c] = static_cast<uint16_t>(std::upper_bound(starts_.begin(), starts_.end(), c) - starts_.begin() - 1);
+}
+
+size_t Dfa::class_of(char32_t character) const {
+  if (character < ascii_.size()) return ascii_[character];
+  return std::upper_bound(starts_.begin(), starts_.end(), character) - starts_.begin() - 1;
+}
+
+bool Dfa::leads_on(int32_t state, char32_t first, char32_t last) const {
+  const int32_t* row = &next_[static_cast<size_t>(state) * classes()];
+  for (size_t c = class_of(first); c < classes() && starts_[c] <= last; ++c)
+    if (row[c] != kDead) return true;
+  return false;
+}
+
+bool Dfa::matches(std::u32string_view text) const {
+  if (empty_) return false;
+  int32_t state = start();
+  for (const char32_t c : text) {
+    state = next(state, c);
+    if (state == kDead) return false;
+  }
+  return accepts(state);
+}
+
+Result<Dfa> Dfa::of_length(uint32_t least, std::optional<uint32_t> most) {
+  const size_t states = size_t{most.value_or(least)} + 1;
+  if (states * 3 > kMaxEntries || (most && *most < least))
+    return fail(Status::exhausted(fmt::format("an automaton that counts to {} is too large", states - 1)));
+  std::vector<int32_t> next(states * 3, kDead);
+  std::vector<bool> accepting(states, false);
+  for (size_t s = 0; s < states; ++s) {
+    const int32_t to = s + 1 < states ? static_cast<int32_t>(s + 1) : most ? kDead : static_cast<int32_t>(s);
+    next[s * 3] = next[s * 3 + 2] = to;
+    accepting[s] = s >= least;
+  }
+  return Dfa({0, 0xD800, 0xE000}, std::move(next), std::move(accepting));
+}
+
+Result<Dfa> Dfa::intersection(const Dfa& a, const Dfa& b) {
+  std::vector<char32_t> starts;
+  std::set_union(a.starts_.begin(), a.starts_.end(), b.starts_.begin(), b.starts_.end(), std::back_inserter(starts));
+  std::map<std::pair<int32_t, int32_t>, int32_t> numbers;
+  std::vector<std::pair<int32_t, int32_t>> open;
+  const auto number_of = [&](int32_t s, int32_t t) {
+    const auto [found, fresh] = numbers.try_emplace({s, t}, static_cast<int32_t>(open.size()));
+    if (fresh) open.emplace_back(s, t);
+    return found->second;
+  };
+  number_of(start(), start());
+  std::vector<int32_t> next;
+  std::vector<bool> accepting;
+  for (size_t at = 0; at < open.size(); ++at) {
+    const auto [s, t] = open[at];
+    if (open.size() * starts.size() > kMaxEntries)
+      return fail(Status::exhausted(fmt::format("together they take an automaton of more than {} states", at)));
+    accepting.push_back(a.accepts(s) && b.accepts(t) && !a.empty() && !b.empty());
+    for (const char32_t c : starts) {
+      const int32_t x = a.next(s, c), y = b.next(t, c);
+      next.push_back(x == kDead || y == kDead ? kDead : number_of(x, y));
+    }
+  }
+  return Dfa(std::move(starts), std::move(next), std::move(accepting));
+}
+
+}  // namespace tandem::model::constraint

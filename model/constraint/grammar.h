@@ -1,0 +1,87 @@
+// What a constrained text may be, compiled: values by schema, and around them, for tool calls, the tags of a dialect.
+//
+// Nodes are values; they refer to each other by number, so a recursive schema is a cycle. Every node has the least
+// depth of brackets that a value of it needs, so that whoever follows the grammar never begins what cannot be ended
+// within kMaxNesting. Thread safety: immutable once made.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/constraint/dfa.h"
+#include "model/constraint/string_state.h"
+
+namespace tandem::model::constraint {
+
+inline constexpr uint32_t kMaxNesting = 64;     // of brackets, as parse_json reads them
+inline constexpr uint32_t kMaxWhiteSpace = 64;  // bytes in a row
+inline constexpr uint32_t kNever = UINT32_MAX;  // the depth of what has no value
+inline constexpr uint32_t kNone = UINT32_MAX;   // no node
+
+struct StringRule {
+  uint32_t automaton = kNone;  // kNone: lengths alone
+  uint32_t least = 0, most = kUnlimited;
+};
+
+struct ArrayRule {
+  std::vector<uint32_t> prefix;  // nodes of the first items
+  uint32_t items = kNone;        // of those behind
+  uint32_t least = 0, most = kUnlimited;
+  uint32_t depth = kNever;
+  uint32_t node_of(uint32_t index) const { return index < prefix.size() ? prefix[index] : items; }
+};
+
+struct Property {
+  std::string name;  // as it is spelled between the quotes
+  uint32_t node = kNone;
+  bool required = false;
+};
+
+struct ObjectRule {
+  std::vector<Property> properties;  // by name, ascending
+  uint32_t extra = kNone;            // node of all other names; kNone: there are no others
+  uint32_t required = 0;             // how many are
+  uint32_t least = 0, most = kUnlimited;
+  uint32_t depth = kNever;
+};
+
+// A value is one of all of these.
+struct ValueNode {
+  std::vector<std::string> literals;  // as they are spelled, ascending
+  std::vector<StringRule> strings;
+  std::vector<uint32_t> numbers;  // automata
+  std::vector<uint32_t> arrays, objects;
+  uint32_t depth = kNever;
+};
+
+// What stands around values: one value and white space, or text and calls between tags.
+struct CallTags {
+  std::string open, close;  // of a call; empty where a dialect has none
+  std::string separator;    // that may stand between two calls, beside white space
+  std::string stop;         // never part of a text: `open`, or a tag that begins calls which are not written here
+  bool text = false;        // text may be the whole message, or with `open` stand before the first call
+  uint32_t least = 0;       // calls
+  uint32_t most = kUnlimited;
+};
+
+struct Grammar {
+  std::vector<std::shared_ptr<const Dfa>> automata;
+  std::vector<ValueNode> nodes;
+  std::vector<ArrayRule> arrays;
+  std::vector<ObjectRule> objects;
+  uint32_t root = kNone;  // the value, or what stands between the tags of a call; kNone: no call is offered
+  std::optional<CallTags> tags;
+};
+
+// Whether a string of JSON, quotes included, follows a rule; `dfa` is the rule's automaton, null where it has none.
+bool matches(const Dfa* dfa, const StringRule& rule, std::string_view quoted);
+
+// Sets the depths of all nodes.
+void find_depths(Grammar& grammar);
+
+// Whether no text is a value of both, as far as types, spelled values, bounds and required properties tell.
+bool are_apart(const Grammar& grammar, uint32_t a, uint32_t b);
+
+}  // namespace tandem::model::constraint

@@ -1,0 +1,205 @@
+#include "model/constraint/matcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace tandem::model::constraint {
+
+namespace {
+
+constexpr size_t kMaxKeptStacks = 4096;
+
+bool has(std::span<const uint64_t> bits, TokenId token) { return (bits[token / 64] >> (token % 64) & 1) != 0; }
+
+}  // namespace
+
+Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
+    : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), machine_(*grammar_) {
+  stacks_.push_back(machine_.begin());
+  if (grammar_->tags) text_tag_ = std::hash<std::string>()(grammar_->tags->stop);
+}
+
+void Matcher::Sink::add(std::span<const TokenId> tokens) {
+  if (list != nullptr) return void(list->insert(list->end(), tokens.begin(), tokens.end()));
+  for (const TokenId token : tokens) bits[token / 64] |= uint64_t{1} << (token % 64);
+}
+
+void Matcher::Sink::add(const InnerTokens& tokens) {
+  add(tokens.accepted);
+  for (const auto* more : {tokens.more, &tokens.own_bits}) {
+    if (more == nullptr || more->empty()) continue;
+    if (list == nullptr) {
+      for (size_t i = 0; i < bits.size(); ++i) bits[i] |= (*more)[i];
+      continue;
+    }
+    for (size_t i = 0; i < more->size(); ++i)
+      for (uint64_t word = (*more)[i]; word != 0; word &= word - 1)
+        list->push_back(static_cast<TokenId>(i * 64 + static_cast<size_t>(__builtin_ctzll(word))));
+  }
+}
+
+void Matcher::mask(std::span<uint64_t> mask) {
+  std::fill(mask.begin(), mask.end(), 0);
+  doubtful_.clear();
+  for (const StackId stack : stacks_) {
+    Sink sink{mask};
+    walk(vocabulary_->trie(), TokenTrie::kRoot, stack, sink);
+  }
+  std::sort(doubtful_.begin(), doubtful_.end());
+  doubtful_.erase(std::unique(doubtful_.begin(), doubtful_.end()), doubtful_.end());
+  for (const TokenId token : doubtful_) {
+    if (has(mask, token)) continue;
+    auto stacks = stacks_;
+    if (follow(vocabulary_->bytes_of(token), stacks)) mask[token / 64] |= uint64_t{1} << (token % 64);
+  }
+  if (machine_.stacks().size() > kMaxKeptStacks) machine_.stacks().keep(stacks_);
+}
+
+bool Matcher::follow(std::string_view bytes, std::vector<StackId>& stacks) {
+  std::vector<StackId> next;
+  for (const char byte : bytes) {
+    next.clear();
+    for (const StackId stack : stacks) machine_.step(stack, static_cast<uint8_t>(byte), next);
+    std::sort(next.begin(), next.end());
+    next.erase(std::unique(next.begin(), next.end()), next.end());
+    if (next.empty()) return false;
+    stacks.swap(next);
+    if (stacks.size() > kMaxReadings) return true;
+  }
+  return true;
+}
+
+Status Matcher::accept(TokenId token) {
+  const auto bytes = vocabulary_->bytes_of(token);
+  if (bytes.empty()) return Status::invalid(fmt::format("token {} is no part of a text", token));
+  const Status status = accept_text(bytes);
+  if (status.code() != Code::kInvalid) return status;
+  return Status::invalid(fmt::format("token {} is not allowed here", token));
+}
+
+Status Matcher::accept_text(std::string_view bytes) {
+  auto stacks = stacks_;
+  if (!follow(bytes, stacks)) return Status::invalid("the text is not allowed here");
+  if (stacks.size() > kMaxReadings) {
+    return Status::exhausted(fmt::format("the text can be read in more than {} ways by anyOf", kMaxReadings))
+        .hint("let the branches differ in a property or type that comes early");
+  }
+  stacks_ = std::move(stacks);
+  if (machine_.stacks().size() > kMaxKeptStacks) machine_.stacks().keep(stacks_);
+  return {};
+}
+
+bool Matcher::complete() const {
+  return std::any_of(stacks_.begin(), stacks_.end(), [&](StackId stack) { return machine_.complete(stack); });
+}
+
+void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& sink, Space space) {
+  const auto& node = trie.node(number);
+  if (node.children == 0) return;
+  const Place place = machine_.stacks()[stack];
+  switch (place.kind) {
+    case Place::kString:
+      return walk_inside(
+          trie, number,
+          {.kind = InnerState::kString, .dfa = machine_.automaton(place.d), .a = place.a, .b = place.b, .c = place.c},
+          place.parent, sink);
+    case Place::kNumber:
+      return walk_inside(trie, number, {.kind = InnerState::kNumber, .dfa = machine_.automaton(place.d), .a = place.a},
+                         place.parent, sink);
+    case Place::kText:
+      return walk_inside(
+          trie, number,
+          {.kind = InnerState::kText, .a = place.a, .text = &machine_.text_steps(), .text_tag = text_tag_},
+          machine_.behind_text(), sink);
+    case Place::kKey:
+      return walk_key(trie, number, stack, sink);
+    default:
+      break;
+  }
+  const bool spaced = place.kind != Place::kStart && machine_.takes_space(place);  // text may follow at the start
+  if (spaced && space == Space::kTaken && trie.node(node.first_child).byte <= ' ') {
+    const auto tokens =
+        vocabulary_->inside(trie, number, {.kind = InnerState::kSpace, .a = kMaxWhiteSpace - place.space});
+    sink.add(*tokens);
+    if (tokens->behind) walk(*tokens->behind, TokenTrie::kRoot, stack, sink, Space::kOver);
+  }
+  std::vector<StackId> next;
+  for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
+    const uint8_t byte = trie.node(c).byte;
+    if (spaced && is_json_space(byte)) continue;
+    next.clear();
+    machine_.step(stack, byte, next);
+    if (next.empty()) continue;
+    sink.add(trie.tokens(c));
+    for (const StackId to : next) walk(trie, c, to, sink);
+  }
+}
+
+void Matcher::walk_inside(const TokenTrie& trie, uint32_t node, const InnerState& state, StackId behind, Sink& sink) {
+  const auto tokens = vocabulary_->inside(trie, node, state);
+  sink.add(*tokens);
+  if (tokens->ends_before) walk(trie, node, behind, sink);
+  if (!tokens->behind || behind == kNoStack) return;
+  sink.add(tokens->behind->tokens(TokenTrie::kRoot));
+  walk(*tokens->behind, TokenTrie::kRoot, behind, sink);
+}
+
+uint32_t Matcher::descend(const TokenTrie& trie, uint32_t node, std::string_view rest, Sink* sink) const {
+  for (size_t i = 0; i <= rest.size(); ++i) {
+    node = trie.child(node, i < rest.size() ? static_cast<uint8_t>(rest[i]) : '"');
+    if (node == TokenTrie::kNoNode) return node;
+    if (sink != nullptr) sink->add(trie.tokens(node));
+  }
+  return node;
+}
+
+void Matcher::collect(const TokenTrie& trie, uint32_t number, std::vector<TokenId>& out) const {
+  const auto tokens = trie.tokens(number);
+  out.insert(out.end(), tokens.begin(), tokens.end());
+  const auto& node = trie.node(number);
+  for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) collect(trie, c, out);
+}
+
+// Names of properties are followed one by one. All other names end alike, whatever they are, so they are looked at
+// together; those among them that are taken, or are properties, are left out of what that gives.
+void Matcher::walk_key(const TokenTrie& trie, uint32_t node, StackId stack, Sink& sink) {
+  const Place key = machine_.stacks()[stack];
+  const std::string begun = machine_.stacks().text(key.b);
+  const auto& properties = grammar_->objects[key.a].properties;
+  const bool others = machine_.may_have_other(key);
+  std::vector<TokenId> taken;
+  auto property = std::lower_bound(properties.begin(), properties.end(), begun,
+                                   [](const Property& p, const std::string& name) { return p.name < name; });
+  for (; property != properties.end() && property->name.starts_with(begun); ++property) {
+    const auto number = static_cast<uint32_t>(property - properties.begin());
+    const bool allowed = machine_.may_have(key, number);
+    const uint32_t end =
+        descend(trie, node, std::string_view(property->name).substr(begun.size()), allowed ? &sink : nullptr);
+    if (end == TokenTrie::kNoNode) continue;
+    if (others) collect(trie, end, taken);
+    if (allowed) walk(trie, end, machine_.behind_property(key, number), sink);
+  }
+  if (!others) return;
+  const auto tokens = vocabulary_->inside(trie, node, {.kind = InnerState::kKey, .c = key.d});
+  sink.add(*tokens);
+  if (!tokens->behind) return;
+  std::vector<TokenId> ending;
+  Sink list{.list = &ending};
+  list.add(tokens->behind->tokens(TokenTrie::kRoot));
+  walk(*tokens->behind, TokenTrie::kRoot, machine_.behind_other(key, nullptr), list);
+  const KeySet& keys = machine_.stacks().keys(key.c);
+  if (keys.unsure) return void(doubtful_.insert(doubtful_.end(), ending.begin(), ending.end()));
+  const auto& names = keys.others;
+  for (auto name = std::lower_bound(names.begin(), names.end(), begun); name != names.end() && name->starts_with(begun);
+       ++name) {
+    const uint32_t end = descend(trie, node, std::string_view(*name).substr(begun.size()), nullptr);
+    if (end != TokenTrie::kNoNode) collect(trie, end, taken);
+  }
+  std::sort(taken.begin(), taken.end());
+  std::erase_if(ending, [&](TokenId token) { return std::binary_search(taken.begin(), taken.end(), token); });
+  sink.add(ending);
+}
+
+}  // namespace tandem::model::constraint

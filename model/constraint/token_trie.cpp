@@ -1,0 +1,76 @@
+#include "model/constraint/token_trie.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+
+namespace tandem::model::constraint {
+
+namespace {
+std::atomic<uint64_t> serials{1};
+}
+
+TokenTrie::TokenTrie(std::vector<Entry> entries) : nodes_(1), serial_(serials++) {
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.token < b.token; });
+  fill(kRoot, entries, 0);
+}
+
+TokenTrie::TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots, bool (*keep)(uint8_t))
+    : nodes_(1), serial_(serials++) {
+  merge(kRoot, other, roots, keep);
+}
+
+// `entries` share their first `depth` bytes. Children lie side by side.
+void TokenTrie::fill(uint32_t number, std::span<const Entry> entries, size_t depth) {
+  nodes_[number].tokens_begin = static_cast<uint32_t>(tokens_.size());
+  while (!entries.empty() && entries.front().bytes.size() == depth) {
+    tokens_.push_back(entries.front().token);
+    entries = entries.subspan(1);
+  }
+  nodes_[number].tokens_end = static_cast<uint32_t>(tokens_.size());
+  const auto first = static_cast<uint32_t>(nodes_.size());
+  std::vector<size_t> begins;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(entries[i].bytes[depth]);
+    if (i > 0 && static_cast<uint8_t>(entries[i - 1].bytes[depth]) == byte) continue;
+    begins.push_back(i);
+    nodes_.push_back({.byte = byte});
+  }
+  nodes_[number].first_child = first;
+  nodes_[number].children = static_cast<uint16_t>(begins.size());
+  for (size_t c = 0; c < begins.size(); ++c) {
+    const size_t end = c + 1 < begins.size() ? begins[c + 1] : entries.size();
+    fill(first + static_cast<uint32_t>(c), entries.subspan(begins[c], end - begins[c]), depth + 1);
+  }
+}
+
+void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots,
+                      bool (*keep)(uint8_t)) {
+  nodes_[number].tokens_begin = static_cast<uint32_t>(tokens_.size());
+  std::map<uint8_t, std::vector<uint32_t>> below;
+  for (const uint32_t root : roots) {
+    const auto tokens = other.tokens(root);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    const Node& node = other.node(root);
+    for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c)
+      if (keep == nullptr || keep(other.node(c).byte)) below[other.node(c).byte].push_back(c);
+  }
+  nodes_[number].tokens_end = static_cast<uint32_t>(tokens_.size());
+  const auto first = static_cast<uint32_t>(nodes_.size());
+  nodes_[number].first_child = first;
+  nodes_[number].children = static_cast<uint16_t>(below.size());
+  for (const auto& [byte, children] : below) nodes_.push_back({.byte = byte});
+  uint32_t child = first;
+  for (const auto& [byte, children] : below) merge(child++, other, children, nullptr);
+}
+
+uint32_t TokenTrie::child(uint32_t number, uint8_t byte) const {
+  const Node& node = nodes_[number];
+  const auto begin = nodes_.begin() + node.first_child, end = begin + node.children;
+  const auto found = std::lower_bound(begin, end, byte, [](const Node& n, uint8_t b) { return n.byte < b; });
+  return found != end && found->byte == byte ? static_cast<uint32_t>(found - nodes_.begin()) : kNoNode;
+}
+
+}  // namespace tandem::model::constraint

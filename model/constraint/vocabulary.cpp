@@ -1,0 +1,220 @@
+#include "model/constraint/vocabulary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "model/constraint/grammar.h"
+#include "model/constraint/string_state.h"
+
+namespace tandem::model::constraint {
+
+namespace {
+
+// One byte further inside.
+ByteStep step(InnerState& state, uint8_t byte) {
+  switch (state.kind) {
+    case InnerState::kString: {
+      StringState string{state.a, state.b, state.c};
+      const auto result = step_string(state.dfa, string, byte);
+      state.a = string.a;
+      state.b = string.b;
+      state.c = string.decoder;
+      return result;
+    }
+    case InnerState::kKey:
+      return step_canonical(state.c, byte);
+    case InnerState::kNumber: {
+      const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
+      state.a = static_cast<uint32_t>(to);
+      return to == Dfa::kDead ? ByteStep::kRefused : ByteStep::kInside;
+    }
+    case InnerState::kSpace:
+      if (!is_json_space(byte) || state.a == 0) return ByteStep::kRefused;
+      --state.a;
+      return ByteStep::kInside;
+    case InnerState::kText:
+      state.a = (*state.text)[state.a][byte];
+      return state.a == state.text->size() ? ByteStep::kClosed : ByteStep::kInside;
+  }
+  return ByteStep::kRefused;
+}
+
+// Numbers and white space end before the byte that is not part of them.
+bool may_end(const InnerState& state) {
+  return state.kind == InnerState::kSpace ||
+         (state.kind == InnerState::kNumber && state.dfa->accepts(static_cast<int32_t>(state.a)));
+}
+
+// What can come behind white space where a constraint takes it: values, what separates them, and tags of calls. Words,
+// most of what comes behind a space in a vocabulary, cannot.
+bool follows_space(uint8_t byte) {
+  return (byte >= '0' && byte <= '9') ||
+         std::string_view("\"{}[],:;-tfn<").find(static_cast<char>(byte)) != std::string_view::npos;
+}
+
+class Walk {
+ public:
+  Walk(const TokenTrie& trie, std::vector<TokenId>& accepted, std::vector<uint32_t>& ends)
+      : trie_(trie), accepted_(accepted), ends_(ends) {}
+
+  void from(uint32_t number, const InnerState& state) {
+    const auto& node = trie_.node(number);
+    for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
+      const uint8_t byte = trie_.node(c).byte;
+      // Most of what is looked at are letters between two characters; this is what step_string says of them.
+      if (state.kind == InnerState::kString && state.dfa != nullptr && state.c == 0 && byte >= 0x20 && byte < 0x80 &&
+          byte != '"' && byte != '\\') {
+        const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
+        if (to == Dfa::kDead) continue;
+        InnerState next = state;
+        next.a = static_cast<uint32_t>(to);
+        const auto tokens = trie_.tokens(c);
+        accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
+        from(c, next);
+        continue;
+      }
+      InnerState next = state;
+      const auto result = step(next, byte);
+      if (result == ByteStep::kRefused) continue;
+      if (result == ByteStep::kClosed) {
+        ends_.push_back(c);
+        continue;
+      }
+      const auto tokens = trie_.tokens(c);
+      accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
+      if (may_end(next)) ends_.push_back(c);
+      from(c, next);
+    }
+  }
+
+ private:
+  const TokenTrie& trie_;
+  std::vector<TokenId>& accepted_;
+  std::vector<uint32_t>& ends_;
+};
+
+void set(std::vector<uint64_t>& bits, TokenId token) { bits[token / 64] |= uint64_t{1} << (token % 64); }
+
+}  // namespace
+
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::create(const Tokenizer& tokenizer,
+                                                             std::span<const TokenId> ends) {
+  std::vector<std::string> bytes(tokenizer.size());
+  for (TokenId token = 0; token < tokenizer.size(); ++token) {
+    if (tokenizer.is_special(token) || std::find(ends.begin(), ends.end(), token) != ends.end()) continue;
+    bytes[token] = tokenizer.bytes_of(token);
+  }
+  return from_bytes(std::move(bytes));
+}
+
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std::string> bytes) {
+  std::array<bool, 256> single{};
+  for (const auto& token : bytes)
+    if (token.size() == 1) single[static_cast<uint8_t>(token[0])] = true;
+  // A byte that begins a character may be missing, as those of the planes without characters are in some tokenizers:
+  // then that character is written as an escape, or never begun.
+  for (int byte = 0x20; byte < 0xC0; ++byte) {
+    if (single[byte] || byte == 0x7F) continue;
+    return fail(Status::invalid(fmt::format(
+        "a constraint needs a tokenizer with a token for each byte of ASCII and of what follows the first byte of a "
+        "character; it has none for byte 0x{:02X}",
+        byte)));
+  }
+  return std::shared_ptr<const Vocabulary>(new Vocabulary(std::move(bytes)));
+}
+
+Vocabulary::Vocabulary(std::vector<std::string> bytes) : bytes_(std::move(bytes)) {
+  std::vector<TokenTrie::Entry> entries;
+  for (size_t i = 0; i < bytes_.size(); ++i) {
+    if (bytes_[i].empty()) continue;
+    entries.push_back({bytes_[i], static_cast<TokenId>(i)});
+    longest_ = std::max(longest_, static_cast<uint32_t>(bytes_[i].size()));
+  }
+  trie_ = std::make_unique<const TokenTrie>(std::move(entries));
+  prepare_strings();
+  // What texts of any grammar come to, so that the first one need not wait for it.
+  for (const InnerState& state :
+       {InnerState{.kind = InnerState::kString, .a = kUnlimited}, InnerState{.kind = InnerState::kKey},
+        InnerState{.kind = InnerState::kSpace, .a = kMaxWhiteSpace}})
+    (void)inside(*trie_, TokenTrie::kRoot, state);
+}
+
+void Vocabulary::prepare_strings() {
+  std::vector<std::vector<TokenId>> by_length;
+  std::vector<TokenTrie::Entry> others;
+  for (size_t i = 0; i < bytes_.size(); ++i) {
+    if (bytes_[i].empty()) continue;
+    StringState state{.a = kUnlimited - 1};
+    auto result = ByteStep::kInside;
+    for (size_t k = 0; k < bytes_[i].size() && result == ByteStep::kInside; ++k)
+      result = step_string(nullptr, state, static_cast<uint8_t>(bytes_[i][k]));
+    if (result == ByteStep::kRefused) continue;
+    if (result == ByteStep::kClosed || state.decoder != 0) {
+      others.push_back({bytes_[i], static_cast<TokenId>(i)});
+      continue;
+    }
+    const size_t characters = kUnlimited - 1 - state.a;
+    if (by_length.size() <= characters) by_length.resize(characters + 1);
+    by_length[characters].push_back(static_cast<TokenId>(i));
+  }
+  others_ = std::make_unique<const TokenTrie>(std::move(others));
+  std::vector<uint64_t> bits(mask_words(), 0);
+  for (const auto& tokens : by_length) {
+    for (const TokenId token : tokens) set(bits, token);
+    whole_.push_back(bits);
+  }
+  if (whole_.empty()) whole_.push_back(bits);
+}
+
+std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uint32_t node, InnerState state) const {
+  if (state.kind == InnerState::kString && state.dfa == nullptr) {  // further than a token reaches makes no difference
+    state.a = std::min(state.a, longest_ + 1);
+    state.b = std::min(state.b, longest_ + 1);
+  }
+  const Key key{
+      trie.serial(), state.dfa != nullptr ? state.dfa->serial() : state.text_tag, node, state.a, state.b, state.c,
+      state.kind};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
+  }
+  auto made = std::make_shared<const InnerTokens>(look(trie, node, state));
+  const size_t size = sizeof(InnerTokens) + (made->accepted.size() * sizeof(TokenId)) + (made->own_bits.size() * 8) +
+                      (made->behind ? made->behind->size() * 32 : 0) + 128;
+  const std::lock_guard lock(mutex_);
+  if (kept_bytes_ + size > kMaxKeptBytes) {
+    kept_.clear();
+    kept_bytes_ = 0;
+  }
+  const auto [at, fresh] = kept_.try_emplace(key, std::move(made));
+  if (fresh) kept_bytes_ += size;
+  return at->second;
+}
+
+InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerState& state) const {
+  InnerTokens out;
+  out.ends_before = state.kind == InnerState::kNumber && may_end(state);
+  std::vector<uint32_t> ends;
+  const TokenTrie* walked = &trie;
+  const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0;
+  if (free && &trie == trie_.get() && node == TokenTrie::kRoot) {
+    out.more = &whole_[std::min<size_t>(state.a, whole_.size() - 1)];
+    walked = others_.get();
+  }
+  Walk(*walked, out.accepted, ends).from(node, state);
+  if (!ends.empty()) {
+    const bool space = state.kind == InnerState::kSpace;
+    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), space ? follows_space : nullptr);
+  }
+  if (out.accepted.size() > mask_words()) {
+    out.own_bits.resize(mask_words(), 0);
+    for (const TokenId token : out.accepted) set(out.own_bits, token);
+    out.accepted.clear();
+  }
+  out.accepted.shrink_to_fit();
+  return out;
+}
+
+}  // namespace tandem::model::constraint

@@ -1,0 +1,85 @@
+// The tokens that a constrained text is made of, with what is known of them whatever the grammar.
+//
+// Inside of a string, a key, a number, white space or free text, which tokens may come does not depend on what is
+// around it, but for those that end it; and these can be looked at by what follows the end alone. Both are kept for
+// each state: a large part of the vocabulary is looked at once for each, and not for each token of a text.
+//
+// Thread safety: const methods from any thread; what is kept is behind a mutex.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "model/constraint/dfa.h"
+#include "model/constraint/token_trie.h"
+#include "model/tokenizer.h"
+
+namespace tandem::model::constraint {
+
+// Where a text stands inside of something, by itself.
+struct InnerState {
+  enum Kind : uint8_t { kString, kKey, kNumber, kText, kSpace };
+  Kind kind = kString;
+  const Dfa* dfa = nullptr;                                      // of strings with one, and numbers
+  uint32_t a = 0, b = 0, c = 0;                                  // of white space: a, how much of it may still come
+  const std::vector<std::array<uint32_t, 256>>* text = nullptr;  // steps of free text
+  uint64_t text_tag = 0;                                         // of the tag that ends it
+};
+
+// What tokens do in such a state.
+struct InnerTokens {
+  std::vector<TokenId> accepted;                // that stay inside
+  const std::vector<uint64_t>* more = nullptr;  // as well, a bit each; of the vocabulary
+  std::vector<uint64_t> own_bits;               // instead of `accepted` where they are many
+  bool ends_before = false;                     // a number may end before the first byte
+  std::unique_ptr<TokenTrie> behind;  // what tokens say behind an end further on, by the bytes there; may be null
+};
+
+class Vocabulary {
+ public:
+  // Tokens are those with bytes that are neither special nor in `ends`. kInvalid where a byte that texts cannot do
+  // without has no token of its own.
+  static Result<std::shared_ptr<const Vocabulary>> create(const Tokenizer& tokenizer, std::span<const TokenId> ends);
+  // By number, empty for those that are left out.
+  static Result<std::shared_ptr<const Vocabulary>> from_bytes(std::vector<std::string> bytes);
+
+  // Words of 64 tokens in a mask.
+  size_t mask_words() const { return (bytes_.size() + 63) / 64; }
+  std::string_view bytes_of(TokenId token) const {
+    return token >= 0 && static_cast<size_t>(token) < bytes_.size() ? std::string_view(bytes_[token])
+                                                                    : std::string_view();
+  }
+  const TokenTrie& trie() const { return *trie_; }
+
+  // `trie` is this one's, or one that came from here.
+  std::shared_ptr<const InnerTokens> inside(const TokenTrie& trie, uint32_t node, InnerState state) const;
+
+ private:
+  struct Key {
+    uint64_t trie, automaton;
+    uint32_t node, a, b, c;
+    uint8_t kind;
+    auto operator<=>(const Key&) const = default;
+  };
+  static constexpr size_t kMaxKeptBytes = size_t{256} << 20;
+
+  explicit Vocabulary(std::vector<std::string> bytes);
+  void prepare_strings();
+  InnerTokens look(const TokenTrie& trie, uint32_t node, const InnerState& state) const;
+
+  std::vector<std::string> bytes_;
+  std::unique_ptr<const TokenTrie> trie_;
+  uint32_t longest_ = 0;  // bytes of a token
+  // Tokens that are whole characters of any string, up to a number of characters, a bit each; and all others.
+  std::vector<std::vector<uint64_t>> whole_;
+  std::unique_ptr<const TokenTrie> others_;
+
+  mutable std::mutex mutex_;
+  mutable std::map<Key, std::shared_ptr<const InnerTokens>> kept_;
+  mutable size_t kept_bytes_ = 0;
+};
+
+}  // namespace tandem::model::constraint

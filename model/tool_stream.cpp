@@ -1,0 +1,177 @@
+#include "model/tool_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/tool_dialects/call_scanner.h"
+#include "model/tool_dialects/marks.h"
+
+namespace tandem::model {
+
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+constexpr auto kNone = std::string_view::npos;
+
+std::string_view list_end_of(ToolDialect dialect) {
+  if (dialect == ToolDialect::kKimiK2) return kKimiMarks.list_end;
+  const bool deepseek = dialect == ToolDialect::kDeepseekV3 || dialect == ToolDialect::kDeepseekV31;
+  return deepseek ? kDeepseekMarks.list_end : std::string_view();
+}
+
+}  // namespace
+
+ToolStream::ToolStream(ToolDialect dialect) : dialect_(dialect) {}
+ToolStream::~ToolStream() = default;
+ToolStream::ToolStream(ToolStream&&) noexcept = default;
+
+std::vector<ToolEvent> ToolStream::push(std::string_view piece) {
+  text_ += piece;
+  advance();
+  return std::exchange(events_, {});
+}
+
+void ToolStream::advance() {
+  while (call_ ? follow_call() : look_for_call()) {
+  }
+}
+
+// False where more of the text is needed. Behind a call, the mark that closes a list of calls is no text.
+bool ToolStream::look_for_call() {
+  const std::string_view text = text_;
+  if (const auto list_end = list_end_of(dialect_); closes_list_ && !list_end.empty()) {
+    const size_t at = text.find_first_not_of(kSpace, told_);
+    if (at == kNone || (text.size() - at < list_end.size() && list_end.starts_with(text.substr(at)))) return false;
+    if (text.substr(at).starts_with(list_end)) told_ = scanned_ = at + list_end.size();
+    closes_list_ = false;
+  }
+  if (dialect_ == ToolDialect::kLlama3 && told_ == 0) {
+    const size_t at = text.find_first_not_of(kSpace);
+    if (at == kNone) return false;
+    if (text[at] == '{') return begin_call(at, at), true;
+  }
+  const auto marks = opening_marks(dialect_);
+  size_t found = kNone, held = 0;
+  std::string_view opening;
+  for (const auto mark : marks) {
+    const size_t at = text.find(mark, scanned_);
+    if (at < found) {
+      found = at;
+      opening = mark;
+    }
+    held = std::max(held, held_back(text.substr(scanned_), mark));
+  }
+  if (found == kNone) {
+    scanned_ = text.size() - held;
+    tell_text(scanned_);
+    return false;
+  }
+  begin_call(found, dialect_ == ToolDialect::kLlama3 ? found + opening.size() : found);
+  return true;
+}
+
+void ToolStream::begin_call(size_t at, size_t scan_from) {
+  tell_text(at);
+  call_begin_ = scan_from;
+  call_ = make_call_scanner(dialect_);
+  begun_ = false;
+  told_arguments_ = 0;
+}
+
+bool ToolStream::follow_call() {
+  const auto text = std::string_view(text_).substr(call_begin_);
+  const auto length = call_->advance(text);
+  tell_progress();
+  if (!length) return false;
+  size_t from = 0;
+  if (dialect_ == ToolDialect::kLlama3) from = text.find_first_not_of(" \t\r\n;");
+  const auto parsed = parse_tool_calls(dialect_, text.substr(from, *length - from));
+  for (const size_t entry : parsed.order) tell_end(parsed, entry, call_begin_ + from);
+  told_ = scanned_ = call_begin_ + *length;
+  // Behind a call of Llama there are only calls, and what is none is wrong.
+  if (dialect_ == ToolDialect::kLlama3) begin_call(told_, told_);
+  return true;
+}
+
+void ToolStream::tell_progress() {
+  if (!begun_ && call_->name()) {
+    events_.push_back({.kind = ToolEvent::kCallBegun, .number = count_, .text = *call_->name()});
+    begun_ = true;
+  }
+  const std::string& arguments = call_->arguments();
+  if (!begun_ || arguments.size() <= told_arguments_) return;
+  events_.push_back({.kind = ToolEvent::kArguments, .number = count_, .text = arguments.substr(told_arguments_)});
+  told_arguments_ = arguments.size();
+}
+
+void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offset) {
+  ToolEvent event{.number = count_};
+  if (entry < parsed.calls.size()) {
+    event.call = parsed.calls[entry];
+    event.call.begin += offset;
+    event.call.end += offset;
+    if (!begun_) events_.push_back({.kind = ToolEvent::kCallBegun, .number = count_, .text = event.call.name});
+    if (told_arguments_ == 0) {
+      events_.push_back({.kind = ToolEvent::kArguments, .number = count_, .text = dump_json(event.call.arguments)});
+    }
+    event.kind = ToolEvent::kCallEnded;
+  } else {
+    const ToolCallError& error = parsed.errors[entry - parsed.calls.size()];
+    const auto what = std::string_view(error.message).substr(error.message.find(": "));
+    event.kind = ToolEvent::kError;
+    event.error = {fmt::format("tool call {}{}", count_ + 1, what), error.begin + offset, error.end + offset};
+  }
+  events_.push_back(std::move(event));
+  ++count_;
+  call_.reset();
+  begun_ = false;
+  told_arguments_ = 0;
+  segment_has_text_ = false;
+  closes_list_ = true;
+}
+
+// Content up to `end`, but for white space around calls and at the beginning. White space at the end waits for what
+// follows it.
+void ToolStream::tell_text(size_t end) {
+  std::string_view part = std::string_view(text_).substr(told_, end - told_);
+  if (!segment_has_text_) {
+    const size_t first = part.find_first_not_of(kSpace);
+    if (first == kNone) return;
+    part.remove_prefix(first);
+    told_ += first;
+  }
+  const size_t last = part.find_last_not_of(kSpace);
+  if (last == kNone) return;
+  part = part.substr(0, last + 1);
+  ToolEvent event{.kind = ToolEvent::kText, .number = count_};
+  if (any_text_ && !segment_has_text_) event.text = "\n";
+  event.text += part;
+  told_ += part.size();
+  any_text_ = segment_has_text_ = true;
+  events_.push_back(std::move(event));
+}
+
+std::vector<ToolEvent> ToolStream::finish() {
+  message_ = parse_tool_calls(dialect_, text_);
+  const std::string_view text = text_;
+  const auto list_end = list_end_of(dialect_);
+  for (size_t i = count_; i < message_.order.size(); ++i) {
+    const size_t entry = message_.order[i], calls = message_.calls.size();
+    const size_t begin = entry < calls ? message_.calls[entry].begin : message_.errors[entry - calls].begin;
+    const size_t end = entry < calls ? message_.calls[entry].end : message_.errors[entry - calls].end;
+    if (begin > told_) tell_text(begin);
+    tell_end(message_, entry, 0);
+    told_ = std::max(told_, end);
+  }
+  if (count_ > 0 && closes_list_ && !list_end.empty()) {
+    const size_t at = text.find_first_not_of(kSpace, told_);
+    if (at != kNone && text.substr(at).starts_with(list_end)) told_ = at + list_end.size();
+  }
+  tell_text(text.size());
+  if (count_ == 0 && any_text_ && told_ < text.size())
+    events_.push_back({.kind = ToolEvent::kText, .text = std::string(text.substr(told_))});
+  return std::exchange(events_, {});
+}
+
+}  // namespace tandem::model

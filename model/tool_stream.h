@@ -1,0 +1,73 @@
+// Tool calls out of an assistant's text while it is being written, in whatever pieces it comes.
+//
+// What is told is final: no part of a tag is ever told as text, and calls are told in the order of the text. Put
+// together, it is what parse_tool_calls finds in the whole text: texts are its content without white space at the
+// beginning, names and arguments those of its calls. Where it cannot be known yet what something is (a tag that may be
+// part of a string, a malformed call of GLM's dialect) it is told at the end.
+//
+// Thread safety: none; a stream belongs to one message. It keeps the text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/tool_dialect.h"
+
+namespace tandem::model {
+
+struct ToolEvent {
+  enum Kind : uint8_t {
+    kText,       // more content
+    kCallBegun,  // `text` is the name
+    kArguments,  // more of the arguments, which together are the JSON of an object
+    kCallEnded,  // `call` is all of it
+    kError,      // of a malformed call, which may have begun
+  };
+  Kind kind = kText;
+  size_t number = 0;  // of the call or malformed call in the text, from 0
+  std::string text;
+  ToolCall call;
+  ToolCallError error;
+};
+
+class CallScanner;
+
+class ToolStream {
+ public:
+  explicit ToolStream(ToolDialect dialect);
+  ~ToolStream();
+  ToolStream(ToolStream&&) noexcept;
+
+  std::vector<ToolEvent> push(std::string_view piece);
+  // The rest. Nothing is pushed afterwards.
+  std::vector<ToolEvent> finish();
+  // After finish: what parse_tool_calls finds.
+  const ParsedMessage& message() const { return message_; }
+
+ private:
+  void advance();
+  bool look_for_call();
+  bool follow_call();
+  void begin_call(size_t at, size_t scan_from);
+  void tell_text(size_t end);
+  void tell_progress();
+  void tell_end(const ParsedMessage& parsed, size_t entry, size_t offset);
+
+  ToolDialect dialect_;
+  std::string text_;
+  std::vector<ToolEvent> events_;
+  ParsedMessage message_;
+  std::unique_ptr<CallScanner> call_;  // the one that is open
+  size_t call_begin_ = 0;
+  size_t told_ = 0;     // text up to here has been told or belongs to calls
+  size_t scanned_ = 0;  // no tag begins before this
+  size_t count_ = 0;    // calls and malformed calls that are over
+  bool any_text_ = false, segment_has_text_ = false;
+  bool closes_list_ = false;   // a mark that ends a list of calls may come next
+  bool begun_ = false;         // the open call's name has been told
+  size_t told_arguments_ = 0;  // bytes of the open call's
+};
+
+}  // namespace tandem::model
