@@ -1,0 +1,104 @@
+// Arithmetic of numbers, texts and lists, as Python has it but for whole numbers beyond 63 bits, which are refused.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "model/jinja/builtins.h"
+
+namespace tandem::model::jinja {
+namespace {
+
+// By reference: the value is read after the operation that the first argument is.
+int64_t checked(bool overflow, const int64_t& value) {
+  if (overflow) throw TemplateError("a whole number of more than 63 bits");
+  return value;
+}
+
+Value repeat(const Value& value, int64_t count) {
+  count = std::max<int64_t>(count, 0);
+  if (value.is_string()) {
+    if (value.text().size() * static_cast<uint64_t>(count) > kLargestText ||
+        count > static_cast<int64_t>(kLargestText)) {
+      throw TemplateError("a text of more than 64 MiB");
+    }
+    std::string out;
+    for (int64_t i = 0; i < count; ++i) out += value.text();
+    return out;
+  }
+  if (count > static_cast<int64_t>(kLargestList) || value.list().size() * count > kLargestList) {
+    throw TemplateError("a list of more than 2^20 elements");
+  }
+  List out;
+  for (int64_t i = 0; i < count; ++i) out.insert(out.end(), value.list().begin(), value.list().end());
+  return out;
+}
+
+Value add(const Value& left, const Value& right) {
+  if (left.is_string() && right.is_string()) {
+    if (left.text().size() + right.text().size() > kLargestText) throw TemplateError("a text of more than 64 MiB");
+    if (!left.is_markup() && !right.is_markup()) return left.text() + right.text();
+    return Value::markup((left.is_markup() ? left.text() : escape_html(left.text())) +
+                         (right.is_markup() ? right.text() : escape_html(right.text())));
+  }
+  if (left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple() && !left.is_view() && !right.is_view()) {
+    List list = left.list();
+    if (list.size() + right.list().size() > kLargestList) throw TemplateError("a list of more than 2^20 elements");
+    list.insert(list.end(), right.list().begin(), right.list().end());
+    return left.is_tuple() ? Value::tuple(list) : Value(list);
+  }
+  for (const Value* side : {&left, &right}) {
+    if (side->is_undefined()) throw TemplateError(side->why());
+  }
+  throw TemplateError(
+      fmt::format("unsupported operand type(s) for +: '{}' and '{}'", left.type_name(), right.type_name()));
+}
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+}
+
+}  // namespace
+
+Value binary(std::string_view name, const Value& left, const Value& right) {
+  if (name == "*" && (left.is_string() || left.is_list())) return repeat(left, right.integer());
+  if (name == "*" && (right.is_string() || right.is_list())) return repeat(right, left.integer());
+  if (name == "+" && !(left.is_number() && right.is_number())) return add(left, right);
+  if (name == "%" && left.is_string()) throw TemplateError("the % operator of strings is not supported");
+  if (left.is_float() || right.is_float() || name == "/") {
+    const double a = left.number();
+    const double b = right.number();
+    if ((name == "/" || name == "//" || name == "%") && b == 0) throw TemplateError("division by zero");
+    if (name == "+") return a + b;
+    if (name == "-") return a - b;
+    if (name == "*") return a * b;
+    if (name == "/") return a / b;
+    if (name == "//") return std::floor(a / b);
+    if (name == "%") return a - b * std::floor(a / b);
+    return std::pow(a, b);
+  }
+  const int64_t a = left.integer();
+  const int64_t b = right.integer();
+  int64_t result = 0;
+  if (name == "+") return checked(__builtin_add_overflow(a, b, &result), result);
+  if (name == "-") return checked(__builtin_sub_overflow(a, b, &result), result);
+  if (name == "*") return checked(__builtin_mul_overflow(a, b, &result), result);
+  if (name == "**") {
+    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    result = 1;
+    for (int64_t i = 0; i < b; ++i) {
+      if (a == 0 || a == 1) return b == 0 ? Value(1) : Value(a);
+      if (a == -1) return Value(b % 2 == 0 ? 1 : -1);
+      checked(__builtin_mul_overflow(result, a, &result), result);
+    }
+    return result;
+  }
+  if (b == 0) throw TemplateError("integer division or modulo by zero");
+  if (b == -1) return name == "%" ? Value(0) : Value(checked(__builtin_sub_overflow(int64_t{0}, a, &result), result));
+  if (name == "//") return floor_divide(a, b);
+  return a - b * floor_divide(a, b);
+}
+
+}  // namespace tandem::model::jinja
