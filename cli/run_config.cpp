@@ -7,7 +7,6 @@
 #include "envs/protocol.h"
 #include "envs/task.h"
 #include "model/weight_format.h"
-#include "trainer/learning_rate.h"
 
 namespace tandem::cli {
 
@@ -76,13 +75,18 @@ Schema schema_of(RunConfig& c) {
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
   s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
   s.add("trainer.max_lag", c.trainer.max_lag, "Versions by which the trainer may be ahead of a sample", 0, 100);
-  s.add("trainer.learning_rate", c.trainer.learning_rate, "Of AdamW", 0, 1);
+  s.add("trainer.optimizer", c.trainer.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
+        {trainer::kOptimizerNames.begin(), trainer::kOptimizerNames.end()});
+  s.add("trainer.moments", c.trainer.moments, "Number format of AdamW's moments; bf16 halves their memory",
+        {trainer::kMomentNames.begin(), trainer::kMomentNames.end()});
+  s.add("trainer.learning_rate", c.trainer.learning_rate, "Of the optimizer", 0, 1);
   s.add("trainer.warmup_steps", c.trainer.warmup_steps, "Over which the learning rate rises", 0, 1e6);
   s.add("trainer.schedule", c.trainer.schedule, "How it falls from then to the last step",
         {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
   s.add("trainer.final_share", c.trainer.final_share, "Of the learning rate, where a fall ends", 0, 1);
   s.add("trainer.beta1", c.trainer.beta1, "Of AdamW", 0, 1);
-  s.add("trainer.beta2", c.trainer.beta2, "Of AdamW", 0, 1);
+  s.add("trainer.beta2", c.trainer.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
+  s.add("trainer.momentum", c.trainer.momentum, "Of Muon", 0, 1);
   s.add("trainer.weight_decay", c.trainer.weight_decay, "Decoupled", 0, 1);
   s.add("trainer.max_grad_norm", c.trainer.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
   s.add("trainer.max_pass_tokens", c.trainer.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
@@ -137,6 +141,7 @@ Status check(const RunConfig& c) {
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
   TRY(algorithm_of(c));
+  TRY(optimizer_of(c));
   return {};
 }
 
@@ -186,6 +191,25 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   }
   plan.heldout_tasks = std::min(plan.heldout_tasks, heldout);
   return plan;
+}
+
+Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
+  const auto& t = c.trainer;
+  const trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
+                                            .moments = TRY(trainer::moments_named(t.moments)),
+                                            .learning_rate = {.peak = t.learning_rate,
+                                                              .warmup_steps = t.warmup_steps,
+                                                              .decay = TRY(trainer::decay_named(t.schedule)),
+                                                              .steps = c.run.steps,
+                                                              .final_share = t.final_share},
+                                            .beta1 = t.beta1,
+                                            .beta2 = t.beta2,
+                                            .weight_decay = t.weight_decay,
+                                            .momentum = t.momentum,
+                                            .max_grad_norm = t.max_grad_norm,
+                                            .max_pass_tokens = t.max_pass_tokens};
+  TRY(trainer::check(settings));
+  return settings;
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "rollout/ledger.h"
 #include "trainer/algorithm.h"
+#include "trainer/optimizer.h"
 
 namespace tandem::cli {
 
@@ -65,7 +66,8 @@ struct RunConfig {
     int warmup_steps = 0;
     std::string schedule = "constant";
     double final_share = 0.1;
-    double beta1 = 0.9, beta2 = 0.95, weight_decay = 0, max_grad_norm = 1;
+    std::string optimizer = "adamw", moments = "fp32";
+    double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
     int max_pass_tokens = 1024;
     int checkpoint_every = 25;
     int threads = 0;
@@ -99,6 +101,7 @@ Status check(const RunConfig& config);
 // written.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
+Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);
 
 // RUN/config.resolved.json, as `tandem run` wrote it.
 Result<RunConfig> read_resolved(const fs::path& run_dir);

@@ -35,7 +35,8 @@ struct SftConfig {
     double warmup_share = 0.05;
     std::string schedule = "cosine";
     double final_share = 0.1;
-    double beta1 = 0.9, beta2 = 0.95, weight_decay = 0, max_grad_norm = 1;
+    std::string optimizer = "adamw", moments = "fp32";
+    double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
     int max_pass_tokens = 1024;
     int checkpoint_every = 100;
   } trainer;

@@ -1,37 +1,29 @@
 #include "trainer/learner.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/digest.h"
 #include "kernels/optimizer.h"
-#include "model/safetensors.h"
 
 namespace tandem::trainer {
 
-using kernels::bf16;
-
-Learner::Learner(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings)
+Learner::Learner(model::Weights weights, kernels::Stream stream, Optimizer optimizer, const OptimizerSettings& settings)
     : weights_(std::make_unique<model::Weights>(std::move(weights))),
       tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)),
       stream_(std::move(stream)),
-      settings_(settings) {}
+      settings_(settings),
+      optimizer_(std::move(optimizer)) {}
 
 Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
   if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
-  if (!(settings.learning_rate.peak >= 0) || settings.max_pass_tokens < 1) {
-    return fail(Status::invalid("learning_rate must not be negative and max_pass_tokens must be at least 1"));
-  }
-  Learner learner(std::move(weights), std::move(stream), settings);
+  auto optimizer = TRY(Optimizer::create(weights.layout(), settings));
+  Learner learner(std::move(weights), std::move(stream), std::move(optimizer), settings);
   TRY(learner.weights_->pack(learner.stream_));
   const size_t count = learner.weights_->layout().elements;
   learner.masters_ = Buffer<float>(count);
   for (size_t i = 0; i < count; ++i) learner.masters_[i] = kernels::to_float(learner.weights_->flat()[i]);
-  learner.first_moments_ = Buffer<float>(count);
-  learner.second_moments_ = Buffer<float>(count);
   learner.grads_ = Buffer<float>(count);
   return learner;
 }
@@ -135,29 +127,13 @@ Status Learner::apply(StepMetrics& metrics) {
   const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
   ++steps_;
   metrics.learning_rate = settings_.learning_rate.at(steps_);
-  const auto move = [&](size_t begin, size_t end) {
-    return kernels::adamw(stream_,
-                          {.grad = grads_.data() + begin,
-                           .master = masters_.data() + begin,
-                           .first_moment = first_moments_.data() + begin,
-                           .second_moment = second_moments_.data() + begin,
-                           .weight = weights_->flat().data() + begin,
-                           .count = end - begin,
-                           .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
-                           .learning_rate = static_cast<float>(metrics.learning_rate),
-                           .beta1 = static_cast<float>(settings_.beta1),
-                           .beta2 = static_cast<float>(settings_.beta2),
-                           .epsilon = static_cast<float>(settings_.epsilon),
-                           .weight_decay = static_cast<float>(settings_.weight_decay),
-                           .step = steps_});
-  };
-  size_t moved = 0;
-  for (const model::Parameter& p : weights_->layout().parameters) {
-    if (!p.split) continue;
-    TRY(move(moved, p.offset));
-    moved = p.offset + p.elements();
-  }
-  TRY(move(moved, grads_.size()));
+  TRY(optimizer_.step(stream_,
+                      {.grads = {grads_.data(), grads_.size()},
+                       .masters = {masters_.data(), masters_.size()},
+                       .weights = weights_->flat(),
+                       .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
+                       .learning_rate = static_cast<float>(metrics.learning_rate),
+                       .number = steps_}));
   std::fill(grads_.begin(), grads_.end(), 0.0f);
   return weights_->pack(stream_);
 }
@@ -266,91 +242,6 @@ Result<double> Learner::evaluate(std::span<const Sample> samples) {
       },
       metrics));
   return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
-}
-
-namespace {
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
-constexpr const char* kStateFile = "learner.json";
-Result<Json> read_state(const fs::path& folder) {
-  const fs::path path = folder / kStateFile;
-  Json state = TRY(parse_json(TRY(read_file(path, 1 << 20))));
-  if (!state.is_object() || !state.contains("config") || !state.contains("digests") || !state["digests"].is_object()) {
-    return fail(Status::corrupt("not the state of a checkpoint").at(path.string()));
-  }
-  return state;
-}
-
-Status read_tensor(const fs::path& folder, const model::Safetensors& file, const Json& state, const char* name,
-                   std::span<float> values) {
-  const auto place = (folder / kOptimizerFile).string();
-  const auto tensor = TRY(file.get(name));
-  if (tensor.bytes.size() != values.size_bytes() || tensor.dtype != model::DType::kF32) {
-    return Status::invalid(fmt::format("{} has the wrong size", name)).at(place);
-  }
-  if (state["digests"].value(name, "") != digest_of(tensor.bytes).hex()) {
-    return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", name, kStateFile))
-        .at(place);
-  }
-  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return {};
-}
-
-}  // namespace
-
-Status Learner::save(const fs::path& folder, const Json& progress) const {
-  const fs::path aside = folder.parent_path() / fmt::format(".{}.{}.tmp", folder.filename().string(), ::getpid());
-  std::error_code ignored;
-  fs::remove_all(aside, ignored);
-  TRY(make_directories(aside));
-  const auto tensor = [&](const char* name, const Buffer<float>& values) {
-    return model::NamedTensor{name,
-                              {.dtype = model::DType::kF32,
-                               .shape = {static_cast<int64_t>(values.size())},
-                               .bytes = std::as_bytes(std::span(values.data(), values.size()))}};
-  };
-  const std::vector<model::NamedTensor> tensors = {tensor("masters", masters_), tensor("first_moments", first_moments_),
-                                                   tensor("second_moments", second_moments_)};
-  TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
-  Json digests;
-  for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
-  Json state = {{"steps", steps_},
-                {"numerics_id", numerics_id()},
-                {"config", model::to_json(weights_->config())},
-                {"digests", digests}};
-  if (!progress.is_null()) state["progress"] = progress;
-  TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
-  fs::remove_all(folder, ignored);
-  if (::rename(aside.c_str(), folder.c_str()) != 0) return Status::from_errno("rename " + folder.string(), errno);
-  return {};
-}
-
-Status Learner::load(const fs::path& folder) {
-  const Json state = TRY(read_state(folder));
-  if (state["config"] != model::to_json(weights_->config())) {
-    return Status::invalid("the checkpoint is of another model").at((folder / kStateFile).string());
-  }
-  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  TRY(read_tensor(folder, file, state, "masters", {masters_.data(), masters_.size()}));
-  TRY(read_tensor(folder, file, state, "first_moments", {first_moments_.data(), first_moments_.size()}));
-  TRY(read_tensor(folder, file, state, "second_moments", {second_moments_.data(), second_moments_.size()}));
-  steps_ = state.value("steps", int64_t{0});
-  for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
-  return weights_->pack(stream_);
-}
-
-Result<Json> checkpoint_progress(const fs::path& folder) {
-  const Json state = TRY(read_state(folder));
-  return state.value("progress", Json());
-}
-
-Result<model::Weights> checkpoint_weights(const fs::path& folder) {
-  const Json state = TRY(read_state(folder));
-  auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false));
-  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  Buffer<float> masters(weights.flat().size());
-  TRY(read_tensor(folder, file, state, "masters", {masters.data(), masters.size()}));
-  for (size_t i = 0; i < masters.size(); ++i) weights.flat()[i] = kernels::to_bf16(masters[i]);
-  return weights;
 }
 
 }  // namespace tandem::trainer

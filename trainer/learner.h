@@ -1,8 +1,9 @@
 // Weights that learn: one optimizer step from a batch of samples, by reinforcement or from demonstrations.
 //
 // Samples are merged into prefix trees (token_tree.h) of bounded size, run through the Tape, and their gradients summed
-// in a fixed order; then the norm is clipped and AdamW moves fp32 masters, from which the bf16 weights are rounded. A
-// step is a function of the weights, the moments and the batch: the same bits on every run with any number of threads.
+// in a fixed order; then the norm is clipped and the optimizer moves fp32 masters, from which the bf16 weights are
+// rounded. A step is a function of the weights, the moments and the batch: the same bits on every run with any number
+// of threads.
 //
 // Thread safety: none.
 #pragma once
@@ -15,7 +16,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "model/weights.h"
-#include "trainer/learning_rate.h"
+#include "trainer/optimizer.h"
 #include "trainer/sequence_loss.h"
 #include "trainer/tape.h"
 
@@ -27,13 +28,6 @@ struct Sample {
   std::vector<float> logprobs;     // [tokens]: of the sampler, where trained; empty for demonstrations
   std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
   double advantage = 0;
-};
-
-struct OptimizerSettings {
-  LearningRate learning_rate;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
-  double max_grad_norm = 1;    // 0: no clipping
-  int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
 };
 
 struct StepMetrics {
@@ -81,12 +75,12 @@ class Learner {
 
   // Masters and moments, in one folder, whole or not at all (the folder is written aside and renamed). `progress` is
   // what else the training must find again (checkpoint_progress).
-  Status save(const fs::path& folder, const Json& progress = {}) const;
-  // kCorrupt where a digest differs, kInvalid where it is of another model.
+  Status save(const fs::path& folder, const Json& progress = {});
+  // kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
   Status load(const fs::path& folder);
 
  private:
-  Learner(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings);
+  Learner(model::Weights weights, kernels::Stream stream, Optimizer optimizer, const OptimizerSettings& settings);
   template <typename SampleSlopes>
   Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
@@ -101,7 +95,8 @@ class Learner {
   kernels::Stream stream_;
   OptimizerSettings settings_;
   int64_t steps_ = 0;
-  Buffer<float> masters_, first_moments_, second_moments_, grads_;
+  Optimizer optimizer_;
+  Buffer<float> masters_, grads_;
 };
 
 // What was saved with a checkpoint; null where that was nothing.

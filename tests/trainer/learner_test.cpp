@@ -154,5 +154,35 @@ TEST(Learner, learns_in_low_precision_agrees_with_its_sampler_and_goes_on_from_a
   }
 }
 
+TEST(Learner, learns_with_every_optimizer_and_goes_on_from_its_checkpoints_and_no_others) {
+  const fs::path folder = fs::path(testing::TempDir()) / "optimizer-checkpoint";
+  const auto learner_with = [](OptimizerKind kind, Moments moments) {
+    auto weights = std::move(*model::Weights::create(tiny_config(), true));
+    model::randomise(weights, 1);
+    return std::move(*Learner::create(std::move(weights), std::move(*kernels::Stream::cpu(1)),
+                                      {.kind = kind, .moments = moments, .learning_rate = {.peak = 2e-3}}));
+  };
+  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
+    for (const auto moments : {Moments::kFp32, Moments::kBf16}) {
+      Learner learner = learner_with(kind, moments), other = learner_with(kind, moments);
+      const auto samples = samples_of(learner, 0);
+      const double before = *learner.evaluate(samples);
+      for (int i = 0; i < 20; ++i) ASSERT_TRUE(learner.imitate(samples));
+      EXPECT_LT(*learner.evaluate(samples), 0.8 * before);
+      ASSERT_TRUE(learner.save(folder));
+      ASSERT_TRUE(other.load(folder));
+      ASSERT_TRUE(learner.imitate(samples) && other.imitate(samples));
+      EXPECT_TRUE(std::ranges::equal(learner.weights().wire(), other.weights().wire()));
+    }
+  }
+  Learner adamw = learner_with(OptimizerKind::kAdamW, Moments::kFp32);
+  const Status refused = adamw.load(folder);
+  EXPECT_EQ(refused.code(), Code::kInvalid);
+  EXPECT_NE(refused.message().find("of another optimizer: muon, bf16 moments, not adamw, fp32 moments"),
+            std::string::npos)
+      << refused.message();
+  fs::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace tandem::trainer
