@@ -13,6 +13,7 @@ namespace tandem::kernels {
 
 template <typename T>
 static Status checked_embed(const T* table, int vocabulary, int width, std::span<const int32_t> ids, T* out) {
+  TRY(Check{"embed"}.given("table", table).given("out", out).positive("width", width).status);
   for (size_t row = 0; row < ids.size(); ++row) {
     if (ids[row] < 0 || ids[row] >= vocabulary) {
       return Status::invalid(

@@ -17,7 +17,7 @@
 
 namespace tandem::kernels {
 
-// out[r] = table[ids[r]]. kInvalid names an id outside [0, vocabulary).
+// out[r] = table[ids[r]]. kInvalid names a null pointer, and an id outside [0, vocabulary).
 Status embed(Stream& stream, const bf16* table, int vocabulary, int width, std::span<const int32_t> ids, bf16* out);
 Status embed(Stream& stream, const float* table, int vocabulary, int width, std::span<const int32_t> ids, float* out);
 // grad_table[ids[r]] += grad_out[r], rows in order.

@@ -328,6 +328,8 @@ TEST_P(OpsTest, embeddings_are_looked_up_and_their_gradients_added_in_the_order_
   }
   EXPECT_EQ(sums, expected);
   EXPECT_EQ(embed(cpu, table.data(), vocabulary, width, std::vector<int32_t>{10}, out.data()).code(), Code::kInvalid);
+  const bf16* none = nullptr;
+  EXPECT_EQ(embed(cpu, none, vocabulary, width, ids, out.data()).code(), Code::kInvalid);
 }
 
 TEST_P(OpsTest, add_rounds_each_sum_once) {
