@@ -61,12 +61,10 @@ class NamespaceSandbox final : public Sandbox {
 
   Result<Collected> collect() override {
     const auto reply = TRY(request(RequestKind::kCollect, "", kCollectTime));
-    FieldReader fields(reply);
-    Collected collected;
-    collected.complete = TRY(fields.number()) == 1;
-    collected.files = TRY(fields.files());
-    for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
-    return collected;
+    auto collected = decode_collected(reply);
+    if (collected) return collected;
+    // What did it was killed before it had sent everything.
+    return fail(Status::unavailable("the files of a sandbox could not be collected: " + collected.error().message()));
   }
 
   Result<Snapshot> snapshot() override {
@@ -125,6 +123,16 @@ class NamespaceSandbox final : public Sandbox {
     FieldReader fields(reply);
     if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::unavailable(why));
     return fields.text();
+  }
+
+  static Result<Collected> decode_collected(std::string_view reply) {
+    if (reply.empty()) return fail(Status::unavailable("the process that did it was killed"));
+    FieldReader fields(reply);
+    Collected collected;
+    collected.complete = TRY(fields.number()) == 1;
+    collected.files = TRY(fields.files());
+    for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
+    return collected;
   }
 
   static Status worked(const std::string& reply, const std::string& what) {
