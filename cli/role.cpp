@@ -129,6 +129,8 @@ Result<int> run(const Options& options) {
                                     {"taken_warm", made.warm},
                                     {"made_on_demand", made.fresh},
                                     {"not_made", made.failed},
+                                    {"warm_lost", made.lost},
+                                    {"spawners", backend->spawners_started()},
                                     {"spawn_ms", made.last_fresh_milliseconds}};
                       });
                       if (told_to_stop || stop_requested) stop = true;

@@ -26,6 +26,7 @@ struct Session {
   std::map<uint32_t, TurnAnswer> turns;
   std::optional<Grade> grade;
   Time last_used{};
+  int opening = 0;  // requests to acquire it that have not been answered
 };
 
 class Server {
@@ -83,19 +84,25 @@ class Server {
   using Writer = std::function<void(wire::Body::Builder)>;
 
   // Runs `work` on a thread of the queue; what it returns is sent back.
-  void answer_later(const wire::Incoming& message, std::function<Result<Writer>()> work) {
+  // `after` comes before the answer, on the loop's thread, also where the queue is full.
+  void answer_later(
+      const wire::Incoming& message, std::function<Result<Writer>()> work,
+      std::function<void(bool worked)> after = [](bool) {}) {
     const std::string peer = message.sender();
     const uint64_t id = message.id();
-    const bool taken = queue_.submit([this, peer, id, work = std::move(work)]() -> WorkQueue::Completion {
+    const bool taken = queue_.submit([this, peer, id, work = std::move(work), after]() -> WorkQueue::Completion {
       const Time start = clock_.now();
       auto outcome = work();
       const double seconds = to_seconds(clock_.now() - start);
-      return [this, peer, id, seconds, outcome = std::move(outcome)] {
+      return [this, peer, id, seconds, after, outcome = std::move(outcome)] {
         counters_.busy_seconds += seconds;
+        after(outcome.has_value());
         answer(peer, id, outcome);
       };
     });
-    if (!taken) answer(peer, id, fail(Status::exhausted("the environment server has too many requests waiting")));
+    if (taken) return;
+    after(false);
+    answer(peer, id, fail(Status::exhausted("the environment server has too many requests waiting")));
   }
 
   void answer(const std::string& peer, uint64_t id, const Result<Writer>& outcome) {
@@ -125,6 +132,13 @@ class Server {
       ++counters_.acquired;
     }
     session->last_used = clock_.now();
+    ++session->opening;
+    // Nobody was told the lease of an episode that did not begin, and can release it.
+    const auto after = [this, lease, session, key](bool worked) {
+      if (--session->opening > 0 || worked || session->episode) return;
+      sessions_.erase(lease);
+      leases_.erase(key);
+    };
     const TaskSpec spec{
         .kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
     answer_later(
@@ -147,7 +161,8 @@ class Server {
               messages[i].setContent(prompt[i].content);
             }
           });
-        });
+        },
+        after);
   }
 
   void with_session(wire::Incoming message, uint64_t lease,

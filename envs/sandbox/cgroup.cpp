@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 
 #include "base/text.h"
 
@@ -14,6 +16,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostGroups = 512;
+constexpr size_t kLeastGroups = 4;  // that stay, however long nobody has asked
 
 bool set_value(const std::string& file, const std::string& value) {
   FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CLOEXEC));
@@ -55,18 +58,23 @@ std::vector<std::string> find_parents(std::string& kind) {
   return parents;
 }
 
-// Groups of spawners that are no more.
-void sweep(const std::string& parent) {
+bool is_idle(const CgroupPool::Group& group) {
+  pollfd wait = {group.user.get(), POLLIN, 0};
+  return !group.user || (poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN));
+}
+
+}  // namespace
+
+// Groups of spawners that are no more. Their last processes may be on their way out.
+void CgroupPool::sweep(const std::string& parent) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
     const auto name = entry.path().filename().string();
     if (!name.starts_with("tandem-")) continue;
     const auto owner = static_cast<pid_t>(atoi(name.c_str() + 7));
-    if (owner > 0 && kill(owner, 0) != 0 && errno == ESRCH) rmdir(entry.path().c_str());
+    if (owner > 0 && kill(owner, 0) != 0 && errno == ESRCH) leaving_.push_back(entry.path());
   }
 }
-
-}  // namespace
 
 std::string CgroupPool::available() {
   std::string kind;
@@ -89,8 +97,7 @@ CgroupPool::CgroupPool() : kind_(available()) {
 
 CgroupPool::Group* CgroupPool::free_group() {
   for (auto& group : groups_) {
-    pollfd wait = {group.user.get(), POLLIN, 0};
-    if (!group.user || (poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN))) return &group;
+    if (is_idle(group)) return &group;
   }
   if (groups_.size() >= kMostGroups) return nullptr;
   Group group;
@@ -115,10 +122,32 @@ bool CgroupPool::set(Group& group, const SandboxSpec& spec) {
   return done;
 }
 
-CgroupPool::Group* CgroupPool::take(const SandboxSpec& spec) {
+CgroupPool::Group* CgroupPool::take(const SandboxSpec& spec, Time now) {
   if (parents_.empty()) return nullptr;
   Group* group = free_group();
-  return group && set(*group, spec) ? group : nullptr;
+  if (!group) return nullptr;
+  use_.used(static_cast<size_t>(group - groups_.data()) + 1, now);
+  return set(*group, spec) ? group : nullptr;
+}
+
+std::optional<Time> CgroupPool::tidy(Time now) {
+  if (groups_.empty() && leaving_.empty()) return std::nullopt;
+  if (now < next_look_) return next_look_;
+  const size_t keep = std::max(kLeastGroups, use_.most(now));
+  for (size_t i = groups_.size(); i-- > keep;) {
+    if (!is_idle(groups_[i])) continue;
+    auto& folders = groups_[i].folders;
+    std::move(folders.begin(), folders.end(), std::back_inserter(leaving_));
+    groups_.erase(groups_.begin() + static_cast<long>(i));  // its maker sees the socket close, and ends
+  }
+  remove_leaving();
+  next_look_ = now + std::chrono::milliseconds(leaving_.empty() ? 1000 : 100);
+  if (leaving_.empty() && groups_.size() <= kLeastGroups) return std::nullopt;
+  return next_look_;
+}
+
+void CgroupPool::remove_leaving() {
+  std::erase_if(leaving_, [](const auto& folder) { return rmdir(folder.c_str()) == 0 || errno != EBUSY; });
 }
 
 void CgroupPool::enter(const Group& group, pid_t process) {
@@ -143,6 +172,10 @@ void CgroupPool::clear() {
     }
   }
   groups_.clear();
+  for (int attempt = 0; attempt < 200 && !leaving_.empty(); ++attempt) {
+    remove_leaving();
+    if (!leaving_.empty()) usleep(1000);
+  }
 }
 
 }  // namespace tandem::envs

@@ -1,8 +1,9 @@
 // Limits on all processes of a sandbox together, where this machine lets us make control groups.
 //
 // Version 1 (pids and memory hierarchies) and version 2. Groups are named tandem-PID-N, reused, since making them is
-// slow, and removed when the spawner ends; groups that a killed spawner left are swept by the next one. Where no group
-// can be made, rlimits stand alone. Thread safety: none; owned by the spawner.
+// slow, and removed when the spawner ends or when more of them are idle than were in use of late; groups that a killed
+// spawner left are swept by the next one. Where no group can be made, rlimits stand alone. Thread safety: none; owned
+// by the spawner.
 //
 // A process that moves into a group can make every fork of the machine wait for 20 ms. So each group has a maker: a
 // process that was moved there once, stays, and makes the sandboxes that are to be in it (envs/sandbox/spawner.cpp).
@@ -10,10 +11,13 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "envs/sandbox/recent_use.h"
 #include "envs/sandbox/sandbox.h"
 
 namespace tandem::envs {
@@ -32,11 +36,14 @@ class CgroupPool {
   };
 
   // A group that nobody uses, with the limits of the spec; null where there is none. Good until the next call.
-  Group* take(const SandboxSpec& spec);
+  Group* take(const SandboxSpec& spec, Time now);
   // Moves a process into it.
   static void enter(const Group& group, pid_t process);
   // The process whose pidfd this is uses the group from now on; when it has ended the group is free.
   static void give(Group& group, int pidfd);
+  // Lets go of idle groups that a burst of a while ago has left, with their makers, and removes folders of groups that
+  // are no more as soon as the last process has gone. When to call again though nothing happens, if ever.
+  std::optional<Time> tidy(Time now);
   void clear();
 
   // Whether groups can be made here: "v1", "v2" or empty.
@@ -45,10 +52,15 @@ class CgroupPool {
  private:
   Group* free_group();
   bool set(Group& group, const SandboxSpec& spec);
+  void sweep(const std::string& parent);
+  void remove_leaving();
 
   std::string kind_;
   std::vector<std::string> parents_;  // where folders are made, one of each hierarchy
-  std::vector<Group> groups_;
+  std::vector<Group> groups_;         // the first that is free is taken, so that those at the end fall idle
+  std::vector<std::string> leaving_;  // folders to remove as soon as they are empty
+  RecentUse use_;                     // how many groups from the first on
+  Time next_look_{};
   int made_ = 0;
 };
 

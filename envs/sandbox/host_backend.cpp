@@ -65,6 +65,7 @@ class HostSandbox final : public Sandbox {
     context_.time_limit_s = spec.call_time_limit_s;
     context_.tools = spec.tools;
   }
+  bool has_ended() const override { return false; }
 
  private:
   ToolContext context_;

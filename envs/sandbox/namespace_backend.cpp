@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
 constexpr double kCollectTime = 20;
+constexpr int kMostAttempts = 3;   // at making one, where what makes it is killed meanwhile
 constexpr double kCancelTime = 1;  // in which a cancellation can be sent, or the sandbox is not looking
 
 class NamespaceSandbox final : public Sandbox {
@@ -60,12 +61,10 @@ class NamespaceSandbox final : public Sandbox {
 
   Result<Collected> collect() override {
     const auto reply = TRY(request(RequestKind::kCollect, "", kCollectTime));
-    FieldReader fields(reply);
-    Collected collected;
-    collected.complete = TRY(fields.number()) == 1;
-    collected.files = TRY(fields.files());
-    for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
-    return collected;
+    auto collected = decode_collected(reply);
+    if (collected) return collected;
+    // What did it was killed before it had sent everything.
+    return fail(Status::unavailable("the files of a sandbox could not be collected: " + collected.error().message()));
   }
 
   Result<Snapshot> snapshot() override {
@@ -110,6 +109,11 @@ class NamespaceSandbox final : public Sandbox {
     spec_.tools = spec.tools;
   }
 
+  bool has_ended() const override {
+    pollfd wait = {spawned_.process.get(), POLLIN, 0};
+    return poll(&wait, 1, 0) > 0;
+  }
+
  private:
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question) {
     if (question.size() > kLargestFrame / 2) return fail(Status::exhausted("there are too many files to search"));
@@ -119,6 +123,16 @@ class NamespaceSandbox final : public Sandbox {
     FieldReader fields(reply);
     if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::unavailable(why));
     return fields.text();
+  }
+
+  static Result<Collected> decode_collected(std::string_view reply) {
+    if (reply.empty()) return fail(Status::unavailable("the process that did it was killed"));
+    FieldReader fields(reply);
+    Collected collected;
+    collected.complete = TRY(fields.number()) == 1;
+    collected.files = TRY(fields.files());
+    for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
+    return collected;
   }
 
   static Status worked(const std::string& reply, const std::string& what) {
@@ -198,17 +212,43 @@ class NamespaceSandbox final : public Sandbox {
 
 }  // namespace
 
-NamespaceBackend::NamespaceBackend(std::unique_ptr<Spawner> spawner) : spawner_(std::move(spawner)) {}
+NamespaceBackend::NamespaceBackend(std::shared_ptr<Spawner> spawner, std::string label)
+    : label_(std::move(label)), spawner_(std::move(spawner)) {}
 NamespaceBackend::~NamespaceBackend() = default;
 
 Result<std::unique_ptr<NamespaceBackend>> NamespaceBackend::start(std::string label) {
-  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(TRY(Spawner::start(std::move(label)))));
+  std::shared_ptr<Spawner> spawner = TRY(Spawner::start(label));
+  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(std::move(spawner), std::move(label)));
+}
+
+Result<std::shared_ptr<Spawner>> NamespaceBackend::live_spawner() {
+  std::lock_guard lock(mutex_);
+  if (!spawner_->lost()) return spawner_;
+  if (!restarts_.take(SystemClock().now())) {
+    return fail(Status::unavailable("the sandbox spawner was killed again and again; it was started " +
+                                    std::to_string(RestartBudget::kMost) + " times within " +
+                                    std::to_string(RestartBudget::kWindow.count()) + " s")
+                    .hint("`dmesg` may say what ends it, for example too little memory"));
+  }
+  spawner_ = TRY(Spawner::start(label_));
+  ++spawners_started_;
+  return spawner_;
 }
 
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
-  auto sandbox = std::make_unique<NamespaceSandbox>(TRY(spawner_->spawn(spec)), spec);
-  TRY(sandbox->wait_until_ready());
-  return sandbox;
+  for (int attempt = 1;; ++attempt) {
+    const auto spawner = TRY(live_spawner());
+    auto spawned = spawner->spawn(spec);
+    if (!spawned) {
+      if (spawner->lost() && attempt < kMostAttempts) continue;
+      return fail(std::move(spawned).error());
+    }
+    auto sandbox = std::make_unique<NamespaceSandbox>(std::move(*spawned), spec);
+    Status ready = sandbox->wait_until_ready();
+    if (ready) return sandbox;
+    // Whoever killed its first process has not said that there can be none.
+    if (ready.code() != Code::kUnavailable || attempt == kMostAttempts) return fail(std::move(ready));
+  }
 }
 
 }  // namespace tandem::envs

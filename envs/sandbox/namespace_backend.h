@@ -3,11 +3,17 @@
 // Each has its own user, processes, mounts, network (none but loopback), System V objects, host name; a system call
 // filter; no capability. Its first process runs the library of tools and is spoken to over one socket. What holds, line
 // by line with the test of each, is in docs/sandbox.md.
+//
+// A spawner that was killed takes its sandboxes with it; another is started when the next sandbox is asked for, as
+// often as a RestartBudget allows.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "envs/sandbox/restart_budget.h"
 #include "envs/sandbox/sandbox.h"
 
 namespace tandem::envs {
@@ -21,11 +27,20 @@ class NamespaceBackend final : public SandboxBackend {
   static Result<std::unique_ptr<NamespaceBackend>> start(std::string label = "");
   ~NamespaceBackend() override;  // ends all sandboxes that are left
 
+  // kUnavailable where a spawner or the new sandbox was killed over and over while it was made.
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
 
+  uint64_t spawners_started() const { return spawners_started_; }
+
  private:
-  explicit NamespaceBackend(std::unique_ptr<Spawner> spawner);
-  std::unique_ptr<Spawner> spawner_;
+  NamespaceBackend(std::shared_ptr<Spawner> spawner, std::string label);
+  Result<std::shared_ptr<Spawner>> live_spawner();
+
+  const std::string label_;
+  std::mutex mutex_;
+  std::shared_ptr<Spawner> spawner_;
+  RestartBudget restarts_;
+  std::atomic<uint64_t> spawners_started_{1};
 };
 
 }  // namespace tandem::envs

@@ -49,6 +49,18 @@ SandboxPool::Class& SandboxPool::class_of(const SandboxSpec& spec, Ended& ended)
   return classes_.back();
 }
 
+std::unique_ptr<Sandbox> SandboxPool::take_ready(Class& of, Ended& ended) {
+  while (!of.ready.empty()) {
+    auto sandbox = std::move(of.ready.front());
+    of.ready.pop_front();
+    if (!sandbox->has_ended()) return sandbox;
+    ended.push_back(std::move(sandbox));
+    of.plan.lost();
+    ++counters_.lost;
+  }
+  return nullptr;
+}
+
 Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {
   if (!spec.workspace) {
     std::unique_ptr<Sandbox> sandbox;
@@ -56,12 +68,9 @@ Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {
     {
       std::lock_guard lock(mutex_);
       auto& of = class_of(spec, ended);
+      sandbox = take_ready(of, ended);
       of.plan.asked(clock_.now());
-      if (!of.ready.empty()) {
-        sandbox = std::move(of.ready.front());
-        of.ready.pop_front();
-        ++counters_.warm;
-      }
+      if (sandbox) ++counters_.warm;
     }
     changed_.notify_all();
     if (sandbox) {

@@ -2,7 +2,8 @@
 //
 // Those of one class (its limits and links) can stand in for each other. How many of a class are kept is decided by a
 // WarmPlan; whoever finds none, or asks for one with a folder of the host, waits for a fresh one. A sandbox is used
-// once and never comes back. Thread safety: create may be called from several threads.
+// once and never comes back; one that ended while it was kept (its first process was killed) is never given away.
+// Thread safety: create may be called from several threads.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +20,7 @@ namespace tandem::envs {
 struct PoolCounters {
   uint64_t warm = 0, fresh = 0;        // given away: that were ready; that were made for who asked
   uint64_t failed = 0;                 // could not be made
+  uint64_t lost = 0;                   // ended while they were kept ready
   size_t ready = 0;                    // now
   double last_fresh_milliseconds = 0;  // that the last one took which was made for who asked
 };
@@ -48,6 +50,8 @@ class SandboxPool final : public SandboxBackend {
   void fill();
   // With the lock held: the class of a spec; one that is made for it may end what another had ready.
   Class& class_of(const SandboxSpec& spec, Ended& ended);
+  // With the lock held: one that is ready and lives, null where there is none.
+  std::unique_ptr<Sandbox> take_ready(Class& of, Ended& ended);
   // With the lock held: lets the plans decide. The class for which one is to be made, and when to ask again.
   Class* next_to_fill(Ended& ended, std::optional<Time>& again);
 

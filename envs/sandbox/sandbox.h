@@ -68,6 +68,9 @@ class Sandbox {
   // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
   // made with.
   virtual void set_call_limits(const SandboxSpec& spec) = 0;
+  // Whether it is known to be lost, without asking it: its first process has ended. One that is not may be lost all the
+  // same.
+  virtual bool has_ended() const = 0;
 };
 
 // Thread safety: create may be called from several threads.

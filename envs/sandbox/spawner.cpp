@@ -30,6 +30,7 @@ extern char** environ;
 namespace tandem::envs {
 namespace {
 
+constexpr size_t kLargestRequest = 65536;
 constexpr const char* kHiddenArgument = "--tandem-spawner";
 constexpr unsigned kNobody =
     65534;  // who a sandbox runs as outside, where we are root and no folder of the host is in it
@@ -174,13 +175,18 @@ Received receive(int socket, size_t limit) {
   dup2(socket, 3);
   syscall(SYS_close_range, 4u, ~0u, 0u);
   for (;;) {
-    auto request = receive(3, 65536);
+    auto request = receive(3, kLargestRequest);
     const auto spec = decode(request.text);
     if (!spec || request.descriptors.size() != 2) _exit(0);
     int pidfd = -1;
     const auto process =
         static_cast<pid_t>(syscall(SYS_clone, kNamespaces | CLONE_PARENT, nullptr, &pidfd, nullptr, nullptr));
-    if (process == 0) become_sandbox(*spec, filter, request.descriptors[0].get(), request.descriptors[1].get());
+    if (process == 0) {
+      // Were it still open while this process waits for the spawner's word, the spawner would wait for a maker that has
+      // been killed meanwhile.
+      close(3);
+      become_sandbox(*spec, filter, request.descriptors[0].get(), request.descriptors[1].get());
+    }
     const FileDescriptor handle(process > 0 ? pidfd : -1);
     const int error = errno;
     const Status told = process > 0 ? send_descriptors(3, std::to_string(process), {handle.get()})
@@ -208,8 +214,9 @@ class SpawnerProcess {
     filter_ = std::move(*filter);
     (void)tool_schemas();  // read here once, not in every process that serves a call
     tell("ready");
-    std::string bytes(65536, '\0');
+    std::string bytes(kLargestRequest, '\0');
     for (;;) {
+      if (!wait_for_request()) continue;
       const ssize_t size = recv(socket_, bytes.data(), bytes.size(), 0);
       if (size < 0 && errno == EINTR) continue;
       if (size <= 0) break;
@@ -225,20 +232,45 @@ class SpawnerProcess {
   // Where nobody listens any more, the end of the socket is seen next.
   void tell(const std::string& text) { (void)send_descriptors(socket_, text, {}).ok(); }
 
+  // Control groups are tidied in the meantime. False where there is none yet.
+  bool wait_for_request() {
+    const Time now = SystemClock().now();
+    const auto again = cgroups_.tidy(now);
+    pollfd wait = {socket_, POLLIN, 0};
+    const auto left = again ? std::chrono::ceil<std::chrono::milliseconds>(*again - now).count() : -1;
+    return poll(&wait, 1, static_cast<int>(left)) > 0;
+  }
+
+  // What a sandbox and those who make it talk over.
+  struct Ends {
+    FileDescriptor ours, theirs, go_read, go_write;
+  };
+
+  static Result<Ends> make_ends() {
+    int sockets[2], go[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+      return fail(Status::from_errno("socketpair", errno));
+    Ends ends{FileDescriptor(sockets[0]), FileDescriptor(sockets[1]), FileDescriptor(), FileDescriptor()};
+    if (pipe2(go, O_CLOEXEC) != 0) return fail(Status::from_errno("pipe", errno));
+    ends.go_read = FileDescriptor(go[0]);
+    ends.go_write = FileDescriptor(go[1]);
+    return ends;
+  }
+
   Status spawn(std::string_view request) {
     const auto spec = TRY(decode(request));
-    int ends[2], go[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return Status::from_errno("socketpair", errno);
-    FileDescriptor ours(ends[0]), theirs(ends[1]);
-    if (pipe2(go, O_CLOEXEC) != 0) return Status::from_errno("pipe", errno);
-    FileDescriptor go_read(go[0]), go_write(go[1]);
-
-    auto* group = cgroups_.take(spec);
+    auto ends = TRY(make_ends());
+    auto* group = cgroups_.take(spec, SystemClock().now());
     if (group && !group->maker) start_maker(*group);
     std::optional<FirstProcess> first;
-    if (group && group->maker) first = TRY(make_in(*group, request, theirs.get(), go_read.get()));
+    if (group && group->maker) {
+      first = TRY(make_in(*group, request, ends));
+      // A maker that was killed may have made a process just before: that ends without its word, and must not take that
+      // of another.
+      if (!first) ends = TRY(make_ends());
+    }
     const bool inside = first.has_value();
-    if (!first) first = TRY(make_here(spec, ours, theirs, go_read, go_write));
+    if (!first) first = TRY(make_here(spec, ends));
     const pid_t process = first->process;
     const auto prepare = [&]() -> Status {
       if (group && !inside) CgroupPool::enter(*group, process);
@@ -255,33 +287,31 @@ class SpawnerProcess {
       TRY(write_map(process, "setgroups", "deny"));
       TRY(write_map(process, "uid_map", std::to_string(kInnerId) + " " + std::to_string(user) + " 1"));
       TRY(write_map(process, "gid_map", std::to_string(kInnerId) + " " + std::to_string(group) + " 1"));
-      return write_all(go_write.get(), "g", "sandbox");
+      return write_all(ends.go_write.get(), "g", "sandbox");
     };
     if (const Status status = prepare(); !status) {
       kill(process, SIGKILL);
       return status;
     }
-    return send_descriptors(socket_, "spawned", {ours.get(), first->handle.get()});
+    return send_descriptors(socket_, "spawned", {ends.ours.get(), first->handle.get()});
   }
 
-  Result<FirstProcess> make_here(const SandboxSpec& spec, FileDescriptor& ours, const FileDescriptor& theirs,
-                                 const FileDescriptor& go_read, FileDescriptor& go_write) {
+  Result<FirstProcess> make_here(const SandboxSpec& spec, Ends& ends) {
     int pidfd = -1;
     const auto process = static_cast<pid_t>(syscall(SYS_clone, kNamespaces, nullptr, &pidfd, nullptr, nullptr));
     if (process < 0) return fail(no_namespaces(errno));
     if (process == 0) {
       close(socket_);
-      ours.reset();
-      go_write.reset();
-      become_sandbox(spec, filter_, theirs.get(), go_read.get());
+      ends.ours.reset();
+      ends.go_write.reset();
+      become_sandbox(spec, filter_, ends.theirs.get(), ends.go_read.get());
     }
     return FirstProcess{process, FileDescriptor(pidfd)};
   }
 
   // None where the maker does not answer; then it is given up.
-  Result<std::optional<FirstProcess>> make_in(CgroupPool::Group& group, std::string_view request, int theirs,
-                                              int go_read) {
-    const Status sent = send_descriptors(group.maker.get(), request, {theirs, go_read});
+  Result<std::optional<FirstProcess>> make_in(CgroupPool::Group& group, std::string_view request, const Ends& ends) {
+    const Status sent = send_descriptors(group.maker.get(), request, {ends.theirs.get(), ends.go_read.get()});
     auto answer = sent ? receive(group.maker.get(), 32) : Received();
     if (answer.text.empty()) {
       group.maker.reset();
@@ -332,16 +362,21 @@ FileDescriptor program_file() {
   return file;
 }
 
-// What came with one message of the spawner; its error where the text is not the expected one.
-Result<std::vector<FileDescriptor>> receive_descriptors(int socket, std::string_view expected) {
+// One message of the spawner. An error means that there will be no other.
+Result<Received> receive_answer(int socket) {
   pollfd wait = {socket, POLLIN, 0};
   if (poll(&wait, 1, 20'000) <= 0) return fail(Status::deadline("the sandbox spawner does not answer"));
   auto received = receive(socket, 1024);
+  if (received.text.empty()) return fail(Status::unavailable("the sandbox spawner is gone"));
+  return received;
+}
+
+// What came with the message; its error where the text is not the expected one.
+Result<std::vector<FileDescriptor>> descriptors_of(Received received, std::string_view expected) {
   const std::string_view answer = received.text;
-  if (answer.empty()) return fail(Status::unavailable("the sandbox spawner is gone"));
   if (answer == expected) return std::move(received.descriptors);
   // The first letter is the code of the error.
-  const auto code = answer.empty() ? Code::kInternal : static_cast<Code>(answer[0] - 'A');
+  const auto code = static_cast<Code>(answer[0] - 'A');
   return fail(Status(code, "no sandbox can be made here: " + std::string(answer.substr(1)))
                   .hint("`tandem doctor` says what is missing"));
 }
@@ -377,20 +412,36 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::string label) {
   if (error != 0) return fail(Status::from_errno("starting the sandbox spawner", error));
   theirs.reset();
   std::unique_ptr<Spawner> spawner(new Spawner(std::move(ours), process));
-  TRY(receive_descriptors(spawner->socket_.get(), "ready"));
+  TRY(descriptors_of(TRY(receive_answer(spawner->socket_.get())), "ready"));
   return spawner;
 }
 
-Spawner::~Spawner() {
+Spawner::~Spawner() { reap(); }
+
+void Spawner::reap() {
   socket_.reset();
+  if (process_ < 0) return;
   while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }
+  process_ = -1;
 }
 
 Result<SpawnedSandbox> Spawner::spawn(const SandboxSpec& spec) {
+  const auto request = encode(spec);
+  if (request.size() > kLargestRequest)
+    return fail(Status::invalid("the links of a sandbox take more than " + std::to_string(kLargestRequest) + " bytes"));
   std::lock_guard lock(mutex_);
-  TRY(send_descriptors(socket_.get(), encode(spec), {}));
-  auto descriptors = TRY(receive_descriptors(socket_.get(), "spawned"));
+  if (lost_) return fail(Status::unavailable("the sandbox spawner is gone"));
+  const Status sent = send_descriptors(socket_.get(), request, {});
+  auto answer = sent ? receive_answer(socket_.get()) : fail(sent);
+  if (!answer) {
+    // Gone before the next one starts, which sweeps what this one has left.
+    lost_ = true;
+    if (process_ > 0) kill(process_, SIGKILL);
+    reap();
+    return fail(std::move(answer).error());
+  }
+  auto descriptors = TRY(descriptors_of(std::move(*answer), "spawned"));
   if (descriptors.size() != 2) return fail(Status::internal("the sandbox spawner sent no descriptors"));
   return SpawnedSandbox{std::move(descriptors[0]), std::move(descriptors[1])};
 }

@@ -5,6 +5,7 @@
 // it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,10 +32,17 @@ class Spawner {
 
   Result<SpawnedSandbox> spawn(const SandboxSpec& spec);
 
+  // Whether it has ended, or did not answer in time and was ended: every spawn fails from then on, and its sandboxes
+  // are gone.
+  bool lost() const { return lost_; }
+
  private:
   Spawner(FileDescriptor socket, int process) : socket_(std::move(socket)), process_(process) {}
 
+  void reap();
+
   std::mutex mutex_;
+  std::atomic<bool> lost_{false};
   FileDescriptor socket_;
   int process_;
 };

@@ -23,6 +23,10 @@ void WarmPlan::made() {
   ++ready_;
 }
 
+void WarmPlan::lost() {
+  if (ready_ > 0) --ready_;
+}
+
 void WarmPlan::failed(Time now) {
   --making_;
   paused_until_ = now + bounds_.pause;

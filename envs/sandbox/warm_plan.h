@@ -31,6 +31,7 @@ class WarmPlan {
 
   void asked(Time now);  // somebody wants one, and takes one that is ready where there is one
   void made();           // one of those that were being made is ready
+  void lost();           // one that was ready is not any more
   void failed(Time now);
 
   struct Step {

@@ -51,6 +51,7 @@ class SearchingSandbox final : public Sandbox {
     inner_->set_call_limits(full);
     take(full);
   }
+  bool has_ended() const override { return inner_->has_ended(); }
 
  private:
   void take(const SandboxSpec& spec) {

@@ -1,0 +1,178 @@
+// Sandboxes, makers and spawners that are killed, and what bounds those that stay.
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/pool.h"
+#include "tests/envs/sandbox_fixture.h"
+
+namespace tandem::envs {
+namespace {
+
+using namespace std::chrono_literals;
+using SandboxFaults = SandboxTest;
+
+pid_t the_spawner() {
+  const auto children = children_of(getpid());
+  return children.size() == 1 ? children[0] : -1;
+}
+
+std::vector<pid_t> makers_of(pid_t spawner) {
+  auto makers = children_of(spawner);
+  const auto sandboxes = sandboxes_of(spawner);
+  std::erase_if(
+      makers, [&](pid_t process) { return std::find(sandboxes.begin(), sandboxes.end(), process) != sandboxes.end(); });
+  return makers;
+}
+
+TEST_F(SandboxFaults, a_warm_sandbox_that_was_killed_is_never_given_away) {
+  sandbox_.reset();
+  const SystemClock clock;
+  SandboxPool pool(*backend_, clock, {}, {.least = 3, .most = 3});
+  ASSERT_TRUE(eventually([&] { return pool.counters().ready == 3 && sandboxes_of(the_spawner()).size() == 3; }));
+  const auto killed = sandboxes_of(the_spawner());
+  for (const pid_t process : killed) kill(process, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return std::all_of(killed.begin(), killed.end(), is_gone); }));
+  const auto sandbox = pool.create({.call_time_limit_s = 5});
+  ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+  EXPECT_EQ((*sandbox)->call("run_terminal_cmd", {{"command", "echo hi"}})->output, "hi\n");
+  EXPECT_EQ(pool.counters().lost, 3u);
+  EXPECT_EQ(pool.counters().failed, 0u);
+  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 3; })) << "others take their place";
+}
+
+TEST_F(SandboxFaults, a_spawner_that_was_killed_is_started_again) {
+  for (int round = 0; round < 3; ++round) {
+    kill(the_spawner(), SIGKILL);
+    make();
+    EXPECT_EQ(shell("echo hi"), "hi\n");
+  }
+  EXPECT_EQ(backend_->spawners_started(), 4u);
+}
+
+TEST_F(SandboxFaults, sandboxes_are_made_while_makers_are_killed) {
+  std::atomic<bool> stop{false};
+  std::thread killer([&, spawner = the_spawner()] {
+    while (!stop) {
+      for (const pid_t maker : makers_of(spawner)) kill(maker, SIGKILL);
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    make();
+    EXPECT_EQ(shell("echo hi"), "hi\n");
+  }
+  stop = true;
+  killer.join();
+  EXPECT_EQ(backend_->spawners_started(), 1u);
+}
+
+TEST(RestartBudget, allows_so_many_in_any_window_and_no_more) {
+  RestartBudget budget;
+  ManualClock clock;
+  for (size_t i = 0; i < RestartBudget::kMost; ++i) {
+    EXPECT_TRUE(budget.take(clock.now()));
+    clock.advance(100ms);
+  }
+  EXPECT_FALSE(budget.take(clock.now()));
+  clock.advance(RestartBudget::kWindow - 100ms * RestartBudget::kMost);
+  EXPECT_TRUE(budget.take(clock.now()));
+  EXPECT_FALSE(budget.take(clock.now()));
+}
+
+TEST(RecentUse, counts_what_was_used_for_one_window_at_least_and_two_at_most) {
+  ManualClock clock;
+  clock.advance(1min);
+  RecentUse use(30s);
+  use.used(500, clock.now());
+  use.used(3, clock.now());
+  EXPECT_EQ(use.most(clock.now()), 500u);
+  clock.advance(29s);
+  use.used(7, clock.now());
+  clock.advance(1s);
+  EXPECT_EQ(use.most(clock.now()), 500u);
+  use.used(2, clock.now());
+  clock.advance(30s);
+  EXPECT_EQ(use.most(clock.now()), 2u);
+  clock.advance(10min);
+  EXPECT_EQ(use.most(clock.now()), 0u);
+}
+
+// A process that a group is used by, or that stands for its maker: it ends when its end of the socket does.
+struct Process {
+  Process() {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    id = fork();
+    if (id == 0) {
+      dup2(ends[1], 3);
+      syscall(SYS_close_range, 4u, ~0u, 0u);
+      char byte = 0;
+      _exit(read(3, &byte, 1) > 0 ? 1 : 0);
+    }
+    close(ends[1]);
+    socket = FileDescriptor(ends[0]);
+    handle = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
+  }
+  Process(Process&&) = default;
+  void end() {
+    socket.reset();
+    wait();
+  }
+  void wait() const { waitpid(id, nullptr, 0); }
+
+  pid_t id = -1;
+  FileDescriptor socket, handle;
+};
+
+TEST(CgroupPool, lets_go_of_what_a_burst_has_left_with_makers_and_folders) {
+  if (CgroupPool::available().empty()) GTEST_SKIP() << "no control groups can be made here";
+  ManualClock clock;
+  clock.advance(1min);
+  CgroupPool groups;
+  std::vector<std::string> folders;
+  std::vector<Process> users, makers;
+  for (int i = 0; i < 12; ++i) {
+    auto* group = groups.take({}, clock.now());
+    ASSERT_NE(group, nullptr);
+    folders.push_back(group->folders.front());
+    users.emplace_back();
+    makers.emplace_back();
+    CgroupPool::enter(*group, makers.back().id);
+    group->maker = std::move(makers.back().socket);
+    CgroupPool::give(*group, users.back().handle.get());
+  }
+  const auto there = [&] {
+    return std::count_if(folders.begin(), folders.end(), [](auto& f) { return fs::exists(f); });
+  };
+  for (size_t i = 0; i < users.size(); ++i) {
+    if (i != 8) users[i].end();
+  }
+  clock.advance(29s);
+  groups.tidy(clock.now());
+  EXPECT_EQ(there(), 12) << "a burst may come again";
+  clock.advance(2min);
+  ASSERT_TRUE(groups.tidy(clock.now()).has_value());
+  for (const size_t gone : {5, 6, 7, 9, 10, 11}) makers[gone].wait();
+  clock.advance(1s);
+  EXPECT_TRUE(groups.tidy(clock.now()).has_value());
+  EXPECT_EQ(there(), 5) << "four that always stay, and one that is in use";
+  EXPECT_TRUE(fs::exists(folders[8]));
+  users[8].end();
+  clock.advance(1s);
+  groups.tidy(clock.now());
+  makers[8].wait();
+  clock.advance(1s);
+  EXPECT_FALSE(groups.tidy(clock.now()).has_value()) << "nothing to look after";
+  EXPECT_EQ(there(), 4);
+  groups.clear();
+  for (const size_t last : {0, 1, 2, 3, 4}) makers[last].wait();
+  EXPECT_EQ(there(), 0);
+}
+
+}  // namespace
+}  // namespace tandem::envs
