@@ -46,6 +46,9 @@ class Machine {
   uint32_t step_text(uint32_t state, uint8_t byte) const { return text_steps_[state][byte]; }
 
  private:
+  void make_text_steps();
+  bool calls_take_space(const Place& place) const;
+  bool calls_complete(const Place& place) const;
   void begin_value(uint32_t node, StackId parent, uint32_t depth, uint8_t byte, std::vector<StackId>& out);
   void step_root(Place place, uint8_t byte, std::vector<StackId>& out);
   void step_literal(Place place, uint8_t byte, std::vector<StackId>& out);
