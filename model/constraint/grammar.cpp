@@ -1,6 +1,10 @@
 #include "model/constraint/grammar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "model/utf8.h"
 
 namespace tandem::model::constraint {
 
@@ -36,6 +40,15 @@ uint32_t depth_of(const Grammar& grammar, const ObjectRule& object) {
     any = true;
   }
   return any ? one_more(inside) : 1;
+}
+
+// A string of JSON in which an escape stands for the character behind a '<' that begins with the byte of `tag`.
+std::string respelled(std::string literal, const std::string& tag) {
+  for (size_t at = literal.find(tag); at != std::string::npos; at = literal.find(tag, at)) {
+    const Utf8Step step = next_character(std::string_view(literal).substr(at + 1));
+    literal.replace(at + 1, step.length, fmt::format("\\u{:04x}", static_cast<uint32_t>(step.character)));
+  }
+  return literal;
 }
 
 class Apartness {
@@ -154,6 +167,25 @@ void find_depths(Grammar& grammar) {
       node.depth = depth;
     }
   }
+}
+
+void set_guard(Grammar& grammar, uint8_t guard) {
+  grammar.guard = guard;
+  const std::string tag = {'<', static_cast<char>(guard)};
+  for (ValueNode& node : grammar.nodes) {
+    for (std::string& literal : node.literals) literal = respelled(literal, tag);
+    std::sort(node.literals.begin(), node.literals.end());
+    node.depth = kNever;
+  }
+  for (ArrayRule& array : grammar.arrays) array.depth = kNever;
+  const auto nothing = static_cast<uint32_t>(grammar.nodes.size());
+  grammar.nodes.emplace_back();
+  for (ObjectRule& object : grammar.objects) {
+    object.depth = kNever;
+    for (Property& property : object.properties)
+      if (property.name.find(tag) != std::string::npos) property.node = nothing;
+  }
+  find_depths(grammar);
 }
 
 bool are_apart(const Grammar& grammar, uint32_t a, uint32_t b) { return Apartness(grammar).nodes(a, b, 0); }

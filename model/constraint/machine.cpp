@@ -12,7 +12,9 @@ enum ListPhase : uint8_t { kOpened, kAfterValue, kAfterComma, kAfterKey, kAfterC
 
 }  // namespace
 
-Machine::Machine(const Grammar& grammar) : grammar_(grammar) { make_text_steps(); }
+Machine::Machine(const Grammar& grammar, const std::vector<std::string>& marks) : grammar_(grammar) {
+  if (grammar.calls) prepare_calls(marks);
+}
 
 bool Machine::takes_space(const Place& place) const {
   switch (place.kind) {
@@ -22,8 +24,8 @@ bool Machine::takes_space(const Place& place) const {
     case Place::kObject:
     case Place::kStart:
       return true;
-    case Place::kCalls:
-      return calls_take_space(place);
+    case Place::kPart:
+      return part_takes_space(place);
     default:
       return false;
   }
@@ -47,7 +49,7 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
     case Place::kLiteral:
       return step_literal(place, byte, out);
     case Place::kString: {
-      StringState state{place.a, place.b, place.c};
+      StringState state{place.a, place.b, place.c, grammar_.guard, place.phase != 0};
       const auto result = step_string(automaton(place.d), state, byte);
       if (result == ByteStep::kRefused) return;
       if (result == ByteStep::kClosed) return out.push_back(place.parent);
@@ -55,6 +57,7 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
       next.a = state.a;
       next.b = state.b;
       next.c = state.decoder;
+      next.phase = state.less ? 1 : 0;
       return out.push_back(stacks_.push(next));
     }
     case Place::kNumber: {
@@ -77,8 +80,8 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
       return step_start(place, byte, out);
     case Place::kText:
       return step_text(place, byte, out);
-    case Place::kCalls:
-      return step_calls(place, byte, out);
+    case Place::kPart:
+      return step_part(place, byte, out);
   }
 }
 
@@ -93,9 +96,9 @@ bool Machine::complete(StackId stack) const {
       return grammar_.nodes[place.a].literals[place.b].size() == place.d && complete(place.parent);
     case Place::kStart:
     case Place::kText:
-      return grammar_.tags->least == 0;
-    case Place::kCalls:
-      return calls_complete(place);
+      return true;
+    case Place::kPart:
+      return part_completes(place);
     default:
       return false;
   }
@@ -289,8 +292,8 @@ StackId Machine::behind_other(const Place& key, const std::string* name) {
 
 void Machine::step_key(Place place, uint8_t byte, std::vector<StackId>& out) {
   const auto& properties = grammar_.objects[place.a].properties;
-  uint32_t decoder = place.d;
-  const auto result = step_canonical(decoder, byte);
+  StringState state{.decoder = place.d, .guard = grammar_.guard, .less = place.phase != 0};
+  const auto result = step_canonical(state, byte);
   if (result == ByteStep::kRefused) return;
   std::string name = stacks_.text(place.b);
   const auto by_name = [](const Property& p, const std::string& other) { return p.name < other; };
@@ -313,7 +316,8 @@ void Machine::step_key(Place place, uint8_t byte, std::vector<StackId>& out) {
     possible = may_have(place, static_cast<uint32_t>(p - properties.begin()));
   if (!possible) return;
   place.b = stacks_.intern(std::move(name));
-  place.d = decoder;
+  place.d = state.decoder;
+  place.phase = state.less ? 1 : 0;
   out.push_back(stacks_.push(place));
 }
 

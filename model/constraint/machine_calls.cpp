@@ -1,57 +1,66 @@
-// What stands around values: free text, and calls between tags.
+// What stands around values: free text, and the parts of calls.
+#include <algorithm>
+#include <map>
+
 #include "model/constraint/machine.h"
 
 namespace tandem::model::constraint {
 
 namespace {
 
-enum CallPhase : uint8_t { kBetween, kInside, kClosing, kAfterSeparator };
+enum PartPhase : uint8_t { kInside, kBehind };
 
 }  // namespace
 
-void Machine::make_text_steps() {
-  if (!grammar_.tags) return;
-  const std::string& tag = grammar_.tags->stop;
-  for (size_t state = 0; state < tag.size(); ++state) {
+void Machine::prepare_calls(const std::vector<std::string>& marks) {
+  const CallGraph& calls = *grammar_.calls;
+  const auto is_mark = [&](const std::string& text) {
+    return std::find(marks.begin(), marks.end(), text) != marks.end();
+  };
+  for (const Part& part : calls.parts) marks_.push_back(!part.text.empty() && is_mark(part.text));
+  text_ends_by_mark_ = !calls.stops.empty() && is_mark(calls.stops[0]);
+
+  // States are the beginnings of tags; the text ends with the longest of them that it can.
+  std::vector<std::string> states = {""};
+  std::map<std::string, uint32_t> numbers = {{"", 0}};
+  for (const auto& stop : calls.stops) {
+    for (size_t length = 1; length < stop.size(); ++length)
+      if (numbers.try_emplace(stop.substr(0, length), static_cast<uint32_t>(states.size())).second)
+        states.push_back(stop.substr(0, length));
+  }
+  const auto closed = static_cast<uint32_t>(states.size());
+  for (const auto& state : states) {
     auto& row = text_steps_.emplace_back();
     for (int byte = 0; byte < 256; ++byte) {
-      std::string seen = tag.substr(0, state) + static_cast<char>(byte);
-      while (!std::string_view(tag).starts_with(seen)) seen.erase(0, 1);
-      row[byte] = static_cast<uint32_t>(seen.size());
+      std::string seen = state + static_cast<char>(byte);
+      while (!numbers.contains(seen) && std::find(calls.stops.begin(), calls.stops.end(), seen) == calls.stops.end())
+        seen.erase(0, 1);
+      const auto found = numbers.find(seen);
+      const bool ends = found == numbers.end() && seen == calls.stops[0] && !text_ends_by_mark_;
+      row[byte] = found != numbers.end() ? found->second : ends ? closed : closed + 1;
     }
   }
 }
 
 StackId Machine::begin() {
-  if (!grammar_.tags) return stacks_.push({.kind = Place::kRoot, .a = grammar_.root});
-  const CallTags& tags = *grammar_.tags;
-  if (tags.open.empty()) return stacks_.push({.kind = Place::kStart});
-  return stacks_.push({.kind = tags.text ? Place::kText : Place::kCalls});
+  if (!grammar_.calls) return stacks_.push({.kind = Place::kRoot, .a = grammar_.root});
+  const CallGraph& calls = *grammar_.calls;
+  if (!calls.text) return behind_part(calls.first);
+  return stacks_.push({.kind = calls.starts_with_call ? Place::kStart : Place::kText});
 }
 
-bool Machine::calls_take_space(const Place& place) const {
-  return place.b == 0 && (place.phase != kBetween || place.a < grammar_.tags->most);
-}
-
-bool Machine::calls_complete(const Place& place) const {
-  return place.phase == kBetween && place.b == 0 && place.space == 0 && place.a >= grammar_.tags->least;
-}
-
-// Of dialects without an opening tag: a brace begins a call, anything else a text.
+// Of dialects whose calls have no opening tag: a brace begins a call, anything else a text.
 void Machine::step_start(Place place, uint8_t byte, std::vector<StackId>& out) {
-  const CallTags& tags = *grammar_.tags;
   if (step_space(place, byte, out)) return;
-  if (byte == '{') {
-    if (tags.most == 0) return;
-    const Place call = {.kind = Place::kCalls, .phase = kInside, .a = 1};
-    return step_calls(call, byte, out);
-  }
-  if (tags.text) step_text({.kind = Place::kText}, byte, out);
+  const CallGraph& calls = *grammar_.calls;
+  if (byte != '{') return step_text({.kind = Place::kText}, byte, out);
+  if (calls.first != kNone) step(behind_part(calls.first), byte, out);
 }
 
 void Machine::step_text(Place place, uint8_t byte, std::vector<StackId>& out) {
   const uint32_t state = step_text(place.a, byte);
-  if (state == grammar_.tags->stop.size()) {
+  if (state > text_steps_.size()) return;
+  if (state == text_steps_.size()) {
     if (const StackId behind = behind_text(); behind != kNoStack) out.push_back(behind);
     return;
   }
@@ -60,50 +69,60 @@ void Machine::step_text(Place place, uint8_t byte, std::vector<StackId>& out) {
 }
 
 StackId Machine::behind_text() {
-  const CallTags& tags = *grammar_.tags;
-  if (tags.open.empty() || tags.most == 0) return kNoStack;
-  return stacks_.push({.kind = Place::kCalls, .phase = kInside, .a = 1});
+  const uint32_t part = grammar_.calls->behind_text;
+  return part == kNone || text_ends_by_mark_ ? kNoStack : behind_part(part);
 }
 
-// a: calls begun; b: bytes of the tag so far. White space behind a call is followed by another one.
-void Machine::step_calls(Place place, uint8_t byte, std::vector<StackId>& out) {
-  const CallTags& tags = *grammar_.tags;
-  if (step_space(place, byte, out)) return;
-  place.space = 0;
-  switch (place.phase) {
-    case kInside: {
-      Place behind = place;
-      behind.phase = tags.close.empty() ? kBetween : kClosing;
-      return begin_value(grammar_.root, stacks_.push(behind), 0, byte, out);
-    }
-    case kClosing:
-      if (static_cast<uint8_t>(tags.close[place.b]) != byte) return;
-      if (++place.b == tags.close.size()) {
-        place.b = 0;
-        place.phase = kBetween;
-      }
-      return out.push_back(stacks_.push(place));
-    default: {
-      if (place.a >= tags.most) return;
-      if (place.phase == kBetween && place.b == 0 && place.a > 0 && !tags.separator.empty()) {
-        if (static_cast<uint8_t>(tags.separator[0]) != byte) return;
-        place.phase = kAfterSeparator;
-        return out.push_back(stacks_.push(place));
-      }
-      if (tags.open.empty()) {
-        place.phase = kInside;
-        ++place.a;
-        return step_calls(place, byte, out);
-      }
-      if (static_cast<uint8_t>(tags.open[place.b]) != byte) return;
-      if (++place.b == tags.open.size()) {
-        place.b = 0;
-        place.phase = kInside;
-        ++place.a;
-      }
-      return out.push_back(stacks_.push(place));
-    }
+StackId Machine::behind_part(uint32_t number) {
+  return stacks_.push({.kind = Place::kPart, .phase = kBehind, .a = number});
+}
+
+bool Machine::part_takes_space(const Place& place) const {
+  const Part& part = grammar_.calls->parts[place.a];
+  return place.phase == kBehind && part.space && !part.next.empty();
+}
+
+// White space behind a call is followed by another one.
+bool Machine::part_completes(const Place& place) const {
+  return place.phase == kBehind && place.space == 0 && grammar_.calls->parts[place.a].ends;
+}
+
+// a: the part; b: how many of its bytes there are.
+void Machine::step_part(Place place, uint8_t byte, std::vector<StackId>& out) {
+  const Part& part = grammar_.calls->parts[place.a];
+  if (place.phase == kBehind) {
+    if (step_space(place, byte, out)) return;
+    for (const uint32_t next : part.next) begin_part(next, byte, out);
+    return;
   }
+  if (static_cast<uint8_t>(part.text[place.b]) != byte) return;
+  ++place.b;
+  out.push_back(place.b == part.text.size() ? behind_part(place.a) : stacks_.push(place));
+}
+
+void Machine::begin_part(uint32_t number, uint8_t byte, std::vector<StackId>& out) {
+  const Part& part = grammar_.calls->parts[number];
+  if (part.node != kNone) return begin_value(part.node, behind_part(number), 0, byte, out);
+  if (!marks_[number]) step_part({.kind = Place::kPart, .phase = kInside, .a = number}, byte, out);
+}
+
+void Machine::step_mark(StackId stack, std::string_view mark, std::vector<StackId>& out) {
+  const Place place = stacks_[stack];
+  const CallGraph& calls = *grammar_.calls;
+  if (place.kind == Place::kNumber || place.kind == Place::kLiteral) {
+    const bool over = place.kind == Place::kNumber ? automaton(place.d)->accepts(static_cast<int32_t>(place.a))
+                                                   : grammar_.nodes[place.a].literals[place.b].size() == place.d;
+    if (over) step_mark(place.parent, mark, out);
+    return;
+  }
+  if (place.kind == Place::kText) {
+    if (text_ends_by_mark_ && mark == calls.stops[0] && calls.behind_text != kNone)
+      out.push_back(behind_part(calls.behind_text));
+    return;
+  }
+  if (place.kind != Place::kPart || place.phase != kBehind) return;
+  for (const uint32_t next : calls.parts[place.a].next)
+    if (marks_[next] && calls.parts[next].text == mark) out.push_back(behind_part(next));
 }
 
 }  // namespace tandem::model::constraint

@@ -17,7 +17,7 @@ using StackId = uint32_t;
 inline constexpr StackId kNoStack = UINT32_MAX;
 
 struct Place {
-  enum Kind : uint8_t { kRoot, kLiteral, kString, kNumber, kArray, kObject, kKey, kStart, kText, kCalls };
+  enum Kind : uint8_t { kRoot, kLiteral, kString, kNumber, kArray, kObject, kKey, kStart, kText, kPart };
   Kind kind = kRoot;
   uint8_t phase = 0;
   uint16_t space = 0;  // bytes of white space just before

@@ -126,9 +126,7 @@ ByteStep begin_character(Rules rules, uint8_t byte) {
   return ByteStep::kRefused;
 }
 
-}  // namespace
-
-ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
+ByteStep step_plain(const Dfa* dfa, StringState& state, uint8_t byte) {
   Rules rules{dfa, state};
   const uint32_t decoder = state.decoder;
   switch (kind_of(decoder)) {
@@ -162,7 +160,7 @@ ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
   return ByteStep::kRefused;
 }
 
-ByteStep step_canonical(uint32_t& decoder, uint8_t byte) {
+ByteStep step_canonical_plain(uint32_t& decoder, uint8_t byte) {
   const Kind kind = kind_of(decoder);
   if (kind == kEscape) {
     const bool unicode = byte == 'u';
@@ -188,9 +186,30 @@ ByteStep step_canonical(uint32_t& decoder, uint8_t byte) {
     return ByteStep::kInside;
   }
   StringState plain{.decoder = decoder};
-  const auto step = step_string(nullptr, plain, byte);
+  const auto step = step_plain(nullptr, plain, byte);
   decoder = plain.decoder;
   return step;
+}
+
+// What a guard adds to `step`, which is given the decoder's state to change.
+template <typename Step>
+ByteStep guarded(StringState& state, uint8_t byte, const Step& step) {
+  if (state.guard == 0) return step();
+  const bool between = state.decoder == 0;
+  if (between && state.less && byte == state.guard) return ByteStep::kRefused;
+  const auto result = step();
+  state.less = between && byte == '<';
+  return result;
+}
+
+}  // namespace
+
+ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
+  return guarded(state, byte, [&] { return step_plain(dfa, state, byte); });
+}
+
+ByteStep step_canonical(StringState& state, uint8_t byte) {
+  return guarded(state, byte, [&] { return step_canonical_plain(state.decoder, byte); });
 }
 
 }  // namespace tandem::model::constraint

@@ -16,15 +16,21 @@ namespace {
 ByteStep step(InnerState& state, uint8_t byte) {
   switch (state.kind) {
     case InnerState::kString: {
-      StringState string{state.a, state.b, state.c};
+      StringState string{state.a, state.b, state.c, state.guard, state.less};
       const auto result = step_string(state.dfa, string, byte);
       state.a = string.a;
       state.b = string.b;
       state.c = string.decoder;
+      state.less = string.less;
       return result;
     }
-    case InnerState::kKey:
-      return step_canonical(state.c, byte);
+    case InnerState::kKey: {
+      StringState key{.decoder = state.c, .guard = state.guard, .less = state.less};
+      const auto result = step_canonical(key, byte);
+      state.c = key.decoder;
+      state.less = key.less;
+      return result;
+    }
     case InnerState::kNumber: {
       const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
       state.a = static_cast<uint32_t>(to);
@@ -36,6 +42,7 @@ ByteStep step(InnerState& state, uint8_t byte) {
       return ByteStep::kInside;
     case InnerState::kText:
       state.a = (*state.text)[state.a][byte];
+      if (state.a > state.text->size()) return ByteStep::kRefused;
       return state.a == state.text->size() ? ByteStep::kClosed : ByteStep::kInside;
   }
   return ByteStep::kRefused;
@@ -51,7 +58,7 @@ bool may_end(const InnerState& state) {
 // most of what comes behind a space in a vocabulary, cannot.
 bool follows_space(uint8_t byte) {
   return (byte >= '0' && byte <= '9') ||
-         std::string_view("\"{}[],:;-tfn<").find(static_cast<char>(byte)) != std::string_view::npos;
+         std::string_view("\"{}[],:;-tfn<`").find(static_cast<char>(byte)) != std::string_view::npos;
 }
 
 class Walk {
@@ -64,8 +71,8 @@ class Walk {
     for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
       const uint8_t byte = trie_.node(c).byte;
       // Most of what is looked at are letters between two characters; this is what step_string says of them.
-      if (state.kind == InnerState::kString && state.dfa != nullptr && state.c == 0 && byte >= 0x20 && byte < 0x80 &&
-          byte != '"' && byte != '\\') {
+      if (state.kind == InnerState::kString && state.dfa != nullptr && state.c == 0 && state.guard == 0 &&
+          byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\') {
         const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
         if (to == Dfa::kDead) continue;
         InnerState next = state;
@@ -102,14 +109,19 @@ void set(std::vector<uint64_t>& bits, TokenId token) { bits[token / 64] |= uint6
 Result<std::shared_ptr<const Vocabulary>> Vocabulary::create(const Tokenizer& tokenizer,
                                                              std::span<const TokenId> ends) {
   std::vector<std::string> bytes(tokenizer.size());
+  std::map<std::string, TokenId, std::less<>> special;
   for (TokenId token = 0; token < tokenizer.size(); ++token) {
-    if (tokenizer.is_special(token) || std::find(ends.begin(), ends.end(), token) != ends.end()) continue;
-    bytes[token] = tokenizer.bytes_of(token);
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) continue;
+    if (tokenizer.is_special(token))
+      special.try_emplace(std::string(tokenizer.bytes_of(token)), token);
+    else
+      bytes[token] = tokenizer.bytes_of(token);
   }
-  return from_bytes(std::move(bytes));
+  return from_bytes(std::move(bytes), std::move(special));
 }
 
-Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std::string> bytes) {
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std::string> bytes,
+                                                                 std::map<std::string, TokenId, std::less<>> special) {
   std::array<bool, 256> single{};
   for (const auto& token : bytes)
     if (token.size() == 1) single[static_cast<uint8_t>(token[0])] = true;
@@ -122,10 +134,11 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std
         "character; it has none for byte 0x{:02X}",
         byte)));
   }
-  return std::shared_ptr<const Vocabulary>(new Vocabulary(std::move(bytes)));
+  return std::shared_ptr<const Vocabulary>(new Vocabulary(std::move(bytes), std::move(special)));
 }
 
-Vocabulary::Vocabulary(std::vector<std::string> bytes) : bytes_(std::move(bytes)) {
+Vocabulary::Vocabulary(std::vector<std::string> bytes, std::map<std::string, TokenId, std::less<>> special)
+    : bytes_(std::move(bytes)), special_(std::move(special)) {
   std::vector<TokenTrie::Entry> entries;
   for (size_t i = 0; i < bytes_.size(); ++i) {
     if (bytes_[i].empty()) continue;
@@ -173,9 +186,11 @@ std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uin
     state.a = std::min(state.a, longest_ + 1);
     state.b = std::min(state.b, longest_ + 1);
   }
-  const Key key{
-      trie.serial(), state.dfa != nullptr ? state.dfa->serial() : state.text_tag, node, state.a, state.b, state.c,
-      state.kind};
+  const Key key{trie.serial(), state.dfa != nullptr ? state.dfa->serial() : state.text_tag,
+                node,          state.a,
+                state.b,       state.c,
+                state.kind,    state.guard,
+                state.less};
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
@@ -198,7 +213,7 @@ InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerSt
   out.ends_before = state.kind == InnerState::kNumber && may_end(state);
   std::vector<uint32_t> ends;
   const TokenTrie* walked = &trie;
-  const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0;
+  const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0 && state.guard == 0;
   if (free && &trie == trie_.get() && node == TokenTrie::kRoot) {
     out.more = &whole_[std::min<size_t>(state.a, whole_.size() - 1)];
     walked = others_.get();
