@@ -67,11 +67,12 @@ Result<Grammar> grammar_of(ToolDialect dialect, const CallsAsked& asked) {
       return deepseek_v31_calls(asked);
     case ToolDialect::kKimiK2:
       return kimi_k2_calls(asked);
-    default:
-      return fail(Status::invalid(
-                      fmt::format("\"tool_choice\": calls of the dialect {} cannot be constrained", name_of(dialect)))
-                      .hint("without \"tool_choice\" calls are parsed as they come"));
+    case ToolDialect::kQwen3Coder:
+      return qwen3_coder_calls(asked);
+    case ToolDialect::kGlm4:
+      return glm4_calls(asked);
   }
+  return fail(Status::invalid(fmt::format("\"tool_choice\": no dialect has the number {}", static_cast<int>(dialect))));
 }
 
 }  // namespace

@@ -160,7 +160,9 @@ void find_depths(Grammar& grammar) {
     for (ArrayRule& array : grammar.arrays) array.depth = std::min(array.depth, depth_of(grammar, array));
     for (ObjectRule& object : grammar.objects) object.depth = std::min(object.depth, depth_of(grammar, object));
     for (ValueNode& node : grammar.nodes) {
-      uint32_t depth = node.literals.empty() && node.strings.empty() && node.numbers.empty() ? kNever : 0;
+      const bool plain =
+          !node.literals.empty() || !node.strings.empty() || !node.numbers.empty() || !node.texts.empty();
+      uint32_t depth = plain ? 0 : kNever;
       for (const uint32_t a : node.arrays) depth = std::min(depth, grammar.arrays[a].depth);
       for (const uint32_t o : node.objects) depth = std::min(depth, grammar.objects[o].depth);
       changed = changed || depth < node.depth;

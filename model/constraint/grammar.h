@@ -52,6 +52,7 @@ struct ValueNode {
   std::vector<std::string> literals;  // as they are spelled, ascending
   std::vector<StringRule> strings;
   std::vector<uint32_t> numbers;  // automata
+  std::vector<uint32_t> texts;    // automata of texts that stand without quotes, in dialects that write them so
   std::vector<uint32_t> arrays, objects;
   uint32_t depth = kNever;
 };
@@ -63,6 +64,10 @@ struct Part {
   bool space = false;          // may stand behind it, where another part follows
   bool ends = false;           // the message may end behind it
   std::vector<uint32_t> next;  // of which one follows
+  // Of arguments that are parts each: what the part does, or when it may come.
+  enum Turn : uint8_t { kAlways, kOpens, kIfMore, kTakes, kIfEnough };
+  Turn turn = kAlways;
+  uint32_t object = kNone, property = kNone;
 };
 
 // Text and calls, as parts that lead to each other.

@@ -82,6 +82,8 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
       return step_text(place, byte, out);
     case Place::kPart:
       return step_part(place, byte, out);
+    case Place::kRaw:
+      return step_raw(place, byte, out);
   }
 }
 
@@ -113,6 +115,8 @@ void Machine::begin_value(uint32_t node, StackId parent, uint32_t depth, uint8_t
                   .c = static_cast<uint32_t>(value.literals.size()),
                   .parent = parent},
                  byte, out);
+  for (const uint32_t text : value.texts)
+    step_raw({.kind = Place::kRaw, .depth = depth, .d = text, .parent = parent}, byte, out);
   if (byte == '"') {
     for (const StringRule& rule : value.strings) {
       const bool counted = rule.automaton == kNone;
@@ -161,7 +165,7 @@ void Machine::step_root(Place place, uint8_t byte, std::vector<StackId>& out) {
 // The literals from b to c begin with the d bytes so far.
 void Machine::step_literal(Place place, uint8_t byte, std::vector<StackId>& out) {
   const auto& literals = grammar_.nodes[place.a].literals;
-  if (place.d > 0 && literals[place.b].size() == place.d) step(place.parent, byte, out);
+  if (literals[place.b].size() == place.d) step(place.parent, byte, out);
   const auto byte_of = [&](const std::string& literal) {
     return literal.size() > place.d ? static_cast<int>(static_cast<uint8_t>(literal[place.d])) : -1;
   };
@@ -172,7 +176,7 @@ void Machine::step_literal(Place place, uint8_t byte, std::vector<StackId>& out)
   place.b = static_cast<uint32_t>(first - literals.begin());
   place.c = static_cast<uint32_t>(last - literals.begin());
   ++place.d;
-  if (byte == '"' && place.d > 1 && literals[place.b].size() == place.d) return out.push_back(place.parent);
+  if (last - first == 1 && literals[place.b].size() == place.d) return out.push_back(place.parent);
   out.push_back(stacks_.push(place));
 }
 
@@ -259,12 +263,17 @@ void Machine::step_object(Place place, uint8_t byte, std::vector<StackId>& out) 
   out.push_back(stacks_.push(place));
 }
 
-StackId Machine::behind_property(const Place& key, uint32_t property) {
-  const Property& p = grammar_.objects[key.a].properties[property];
-  KeySet keys = stacks_.keys(key.c);
+KeySet Machine::with_property(uint32_t before, uint32_t object, uint32_t property) const {
+  KeySet keys = stacks_.keys(before);
   keys.named[property / 64] |= uint64_t{1} << (property % 64);
   ++keys.count;
-  if (p.required) --keys.required_left;
+  if (grammar_.objects[object].properties[property].required) --keys.required_left;
+  return keys;
+}
+
+StackId Machine::behind_property(const Place& key, uint32_t property) {
+  const Property& p = grammar_.objects[key.a].properties[property];
+  KeySet keys = with_property(key.c, key.a, property);
   return stacks_.push({.kind = Place::kObject,
                        .phase = kAfterKey,
                        .depth = key.depth,

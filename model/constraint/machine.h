@@ -52,6 +52,7 @@ class Machine {
   void prepare_calls(const std::vector<std::string>& marks);
   bool part_takes_space(const Place& place) const;
   bool part_completes(const Place& place) const;
+  bool may_be_nothing(uint32_t node) const;  // a text of no characters
   void begin_value(uint32_t node, StackId parent, uint32_t depth, uint8_t byte, std::vector<StackId>& out);
   void step_root(Place place, uint8_t byte, std::vector<StackId>& out);
   void step_literal(Place place, uint8_t byte, std::vector<StackId>& out);
@@ -61,8 +62,12 @@ class Machine {
   void step_start(Place place, uint8_t byte, std::vector<StackId>& out);
   void step_text(Place place, uint8_t byte, std::vector<StackId>& out);
   void step_part(Place place, uint8_t byte, std::vector<StackId>& out);
-  void begin_part(uint32_t number, uint8_t byte, std::vector<StackId>& out);
-  StackId behind_part(uint32_t number);
+  void step_raw(Place place, uint8_t byte, std::vector<StackId>& out);
+  void begin_part(uint32_t number, uint32_t keys, uint8_t byte, std::vector<StackId>& out);
+  StackId behind_part(uint32_t number, uint32_t keys = kNoKeys);
+  // Whether the part may come behind those keys; what they are then.
+  bool enter(const Part& part, uint32_t& keys);
+  KeySet with_property(uint32_t keys, uint32_t object, uint32_t property) const;
   bool fits(uint32_t node, uint32_t depth) const {
     const uint32_t needed = grammar_.nodes[node].depth;
     return needed != kNever && depth + needed <= kMaxNesting;

@@ -163,6 +163,10 @@ void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& 
     case Place::kNumber:
       return walk_inside(trie, number, {.kind = InnerState::kNumber, .dfa = machine_.automaton(place.d), .a = place.a},
                          place.parent, sink);
+    case Place::kRaw:
+      return walk_inside(trie, number,
+                         {.kind = InnerState::kRaw, .dfa = machine_.automaton(place.d), .a = place.a, .c = place.c},
+                         place.parent, sink);
     case Place::kText:
       return walk_inside(
           trie, number,

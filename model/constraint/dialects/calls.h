@@ -25,6 +25,8 @@ struct CallsAsked {
 };
 
 Result<Grammar> hermes_calls(const CallsAsked& asked);
+Result<Grammar> qwen3_coder_calls(const CallsAsked& asked);
+Result<Grammar> glm4_calls(const CallsAsked& asked);
 Result<Grammar> llama3_calls(const CallsAsked& asked);
 Result<Grammar> deepseek_v3_calls(const CallsAsked& asked);
 Result<Grammar> deepseek_v31_calls(const CallsAsked& asked);
