@@ -3,6 +3,7 @@
 #include <array>
 
 #include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/text_types.h"
 
 namespace tandem::model {
 namespace {
@@ -26,18 +27,6 @@ constexpr std::array kDialects = {
 static_assert(kDialects.size() == kToolDialects.size());
 
 const Dialect& of(ToolDialect dialect) { return kDialects[static_cast<size_t>(dialect)]; }
-
-// Whether a value of this type by its JSON Schema is one that a text may stand for; strings stand for themselves.
-bool fits(const Json& value, const Json& type) {
-  if (type.is_array()) {
-    for (const Json& one : type)
-      if (fits(value, one)) return true;
-    return false;
-  }
-  return (type == "integer" && value.is_number_integer()) || (type == "number" && value.is_number()) ||
-         (type == "boolean" && value.is_boolean()) || (type == "object" && value.is_object()) ||
-         (type == "array" && value.is_array()) || (type == "null" && value.is_null());
-}
 
 }  // namespace
 
@@ -68,11 +57,12 @@ void give_types(const Json& tools, std::vector<ToolCall>& calls) {
     for (const Json& tool : tools) {
       const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
       if (!function.is_object() || function.value("name", Json()) != call.name) continue;
-      const Json properties = function.value(Json::json_pointer("/parameters/properties"), Json::object());
+      const Json parameters = function.value("parameters", Json());
       for (auto& [key, value] : call.arguments.items()) {
-        if (!value.is_string() || !properties.is_object() || !properties.contains(key)) continue;
-        const Json type = properties[key].is_object() ? properties[key].value("type", Json()) : Json();
-        if (auto meant = parse_json(value.get_ref<const std::string&>()); meant && fits(*meant, type))
+        if (!value.is_string()) continue;
+        const uint8_t types = types_of_parameter(parameters, key).value_or(kStringText) & ~kStringText;
+        if (types == 0) continue;
+        if (auto meant = parse_json(value.get_ref<const std::string&>()); meant && (type_of_value(*meant) & types) != 0)
           value = std::move(*meant);
       }
     }

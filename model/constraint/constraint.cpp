@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "model/constraint/dialects/calls.h"
 #include "model/constraint/schema_compiler.h"
 
 namespace tandem::model::constraint {
@@ -14,21 +15,6 @@ namespace {
 
 Result<std::shared_ptr<const Grammar>> shared(Grammar grammar) {
   return std::make_shared<const Grammar>(std::move(grammar));
-}
-
-struct DialectCalls {
-  CallTags tags;
-  std::string arguments_key;
-  bool lists = false;  // of calls within one pair of tags
-};
-
-Result<DialectCalls> calls_of(ToolDialect dialect) {
-  if (dialect == ToolDialect::kHermes)
-    return DialectCalls{{.open = "<tool_call>", .close = "</tool_call>", .stop = "<tool_call>"}, "arguments", true};
-  if (dialect == ToolDialect::kLlama3) return DialectCalls{{.separator = ";", .stop = "<|python_tag|>"}, "parameters"};
-  return fail(
-      Status::invalid(fmt::format("\"tool_choice\": calls of the dialect {} cannot be constrained", name_of(dialect)))
-          .hint("the dialects hermes and llama3 can; without \"tool_choice\" calls are parsed as they come"));
 }
 
 struct Choice {
@@ -51,14 +37,9 @@ Result<Choice> read_choice(const Json& choice) {
                       "{\"type\": \"function\", \"function\": {\"name\": NAME}}"));
 }
 
-struct Tool {
-  std::string name;
-  Json parameters;
-};
-
-Result<std::vector<Tool>> read_tools(const Json& tools) {
+Result<std::vector<OfferedTool>> read_tools(const Json& tools) {
   if (!tools.is_array() || tools.empty()) return fail(Status::invalid("\"tool_choice\" needs \"tools\""));
-  std::vector<Tool> out;
+  std::vector<OfferedTool> out;
   std::set<std::string> names;
   for (size_t i = 0; i < tools.size(); ++i) {
     const Json& function = tools[i].is_object() && tools[i].contains("function") ? tools[i]["function"] : tools[i];
@@ -74,33 +55,24 @@ Result<std::vector<Tool>> read_tools(const Json& tools) {
   return out;
 }
 
-// One schema for a call of any of the tools, and where their parameters lie in it.
-Json schema_of_calls(const std::vector<Tool>& tools, const std::string& arguments_key,
-                     std::vector<Json::json_pointer>& roots) {
-  Json calls = Json::array();
-  for (size_t i = 0; i < tools.size(); ++i) {
-    calls.push_back({{"type", "object"},
-                     {"properties",
-                      {{"name", {{"const", tools[i].name}}},
-                       {arguments_key, {{"type", "object"}, {"allOf", Json::array({tools[i].parameters})}}}}},
-                     {"required", {"name", arguments_key}},
-                     {"additionalProperties", false}});
-    roots.push_back(Json::json_pointer(fmt::format("/$defs/call/anyOf/{}/properties/{}/allOf/0", i, arguments_key)));
+Result<Grammar> grammar_of(ToolDialect dialect, const CallsAsked& asked) {
+  switch (dialect) {
+    case ToolDialect::kHermes:
+      return hermes_calls(asked);
+    case ToolDialect::kLlama3:
+      return llama3_calls(asked);
+    case ToolDialect::kDeepseekV3:
+      return deepseek_v3_calls(asked);
+    case ToolDialect::kDeepseekV31:
+      return deepseek_v31_calls(asked);
+    case ToolDialect::kKimiK2:
+      return kimi_k2_calls(asked);
+    case ToolDialect::kQwen3Coder:
+      return qwen3_coder_calls(asked);
+    case ToolDialect::kGlm4:
+      return glm4_calls(asked);
   }
-  return {{"$defs", {{"call", {{"anyOf", std::move(calls)}}}}}};
-}
-
-// What is wrong in a tool's parameters, said in terms of the tools and not of the schema around them.
-Status in_terms_of_tools(const Status& status, const std::vector<Tool>& tools, const std::string& arguments_key) {
-  std::string message = status.message();
-  for (size_t i = tools.size(); i-- > 0;) {
-    const std::string before =
-        fmt::format("the schema at #/$defs/call/anyOf/{}/properties/{}/allOf/0", i, arguments_key);
-    if (message.starts_with(before))
-      message.replace(0, before.size(), fmt::format("the parameters of the tool \"{}\" at #", tools[i].name));
-  }
-  Status out(status.code(), std::move(message));
-  return status.hint().empty() ? out : std::move(out).hint(status.hint());
+  return fail(Status::invalid(fmt::format("\"tool_choice\": no dialect has the number {}", static_cast<int>(dialect))));
 }
 
 }  // namespace
@@ -131,39 +103,20 @@ Result<std::shared_ptr<const Grammar>> response_grammar(const Json& response_for
 
 Result<std::shared_ptr<const Grammar>> tool_grammar(ToolDialect dialect, const Json& tools, const Json& tool_choice) {
   const Choice choice = TRY(read_choice(tool_choice));
-  const auto [dialect_tags, arguments_key, lists] = TRY(calls_of(dialect));
-  CallTags tags = dialect_tags;
-  tags.text = choice.text;
-  if (!choice.calls) {
-    tags.most = 0;
-    return shared(Grammar{.tags = std::move(tags)});
-  }
-  std::vector<Tool> offered = TRY(read_tools(tools));
-  if (!choice.name.empty()) {
+  CallsAsked asked{.calls = choice.calls, .text = choice.text, .one = !choice.name.empty()};
+  if (!choice.calls) return shared(TRY(grammar_of(dialect, asked)));
+  asked.tools = TRY(read_tools(tools));
+  if (asked.one) {
     std::vector<std::string> names;
-    for (const Tool& tool : offered) names.push_back(tool.name);
+    for (const auto& tool : asked.tools) names.push_back(tool.name);
     if (std::find(names.begin(), names.end(), choice.name) == names.end()) {
       const std::vector<std::string_view> known(names.begin(), names.end());
       return fail(Status::invalid(fmt::format("\"tool_choice\": no tool has the name \"{}\"{}", choice.name,
                                               did_you_mean(choice.name, known))));
     }
-    std::erase_if(offered, [&](const Tool& tool) { return tool.name != choice.name; });
-    tags.most = 1;
+    std::erase_if(asked.tools, [&](const OfferedTool& tool) { return tool.name != choice.name; });
   }
-  if (!choice.text) tags.least = 1;
-  std::vector<Json::json_pointer> roots;
-  Json schema = schema_of_calls(offered, arguments_key, roots);
-  const Json call = {{"$ref", "#/$defs/call"}};
-  schema["anyOf"] = Json::array({call});
-  if (lists) {
-    Json list = {{"type", "array"}, {"items", call}, {"minItems", 1}};
-    if (tags.most == 1) list["maxItems"] = 1;
-    schema["anyOf"].push_back(std::move(list));
-  }
-  auto grammar = compile_schema(schema, roots);
-  if (!grammar) return fail(in_terms_of_tools(grammar.error(), offered, arguments_key));
-  grammar->tags = std::move(tags);
-  return shared(std::move(*grammar));
+  return shared(TRY(grammar_of(dialect, asked)));
 }
 
 }  // namespace tandem::model::constraint

@@ -20,7 +20,7 @@ Result<std::shared_ptr<const Grammar>> response_grammar(const Json& response_for
 
 // OpenAI's `tool_choice` over its `tools`: "none" (a text without calls), "auto" (a text, calls, or calls behind a
 // text), "required" (calls alone), or one named function (one call of it). Calls are those of the dialect, their
-// arguments valid by the tool's `parameters`. kInvalid for dialects whose calls cannot be constrained.
+// arguments valid by the tool's `parameters`. kInvalid where a dialect cannot write a tool's name or arguments.
 Result<std::shared_ptr<const Grammar>> tool_grammar(ToolDialect dialect, const Json& tools, const Json& tool_choice);
 
 }  // namespace tandem::model::constraint

@@ -87,6 +87,25 @@ Result<Dfa> Dfa::of_length(uint32_t least, std::optional<uint32_t> most) {
   return Dfa({0, 0xD800, 0xE000}, std::move(next), std::move(accepting));
 }
 
+Dfa Dfa::complement(const Dfa& a) {
+  static constexpr std::array<char32_t, 3> kSurrogates = {0, 0xD800, 0xE000};
+  std::vector<char32_t> starts;
+  std::set_union(a.starts_.begin(), a.starts_.end(), kSurrogates.begin(), kSurrogates.end(),
+                 std::back_inserter(starts));
+  const auto all = static_cast<int32_t>(a.states());  // behind what cannot become one that `a` accepts
+  std::vector<int32_t> next;
+  for (int32_t state = start(); state <= all; ++state) {
+    for (const char32_t c : starts) {
+      const int32_t to = state == all ? all : a.next(state, c);
+      next.push_back(c >= 0xD800 && c < 0xE000 ? kDead : to == kDead ? all : to);
+    }
+  }
+  std::vector<bool> accepting = a.accepting_;
+  accepting.flip();
+  accepting.push_back(true);
+  return Dfa(std::move(starts), std::move(next), std::move(accepting));
+}
+
 Result<Dfa> Dfa::intersection(const Dfa& a, const Dfa& b) {
   std::vector<char32_t> starts;
   std::set_union(a.starts_.begin(), a.starts_.end(), b.starts_.begin(), b.starts_.end(), std::back_inserter(starts));

@@ -35,6 +35,9 @@ class Dfa {
   // What both accept. kExhausted where that takes more than kMaxEntries.
   static Result<Dfa> intersection(const Dfa& a, const Dfa& b);
 
+  // What it does not accept.
+  static Dfa complement(const Dfa& a);
+
   bool empty() const { return empty_; }  // accepts nothing
   static constexpr int32_t start() { return 0; }
   int32_t next(int32_t state, char32_t character) const {

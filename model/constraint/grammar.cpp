@@ -1,6 +1,10 @@
 #include "model/constraint/grammar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "model/utf8.h"
 
 namespace tandem::model::constraint {
 
@@ -36,6 +40,15 @@ uint32_t depth_of(const Grammar& grammar, const ObjectRule& object) {
     any = true;
   }
   return any ? one_more(inside) : 1;
+}
+
+// A string of JSON in which an escape stands for the character behind a '<' that begins with the byte of `tag`.
+std::string respelled(std::string literal, const std::string& tag) {
+  for (size_t at = literal.find(tag); at != std::string::npos; at = literal.find(tag, at)) {
+    const Utf8Step step = next_character(std::string_view(literal).substr(at + 1));
+    literal.replace(at + 1, step.length, fmt::format("\\u{:04x}", static_cast<uint32_t>(step.character)));
+  }
+  return literal;
 }
 
 class Apartness {
@@ -147,13 +160,34 @@ void find_depths(Grammar& grammar) {
     for (ArrayRule& array : grammar.arrays) array.depth = std::min(array.depth, depth_of(grammar, array));
     for (ObjectRule& object : grammar.objects) object.depth = std::min(object.depth, depth_of(grammar, object));
     for (ValueNode& node : grammar.nodes) {
-      uint32_t depth = node.literals.empty() && node.strings.empty() && node.numbers.empty() ? kNever : 0;
+      const bool plain =
+          !node.literals.empty() || !node.strings.empty() || !node.numbers.empty() || !node.texts.empty();
+      uint32_t depth = plain ? 0 : kNever;
       for (const uint32_t a : node.arrays) depth = std::min(depth, grammar.arrays[a].depth);
       for (const uint32_t o : node.objects) depth = std::min(depth, grammar.objects[o].depth);
       changed = changed || depth < node.depth;
       node.depth = depth;
     }
   }
+}
+
+void set_guard(Grammar& grammar, uint8_t guard) {
+  grammar.guard = guard;
+  const std::string tag = {'<', static_cast<char>(guard)};
+  for (ValueNode& node : grammar.nodes) {
+    for (std::string& literal : node.literals) literal = respelled(literal, tag);
+    std::sort(node.literals.begin(), node.literals.end());
+    node.depth = kNever;
+  }
+  for (ArrayRule& array : grammar.arrays) array.depth = kNever;
+  const auto nothing = static_cast<uint32_t>(grammar.nodes.size());
+  grammar.nodes.emplace_back();
+  for (ObjectRule& object : grammar.objects) {
+    object.depth = kNever;
+    for (Property& property : object.properties)
+      if (property.name.find(tag) != std::string::npos) property.node = nothing;
+  }
+  find_depths(grammar);
 }
 
 bool are_apart(const Grammar& grammar, uint32_t a, uint32_t b) { return Apartness(grammar).nodes(a, b, 0); }

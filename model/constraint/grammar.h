@@ -52,18 +52,33 @@ struct ValueNode {
   std::vector<std::string> literals;  // as they are spelled, ascending
   std::vector<StringRule> strings;
   std::vector<uint32_t> numbers;  // automata
+  std::vector<uint32_t> texts;    // automata of texts that stand without quotes, in dialects that write them so
   std::vector<uint32_t> arrays, objects;
   uint32_t depth = kNever;
 };
 
-// What stands around values: one value and white space, or text and calls between tags.
-struct CallTags {
-  std::string open, close;  // of a call; empty where a dialect has none
-  std::string separator;    // that may stand between two calls, beside white space
-  std::string stop;         // never part of a text: `open`, or a tag that begins calls which are not written here
-  bool text = false;        // text may be the whole message, or with `open` stand before the first call
-  uint32_t least = 0;       // calls
-  uint32_t most = kUnlimited;
+// A piece of what stands around values in a message with calls: bytes as they are written, or a value, or nothing.
+struct Part {
+  std::string text;
+  uint32_t node = kNone;       // of the value
+  bool space = false;          // may stand behind it, where another part follows
+  bool ends = false;           // the message may end behind it
+  std::vector<uint32_t> next;  // of which one follows
+  // Of arguments that are parts each: what the part does, or when it may come.
+  enum Turn : uint8_t { kAlways, kOpens, kIfMore, kTakes, kIfEnough };
+  Turn turn = kAlways;
+  uint32_t object = kNone, property = kNone;
+};
+
+// Text and calls, as parts that lead to each other.
+struct CallGraph {
+  std::vector<Part> parts;
+  uint32_t first = kNone;  // a part of nothing that leads to the first call; kNone: there are no calls
+  bool text = false;       // may be the whole message, or stand before the calls
+  // Never part of a text. Where calls may follow a text, the first of them begins them, and is the part `behind_text`.
+  std::vector<std::string> stops;
+  uint32_t behind_text = kNone;
+  bool starts_with_call = false;  // a brace that a message starts with is no text
 };
 
 struct Grammar {
@@ -71,8 +86,12 @@ struct Grammar {
   std::vector<ValueNode> nodes;
   std::vector<ArrayRule> arrays;
   std::vector<ObjectRule> objects;
-  uint32_t root = kNone;  // the value, or what stands between the tags of a call; kNone: no call is offered
-  std::optional<CallTags> tags;
+  uint32_t root = kNone;          // of a message that is one value
+  std::vector<uint32_t> entries;  // other nodes that were asked for
+  // Of strings and keys, as they are written: a byte that never stands behind a '<', so that no tag of a dialect is
+  // in them; 0: any may.
+  uint8_t guard = 0;
+  std::optional<CallGraph> calls;
 };
 
 // Whether a string of JSON, quotes included, follows a rule; `dfa` is the rule's automaton, null where it has none.
@@ -80,6 +99,9 @@ bool matches(const Dfa* dfa, const StringRule& rule, std::string_view quoted);
 
 // Sets the depths of all nodes.
 void find_depths(Grammar& grammar);
+
+// Spells strings by `guard`, and leaves out properties whose names cannot be spelled so. Depths are set anew.
+void set_guard(Grammar& grammar, uint8_t guard);
 
 // Whether no text is a value of both, as far as types, spelled values, bounds and required properties tell.
 bool are_apart(const Grammar& grammar, uint32_t a, uint32_t b);

@@ -9,28 +9,11 @@ namespace {
 // Phases of what has several.
 enum RootPhase : uint8_t { kBefore, kBehind };
 enum ListPhase : uint8_t { kOpened, kAfterValue, kAfterComma, kAfterKey, kAfterColon };
-enum CallPhase : uint8_t { kBetween, kInside, kClosing, kAfterSeparator };
 
 }  // namespace
 
-Machine::Machine(const Grammar& grammar) : grammar_(grammar) {
-  if (!grammar.tags) return;
-  const std::string& tag = grammar.tags->stop;
-  for (size_t state = 0; state < tag.size(); ++state) {
-    auto& row = text_steps_.emplace_back();
-    for (int byte = 0; byte < 256; ++byte) {
-      std::string seen = tag.substr(0, state) + static_cast<char>(byte);
-      while (!std::string_view(tag).starts_with(seen)) seen.erase(0, 1);
-      row[byte] = static_cast<uint32_t>(seen.size());
-    }
-  }
-}
-
-StackId Machine::begin() {
-  if (!grammar_.tags) return stacks_.push({.kind = Place::kRoot, .a = grammar_.root});
-  const CallTags& tags = *grammar_.tags;
-  if (tags.open.empty()) return stacks_.push({.kind = Place::kStart});
-  return stacks_.push({.kind = tags.text ? Place::kText : Place::kCalls});
+Machine::Machine(const Grammar& grammar, const std::vector<std::string>& marks) : grammar_(grammar) {
+  if (grammar.calls) prepare_calls(marks);
 }
 
 bool Machine::takes_space(const Place& place) const {
@@ -41,8 +24,8 @@ bool Machine::takes_space(const Place& place) const {
     case Place::kObject:
     case Place::kStart:
       return true;
-    case Place::kCalls:
-      return place.b == 0 && (place.phase != kBetween || place.a < grammar_.tags->most);
+    case Place::kPart:
+      return part_takes_space(place);
     default:
       return false;
   }
@@ -66,7 +49,7 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
     case Place::kLiteral:
       return step_literal(place, byte, out);
     case Place::kString: {
-      StringState state{place.a, place.b, place.c};
+      StringState state{place.a, place.b, place.c, grammar_.guard, place.phase != 0};
       const auto result = step_string(automaton(place.d), state, byte);
       if (result == ByteStep::kRefused) return;
       if (result == ByteStep::kClosed) return out.push_back(place.parent);
@@ -74,6 +57,7 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
       next.a = state.a;
       next.b = state.b;
       next.c = state.decoder;
+      next.phase = state.less ? 1 : 0;
       return out.push_back(stacks_.push(next));
     }
     case Place::kNumber: {
@@ -96,8 +80,10 @@ void Machine::step(StackId stack, uint8_t byte, std::vector<StackId>& out) {
       return step_start(place, byte, out);
     case Place::kText:
       return step_text(place, byte, out);
-    case Place::kCalls:
-      return step_calls(place, byte, out);
+    case Place::kPart:
+      return step_part(place, byte, out);
+    case Place::kRaw:
+      return step_raw(place, byte, out);
   }
 }
 
@@ -112,9 +98,9 @@ bool Machine::complete(StackId stack) const {
       return grammar_.nodes[place.a].literals[place.b].size() == place.d && complete(place.parent);
     case Place::kStart:
     case Place::kText:
-      return grammar_.tags->least == 0;
-    case Place::kCalls:
-      return place.phase == kBetween && place.b == 0 && place.space == 0 && place.a >= grammar_.tags->least;
+      return true;
+    case Place::kPart:
+      return part_completes(place);
     default:
       return false;
   }
@@ -129,6 +115,8 @@ void Machine::begin_value(uint32_t node, StackId parent, uint32_t depth, uint8_t
                   .c = static_cast<uint32_t>(value.literals.size()),
                   .parent = parent},
                  byte, out);
+  for (const uint32_t text : value.texts)
+    step_raw({.kind = Place::kRaw, .depth = depth, .d = text, .parent = parent}, byte, out);
   if (byte == '"') {
     for (const StringRule& rule : value.strings) {
       const bool counted = rule.automaton == kNone;
@@ -177,7 +165,7 @@ void Machine::step_root(Place place, uint8_t byte, std::vector<StackId>& out) {
 // The literals from b to c begin with the d bytes so far.
 void Machine::step_literal(Place place, uint8_t byte, std::vector<StackId>& out) {
   const auto& literals = grammar_.nodes[place.a].literals;
-  if (place.d > 0 && literals[place.b].size() == place.d) step(place.parent, byte, out);
+  if (literals[place.b].size() == place.d) step(place.parent, byte, out);
   const auto byte_of = [&](const std::string& literal) {
     return literal.size() > place.d ? static_cast<int>(static_cast<uint8_t>(literal[place.d])) : -1;
   };
@@ -188,7 +176,7 @@ void Machine::step_literal(Place place, uint8_t byte, std::vector<StackId>& out)
   place.b = static_cast<uint32_t>(first - literals.begin());
   place.c = static_cast<uint32_t>(last - literals.begin());
   ++place.d;
-  if (byte == '"' && place.d > 1 && literals[place.b].size() == place.d) return out.push_back(place.parent);
+  if (last - first == 1 && literals[place.b].size() == place.d) return out.push_back(place.parent);
   out.push_back(stacks_.push(place));
 }
 
@@ -275,12 +263,17 @@ void Machine::step_object(Place place, uint8_t byte, std::vector<StackId>& out) 
   out.push_back(stacks_.push(place));
 }
 
-StackId Machine::behind_property(const Place& key, uint32_t property) {
-  const Property& p = grammar_.objects[key.a].properties[property];
-  KeySet keys = stacks_.keys(key.c);
+KeySet Machine::with_property(uint32_t before, uint32_t object, uint32_t property) const {
+  KeySet keys = stacks_.keys(before);
   keys.named[property / 64] |= uint64_t{1} << (property % 64);
   ++keys.count;
-  if (p.required) --keys.required_left;
+  if (grammar_.objects[object].properties[property].required) --keys.required_left;
+  return keys;
+}
+
+StackId Machine::behind_property(const Place& key, uint32_t property) {
+  const Property& p = grammar_.objects[key.a].properties[property];
+  KeySet keys = with_property(key.c, key.a, property);
   return stacks_.push({.kind = Place::kObject,
                        .phase = kAfterKey,
                        .depth = key.depth,
@@ -308,8 +301,8 @@ StackId Machine::behind_other(const Place& key, const std::string* name) {
 
 void Machine::step_key(Place place, uint8_t byte, std::vector<StackId>& out) {
   const auto& properties = grammar_.objects[place.a].properties;
-  uint32_t decoder = place.d;
-  const auto result = step_canonical(decoder, byte);
+  StringState state{.decoder = place.d, .guard = grammar_.guard, .less = place.phase != 0};
+  const auto result = step_canonical(state, byte);
   if (result == ByteStep::kRefused) return;
   std::string name = stacks_.text(place.b);
   const auto by_name = [](const Property& p, const std::string& other) { return p.name < other; };
@@ -332,77 +325,9 @@ void Machine::step_key(Place place, uint8_t byte, std::vector<StackId>& out) {
     possible = may_have(place, static_cast<uint32_t>(p - properties.begin()));
   if (!possible) return;
   place.b = stacks_.intern(std::move(name));
-  place.d = decoder;
+  place.d = state.decoder;
+  place.phase = state.less ? 1 : 0;
   out.push_back(stacks_.push(place));
-}
-
-// Of dialects without an opening tag: a brace begins a call, anything else a text.
-void Machine::step_start(Place place, uint8_t byte, std::vector<StackId>& out) {
-  const CallTags& tags = *grammar_.tags;
-  if (step_space(place, byte, out)) return;
-  if (byte == '{') {
-    if (tags.most == 0) return;
-    const Place call = {.kind = Place::kCalls, .phase = kInside, .a = 1};
-    return step_calls(call, byte, out);
-  }
-  if (tags.text) step_text({.kind = Place::kText}, byte, out);
-}
-
-void Machine::step_text(Place place, uint8_t byte, std::vector<StackId>& out) {
-  const uint32_t state = step_text(place.a, byte);
-  if (state == grammar_.tags->stop.size()) {
-    if (const StackId behind = behind_text(); behind != kNoStack) out.push_back(behind);
-    return;
-  }
-  place.a = state;
-  out.push_back(stacks_.push(place));
-}
-
-StackId Machine::behind_text() {
-  const CallTags& tags = *grammar_.tags;
-  if (tags.open.empty() || tags.most == 0) return kNoStack;
-  return stacks_.push({.kind = Place::kCalls, .phase = kInside, .a = 1});
-}
-
-// a: calls begun; b: bytes of the tag so far. White space behind a call is followed by another one.
-void Machine::step_calls(Place place, uint8_t byte, std::vector<StackId>& out) {
-  const CallTags& tags = *grammar_.tags;
-  if (step_space(place, byte, out)) return;
-  place.space = 0;
-  switch (place.phase) {
-    case kInside: {
-      Place behind = place;
-      behind.phase = tags.close.empty() ? kBetween : kClosing;
-      return begin_value(grammar_.root, stacks_.push(behind), 0, byte, out);
-    }
-    case kClosing:
-      if (static_cast<uint8_t>(tags.close[place.b]) != byte) return;
-      if (++place.b == tags.close.size()) {
-        place.b = 0;
-        place.phase = kBetween;
-      }
-      return out.push_back(stacks_.push(place));
-    default: {
-      if (place.a >= tags.most) return;
-      if (place.phase == kBetween && place.b == 0 && place.a > 0 && !tags.separator.empty()) {
-        if (static_cast<uint8_t>(tags.separator[0]) != byte) return;
-        place.phase = kAfterSeparator;
-        return out.push_back(stacks_.push(place));
-      }
-      if (tags.open.empty()) {
-        place.phase = kInside;
-        ++place.a;
-        return step_calls(place, byte, out);
-      }
-      if (static_cast<uint8_t>(tags.open[place.b]) != byte) return;
-      if (++place.b == tags.open.size()) {
-        place.b = 0;
-        place.phase = kInside;
-        ++place.a;
-      }
-      return out.push_back(stacks_.push(place));
-    }
-  }
 }
 
 }  // namespace tandem::model::constraint

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 namespace tandem::model::constraint {
 
@@ -11,14 +12,40 @@ namespace {
 
 constexpr size_t kMaxKeptStacks = 4096;
 
+using Marks = std::vector<std::pair<std::string, TokenId>>;
+
+Marks marks_of(const Grammar& grammar, const Vocabulary& vocabulary) {
+  std::map<std::string, TokenId> found;
+  if (!grammar.calls) return {};
+  const auto look = [&](const std::string& text) {
+    if (const auto token = text.empty() ? std::nullopt : vocabulary.special(text)) found.emplace(text, *token);
+  };
+  for (const Part& part : grammar.calls->parts) look(part.text);
+  for (const auto& stop : grammar.calls->stops) look(stop);
+  return {found.begin(), found.end()};
+}
+
+std::vector<std::string> texts_of(const Marks& marks) {
+  std::vector<std::string> texts;
+  for (const auto& [text, token] : marks) texts.push_back(text);
+  return texts;
+}
+
 bool has(std::span<const uint64_t> bits, TokenId token) { return (bits[token / 64] >> (token % 64) & 1) != 0; }
 
 }  // namespace
 
 Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
-    : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), machine_(*grammar_) {
+    : grammar_(std::move(grammar)),
+      vocabulary_(std::move(vocabulary)),
+      marks_(marks_of(*grammar_, *vocabulary_)),
+      machine_(*grammar_, texts_of(marks_)) {
   stacks_.push_back(machine_.begin());
-  if (grammar_->tags) text_tag_ = std::hash<std::string>()(grammar_->tags->stop);
+  if (!grammar_->calls) return;
+  // What free text may be is told by its tags, and by which of them are tokens.
+  std::string tags;
+  for (const auto& stop : grammar_->calls->stops) tags += stop + (vocabulary_->special(stop) ? "\1" : "\2");
+  text_tag_ = std::hash<std::string>()(tags);
 }
 
 void Matcher::Sink::add(std::span<const TokenId> tokens) {
@@ -54,7 +81,20 @@ void Matcher::mask(std::span<uint64_t> mask) {
     auto stacks = stacks_;
     if (follow(vocabulary_->bytes_of(token), stacks)) mask[token / 64] |= uint64_t{1} << (token % 64);
   }
+  for (const auto& [text, token] : marks_) {
+    auto stacks = stacks_;
+    if (follow_mark(text, stacks)) mask[token / 64] |= uint64_t{1} << (token % 64);
+  }
   if (machine_.stacks().size() > kMaxKeptStacks) machine_.stacks().keep(stacks_);
+}
+
+bool Matcher::follow_mark(std::string_view mark, std::vector<StackId>& stacks) {
+  std::vector<StackId> next;
+  for (const StackId stack : stacks) machine_.step_mark(stack, mark, next);
+  std::sort(next.begin(), next.end());
+  next.erase(std::unique(next.begin(), next.end()), next.end());
+  stacks.swap(next);
+  return !stacks.empty();
 }
 
 bool Matcher::follow(std::string_view bytes, std::vector<StackId>& stacks) {
@@ -72,6 +112,12 @@ bool Matcher::follow(std::string_view bytes, std::vector<StackId>& stacks) {
 }
 
 Status Matcher::accept(TokenId token) {
+  for (const auto& [text, mark] : marks_) {
+    if (token != mark) continue;
+    auto stacks = stacks_;
+    if (!follow_mark(text, stacks)) return Status::invalid(fmt::format("token {} is not allowed here", token));
+    return go_on(std::move(stacks));
+  }
   const auto bytes = vocabulary_->bytes_of(token);
   if (bytes.empty()) return Status::invalid(fmt::format("token {} is no part of a text", token));
   const Status status = accept_text(bytes);
@@ -82,6 +128,10 @@ Status Matcher::accept(TokenId token) {
 Status Matcher::accept_text(std::string_view bytes) {
   auto stacks = stacks_;
   if (!follow(bytes, stacks)) return Status::invalid("the text is not allowed here");
+  return go_on(std::move(stacks));
+}
+
+Status Matcher::go_on(std::vector<StackId> stacks) {
   if (stacks.size() > kMaxReadings) {
     return Status::exhausted(fmt::format("the text can be read in more than {} ways by anyOf", kMaxReadings))
         .hint("let the branches differ in a property or type that comes early");
@@ -101,12 +151,21 @@ void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& 
   const Place place = machine_.stacks()[stack];
   switch (place.kind) {
     case Place::kString:
-      return walk_inside(
-          trie, number,
-          {.kind = InnerState::kString, .dfa = machine_.automaton(place.d), .a = place.a, .b = place.b, .c = place.c},
-          place.parent, sink);
+      return walk_inside(trie, number,
+                         {.kind = InnerState::kString,
+                          .dfa = machine_.automaton(place.d),
+                          .a = place.a,
+                          .b = place.b,
+                          .c = place.c,
+                          .guard = grammar_->guard,
+                          .less = place.phase != 0},
+                         place.parent, sink);
     case Place::kNumber:
       return walk_inside(trie, number, {.kind = InnerState::kNumber, .dfa = machine_.automaton(place.d), .a = place.a},
+                         place.parent, sink);
+    case Place::kRaw:
+      return walk_inside(trie, number,
+                         {.kind = InnerState::kRaw, .dfa = machine_.automaton(place.d), .a = place.a, .c = place.c},
                          place.parent, sink);
     case Place::kText:
       return walk_inside(
@@ -182,7 +241,8 @@ void Matcher::walk_key(const TokenTrie& trie, uint32_t node, StackId stack, Sink
     if (allowed) walk(trie, end, machine_.behind_property(key, number), sink);
   }
   if (!others) return;
-  const auto tokens = vocabulary_->inside(trie, node, {.kind = InnerState::kKey, .c = key.d});
+  const auto tokens = vocabulary_->inside(
+      trie, node, {.kind = InnerState::kKey, .c = key.d, .guard = grammar_->guard, .less = key.phase != 0});
   sink.add(*tokens);
   if (!tokens->behind) return;
   std::vector<TokenId> ending;

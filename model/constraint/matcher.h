@@ -1,7 +1,8 @@
 // One text under a grammar, token by token.
 //
 // `mask` says which tokens may come next: exactly those after which the text can still be completed. `accept` takes
-// one. Special tokens and end tokens are in no mask: `complete` says when the text may end.
+// one. A mark of a dialect that the vocabulary has as a special token is that token and nothing else, and stands where
+// the mark does. Other special tokens and end tokens are in no mask: `complete` says when the text may end.
 //
 // Thread safety: none; many matchers may share grammar and vocabulary.
 #pragma once
@@ -39,6 +40,8 @@ class Matcher {
     void add(const InnerTokens& tokens);
   };
 
+  Status go_on(std::vector<StackId> stacks);
+  bool follow_mark(std::string_view mark, std::vector<StackId>& stacks);
   bool follow(std::string_view bytes, std::vector<StackId>& stacks);
   enum class Space : uint8_t { kTaken, kOver };
   // `kOver`: white space that the trie has here has been looked at.
@@ -51,6 +54,7 @@ class Matcher {
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const Vocabulary> vocabulary_;
+  std::vector<std::pair<std::string, TokenId>> marks_;  // of calls, that are special tokens
   Machine machine_;
   std::vector<StackId> stacks_;
   std::vector<TokenId> doubtful_;  // of a mask being made: to be followed one by one

@@ -20,8 +20,10 @@ class Compiler {
     for (const auto& root : roots) roots_.push_back({&schema.at(root), root.to_string()});
   }
 
-  Result<Grammar> run() {
+  Result<Grammar> run(std::span<const Json::json_pointer> entries) {
     grammar_.root = TRY(node_of({{roots_[0].json, "", roots_.data()}}));
+    for (const auto& entry : entries)
+      grammar_.entries.push_back(TRY(node_of({{&roots_[0].json->at(entry), entry.to_string(), roots_.data()}})));
     for (;;) {
       for (; done_ < waiting_.size(); ++done_) TRY(compile(static_cast<uint32_t>(done_)));
       if (read_one_of_ == one_of_.size()) break;
@@ -341,8 +343,9 @@ class Compiler {
 
 }  // namespace
 
-Result<Grammar> compile_schema(const Json& schema, std::span<const Json::json_pointer> roots) {
-  return Compiler(schema, roots).run();
+Result<Grammar> compile_schema(const Json& schema, std::span<const Json::json_pointer> roots,
+                               std::span<const Json::json_pointer> entries) {
+  return Compiler(schema, roots).run(entries);
 }
 
 }  // namespace tandem::model::constraint

@@ -17,7 +17,9 @@ inline constexpr size_t kMaxAlternatives = 256;
 inline constexpr size_t kMaxReadings = 200'000;
 
 // The node of the schema becomes the root. `roots` are schemas within it whose $ref begin at them. kInvalid names the
-// place and the keyword that is wrong or not implemented; kExhausted what is too large.
-Result<Grammar> compile_schema(const Json& schema, std::span<const Json::json_pointer> roots = {});
+// place and the keyword that is wrong or not implemented; kExhausted what is too large. `entries` are schemas within it
+// whose nodes become those of the grammar; of them, unlike of the root, there may be no value.
+Result<Grammar> compile_schema(const Json& schema, std::span<const Json::json_pointer> roots = {},
+                               std::span<const Json::json_pointer> entries = {});
 
 }  // namespace tandem::model::constraint

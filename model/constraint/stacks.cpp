@@ -54,6 +54,7 @@ void Stacks::keep(std::vector<StackId>& stacks) {
     Place place = places_[id];
     place.parent = move(place.parent);
     if (place.kind == Place::kObject || place.kind == Place::kKey) place.c = kept.intern(key_sets_[place.c]);
+    if (place.kind == Place::kPart && place.c != kNoKeys) place.c = kept.intern(key_sets_[place.c]);
     if (place.kind == Place::kKey) place.b = kept.intern(texts_[place.b]);
     return moved[id] = kept.push(place);
   };

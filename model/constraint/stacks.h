@@ -17,7 +17,7 @@ using StackId = uint32_t;
 inline constexpr StackId kNoStack = UINT32_MAX;
 
 struct Place {
-  enum Kind : uint8_t { kRoot, kLiteral, kString, kNumber, kArray, kObject, kKey, kStart, kText, kCalls };
+  enum Kind : uint8_t { kRoot, kLiteral, kString, kNumber, kArray, kObject, kKey, kStart, kText, kPart, kRaw };
   Kind kind = kRoot;
   uint8_t phase = 0;
   uint16_t space = 0;  // bytes of white space just before
@@ -26,6 +26,7 @@ struct Place {
   StackId parent = kNoStack;
   friend bool operator==(const Place&, const Place&) = default;
 };
+inline constexpr uint32_t kNoKeys = UINT32_MAX;  // of a part that stands in no arguments
 
 // The keys that an object has so far.
 struct KeySet {

@@ -116,19 +116,27 @@ ByteStep escaped(Rules rules, uint8_t byte) {
   }
 }
 
-ByteStep begin_character(Rules rules, uint8_t byte) {
-  if (byte < 0x20) return ByteStep::kRefused;
-  if (byte == '\\') return rules.go_on(packed(kEscape, 0, 0, 0), rules.allows(0, kLastCharacter));
-  if (byte < 0x80) return rules.take(byte);
+ByteStep begin_utf8(Rules rules, uint8_t byte) {
   if (byte >= 0xC2 && byte < 0xE0) return utf8(rules, byte & 0x1F, 1, 2);
   if (byte >= 0xE0 && byte < 0xF0) return utf8(rules, byte & 0x0F, 2, 3);
   if (byte >= 0xF0 && byte < 0xF5) return utf8(rules, byte & 0x07, 3, 4);
   return ByteStep::kRefused;
 }
 
-}  // namespace
+ByteStep begin_character(Rules rules, uint8_t byte) {
+  if (byte < 0x20) return ByteStep::kRefused;
+  if (byte == '\\') return rules.go_on(packed(kEscape, 0, 0, 0), rules.allows(0, kLastCharacter));
+  if (byte < 0x80) return rules.take(byte);
+  return begin_utf8(rules, byte);
+}
 
-ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
+ByteStep go_on_utf8(Rules rules, uint8_t byte) {
+  const uint32_t decoder = rules.state.decoder;
+  if ((byte & 0xC0) != 0x80) return ByteStep::kRefused;
+  return utf8(rules, value_of(decoder) << 6 | (byte & 0x3F), missing_of(decoder) - 1, length_of(decoder));
+}
+
+ByteStep step_plain(const Dfa* dfa, StringState& state, uint8_t byte) {
   Rules rules{dfa, state};
   const uint32_t decoder = state.decoder;
   switch (kind_of(decoder)) {
@@ -139,8 +147,7 @@ ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
       }
       return begin_character(rules, byte);
     case kUtf8:
-      if ((byte & 0xC0) != 0x80) return ByteStep::kRefused;
-      return utf8(rules, value_of(decoder) << 6 | (byte & 0x3F), missing_of(decoder) - 1, length_of(decoder));
+      return go_on_utf8(rules, byte);
     case kEscape:
       return escaped(rules, byte);
     case kHex: {
@@ -162,7 +169,7 @@ ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
   return ByteStep::kRefused;
 }
 
-ByteStep step_canonical(uint32_t& decoder, uint8_t byte) {
+ByteStep step_canonical_plain(uint32_t& decoder, uint8_t byte) {
   const Kind kind = kind_of(decoder);
   if (kind == kEscape) {
     const bool unicode = byte == 'u';
@@ -188,9 +195,36 @@ ByteStep step_canonical(uint32_t& decoder, uint8_t byte) {
     return ByteStep::kInside;
   }
   StringState plain{.decoder = decoder};
-  const auto step = step_string(nullptr, plain, byte);
+  const auto step = step_plain(nullptr, plain, byte);
   decoder = plain.decoder;
   return step;
+}
+
+// What a guard adds to `step`, which is given the decoder's state to change.
+template <typename Step>
+ByteStep guarded(StringState& state, uint8_t byte, const Step& step) {
+  if (state.guard == 0) return step();
+  const bool between = state.decoder == 0;
+  if (between && state.less && byte == state.guard) return ByteStep::kRefused;
+  const auto result = step();
+  state.less = between && byte == '<';
+  return result;
+}
+
+}  // namespace
+
+ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
+  return guarded(state, byte, [&] { return step_plain(dfa, state, byte); });
+}
+
+ByteStep step_raw(const Dfa& dfa, StringState& state, uint8_t byte) {
+  const Rules rules{&dfa, state};
+  if (state.decoder != 0) return go_on_utf8(rules, byte);
+  return byte < 0x80 ? Rules(rules).take(byte) : begin_utf8(rules, byte);
+}
+
+ByteStep step_canonical(StringState& state, uint8_t byte) {
+  return guarded(state, byte, [&] { return step_canonical_plain(state.decoder, byte); });
 }
 
 }  // namespace tandem::model::constraint

@@ -23,13 +23,18 @@ struct StringState {
   uint32_t a = kUnlimited;
   uint32_t b = 0;
   uint32_t decoder = 0;  // 0: between two characters
+  uint8_t guard = 0;     // a byte that may not stand behind a '<', but as an escape; 0: any may
+  bool less = false;     // with a guard: whether the byte before is a '<'
   friend bool operator==(const StringState&, const StringState&) = default;
 };
 
 // `dfa`: what the string must match; null where only lengths count.
 ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte);
 
-// The inside of a string in the one spelling that dump_json gives it; only `state.decoder` is used.
-ByteStep step_canonical(uint32_t& decoder, uint8_t byte);
+// A text as it stands, without quotes and escapes; `state.decoder` is 0 where it may end, if the automaton accepts.
+ByteStep step_raw(const Dfa& dfa, StringState& state, uint8_t byte);
+
+// The inside of a string in the one spelling that dump_json gives it; lengths do not count.
+ByteStep step_canonical(StringState& state, uint8_t byte);
 
 }  // namespace tandem::model::constraint

@@ -16,15 +16,21 @@ namespace {
 ByteStep step(InnerState& state, uint8_t byte) {
   switch (state.kind) {
     case InnerState::kString: {
-      StringState string{state.a, state.b, state.c};
+      StringState string{state.a, state.b, state.c, state.guard, state.less};
       const auto result = step_string(state.dfa, string, byte);
       state.a = string.a;
       state.b = string.b;
       state.c = string.decoder;
+      state.less = string.less;
       return result;
     }
-    case InnerState::kKey:
-      return step_canonical(state.c, byte);
+    case InnerState::kKey: {
+      StringState key{.decoder = state.c, .guard = state.guard, .less = state.less};
+      const auto result = step_canonical(key, byte);
+      state.c = key.decoder;
+      state.less = key.less;
+      return result;
+    }
     case InnerState::kNumber: {
       const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
       state.a = static_cast<uint32_t>(to);
@@ -34,24 +40,36 @@ ByteStep step(InnerState& state, uint8_t byte) {
       if (!is_json_space(byte) || state.a == 0) return ByteStep::kRefused;
       --state.a;
       return ByteStep::kInside;
+    case InnerState::kRaw: {
+      StringState text{.a = state.a, .decoder = state.c};
+      const auto result = step_raw(*state.dfa, text, byte);
+      state.a = text.a;
+      state.c = text.decoder;
+      return result;
+    }
     case InnerState::kText:
       state.a = (*state.text)[state.a][byte];
+      if (state.a > state.text->size()) return ByteStep::kRefused;
       return state.a == state.text->size() ? ByteStep::kClosed : ByteStep::kInside;
   }
   return ByteStep::kRefused;
 }
 
-// Numbers and white space end before the byte that is not part of them.
+// Numbers, texts without quotes and white space end before the byte that is not part of them.
 bool may_end(const InnerState& state) {
-  return state.kind == InnerState::kSpace ||
-         (state.kind == InnerState::kNumber && state.dfa->accepts(static_cast<int32_t>(state.a)));
+  if (state.kind == InnerState::kSpace) return true;
+  const bool counts = state.kind == InnerState::kNumber || (state.kind == InnerState::kRaw && state.c == 0);
+  return counts && state.dfa->accepts(static_cast<int32_t>(state.a));
 }
+
+// What ends a text without quotes: a tag, or the line end before it.
+bool ends_raw(uint8_t byte) { return byte == '<' || byte == '\n'; }
 
 // What can come behind white space where a constraint takes it: values, what separates them, and tags of calls. Words,
 // most of what comes behind a space in a vocabulary, cannot.
 bool follows_space(uint8_t byte) {
   return (byte >= '0' && byte <= '9') ||
-         std::string_view("\"{}[],:;-tfn<").find(static_cast<char>(byte)) != std::string_view::npos;
+         std::string_view("\"{}[],:;-tfn<`").find(static_cast<char>(byte)) != std::string_view::npos;
 }
 
 class Walk {
@@ -64,8 +82,8 @@ class Walk {
     for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
       const uint8_t byte = trie_.node(c).byte;
       // Most of what is looked at are letters between two characters; this is what step_string says of them.
-      if (state.kind == InnerState::kString && state.dfa != nullptr && state.c == 0 && byte >= 0x20 && byte < 0x80 &&
-          byte != '"' && byte != '\\') {
+      if (state.kind == InnerState::kString && state.dfa != nullptr && state.c == 0 && state.guard == 0 &&
+          byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\') {
         const int32_t to = state.dfa->next(static_cast<int32_t>(state.a), byte);
         if (to == Dfa::kDead) continue;
         InnerState next = state;
@@ -84,7 +102,10 @@ class Walk {
       }
       const auto tokens = trie_.tokens(c);
       accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
-      if (may_end(next)) ends_.push_back(c);
+      // A text may end nearly everywhere: only where a token goes on with a tag does it matter.
+      const bool matters = state.kind != InnerState::kRaw || trie_.child(c, '<') != TokenTrie::kNoNode ||
+                           trie_.child(c, '\n') != TokenTrie::kNoNode;
+      if (matters && may_end(next)) ends_.push_back(c);
       from(c, next);
     }
   }
@@ -102,14 +123,19 @@ void set(std::vector<uint64_t>& bits, TokenId token) { bits[token / 64] |= uint6
 Result<std::shared_ptr<const Vocabulary>> Vocabulary::create(const Tokenizer& tokenizer,
                                                              std::span<const TokenId> ends) {
   std::vector<std::string> bytes(tokenizer.size());
+  std::map<std::string, TokenId, std::less<>> special;
   for (TokenId token = 0; token < tokenizer.size(); ++token) {
-    if (tokenizer.is_special(token) || std::find(ends.begin(), ends.end(), token) != ends.end()) continue;
-    bytes[token] = tokenizer.bytes_of(token);
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) continue;
+    if (tokenizer.is_special(token))
+      special.try_emplace(std::string(tokenizer.bytes_of(token)), token);
+    else
+      bytes[token] = tokenizer.bytes_of(token);
   }
-  return from_bytes(std::move(bytes));
+  return from_bytes(std::move(bytes), std::move(special));
 }
 
-Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std::string> bytes) {
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std::string> bytes,
+                                                                 std::map<std::string, TokenId, std::less<>> special) {
   std::array<bool, 256> single{};
   for (const auto& token : bytes)
     if (token.size() == 1) single[static_cast<uint8_t>(token[0])] = true;
@@ -122,10 +148,11 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::from_bytes(std::vector<std
         "character; it has none for byte 0x{:02X}",
         byte)));
   }
-  return std::shared_ptr<const Vocabulary>(new Vocabulary(std::move(bytes)));
+  return std::shared_ptr<const Vocabulary>(new Vocabulary(std::move(bytes), std::move(special)));
 }
 
-Vocabulary::Vocabulary(std::vector<std::string> bytes) : bytes_(std::move(bytes)) {
+Vocabulary::Vocabulary(std::vector<std::string> bytes, std::map<std::string, TokenId, std::less<>> special)
+    : bytes_(std::move(bytes)), special_(std::move(special)) {
   std::vector<TokenTrie::Entry> entries;
   for (size_t i = 0; i < bytes_.size(); ++i) {
     if (bytes_[i].empty()) continue;
@@ -173,9 +200,11 @@ std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uin
     state.a = std::min(state.a, longest_ + 1);
     state.b = std::min(state.b, longest_ + 1);
   }
-  const Key key{
-      trie.serial(), state.dfa != nullptr ? state.dfa->serial() : state.text_tag, node, state.a, state.b, state.c,
-      state.kind};
+  const Key key{trie.serial(), state.dfa != nullptr ? state.dfa->serial() : state.text_tag,
+                node,          state.a,
+                state.b,       state.c,
+                state.kind,    state.guard,
+                state.less};
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
@@ -195,18 +224,19 @@ std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uin
 
 InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerState& state) const {
   InnerTokens out;
-  out.ends_before = state.kind == InnerState::kNumber && may_end(state);
+  out.ends_before = state.kind != InnerState::kSpace && may_end(state);
   std::vector<uint32_t> ends;
   const TokenTrie* walked = &trie;
-  const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0;
+  const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0 && state.guard == 0;
   if (free && &trie == trie_.get() && node == TokenTrie::kRoot) {
     out.more = &whole_[std::min<size_t>(state.a, whole_.size() - 1)];
     walked = others_.get();
   }
   Walk(*walked, out.accepted, ends).from(node, state);
   if (!ends.empty()) {
-    const bool space = state.kind == InnerState::kSpace;
-    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), space ? follows_space : nullptr);
+    bool (*keep)(uint8_t) = state.kind == InnerState::kSpace ? follows_space : nullptr;
+    if (state.kind == InnerState::kRaw) keep = ends_raw;
+    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), keep);
   }
   if (out.accepted.size() > mask_words()) {
     out.own_bits.resize(mask_words(), 0);

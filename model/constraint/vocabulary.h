@@ -21,12 +21,14 @@ namespace tandem::model::constraint {
 
 // Where a text stands inside of something, by itself.
 struct InnerState {
-  enum Kind : uint8_t { kString, kKey, kNumber, kText, kSpace };
+  enum Kind : uint8_t { kString, kKey, kNumber, kText, kSpace, kRaw };
   Kind kind = kString;
   const Dfa* dfa = nullptr;                                      // of strings with one, and numbers
   uint32_t a = 0, b = 0, c = 0;                                  // of white space: a, how much of it may still come
   const std::vector<std::array<uint32_t, 256>>* text = nullptr;  // steps of free text
-  uint64_t text_tag = 0;                                         // of the tag that ends it
+  uint64_t text_tag = 0;                                         // of the tags that end it, or that it never has
+  uint8_t guard = 0;                                             // of strings and keys
+  bool less = false;
 };
 
 // What tokens do in such a state.
@@ -43,8 +45,9 @@ class Vocabulary {
   // Tokens are those with bytes that are neither special nor in `ends`. kInvalid where a byte that texts cannot do
   // without has no token of its own.
   static Result<std::shared_ptr<const Vocabulary>> create(const Tokenizer& tokenizer, std::span<const TokenId> ends);
-  // By number, empty for those that are left out.
-  static Result<std::shared_ptr<const Vocabulary>> from_bytes(std::vector<std::string> bytes);
+  // By number, empty for those that are left out; and those among them that a constraint may want, by what they say.
+  static Result<std::shared_ptr<const Vocabulary>> from_bytes(std::vector<std::string> bytes,
+                                                              std::map<std::string, TokenId, std::less<>> special = {});
 
   // Words of 64 tokens in a mask.
   size_t mask_words() const { return (bytes_.size() + 63) / 64; }
@@ -53,6 +56,11 @@ class Vocabulary {
                                                                     : std::string_view();
   }
   const TokenTrie& trie() const { return *trie_; }
+  // The special token that says this: it is no part of a text, but a mark of a dialect may be it.
+  std::optional<TokenId> special(std::string_view text) const {
+    const auto found = special_.find(text);
+    return found == special_.end() ? std::nullopt : std::optional(found->second);
+  }
 
   // `trie` is this one's, or one that came from here.
   std::shared_ptr<const InnerTokens> inside(const TokenTrie& trie, uint32_t node, InnerState state) const;
@@ -61,16 +69,18 @@ class Vocabulary {
   struct Key {
     uint64_t trie, automaton;
     uint32_t node, a, b, c;
-    uint8_t kind;
+    uint8_t kind, guard;
+    bool less;
     auto operator<=>(const Key&) const = default;
   };
   static constexpr size_t kMaxKeptBytes = size_t{256} << 20;
 
-  explicit Vocabulary(std::vector<std::string> bytes);
+  Vocabulary(std::vector<std::string> bytes, std::map<std::string, TokenId, std::less<>> special);
   void prepare_strings();
   InnerTokens look(const TokenTrie& trie, uint32_t node, const InnerState& state) const;
 
   std::vector<std::string> bytes_;
+  std::map<std::string, TokenId, std::less<>> special_;
   std::unique_ptr<const TokenTrie> trie_;
   uint32_t longest_ = 0;  // bytes of a token
   // Tokens that are whole characters of any string, up to a number of characters, a bit each; and all others.
