@@ -40,6 +40,7 @@ Status pack(Stream& stream, const bf16* weight, int n, int k, bf16* packed);
 Status pack(Stream& stream, const float* weight, int n, int k, float* packed);
 // The transpose: `weight` is [k][n] row by row. k even, or the last row is taken as followed by zeros.
 Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed);
+Status pack_transposed(Stream& stream, const float* weight, int k, int n, float* packed);
 
 // Codes and scales as Expand has them, `n` rows of `k` columns.
 struct PackCodes {

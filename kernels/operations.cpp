@@ -55,15 +55,22 @@ Status pack(Stream& stream, const float* weight, int n, int k, float* packed) {
   return checked_pack(stream, weight, n, k, packed);
 }
 
-Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed) {
+template <typename T>
+static Status checked_pack_transposed(Stream& stream, const T* weight, int k, int n, T* packed) {
   TRY(Check{"pack_transposed"}
           .positive("n", n)
           .positive("k", k)
           .given("weight", weight)
           .given("packed", packed)
           .status);
-  stream.operations().pack_transposed(stream.threads(), weight, k, n, packed);
+  stream.operations().in<T>().pack_transposed(stream.threads(), weight, k, n, packed);
   return {};
+}
+Status pack_transposed(Stream& stream, const bf16* weight, int k, int n, bf16* packed) {
+  return checked_pack_transposed(stream, weight, k, n, packed);
+}
+Status pack_transposed(Stream& stream, const float* weight, int k, int n, float* packed) {
+  return checked_pack_transposed(stream, weight, k, n, packed);
 }
 
 size_t packed_codes_size(int n, int k) {

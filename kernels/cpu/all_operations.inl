@@ -19,6 +19,7 @@ namespace tandem::kernels::TANDEM_ISA {
 template <typename T>
 constexpr ForwardOperations<T> kForward = {
     .pack = pack<T>,
+    .pack_transposed = pack_transposed<T>,
     .gemm = gemm<T>,
     .write_pages = write_pages<T>,
     .attention = attention<T>,
@@ -38,7 +39,6 @@ constexpr ForwardOperations<T> kForward = {
 constexpr CpuOperations kOperations = {
     .in_bf16 = kForward<bf16>,
     .in_float32 = kForward<float>,
-    .pack_transposed = pack_transposed,
     .attention_backward = attention_backward,
     .embed_backward = embed_backward,
     .rms_norm_backward = rms_norm_backward,

@@ -78,7 +78,19 @@ inline void pack_transposed_panel(const bf16* weight, int k, int n, int panel, b
   }
 }
 
-inline void pack_transposed(ThreadPool& threads, const bf16* weight, int k, int n, bf16* packed) {
+inline void pack_transposed_panel(const float* weight, int k, int n, int panel, float* packed) {
+  float* target = packed + panel * panel_elements(k);
+  const int first = panel * kPanelColumns;
+  const int columns = std::min(kPanelColumns, n - first);
+  for (int row = 0; row < (k + 1) / 2 * 2; ++row, target += kPanelColumns) {
+    const int there = row < k ? columns : 0;
+    std::copy_n(weight + static_cast<size_t>(row) * n + first, there, target);
+    std::fill_n(target + there, kPanelColumns - there, 0.0f);
+  }
+}
+
+template <typename T>
+void pack_transposed(ThreadPool& threads, const T* weight, int k, int n, T* packed) {
   const int panels = (n + kPanelColumns - 1) / kPanelColumns;
   threads.run(panels, [&](int panel) { pack_transposed_panel(weight, k, n, panel, packed); });
 }

@@ -23,6 +23,7 @@ namespace tandem::kernels {
 template <typename T>
 struct ForwardOperations {
   void (*pack)(ThreadPool&, const T* weight, int n, int k, T* packed);
+  void (*pack_transposed)(ThreadPool&, const T* weight, int k, int n, T* packed);
   void (*gemm)(ThreadPool&, const BasicGemm<T>&);
   void (*write_pages)(ThreadPool&, const AttentionShape&, const T* keys, size_t key_stride, const T* values,
                       size_t value_stride, int rows, int position, std::span<const BasicKeyValuePage<T>>);
@@ -51,7 +52,6 @@ struct CpuOperations {
     else
       return in_float32;
   }
-  void (*pack_transposed)(ThreadPool&, const bf16* weight, int k, int n, bf16* packed);
   void (*attention_backward)(ThreadPool&, const AttentionShape&, const AttentionBackward&,
                              std::span<const std::vector<TreeRun>>);
   void (*embed_backward)(ThreadPool&, const bf16* grad_out, int width, std::span<const int32_t> ids, float* grad_table);
