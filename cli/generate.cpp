@@ -9,7 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
-#include "cli/number_format.h"
+#include "cli/model_options.h"
 #include "model/chat_template.h"
 #include "model/constraint/constraint.h"
 #include "model/tokenizer.h"
@@ -22,8 +22,7 @@ namespace {
 
 struct Options {
   JsonLinesOptions lines;
-  std::string model;
-  NumberFormatOptions format;
+  ModelOptions model;
   int slots = 16;
   int workers = 1;
   int max_context = 0;
@@ -68,9 +67,9 @@ class Constraints {
     if (!side_.tokenizer) return fail(Status::invalid("a constraint needs a tokenizer.json in the model directory"));
     if (line.contains("stop"))
       return fail(Status::invalid("\"stop\" would cut a constrained text short").hint("leave one of them out"));
-    const std::string key =
-        format ? dump_json(line["response_format"])
-               : fmt::format("{} {}", dump_json(line["tool_choice"]), dump_json(line.value("tools", Json())));
+    const std::string key = format ? dump_json(line["response_format"])
+                                   : fmt::format("{} {} {}", model::name_of(*dialect), dump_json(line["tool_choice"]),
+                                                 dump_json(line.value("tools", Json())));
     auto found = grammars_.find(key);
     if (found == grammars_.end()) {
       auto grammar =
@@ -315,11 +314,10 @@ class Worker {
 
 Result<int> run(const Options& options) {
   auto packing = TRY(kernels::Stream::cpu(options.threads));
-  auto loaded = std::make_shared<model::Weights>(
-      TRY(model::load_weights(options.model, false, TRY(number_format(options.format, options.model)))));
+  auto loaded = std::make_shared<model::Weights>(TRY(load_model(packing, options.model)));
   TRY(loaded->pack(packing));
   const auto& config = loaded->config();
-  const TextSide side = TRY(TextSide::load(options.model));
+  const TextSide side = TRY(TextSide::load(options.model.model));
   const model::Tokenizer* tokenizer = side.tokenizer ? &*side.tokenizer : nullptr;
   Constraints constraints(side, config);
 
@@ -366,13 +364,12 @@ Result<int> run(const Options& options) {
 Action add_generate(CLI::App& command) {
   auto options = std::make_shared<Options>();
   add_json_lines_options(command, options->lines);
-  command.add_option("--model", options->model, "Model directory (Hugging Face layout)")->required();
+  add_model_options(command, options->model);
   command.add_option("--slots", options->slots, "Sequences that sample at once, for each worker")
       ->check(CLI::Range(1, 4096));
   command.add_option("--workers", options->workers, "Engines side by side")->check(CLI::Range(1, 64));
   command.add_option("--max-context", options->max_context,
                      "Longest sequence in tokens (default: the model's, at most 4096)");
-  add_number_format_options(command, options->format);
   command.add_option("--threads", options->threads, "Threads of all workers together")->check(CLI::Range(1, 1024));
   command.footer(
       "Example:\n  echo '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,\"temperature\":0}' | tandem "

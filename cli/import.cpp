@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -38,7 +41,8 @@ Result<int> import_file(const Options& options) {
 
 Result<int> merge(const Options& options) {
   auto weights = TRY(model::load_weights(options.model, false));
-  const int matrices = TRY(model::merge_adapter(options.adapter, weights));
+  auto stream = TRY(kernels::Stream::cpu(static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
+  const int matrices = TRY(model::merge_adapter(stream, options.adapter, weights));
   TRY(model::save_weights(weights, options.out, options.model));
   const std::string& family = weights.config().family;
   const int64_t parameters = model::parameter_count(weights.config());

@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
-#include "cli/number_format.h"
+#include "cli/model_options.h"
 #include "cli/scorer.h"
 
 namespace tandem::cli {
@@ -14,9 +14,8 @@ namespace {
 
 struct Options {
   JsonLinesOptions lines;
-  std::string model;
+  ModelOptions model;
   std::string path = "engine";
-  NumberFormatOptions format;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
@@ -39,8 +38,8 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
 }
 
 Result<int> run(const Options& options) {
-  const auto format = TRY(number_format(options.format, options.model));
-  const auto scorer = TRY(Scorer::create(TRY(model::load_weights(options.model, false, format)), options.threads));
+  auto stream = TRY(kernels::Stream::cpu(options.threads));
+  const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), options.threads));
   const auto& config = scorer->weights().config();
   static constexpr std::array<std::string_view, 1> kKeys = {"tokens"};
   return run_json_lines(options.lines, kKeys, [&](const Json& line) -> Result<Json> {
@@ -57,14 +56,14 @@ Result<int> run(const Options& options) {
 Action add_score(CLI::App& command) {
   auto options = std::make_shared<Options>();
   add_json_lines_options(command, options->lines);
-  command.add_option("--model", options->model, "Model directory (Hugging Face layout)")->required();
+  add_model_options(command, options->model);
   command.add_option("--path", options->path, "Which code computes: both give the same bits")
       ->check(CLI::IsMember({"trainer", "engine"}));
-  add_number_format_options(command, options->format);
   command.add_option("--threads", options->threads, "Threads to compute with");
   command.footer(
-      "Example:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
-      "trainer");
+      "Examples:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
+      "trainer\n"
+      "  tandem score --model models/SmolLM2-135M-Instruct --adapter adapters/mine --input texts.jsonl");
   return [options] { return run(*options); };
 }
 

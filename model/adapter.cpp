@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
+#include <set>
 
+#include "kernels/gemm.h"
 #include "model/config_reader.h"
 #include "model/safetensors.h"
 
@@ -17,16 +18,9 @@ using kernels::bf16;
 
 namespace {
 
-struct AdapterConfig {
-  int rank = 0;
-  double scale = 0;  // of B A
-};
-
-// The two factors of one matrix: a is [rank][columns], b is [rows][rank].
-struct Factors {
-  std::vector<float> a, b;
-  std::vector<int64_t> a_shape, b_shape;
-};
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kFactorsFile = "adapter_model.safetensors";
+constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
 
 // Keys that change what an adapter means, unless they are null, false or empty.
 Status refuse_unknown_parts(const Json& json) {
@@ -45,18 +39,20 @@ Status refuse_unknown_parts(const Json& json) {
   return {};
 }
 
-Result<AdapterConfig> read_adapter_config(const fs::path& path) {
+// All of an adapter but its factors.
+Result<Adapter> read_settings(const fs::path& path) {
   constexpr uint64_t kLimit = 16 << 20;
   const auto json = parse_json(TRY(read_file(path, kLimit)));
   if (!json) return fail(Status(json.error()).at(path.string()));
-  const auto read = [&]() -> Result<AdapterConfig> {
+  const auto read = [&]() -> Result<Adapter> {
     if (!json->is_object()) return fail(Status::invalid("is not an object"));
     TRY(refuse_unknown_parts(*json));
     const ConfigReader reader(*json);
-    const int rank = TRY(reader.size("r"));
-    const double alpha = TRY(reader.number("lora_alpha"));
-    const bool by_root = TRY(reader.flag("use_rslora", false));
-    return AdapterConfig{rank, alpha / (by_root ? std::sqrt(static_cast<double>(rank)) : rank)};
+    Adapter adapter;
+    adapter.rank = TRY(reader.size("r"));
+    adapter.alpha = TRY(reader.number("lora_alpha"));
+    adapter.use_rslora = TRY(reader.flag("use_rslora", false));
+    return adapter;
   };
   auto config = read();
   if (!config) return fail(std::move(config).error().at(path.string()));
@@ -87,88 +83,178 @@ Result<std::vector<float>> floats_of(const std::string& name, const TensorView& 
   return values;
 }
 
-// By the name that the adapted matrix has in the checkpoint.
-Result<std::map<std::string, Factors>> read_factors(const Safetensors& adapter) {
-  constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
-  std::map<std::string, Factors> found;
-  for (const auto& [name, tensor] : adapter.tensors()) {
+// Both factors of one matrix as they lie in the file.
+struct Pair {
+  const TensorView *a = nullptr, *b = nullptr;
+};
+
+Result<std::map<std::string, Factors>> read_factors(const Safetensors& file, int rank) {
+  std::map<std::string, Pair> pairs;
+  for (const auto& [name, tensor] : file.tensors()) {
     const bool is_a = name.ends_with(kA);
     if (!name.starts_with(kPrefix) || (!is_a && !name.ends_with(kB))) {
       return fail(Status::invalid(fmt::format("tensor {} is no factor of a matrix", name)));
     }
-    Factors& factors = found[name.substr(kPrefix.size(), name.size() - kPrefix.size() - kA.size()) + ".weight"];
-    (is_a ? factors.a : factors.b) = TRY(floats_of(name, tensor));
-    (is_a ? factors.a_shape : factors.b_shape) = tensor.shape;
+    Pair& pair = pairs[name.substr(kPrefix.size(), name.size() - kPrefix.size() - kA.size()) + ".weight"];
+    (is_a ? pair.a : pair.b) = &tensor;
   }
+  std::map<std::string, Factors> found;
+  for (const auto& [name, pair] : pairs) {
+    if (pair.a == nullptr || pair.b == nullptr) {
+      return fail(Status::invalid(fmt::format("{} has one factor, not two", name)));
+    }
+    const auto &a = pair.a->shape, &b = pair.b->shape;
+    if (a.size() != 2 || b.size() != 2 || a[0] != rank || b[1] != rank) {
+      return fail(Status::invalid(fmt::format("the factors of {} are [{}] and [{}], not of rank {}", name,
+                                              fmt::join(a, ", "), fmt::join(b, ", "), rank)));
+    }
+    if (a[1] > INT32_MAX || b[0] > INT32_MAX) return fail(Status::invalid(fmt::format("{} is too large", name)));
+    found[name] = {.rows = static_cast<int>(b[0]),
+                   .columns = static_cast<int>(a[1]),
+                   .a = TRY(floats_of(name, *pair.a)),
+                   .b = TRY(floats_of(name, *pair.b))};
+  }
+  if (found.empty()) return fail(Status::invalid("holds no factors"));
   return found;
 }
 
-// A matrix of the model that an adapter may change.
-struct Target {
-  std::span<bf16> values;
-  int64_t rows = 0, columns = 0;
-};
-
-std::map<std::string, Target> targets_of(Weights& weights) {
-  std::map<std::string, Target> targets;
-  for (const Parameter& p : weights.layout().parameters) {
-    if (!p.matrix) continue;
-    for (const ParameterPart& part : p.parts) {
-      const size_t first = p.offset + static_cast<size_t>(part.first_row) * p.columns;
-      const auto values = weights.flat().subspan(first, static_cast<size_t>(part.rows) * p.columns);
-      targets[part.checkpoint_name] = {values, part.rows, p.columns};
+Status check_fits(const Adapter& adapter, const std::map<std::string, Matrix>& matrices) {
+  for (const auto& [name, factors] : adapter.factors) {
+    const auto matrix = matrices.find(name);
+    if (matrix == matrices.end()) {
+      return Status::invalid(fmt::format("the model has no matrix {}", name))
+          .hint("an adapter goes with the model that it was made for");
     }
+    if (factors.rows == matrix->second.rows && factors.columns == matrix->second.columns) continue;
+    return Status::invalid(fmt::format("the factors of {} are of a matrix of [{}, {}], and the model's is [{}, {}]",
+                                       name, factors.rows, factors.columns, matrix->second.rows,
+                                       matrix->second.columns));
   }
-  return targets;
+  return {};
 }
 
-Status check_shapes(const std::string& name, const Factors& factors, const Target& target, int rank) {
-  const std::vector<int64_t> a = {rank, target.columns}, b = {target.rows, rank};
-  if (factors.a_shape == a && factors.b_shape == b) return {};
-  return Status::invalid(fmt::format("the factors of {} are [{}] and [{}], expected [{}] and [{}]", name,
-                                     fmt::join(factors.a_shape, ", "), fmt::join(factors.b_shape, ", "),
-                                     fmt::join(a, ", "), fmt::join(b, ", ")));
+template <typename T>
+Status merge_into(kernels::Stream& stream, const Adapter& adapter, const std::map<std::string, Matrix>& matrices,
+                  std::span<T> weights) {
+  for (const auto& [name, factors] : adapter.factors) {
+    const Matrix& matrix = matrices.at(name);
+    T* const values = weights.data() + matrix.offset;
+    TRY(add_low_rank(stream, LowRankSum<T>{.shape = matrix,
+                                           .rank = adapter.rank,
+                                           .scale = adapter.scale(),
+                                           .a = factors.a.data(),
+                                           .b = factors.b.data(),
+                                           .base = values,
+                                           .out = values}));
+  }
+  return {};
 }
 
-void add_product(const Factors& factors, const AdapterConfig& config, const Target& target) {
-  const float scale = static_cast<float>(config.scale);
-  std::vector<float> sums(static_cast<size_t>(target.columns));
-  for (int64_t row = 0; row < target.rows; ++row) {
-    std::fill(sums.begin(), sums.end(), 0.0f);
-    for (int64_t r = 0; r < config.rank; ++r) {
-      const float left = factors.b[row * config.rank + r];
-      for (int64_t i = 0; i < target.columns; ++i) sums[i] += left * factors.a[r * target.columns + i];
+template <typename T>
+Status add_product(kernels::Stream& stream, const LowRankSum<T>& s) {
+  const auto rows = static_cast<size_t>(s.shape.rows), columns = static_cast<size_t>(s.shape.columns);
+  Buffer<float> packed(kernels::packed_size(s.shape.columns, s.rank)), product(rows * columns);
+  TRY(kernels::pack_transposed(stream, s.a, s.rank, s.shape.columns, packed.data()));
+  TRY(kernels::gemm(stream, kernels::BasicGemm<float>{.a = s.b,
+                                                      .a_stride = static_cast<size_t>(s.rank),
+                                                      .b = packed.data(),
+                                                      .out_float = product.data(),
+                                                      .out_stride = columns,
+                                                      .m = s.shape.rows,
+                                                      .n = s.shape.columns,
+                                                      .k = s.rank}));
+  stream.threads().run(s.shape.rows, [&](int row) {
+    const size_t first = static_cast<size_t>(row) * columns;
+    for (size_t i = first; i < first + columns; ++i) {
+      const float scaled = s.scale * product[i];
+      if constexpr (sizeof(T) == sizeof(float))
+        s.out[i] = s.base[i] + scaled;
+      else
+        s.out[i] = kernels::to_bf16(kernels::to_float(s.base[i]) + scaled);
     }
-    bf16* values = &target.values[row * target.columns];
-    for (int64_t i = 0; i < target.columns; ++i) {
-      values[i] = kernels::to_bf16(kernels::to_float(values[i]) + scale * sums[i]);
-    }
-  }
+  });
+  return {};
 }
 
 }  // namespace
 
-Result<int> merge_adapter(const fs::path& directory, Weights& weights) {
-  if (weights.format() == WeightFormat::kFloat32) return fail(Status::invalid("adapters are merged in bf16"));
-  const AdapterConfig config = TRY(read_adapter_config(directory / "adapter_config.json"));
-  const fs::path path = directory / "adapter_model.safetensors";
-  const auto merge = [&]() -> Result<int> {
-    const auto factors = TRY(read_factors(TRY(Safetensors::open(path))));
-    auto targets = targets_of(weights);
-    for (const auto& [name, pair] : factors) {
-      const auto target = targets.find(name);
-      if (target == targets.end()) {
-        return fail(Status::invalid(fmt::format("the model has no matrix {}", name))
-                        .hint("merge the adapter into the model that it was made for"));
-      }
-      TRY(check_shapes(name, pair, target->second, config.rank));
-    }
-    for (const auto& [name, pair] : factors) add_product(pair, config, targets[name]);
-    return static_cast<int>(factors.size());
-  };
-  auto merged = merge();
-  if (!merged) return fail(std::move(merged).error().at(path.string()));
+float Adapter::scale() const {
+  return static_cast<float>(alpha / (use_rslora ? std::sqrt(static_cast<double>(rank)) : rank));
+}
+
+Result<Adapter> read_adapter(const fs::path& directory) {
+  Adapter adapter = TRY(read_settings(directory / kConfigFile));
+  const fs::path path = directory / kFactorsFile;
+  auto factors = read_factors(TRY(Safetensors::open(path)), adapter.rank);
+  if (!factors) return fail(std::move(factors).error().at(path.string()));
+  adapter.factors = std::move(*factors);
+  return adapter;
+}
+
+Status write_adapter(const Adapter& adapter, const fs::path& directory, const std::string& base_model) {
+  TRY(make_directories(directory));
+  std::set<std::string> targets;
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, factors] : adapter.factors) {
+    const std::string module = name.substr(0, name.size() - std::string_view(".weight").size());
+    targets.insert(module.substr(module.rfind('.') + 1));
+    const auto add = [&](std::string_view suffix, int64_t rows, int64_t columns, const std::vector<float>& values) {
+      tensors.push_back({fmt::format("{}{}{}", kPrefix, module, suffix),
+                         {.dtype = DType::kF32, .shape = {rows, columns}, .bytes = std::as_bytes(std::span(values))}});
+    };
+    add(kA, adapter.rank, factors.columns, factors.a);
+    add(kB, factors.rows, adapter.rank, factors.b);
+  }
+  TRY(write_safetensors(directory / kFactorsFile, tensors));
+  const Json config = {{"peft_type", "LORA"},
+                       {"task_type", "CAUSAL_LM"},
+                       {"base_model_name_or_path", base_model},
+                       {"r", adapter.rank},
+                       {"lora_alpha", adapter.alpha},
+                       {"use_rslora", adapter.use_rslora},
+                       {"target_modules", targets},
+                       {"bias", "none"},
+                       {"lora_dropout", 0.0},
+                       {"fan_in_fan_out", false},
+                       {"use_dora", false},
+                       {"inference_mode", true}};
+  return write_file(directory / kConfigFile, config.dump(2) + "\n");
+}
+
+Result<int> merge(kernels::Stream& stream, const Adapter& adapter, Weights& weights) {
+  const auto matrices = matrices_of(weights.layout());
+  TRY(check_fits(adapter, matrices));
+  if (weights.format() == WeightFormat::kFloat32)
+    TRY(merge_into(stream, adapter, matrices, weights.flat<float>()));
+  else
+    TRY(merge_into(stream, adapter, matrices, weights.flat()));
+  return static_cast<int>(adapter.factors.size());
+}
+
+Result<int> merge_adapter(kernels::Stream& stream, const fs::path& directory, Weights& weights) {
+  const Adapter adapter = TRY(read_adapter(directory));
+  auto merged = merge(stream, adapter, weights);
+  if (!merged) return fail(std::move(merged).error().at((directory / kFactorsFile).string()));
   return merged;
+}
+
+Status add_low_rank(kernels::Stream& stream, const LowRankSum<bf16>& arguments) {
+  return add_product(stream, arguments);
+}
+Status add_low_rank(kernels::Stream& stream, const LowRankSum<float>& arguments) {
+  return add_product(stream, arguments);
+}
+
+std::map<std::string, Matrix> matrices_of(const ParameterLayout& layout) {
+  std::map<std::string, Matrix> matrices;
+  for (const Parameter& p : layout.parameters) {
+    if (!p.matrix) continue;
+    for (const ParameterPart& part : p.parts) {
+      const size_t first = p.offset + static_cast<size_t>(part.first_row) * static_cast<size_t>(p.columns);
+      matrices[part.checkpoint_name] = {first, part.rows, p.columns};
+    }
+  }
+  return matrices;
 }
 
 }  // namespace tandem::model

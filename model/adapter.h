@@ -1,16 +1,74 @@
-// LoRA adapters in PEFT's format, merged into the weights that they were made for.
+// LoRA adapters (Hu et al. 2021) in PEFT's format: read, written, and added to the weights that they were made for.
+//
+// A matrix W becomes W + scale * B A; scale is alpha / rank, or alpha / sqrt(rank) with use_rslora. B A is a product of
+// fp32 (kernels/gemm.h, sums over the rank in order); scale times it is added to W in fp32 and rounded once, to what W
+// is. So an adapter that is trained, written, read and merged again gives the same bits on every machine.
+//
+// Thread safety: none.
 #pragma once
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "base/file.h"
+#include "kernels/stream.h"
 #include "model/weights.h"
 
 namespace tandem::model {
 
-// Adds what `directory` (adapter_config.json and adapter_model.safetensors) says to the matrices of bf16 weights:
-// W + scale * B A (Hu et al. 2021), scale = lora_alpha / r, or / sqrt(r) with use_rslora; in fp32, sums over r in
-// order, rounded once. Gives how many matrices changed. What would change the computation and is not implemented (DoRA,
-// biases, modules saved whole, ranks by pattern) is refused by name, as is a tensor that the model does not have or of
-// another shape; nothing is changed then. Panels must be packed after it.
-Result<int> merge_adapter(const fs::path& directory, Weights& weights);
+// Of one matrix.
+struct Factors {
+  int rows = 0, columns = 0;
+  std::vector<float> a;  // [rank][columns]
+  std::vector<float> b;  // [rows][rank]
+};
+
+struct Adapter {
+  int rank = 0;
+  double alpha = 0;
+  bool use_rslora = false;
+  std::map<std::string, Factors>
+      factors;  // by the matrix's name in the checkpoint, "model.layers.0.mlp.down_proj.weight"
+
+  float scale() const;
+};
+
+// Reads adapter_config.json and adapter_model.safetensors (bf16, f16, f32) of a directory. What would change the
+// computation and is not implemented (DoRA, biases, modules saved whole, ranks by pattern) is refused by name.
+Result<Adapter> read_adapter(const fs::path& directory);
+
+// Writes both, factors in f32, for PEFT, vLLM and `read_adapter`. `base_model` is what the adapter says it is for.
+Status write_adapter(const Adapter& adapter, const fs::path& directory, const std::string& base_model);
+
+// Adds the adapter to weights, bf16 or float32, which are to be packed after it. Gives how many matrices changed.
+// kInvalid where the model has no such matrix or one of another shape; nothing is changed then.
+Result<int> merge(kernels::Stream& stream, const Adapter& adapter, Weights& weights);
+// What `read_adapter` and `merge` do; an error names the file.
+Result<int> merge_adapter(kernels::Stream& stream, const fs::path& directory, Weights& weights);
+
+// A matrix as the checkpoint knows it: where it begins in the flat array, and its shape.
+struct Matrix {
+  size_t offset = 0;
+  int rows = 0, columns = 0;
+  size_t elements() const { return static_cast<size_t>(rows) * static_cast<size_t>(columns); }
+};
+
+// Pieces of `merge` for who has factors in memory of their own: out = base + scale * b a. `base` may be `out`.
+template <typename T>
+struct LowRankSum {
+  Matrix shape;
+  int rank = 0;
+  float scale = 1;
+  const float* a = nullptr;
+  const float* b = nullptr;
+  const T* base = nullptr;
+  T* out = nullptr;
+};
+Status add_low_rank(kernels::Stream& stream, const LowRankSum<kernels::bf16>& arguments);
+Status add_low_rank(kernels::Stream& stream, const LowRankSum<float>& arguments);
+
+// All matrices that an adapter can change, by their names in the checkpoint.
+std::map<std::string, Matrix> matrices_of(const ParameterLayout& layout);
 
 }  // namespace tandem::model

@@ -210,6 +210,9 @@ Result<ChatTemplate> ChatTemplate::load(const fs::path& directory) {
     }
   }
   if (!result.templates_.contains("default")) {
+    if (!fs::is_directory(directory, ignored)) {
+      return fail(Status::not_found("there is no such directory").at(directory.string()));
+    }
     return fail(Status::not_found("has no chat template: neither chat_template.jinja nor one in tokenizer_config.json")
                     .at(directory.string()));
   }
