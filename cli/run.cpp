@@ -87,8 +87,15 @@ Json memory_table(const RunConfig& config, const model::ModelConfig& model) {
     const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
     row += 2 * (3ull * model.width + attention + normed + mlp);
   }
+  const uint64_t moments = config.trainer.moments == "bf16" ? 4 : 8;
+  uint64_t learning = (8 + moments) * n;
+  if (config.lora.rank > 0 && layout) {
+    // Gradients of all weights; the targets as they were; factors with their gradients and moments.
+    if (const auto low_rank = trainer::LowRank::plan(*layout, config.lora))
+      learning = 6 * n + (10 + moments) * low_rank->elements();
+  }
   return {{"trainer",
-           {{"masters, gradients and moments", 16 * n},
+           {{"masters, gradients and moments", learning},
             {"weights and panels", 6 * n},
             {"published version", 2 * n},
             {"activations of one pass", row * config.trainer.max_pass_tokens}}},

@@ -9,6 +9,7 @@
 #include "model/parameters.h"
 #include "model/safetensors.h"
 #include "rollout/conversation.h"
+#include "trainer/low_rank.h"
 
 namespace tandem::cli {
 
@@ -44,6 +45,7 @@ Status check_inputs(const RunConfig& config) {
     const auto layout = TRY(model::parameter_layout(model));
     TRY(rollout::Conversation::load(config.model.path));
     TRY(check_weights(config.model.path, layout));
+    if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));
     if (config.rollout.max_tokens > model.max_positions) {
       return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}",
                                          config.rollout.max_tokens, model.max_positions));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/lora_fields.h"
 #include "envs/protocol.h"
 #include "envs/task.h"
 #include "model/weight_format.h"
@@ -92,6 +93,7 @@ Schema schema_of(RunConfig& c) {
   s.add("trainer.max_pass_tokens", c.trainer.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
   s.add("trainer.checkpoint_every", c.trainer.checkpoint_every, "Steps between checkpoints", 1, 1e6);
   s.add("trainer.threads", c.trainer.threads, "Threads of the trainer; 0: all cores", 0, 1024);
+  add_lora_fields(s, c.lora);
   s.add("rollout.workers", c.rollout.workers, "Engines, each a process", 1, 256);
   s.add("rollout.slots", c.rollout.slots, "Sequences that one engine samples at once", 1, 4096);
   s.add("rollout.threads", c.rollout.threads, "Threads of one engine; 0: an equal share of the cores", 0, 1024);
@@ -195,19 +197,21 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
 
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
   const auto& t = c.trainer;
-  const trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
-                                            .moments = TRY(trainer::moments_named(t.moments)),
-                                            .learning_rate = {.peak = t.learning_rate,
-                                                              .warmup_steps = t.warmup_steps,
-                                                              .decay = TRY(trainer::decay_named(t.schedule)),
-                                                              .steps = c.run.steps,
-                                                              .final_share = t.final_share},
-                                            .beta1 = t.beta1,
-                                            .beta2 = t.beta2,
-                                            .weight_decay = t.weight_decay,
-                                            .momentum = t.momentum,
-                                            .max_grad_norm = t.max_grad_norm,
-                                            .max_pass_tokens = t.max_pass_tokens};
+  trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
+                                      .moments = TRY(trainer::moments_named(t.moments)),
+                                      .learning_rate = {.peak = t.learning_rate,
+                                                        .warmup_steps = t.warmup_steps,
+                                                        .decay = TRY(trainer::decay_named(t.schedule)),
+                                                        .steps = c.run.steps,
+                                                        .final_share = t.final_share},
+                                      .beta1 = t.beta1,
+                                      .beta2 = t.beta2,
+                                      .weight_decay = t.weight_decay,
+                                      .momentum = t.momentum,
+                                      .max_grad_norm = t.max_grad_norm,
+                                      .low_rank = c.lora,
+                                      .max_pass_tokens = t.max_pass_tokens};
+  settings.low_rank.seed = c.run.seed;
   TRY(trainer::check(settings));
   return settings;
 }

@@ -72,6 +72,7 @@ struct RunConfig {
     int checkpoint_every = 25;
     int threads = 0;
   } trainer;
+  trainer::LowRankSettings lora;
   struct {
     int workers = 2;
     int slots = 32;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/iso_time.h"
+#include "cli/lora_fields.h"
 #include "envs/task.h"
 
 namespace tandem::cli {
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kWarmStartKeys = {"transcripts_per_step", "max_tokens", "warmup_steps",
                                                             "kinds", "stages."};
-constexpr std::array<std::string_view, 3> kTranscriptKeys = {"data.", "trainer.", "validation."};
+constexpr std::array<std::string_view, 4> kTranscriptKeys = {"data.", "trainer.", "lora.", "validation."};
 
 bool is_of(std::string_view path, std::span<const std::string_view> keys) {
   return std::any_of(keys.begin(), keys.end(),
@@ -67,6 +68,7 @@ Schema schema_of(SftConfig& c) {
   s.add("trainer.max_grad_norm", t.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
   s.add("trainer.max_pass_tokens", t.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
   s.add("trainer.checkpoint_every", t.checkpoint_every, "Steps between checkpoints", 1, 1e6);
+  add_lora_fields(s, c.lora);
   s.add("validation.every", c.validation.every, "Steps between validations; the last step is always validated", 1, 1e6);
   s.add("validation.patience", c.validation.patience,
         "Validations without a better one after which training ends; 0: it never ends early", 0, 1e6);
@@ -92,7 +94,7 @@ Status check(const SftConfig& c, const Schema& schema) {
     if (c.on_transcripts() && is_of(field.path, kWarmStartKeys)) {
       return Status::invalid(
                  fmt::format("{}: {} is of the warm start, and data.train names transcripts", origin, field.path))
-          .hint("the keys below data, trainer and validation say how to train on transcripts");
+          .hint("the keys below data, trainer, lora and validation say how to train on transcripts");
     }
     if (!c.on_transcripts() && is_of(field.path, kTranscriptKeys)) {
       return Status::invalid(
@@ -114,19 +116,21 @@ Status check(const SftConfig& c, const Schema& schema) {
 Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t steps) {
   const auto& t = c.trainer;
   const auto rising = static_cast<int>(std::lround(t.warmup_share * static_cast<double>(steps)));
-  const trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
-                                            .moments = TRY(trainer::moments_named(t.moments)),
-                                            .learning_rate = {.peak = t.learning_rate,
-                                                              .warmup_steps = rising,
-                                                              .decay = TRY(trainer::decay_named(t.schedule)),
-                                                              .steps = steps,
-                                                              .final_share = t.final_share},
-                                            .beta1 = t.beta1,
-                                            .beta2 = t.beta2,
-                                            .weight_decay = t.weight_decay,
-                                            .momentum = t.momentum,
-                                            .max_grad_norm = t.max_grad_norm,
-                                            .max_pass_tokens = t.max_pass_tokens};
+  trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
+                                      .moments = TRY(trainer::moments_named(t.moments)),
+                                      .learning_rate = {.peak = t.learning_rate,
+                                                        .warmup_steps = rising,
+                                                        .decay = TRY(trainer::decay_named(t.schedule)),
+                                                        .steps = steps,
+                                                        .final_share = t.final_share},
+                                      .beta1 = t.beta1,
+                                      .beta2 = t.beta2,
+                                      .weight_decay = t.weight_decay,
+                                      .momentum = t.momentum,
+                                      .max_grad_norm = t.max_grad_norm,
+                                      .low_rank = c.lora,
+                                      .max_pass_tokens = t.max_pass_tokens};
+  settings.low_rank.seed = c.seed;
   TRY(trainer::check(settings));
   return settings;
 }

@@ -44,6 +44,7 @@ struct SftConfig {
     int every = 50;
     int patience = 0;
   } validation;
+  trainer::LowRankSettings lora;
   // Of the warm start.
   int transcripts_per_step = 16;
   int max_tokens = 1024;

@@ -178,9 +178,10 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
   reporter.text(describe(config, samples, steps));
   if (options.json) reporter.event(to_json(samples, steps));
   if (options.dry_run) return kDone;
+  auto learner = TRY(trainer::make_learner(settings));
   const auto claim = TRY(open_folder(options, config, schema, folder));
   const auto result = TRY(trainer::fine_tune(
-      settings, samples, [&](const Json& event) { reporter.event(event); }, interrupt->token()));
+      settings, samples, std::move(learner), [&](const Json& event) { reporter.event(event); }, interrupt->token()));
   return finish(config, folder, result, reporter);
 }
 

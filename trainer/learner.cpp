@@ -9,23 +9,61 @@
 
 namespace tandem::trainer {
 
-Learner::Learner(model::Weights weights, kernels::Stream stream, Optimizer optimizer, const OptimizerSettings& settings)
+Learner::Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
+                 const OptimizerSettings& settings)
     : weights_(std::make_unique<model::Weights>(std::move(weights))),
       tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)),
       stream_(std::move(stream)),
       settings_(settings),
+      low_rank_(std::move(low_rank)),
       optimizer_(std::move(optimizer)) {}
 
 Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
   if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
-  auto optimizer = TRY(Optimizer::create(weights.layout(), settings));
-  Learner learner(std::move(weights), std::move(stream), std::move(optimizer), settings);
-  TRY(learner.weights_->pack(learner.stream_));
-  const size_t count = learner.weights_->layout().elements;
-  learner.masters_ = Buffer<float>(count);
-  for (size_t i = 0; i < count; ++i) learner.masters_[i] = kernels::to_float(learner.weights_->flat()[i]);
-  learner.grads_ = Buffer<float>(count);
+  TRY(check(settings));
+  std::unique_ptr<LowRank> low_rank;
+  if (settings.low_rank.rank > 0)
+    low_rank = std::make_unique<LowRank>(TRY(LowRank::create(weights, settings.low_rank)));
+  auto optimizer = low_rank ? TRY(Optimizer::create(low_rank->elements(), settings))
+                            : TRY(Optimizer::create(weights.layout(), settings));
+  Learner learner(std::move(weights), std::move(stream), std::move(low_rank), std::move(optimizer), settings);
+  learner.grads_ = Buffer<float>(learner.weights_->layout().elements);
+  TRY(learner.take_masters());
   return learner;
+}
+
+Status Learner::take_masters() {
+  const size_t count = low_rank_ ? low_rank_->elements() : grads_.size();
+  masters_ = Buffer<float>(count);
+  if (low_rank_) {
+    factor_grads_ = Buffer<float>(count);
+    rounded_ = Buffer<kernels::bf16>(count);
+    TRY(low_rank_->initialise({masters_.data(), count}));
+  } else {
+    for (size_t i = 0; i < count; ++i) masters_[i] = kernels::to_float(weights_->flat()[i]);
+  }
+  return rebuild_weights();
+}
+
+Status Learner::export_model(const fs::path& directory, const fs::path& source) const {
+  TRY(model::save_weights(*weights_, directory, source));
+  if (!low_rank_) return {};
+  return model::write_adapter(low_rank_->adapter({masters_.data(), masters_.size()}), directory / "adapter",
+                              source.string());
+}
+
+std::string Learner::description() const {
+  return low_rank_ ? fmt::format("{}, {}", optimizer_.description(), low_rank_->description())
+                   : optimizer_.description();
+}
+
+Status Learner::rebuild_weights() {
+  if (low_rank_) {
+    TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
+  } else {
+    for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
+  }
+  return weights_->pack(stream_);
 }
 
 Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
@@ -118,7 +156,12 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
 }
 
 Status Learner::apply(StepMetrics& metrics) {
-  const double squares = TRY(kernels::sum_of_squares(stream_, grads_.data(), grads_.size()));
+  if (low_rank_) {
+    TRY(low_rank_->pass_on(stream_, {masters_.data(), masters_.size()}, {grads_.data(), grads_.size()},
+                           {factor_grads_.data(), factor_grads_.size()}));
+  }
+  const Buffer<float>& grads = low_rank_ ? factor_grads_ : grads_;
+  const double squares = TRY(kernels::sum_of_squares(stream_, grads.data(), grads.size()));
   metrics.grad_norm = std::sqrt(squares);
   if (!std::isfinite(metrics.grad_norm)) {
     return Status::corrupt(
@@ -128,13 +171,14 @@ Status Learner::apply(StepMetrics& metrics) {
   ++steps_;
   metrics.learning_rate = settings_.learning_rate.at(steps_);
   TRY(optimizer_.step(stream_,
-                      {.grads = {grads_.data(), grads_.size()},
+                      {.grads = {grads.data(), grads.size()},
                        .masters = {masters_.data(), masters_.size()},
-                       .weights = weights_->flat(),
+                       .weights = low_rank_ ? std::span(rounded_.data(), rounded_.size()) : weights_->flat(),
                        .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
                        .learning_rate = static_cast<float>(metrics.learning_rate),
                        .number = steps_}));
   std::fill(grads_.begin(), grads_.end(), 0.0f);
+  if (low_rank_) TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
   return weights_->pack(stream_);
 }
 

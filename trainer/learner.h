@@ -2,8 +2,8 @@
 //
 // Samples are merged into prefix trees (token_tree.h) of bounded size, run through the Tape, and their gradients summed
 // in a fixed order; then the norm is clipped and the optimizer moves fp32 masters, from which the bf16 weights are
-// rounded. A step is a function of the weights, the moments and the batch: the same bits on every run with any number
-// of threads.
+// rounded; with LoRA the masters are the factors, merged into the weights (low_rank.h). A step is a function of the
+// weights, the moments and the batch: the same bits on every run with any number of threads.
 //
 // Thread safety: none.
 #pragma once
@@ -16,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "model/weights.h"
+#include "trainer/low_rank.h"
 #include "trainer/optimizer.h"
 #include "trainer/sequence_loss.h"
 #include "trainer/tape.h"
@@ -73,6 +74,10 @@ class Learner {
   // The mean negative log-likelihood alone.
   Result<double> evaluate(std::span<const Sample> samples);
 
+  // A Hugging Face directory (model::save_weights); with LoRA the factors too, in adapter/ of it, in PEFT's format.
+  // `source` is the model that was learned from.
+  Status export_model(const fs::path& directory, const fs::path& source) const;
+
   // Masters and moments, in one folder, whole or not at all (the folder is written aside and renamed). `progress` is
   // what else the training must find again (checkpoint_progress).
   Status save(const fs::path& folder, const Json& progress = {});
@@ -80,7 +85,12 @@ class Learner {
   Status load(const fs::path& folder);
 
  private:
-  Learner(model::Weights weights, kernels::Stream stream, Optimizer optimizer, const OptimizerSettings& settings);
+  Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
+          const OptimizerSettings& settings);
+  Status take_masters();
+  // Weights from masters, and all that is made of them.
+  Status rebuild_weights();
+  std::string description() const;
   template <typename SampleSlopes>
   Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
@@ -95,8 +105,12 @@ class Learner {
   kernels::Stream stream_;
   OptimizerSettings settings_;
   int64_t steps_ = 0;
+  std::unique_ptr<LowRank> low_rank_;  // null: all weights learn
   Optimizer optimizer_;
-  Buffer<float> masters_, grads_;
+  Buffer<float> masters_;
+  Buffer<float> grads_;            // of the weights
+  Buffer<float> factor_grads_;     // with LoRA alone, as the next
+  Buffer<kernels::bf16> rounded_;  // what AdamW makes of factors besides, and nobody reads
 };
 
 // What was saved with a checkpoint; null where that was nothing.

@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
+constexpr const char* kWeights = "weights";  // with LoRA
 
 model::DType dtype_of(const Optimizer::Memory& memory) {
   return memory.bf16 ? model::DType::kBF16 : model::DType::kF32;
@@ -56,12 +57,14 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
       tensor("masters", std::as_bytes(std::span(masters_.data(), masters_.size())), model::DType::kF32)};
   for (const auto& memory : optimizer_.memory())
     tensors.push_back(tensor(memory.name, memory.values, dtype_of(memory)));
+  // Factors alone are no model: without the one that they began with there would be nothing to export.
+  if (low_rank_) tensors.push_back(tensor(kWeights, std::as_bytes(weights_->flat()), model::DType::kBF16));
   TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
   Json digests;
   for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
   Json state = {{"steps", steps_},
                 {"numerics_id", numerics_id()},
-                {"optimizer", optimizer_.description()},
+                {"optimizer", description()},
                 {"config", model::to_json(weights_->config())},
                 {"digests", digests}};
   if (!progress.is_null()) state["progress"] = progress;
@@ -76,9 +79,8 @@ Status Learner::load(const fs::path& folder) {
   if (state["config"] != model::to_json(weights_->config())) {
     return Status::invalid("the checkpoint is of another model").at((folder / kStateFile).string());
   }
-  if (const auto saved = state.value("optimizer", "adamw, fp32 moments"); saved != optimizer_.description()) {
-    return Status::invalid(
-               fmt::format("the checkpoint is of another optimizer: {}, not {}", saved, optimizer_.description()))
+  if (const auto saved = state.value("optimizer", "adamw, fp32 moments"); saved != description()) {
+    return Status::invalid(fmt::format("the checkpoint is of another optimizer: {}, not {}", saved, description()))
         .at((folder / kStateFile).string());
   }
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
@@ -86,8 +88,7 @@ Status Learner::load(const fs::path& folder) {
   for (const auto& memory : optimizer_.memory())
     TRY(read_tensor(folder, file, state, memory.name, memory.values, dtype_of(memory)));
   steps_ = state.value("steps", int64_t{0});
-  for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
-  return weights_->pack(stream_);
+  return rebuild_weights();
 }
 
 Result<Json> checkpoint_progress(const fs::path& folder) {
@@ -99,6 +100,10 @@ Result<model::Weights> checkpoint_weights(const fs::path& folder) {
   const Json state = TRY(read_state(folder));
   auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false));
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
+  if (file.tensors().contains(kWeights)) {
+    TRY(read_tensor(folder, file, state, kWeights, std::as_writable_bytes(weights.flat()), model::DType::kBF16));
+    return weights;
+  }
   Buffer<float> masters(weights.flat().size());
   TRY(read_tensor(folder, file, state, "masters", std::as_writable_bytes(std::span(masters.data(), masters.size()))));
   for (size_t i = 0; i < masters.size(); ++i) weights.flat()[i] = kernels::to_bf16(masters[i]);

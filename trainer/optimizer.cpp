@@ -46,6 +46,9 @@ Status check(const OptimizerSettings& settings) {
     return Status::invalid(fmt::format("trainer.beta2 is {}: moments in bf16 need 0.996 at most", settings.beta2))
         .hint("above, a step takes less than half of a last place off, and a moment would never fall again");
   }
+  if (settings.low_rank.rank > 0 && settings.kind == OptimizerKind::kMuon)
+    return Status::invalid(
+        "Muon moves whole matrices of a model, and LoRA's factors are none: take adamw with lora.rank");
   return {};
 }
 
@@ -53,22 +56,34 @@ Result<Optimizer> Optimizer::create(const model::ParameterLayout& layout, const 
   TRY(check(settings));
   Optimizer optimizer(settings);
   optimizer.lay_out(layout);
+  optimizer.allocate();
+  return optimizer;
+}
+
+Result<Optimizer> Optimizer::create(size_t elements, const OptimizerSettings& settings) {
+  TRY(check(settings));
+  Optimizer optimizer(settings);
+  optimizer.ranges_.push_back({.begin = 0, .end = elements, .moments = 0});
+  optimizer.allocate();
+  return optimizer;
+}
+
+void Optimizer::allocate() {
   size_t moments = 0, momentum = 0, workspace = 0;
-  for (const Range& range : optimizer.ranges_) moments += range.size();
-  for (const Matrix& m : optimizer.matrices_) {
+  for (const Range& range : ranges_) moments += range.size();
+  for (const Matrix& m : matrices_) {
     momentum += static_cast<size_t>(m.rows) * static_cast<size_t>(m.columns);
     workspace = std::max(workspace, kernels::muon_workspace(m.rows, m.columns));
   }
-  if (settings.moments == Moments::kBf16) {
-    optimizer.first_moments_bf16_ = Buffer<kernels::bf16>(moments);
-    optimizer.second_moments_bf16_ = Buffer<kernels::bf16>(moments);
+  if (settings_.moments == Moments::kBf16) {
+    first_moments_bf16_ = Buffer<kernels::bf16>(moments);
+    second_moments_bf16_ = Buffer<kernels::bf16>(moments);
   } else {
-    optimizer.first_moments_ = Buffer<float>(moments);
-    optimizer.second_moments_ = Buffer<float>(moments);
+    first_moments_ = Buffer<float>(moments);
+    second_moments_ = Buffer<float>(moments);
   }
-  optimizer.momentum_ = Buffer<float>(momentum);
-  optimizer.workspace_ = Buffer<std::byte>(workspace);
-  return optimizer;
+  momentum_ = Buffer<float>(momentum);
+  workspace_ = Buffer<std::byte>(workspace);
 }
 
 void Optimizer::lay_out(const model::ParameterLayout& layout) {

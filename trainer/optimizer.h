@@ -24,6 +24,7 @@
 #include "kernels/stream.h"
 #include "model/parameters.h"
 #include "trainer/learning_rate.h"
+#include "trainer/low_rank.h"
 
 namespace tandem::trainer {
 
@@ -42,6 +43,7 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   double momentum = 0.95;      // Muon's
   double max_grad_norm = 1;    // 0: no clipping
+  LowRankSettings low_rank;    // what moves, where it is not all weights
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
 };
 
@@ -52,9 +54,11 @@ class Optimizer {
  public:
   // All moments are zero. kInvalid as `check` gives it.
   static Result<Optimizer> create(const model::ParameterLayout& layout, const OptimizerSettings& settings);
+  // Of numbers that are no model's, such as LoRA's factors: with AdamW alone.
+  static Result<Optimizer> create(size_t elements, const OptimizerSettings& settings);
 
   struct Step {
-    std::span<const float> grads;  // [elements of the layout], as masters and weights
+    std::span<const float> grads;  // [elements], as masters and weights
     std::span<float> masters;
     std::span<kernels::bf16> weights;  // the masters rounded, afterwards
     float grad_scale = 1;
@@ -87,6 +91,7 @@ class Optimizer {
 
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
   void lay_out(const model::ParameterLayout& layout);
+  void allocate();
   template <typename Moment>
   Status adamw(kernels::Stream& stream, const Step& step, Buffer<Moment>& first, Buffer<Moment>& second);
   Status muon(kernels::Stream& stream, const Step& step);

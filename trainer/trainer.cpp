@@ -237,7 +237,7 @@ class Trainer {
       if (metrics) next = publish();
       Status exported;
       if (metrics && step == static_cast<uint64_t>(settings_.steps)) {
-        exported = model::save_weights(learner_.weights(), settings_.run_dir / "export", settings_.model);
+        exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
       }
       const double total = to_seconds(clock_.now() - start);
       return [this, step, metrics, next, exported, missing, train_seconds, total] {

@@ -120,6 +120,34 @@ TEST(SftGolden, the_first_steps_have_the_loss_and_the_gradient_of_transformers) 
   }
 }
 
+TEST(SftGolden, the_first_steps_of_an_adapter_have_the_loss_and_the_gradient_of_peft) {
+  const fs::path adapter = kGolden.parent_path() / "adapters" / "training";
+  const Json expected = read_json(adapter / "expected.json");
+  const Json& o = expected["optimizer"];
+  auto weights = model::load_weights(kGolden / "model", true);
+  ASSERT_TRUE(weights) << weights.error().to_string();
+  auto learner = Learner::create(
+      std::move(*weights), *kernels::Stream::cpu(1),
+      {.learning_rate = {.peak = o["learning_rate"]},
+       .beta1 = o["beta1"],
+       .beta2 = o["beta2"],
+       .epsilon = o["epsilon"],
+       .weight_decay = o["weight_decay"],
+       .max_grad_norm = o["max_grad_norm"],
+       .low_rank = {
+           .rank = 4, .alpha = 6, .targets = {"q_proj", "o_proj", "up_proj", "down_proj"}, .start = adapter.string()}});
+  ASSERT_TRUE(learner) << learner.error().to_string();
+  const auto renderer = ChatRenderer::load(kGolden / "model", {});
+  std::vector<Sample> batch;
+  for (const Json& chat : chats()) batch.push_back(sample_of(*renderer, chat));
+  for (const Json& step : expected["steps"]) {
+    const auto metrics = learner->imitate(batch);
+    ASSERT_TRUE(metrics) << metrics.error().to_string();
+    EXPECT_NEAR(metrics->loss / step["loss"].get<double>(), 1, 1e-3);
+    EXPECT_NEAR(metrics->grad_norm / step["grad_norm"].get<double>(), 1, 1e-2);
+  }
+}
+
 // Samples of one step are rows of one pass. None may see another, or the loss would depend on what a step happens to
 // take together.
 TEST(SftGolden, a_token_has_the_same_bits_whatever_its_sample_is_packed_with) {

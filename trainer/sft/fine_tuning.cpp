@@ -63,13 +63,13 @@ Status cut_metrics(const fs::path& file, int64_t step) {
   return write_file(file, kept);
 }
 
-// A model directory, whole or not at all.
-Status write_model(const model::Weights& weights, const fs::path& directory, const fs::path& source) {
+// A directory that `write` writes, whole or not at all.
+Status write_whole(const fs::path& directory, const std::function<Status(const fs::path&)>& write) {
   const fs::path out = fs::absolute(directory).lexically_normal();
   const fs::path aside = out.parent_path() / fmt::format(".{}.{}.tmp", out.filename().string(), ::getpid());
   std::error_code ignored;
   fs::remove_all(aside, ignored);
-  Status written = model::save_weights(weights, aside, source);
+  Status written = write(aside);
   if (written.ok()) {
     fs::remove_all(out, ignored);
     if (::rename(aside.c_str(), out.c_str()) != 0)
@@ -77,6 +77,12 @@ Status write_model(const model::Weights& weights, const fs::path& directory, con
   }
   if (!written.ok()) fs::remove_all(aside, ignored);
   return written;
+}
+
+Status copy_directory(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy(from, to, fs::copy_options::recursive, error);
+  return error ? Status::from_errno(fmt::format("copy {} to {}", from.string(), to.string()), error.value()) : Status();
 }
 
 class FineTuning {
@@ -212,7 +218,7 @@ class FineTuning {
   // The one before goes once this one is there.
   Status keep_best() {
     const fs::path best = best_path(result_.step);
-    TRY(write_model(learner_.weights(), best, settings_.model));
+    TRY(write_model(best));
     remove_best_but(best);
     return {};
   }
@@ -242,18 +248,19 @@ class FineTuning {
   Status write_result() {
     std::error_code error;
     if (validation_.empty() || result_.validations.best_step == 0) {
-      TRY(write_model(learner_.weights(), settings_.out, settings_.model));
+      TRY(write_model(settings_.out));
     } else {
       const fs::path best = best_path(result_.validations.best_step);
       fs::rename(best, settings_.out, error);
-      if (error) {
-        const auto weights = TRY(model::load_weights(best, false));
-        TRY(write_model(weights, settings_.out, settings_.model));
-      }
+      if (error) TRY(write_whole(settings_.out, [&](const fs::path& aside) { return copy_directory(best, aside); }));
     }
     fs::remove_all(settings_.folder / "checkpoints", error);
     remove_best_but({});
     return {};
+  }
+
+  Status write_model(const fs::path& directory) const {
+    return write_whole(directory, [&](const fs::path& aside) { return learner_.export_model(aside, settings_.model); });
   }
 
   Status say(const Json& event) {
@@ -288,10 +295,13 @@ int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& sampl
   return settings.steps > 0 ? settings.steps : order_of(settings, samples).steps_of(settings.epochs);
 }
 
-Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples,
+Result<Learner> make_learner(const FineTuningSettings& settings) {
+  return Learner::create(TRY(model::load_weights(settings.model, true)), TRY(kernels::Stream::cpu(settings.threads)),
+                         settings.optimizer);
+}
+
+Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples, Learner learner,
                                    const std::function<void(const Json&)>& tell, const std::stop_token& stop) {
-  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true)),
-                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
   return FineTuning(settings, samples, tell, stop, std::move(learner)).run();
 }
 

@@ -53,13 +53,16 @@ struct FineTuningResult {
   Validations validations;
 };
 
+// The model with what makes it learn. kInvalid where the settings do not go with the model.
+Result<Learner> make_learner(const FineTuningSettings& settings);
+
 // How many steps it is, before any is taken.
 int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& samples);
 
 // Goes on from the newest checkpoint in the folder, or begins. `tell` gets an event at a time: "resumed", "validation",
 // "step", "checkpoint". Once `stop` is requested the step under way is finished and a checkpoint saved. kInvalid where
 // the checkpoint is of other samples.
-Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples,
+Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples, Learner learner,
                                    const std::function<void(const Json&)>& tell, const std::stop_token& stop);
 
 }  // namespace tandem::trainer

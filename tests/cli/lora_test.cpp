@@ -1,0 +1,79 @@
+// LoRA from transcripts and from a run: what is written merged is what the adapter beside it makes of the model.
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden" / "sft";
+
+class Lora : public RunTest {
+ protected:
+  static int sft(const fs::path& out, const Arguments& more) {
+    Arguments arguments = {"sft",
+                           "model=" + (kGolden / "model").string(),
+                           "data.train=[" + (kGolden / "chats.jsonl").string() + "]",
+                           "out=" + out.string(),
+                           "threads=1",
+                           "trainer.learning_rate=1e-2",
+                           "lora.rank=4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tandem(arguments);
+  }
+  static std::string scores(const Arguments& model) {
+    const fs::path lines = root() / "lines", answers = root() / "answers";
+    EXPECT_TRUE(write_file(lines, "{\"tokens\":[3,5,8,13,21,34,55]}\n"));
+    Arguments arguments = {"score", "--input", lines, "--output", answers};
+    arguments.insert(arguments.end(), model.begin(), model.end());
+    EXPECT_EQ(tandem(arguments), 0) << text(output());
+    return text(answers);
+  }
+  // `out` is `model` with the adapter beside it, whichever way it is put in.
+  static void expect_merged(const fs::path& model, const fs::path& out, const std::string& name) {
+    const fs::path adapter = out / "adapter", again = root() / (name + "-again");
+    ASSERT_EQ(tandem({"import", "--model", model, "--adapter", adapter, again}), 0) << text(output());
+    EXPECT_EQ(digest_of(text(again / "model.safetensors")), digest_of(text(out / "model.safetensors")));
+    const std::string merged = scores({"--model", out});
+    EXPECT_EQ(scores({"--model", model, "--adapter", adapter}), merged);
+    EXPECT_NE(scores({"--model", model}), merged);
+  }
+  static bool says(std::string_view words) { return text(output()).find(words) != std::string::npos; }
+};
+
+TEST_F(Lora, trained_on_transcripts_is_a_model_and_the_adapter_that_makes_it) {
+  const fs::path out = root() / "tuned";
+  ASSERT_EQ(sft(out, {"trainer.steps=6", "lora.targets=[q_proj, down_proj]"}), 0) << text(output());
+  expect_merged(kGolden / "model", out, "tuned");
+  const Json config = json(out / "adapter" / "adapter_config.json");
+  EXPECT_EQ(config["target_modules"], (Json{"down_proj", "q_proj"}));
+  EXPECT_EQ(config["r"], 4);
+  // The next begins where this one ended.
+  const fs::path further = root() / "further";
+  ASSERT_EQ(sft(further, {"trainer.steps=1", "trainer.learning_rate=0", "lora.targets=[q_proj, down_proj]",
+                          "lora.start=" + (out / "adapter").string()}),
+            0)
+      << text(output());
+  EXPECT_EQ(digest_of(text(further / "model.safetensors")), digest_of(text(out / "model.safetensors")));
+}
+
+TEST_F(Lora, what_cannot_be_is_said_before_anything_is_trained) {
+  EXPECT_EQ(sft(root() / "none", {"lora.targets=[q_prj]"}), 2);
+  EXPECT_TRUE(says("no matrix q_prj; did you mean q_proj?")) << text(output());
+  EXPECT_EQ(sft(root() / "none", {"trainer.optimizer=muon"}), 2);
+  EXPECT_TRUE(says("take adamw with lora.rank")) << text(output());
+  EXPECT_EQ(sft(root() / "none", {"lora.start=" + (root() / "nowhere").string()}), 1);
+  EXPECT_TRUE(says("nowhere/adapter_config.json")) << text(output());
+  EXPECT_FALSE(fs::exists(root() / "none"));
+}
+
+TEST_F(Lora, of_a_run_samples_and_trains_with_the_same_bits) {
+  const fs::path run_dir = root() / "run-lora";
+  ASSERT_EQ(run({"run.steps=3", "lora.rank=4", "trainer.learning_rate=1e-2"}, run_dir), 0) << text(output());
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+  EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+  expect_books_to_agree(run_dir);
+  expect_merged(root() / "model", run_dir / "export", "run");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// LoRA (Hu et al. 2021): two thin factors for each matrix learn, and the model itself stays as it is.
+//
+// The weights that sampler and trainer compute with are the model's with the factors merged in, rounded to bf16
+// (model/adapter.h), so a token's logprob is the same bits in both as it is without LoRA, and serving costs nothing.
+// Gradients are those of the merged weights, passed on: with W' = W + s B A, dB = s dW' A^T and dA = s B^T dW'. What is
+// saved is memory: masters and moments of the factors alone, 8 bytes a weight instead of 18.
+//
+// Factors lie in one flat array: of each matrix, in the order of names, A [rank][columns] and then B [rows][rank];
+// fp32.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "model/adapter.h"
+
+namespace tandem::trainer {
+
+struct LowRankSettings {
+  int rank = 0;                      // 0: no LoRA, all weights learn
+  double alpha = 16;                 // scale of B A is alpha / rank
+  bool use_rslora = false;           // alpha / sqrt(rank) (Kalajdzievski 2023)
+  std::vector<std::string> targets;  // "q_proj"; empty: all matrices of the layers but routers
+  std::string start;                 // adapter to go on with, of this rank, alpha and targets; empty: a new one
+  uint64_t seed = 1;                 // of a new one
+};
+
+class LowRank {
+ public:
+  // kInvalid names a setting that cannot be, such as a target that the model does not have, or what an adapter to go on
+  // with has otherwise.
+  static Status check(const model::ParameterLayout& layout, const LowRankSettings& settings);
+  // What has elements() and description(), and no memory to do anything with. kInvalid but for the adapter's.
+  static Result<LowRank> plan(const model::ParameterLayout& layout, const LowRankSettings& settings);
+  // Of bf16 weights as they are before anything was merged.
+  static Result<LowRank> create(const model::Weights& weights, const LowRankSettings& settings);
+
+  size_t elements() const { return elements_; }
+  // "LoRA of rank 8, alpha 16, on down_proj, q_proj": factors of one description and one model are alike.
+  std::string description() const;
+
+  // Those of the adapter to go on with; else A uniform within 1 / sqrt(columns) of 0, as PEFT draws it, and B zero: the
+  // model as it is.
+  Status initialise(std::span<float> factors) const;
+  // `grads` of the factors from those of the weights; written, not added to.
+  Status pass_on(kernels::Stream& stream, std::span<const float> factors, std::span<const float> weight_grads,
+                 std::span<float> grads);
+  // Writes the targets of `weights`, which are to be packed after it.
+  Status merge(kernels::Stream& stream, std::span<const float> factors, model::Weights& weights) const;
+  // The factors for others.
+  model::Adapter adapter(std::span<const float> factors) const;
+
+ private:
+  struct Target {
+    std::string name;
+    model::Matrix matrix;
+    size_t base = 0;      // where its values begin in base_
+    size_t a = 0, b = 0;  // and its factors in the flat array
+  };
+  explicit LowRank(const LowRankSettings& settings) : settings_(settings) {}
+  float scale() const;
+  Status check_fits(const model::Adapter& adapter) const;
+
+  LowRankSettings settings_;
+  std::vector<Target> targets_;
+  size_t elements_ = 0;
+  Buffer<kernels::bf16> base_;  // of the targets, as the model had them
+  Buffer<float> packed_, turned_;
+};
+
+}  // namespace tandem::trainer
