@@ -16,7 +16,7 @@ namespace tandem::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, out, model;
+  std::string checkpoint, out, model, dtype = "bfloat16";
   bool verify = false, json = false;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
@@ -95,12 +95,14 @@ Result<int> run(const Options& options) {
     return fail(Status::invalid(fmt::format("{} is there already; name a folder that is not", options.out)));
   auto weights = source.checkpoint ? TRY(trainer::checkpoint_weights(source.folder))
                                    : TRY(model::load_weights(source.folder, false));
+  const model::DType dtype = *model::dtype_from_torch(options.dtype);
+  const size_t rounded = dtype == model::DType::kF16 ? model::round_to_float16(weights) : 0;
   // Whole or not at all.
   const fs::path aside = out.parent_path() / fmt::format(".{}.{}.tmp", out.filename().string(), ::getpid());
   std::error_code ignored;
   fs::remove_all(aside, ignored);
   const auto write = [&]() -> Result<Verified> {
-    TRY(model::save_weights(weights, aside, source.texts));
+    TRY(model::save_weights(weights, aside, source.texts, dtype));
     Verified verified;
     if (options.verify) verified = TRY(verify(std::move(weights), aside, options.threads));
     fs::remove(out, ignored);
@@ -109,7 +111,7 @@ Result<int> run(const Options& options) {
     return verified;
   };
   const auto config = weights.config();
-  const uint64_t bytes = weights.flat().size_bytes();
+  const uint64_t bytes = weights.flat().size() * static_cast<uint64_t>(model::bytes_of(dtype));
   const auto verified = write();
   if (!verified) {
     fs::remove_all(aside, ignored);
@@ -118,13 +120,15 @@ Result<int> run(const Options& options) {
   if (options.json) {
     Json result = {{"out", options.out},      {"from", source.folder.string()},
                    {"family", config.family}, {"parameters", model::parameter_count(config)},
-                   {"bytes", bytes},          {"verified", options.verify}};
+                   {"bytes", bytes},          {"dtype", options.dtype},
+                   {"rounded", rounded},      {"verified", options.verify}};
     if (options.verify) result.update({{"digest", verified->digest}, {"logprobs_compared", verified->logprobs}});
     fmt::print("{}\n", dump_json(result));
     return kDone;
   }
-  fmt::print("{}: {} with {} parameters, {}, from {}\n", options.out, config.family, model::parameter_count(config),
-             format_bytes(bytes), source.folder.string());
+  fmt::print("{}: {} with {} parameters in {}, {}, from {}\n", options.out, config.family,
+             model::parameter_count(config), options.dtype, format_bytes(bytes), source.folder.string());
+  if (rounded > 0) fmt::print("rounded: {} numbers were too small for float16\n", rounded);
   if (options.verify) {
     fmt::print(
         "verified: read back with the same bits (digest {}), {} log-probabilities the same by engine and trainer\n",
@@ -141,8 +145,10 @@ Action add_export(CLI::App& command) {
       .add_option("CKPT", options->checkpoint,
                   "A run (its newest checkpoint), RUN/checkpoints/step_N, or a model directory")
       ->required();
-  command.add_option("OUT", options->out, "Folder to write, in the layout of Hugging Face, in bf16")->required();
+  command.add_option("OUT", options->out, "Folder to write, in the layout of Hugging Face")->required();
   command.add_option("--model", options->model, "Model directory whose tokenizer goes with it (default: the run's)");
+  command.add_option("--dtype", options->dtype, "Number format of what is written")
+      ->check(CLI::IsMember({"bfloat16", "float16", "float32"}));
   command.add_flag("--verify", options->verify, "Read back what was written and compare weights and log-probabilities");
   command.add_option("--threads", options->threads, "Threads to compute with")->check(CLI::Range(1, 1024));
   command.add_flag("--json", options->json, "Print the result as JSON");

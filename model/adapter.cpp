@@ -18,8 +18,6 @@ using kernels::bf16;
 
 namespace {
 
-constexpr const char* kConfigFile = "adapter_config.json";
-constexpr const char* kFactorsFile = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
 
 // Keys that change what an adapter means, unless they are null, false or empty.
@@ -183,8 +181,8 @@ float Adapter::scale() const {
 }
 
 Result<Adapter> read_adapter(const fs::path& directory) {
-  Adapter adapter = TRY(read_settings(directory / kConfigFile));
-  const fs::path path = directory / kFactorsFile;
+  Adapter adapter = TRY(read_settings(directory / kAdapterConfigFile));
+  const fs::path path = directory / kAdapterFactorsFile;
   auto factors = read_factors(TRY(Safetensors::open(path)), adapter.rank);
   if (!factors) return fail(std::move(factors).error().at(path.string()));
   adapter.factors = std::move(*factors);
@@ -197,7 +195,7 @@ Status write_adapter(const Adapter& adapter, const fs::path& directory, const st
   std::vector<NamedTensor> tensors;
   for (const auto& [name, factors] : adapter.factors) {
     const std::string module = name.substr(0, name.size() - std::string_view(".weight").size());
-    targets.insert(module.substr(module.rfind('.') + 1));
+    targets.insert(module_of(name));
     const auto add = [&](std::string_view suffix, int64_t rows, int64_t columns, const std::vector<float>& values) {
       tensors.push_back({fmt::format("{}{}{}", kPrefix, module, suffix),
                          {.dtype = DType::kF32, .shape = {rows, columns}, .bytes = std::as_bytes(std::span(values))}});
@@ -205,7 +203,7 @@ Status write_adapter(const Adapter& adapter, const fs::path& directory, const st
     add(kA, adapter.rank, factors.columns, factors.a);
     add(kB, factors.rows, adapter.rank, factors.b);
   }
-  TRY(write_safetensors(directory / kFactorsFile, tensors));
+  TRY(write_safetensors(directory / kAdapterFactorsFile, tensors));
   const Json config = {{"peft_type", "LORA"},
                        {"task_type", "CAUSAL_LM"},
                        {"base_model_name_or_path", base_model},
@@ -218,7 +216,7 @@ Status write_adapter(const Adapter& adapter, const fs::path& directory, const st
                        {"fan_in_fan_out", false},
                        {"use_dora", false},
                        {"inference_mode", true}};
-  return write_file(directory / kConfigFile, config.dump(2) + "\n");
+  return write_file(directory / kAdapterConfigFile, config.dump(2) + "\n");
 }
 
 Result<int> merge(kernels::Stream& stream, const Adapter& adapter, Weights& weights) {
@@ -234,7 +232,7 @@ Result<int> merge(kernels::Stream& stream, const Adapter& adapter, Weights& weig
 Result<int> merge_adapter(kernels::Stream& stream, const fs::path& directory, Weights& weights) {
   const Adapter adapter = TRY(read_adapter(directory));
   auto merged = merge(stream, adapter, weights);
-  if (!merged) return fail(std::move(merged).error().at((directory / kFactorsFile).string()));
+  if (!merged) return fail(std::move(merged).error().at((directory / kAdapterFactorsFile).string()));
   return merged;
 }
 
@@ -243,6 +241,11 @@ Status add_low_rank(kernels::Stream& stream, const LowRankSum<bf16>& arguments) 
 }
 Status add_low_rank(kernels::Stream& stream, const LowRankSum<float>& arguments) {
   return add_product(stream, arguments);
+}
+
+std::string module_of(std::string_view name) {
+  const std::string_view module = name.substr(0, name.rfind('.'));
+  return std::string(module.substr(module.rfind('.') + 1));
 }
 
 std::map<std::string, Matrix> matrices_of(const ParameterLayout& layout) {

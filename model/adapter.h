@@ -9,6 +9,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -23,6 +24,10 @@ struct Factors {
   std::vector<float> a;  // [rank][columns]
   std::vector<float> b;  // [rows][rank]
 };
+
+// The files of an adapter's directory.
+inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+inline constexpr const char* kAdapterFactorsFile = "adapter_model.safetensors";
 
 struct Adapter {
   int rank = 0;
@@ -67,6 +72,9 @@ struct LowRankSum {
 };
 Status add_low_rank(kernels::Stream& stream, const LowRankSum<kernels::bf16>& arguments);
 Status add_low_rank(kernels::Stream& stream, const LowRankSum<float>& arguments);
+
+// What PEFT calls the matrix of a checkpoint's tensor: "q_proj" of "model.layers.0.self_attn.q_proj.weight".
+std::string module_of(std::string_view name);
 
 // All matrices that an adapter can change, by their names in the checkpoint.
 std::map<std::string, Matrix> matrices_of(const ParameterLayout& layout);

@@ -64,4 +64,19 @@ float f16_to_float(uint16_t bits) {
   return sign ? -magnitude : magnitude;
 }
 
+uint16_t float_to_f16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 2^16 and more
+  // Below 2^-14 numbers are multiples of 2^-24: adding a half makes fp32 round to those.
+  if (magnitude < 0x38800000u) {
+    const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3f000000u));
+  }
+  const uint32_t even = (magnitude >> 13) & 1u;
+  return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xfffu + even) >> 13));
+}
+
 }  // namespace tandem::model

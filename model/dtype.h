@@ -43,5 +43,7 @@ inline uint16_t float_to_bf16(float value) {
 }
 
 float f16_to_float(uint16_t bits);
+// Round to nearest even; too large is infinite, NaN stays NaN.
+uint16_t float_to_f16(float value);
 
 }  // namespace tandem::model

@@ -1,6 +1,7 @@
 #include "model/gguf_import.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <deque>
@@ -10,6 +11,7 @@
 #include "model/gguf.h"
 #include "model/gguf_tokenizer.h"
 #include "model/safetensors.h"
+#include "model/tensor_numbers.h"
 
 namespace tandem::model {
 namespace {
@@ -205,6 +207,9 @@ Result<ImportSummary> import_gguf(const fs::path& file, const fs::path& director
     const auto& values = buffers.emplace_back(
         to_bf16(*sources[spec.name], interleaved ? std::optional<int64_t>(config->head_size) : std::nullopt));
     tensors.push_back({spec.name, {DType::kBF16, spec.shape, std::as_bytes(std::span(values))}});
+    if (const size_t count = count_not_finite(tensors.back().tensor); count > 0)
+      spdlog::warn("{}: of the {} numbers of {}, {} are NaN or infinite", file.string(), values.size(), spec.name,
+                   count);
     summary.bytes += values.size() * sizeof(uint16_t);
     ++summary.tensors;
   }

@@ -49,6 +49,18 @@ Status copy(const TensorView& tensor, std::string_view name, std::span<T> target
   }
 }
 
+// Numbers whose bits under `exponent` are all set.
+template <typename Bits>
+size_t count_with_exponent(std::span<const std::byte> bytes, Bits exponent) {
+  size_t count = 0;
+  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    count += (bits & exponent) == exponent;
+  }
+  return count;
+}
+
 }  // namespace
 
 Status copy_numbers(const TensorView& tensor, std::string_view name, std::span<float> target) {
@@ -56,6 +68,33 @@ Status copy_numbers(const TensorView& tensor, std::string_view name, std::span<f
 }
 Status copy_numbers(const TensorView& tensor, std::string_view name, std::span<bf16> target) {
   return copy(tensor, name, target);
+}
+
+size_t count_not_finite(std::span<const float> numbers) {
+  return count_with_exponent<uint32_t>(std::as_bytes(numbers), 0x7f800000);
+}
+size_t count_not_finite(std::span<const bf16> numbers) {
+  return count_with_exponent<uint16_t>(std::as_bytes(numbers), 0x7f80);
+}
+size_t count_not_finite(const TensorView& tensor) {
+  switch (tensor.dtype) {
+    case DType::kF64:
+      return count_with_exponent<uint64_t>(tensor.bytes, 0x7ff0000000000000);
+    case DType::kF32:
+      return count_with_exponent<uint32_t>(tensor.bytes, 0x7f800000);
+    case DType::kF16:
+      return count_with_exponent<uint16_t>(tensor.bytes, 0x7c00);
+    case DType::kBF16:
+      return count_with_exponent<uint16_t>(tensor.bytes, 0x7f80);
+    case DType::kF8E4M3:  // has no infinity, and NaN alone there
+      return count_with_exponent<uint8_t>(tensor.bytes, 0x7f);
+    case DType::kF8E5M2:
+      return count_with_exponent<uint8_t>(tensor.bytes, 0x7c);
+    case DType::kF8E8M0:
+      return count_with_exponent<uint8_t>(tensor.bytes, 0xff);
+    default:
+      return 0;
+  }
 }
 
 }  // namespace tandem::model

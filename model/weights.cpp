@@ -247,39 +247,6 @@ void Weights::give_back_flat() {
   }
 }
 
-Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source) {
-  if (weights.format() == WeightFormat::kFloat32)
-    return Status::invalid("checkpoints are written in bf16, not float32");
-  TRY(make_directories(directory));
-  std::vector<NamedTensor> tensors;
-  std::vector<std::vector<float>> joined;  // what of them is not bf16
-  const auto& parameters = weights.layout().parameters;
-  for (const Parameter& p : parameters) {
-    for (const ParameterPart& part : p.parts) {
-      TensorView view{.dtype = DType::kBF16, .shape = {part.rows, p.columns}, .bytes = {}};
-      if (!p.matrix) view.shape = {int64_t{part.rows} * p.columns};
-      view.bytes = std::as_bytes(weights.flat().subspan(p.offset + static_cast<size_t>(part.first_row) * p.columns,
-                                                        static_cast<size_t>(part.rows) * p.columns));
-      if (p.split) {
-        const auto& values = joined.emplace_back(weights.split_values(static_cast<int>(&p - parameters.data())));
-        view = {.dtype = DType::kF32, .shape = {p.columns}, .bytes = std::as_bytes(std::span(values))};
-      }
-      tensors.push_back({part.checkpoint_name, view});
-    }
-  }
-  TRY(write_checkpoint(directory, tensors));
-  ModelConfig config = weights.config();
-  config.dtype = DType::kBF16;
-  TRY(write_file(directory / "config.json", to_json(config).dump(2) + "\n"));
-  TRY(write_file(directory / "generation_config.json", generation_config_json(config).dump(2) + "\n"));
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
-    if (!fs::exists(source / name) || fs::equivalent(source, directory)) continue;
-    TRY(write_file(directory / name, TRY(read_file(source / name))));
-  }
-  return {};
-}
-
 void randomise(Weights& weights, uint64_t seed) {
   for (const Parameter& p : weights.layout().parameters) {
     Random random(derive_seed(seed, p.name));

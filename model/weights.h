@@ -144,12 +144,19 @@ class Weights {
 };
 
 // Reads a Hugging Face directory; but in float32, F32 and F16 tensors are rounded to bf16. E4M3 with a scale for each
-// 128 x 128 block (`*_scale_inv`, as DeepSeek publishes it) is multiplied out. All missing tensors are named at once.
+// 128 x 128 block (`*_scale_inv`, as DeepSeek publishes it) is multiplied out. All missing tensors are named at once;
+// those with NaN or infinite numbers are logged.
 Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format = WeightFormat::kBf16);
 
-// Writes config.json, generation_config.json and the tensors; the tokenizer's files are copied from `source` unchanged
-// where it has them. kInvalid in float32.
-Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source);
+// Writes config.json, generation_config.json and the tensors in bf16, f16 or f32, of which the last takes twice the
+// memory of the weights meanwhile; the tokenizer's files are copied from `source` unchanged where it has them. kInvalid
+// of weights in float32, and where a number is too large for f16.
+Status save_weights(const Weights& weights, const fs::path& directory, const fs::path& source,
+                    DType dtype = DType::kBF16);
+
+// Rounds what f16 has no number for, as `save_weights` does, so that these are the weights that f16 gives when it is
+// read; those too large are left. How many changed: only numbers below 2^-16 may.
+size_t round_to_float16(Weights& weights);
 
 // Normal draws of deviation 0.02 (norms one, biases zero), as a model is born; a function of the seed. Not in float32.
 void randomise(Weights& weights, uint64_t seed);

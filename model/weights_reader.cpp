@@ -1,6 +1,7 @@
 // Checkpoints into weights.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include "kernels/formats/e4m3.h"
 #include "model/safetensors.h"
@@ -69,7 +70,7 @@ Status copy_split(const TensorView& tensor, const std::string& name, std::span<f
 }
 
 template <typename T>
-Status read_parameters(const Safetensors& checkpoint, Weights& weights) {
+Status read_parameters(const Safetensors& checkpoint, const fs::path& directory, Weights& weights) {
   for (const Parameter& p : weights.layout().parameters) {
     for (const ParameterPart& part : p.parts) {
       const TensorView tensor = TRY(checkpoint.get(part.checkpoint_name));
@@ -78,10 +79,14 @@ Status read_parameters(const Safetensors& checkpoint, Weights& weights) {
       if (tensor.dtype == DType::kF8E4M3) {
         const TensorView scales = TRY(checkpoint.get(part.checkpoint_name + kScaleSuffix));
         TRY(copy_blocks(tensor, scales, part.checkpoint_name, target));
-        continue;
+      } else {
+        TRY(p.split ? copy_split(tensor, part.checkpoint_name, target)
+                    : copy_numbers(tensor, part.checkpoint_name, target));
       }
-      TRY(p.split ? copy_split(tensor, part.checkpoint_name, target)
-                  : copy_numbers(tensor, part.checkpoint_name, target));
+      if (const size_t count = count_not_finite(target); count > 0) {
+        spdlog::warn("{}: of the {} numbers of {}, {} are NaN or infinite", directory.string(), target.size(),
+                     part.checkpoint_name, count);
+      }
     }
   }
   return {};
@@ -98,8 +103,8 @@ Result<Weights> load_weights(const fs::path& directory, bool for_training, Weigh
     for (const ParameterPart& part : p.parts) names.push_back(part.checkpoint_name);
   }
   TRY(checkpoint.require(names));
-  TRY(format == WeightFormat::kFloat32 ? read_parameters<float>(checkpoint, weights)
-                                       : read_parameters<bf16>(checkpoint, weights));
+  TRY(format == WeightFormat::kFloat32 ? read_parameters<float>(checkpoint, directory, weights)
+                                       : read_parameters<bf16>(checkpoint, directory, weights));
   return weights;
 }
 

@@ -15,12 +15,6 @@ namespace tandem::trainer {
 
 namespace {
 
-// "q_proj" of "model.layers.0.self_attn.q_proj.weight".
-std::string module_of(const std::string& name) {
-  const std::string module = name.substr(0, name.rfind('.'));
-  return module.substr(module.rfind('.') + 1);
-}
-
 std::set<std::string> names_of(const model::ParameterLayout& layout, const std::vector<int>& parameters) {
   std::set<std::string> names;
   for (const int parameter : parameters) {
@@ -42,7 +36,7 @@ std::set<std::string> candidates_of(const model::ParameterLayout& layout) {
 
 Status check_targets(const std::vector<std::string>& targets, const std::set<std::string>& candidates) {
   std::set<std::string> known;
-  for (const auto& name : candidates) known.insert(module_of(name));
+  for (const auto& name : candidates) known.insert(model::module_of(name));
   const std::vector<std::string_view> modules(known.begin(), known.end());
   for (const auto& target : targets) {
     if (known.contains(target)) continue;
@@ -66,7 +60,8 @@ Result<LowRank> LowRank::plan(const model::ParameterLayout& layout, const LowRan
   size_t base = 0;
   for (const auto& [name, matrix] : model::matrices_of(layout)) {
     if (!candidates.contains(name)) continue;
-    if (!settings.targets.empty() && std::ranges::find(settings.targets, module_of(name)) == settings.targets.end())
+    if (!settings.targets.empty() &&
+        std::ranges::find(settings.targets, model::module_of(name)) == settings.targets.end())
       continue;
     if (settings.rank > std::min(matrix.rows, matrix.columns)) {
       return fail(Status::invalid(
@@ -112,7 +107,7 @@ float LowRank::scale() const {
 
 std::string LowRank::description() const {
   std::set<std::string> modules;
-  for (const Target& target : targets_) modules.insert(module_of(target.name));
+  for (const Target& target : targets_) modules.insert(model::module_of(target.name));
   return fmt::format("LoRA of rank {}, alpha {}{}, on {}", settings_.rank, settings_.alpha,
                      settings_.use_rslora ? " by the root of the rank" : "", fmt::join(modules, ", "));
 }

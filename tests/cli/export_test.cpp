@@ -37,6 +37,18 @@ TEST_F(Export, a_checkpoint_on_the_way_is_another_model) {
   EXPECT_NE(text(output()).find("the same by engine and trainer"), std::string::npos) << text(output());
 }
 
+TEST_F(Export, in_any_format_has_the_same_numbers) {
+  const fs::path single = root() / "single", half = root() / "half", back = root() / "back";
+  ASSERT_EQ(tandem({"export", run_dir(), single, "--dtype", "float32", "--verify"}), 0) << text(output());
+  EXPECT_EQ(json(single / "config.json")["torch_dtype"], "float32");
+  ASSERT_EQ(tandem({"export", single, back, "--verify"}), 0) << text(output());
+  EXPECT_EQ(weights_of(back), weights_of(run_dir() / "export"));
+  ASSERT_EQ(tandem({"export", run_dir(), half, "--dtype", "float16", "--verify", "--json"}), 0) << text(output());
+  EXPECT_EQ(json(half / "config.json")["torch_dtype"], "float16");
+  EXPECT_LT(json(output())["rounded"].get<int>(), json(output())["parameters"].get<int>() / 10);
+  EXPECT_EQ(tandem({"export", run_dir(), root() / "never", "--dtype", "int4"}), 2);
+}
+
 TEST_F(Export, what_cannot_be_exported_is_named_and_nothing_is_left) {
   const fs::path out = root() / "never";
   EXPECT_EQ(tandem({"export", root() / "nowhere", out}), 1);

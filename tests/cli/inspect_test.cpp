@@ -57,5 +57,42 @@ TEST_F(Inspect, single_files_are_read_too) {
   EXPECT_EQ(inspect(root() / "broken.gguf", 1)["problems"].size(), 1u);
 }
 
+TEST_F(Inspect, a_sentence_encoder_and_an_adapter_say_what_they_are) {
+  const fs::path golden = fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden";
+  const Json encoder = inspect(golden / "encoders" / "sentences", 0);
+  EXPECT_EQ(encoder["family"], "bert");
+  EXPECT_EQ(encoder["config"]["hidden_size"], json(golden / "encoders" / "sentences" / "config.json")["hidden_size"]);
+  EXPECT_EQ(encoder["problems"], Json::array());
+  const Json adapter = inspect(golden / "adapters" / "lora", 0);
+  EXPECT_EQ(adapter["format"], "LoRA");
+  EXPECT_EQ(adapter["adapter"]["rank"], 4);
+  EXPECT_EQ(adapter["adapter"]["scale"], 1.5);
+  EXPECT_EQ(adapter["adapter"]["targets"], (Json{"down_proj", "q_proj", "v_proj"}));
+  for (const char* name : {"encoders/sentences", "adapters/lora"}) {
+    const fs::path broken = root() / "without-weights";
+    fs::remove_all(broken);
+    fs::copy(golden / name, broken, fs::copy_options::recursive);
+    for (const char* file : {"model.safetensors", "adapter_model.safetensors"}) fs::remove(broken / file);
+    EXPECT_EQ(inspect(broken, 1)["problems"].size(), 1u) << name;
+  }
+}
+
+TEST_F(Inspect, tensors_with_nan_are_named_where_numbers_are_read_and_wherever_they_are_loaded) {
+  const fs::path model = root() / "nan";
+  fs::copy(root() / "model", model, fs::copy_options::recursive);
+  // The last tensor's last two numbers, bf16.
+  std::fstream file(model / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-4, std::ios::end);
+  file.write("\x80\xff\xc0\x7f", 4);
+  file.close();
+  EXPECT_EQ(inspect(model, 0)["problems"], Json::array());
+  ASSERT_EQ(tandem({"inspect", model.string(), "--numbers"}), 1);
+  const std::string said = text(output());
+  EXPECT_NE(said.find(", 2 are NaN or infinite"), std::string::npos) << said;
+  ASSERT_TRUE(write_file(root() / "lines", "{\"tokens\":[3,5,8]}\n"));
+  tandem({"score", "--model", model, "--input", root() / "lines", "--output", root() / "answers"});
+  EXPECT_NE(text(output()).find(", 2 are NaN or infinite"), std::string::npos) << text(output());
+}
+
 }  // namespace
 }  // namespace tandem

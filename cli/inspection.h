@@ -1,0 +1,19 @@
+// What a model directory, an adapter or a file of weights is, and all that stands in the way of using it.
+#pragma once
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace tandem::cli {
+
+struct InspectionSettings {
+  fs::path path;
+  // Of the memory that serving takes: tokens of a sequence (0: as many as the model has), and how many at once.
+  int context = 0, sequences = 32;
+  bool numbers = false;  // read all numbers, and name the tensors with some that are NaN or infinite
+};
+
+// One object; "problems" are texts, none where all is well. docs/models.md shows it.
+Json inspect(const InspectionSettings& settings);
+
+}  // namespace tandem::cli
