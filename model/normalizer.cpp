@@ -82,6 +82,53 @@ std::string with_spaced_ideographs(std::string_view text) {
   return out;
 }
 
+std::string stripped(std::string_view text, bool left, bool right) {
+  size_t begin = 0;
+  while (left && begin < text.size()) {
+    const Utf8Step step = next_character(text.substr(begin));
+    if (!is_white_space(step.character)) break;
+    begin += step.length;
+  }
+  size_t end = begin;
+  for (size_t at = begin; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    at += step.length;
+    if (!right || !is_white_space(step.character)) end = at;
+  }
+  return std::string(text.substr(begin, end - begin));
+}
+
+// What SentencePiece's rules for machine translation do first: controls go, odd spaces become plain.
+std::string prepared_for_nmt(std::string_view text) {
+  const auto in = [](char32_t c, char32_t first, char32_t last) { return c >= first && c <= last; };
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = next_character(text.substr(at));
+    const char32_t c = step.character;
+    const bool removed = in(c, 0x1, 0x8) || c == 0xb || in(c, 0xe, 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f;
+    const bool space = c == 0x9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || in(c, 0x200b, 0x200f) ||
+                       c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff || c == 0xfffd;
+    if (!removed) out.append(space ? " " : text.substr(at, step.length));
+    at += step.length;
+  }
+  return out;
+}
+
+Result<std::string> replace_matches(std::string_view text, const Regex& pattern, std::string_view to) {
+  RegexScratch scratch;
+  std::string out;
+  size_t at = 0;
+  for (;;) {
+    const Regex::Match match = TRY(pattern.find(text, at, scratch));
+    if (!match.found) return out.append(text.substr(at));
+    if (match.begin == match.end) {
+      return fail(Status::invalid(fmt::format("normalizer: the pattern of Replace matches nothing at byte {}", at)));
+    }
+    out.append(text.substr(at, match.begin - at)).append(to);
+    at = match.end;
+  }
+}
+
 Result<bool> flag_of(const WideJson& json, const char* key, bool otherwise) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return otherwise;
@@ -148,13 +195,25 @@ Status Normalizer::add(const WideJson& json) {
   } else if (type == "Prepend") {
     steps_.emplace_back(Prepend{TRY(text_of(json, "prepend"))});
   } else if (type == "Replace") {
-    const auto pattern = json.find("pattern");
-    if (pattern == json.end() || !pattern->is_object() || !pattern->contains("String")) {
-      return Status::invalid("Replace has no pattern of type String");
-    }
-    Replace replace{TRY(text_of(*pattern, "String")), TRY(text_of(json, "content"))};
-    if (replace.from.empty()) return Status::invalid("Replace of an empty string");
-    steps_.emplace_back(std::move(replace));
+    return add_replace(json);
+  } else if (type == "Strip") {
+    const Strip strip{TRY(flag_of(json, "strip_left", true)), TRY(flag_of(json, "strip_right", true))};
+    keeps_start_ &= !strip.left;
+    steps_.emplace_back(strip);
+  } else if (type == "StripAccents") {
+    keeps_start_ = false;
+    UErrorCode error = U_ZERO_ERROR;
+    // The exceptions are what later versions of Unicode moved out of the marks.
+    auto marks = std::make_shared<icu::UnicodeSet>(uR"([[[:M:]&[:age=9.0:]]\u1CF2\u1CF3])", error);
+    if (U_FAILURE(error)) return Status::unfit(fmt::format("ICU has no class of marks: {}", u_errorName(error)));
+    marks->freeze();
+    steps_.emplace_back(StripMarks{std::move(marks)});
+  } else if (type == "Nmt") {
+    keeps_start_ = false;
+    steps_.emplace_back(Nmt{});
+  } else if (type == "Precompiled") {
+    steps_.emplace_back(
+        std::make_shared<const Precompiled>(TRY(Precompiled::create(TRY(text_of(json, "precompiled_charsmap"))))));
   } else if (type == "BertNormalizer") {
     return add_bert(json);
   } else {
@@ -163,7 +222,30 @@ Status Normalizer::add(const WideJson& json) {
   return {};
 }
 
+Status Normalizer::add_replace(const WideJson& json) {
+  const auto pattern = json.find("pattern");
+  if (pattern == json.end() || !pattern->is_object() || pattern->size() != 1 ||
+      !(pattern->contains("String") || pattern->contains("Regex"))) {
+    return Status::invalid("Replace has no pattern of type String or Regex");
+  }
+  std::string to = TRY(text_of(json, "content"));
+  if (pattern->contains("Regex")) {
+    auto regex = TRY(Regex::compile(TRY(text_of(*pattern, "Regex"))));
+    RegexScratch scratch;
+    if (TRY(regex.find("", 0, scratch)).found) return Status::invalid("Replace of a pattern that matches nothing");
+    keeps_start_ = false;
+    steps_.emplace_back(ReplaceMatches{std::make_shared<const Regex>(std::move(regex)), std::move(to)});
+    return {};
+  }
+  Replace replace{TRY(text_of(*pattern, "String")), std::move(to)};
+  if (replace.from.empty()) return Status::invalid("Replace of an empty string");
+  keeps_start_ &= !replace.to.empty() && next_character(replace.from).length == replace.from.size();
+  steps_.emplace_back(std::move(replace));
+  return {};
+}
+
 Status Normalizer::add_bert(const WideJson& json) {
+  keeps_start_ = false;
   const auto characters = TRY(BertCharacters::create());
   const bool lowercase = TRY(flag_of(json, "lowercase", true));
   if (TRY(flag_of(json, "clean_text", true))) steps_.emplace_back(CleanText{characters});
@@ -176,24 +258,33 @@ Status Normalizer::add_bert(const WideJson& json) {
   return {};
 }
 
-std::string Normalizer::apply_step(const Step& step, std::string text) {
+Result<std::string> Normalizer::apply_step(const Step& step, std::string text) {
   if (std::holds_alternative<Lowercase>(step)) return lowercase(text);
   if (const auto* prepend = std::get_if<Prepend>(&step)) return text.empty() ? text : prepend->text + text;
   if (const auto* replace = std::get_if<Replace>(&step)) return replace_all(text, replace->from, replace->to);
+  if (const auto* replace = std::get_if<ReplaceMatches>(&step)) {
+    return replace_matches(text, *replace->pattern, replace->to);
+  }
+  if (const auto* strip = std::get_if<Strip>(&step)) return stripped(text, strip->left, strip->right);
+  if (std::holds_alternative<Nmt>(step)) return prepared_for_nmt(text);
+  if (const auto* table = std::get_if<std::shared_ptr<const Precompiled>>(&step)) return (*table)->apply(text);
   if (const auto* clean = std::get_if<CleanText>(&step)) {
     return with_plain_spaces(filtered(text, [&](char32_t c) { return !clean->characters->is_removed(c); }));
   }
   if (std::all_of(text.begin(), text.end(), [](char byte) { return static_cast<uint8_t>(byte) < 0x80; })) return text;
   if (std::holds_alternative<SpaceIdeographs>(step)) return with_spaced_ideographs(text);
+  if (const auto* strip = std::get_if<StripMarks>(&step)) {
+    return filtered(text, [&](char32_t c) { return !strip->marks->contains(static_cast<UChar32>(c)); });
+  }
   if (const auto* strip = std::get_if<StripAccents>(&step)) {
     return filtered(text, [&](char32_t c) { return !strip->characters->is_accent(c); });
   }
   return std::get<std::shared_ptr<const Form>>(step)->apply(std::move(text));
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+Result<std::string> Normalizer::apply(std::string_view text) const {
   std::string result(text);
-  for (const Step& step : steps_) result = apply_step(step, std::move(result));
+  for (const Step& step : steps_) result = TRY(apply_step(step, std::move(result)));
   return result;
 }
 

@@ -14,19 +14,25 @@
 
 #include "base/json.h"
 #include "model/bert_characters.h"
+#include "model/precompiled.h"
+#include "model/regex.h"
 
 namespace tandem::model {
 
 class Normalizer {
  public:
-  // NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace of a string, BertNormalizer, and Sequences of them; others are
-  // refused by name.
+  // NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, Nmt, Precompiled, BertNormalizer, and
+  // Sequences of them; others are refused by name.
   static Result<Normalizer> from_json(const WideJson& json);
 
-  // `text` must be valid UTF-8.
-  std::string apply(std::string_view text) const;
+  // `text` must be valid UTF-8. Fails only where a regular expression of the file backtracks without end, or matches
+  // nothing between two characters.
+  Result<std::string> apply(std::string_view text) const;
 
   bool empty() const { return steps_.empty(); }
+
+  // Whether the first character of a normalised text always comes from the first of the text.
+  bool keeps_start() const { return keeps_start_; }
 
  private:
   class Form;
@@ -38,6 +44,18 @@ class Normalizer {
     std::string from;
     std::string to;
   };
+  struct ReplaceMatches {
+    std::shared_ptr<const Regex> pattern;
+    std::string to;
+  };
+  struct Strip {
+    bool left;
+    bool right;
+  };
+  struct StripMarks {
+    std::shared_ptr<const icu::UnicodeSet> marks;
+  };
+  struct Nmt {};
   struct CleanText {  // without controls, with plain spaces
     std::shared_ptr<const BertCharacters> characters;
   };
@@ -45,14 +63,16 @@ class Normalizer {
   struct StripAccents {
     std::shared_ptr<const BertCharacters> characters;
   };
-  using Step =
-      std::variant<std::shared_ptr<const Form>, Lowercase, Prepend, Replace, CleanText, SpaceIdeographs, StripAccents>;
+  using Step = std::variant<std::shared_ptr<const Form>, std::shared_ptr<const Precompiled>, Lowercase, Prepend,
+                            Replace, ReplaceMatches, Strip, StripMarks, Nmt, CleanText, SpaceIdeographs, StripAccents>;
 
   Status add(const WideJson& json);
   Status add_bert(const WideJson& json);
-  static std::string apply_step(const Step& step, std::string text);
+  Status add_replace(const WideJson& json);
+  static Result<std::string> apply_step(const Step& step, std::string text);
 
   std::vector<Step> steps_;
+  bool keeps_start_ = true;
 };
 
 }  // namespace tandem::model

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "model/bert_characters.h"
 #include "model/utf8.h"
 
@@ -182,6 +184,52 @@ Result<Behavior> read_behavior(const WideJson& json) {
 
 }  // namespace
 
+Result<Metaspace> Metaspace::from_json(const WideJson& json) {
+  Metaspace result;
+  const auto mark = json.find("replacement");
+  if (mark == json.end() || !mark->is_string() || mark->get_ref<const std::string&>().empty() ||
+      next_character(mark->get_ref<const std::string&>()).length != mark->get_ref<const std::string&>().size()) {
+    return fail(Status::invalid("Metaspace: replacement is not one character"));
+  }
+  result.mark = mark->get<std::string>();
+  const auto scheme = json.find("prepend_scheme");
+  if (scheme != json.end()) {
+    static constexpr std::pair<std::string_view, Prepend> kNames[] = {
+        {"never", Prepend::kNever}, {"first", Prepend::kFirst}, {"always", Prepend::kAlways}};
+    const auto* known =
+        std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& entry) { return *scheme == entry.first; });
+    if (known == std::end(kNames)) {
+      return fail(Status::invalid(
+          fmt::format("Metaspace: prepend_scheme {} is not one of always, first, never", scheme->dump())));
+    }
+    result.prepend = known->second;
+  }
+  const auto given = [&](const char* key) { return json.contains(key) && !json[key].is_null(); };
+  // What files of older versions have in its place; newer ones write both.
+  if (given("add_prefix_space") && !TRY(flag(json, "add_prefix_space", true)) && result.prepend != Prepend::kNever) {
+    return fail(Status::invalid("Metaspace: add_prefix_space is false, and prepend_scheme is not never")
+                    .hint("HF tokenizers refuses the file as well; write \"prepend_scheme\": \"never\" into it"));
+  }
+  if (given("split")) result.split = TRY(flag(json, "split", true));
+  return result;
+}
+
+bool Metaspace::prepends(std::string_view piece, bool at_start) const {
+  if (prepend == Prepend::kNever || (prepend == Prepend::kFirst && !at_start)) return false;
+  return piece[0] != ' ' && !piece.starts_with(mark);
+}
+
+std::string Metaspace::written(std::string_view piece, bool at_start) const {
+  std::string out = prepends(piece, at_start) ? mark : "";
+  for (const char byte : piece) {
+    if (byte == ' ')
+      out += mark;
+    else
+      out += byte;
+  }
+  return out;
+}
+
 Result<PreTokenizer> PreTokenizer::from_json(const WideJson& json) {
   PreTokenizer result;
   if (!json.is_null()) {
@@ -203,6 +251,18 @@ Status PreTokenizer::add(const WideJson& json) {
   }
   // What follows ByteLevel would see the printable stand-ins of bytes, which are never made here.
   if (byte_level_) return Status::invalid(fmt::format("{} after ByteLevel is not supported", type));
+  // What follows Metaspace would see the marks, which are written last here.
+  if (metaspace_) return Status::invalid(fmt::format("{} after Metaspace is not supported", type));
+  if (type == "Metaspace") {
+    metaspace_ = TRY(Metaspace::from_json(json));
+    cuts_before_metaspace_ = !steps_.empty();
+    if (metaspace_->split) {
+      const char32_t mark = next_character(metaspace_->mark).character;
+      const auto begins_piece = [mark](char32_t c) { return c == ' ' || c == mark; };
+      steps_.push_back(std::make_unique<CharacterSplit>(begins_piece, Behavior::kMergedWithNext));
+    }
+    return {};
+  }
   if (type == "ByteLevel") {
     byte_level_ = true;
     adds_prefix_space_ = TRY(flag(json, "add_prefix_space", true));

@@ -5,6 +5,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,10 +22,26 @@ class PreTokenizerStep {
   virtual Status cut(std::string_view piece, RegexScratch& scratch, std::vector<std::string_view>& out) const = 0;
 };
 
+// How SentencePiece writes spaces: by a mark, which also stands before a piece that begins a word.
+struct Metaspace {
+  enum class Prepend : uint8_t { kNever, kFirst, kAlways };  // kFirst: only where a text begins
+  std::string mark = "\xe2\x96\x81";                         // one character
+  Prepend prepend = Prepend::kAlways;
+  bool split = true;  // before every space and mark
+
+  // Of a pre-tokenizer or a decoder of type Metaspace.
+  static Result<Metaspace> from_json(const WideJson& json);
+
+  // Whether `piece`, which is not empty, gets a mark first. `at_start`: it begins where the whole text does.
+  bool prepends(std::string_view piece, bool at_start) const;
+  // With marks in place of spaces.
+  std::string written(std::string_view piece, bool at_start) const;
+};
+
 class PreTokenizer {
  public:
-  // Split, Digits, ByteLevel, Whitespace, WhitespaceSplit, BertPreTokenizer, Sequences of them; other types are refused
-  // by name.
+  // Split, Digits, ByteLevel, Whitespace, WhitespaceSplit, BertPreTokenizer, Metaspace, Sequences of them; other types
+  // are refused by name.
   static Result<PreTokenizer> from_json(const WideJson& json);
 
   // Pieces of `text`, which must be valid UTF-8; views into it.
@@ -33,12 +51,18 @@ class PreTokenizer {
   bool byte_level() const { return byte_level_; }
   // Whether a text that does not start with a space gets one first.
   bool adds_prefix_space() const { return adds_prefix_space_; }
+  // Where present, the model sees each piece as it writes it. It is the last step.
+  const std::optional<Metaspace>& metaspace() const { return metaspace_; }
+  // Whether there are steps before it that cut.
+  bool cuts_before_metaspace() const { return cuts_before_metaspace_; }
 
  private:
   Status add(const WideJson& json);
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
   bool byte_level_ = false;
   bool adds_prefix_space_ = false;
+  std::optional<Metaspace> metaspace_;
+  bool cuts_before_metaspace_ = false;
 };
 
 }  // namespace tandem::model

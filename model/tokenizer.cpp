@@ -12,18 +12,10 @@ namespace {
 // becomes.
 class NormalizedPlaces {
  public:
-  NormalizedPlaces(const Normalizer& normalizer, std::string_view text) {
-    size_t normalized = 0;
-    for (size_t at = 0; at < text.size();) {
-      size_t end = at + 1;
-      while (end < text.size() && (static_cast<uint8_t>(text[end]) & 0x80)) ++end;
-      raw_.push_back(at);
-      normalized_.push_back(normalized);
-      normalized += normalizer.apply(text.substr(at, end - at)).size();
-      at = end;
-    }
-    raw_.push_back(text.size());
-    normalized_.push_back(normalized);
+  static Result<NormalizedPlaces> create(const Normalizer& normalizer, std::string_view text) {
+    NormalizedPlaces places;
+    TRY(places.walk(normalizer, text));
+    return places;
   }
 
   size_t raw(size_t place) const {
@@ -34,13 +26,50 @@ class NormalizedPlaces {
   }
 
  private:
+  Status walk(const Normalizer& normalizer, std::string_view text) {
+    size_t normalized = 0;
+    for (size_t at = 0; at < text.size();) {
+      size_t end = at + 1;
+      while (end < text.size() && (static_cast<uint8_t>(text[end]) & 0x80)) ++end;
+      raw_.push_back(at);
+      normalized_.push_back(normalized);
+      normalized += TRY(normalizer.apply(text.substr(at, end - at))).size();
+      at = end;
+    }
+    raw_.push_back(text.size());
+    normalized_.push_back(normalized);
+    return {};
+  }
+
   std::vector<size_t> raw_;
   std::vector<size_t> normalized_;
 };
 
+// Places of a piece by those of the text that the model sees of it, asked for in rising order.
+class SeenPlaces {
+ public:
+  // `metaspace` is null where the model sees the piece itself.
+  SeenPlaces(std::string_view piece, const Metaspace* metaspace, bool at_start) : piece_(piece), metaspace_(metaspace) {
+    if (metaspace && !piece.empty() && metaspace->prepends(piece, at_start)) seen_ = metaspace->mark.size();
+  }
+
+  size_t before(size_t seen) {
+    if (!metaspace_) return std::min(seen, piece_.size());
+    while (seen_ < seen && at_ < piece_.size()) seen_ += piece_[at_++] == ' ' ? metaspace_->mark.size() : 1;
+    return at_;
+  }
+
+ private:
+  std::string_view piece_;
+  const Metaspace* metaspace_;
+  size_t seen_ = 0;
+  size_t at_ = 0;
+};
+
 }  // namespace
 
-Status Tokenizer::encode_normalized(std::string_view text, bool with_ends, RegexScratch& scratch, Encoded& out) const {
+Status Tokenizer::encode_normalized(std::string_view text, bool at_start, bool with_ends, RegexScratch& scratch,
+                                    Encoded& out) const {
   std::vector<std::string_view> pieces;
   std::string with_space;
   const bool adds_space = pre_tokenizer_.adds_prefix_space() && !text.empty() && text[0] != ' ';
@@ -52,15 +81,27 @@ Status Tokenizer::encode_normalized(std::string_view text, bool with_ends, Regex
   TRY(pre_tokenizer_.cut(text, scratch, pieces));
   const auto& tokens = std::visit(
       [](const auto& model) -> auto& { return model.tokens(); }, model_);
+  const auto& metaspace = pre_tokenizer_.metaspace();
+  const auto* unigram = std::get_if<Unigram>(&model_);
+  std::vector<size_t> lengths;
   for (const std::string_view piece : pieces) {
-    const size_t first = out.ids.size();
-    std::visit([&](const auto& model) { model.encode(piece, out.ids); }, model_);
-    if (!with_ends) continue;
     const auto begin = static_cast<size_t>(piece.data() - text.data());
+    const size_t first = out.ids.size();
+    const bool opens = at_start && begin == 0;
+    const std::string written = metaspace ? metaspace->written(piece, opens) : "";
+    const std::string_view seen = metaspace ? written : piece;
+    lengths.clear();
+    if (unigram) {
+      unigram->encode(seen, out.ids, with_ends ? &lengths : nullptr);
+    } else {
+      std::visit([&](const auto& model) { model.encode(seen, out.ids); }, model_);
+    }
+    if (!with_ends) continue;
+    SeenPlaces places(piece, metaspace ? &*metaspace : nullptr, opens);
     size_t length = 0;
     for (size_t i = first; i < out.ids.size(); ++i) {
-      length = i + 1 == out.ids.size() ? piece.size() : std::min(length + tokens[out.ids[i]].size(), piece.size());
-      const size_t end = begin + length;
+      length += unigram ? lengths[i - first] : tokens[out.ids[i]].size();
+      const size_t end = begin + (i + 1 == out.ids.size() ? piece.size() : places.before(length));
       out.ends.push_back(adds_space && end > 0 ? end - 1 : end);
     }
   }
@@ -73,11 +114,11 @@ Status Tokenizer::encode_part(std::string_view text, size_t begin, bool with_end
   const size_t first = out.ends.size();
   std::string normalized;
   if (!normalizer_.empty()) {
-    normalized = normalizer_.apply(text);
+    normalized = TRY(normalizer_.apply(text));
     text = normalized;
   }
   if (normalized_tokens_.empty()) {
-    TRY(encode_normalized(text, with_ends, scratch, out));
+    TRY(encode_normalized(text, begin == 0, with_ends, scratch, out));
   } else {
     std::vector<AddedTokenFinder::Part> parts;
     normalized_tokens_.split(text, parts);
@@ -88,14 +129,14 @@ Status Tokenizer::encode_part(std::string_view text, size_t begin, bool with_end
         out.ids.push_back(part.id);
         if (with_ends) out.ends.push_back(part.text.size());
       } else {
-        TRY(encode_normalized(part.text, with_ends, scratch, out));
+        TRY(encode_normalized(part.text, begin + offset == 0, with_ends, scratch, out));
       }
       for (size_t i = first_of_part; i < out.ends.size(); ++i) out.ends[i] += offset;
     }
   }
   if (!with_ends) return {};
   if (!normalizer_.empty() && text != raw) {
-    const NormalizedPlaces places(normalizer_, raw);
+    const NormalizedPlaces places = TRY(NormalizedPlaces::create(normalizer_, raw));
     for (size_t i = first; i < out.ends.size(); ++i) out.ends[i] = places.raw(out.ends[i]);
   }
   for (size_t i = first; i < out.ends.size(); ++i) out.ends[i] += begin;

@@ -1,8 +1,9 @@
 // Text to token ids and back, as HF `tokenizers` does it from the same tokenizer.json.
 //
-// Read: byte-level BPE, character BPE with byte fallback and WordPiece, with their normalisers, pre-tokenizers, added
-// tokens, template post-processors and decoders. What would change an id and is not implemented is refused by name when
-// the file is read. `truncation` and `padding` are passed over, as transformers does: they are the caller's.
+// Read: byte-level BPE, character BPE with byte fallback, WordPiece and Unigram, with their normalisers,
+// pre-tokenizers, added tokens, template post-processors and decoders. What would change an id and is not implemented
+// is refused by name when the file is read. `truncation` and `padding` are passed over, as transformers does: they are
+// the caller's.
 //
 // Thread safety: const methods from any thread. A StreamDecoder belongs to one thread and must not outlive its
 // Tokenizer.
@@ -22,6 +23,7 @@
 #include "model/normalizer.h"
 #include "model/pre_tokenizer.h"
 #include "model/token.h"
+#include "model/unigram.h"
 #include "model/word_piece.h"
 
 namespace tandem::model {
@@ -42,7 +44,8 @@ class Tokenizer {
   static Result<Tokenizer> load(const fs::path& directory_or_file);
   static Result<Tokenizer> from_json(std::string_view text);
 
-  // Bytes that are not UTF-8 count as U+FFFD. Fails only where a regular expression of the file backtracks without end.
+  // Bytes that are not UTF-8 count as U+FFFD. Fails only where a regular expression of the file backtracks without end,
+  // or where one that is to be replaced matches nothing.
   Result<std::vector<TokenId>> encode(std::string_view text, AddSpecial add_special = AddSpecial::kNo) const;
 
   // The ids of a text with what the post-processor adds around them, and how many it adds.
@@ -70,11 +73,13 @@ class Tokenizer {
  private:
   friend class TokenizerReader;
   friend class StreamDecoder;
-  using Model = std::variant<Bpe, WordPiece>;
+  using Model = std::variant<Bpe, WordPiece, Unigram>;
   explicit Tokenizer(Model model) : model_(std::move(model)) {}
   // `begin`: of `text` in the whole; `out.ends` is filled only where `with_ends`.
   Status encode_part(std::string_view text, size_t begin, bool with_ends, RegexScratch& scratch, Encoded& out) const;
-  Status encode_normalized(std::string_view text, bool with_ends, RegexScratch& scratch, Encoded& out) const;
+  // `at_start`: it begins where the whole text does.
+  Status encode_normalized(std::string_view text, bool at_start, bool with_ends, RegexScratch& scratch,
+                           Encoded& out) const;
   Result<Encoded> encode_all(std::string_view text, bool with_ends) const;
 
   Model model_;

@@ -44,7 +44,7 @@ Result<TokenId> token_id(const WideJson& value) {
 }  // namespace
 
 // How names become bytes.
-enum class Decoding { kByteLevel, kMetaspace, kWordPiece };
+enum class Decoding { kByteLevel, kSentencePiece, kMetaspace, kWordPiece };
 
 class TokenizerReader {
  public:
@@ -55,6 +55,7 @@ class TokenizerReader {
     auto pre_tokenizer = TRY(PreTokenizer::from_json(part(json_, "pre_tokenizer")));
     auto normalizer = TRY(Normalizer::from_json(part(json_, "normalizer")));
     byte_level_ = pre_tokenizer.byte_level();
+    TRY(check_start(pre_tokenizer, normalizer));
     const Decoding decoding = TRY(read_decoder(part(json_, "decoder")));
     auto model = read_model(part(json_, "model"));
     if (!model) return fail(std::move(model).error().at("model"));
@@ -69,6 +70,9 @@ class TokenizerReader {
       const std::string& name = normalized == normalized_contents_.end() ? names_[id] : normalized->second;
       tokenizer.bytes_.push_back(decoded(name, decoding));
       if (decoding == Decoding::kWordPiece) tokenizer.opening_.push_back(cleaned(name));
+      if (decoding == Decoding::kMetaspace && decoder_metaspace_.prepend != Metaspace::Prepend::kNever) {
+        tokenizer.opening_.push_back(with_marks_as(name, ""));
+      }
       if (byte_fallback_decoder_) tokenizer.byte_tokens_.push_back(byte_of(names_[id]).has_value());
       if (!names_[id].empty()) tokenizer.ids_[names_[id]] = static_cast<TokenId>(id);
     }
@@ -78,6 +82,16 @@ class TokenizerReader {
   }
 
  private:
+  // Which piece counts as the first depends, in HF, on where its first character came from.
+  static Status check_start(const PreTokenizer& pre_tokenizer, const Normalizer& normalizer) {
+    const auto& metaspace = pre_tokenizer.metaspace();
+    if (!metaspace || metaspace->prepend != Metaspace::Prepend::kFirst || normalizer.empty()) return {};
+    if (normalizer.keeps_start() && !pre_tokenizer.cuts_before_metaspace()) return {};
+    return Status::invalid(
+        "pre_tokenizer: Metaspace with prepend_scheme first is not supported behind a normalizer that may remove how a "
+        "text begins, or behind a normalizer and another step");
+  }
+
   void set_name(TokenId id, std::string name) {
     if (static_cast<size_t>(id) >= names_.size()) names_.resize(id + 1);
     names_[id] = std::move(name);
@@ -86,8 +100,15 @@ class TokenizerReader {
   Result<Tokenizer::Model> read_model(const WideJson& model) {
     const WideJson& type = part(model, "type");
     if (type == "WordPiece") return TRY(read_word_piece(model));
+    if (type == "Unigram") {
+      if (byte_level_) return fail(Status::invalid("Unigram behind ByteLevel is not supported"));
+      auto unigram = TRY(Unigram::from_json(model));
+      names_ = unigram.tokens();
+      return unigram;
+    }
     if (type != "BPE" && !(type.is_null() && model.contains("merges"))) {
-      return fail(Status::invalid(fmt::format("type {} is not supported; BPE and WordPiece are", type.dump())));
+      return fail(
+          Status::invalid(fmt::format("type {} is not supported; BPE, WordPiece and Unigram are", type.dump())));
     }
     return TRY(read_bpe(model));
   }
@@ -220,7 +241,7 @@ class TokenizerReader {
       tokenizer.special_[token.id] = token.special;
       if (token.normalized) {
         // HF decodes such a token to what it looks for, not to its content.
-        const auto& pattern = normalized_contents_[token.id] = tokenizer.normalizer_.apply(token.content);
+        const auto& pattern = normalized_contents_[token.id] = TRY(tokenizer.normalizer_.apply(token.content));
         tokenizer.normalized_tokens_.add(token, pattern);
       } else {
         tokenizer.raw_tokens_.add(token, token.content);
@@ -289,6 +310,12 @@ class TokenizerReader {
       cleans_up_ = TRY(flag(json, "cleanup", true));
       return Decoding::kWordPiece;
     }
+    if (part(json, "type") == "Metaspace") {
+      auto metaspace = Metaspace::from_json(json);
+      if (!metaspace) return fail(std::move(metaspace).error().at("decoder"));
+      decoder_metaspace_ = std::move(*metaspace);
+      return Decoding::kMetaspace;
+    }
     const auto unsupported = [&] {
       return fail(Status::invalid(fmt::format("decoder {} is not supported", json.dump())));
     };
@@ -308,7 +335,7 @@ class TokenizerReader {
       }
       return unsupported();
     }
-    return Decoding::kMetaspace;
+    return Decoding::kSentencePiece;
   }
 
   // 10 of "<0x0A>".
@@ -339,14 +366,19 @@ class TokenizerReader {
       if (name.empty()) return name;
       return cleaned(name.starts_with(decoder_prefix_) ? name.substr(decoder_prefix_.size()) : " " + name);
     }
+    if (decoding == Decoding::kMetaspace) return with_marks_as(name, " ");
     if (const auto byte = byte_of(name)) return std::string(1, static_cast<char>(*byte));
+    return with_marks_as(name, " ");
+  }
+
+  std::string with_marks_as(const std::string& name, std::string_view replacement) const {
     std::string out;
     std::string_view rest = name;
-    constexpr std::string_view kMark = "▁";
+    const std::string& mark = decoder_metaspace_.mark;
     while (!rest.empty()) {
-      const size_t step = rest.starts_with(kMark) ? kMark.size() : 1;
-      out += step == 1 ? rest.substr(0, 1) : std::string_view(" ");
-      rest.remove_prefix(step);
+      const bool is_mark = rest.starts_with(mark);
+      out += is_mark ? replacement : rest.substr(0, 1);
+      rest.remove_prefix(is_mark ? mark.size() : 1);
     }
     return out;
   }
@@ -358,6 +390,7 @@ class TokenizerReader {
   bool byte_fallback_decoder_ = false;
   std::string decoder_prefix_ = "##";  // of WordPiece's decoder
   bool cleans_up_ = true;
+  Metaspace decoder_metaspace_;
   std::vector<std::string> names_;
   std::map<TokenId, std::string> normalized_contents_;  // of added tokens
 };

@@ -8,6 +8,7 @@
 #include "model/encoder_config.h"
 #include "model/gguf.h"
 #include "model/gguf_tokenizer.h"
+#include "model/precompiled.h"
 #include "model/regex.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
@@ -113,7 +114,41 @@ std::vector<std::string> tokenizer_seeds() {
       R"("model":{"type":"BPE","vocab":{"H":0,"e":1,"He":2,"l":3},"merges":["H e"]}})",
       R"({"normalizer":{"type":"BertNormalizer","lowercase":true},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
       R"("decoder":{"type":"WordPiece","prefix":"##"},"model":{"type":"WordPiece","unk_token":"[UNK]",)"
-      R"("vocab":{"[UNK]":0,"hello":1,"##o":2,"w":3}}})"};
+      R"("vocab":{"[UNK]":0,"hello":1,"##o":2,"w":3}}})",
+      R"({"normalizer":{"type":"Sequence","normalizers":[{"type":"Precompiled","precompiled_charsmap":"BAAAAAAAAAAA"},)"
+      R"({"type":"Nmt"},{"type":"StripAccents"},{"type":"Strip","strip_left":true,"strip_right":true},)"
+      R"({"type":"Replace","pattern":{"Regex":" {2,}"},"content":" "}]},"pre_tokenizer":{"type":"Sequence",)"
+      R"("pretokenizers":[{"type":"WhitespaceSplit"},{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"always",)"
+      R"("split":true}]},"decoder":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"always"},)"
+      R"("model":{"type":"Unigram","unk_id":0,"byte_fallback":true,)"
+      R"("vocab":[["<unk>",0],["\u2581Hello",-1.5],["l",-2.25],["<0x0A>",0]]}})"};
+}
+
+// Of the table's bytes, which a change in tokenizer.json would mostly leave broken as base64.
+void precompiled(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string base64;
+  for (size_t at = 0; at + 3 <= bytes.size(); at += 3) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i) bits = bits << 8 | static_cast<uint8_t>(bytes[at + i]);
+    for (int shift = 18; shift >= 0; shift -= 6) base64 += kDigits[bits >> shift & 63];
+  }
+  const auto table = model::Precompiled::create(base64);
+  if (!table) return;
+  for (const char* text : {"", "Hello\r\n", "  a\t\xe2\x96\x81 e\xcc\x81 \xf0\x9f\x98\x80"}) (void)table->apply(text);
+}
+
+// One entry: "a" becomes "b".
+std::vector<std::string> precompiled_seeds() {
+  std::vector<uint32_t> units(256);
+  units[0] = 1U << 10;
+  units[1 ^ 'a'] = 'a' | 1U << 8 | 2U << 10;
+  units[(1 ^ 'a') ^ 2] = 0;
+  const auto size = static_cast<uint32_t>(units.size() * sizeof units[0]);
+  std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
+  bytes.append(reinterpret_cast<const char*>(units.data()), size).append("b");
+  bytes.resize((bytes.size() + 2) / 3 * 3, '\0');
+  return {bytes};
 }
 
 void regex(std::string_view bytes) {
@@ -281,6 +316,7 @@ std::vector<std::string> configuration_seeds() {
 constexpr Target kTargets[] = {{"safetensors", safetensors, safetensors_seeds},
                                {"gguf", gguf, gguf_seeds},
                                {"tokenizer", tokenizer, tokenizer_seeds},
+                               {"precompiled", precompiled, precompiled_seeds},
                                {"regex", regex, regex_seeds},
                                {"chat_template", chat_template, chat_template_seeds},
                                {"tool_calls", tool_calls, tool_calls_seeds},

@@ -1,18 +1,25 @@
 """Makes tests/golden/tokenizers/: small tokenizers with the settings of real families, and what HF tokenizers does with them.
 
-    python -m venv v && v/bin/pip install tokenizers==0.22.2 && v/bin/python tests/golden/make_tokenizers.py
+    python -m venv v && v/bin/pip install tokenizers==0.22.2 sentencepiece==0.2.3 protobuf && v/bin/python tests/golden/make_tokenizers.py
 
 NAME/tokenizer.json   trained here on a few words, so that it is small; the settings are those of the family
 NAME/cases.jsonl      {"text", "ids" (with what the post-processor adds), "plain" (without), "decoded" (of ids)}
                       and {"ids", "decoded"} for ids in an order that no text gives
 bert-characters.json  by class, the characters that BERT's normaliser and pre-tokenizer treat alike, as [first, last]
-smollm2-cases.jsonl   {"text", "ids"} of SmolLM2-135M-Instruct; made where its folder is given as first argument
+smollm2-cases.jsonl   {"text", "ids"} of SmolLM2-135M-Instruct; made where its folder is given as first argument ("" for none)
+
+Further arguments are the names of the tokenizers to make, where not all are wanted.
 """
+import io
 import json
 import pathlib
 import random
 import sys
+import tempfile
+import unicodedata
 
+import sentencepiece as spm
+from sentencepiece import sentencepiece_model_pb2 as model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from strings import WORDS, strings
@@ -111,6 +118,68 @@ def bert_characters():
     return found
 
 
+def precompiled(entries):
+    """The table of a Precompiled normaliser that SentencePiece compiles from rules of its own (whole ones take 300 KB)."""
+    rules = pathlib.Path(tempfile.mkdtemp()) / "rules.tsv"
+    code = lambda text: " ".join(f"{ord(c):04X}" for c in text)
+    rules.write_text("".join(f"{code(a)}\t{code(b)}\n" for a, b in entries), encoding="utf-8")
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS[:40]), model_writer=model, vocab_size=400, hard_vocab_limit=False,
+                                   normalization_rule_tsv=str(rules), minloglevel=2)
+    return normalizers.Precompiled(model_pb2.ModelProto.FromString(model.getvalue()).normalizer_spec.precompiled_charsmap)
+
+
+def table():
+    """NFKC and lower case of what the strings of the tests have, controls that go, spaces that become plain."""
+    characters = [*map(chr, range(0xC0, 0x250)), *map(chr, range(0x1E00, 0x1E40)), *map(chr, range(0x3041, 0x3097)), *map(chr, range(0xFF01, 0xFF5F)),
+                  *map(chr, range(65, 91)), *"½²Ⅷ①ﬁÅ\u212bǅßİ\u212a\u017f", "e\u0301", "a\u0308", "A\u0308", "\u1100\u1161", "\u304b\u3099"]
+    entries = {c: unicodedata.normalize("NFKC", c).lower() for c in characters}
+    entries = {a: b for a, b in entries.items() if a != b}
+    entries |= {c: " " for c in "\t\n\r\u0085\u00a0\u2003\u3000\u200b\ufeff\ufffd"} | {c: "" for c in "\x01\x0b\x1c\x1f\x7f\u202e"}
+    return sorted(entries.items())
+
+
+def unigram(normalizer, pre, decoder, post=None, special=("<pad>", "</s>", "<unk>"), extra=(), byte_fallback=False):
+    t = Tokenizer(models.Unigram())
+    if normalizer:
+        t.normalizer = normalizer
+    if pre:
+        t.pre_tokenizer = pre
+    t.decoder = decoder
+    words = CORPUS[:75]  # all of it has too many characters for a small vocabulary
+    t.train_from_iterator([x.replace(" ", "▁") for x in words] if not pre else words,
+                          trainers.UnigramTrainer(vocab_size=600, special_tokens=list(special), unk_token="<unk>", show_progress=False))
+    data = json.loads(t.to_str())
+    if byte_fallback:
+        data["model"]["vocab"] += [[f"<0x{byte:02X}>", 0.0] for byte in range(256)]
+        data["model"]["byte_fallback"] = True
+    t = Tokenizer.from_str(json.dumps(data, ensure_ascii=False))
+    if extra:
+        t.add_tokens(list(extra))
+    if post:
+        t.post_processor = post(t)
+    return t
+
+
+def unigrams():
+    seq, space = normalizers.Sequence, normalizers.Replace
+    meta, decode = pre_tokenizers.Metaspace, decoders.Metaspace
+    llama = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return {
+        "t5": lambda: unigram(seq([precompiled(table()), normalizers.Strip(left=False, right=True), space(Regex(" {2,}"), "▁")]), meta(), decode(),
+                              template(after=("</s>",)), extra=[AddedToken("<extra_id_0>", special=True, normalized=False)]),
+        "xlm-roberta": lambda: unigram(precompiled(table()), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), meta()]), decode(),
+                                       template("<s>", after=("</s>",)), special=("<s>", "<pad>", "</s>", "<unk>"), extra=[FLAGS[0]]),
+        "llama2-unigram": lambda: unigram(seq([normalizers.Prepend("▁"), space(" ", "▁")]), None, llama, template("<s>"),
+                                          special=("<unk>", "<s>", "</s>"), byte_fallback=True),
+        "albert": lambda: unigram(seq([space("``", '"'), space("\'\'", '"'), normalizers.Nmt(), normalizers.NFKD(), normalizers.StripAccents(),
+                                       normalizers.Lowercase(), normalizers.Strip()]), meta(), decode(), template("[CLS]", after=("[SEP]",)),
+                                  special=("<unk>", "[CLS]", "[SEP]")),
+        "metaspace-first": lambda: unigram(None, meta(prepend_scheme="first", split=False), decode(prepend_scheme="first"), extra=FLAGS[:4]),
+        "metaspace-never": lambda: unigram(normalizers.NFC(), meta(replacement="_", prepend_scheme="never"), decode(replacement="_", prepend_scheme="never")),
+    }
+
+
 FLAGS = [AddedToken("<mask>", lstrip=True, special=True, normalized=False), AddedToken("<sep>", rstrip=True, special=True, normalized=False),
          AddedToken("both", lstrip=True, rstrip=True, normalized=False), AddedToken("Word", single_word=True, normalized=False),
          AddedToken("Café", normalized=True), AddedToken("<a>", normalized=False), AddedToken("<a><b>", normalized=False)]
@@ -136,6 +205,7 @@ TOKENIZERS = {
     "bert": lambda: bert(True, template("[CLS]", after=("[SEP]",))),
     "bert-cased": lambda: bert(False, lambda t: processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)), max_input_chars_per_word=8),
 }
+TOKENIZERS |= unigrams()
 
 
 def write_lines(path, lines):
@@ -143,7 +213,10 @@ def write_lines(path, lines):
 
 
 def main():
+    only = set(sys.argv[2:])
     for name, make in TOKENIZERS.items():
+        if only and name not in only:
+            continue
         folder = OUT / name
         folder.mkdir(parents=True, exist_ok=True)
         t = make()
@@ -161,7 +234,7 @@ def main():
             lines.append({"ids": ids, "decoded": t.decode(ids, skip_special_tokens=False)})
         write_lines(folder / "cases.jsonl", lines)
     (OUT / "bert-characters.json").write_text(json.dumps(bert_characters()) + "\n", encoding="utf-8")
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and sys.argv[1]:
         t = Tokenizer.from_file(str(pathlib.Path(sys.argv[1]) / "tokenizer.json"))
         special = [x.content for x in t.get_added_tokens_decoder().values()]
         write_lines(OUT / "smollm2-cases.jsonl", [{"text": s, "ids": t.encode(s).ids} for s in strings(200, 9, special)])

@@ -1,0 +1,135 @@
+#include "model/unigram.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "model/precompiled.h"
+#include "model/tokenizer.h"
+
+namespace tandem::model {
+namespace {
+
+const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
+
+Unigram read(const char* json) {
+  auto model = Unigram::from_json(*parse_wide_json(json));
+  EXPECT_TRUE(model) << model.error().to_string();
+  return std::move(*model);
+}
+
+std::vector<TokenId> encode(const Unigram& model, std::string_view text) {
+  std::vector<TokenId> ids;
+  model.encode(text, ids);
+  return ids;
+}
+
+TEST(Unigram, takes_the_way_whose_scores_add_up_to_the_most) {
+  const auto model = read(
+      R"({"unk_id":0,"vocab":[["<unk>",0],["a",0],["b",0],["c",0],["d",0],["cd",1],["ab",2],["abc",5],["abcd",10]]})");
+  EXPECT_EQ(encode(model, "abcdacdxx"), (std::vector<TokenId>{8, 1, 5, 0}));
+  EXPECT_EQ(encode(model, ""), std::vector<TokenId>());
+}
+
+TEST(Unigram, of_ways_that_are_as_good_the_one_whose_last_token_begins_first_is_taken) {
+  const auto model = read(R"({"unk_id":0,"vocab":[["<unk>",0],["a",-1],["aa",-2],["aaa",-3]]})");
+  EXPECT_EQ(encode(model, "aaa"), std::vector<TokenId>{3});
+}
+
+TEST(Unigram, unknown_characters_in_a_row_are_one_token_or_their_bytes_and_lengths_add_up) {
+  const std::string text =
+      "a\u00e9\u00e8"
+      "a";
+  const auto fused = read(R"({"unk_id":1,"vocab":[["a",-1],["<unk>",0]]})");
+  EXPECT_EQ(encode(fused, text), (std::vector<TokenId>{0, 1, 0}));
+  const auto bytes = read(
+      R"({"unk_id":1,"byte_fallback":true,"vocab":[["a",-1],["<unk>",0],["<0xC3>",0],["<0xA9>",0],["<0xA8>",0]]})");
+  std::vector<TokenId> ids;
+  std::vector<size_t> lengths;
+  bytes.encode(text, ids, &lengths);
+  EXPECT_EQ(ids, (std::vector<TokenId>{0, 2, 3, 2, 4, 0}));
+  EXPECT_EQ(lengths, std::vector<size_t>(6, 1));
+  EXPECT_EQ(encode(bytes, "\u00ea"), std::vector<TokenId>{1}) << "no token for 0xAA";
+}
+
+TEST(Unigram, what_no_vocabulary_can_be_is_refused_with_its_place) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({})", "vocab is not a list"},
+      {R"({"vocab":[]})", "vocab is not a list"},
+      {R"({"vocab":[["a",-1],["b"]],"unk_id":0})", "vocab[1] is not a pair"},
+      {R"({"vocab":[["a","b"]],"unk_id":0})", "vocab[0] is not a pair"},
+      {R"({"vocab":[["a",-1]]})", "unk_id (none)"},
+      {R"({"vocab":[["a",-1]],"unk_id":null})", "unk_id null"},
+      {R"({"vocab":[["a",-1]],"unk_id":1})", "unk_id 1"},
+      {R"({"vocab":[["a",-1]],"unk_id":-1})", "unk_id -1"},
+      {R"({"vocab":[["a",-1]],"unk_id":0,"byte_fallback":1})", "byte_fallback is not a bool"},
+  };
+  for (const auto& [json, expected] : cases) {
+    const auto model = Unigram::from_json(*parse_wide_json(json));
+    ASSERT_FALSE(model) << json;
+    EXPECT_NE(model.error().message().find(expected), std::string::npos) << model.error().message();
+  }
+  const auto longest =
+      Unigram::from_json(*parse_wide_json(R"({"unk_id":0,"vocab":[[")" + std::string(2000, 'a') + R"(",-1]]})"));
+  ASSERT_FALSE(longest);
+  EXPECT_NE(longest.error().message().find("vocab[0] is longer than 1024 bytes"), std::string::npos);
+}
+
+TEST(Precompiled, tables_that_cannot_be_are_refused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"abc", "is not base64 at character 3"},
+      {"a*cd", "is not base64 at character 1"},
+      {"", "does not fit"},
+      {"AAAAAA==", "does not fit"},
+      {"/////w==", "does not fit"},
+      {"BAAAAAAAAAD/", "not UTF-8"},
+  };
+  for (const auto& [base64, expected] : cases) {
+    const auto table = Precompiled::create(base64);
+    ASSERT_FALSE(table) << base64;
+    EXPECT_NE(table.error().to_string().find(expected), std::string::npos) << table.error().to_string();
+  }
+  EXPECT_EQ(*Precompiled::create("BAAAAAAAAAAA")->apply("caf\u00e9\r\n"), "caf\u00e9\r\n");
+}
+
+Result<Tokenizer> with(const char* normalizer, const char* pre_tokenizer) {
+  return Tokenizer::from_json(std::string(R"({"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1]]},)") +
+                              R"("decoder":{"type":"Metaspace","replacement":"_"},"normalizer":)" + normalizer +
+                              R"(,"pre_tokenizer":)" + pre_tokenizer + "}");
+}
+
+TEST(Tokenizer, metaspace_that_would_not_be_that_of_hf_is_refused) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"null", R"({"type":"Metaspace","replacement":"ab"})", "not one character"},
+      {"null", R"({"type":"Metaspace","replacement":"_","prepend_scheme":"odd"})", "prepend_scheme \"odd\""},
+      {"null", R"({"type":"Metaspace","replacement":"_","add_prefix_space":false})", "add_prefix_space is false"},
+      {"null",
+       R"({"type":"Sequence","pretokenizers":[{"type":"Metaspace","replacement":"_"},{"type":"WhitespaceSplit"}]})",
+       "WhitespaceSplit after Metaspace"},
+      {R"({"type":"Strip","strip_left":true,"strip_right":true})",
+       R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first"})", "prepend_scheme first"},
+      {R"({"type":"Replace","pattern":{"Regex":"x*"},"content":""})", R"({"type":"Metaspace","replacement":"_"})",
+       "matches nothing"},
+  };
+  for (const auto& [normalizer, pre_tokenizer, expected] : cases) {
+    const auto tokenizer = with(normalizer, pre_tokenizer);
+    ASSERT_FALSE(tokenizer) << pre_tokenizer;
+    EXPECT_NE(tokenizer.error().to_string().find(expected), std::string::npos) << tokenizer.error().to_string();
+  }
+}
+
+TEST(Tokenizer, with_unigram_says_where_tokens_end) {
+  for (const char* family : {"t5", "xlm-roberta", "albert", "metaspace-first", "metaspace-never"}) {
+    const auto tokenizer = *Tokenizer::load(kGolden / family);
+    const std::string text = "the value of a list";
+    const Encoded encoded = *tokenizer.encode_with_ends(text);
+    EXPECT_EQ(encoded.ids, *tokenizer.encode(text));
+    ASSERT_EQ(encoded.ends.size(), encoded.ids.size());
+    EXPECT_EQ(encoded.ends.back(), text.size());
+    EXPECT_TRUE(std::is_sorted(encoded.ends.begin(), encoded.ends.end())) << family;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::model
