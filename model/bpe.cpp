@@ -210,4 +210,29 @@ size_t Bpe::merge_long(std::span<TokenId> ids) const {
   return kept;
 }
 
+void Bpe::measure(std::string_view piece, std::span<const TokenId> ids, std::vector<size_t>& lengths) const {
+  const auto skip_character = [&] {
+    if (!piece.empty()) piece.remove_prefix(next_character(piece).length);
+  };
+  const auto falls_back = [&](TokenId id) {
+    return options_.byte_fallback && std::find(byte_tokens_.begin(), byte_tokens_.end(), id) != byte_tokens_.end();
+  };
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const size_t before = piece.size();
+    if (piece.starts_with(tokens_[ids[i]])) {
+      piece.remove_prefix(tokens_[ids[i]].size());
+    } else if (falls_back(ids[i])) {
+      piece.remove_prefix(std::min<size_t>(1, piece.size()));
+    } else if (ids[i] == options_.unknown) {
+      const auto next_begins = [&] { return i + 1 < ids.size() && piece.starts_with(tokens_[ids[i + 1]]); };
+      do skip_character();
+      while (options_.fuse_unknown && !piece.empty() && !next_begins());
+    } else {
+      while (!piece.empty() && !piece.starts_with(tokens_[ids[i]])) skip_character();
+      piece.remove_prefix(std::min(tokens_[ids[i]].size(), piece.size()));
+    }
+    lengths.push_back(before - piece.size());
+  }
+}
+
 }  // namespace tandem::model

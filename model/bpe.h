@@ -43,6 +43,10 @@ class Bpe {
 
   void encode(std::string_view piece, std::vector<TokenId>& out) const;
 
+  // How many bytes of `piece` each of the ids that it was encoded as stands for, appended. Characters that were left
+  // out count to the token behind them.
+  void measure(std::string_view piece, std::span<const TokenId> ids, std::vector<size_t>& lengths) const;
+
   const std::vector<std::string>& tokens() const { return tokens_; }
 
  private:

@@ -19,13 +19,17 @@ Result<std::string> text_of(const WideJson& json, const char* key) {
   return found->get<std::string>();
 }
 
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+// `places`, where it is not null, gets all parts but the end.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to,
+                        ChangedPlaces* places = nullptr) {
   std::string out;
   size_t at = 0;
   for (;;) {
     const size_t found = text.find(from, at);
+    if (places) places->add(at, out.size());
     out.append(text.substr(at, found - at));
     if (found == std::string_view::npos) return out;
+    if (places) places->add(found, out.size());
     out.append(to);
     at = found + from.size();
   }
@@ -114,17 +118,21 @@ std::string prepared_for_nmt(std::string_view text) {
   return out;
 }
 
-Result<std::string> replace_matches(std::string_view text, const Regex& pattern, std::string_view to) {
+Result<std::string> replace_matches(std::string_view text, const Regex& pattern, std::string_view to,
+                                    ChangedPlaces* places = nullptr) {
   RegexScratch scratch;
   std::string out;
   size_t at = 0;
   for (;;) {
     const Regex::Match match = TRY(pattern.find(text, at, scratch));
+    if (places) places->add(at, out.size());
     if (!match.found) return out.append(text.substr(at));
     if (match.begin == match.end) {
       return fail(Status::invalid(fmt::format("normalizer: the pattern of Replace matches nothing at byte {}", at)));
     }
-    out.append(text.substr(at, match.begin - at)).append(to);
+    out.append(text.substr(at, match.begin - at));
+    if (places) places->add(match.begin, out.size());
+    out.append(to);
     at = match.end;
   }
 }
@@ -280,6 +288,42 @@ Result<std::string> Normalizer::apply_step(const Step& step, std::string text) {
     return filtered(text, [&](char32_t c) { return !strip->characters->is_accent(c); });
   }
   return std::get<std::shared_ptr<const Form>>(step)->apply(std::move(text));
+}
+
+Result<ChangedPlaces> Normalizer::places_of(const Step& step, std::string_view before, std::string_view after) {
+  ChangedPlaces places;
+  if (const auto* prepend = std::get_if<Prepend>(&step)) {
+    places.add(0, 0);
+    places.add(0, prepend->text.size());
+  } else if (const auto* replace = std::get_if<Replace>(&step)) {
+    replace_all(before, replace->from, replace->to, &places);
+  } else if (const auto* matches = std::get_if<ReplaceMatches>(&step)) {
+    TRY(replace_matches(before, *matches->pattern, matches->to, &places));
+  } else if (const auto* strip = std::get_if<Strip>(&step)) {
+    places.add(before.size() - stripped(before, strip->left, false).size(), 0);
+  } else {
+    // What a character of ASCII becomes follows from itself and the others up to the next; CR and LF are one.
+    size_t result = 0;
+    for (size_t at = 0; at < before.size();) {
+      size_t end = at + (before.substr(at).starts_with("\r\n") ? 2 : 1);
+      while (end < before.size() && (static_cast<uint8_t>(before[end]) & 0x80)) ++end;
+      places.add(at, result);
+      result += TRY(apply_step(step, std::string(before.substr(at, end - at)))).size();
+      at = end;
+    }
+  }
+  places.add(before.size(), after.size());
+  return places;
+}
+
+Result<std::string> Normalizer::apply(std::string_view text, std::vector<ChangedPlaces>& places) const {
+  std::string result(text);
+  for (const Step& step : steps_) {
+    std::string next = TRY(apply_step(step, result));
+    if (next != result) places.push_back(TRY(places_of(step, result, next)));
+    result = std::move(next);
+  }
+  return result;
 }
 
 Result<std::string> Normalizer::apply(std::string_view text) const {

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "model/bert_characters.h"
+#include "model/changed_places.h"
 #include "model/precompiled.h"
 #include "model/regex.h"
 
@@ -28,6 +29,8 @@ class Normalizer {
   // `text` must be valid UTF-8. Fails only where a regular expression of the file backtracks without end, or matches
   // nothing between two characters.
   Result<std::string> apply(std::string_view text) const;
+  // The same, and for each step that changed the text where its bytes came from, appended to `places`.
+  Result<std::string> apply(std::string_view text, std::vector<ChangedPlaces>& places) const;
 
   bool empty() const { return steps_.empty(); }
 
@@ -70,6 +73,7 @@ class Normalizer {
   Status add_bert(const WideJson& json);
   Status add_replace(const WideJson& json);
   static Result<std::string> apply_step(const Step& step, std::string text);
+  static Result<ChangedPlaces> places_of(const Step& step, std::string_view before, std::string_view after);
 
   std::vector<Step> steps_;
   bool keeps_start_ = true;

@@ -8,43 +8,6 @@ namespace tandem::model {
 
 namespace {
 
-// Where bytes of a normalised text came from. A character of ASCII starts anew: nothing before it changes what it
-// becomes.
-class NormalizedPlaces {
- public:
-  static Result<NormalizedPlaces> create(const Normalizer& normalizer, std::string_view text) {
-    NormalizedPlaces places;
-    TRY(places.walk(normalizer, text));
-    return places;
-  }
-
-  size_t raw(size_t place) const {
-    const auto next = std::upper_bound(normalized_.begin(), normalized_.end(), place);
-    if (next == normalized_.end()) return raw_.back();
-    const size_t i = static_cast<size_t>(next - normalized_.begin()) - 1;
-    return std::min(raw_[i] + (place - normalized_[i]), raw_[i + 1]);
-  }
-
- private:
-  Status walk(const Normalizer& normalizer, std::string_view text) {
-    size_t normalized = 0;
-    for (size_t at = 0; at < text.size();) {
-      size_t end = at + 1;
-      while (end < text.size() && (static_cast<uint8_t>(text[end]) & 0x80)) ++end;
-      raw_.push_back(at);
-      normalized_.push_back(normalized);
-      normalized += TRY(normalizer.apply(text.substr(at, end - at))).size();
-      at = end;
-    }
-    raw_.push_back(text.size());
-    normalized_.push_back(normalized);
-    return {};
-  }
-
-  std::vector<size_t> raw_;
-  std::vector<size_t> normalized_;
-};
-
 // Places of a piece by those of the text that the model sees of it, asked for in rising order.
 class SeenPlaces {
  public:
@@ -79,10 +42,10 @@ Status Tokenizer::encode_normalized(std::string_view text, bool at_start, bool w
   }
   pieces.reserve(text.size() / 4 + 1);
   TRY(pre_tokenizer_.cut(text, scratch, pieces));
-  const auto& tokens = std::visit(
-      [](const auto& model) -> auto& { return model.tokens(); }, model_);
   const auto& metaspace = pre_tokenizer_.metaspace();
+  const auto* bpe = std::get_if<Bpe>(&model_);
   const auto* unigram = std::get_if<Unigram>(&model_);
+  const auto* word_piece = std::get_if<WordPiece>(&model_);
   std::vector<size_t> lengths;
   for (const std::string_view piece : pieces) {
     const auto begin = static_cast<size_t>(piece.data() - text.data());
@@ -91,16 +54,19 @@ Status Tokenizer::encode_normalized(std::string_view text, bool at_start, bool w
     const std::string written = metaspace ? metaspace->written(piece, opens) : "";
     const std::string_view seen = metaspace ? written : piece;
     lengths.clear();
-    if (unigram) {
-      unigram->encode(seen, out.ids, with_ends ? &lengths : nullptr);
-    } else {
-      std::visit([&](const auto& model) { model.encode(seen, out.ids); }, model_);
-    }
+    if (unigram) unigram->encode(seen, out.ids, with_ends ? &lengths : nullptr);
+    if (bpe) bpe->encode(seen, out.ids);
+    if (word_piece) word_piece->encode(seen, out.ids);
     if (!with_ends) continue;
+    const std::span ids(out.ids.begin() + static_cast<ptrdiff_t>(first), out.ids.end());
+    if (bpe) bpe->measure(seen, ids, lengths);
+    if (word_piece) {
+      for (const TokenId id : ids) lengths.push_back(word_piece->tokens()[id].size());
+    }
     SeenPlaces places(piece, metaspace ? &*metaspace : nullptr, opens);
     size_t length = 0;
     for (size_t i = first; i < out.ids.size(); ++i) {
-      length += unigram ? lengths[i - first] : tokens[out.ids[i]].size();
+      length += lengths[i - first];
       const size_t end = begin + (i + 1 == out.ids.size() ? piece.size() : places.before(length));
       out.ends.push_back(adds_space && end > 0 ? end - 1 : end);
     }
@@ -110,11 +76,11 @@ Status Tokenizer::encode_normalized(std::string_view text, bool at_start, bool w
 
 Status Tokenizer::encode_part(std::string_view text, size_t begin, bool with_ends, RegexScratch& scratch,
                               Encoded& out) const {
-  const std::string_view raw = text;
   const size_t first = out.ends.size();
   std::string normalized;
+  std::vector<ChangedPlaces> changes;
   if (!normalizer_.empty()) {
-    normalized = TRY(normalizer_.apply(text));
+    normalized = TRY(with_ends ? normalizer_.apply(text, changes) : normalizer_.apply(text));
     text = normalized;
   }
   if (normalized_tokens_.empty()) {
@@ -134,12 +100,10 @@ Status Tokenizer::encode_part(std::string_view text, size_t begin, bool with_end
       for (size_t i = first_of_part; i < out.ends.size(); ++i) out.ends[i] += offset;
     }
   }
-  if (!with_ends) return {};
-  if (!normalizer_.empty() && text != raw) {
-    const NormalizedPlaces places = TRY(NormalizedPlaces::create(normalizer_, raw));
-    for (size_t i = first; i < out.ends.size(); ++i) out.ends[i] = places.raw(out.ends[i]);
+  for (size_t i = first; i < out.ends.size(); ++i) {
+    for (auto change = changes.rbegin(); change != changes.rend(); ++change) out.ends[i] = change->source(out.ends[i]);
+    out.ends[i] += begin;
   }
-  for (size_t i = first; i < out.ends.size(); ++i) out.ends[i] += begin;
   return {};
 }
 

@@ -25,6 +25,9 @@ class Unigram {
   // The `model` of a tokenizer.json: vocab (pairs of text and score, by id), unk_id, byte_fallback. Refused: an empty
   // or oversized vocabulary, scores that are no finite numbers, an unk_id that is absent or no id of vocab.
   static Result<Unigram> from_json(const WideJson& model);
+  // A copy's views would point into the original.
+  Unigram(Unigram&&) = default;
+  Unigram& operator=(Unigram&&) = default;
 
   // `piece` must be valid UTF-8. The bytes of it that each token stands for are appended to `lengths`, where that is
   // not null; the tokens of bytes stand for one each. Time is at most the bytes times the longest token's.

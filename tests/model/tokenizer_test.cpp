@@ -64,6 +64,20 @@ TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
   }
 }
 
+TEST_P(FamilyTest, tokens_end_one_behind_the_other_and_within_the_text) {
+  const auto tokenizer = load(kGolden / GetParam());
+  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+    if (!item.contains("text")) continue;
+    const auto text = item["text"].get<std::string>();
+    if (!is_valid_utf8(text)) continue;
+    const Encoded encoded = *tokenizer.encode_with_ends(text);
+    EXPECT_EQ(encoded.ids, item["plain"].get<std::vector<TokenId>>()) << text;
+    ASSERT_EQ(encoded.ends.size(), encoded.ids.size());
+    EXPECT_TRUE(std::is_sorted(encoded.ends.begin(), encoded.ends.end())) << text;
+    EXPECT_LE(encoded.ends.empty() ? 0 : encoded.ends.back(), text.size());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
                          testing::Values("gpt2", "roberta", "smollm", "llama3", "qwen2", "flags", "deepseek", "splits",
                                          "llama2", "bert", "bert-cased", "t5", "xlm-roberta", "llama2-unigram",

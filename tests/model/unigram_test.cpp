@@ -120,7 +120,8 @@ TEST(Tokenizer, metaspace_that_would_not_be_that_of_hf_is_refused) {
 }
 
 TEST(Tokenizer, with_unigram_says_where_tokens_end) {
-  for (const char* family : {"t5", "xlm-roberta", "albert", "metaspace-first", "metaspace-never"}) {
+  for (const char* family :
+       {"t5", "xlm-roberta", "albert", "metaspace-first", "metaspace-never", "llama2", "llama2-unigram"}) {
     const auto tokenizer = *Tokenizer::load(kGolden / family);
     const std::string text = "the value of a list";
     const Encoded encoded = *tokenizer.encode_with_ends(text);
@@ -128,6 +129,21 @@ TEST(Tokenizer, with_unigram_says_where_tokens_end) {
     ASSERT_EQ(encoded.ends.size(), encoded.ids.size());
     EXPECT_EQ(encoded.ends.back(), text.size());
     EXPECT_TRUE(std::is_sorted(encoded.ends.begin(), encoded.ends.end())) << family;
+  }
+}
+
+// What a normalizer puts before the text moved the end of every token by that much for each character before it.
+TEST(Tokenizer, ends_behind_a_prepended_mark_are_those_of_the_text) {
+  const std::string text = "the  value\n\nof \u00e9 \u6f22\u5b57 \U0001F642x";
+  for (const char* family : {"llama2", "llama2-unigram"}) {
+    const auto tokenizer = *Tokenizer::load(kGolden / family);
+    const Encoded encoded = *tokenizer.encode_with_ends(text);
+    for (size_t i = 0; i < encoded.ids.size(); ++i) {
+      const std::string up_to = tokenizer.decode({encoded.ids.data(), i + 1});
+      if (up_to.find("\ufffd") != std::string::npos) continue;  // ends within a character
+      EXPECT_EQ(up_to, text.substr(0, encoded.ends[i])) << family << " " << i;
+    }
+    EXPECT_EQ(encoded.ends.back(), text.size()) << family;
   }
 }
 
