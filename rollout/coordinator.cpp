@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdio>
 #include <set>
 
 #include "base/record_log.h"
 #include "rollout/lease.h"
+#include "rollout/metrics_log.h"
 
 namespace tandem::rollout {
 
@@ -45,7 +45,8 @@ class Coordinator {
         clock_(clock),
         socket_(std::move(socket)),
         log_(std::move(log)),
-        ledger_(std::move(ledger)) {
+        ledger_(std::move(ledger)),
+        metrics_log_(settings.run_dir / "metrics.jsonl") {
     // What was leased before our start may take as long as what we lease.
     for (const EpisodeRecord& episode : ledger_.episodes()) {
       if (episode.state == EpisodeState::kLeased) set_deadline({episode.episode, episode.attempt});
@@ -53,6 +54,8 @@ class Coordinator {
   }
 
   Status run(const std::atomic<bool>& stop) {
+    // Of steps whose trainer and coordinator were killed before their line was written.
+    for (const uint64_t step : metrics_log_.missing(ledger_.steps_trained())) carry_out(StepDone{step});
     done_ = ledger_.finished();
     if (!done_) TRY(apply(CoordinatorStarted{}));
     while (!done_) {
@@ -282,13 +285,7 @@ class Coordinator {
       if (peer.role != "trainer") line["roles"][name] = peer.metrics;
     }
     last_step_ = line;
-    if (std::FILE* file = std::fopen((settings_.run_dir / "metrics.jsonl").c_str(), "a")) {
-      const std::string text = dump_json(line) + "\n";
-      std::fwrite(text.data(), 1, text.size(), file);
-      std::fclose(file);
-    } else {
-      spdlog::warn("metrics.jsonl cannot be written: {}", std::strerror(errno));  // observing must not stop training
-    }
+    metrics_log_.append(line);
   }
   void carry_out(const PhaseDone& done) { spdlog::info("phase {} is done", done.phase); }
   void carry_out(const Finish&) { done_ = true; }
@@ -371,6 +368,7 @@ class Coordinator {
   wire::Socket socket_;
   RecordLog log_;
   Ledger ledger_;
+  MetricsLog metrics_log_;
   std::map<std::string, Peer> peers_;
   std::map<EpisodeKey, Time> deadlines_;
   std::string trainer_, watcher_;

@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "envs/sandbox/process_handle.h"
 
 namespace tandem::envs {
 namespace {
@@ -58,10 +59,7 @@ std::vector<std::string> find_parents(std::string& kind) {
   return parents;
 }
 
-bool is_idle(const CgroupPool::Group& group) {
-  pollfd wait = {group.user.get(), POLLIN, 0};
-  return !group.user || (poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN));
-}
+bool is_idle(const CgroupPool::Group& group) { return !group.user || has_ended(group.user); }
 
 }  // namespace
 

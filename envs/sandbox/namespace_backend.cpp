@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/spawner.h"
 
 namespace tandem::envs {
@@ -109,10 +110,7 @@ class NamespaceSandbox final : public Sandbox {
     spec_.tools = spec.tools;
   }
 
-  bool has_ended() const override {
-    pollfd wait = {spawned_.process.get(), POLLIN, 0};
-    return poll(&wait, 1, 0) > 0;
-  }
+  bool has_ended() const override { return envs::has_ended(spawned_.process); }
 
  private:
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question) {

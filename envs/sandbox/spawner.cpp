@@ -23,6 +23,7 @@
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/program/program.h"
 
 extern char** environ;
@@ -290,6 +291,8 @@ class SpawnerProcess {
       return write_all(ends.go_write.get(), "g", "sandbox");
     };
     if (const Status status = prepare(); !status) {
+      // What is missing then is the process, and nothing of the machine.
+      if (has_ended(first->handle)) return Status::unavailable("the first process was killed while it was made");
       kill(process, SIGKILL);
       return status;
     }

@@ -55,6 +55,16 @@ class RunDamage : public RunTest {
   static fs::path trajectories(const fs::path& run_dir) { return run_dir / "trajectories" / "episodes.log"; }
 };
 
+// As where trainer and coordinator are killed after a step is in the ledger and before its line is written.
+TEST_F(RunDamage, a_step_whose_line_of_metrics_was_lost_gets_one) {
+  const fs::path run_dir = killed_run("lineless", 3, 4);
+  const std::string lines = text(run_dir / "metrics.jsonl");
+  ASSERT_TRUE(write_file(run_dir / "metrics.jsonl", lines.substr(0, lines.rfind('\n', lines.size() - 2) + 8)));
+  ASSERT_EQ(run(settings(3), run_dir, true), 0) << text(output());
+  expect_books_to_agree(run_dir);
+  expect_nothing_trained_twice(run_dir);
+}
+
 // Between trainer and rollout, in a run that is on: chunks of weights one way, trajectories the other.
 TEST_F(RunDamage, bytes_flipped_on_the_wire_are_refused_named_and_sent_again) {
   const fs::path run_dir = root() / "wire";
