@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "model/unicode16.h"
 #include "model/utf8.h"
 
 namespace tandem::model {
@@ -35,6 +36,13 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   }
 }
 
+char32_t small_of(char32_t character) {
+  if (character < kNewCapitals[0].first) return static_cast<char32_t>(u_tolower(static_cast<UChar32>(character)));
+  for (const auto& [first, last, small] : kNewCapitals)
+    if (character >= first && character <= last) return small + (character - first);
+  return static_cast<char32_t>(u_tolower(static_cast<UChar32>(character)));
+}
+
 // Character by character, as Rust's char::to_lowercase: the full mapping, without looking at neighbours.
 std::string lowercase(std::string_view text) {
   std::string out;
@@ -43,7 +51,7 @@ std::string lowercase(std::string_view text) {
     if (step.character == 0x130) {  // the only character that becomes two
       out += "i\xcc\x87";
     } else {
-      append_utf8(static_cast<char32_t>(u_tolower(static_cast<UChar32>(step.character))), out);
+      append_utf8(small_of(step.character), out);
     }
     at += step.length;
   }

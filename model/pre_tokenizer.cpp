@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "model/bert_characters.h"
+#include "model/unicode16.h"
 #include "model/utf8.h"
 
 namespace tandem::model {
@@ -294,7 +295,7 @@ Status PreTokenizer::add(const WideJson& json) {
   }
   if (type == "Digits") {
     const bool individual = TRY(flag(json, "individual_digits", false));
-    auto digits = TRY(Regex::compile(individual ? R"(\p{N})" : R"(\p{N}+)"));
+    auto digits = TRY(Regex::compile(fmt::format(R"([\p{{N}}{}]{})", kNewerNumbers, individual ? "" : "+")));
     steps_.push_back(std::make_unique<RegexSplit>(std::move(digits), Behavior::kIsolated, false));
     return {};
   }
@@ -310,7 +311,12 @@ Status PreTokenizer::add(const WideJson& json) {
     return {};
   }
   if (type == "Whitespace") {
-    steps_.push_back(std::make_unique<RegexSplit>(TRY(Regex::compile(R"(\w+|[^\w\s]+)")), Behavior::kRemoved, true));
+    // \w of Rust's regular expressions, which differs from Oniguruma's.
+    constexpr std::string_view kWord =
+        R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169})"
+        R"(\x{1f170}-\x{1f189})";
+    auto words = TRY(Regex::compile(fmt::format(R"([{0}]+|[^{0}\s]+)", kWord)));
+    steps_.push_back(std::make_unique<RegexSplit>(std::move(words), Behavior::kRemoved, true));
     return {};
   }
   return Status::invalid(fmt::format("type {} is not supported", type));

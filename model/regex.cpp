@@ -22,24 +22,49 @@ std::string_view new_characters(std::string_view category) {
   return {};
 }
 
-// The pattern with \s and \S written out, and categories completed. \S within a class cannot be, and stays PCRE2's.
+// What Oniguruma takes for \w and \d.
+constexpr std::string_view kWord =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\xb2\xb3\xb9\xbc-\xbe\x{24b6}-\x{24e9}\x{1f130}-\x{1f149})"
+    R"(\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr std::string_view kDigits = R"(\p{Nd})";
+
+// The characters that a small letter behind a backslash stands for; empty for others.
+std::string_view characters_of(char escaped) {
+  switch (escaped) {
+    case 's':
+      return kSpaces;
+    case 'w':
+      return kWord;
+    case 'd':
+      return kDigits;
+    default:
+      return {};
+  }
+}
+
+// The pattern with \s, \w and \d written out, and categories completed. \S, \W, \D and \P within a class cannot be,
+// and stay PCRE2's.
 std::string adapted_pattern(std::string_view pattern) {
   std::string out;
   bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] == '\\' && i + 1 < pattern.size()) {
       const char escaped = pattern[++i];
-      const size_t close = escaped == 'p' && i + 1 < pattern.size() && pattern[i + 1] == '{' ? pattern.find('}', i)
-                                                                                             : std::string_view::npos;
-      if (escaped == 's') {
-        out += in_class ? std::string(kSpaces) : fmt::format("[{}]", kSpaces);
-      } else if (escaped == 'S' && !in_class) {
-        out += fmt::format("[^{}]", kSpaces);
+      const bool names = (escaped == 'p' || escaped == 'P') && i + 1 < pattern.size() && pattern[i + 1] == '{';
+      const size_t close = names ? pattern.find('}', i) : std::string_view::npos;
+      const auto small = characters_of(escaped), capital = characters_of(static_cast<char>(escaped | ' '));
+      if (!small.empty()) {
+        const std::string characters = adapted_pattern(fmt::format("[{}]", small));
+        out += in_class ? characters.substr(1, characters.size() - 2) : characters;
+      } else if (!capital.empty() && !in_class) {
+        out += adapted_pattern(fmt::format("[^{}]", capital));
       } else if (close != std::string_view::npos) {
         const auto category = pattern.substr(i + 2, close - i - 2);
         const auto missing = new_characters(category);
-        if (missing.empty()) {
-          out += fmt::format("\\p{{{}}}", category);
+        if (missing.empty() || (escaped == 'P' && in_class)) {
+          out += fmt::format("\\{}{{{}}}", escaped, category);
+        } else if (escaped == 'P') {
+          out += fmt::format("[^\\p{{{}}}{}]", category, missing);
         } else {
           out += in_class ? fmt::format("\\p{{{}}}{}", category, missing)
                           : fmt::format("[\\p{{{}}}{}]", category, missing);

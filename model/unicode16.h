@@ -44,4 +44,18 @@ inline constexpr NewCharacters kNewCharacters[] = {
           R"(\x{1fae8}-\x{1fae9}\x{1faf7}-\x{1faf8}\x{1fbcb}-\x{1fbef})"},
 };
 
+// Numbers that are newer than these: Rust's char::is_numeric (Unicode 17) knows them, the Oniguruma does not.
+inline constexpr std::string_view kNewerNumbers = R"(\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6})";
+
+// Capitals whose small letters ICU 72 (Unicode 15) does not know and Rust's char::to_lowercase (Unicode 17) does.
+struct NewCapitals {
+  char32_t first, last;
+  char32_t small;  // of `first`; the others follow
+};
+inline constexpr NewCapitals kNewCapitals[] = {
+    {0x1c89, 0x1c89, 0x1c8a},    {0xa7cb, 0xa7cb, 0x264},     {0xa7cc, 0xa7cc, 0xa7cd}, {0xa7ce, 0xa7ce, 0xa7cf},
+    {0xa7d2, 0xa7d2, 0xa7d3},    {0xa7d4, 0xa7d4, 0xa7d5},    {0xa7da, 0xa7da, 0xa7db}, {0xa7dc, 0xa7dc, 0x19b},
+    {0x10d50, 0x10d65, 0x10d70}, {0x16ea0, 0x16eb8, 0x16ebb},
+};
+
 }  // namespace tandem::model

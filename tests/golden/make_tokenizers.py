@@ -6,6 +6,8 @@ NAME/tokenizer.json   trained here on a few words, so that it is small; the sett
 NAME/cases.jsonl      {"text", "ids" (with what the post-processor adds), "plain" (without), "decoded" (of ids)}
                       and {"ids", "decoded"} for ids in an order that no text gives
 bert-characters.json  by class, the characters that BERT's normaliser and pre-tokenizer treat alike, as [first, last]
+cut-characters.json   the same of what Digits, Whitespace and patterns tell apart
+lower-case.json       what becomes of each character that the normaliser Lowercase changes
 smollm2-cases.jsonl   {"text", "ids"} of SmolLM2-135M-Instruct; made where its folder is given as first argument ("" for none)
 
 Further arguments are the names of the tokenizers to make, where not all are wanted.
@@ -32,6 +34,11 @@ CORPUS = [" ".join(WORDS), "def main():\n    return self.value + 1\n\n", "don't 
 
 def split(pattern, behavior="isolated", invert=False):
     return pre_tokenizers.Split(pattern if isinstance(pattern, Regex) else pattern, behavior, invert)
+
+
+def lower_case():
+    lower = normalizers.Lowercase().normalize_str
+    return {c: lower(c) for c in map(chr, [*range(0xD800), *range(0xE000, 0x110000)]) if lower(c) != c}
 
 
 def byte_level(pre, normalizer=None, vocab=520, special=("<|end|>", "<|start|>"), extra=(), post=None):
@@ -91,21 +98,8 @@ def bert(lowercase, post, **model):
     return edited(t, **model)
 
 
-def bert_characters():
-    """The class of a character is what becomes of it between two letters."""
-    def normalize(**what):
-        off = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
-        return normalizers.BertNormalizer(**(off | what)).normalize_str
-    clean, ideographs, accents = normalize(clean_text=True), normalize(handle_chinese_chars=True), normalize(strip_accents=True)
-    pieces = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    classes = {
-        "removed": lambda c: clean(f"a{c}b") == "ab",
-        "space": lambda c: clean(f"a{c}b") == "a b",
-        "ideograph": lambda c: ideographs(c) == f" {c} ",
-        "accent": lambda c: accents(f"a{c}b") == "ab",
-        "punctuation": lambda c: [x for x, _ in pieces(f"a{c}b")] == ["a", c, "b"],
-        "separator": lambda c: [x for x, _ in pieces(f"a{c}b")] == ["a", "b"],
-    }
+def ranges_of(classes):
+    """By class, the characters that it holds for, as [first, last]."""
     found = {name: [] for name in classes}
     for code in [*range(0xD800), *range(0xE000, 0x110000)]:
         for name, holds in classes.items():
@@ -116,6 +110,32 @@ def bert_characters():
                 else:
                     ranges.append([code, code])
     return found
+
+
+def bert_characters():
+    """The class of a character is what becomes of it between two letters."""
+    def normalize(**what):
+        off = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+        return normalizers.BertNormalizer(**(off | what)).normalize_str
+    clean, ideographs, accents = normalize(clean_text=True), normalize(handle_chinese_chars=True), normalize(strip_accents=True)
+    pieces = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    return ranges_of({
+        "removed": lambda c: clean(f"a{c}b") == "ab",
+        "space": lambda c: clean(f"a{c}b") == "a b",
+        "ideograph": lambda c: ideographs(c) == f" {c} ",
+        "accent": lambda c: accents(f"a{c}b") == "ab",
+        "punctuation": lambda c: [x for x, _ in pieces(f"a{c}b")] == ["a", c, "b"],
+        "separator": lambda c: [x for x, _ in pieces(f"a{c}b")] == ["a", "b"],
+    })
+
+
+def cut_characters():
+    """Those that Digits makes a piece of, that Whitespace leaves within a word, and that patterns match by themselves."""
+    digits, words = pre_tokenizers.Digits().pre_tokenize_str, pre_tokenizers.Whitespace().pre_tokenize_str
+    by = {pattern: split(Regex(pattern)).pre_tokenize_str for pattern in [r"\w", r"\d", r"\P{L}"]}
+    return ranges_of({"number": lambda c: len(digits(f"a{c}b")) == 3, "word": lambda c: len(words(f"a{c}b")) == 1,
+                      r"\w": lambda c: len(by[r"\w"](f"!{c}!")) == 3, r"\d": lambda c: len(by[r"\d"](f"!{c}!")) == 3,
+                      r"\P{L}": lambda c: len(by[r"\P{L}"](f"a{c}a")) == 3})
 
 
 def precompiled(entries):
@@ -234,6 +254,8 @@ def main():
             lines.append({"ids": ids, "decoded": t.decode(ids, skip_special_tokens=False)})
         write_lines(folder / "cases.jsonl", lines)
     (OUT / "bert-characters.json").write_text(json.dumps(bert_characters()) + "\n", encoding="utf-8")
+    (OUT / "cut-characters.json").write_text(json.dumps(cut_characters()) + "\n", encoding="utf-8")
+    (OUT / "lower-case.json").write_text(json.dumps(lower_case()) + "\n", encoding="utf-8")
     if len(sys.argv) > 1 and sys.argv[1]:
         t = Tokenizer.from_file(str(pathlib.Path(sys.argv[1]) / "tokenizer.json"))
         special = [x.content for x in t.get_added_tokens_decoder().values()]

@@ -115,6 +115,50 @@ TEST(BertCharacters, are_classed_as_hf_tokenizers_does_every_one_of_them) {
   }
 }
 
+TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
+  struct Case {
+    const char *name, *json;
+    char around;
+    size_t pieces;  // of a character of the class between two of these
+  };
+  static constexpr Case kCases[] = {
+      {"number", R"({"type": "Digits"})", 'a', 3},
+      {"word", R"({"type": "Whitespace"})", 'a', 1},
+      {"\\w", R"({"type": "Split", "pattern": {"Regex": "\\w"}, "behavior": "Isolated", "invert": false})", '!', 3},
+      {"\\d", R"({"type": "Split", "pattern": {"Regex": "\\d"}, "behavior": "Isolated", "invert": false})", '!', 3},
+      {"\\P{L}", R"({"type": "Split", "pattern": {"Regex": "\\P{L}"}, "behavior": "Isolated", "invert": false})", 'a',
+       3},
+  };
+  const Json golden = *parse_json(*read_file(kGolden / "cut-characters.json"));
+  RegexScratch scratch;
+  for (const Case& item : kCases) {
+    const auto expected = characters_of(golden[item.name]);
+    const auto by = *PreTokenizer::from_json(*parse_wide_json(item.json));
+    for (char32_t c = 0; c < 0x110000; ++c) {
+      if (c >= 0xd800 && c < 0xe000) continue;
+      std::string text(1, item.around);
+      append_utf8(c, text);
+      text += item.around;
+      std::vector<std::string_view> pieces;
+      ASSERT_TRUE(by.cut(text, scratch, pieces));
+      EXPECT_EQ(pieces.size() == item.pieces, expected[c])
+          << item.name << fmt::format(" U+{:04X}", static_cast<uint32_t>(c));
+    }
+  }
+}
+
+TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
+  const WideJson golden = *parse_wide_json(*read_file(kGolden / "lower-case.json"));
+  const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "Lowercase"})"));
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    std::string character;
+    append_utf8(c, character);
+    EXPECT_EQ(*normalizer.apply(character), golden.value(character, character))
+        << fmt::format("U+{:04X}", static_cast<uint32_t>(c));
+  }
+}
+
 TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them) {
   const auto tokenizer = load(kGolden / "bert");
   const std::string text = "Caf\u00e9 \u4e2d, valued";
