@@ -3,13 +3,16 @@
     python -m venv v && v/bin/pip install torch==2.11.0 transformers==5.23.0 && v/bin/python tests/golden/make_encoders.py
 
 config.json, model.safetensors  as transformers' save_pretrained writes them
-tokenizer.json                  that of tests/golden/tokenizers/bert
+tokenizer.json                  that of tests/golden/tokenizers/bert, or of xlm-roberta
 expected.json                   by text {"text", "tokens", "truncated", "embedding"}: in fp32 the mean over the tokens, divided by its length,
                                 as sentence-transformers' modules Transformer, Pooling and Normalize give it
+
+Arguments are the names of the encoders to make, where not all are wanted.
 """
 import json
 import pathlib
 import shutil
+import sys
 
 import tokenizers
 import torch
@@ -19,7 +22,6 @@ from strings import strings
 
 HERE = pathlib.Path(__file__).parent
 OUT = HERE / "encoders"
-TOKENIZER = HERE / "tokenizers/bert/tokenizer.json"
 SIZES = dict(vocab_size=520, hidden_size=30, num_attention_heads=3, intermediate_size=50, num_hidden_layers=2, max_position_embeddings=80,
              attn_implementation="eager")
 SENTENCES = ["", "The file was deleted.", "Somebody removed the file.", "It rains in Paris, and the trains are late!",
@@ -32,11 +34,12 @@ SENTENCE_FILES = {
                                   pooling_mode_max_tokens=False, pooling_mode_mean_sqrt_len_tokens=False),
     "sentence_bert_config.json": dict(max_seq_length=70, do_lower_case=False),
 }
-# Heads of ten; heads wider than a panel of 64, one segment, names behind "bert.", in bf16.
+# Heads of ten; heads wider than a panel of 64, one segment, names behind "bert.", in bf16; BERT with pieces of Unigram, as multilingual-e5-small.
 ENCODERS = {
-    "sentences": (transformers.BertModel, SIZES, torch.float32, SENTENCE_FILES),
+    "sentences": (transformers.BertModel, SIZES, torch.float32, SENTENCE_FILES, "bert"),
     "masked-lm": (transformers.BertForMaskedLM, SIZES | dict(num_hidden_layers=1, hidden_size=132, num_attention_heads=2, type_vocab_size=1, layer_norm_eps=1e-5),
-                  torch.bfloat16, {}),
+                  torch.bfloat16, {}, "bert"),
+    "unigram": (transformers.BertModel, SIZES | dict(vocab_size=180), torch.float32, SENTENCE_FILES, "xlm-roberta"),
 }
 
 
@@ -60,7 +63,10 @@ def embedding(model, tokens):
 
 
 def main():
-    for name, (kind, sizes, dtype, files) in ENCODERS.items():
+    for name, (kind, sizes, dtype, files, tokenizer) in ENCODERS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        tokenizer = HERE / "tokenizers" / tokenizer / "tokenizer.json"
         torch.manual_seed(sum(map(ord, name)))
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
@@ -72,10 +78,10 @@ def main():
         for path, content in files.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(json.dumps(content) + "\n")
-        shutil.copy(TOKENIZER, folder)
+        shutil.copy(tokenizer, folder)
         longest = files.get("sentence_bert_config.json", {}).get("max_seq_length", sizes["max_position_embeddings"])
-        whole = tokenizers.Tokenizer.from_file(str(TOKENIZER))
-        cut = tokenizers.Tokenizer.from_file(str(TOKENIZER))
+        whole = tokenizers.Tokenizer.from_file(str(tokenizer))
+        cut = tokenizers.Tokenizer.from_file(str(tokenizer))
         cut.enable_truncation(longest)
         cases = []
         for text in [*SENTENCES, *strings(12, name)]:

@@ -76,11 +76,12 @@ TEST_P(EncoderTest, a_text_has_the_same_bits_alone_and_in_any_batch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Encoders, EncoderTest, testing::Values("sentences", "masked-lm"), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Encoders, EncoderTest, testing::Values("sentences", "masked-lm", "unigram"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(Encoder, texts_that_it_cannot_take_are_refused) {
   auto stream = *kernels::Stream::cpu(1);
