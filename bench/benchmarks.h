@@ -23,6 +23,7 @@ struct Settings {
   // Of bench_kernels alone.
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
+  fs::path text;          // of bench_tokenizer alone: the file to tokenise; empty: 1 MB that looks like code
 };
 
 std::vector<std::string> kernel_operations();
@@ -37,6 +38,10 @@ Result<std::vector<Figure>> bench_search(const Settings& settings);
 // The mask of allowed tokens before each token of a text under a constraint, over `model`'s vocabulary or a made-up one
 // of 150,000 tokens.
 Result<std::vector<Figure>> bench_constraints(const Settings& settings);
+// Text into the tokens of `model` and back, with one thread.
+Result<std::vector<Figure>> bench_tokenizer(const Settings& settings);
+// Reading the weights of `model`, from the disk and from the page cache, beside reading the files alone.
+Result<std::vector<Figure>> bench_checkpoint(const Settings& settings);
 // Forward and backward, the optimizer's step, and what follows it.
 Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 // Episodes, tool calls and sandboxes.

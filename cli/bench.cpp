@@ -23,6 +23,8 @@ constexpr std::array kBenchmarks = {
     Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder},
     Benchmark{"search", "Indexing and searching a folder of code", bench::bench_search},
     Benchmark{"constraints", "Masks of constrained decoding", bench::bench_constraints},
+    Benchmark{"tokenizer", "Text into tokens and back", bench::bench_tokenizer},
+    Benchmark{"checkpoint", "Reading weights, beside reading their files", bench::bench_checkpoint},
     Benchmark{"trainer", "Training steps", bench::bench_trainer},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
@@ -30,13 +32,15 @@ constexpr std::array kBenchmarks = {
 
 struct Options {
   bench::Settings settings;
-  std::string model, weights = "bf16";
+  std::string model, text, weights = "bf16";
   bool json = false;
 };
 
 Result<int> run(const Options& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
   settings.model = options.model;
+  settings.text = options.text;
+  if (benchmark.run == bench::bench_tokenizer) settings.threads = 1;
   settings.weights = TRY(model::weight_format_named(options.weights));
   const auto figures = TRY(benchmark.run(settings));
   if (options.json) {
@@ -47,8 +51,8 @@ Result<int> run(const Options& options, const Benchmark& benchmark) {
       fmt::print("{}\n", dump_json(line));
     }
   } else {
-    fmt::print("{}, {} threads; medians, beside this machine's limits in the same run\n{}", benchmark.name,
-               settings.threads, bench::to_table(figures));
+    fmt::print("{}, {} thread{}; medians, beside this machine's limits in the same run\n{}", benchmark.name,
+               settings.threads, settings.threads == 1 ? "" : "s", bench::to_table(figures));
   }
   return kDone;
 }
@@ -68,7 +72,8 @@ Action add_bench(CLI::App& command) {
       sub->add_option("--weights", options->weights, "Number format of the model's layers")
           ->check(CLI::IsMember(model::weight_format_names()));
     }
-    sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
+    if (benchmark.run != bench::bench_tokenizer)
+      sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");
     if (benchmark.run == bench::bench_kernels) {
@@ -76,11 +81,13 @@ Action add_bench(CLI::App& command) {
           ->check(CLI::IsMember(bench::kernel_operations()));
       sub->add_option("--shape", options->settings.shape, "With --op gemm: MxNxK, such as 1x49152x576");
     }
+    if (benchmark.run == bench::bench_tokenizer)
+      sub->add_option("--text", options->text, "The file to tokenise (default: 1 MB that looks like code)");
     sub->callback([chosen, &benchmark] { *chosen = &benchmark; });
   }
   command.footer(
       "Example:\n  tandem bench engine --threads 2\n  tandem bench engine --weights fp8\n  tandem bench kernels "
-      "--json");
+      "--json\n  tandem bench tokenizer --model models/mine --text main.cpp");
   return [options, chosen] { return run(*options, **chosen); };
 }
 
