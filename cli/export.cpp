@@ -93,6 +93,8 @@ Result<int> run(const Options& options) {
   const fs::path out = fs::absolute(options.out).lexically_normal();
   if (fs::exists(out) && !fs::is_empty(out))
     return fail(Status::invalid(fmt::format("{} is there already; name a folder that is not", options.out)));
+  const auto adapter =
+      source.checkpoint ? TRY(trainer::checkpoint_adapter(source.folder)) : std::optional<model::Adapter>();
   auto weights = source.checkpoint ? TRY(trainer::checkpoint_weights(source.folder))
                                    : TRY(model::load_weights(source.folder, false));
   const model::DType dtype = *model::dtype_from_torch(options.dtype);
@@ -103,6 +105,7 @@ Result<int> run(const Options& options) {
   fs::remove_all(aside, ignored);
   const auto write = [&]() -> Result<Verified> {
     TRY(model::save_weights(weights, aside, source.texts, dtype));
+    if (adapter) TRY(model::write_adapter(*adapter, aside / "adapter", source.texts.string()));
     Verified verified;
     if (options.verify) verified = TRY(verify(std::move(weights), aside, options.threads));
     fs::remove(out, ignored);
@@ -122,12 +125,17 @@ Result<int> run(const Options& options) {
                    {"family", config.family}, {"parameters", model::parameter_count(config)},
                    {"bytes", bytes},          {"dtype", options.dtype},
                    {"rounded", rounded},      {"verified", options.verify}};
+    if (adapter) result["adapter"] = options.out + "/adapter";
     if (options.verify) result.update({{"digest", verified->digest}, {"logprobs_compared", verified->logprobs}});
     fmt::print("{}\n", dump_json(result));
     return kDone;
   }
   fmt::print("{}: {} with {} parameters in {}, {}, from {}\n", options.out, config.family,
              model::parameter_count(config), options.dtype, format_bytes(bytes), source.folder.string());
+  if (adapter) {
+    fmt::print("adapter: {}/adapter, rank {} on {} matrices, in PEFT's format\n", options.out, adapter->rank,
+               adapter->factors.size());
+  }
   if (rounded > 0) fmt::print("rounded: {} numbers were too small for float16\n", rounded);
   if (options.verify) {
     fmt::print(
@@ -153,6 +161,7 @@ Action add_export(CLI::App& command) {
   command.add_option("--threads", options->threads, "Threads to compute with")->check(CLI::Range(1, 1024));
   command.add_flag("--json", options->json, "Print the result as JSON");
   command.footer(
+      "A checkpoint that learned with LoRA gives the merged model, and in OUT/adapter the factors in PEFT's format.\n"
       "Examples:\n"
       "  tandem export runs/mine my-model --verify\n"
       "  tandem export runs/mine/checkpoints/step_50 half-way");

@@ -12,13 +12,14 @@ namespace tandem::cli {
 
 struct ModelOptions {
   std::string model, adapter;
+  bool live = false;
   NumberFormatOptions format;
 };
 
-// --model, --adapter, --dtype and --weights.
+// --model, --adapter, --live, --dtype and --weights.
 void add_model_options(CLI::App& command, ModelOptions& options);
 
-// Weights for inference, with the adapter merged, not packed.
+// Weights for inference, with the adapter merged or attached, not packed.
 Result<model::Weights> load_model(kernels::Stream& stream, const ModelOptions& options);
 
 }  // namespace tandem::cli

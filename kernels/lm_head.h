@@ -53,7 +53,7 @@ struct LmHeadBackward {
   const float* log_sum = nullptr;         // [rows], from the forward pass
   int rows = 0, width = 0, vocabulary = 0;
   float* grad_hidden = nullptr;  // [rows][width], added to
-  float* grad_head = nullptr;    // [vocabulary][width], added to
+  float* grad_head = nullptr;    // [vocabulary][width], added to; or null: not computed
 };
 // `grad_logprobs[i]` is dLoss / dlogprob of picks[i]. `entropy_rows`, when not empty, gets the entropy of each row in
 // nats.

@@ -247,7 +247,6 @@ Status lm_head_backward(Stream& stream, const LmHeadBackward& h, std::span<const
           .given("head_transposed", h.head_transposed)
           .given("log_sum", h.log_sum)
           .given("grad_hidden", h.grad_hidden)
-          .given("grad_head", h.grad_head)
           .positive("rows", h.rows)
           .that(h.vocabulary > 0, "vocabulary must be positive")
           .that(grad_logprobs.size() == picks.size(), "grad_logprobs and picks differ in length")

@@ -116,21 +116,6 @@ Result<std::map<std::string, Factors>> read_factors(const Safetensors& file, int
   return found;
 }
 
-Status check_fits(const Adapter& adapter, const std::map<std::string, Matrix>& matrices) {
-  for (const auto& [name, factors] : adapter.factors) {
-    const auto matrix = matrices.find(name);
-    if (matrix == matrices.end()) {
-      return Status::invalid(fmt::format("the model has no matrix {}", name))
-          .hint("an adapter goes with the model that it was made for");
-    }
-    if (factors.rows == matrix->second.rows && factors.columns == matrix->second.columns) continue;
-    return Status::invalid(fmt::format("the factors of {} are of a matrix of [{}, {}], and the model's is [{}, {}]",
-                                       name, factors.rows, factors.columns, matrix->second.rows,
-                                       matrix->second.columns));
-  }
-  return {};
-}
-
 template <typename T>
 Status merge_into(kernels::Stream& stream, const Adapter& adapter, const std::map<std::string, Matrix>& matrices,
                   std::span<T> weights) {
@@ -217,6 +202,21 @@ Status write_adapter(const Adapter& adapter, const fs::path& directory, const st
                        {"use_dora", false},
                        {"inference_mode", true}};
   return write_file(directory / kAdapterConfigFile, config.dump(2) + "\n");
+}
+
+Status check_fits(const Adapter& adapter, const std::map<std::string, Matrix>& matrices) {
+  for (const auto& [name, factors] : adapter.factors) {
+    const auto matrix = matrices.find(name);
+    if (matrix == matrices.end()) {
+      return Status::invalid(fmt::format("the model has no matrix {}", name))
+          .hint("an adapter goes with the model that it was made for");
+    }
+    if (factors.rows == matrix->second.rows && factors.columns == matrix->second.columns) continue;
+    return Status::invalid(fmt::format("the factors of {} are of a matrix of [{}, {}], and the model's is [{}, {}]",
+                                       name, factors.rows, factors.columns, matrix->second.rows,
+                                       matrix->second.columns));
+  }
+  return {};
 }
 
 Result<int> merge(kernels::Stream& stream, const Adapter& adapter, Weights& weights) {

@@ -59,6 +59,9 @@ struct Matrix {
   size_t elements() const { return static_cast<size_t>(rows) * static_cast<size_t>(columns); }
 };
 
+// kInvalid where the model that these are of has no such matrix or one of another shape.
+Status check_fits(const Adapter& adapter, const std::map<std::string, Matrix>& matrices);
+
 // Pieces of `merge` for who has factors in memory of their own: out = base + scale * b a. `base` may be `out`.
 template <typename T>
 struct LowRankSum {

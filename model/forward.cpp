@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
 #include "model/latent.h"
+#include "model/live_adapter.h"
 #include "model/rotation.h"
 #include "model/routes.h"
 
@@ -219,16 +220,18 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
     return seen;
   }
   Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
-    return kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
-                                    .a_stride = static_cast<size_t>(x.columns),
-                                    .b = weights_->packed<T>(weight),
-                                    .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
-                                    .residual = residual,
-                                    .out = out.data,
-                                    .out_stride = static_cast<size_t>(out.columns),
-                                    .m = x.rows,
-                                    .n = out.columns,
-                                    .k = x.columns});
+    TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
+                                 .a_stride = static_cast<size_t>(x.columns),
+                                 .b = weights_->packed<T>(weight),
+                                 .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
+                                 .residual = residual,
+                                 .out = out.data,
+                                 .out_stride = static_cast<size_t>(out.columns),
+                                 .m = x.rows,
+                                 .n = out.columns,
+                                 .k = x.columns}));
+    const LiveAdapter* const live = weights_->live_adapter();
+    return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
   }
 
   const ModelConfig config_;
@@ -236,7 +239,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   const AttentionColumns columns_;
   const Rotation rotation_;
   std::array<std::vector<T>, kBuffers> buffers_;
-  std::vector<T> head_rows_;
+  std::vector<T> head_rows_, low_rank_;
   Tensor states_;  // of the last pass
   QuantizedActivations activations_;
   std::vector<kernels::BasicKeyValuePage<T>> pages_;

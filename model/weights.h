@@ -7,6 +7,7 @@
 // and may then be read by many.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "model/weight_format.h"
 
 namespace tandem::model {
+
+class LiveAdapter;
 
 class Weights {
  public:
@@ -93,6 +96,10 @@ class Weights {
     return {panels, panels + turned, turned + rest};
   }
 
+  // An adapter that products with these weights are followed by (live_adapter.h); null: none. It is not stored.
+  const LiveAdapter* live_adapter() const { return live_adapter_.get(); }
+  void attach(std::shared_ptr<const LiveAdapter> adapter) { live_adapter_ = std::move(adapter); }
+
   Digest digest() const {
     return digest_of(format_ == WeightFormat::kFloat32 ? std::as_bytes(flat<float>()) : std::as_bytes(flat()));
   }
@@ -141,6 +148,7 @@ class Weights {
   Numbers<float> float32_;
   std::vector<Buffer<std::byte>> packed_codes_;  // by parameter
   std::vector<Buffer<kernels::bf16>> transposed_;
+  std::shared_ptr<const LiveAdapter> live_adapter_;
 };
 
 // Reads a Hugging Face directory; but in float32, F32 and F16 tensors are rounded to bf16. E4M3 with a scale for each

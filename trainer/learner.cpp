@@ -38,6 +38,7 @@ Status Learner::take_masters() {
   if (low_rank_) {
     factor_grads_ = Buffer<float>(count);
     rounded_ = Buffer<kernels::bf16>(count);
+    learned_ = low_rank_->learned(weights_->layout());
     TRY(low_rank_->initialise({masters_.data(), count}));
   } else {
     for (size_t i = 0; i < count; ++i) masters_[i] = kernels::to_float(weights_->flat()[i]);
@@ -145,7 +146,7 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
     metrics.tree_tokens += static_cast<int64_t>(tree.tokens.size());
     if (any) {
       std::vector<float> entropies;
-      TRY(tape_->backward(slopes, {grads_.data(), grads_.size()}, &entropies));
+      TRY(tape_->backward(slopes, {grads_.data(), grads_.size()}, &entropies, learned_));
       for (const float entropy : entropies) entropy_sum += entropy;
       entropy_rows += static_cast<int64_t>(entropies.size());
     }
@@ -177,9 +178,18 @@ Status Learner::apply(StepMetrics& metrics) {
                        .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
                        .learning_rate = static_cast<float>(metrics.learning_rate),
                        .number = steps_}));
-  std::fill(grads_.begin(), grads_.end(), 0.0f);
+  forget_gradients();
   if (low_rank_) TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
   return weights_->pack(stream_);
+}
+
+// Untouched parts of a Buffer take no memory, so those that nothing was added to are left alone.
+void Learner::forget_gradients() {
+  const auto& parameters = weights_->layout().parameters;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (learned_.empty() || learned_[i] != 0)
+      std::fill_n(grads_.data() + parameters[i].offset, parameters[i].elements(), 0.0f);
+  }
 }
 
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -95,6 +96,7 @@ class Learner {
   Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   Status apply(StepMetrics& metrics);
+  void forget_gradients();
   Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
 
   std::unique_ptr<model::Weights> weights_;
@@ -109,6 +111,7 @@ class Learner {
   Optimizer optimizer_;
   Buffer<float> masters_;
   Buffer<float> grads_;            // of the weights
+  std::vector<uint8_t> learned_;   // by parameter: 1 where it has a gradient; empty: all
   Buffer<float> factor_grads_;     // with LoRA alone, as the next
   Buffer<kernels::bf16> rounded_;  // what AdamW makes of factors besides, and nobody reads
 };
@@ -118,5 +121,8 @@ Result<Json> checkpoint_progress(const fs::path& folder);
 
 // The weights of a checkpoint that `Learner::save` wrote, not packed. kCorrupt where a digest differs.
 Result<model::Weights> checkpoint_weights(const fs::path& folder);
+
+// The factors of one that learned with LoRA; nothing of others.
+Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder);
 
 }  // namespace tandem::trainer

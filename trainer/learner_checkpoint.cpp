@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/digest.h"
 #include "model/safetensors.h"
 #include "trainer/learner.h"
@@ -67,6 +70,11 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
                 {"optimizer", description()},
                 {"config", model::to_json(weights_->config())},
                 {"digests", digests}};
+  if (low_rank_) {
+    const LowRankSettings& lora = low_rank_->settings();
+    state["lora"] = {
+        {"rank", lora.rank}, {"alpha", lora.alpha}, {"use_rslora", lora.use_rslora}, {"targets", lora.targets}};
+  }
   if (!progress.is_null()) state["progress"] = progress;
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
   fs::remove_all(folder, ignored);
@@ -108,6 +116,29 @@ Result<model::Weights> checkpoint_weights(const fs::path& folder) {
   TRY(read_tensor(folder, file, state, "masters", std::as_writable_bytes(std::span(masters.data(), masters.size()))));
   for (size_t i = 0; i < masters.size(); ++i) weights.flat()[i] = kernels::to_bf16(masters[i]);
   return weights;
+}
+
+Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder) {
+  const Json state = TRY(read_state(folder));
+  if (!state.contains("lora")) return std::optional<model::Adapter>();
+  const Json& lora = state["lora"];
+  const auto place = (folder / kStateFile).string();
+  const auto has = [&](const char* key) { return lora.contains(key); };
+  if (!std::ranges::all_of(std::array{"rank", "alpha", "use_rslora", "targets"}, has) ||
+      !lora["rank"].is_number_integer() || !lora["alpha"].is_number() || !lora["use_rslora"].is_boolean() ||
+      !lora["targets"].is_array())
+    return fail(Status::corrupt("lora is not what a checkpoint says of its factors").at(place));
+  LowRankSettings settings{.rank = lora["rank"], .alpha = lora["alpha"], .use_rslora = lora["use_rslora"]};
+  for (const Json& target : lora["targets"]) {
+    if (!target.is_string()) return fail(Status::corrupt("lora.targets has what is no name").at(place));
+    settings.targets.push_back(target);
+  }
+  const auto config = TRY(model::config_from_json(state["config"]));
+  const auto low_rank = TRY(LowRank::plan(TRY(model::parameter_layout(config)), settings));
+  Buffer<float> factors(low_rank.elements());
+  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
+  TRY(read_tensor(folder, file, state, "masters", std::as_writable_bytes(std::span(factors.data(), factors.size()))));
+  return std::optional(low_rank.adapter({factors.data(), factors.size()}));
 }
 
 }  // namespace tandem::trainer

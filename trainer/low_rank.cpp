@@ -112,6 +112,17 @@ std::string LowRank::description() const {
                      settings_.use_rslora ? " by the root of the rank" : "", fmt::join(modules, ", "));
 }
 
+std::vector<uint8_t> LowRank::learned(const model::ParameterLayout& layout) const {
+  std::vector<uint8_t> learned(layout.parameters.size(), 0);
+  for (size_t i = 0; i < learned.size(); ++i) {
+    const auto& parameter = layout.parameters[i];
+    learned[i] = std::ranges::any_of(targets_, [&](const Target& target) {
+      return target.matrix.offset >= parameter.offset && target.matrix.offset < parameter.offset + parameter.elements();
+    });
+  }
+  return learned;
+}
+
 Status LowRank::check_fits(const model::Adapter& adapter) const {
   if (adapter.rank != settings_.rank || adapter.alpha != settings_.alpha ||
       adapter.use_rslora != settings_.use_rslora) {

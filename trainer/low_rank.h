@@ -40,10 +40,13 @@ class LowRank {
   // Of bf16 weights as they are before anything was merged.
   static Result<LowRank> create(const model::Weights& weights, const LowRankSettings& settings);
 
+  const LowRankSettings& settings() const { return settings_; }
   size_t elements() const { return elements_; }
   // "LoRA of rank 8, alpha 16, on down_proj, q_proj": factors of one description and one model are alike.
   std::string description() const;
 
+  // By parameter: 1 where the gradient of its weights is passed on.
+  std::vector<uint8_t> learned(const model::ParameterLayout& layout) const;
   // Those of the adapter to go on with; else A uniform within 1 / sqrt(columns) of 0, as PEFT draws it, and B zero: the
   // model as it is.
   Status initialise(std::span<float> factors) const;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/transformer_ops.h"
+#include "model/live_adapter.h"
 #include "trainer/tape_ops.h"
 
 namespace tandem::trainer {
@@ -219,16 +220,18 @@ Result<model::BasicTensor<T>> Tape::TapeOps<T>::multiplied_by(int weight, const 
 
 template <typename T>
 Status Tape::TapeOps<T>::multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
-  return kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
-                                  .a_stride = static_cast<size_t>(x.columns),
-                                  .b = weights_->packed<T>(weight),
-                                  .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
-                                  .residual = residual,
-                                  .out = out.data,
-                                  .out_stride = static_cast<size_t>(out.columns),
-                                  .m = x.rows,
-                                  .n = out.columns,
-                                  .k = x.columns});
+  TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
+                               .a_stride = static_cast<size_t>(x.columns),
+                               .b = weights_->packed<T>(weight),
+                               .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
+                               .residual = residual,
+                               .out = out.data,
+                               .out_stride = static_cast<size_t>(out.columns),
+                               .m = x.rows,
+                               .n = out.columns,
+                               .k = x.columns}));
+  const model::LiveAdapter* const live = weights_->live_adapter();
+  return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
 }
 
 // Which page holds which positions of which path; the same for all layers, so the memory is used again by each.
@@ -323,8 +326,9 @@ Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::W
                                          std::span<const TokenPick> picks) {
   return pass_->forward(stream, weights, tree, picks);
 }
-Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies) {
-  return pass_->backward(grad_logprobs, grads, entropies);
+Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+                      std::span<const uint8_t> learned) {
+  return pass_->backward(grad_logprobs, grads, entropies, learned);
 }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
 

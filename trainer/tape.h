@@ -34,9 +34,10 @@ class Tape {
                                      std::span<const TokenPick> picks);
   // Adds dLoss/dparameter to `grads`, laid out as the weights, given dLoss/dlogprob of each pick of the last forward
   // pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one entry a
-  // distinct picked row.
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads,
-                  std::vector<float>* entropies = nullptr);
+  // distinct picked row. `learned` says by parameter whose gradient is wanted (empty: all); others cost no products,
+  // and their place in `grads` is not touched.
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies = nullptr,
+                  std::span<const uint8_t> learned = {});
 
   // The likeliest token after each row of `rows` (ascending); only after a forward pass.
   Result<std::vector<int32_t>> argmax(std::span<const int> rows);

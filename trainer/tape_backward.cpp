@@ -14,9 +14,11 @@ namespace tandem::trainer {
 
 template <typename T>
 Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
-                                  std::vector<float>* entropies) {
+                                  std::vector<float>* entropies, std::span<const uint8_t> learned) {
   if (!weights_->for_training()) return Status::internal("backward needs weights for training");
+  if (weights_->live_adapter()) return Status::invalid("nothing is trained beside a live adapter; merge it");
   grads_ = grads.data();
+  learned_ = learned;
   TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
   return {};
@@ -37,7 +39,7 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
                                  .width = width,
                                  .vocabulary = config_.vocabulary,
                                  .grad_hidden = grad_states.data(),
-                                 .grad_head = grads_ + layout().parameters[layout().head].offset},
+                                 .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
                                 head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
   T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
   std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
@@ -53,6 +55,7 @@ template <typename T>
 Status Tape::TapeOps<T>::backward(const Record& r) {
   switch (r.kind) {
     case kEmbed:
+      if (!learns(r.weight)) return {};
       return kernels::embed_backward(*stream_, grad_residual_.data(), config_.width, tree_->tokens, grad_of(r.weight));
     case kNorm: {
       const bool accumulate = std::exchange(have_residual_grad_, true);
@@ -88,12 +91,17 @@ Status Tape::TapeOps<T>::backward(const Record& r) {
 }
 
 template <typename T>
+float* Tape::TapeOps<T>::grad_of_norm(int parameter) {
+  return learns(parameter) ? grad_of(parameter) : grown(unwanted_, layout().parameters[parameter].columns);
+}
+
+template <typename T>
 Status Tape::TapeOps<T>::norm_backward(const Record& r, const T* grad_out, T* grad_x, bool accumulate) {
   return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
                                                .weight = weights_->values<T>(r.weight),
                                                .grad_out = grad_out,
                                                .grad_x = grad_x,
-                                               .grad_weight = grad_of(r.weight),
+                                               .grad_weight = grad_of_norm(r.weight),
                                                .accumulate = accumulate,
                                                .epsilon = static_cast<float>(config_.norm_epsilon),
                                                .rows = r.in.rows,
@@ -142,14 +150,15 @@ Status Tape::TapeOps<T>::add_weight_gradient(int weight, const T* x, int inputs,
 
 template <typename T>
 Status Tape::TapeOps<T>::linear_backward(const Record& r, const T* grad_out) {
-  if (r.bias >= 0) {
+  if (r.bias >= 0 && learns(r.bias)) {
     TRY(kernels::sum_rows(*stream_, {.x = grad_out,
                                      .stride = static_cast<size_t>(r.out.columns),
                                      .out = grad_of(r.bias),
                                      .rows = rows_,
                                      .width = r.out.columns}));
   }
-  TRY(add_weight_gradient(r.weight, TRY(multiplied_input_of(r)), r.in.columns, grad_out, r.out.columns));
+  if (learns(r.weight))
+    TRY(add_weight_gradient(r.weight, TRY(multiplied_input_of(r)), r.in.columns, grad_out, r.out.columns));
   return kernels::gemm(*stream_, {.a = grad_out,
                                   .a_stride = static_cast<size_t>(r.out.columns),
                                   .b = weights_->packed_transposed(r.weight),
@@ -169,7 +178,7 @@ Status Tape::TapeOps<T>::head_norm_backward(const Record& r) {
                                                .grad = grad_wide_.data() + start,
                                                .stride = static_cast<size_t>(r.in.columns),
                                                .weight = weights_->values<T>(weight),
-                                               .grad_weight = grad_of(weight),
+                                               .grad_weight = grad_of_norm(weight),
                                                .epsilon = static_cast<float>(config_.norm_epsilon),
                                                .rows = r.in.rows,
                                                .heads = heads,
@@ -194,13 +203,12 @@ Status Tape::TapeOps<T>::combine_backward(const Record& r) {
 }
 
 template <typename T>
-Status Tape::TapeOps<T>::grouped_linear_backward(const Record& r) {
+Status Tape::TapeOps<T>::add_grouped_gradient(const Record& r) {
   const model::Routes& routes = routes_[r.routes];
-  const int32_t* offsets = routes.offsets.data();
   const auto pack = [&](const T* x, int columns, std::vector<T>& packed) {
     return kernels::pack_groups(
         *stream_, {.x = x,
-                   .offsets = offsets,
+                   .offsets = routes.offsets.data(),
                    .packed = grown(packed, kernels::packed_groups_size(columns, r.in.rows, routes.experts)),
                    .groups = routes.experts,
                    .rows = r.in.rows,
@@ -208,14 +216,21 @@ Status Tape::TapeOps<T>::grouped_linear_backward(const Record& r) {
   };
   TRY(pack(TRY(multiplied_input_of(r)), r.in.columns, packed_));
   TRY(pack(grad_wide_.data(), r.out.columns, packed_grad_));
-  TRY(kernels::k_grouped_gemm(*stream_, {.a = packed_grad_.data(),
-                                         .b = packed_.data(),
-                                         .offsets = offsets,
-                                         .out = grad_of(r.weight),
-                                         .groups = routes.experts,
-                                         .rows = r.in.rows,
-                                         .m = r.out.columns,
-                                         .n = r.in.columns}));
+  return kernels::k_grouped_gemm(*stream_, {.a = packed_grad_.data(),
+                                            .b = packed_.data(),
+                                            .offsets = routes.offsets.data(),
+                                            .out = grad_of(r.weight),
+                                            .groups = routes.experts,
+                                            .rows = r.in.rows,
+                                            .m = r.out.columns,
+                                            .n = r.in.columns});
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::grouped_linear_backward(const Record& r) {
+  const model::Routes& routes = routes_[r.routes];
+  const int32_t* offsets = routes.offsets.data();
+  if (learns(r.weight)) TRY(add_grouped_gradient(r));
   // A shared expert's backward pass comes before dispatch's, and has grad_branch_ for itself.
   std::vector<T>& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
   return kernels::grouped_gemm(*stream_, {.a = grad_wide_.data(),
@@ -258,7 +273,7 @@ Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
                                          .rows = routes.rows,
                                          .experts = routes.experts,
                                          .chosen = routes.chosen}));
-  TRY(add_weight_gradient(r.weight, TRY(input_of(r)), width, grad_logits, even_experts));
+  if (learns(r.weight)) TRY(add_weight_gradient(r.weight, TRY(input_of(r)), width, grad_logits, even_experts));
   return kernels::gemm(*stream_, {.a = grad_logits,
                                   .a_stride = static_cast<size_t>(even_experts),
                                   .b = weights_->packed_transposed(r.weight),
@@ -311,7 +326,8 @@ const std::vector<kernels::TreeRun>& Tape::TapeOps<T>::tree_runs() {
 template class Tape::TapeOps<bf16>;
 
 template <>
-Status Tape::TapeOps<float>::backward(std::span<const float>, std::span<float>, std::vector<float>*) {
+Status Tape::TapeOps<float>::backward(std::span<const float>, std::span<float>, std::vector<float>*,
+                                      std::span<const uint8_t>) {
   return Status::invalid("training in float32 is not supported");
 }
 

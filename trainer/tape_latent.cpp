@@ -51,7 +51,7 @@ Status Tape::TapeOps<T>::project_values_backward(const Record& r) {
   const int weight = layout().layers[r.layer].key_value_up, width = shape_.values();
   const size_t of_head = static_cast<size_t>(latent.plain + latent.value) * latent.rank;
   const size_t grad_stride = r.out.columns, stride = r.in.columns;
-  for (int head = 0; head < config_.heads; ++head) {
+  for (int head = 0; learns(weight) && head < config_.heads; ++head) {
     float* target = grad_of(weight) + head * of_head + static_cast<size_t>(latent.plain) * latent.rank;
     TRY(add_strided_gradient(target, r.in.data + static_cast<size_t>(head) * width, stride, latent.rank,
                              grad_branch_.data() + static_cast<size_t>(head) * latent.value, grad_stride,
@@ -100,7 +100,7 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
                                                   .grad = grad + first,
                                                   .stride = stride,
                                                   .weight = weights_->values<T>(weight),
-                                                  .grad_weight = grad_of(weight),
+                                                  .grad_weight = grad_of_norm(weight),
                                                   .epsilon = model::kLatentNormEpsilon,
                                                   .rows = rows_,
                                                   .heads = 1,
@@ -111,7 +111,7 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
   const model::LatentQueries<T>& kept = latents_[r.layer];
   const T* of_queries = made ? kept.queries.data() : r.in.data;
   const size_t query_stride = made ? queries : stride;
-  for (int head = 0; head < heads; ++head) {
+  for (int head = 0; learns(layer.key_value_up) && head < heads; ++head) {
     float* target =
         grad_of(layer.key_value_up) + static_cast<size_t>(head) * (latent.plain + latent.value) * latent.rank;
     TRY(add_strided_gradient(target, grad_wide + static_cast<size_t>(head) * width, wide, latent.rank,
@@ -140,7 +140,9 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
   if (made) {
     Tensor normed = {.data = const_cast<T*>(kept.normed.data()), .rows = rows_, .columns = latent.query_rank};
     normed = TRY(multiplied_by(layer.query_up, normed));
-    TRY(add_weight_gradient(layer.query_up, normed.data, latent.query_rank, grad_queries, static_cast<int>(queries)));
+    if (learns(layer.query_up)) {
+      TRY(add_weight_gradient(layer.query_up, normed.data, latent.query_rank, grad_queries, static_cast<int>(queries)));
+    }
     TRY(kernels::gemm(*stream_, {.a = grad_queries,
                                  .a_stride = queries,
                                  .b = weights_->packed_transposed(layer.query_up),

@@ -50,8 +50,8 @@ class Tape::Pass {
   virtual ~Pass() = default;
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks) = 0;
-  virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads,
-                          std::vector<float>* entropies) = 0;
+  virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+                          std::span<const uint8_t> learned) = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
 };
 
@@ -65,7 +65,8 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks) override;
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies) override;
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+                  std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
 
   Result<Tensor> embed() override;
@@ -119,7 +120,10 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   };
 
   const model::ParameterLayout& layout() const { return weights_->layout(); }
+  bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
   float* grad_of(int parameter) const { return grads_ + layout().parameters[parameter].offset; }
+  // Of a norm, whose kernel has no way to leave it out.
+  float* grad_of_norm(int parameter);
 
   Tensor record(Record entry, int rows, int columns);
   // The output of a record that was not kept, once more; valid until the next.
@@ -152,6 +156,7 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   Status project_values_backward(const Record& record);
   Status combine_backward(const Record& record);
   Status grouped_linear_backward(const Record& record);
+  Status add_grouped_gradient(const Record& record);
   Status dispatch_backward(const Record& record);
   const std::vector<kernels::TreeRun>& tree_runs();
 
@@ -164,6 +169,7 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   const model::Weights* weights_ = nullptr;
   const TokenTree* tree_ = nullptr;
   float* grads_ = nullptr;
+  std::span<const uint8_t> learned_;
   int rows_ = 0;
   bool have_residual_grad_ = false;
   Arena<T> arena_;
@@ -181,15 +187,15 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   std::vector<T> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
   std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
   std::vector<T> grad_spare_, grad_queries_, columns_of_x_, columns_of_grad_;
-  std::vector<float> grad_weights_;
+  std::vector<float> grad_weights_, unwanted_;
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;
-  std::vector<T> head_states_;
+  std::vector<T> head_states_, low_rank_;
   std::vector<float> head_log_sum_;
 };
 
 template <>
 Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
-                                      std::vector<float>* entropies);
+                                      std::vector<float>* entropies, std::span<const uint8_t> learned);
 
 }  // namespace tandem::trainer

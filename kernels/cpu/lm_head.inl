@@ -187,6 +187,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
                          .m = h.rows,
                          .n = h.width,
                          .k = even_columns});
+    if (h.grad_head == nullptr) continue;
     gemm<bf16>(threads, {.a = turned.data(),
                          .a_packed = true,
                          .b = packed_hidden.data(),

@@ -90,19 +90,20 @@ int lm_head_backward_slab(Execution& execution, const TandemCudaLmHeadBackward& 
   to_head.b = h.hidden;
   to_head.b_row_stride = 1;
   to_head.b_k_stride = h.width;
-  to_head.out_float = h.grad_head + first * h.width;
+  if (h.grad_head) to_head.out_float = h.grad_head + first * h.width;
   to_head.m = columns;
   to_head.k = h.rows;
   to_hidden.accumulate = to_head.accumulate = 1;
   to_hidden.n = to_head.n = h.width;
   to_hidden.out_stride = to_head.out_stride = h.width;
   return in_order([&] { return start(execution, tiles, tiles.blocks()); },
-                  [&] { return operate(execution, to_hidden); }, [&] { return operate(execution, to_head); });
+                  [&] { return operate(execution, to_hidden); },
+                  [&] { return h.grad_head ? operate(execution, to_head) : kTandemCudaOk; });
 }
 
 template <typename Execution>
 int operate(Execution& execution, const TandemCudaLmHeadBackward& h) {
-  if (!h.hidden || !h.head || !h.log_sum || !h.grad_hidden || !h.grad_head || !h.workspace) return kTandemCudaNull;
+  if (!h.hidden || !h.head || !h.log_sum || !h.grad_hidden || !h.workspace) return kTandemCudaNull;
   if (h.pick_count > 0 && (!h.picks || !h.grad_logprobs)) return kTandemCudaNull;
   if (h.rows < 0 || h.width <= 0 || h.vocabulary <= 0 || h.pick_count < 0) return kTandemCudaSize;
   if (h.workspace_bytes < lm_head_backward_workspace(h.rows, h.vocabulary)) return kTandemCudaWorkspace;

@@ -269,7 +269,7 @@ typedef struct TandemCudaLmHeadBackward {
   const float* grad_logprobs;
   int64_t pick_count;
   float* grad_hidden; /* [rows][width], added to */
-  float* grad_head;   /* [vocabulary][width], added to */
+  float* grad_head;   /* [vocabulary][width], added to; or null: not computed */
   float* entropy;     /* [rows] in nats, or null */
   int rows, width, vocabulary;
   void* workspace;

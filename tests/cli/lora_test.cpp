@@ -46,6 +46,12 @@ TEST_F(Lora, trained_on_transcripts_is_a_model_and_the_adapter_that_makes_it) {
   const Json config = json(out / "adapter" / "adapter_config.json");
   EXPECT_EQ(config["target_modules"], (Json{"down_proj", "q_proj"}));
   EXPECT_EQ(config["r"], 4);
+  // Beside the weights it makes nearly the same, by engine and trainer with the same bits.
+  const std::string live = scores({"--model", kGolden / "model", "--adapter", out / "adapter", "--live"});
+  EXPECT_NE(live, scores({"--model", kGolden / "model"}));
+  for (const char* path : {"engine", "trainer"})
+    EXPECT_EQ(scores({"--model", kGolden / "model", "--adapter", out / "adapter", "--live", "--path", path}), live);
+  EXPECT_EQ(tandem({"score", "--model", kGolden / "model", "--live"}), 2);
   // The next begins where this one ended.
   const fs::path further = root() / "further";
   ASSERT_EQ(sft(further, {"trainer.steps=1", "trainer.learning_rate=0", "lora.targets=[q_proj, down_proj]",
@@ -73,6 +79,13 @@ TEST_F(Lora, of_a_run_samples_and_trains_with_the_same_bits) {
   EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
   expect_books_to_agree(run_dir);
   expect_merged(root() / "model", run_dir / "export", "run");
+  // And so from a checkpoint, whose factors are those that the run wrote.
+  const fs::path exported = root() / "exported";
+  ASSERT_EQ(tandem({"export", run_dir, exported, "--verify"}), 0) << text(output());
+  EXPECT_TRUE(says("exported/adapter, rank 4 on ")) << text(output());
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+    EXPECT_EQ(text(exported / "adapter" / file), text(run_dir / "export" / "adapter" / file)) << file;
+  expect_merged(root() / "model", exported, "exported");
 }
 
 }  // namespace

@@ -141,6 +141,10 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   EXPECT_EQ(machine.fetch(b.grad_hidden, grad_hidden.size()), grad_hidden);
   EXPECT_EQ(machine.fetch(b.grad_head, grad_head.size()), grad_head);
   EXPECT_EQ(machine.fetch(b.entropy, kRows), entropy);
+  TandemCudaLmHeadBackward without_head = backward(machine, log_sum);
+  without_head.grad_head = nullptr;
+  ASSERT_EQ(machine.run(without_head), 0);
+  EXPECT_EQ(machine.fetch(without_head.grad_hidden, grad_hidden.size()), grad_hidden);
 }
 
 TEST(CudaHost, a_row_of_lm_head_has_the_same_bits_alone_and_among_others) {

@@ -311,6 +311,19 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   }
   EXPECT_LT(relative_error(grad_hidden, exact_hidden), 0x1p-7);
   EXPECT_LT(relative_error(grad_head, exact_head), 0x1p-7);
+
+  std::vector<float> alone(rows * width, 0);
+  ASSERT_TRUE(lm_head_backward(cpu,
+                               {.hidden = hidden.data(),
+                                .head = head.data(),
+                                .head_transposed = turned.data(),
+                                .log_sum = log_sum.data(),
+                                .rows = rows,
+                                .width = width,
+                                .vocabulary = vocabulary,
+                                .grad_hidden = alone.data()},
+                               picks, slopes, {}));
+  EXPECT_EQ(alone, grad_hidden) << "without the head's";
 }
 
 TEST_P(OpsTest, embeddings_are_looked_up_and_their_gradients_added_in_the_order_of_rows) {

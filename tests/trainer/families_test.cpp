@@ -76,15 +76,27 @@ TEST_P(FamilyTape, the_gradient_of_every_tensor_is_that_of_transformers) {
   std::vector<TokenPick> picks;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) picks.push_back({static_cast<int32_t>(i), tokens[i + 1]});
   const std::vector<float> slopes(picks.size(), 1.0f / static_cast<float>(picks.size()));
-  const auto gradient = [&](kernels::Stream& cpu) {
+  const auto gradient = [&](kernels::Stream& cpu, std::span<const uint8_t> learned = {}) {
     std::vector<float> grads(weights.layout().elements, 0);
     Tape tape(weights.config(), weights.config().max_positions);
     EXPECT_TRUE(tape.forward(cpu, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(slopes, grads));
+    EXPECT_TRUE(tape.backward(slopes, grads, nullptr, learned));
     return grads;
   };
   const auto grads = gradient(stream);
   EXPECT_EQ(grads, gradient(single)) << "the threads show";
+  const auto& parameters = weights.layout().parameters;
+  for (const size_t wanted : {0, 1}) {
+    std::vector<uint8_t> learned(parameters.size());
+    for (size_t i = 0; i < learned.size(); ++i) learned[i] = i % 2 == wanted;
+    const auto some = gradient(stream, learned);
+    for (size_t i = 0; i < learned.size(); ++i) {
+      const std::span expected(grads.data() + parameters[i].offset, parameters[i].elements());
+      const auto found = std::span(some).subspan(parameters[i].offset, parameters[i].elements());
+      const bool untouched = std::ranges::all_of(found, [](float value) { return value == 0; });
+      EXPECT_TRUE(learned[i] != 0 ? std::ranges::equal(found, expected) : untouched) << parameters[i].name;
+    }
+  }
   size_t compared = 0;
   for (const model::Parameter& p : weights.layout().parameters) {
     if (p.split) continue;
