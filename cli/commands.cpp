@@ -10,6 +10,7 @@ Action add_bench(CLI::App&);
 Action add_config(CLI::App&);
 Action add_doctor(CLI::App&);
 Action add_embed(CLI::App&);
+Action add_envs(CLI::App&);
 Action add_episodes(CLI::App&);
 Action add_export(CLI::App&);
 Action add_generate(CLI::App&);
@@ -35,6 +36,7 @@ std::span<const Command> commands() {
       Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
+      Command{"envs", "The sandboxes of a run that is on: list them, look into them, end them", add_envs},
       Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",
               add_agent},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},

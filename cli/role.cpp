@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/run_layout.h"
 #include "cli/run_tasks.h"
+#include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/sandbox/pool.h"
 #include "envs/server.h"
@@ -87,8 +88,9 @@ Result<int> run(const Options& options) {
   }
   if (options.name == "env") {
     const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
+    envs::WatchedBackend watched(*backend, clock, identity.epoch);
     envs::SandboxPool pool(
-        *backend, clock, {},
+        watched, clock, {},
         {.least = static_cast<size_t>(config.env.warm), .most = static_cast<size_t>(config.env.most_warm)});
     TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
     envs::MakeTask make_task = envs::make_task;
@@ -112,7 +114,8 @@ Result<int> run(const Options& options) {
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds,
-                                 .tools = TRY(envs::choose_tools(config.env.tools))}},
+                                 .tools = TRY(envs::choose_tools(config.env.tools))},
+                     .fleet = &watched},
                     pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
                       link.tick(doing, [&] {

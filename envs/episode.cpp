@@ -21,6 +21,8 @@ SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
   spec.tools = tools_of(options);
+  spec.holder = options.holder;
+  spec.holder.task = task.name.empty() ? task.spec.id() : task.name;
   return spec;
 }
 
@@ -127,14 +129,17 @@ Result<Grade> Episode::score(std::string_view final_answer) {
     failed.why = "files: more or larger ones were left behind than are collected";
     return failed;
   }
-  return grade(task_, collected.files, final_answer, sandbox_runner(backend_, options_.test_time_limit_s),
+  return grade(task_, collected.files, final_answer,
+               sandbox_runner(backend_, options_.test_time_limit_s, spec_of(task_, options_).holder),
                collected.programs);
 }
 
-Runner sandbox_runner(SandboxBackend& backend, double time_limit_s) {
-  return [&backend, time_limit_s](const Place& place,
-                                  std::span<const CheckCommand> commands) -> Result<std::vector<ToolOutcome>> {
+Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolder holder) {
+  holder.grading = true;
+  return [&backend, time_limit_s, holder = std::move(holder)](
+             const Place& place, std::span<const CheckCommand> commands) -> Result<std::vector<ToolOutcome>> {
     SandboxSpec spec;
+    spec.holder = holder;
     spec.call_time_limit_s = kPreparationSeconds;
     spec.links = place.links;
     auto sandbox = TRY(backend.create(spec));

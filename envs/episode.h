@@ -23,6 +23,7 @@ struct EpisodeOptions {
   double call_time_limit_s = 10;
   double test_time_limit_s = 10;
   std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
+  SandboxHolder holder = {};            // of its sandboxes; the task's name is put in
 };
 
 class Episode {
@@ -67,7 +68,7 @@ class Episode {
 // kUnfit, naming task and program, where this machine lacks what the task cannot be judged without.
 Status check_needs(const Task& task);
 
-// A Runner for grade() on sandboxes of this backend.
-Runner sandbox_runner(SandboxBackend& backend, double time_limit_s);
+// A Runner for grade() on sandboxes of this backend, which are `holder`'s.
+Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolder holder = {});
 
 }  // namespace tandem::envs

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/work_queue.h"
+#include "envs/fleet/desk.h"
 
 namespace tandem::envs {
 
@@ -37,13 +38,16 @@ class Server {
         clock_(clock),
         socket_(std::move(socket)),
         queue_(settings.threads, settings.queue),
-        next_lease_(settings.identity.epoch << 20) {}
+        next_lease_(settings.identity.epoch << 20) {
+    if (settings.fleet) desk_.emplace(*settings.fleet, clock);
+  }
 
   void run(const std::atomic<bool>& stop, const std::function<void(const std::string&, const ServerCounters&)>& tick) {
     while (!stop) {
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, 50ms, queue_.wake_fd());
       queue_.run_completions();
+      if (desk_) desk_->run_completions();
       for (int i = 0; i < 256; ++i) {
         auto message = socket_.receive();
         if (!message) break;
@@ -76,9 +80,37 @@ class Server {
         (void)socket_.send(message.sender(), welcome);
         return;
       }
+      case wire::Body::FLEET_QUERY:
+        return ask_fleet(message);
       default:
         return;
     }
+  }
+
+  void ask_fleet(const wire::Incoming& message) {
+    const auto answer = [this, peer = message.sender(), id = message.id()](const Result<FleetAnswer>& outcome) {
+      wire::Outgoing out(id);
+      if (outcome) {
+        write_answer(*outcome, out.body().initFleetAnswer());
+      } else {
+        wire::write_failure(out.body(), outcome.error());
+      }
+      (void)socket_.send(peer, out);  // an operator who does not listen any more will not miss it
+    };
+    if (!desk_) return answer(fail(Status::unfit("this environment server does not answer operators")));
+    desk_->ask(
+        read_query(message.body().getFleetQuery()), [this] { return figures(); }, answer);
+  }
+
+  LoopFigures figures() const {
+    LoopFigures own{.episodes = sessions_.size(),
+                    .waiting = queue_.pending(),
+                    .queue = settings_.queue,
+                    .failed = counters_.failed};
+    const Time now = clock_.now();
+    for (const auto& [lease, session] : sessions_)
+      own.lease_seconds[lease] = settings_.idle_seconds - to_seconds(now - session->last_used);
+    return own;
   }
 
   using Writer = std::function<void(wire::Body::Builder)>;
@@ -139,14 +171,17 @@ class Server {
       sessions_.erase(lease);
       leases_.erase(key);
     };
+    EpisodeOptions options = settings_.episode;
+    options.holder = {.lease = lease, .episode = in.getEpisode(), .attempt = in.getAttempt(), .task = ""};
     const TaskSpec spec{
         .kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
     answer_later(
         message,
-        [this, lease, session, spec, episode_id = in.getEpisode(), attempt = in.getAttempt()]() -> Result<Writer> {
+        [this, lease, session, spec, options, episode_id = in.getEpisode(),
+         attempt = in.getAttempt()]() -> Result<Writer> {
           std::lock_guard lock(session->mutex);
           if (!session->episode)
-            session->episode = TRY(Episode::open(TRY(settings_.make_task(spec)), backend_, settings_.episode));
+            session->episode = TRY(Episode::open(TRY(settings_.make_task(spec)), backend_, options));
           const Episode& episode = *session->episode;
           return Writer([lease, episode_id, attempt, prompt = episode.prompt(),
                          turns = episode.task().max_turns](wire::Body::Builder body) {
@@ -227,7 +262,9 @@ class Server {
     if (now < next_reap_) return;
     next_reap_ = now + 5s;
     counters_.reaped += std::erase_if(sessions_, [&](const auto& entry) {
-      return now - entry.second->last_used > from_seconds(settings_.idle_seconds);
+      const bool is_idle = now - entry.second->last_used > from_seconds(settings_.idle_seconds);
+      if (is_idle && settings_.fleet) settings_.fleet->lease_ending(entry.first, EndReason::kIdle);
+      return is_idle;
     });
     std::erase_if(leases_, [&](const auto& entry) { return !sessions_.contains(entry.second); });
   }
@@ -242,6 +279,7 @@ class Server {
   WorkQueue queue_;  // its threads use what stands above
   uint64_t next_lease_;
   Time next_reap_{};
+  std::optional<OperatorDesk> desk_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 // may be sent again: the same turn is answered again, not run again. An episode that nobody has asked about for a while
 // is let go.
 //
+// Operators (`tandem envs`) ask over the same socket; no episode waits for them.
+//
 // Errors come back as Failed: not_found for a lease of another life of this server, exhausted where the queue is full.
 #pragma once
 
@@ -14,6 +16,7 @@
 
 #include "base/clock.h"
 #include "envs/episode.h"
+#include "envs/fleet/watched_backend.h"
 #include "wire/socket.h"
 
 namespace tandem::envs {
@@ -29,6 +32,7 @@ struct ServerSettings {
   double idle_seconds = 180;  // then an episode is let go
   MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
+  WatchedBackend* fleet = nullptr;  // what operators are answered from (envs/fleet); null: they are refused
 };
 
 struct ServerCounters {

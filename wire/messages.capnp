@@ -49,6 +49,8 @@ struct Body {
     handover @31 :Handover;                 # rollout -> rollout; 4 bulk frames as Trajectory
     claim @32 :EpisodeAttempt;              # rollout -> coordinator: I have it; and back: it is yours
     claimed @33 :EpisodeAttempt;            # coordinator -> rollout: what you handed over is another's now
+    fleetQuery @34 :FleetQuery;             # operator -> env
+    fleetAnswer @35 :FleetAnswer;           # env -> operator
   }
 }
 
@@ -234,4 +236,119 @@ struct Handover {
   toolCalls @6 :UInt32;
   steals @7 :UInt32;
   promptTokens @8 :UInt32;
+}
+
+# What an operator asks of an environment server: `tandem envs`.
+struct FleetQuery {
+  union {
+    rows @0 :RowsQuery;
+    events @1 :EventsQuery;
+    figures @2 :Void;
+    look @3 :LookQuery;
+    kill @4 :Text;                     # a sandbox
+  }
+}
+
+struct RowsQuery {
+  after @0 :UInt64;                    # rows with numbers above it
+  most @1 :UInt32;
+}
+
+struct EventsQuery {
+  sandbox @0 :Text;                    # empty: of all
+  after @1 :UInt64;                    # only where not last
+  most @2 :UInt32;
+  last @3 :Bool;                       # the last `most` of them
+}
+
+struct LookQuery {
+  sandbox @0 :Text;
+  argv @1 :List(Text);
+  seconds @2 :Float64;
+  outputBytes @3 :UInt32;
+}
+
+struct FleetAnswer {
+  union {
+    rows @0 :RowsPage;
+    events @1 :EventsPage;
+    figures @2 :Figures;
+    looked @3 :Looked;
+    killed @4 :SandboxRow;             # as it was just before
+  }
+}
+
+struct SandboxRow {
+  number @0 :UInt64;
+  id @1 :Text;
+  state @2 :Text;
+  kind @3 :Text;
+  doing @4 :Text;
+  lease @5 :UInt64;                    # 0: nobody's
+  episode @6 :UInt64;
+  attempt @7 :UInt32;
+  task @8 :Text;
+  ageSeconds @9 :Float64;
+  stateSeconds @10 :Float64;
+  leaseSeconds @11 :Float64;           # below 0: no lease
+  memoryBytes @12 :UInt64;
+  processes @13 :UInt32;
+  calls @14 :UInt32;
+}
+
+struct RowsPage {
+  rows @0 :List(SandboxRow);
+  total @1 :UInt32;                    # sandboxes that there are
+}
+
+struct FleetEvent {
+  number @0 :UInt64;
+  unixSeconds @1 :Float64;
+  sandbox @2 :Text;
+  kind @3 :Text;
+  lease @4 :UInt64;
+  episode @5 :UInt64;
+  attempt @6 :UInt32;
+  task @7 :Text;
+  what @8 :Text;
+  seconds @9 :Float64;
+  exitCode @10 :Int32;
+}
+
+struct EventsPage {
+  events @0 :List(FleetEvent);
+  seen @1 :UInt64;                     # ask for those after it next
+  lost @2 :UInt64;
+}
+
+struct Figures {
+  uptimeSeconds @0 :Float64;
+  warm @1 :UInt32;
+  leased @2 :UInt32;
+  calling @3 :UInt32;
+  grading @4 :UInt32;
+  draining @5 :UInt32;
+  made @6 :UInt64;
+  notMade @7 :UInt64;
+  takenWarm @8 :UInt64;
+  madeOnDemand @9 :UInt64;
+  calls @10 :UInt64;
+  looks @11 :UInt64;
+  spawnsPerSecond @12 :Float64;
+  spawnP50Ms @13 :Float64;
+  spawnP99Ms @14 :Float64;
+  ended @15 :List(Term);               # by why
+  episodes @16 :UInt64;                # that the server holds
+  waiting @17 :UInt64;                 # requests
+  queue @18 :UInt64;                   # requests that may wait
+  failed @19 :UInt64;                  # requests, since the server began
+}
+
+struct Looked {
+  exitCode @0 :Int32;
+  timedOut @1 :Bool;
+  truncated @2 :Bool;
+  output @3 :Data;
+  errors @4 :Data;
+  seconds @5 :Float64;
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <map>
@@ -18,6 +19,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "envs/sandbox/frames.h"
+#include "envs/sandbox/look.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/sandbox/snapshot.h"
 #include "envs/tools/tool.h"
@@ -178,6 +180,11 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
       return serve_sources(fields.rest(), source_changes);
     case RequestKind::kSourceLines:
       return serve_sources(fields.rest(), source_lines);
+    case RequestKind::kLook: {
+      auto looked = serve_look(fields, kRoot, session);
+      end_descendants();
+      return looked;
+    }
     case RequestKind::kCancel:
       break;  // the first process itself sees to it
   }
@@ -221,11 +228,11 @@ class Server {
     const auto id = fields.number(), kind = fields.number();
     if (!id || !kind) _exit(1);
     if (*kind == static_cast<uint64_t>(RequestKind::kCancel)) return cancel(*id);
-    if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && workers_.empty()) {
+    if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
     }
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, "too many calls at once");
+    if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, *kind, "too many calls at once");
     FileDescriptor reader(ends[0]), writer(ends[1]);
     pid_t process = -1;
     for (int attempt = 0; attempt < 50 && process < 0; ++attempt) {
@@ -250,9 +257,15 @@ class Server {
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
-    if (process < 0) return refuse(*id, "too many processes are running; end some first");
+    if (process < 0) return refuse(*id, *kind, "too many processes are running; end some first");
     fcntl(reader.get(), F_SETFL, O_NONBLOCK);
     workers_.push_back({*id, static_cast<RequestKind>(*kind), process, std::move(reader), ""});
+  }
+
+  // Who looks in does not keep files from being collected in peace.
+  bool only_looks() const {
+    return std::all_of(workers_.begin(), workers_.end(),
+                       [](const Worker& worker) { return worker.kind == RequestKind::kLook; });
   }
 
   // A tool that has lost its program ends by itself, its files whole; one that goes on is killed.
@@ -301,7 +314,10 @@ class Server {
     return outcome ? std::move(*outcome) : "";
   }
 
-  void refuse(uint64_t id, const char* why) { send(id, dump_json(to_json(ToolOutcome::refused(why)))); }
+  void refuse(uint64_t id, uint64_t kind, const char* why) {
+    const bool reads_outcome = kind != static_cast<uint64_t>(RequestKind::kLook);
+    send(id, reads_outcome ? dump_json(to_json(ToolOutcome::refused(why))) : "");
+  }
 
   void send(uint64_t id, const std::string& reply) {
     std::string frame;

@@ -20,6 +20,7 @@ enum class RequestKind : unsigned {
   kCollect,   // -> complete, files; everything else that runs is ended first
   kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/search/sources.h)
   kSourceLines,    // lines of files -> why not, or empty; their texts
+  kLook,           // a program and its limits (look.h) -> what came of it; ended when the files are collected
   kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own
 };
 

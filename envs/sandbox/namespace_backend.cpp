@@ -12,22 +12,25 @@
 #include "base/text.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/look.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/spawner.h"
+#include "envs/sandbox/usage.h"
 
 namespace tandem::envs {
 namespace {
 
 constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
 constexpr double kCollectTime = 20;
-constexpr int kMostAttempts = 3;   // at making one, where what makes it is killed meanwhile
-constexpr double kCancelTime = 1;  // in which a cancellation can be sent, or the sandbox is not looking
+constexpr int kMostAttempts = 3;            // at making one, where what makes it is killed meanwhile
+constexpr size_t kLargestLook = 128 << 10;  // which the socket takes without anybody reading
+constexpr double kCancelTime = 1;           // in which a cancellation can be sent, or the sandbox is not looking
 
 class NamespaceSandbox final : public Sandbox {
  public:
   NamespaceSandbox(SpawnedSandbox spawned, const SandboxSpec& spec) : spawned_(std::move(spawned)), spec_(spec) {}
 
-  ~NamespaceSandbox() override { end(); }
+  ~NamespaceSandbox() override { kill_all(); }
 
   Status wait_until_ready() {
     const auto first = TRY(receive_frame(spawned_.socket.get(), SystemClock().now() + from_seconds(kGrace)));
@@ -55,7 +58,7 @@ class NamespaceSandbox final : public Sandbox {
     const auto reply = TRY(request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace, stop));
     if (reply.empty()) {
       // The process that served the call was killed, by memory limits or by the command itself.
-      return ToolOutcome::refused("the call was killed, perhaps for using too much memory");
+      return ToolOutcome::refused(std::string(kCallWasKilled));
     }
     return outcome_from_json(TRY(parse_json(reply)));
   }
@@ -111,6 +114,24 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   bool has_ended() const override { return envs::has_ended(spawned_.process); }
+
+  Result<LookOutcome> look(const LookRequest& wanted, const std::stop_token& stop) override {
+    if (stop.stop_requested()) return fail(Status::cancelled("the look was cancelled"));
+    const auto fields = encode(wanted);
+    if (fields.size() > kLargestLook) return fail(Status::invalid("the command is too long"));
+    return decode_looked(TRY(request(RequestKind::kLook, fields, wanted.seconds + kGrace, stop)));
+  }
+
+  // Without the lock: whoever holds it may be waiting for this sandbox.
+  void end(std::string_view why) override {
+    {
+      std::lock_guard lock(why_mutex_);
+      if (why_ended_.empty()) why_ended_ = why;
+    }
+    kill_all();
+  }
+
+  SandboxUsage usage() const override { return usage_of(spawned_.process); }
 
  private:
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question) {
@@ -188,13 +209,16 @@ class NamespaceSandbox final : public Sandbox {
 
   // Every later call fails in the same way.
   Status lose(Status why) {
-    if (lost_) lost_ = std::move(why);
-    end();
+    if (lost_) {
+      std::lock_guard lock(why_mutex_);
+      lost_ = why_ended_.empty() ? std::move(why) : Status::unavailable(why_ended_);
+    }
+    kill_all();
     changed_.notify_all();
     return lost_;
   }
 
-  void end() {
+  void kill_all() {
     if (spawned_.process) syscall(SYS_pidfd_send_signal, spawned_.process.get(), SIGKILL, nullptr, 0);
   }
 
@@ -206,6 +230,8 @@ class NamespaceSandbox final : public Sandbox {
   uint64_t next_id_ = 1;
   bool reading_ = false;
   std::map<uint64_t, std::string> replies_;
+  std::mutex why_mutex_;   // held for nothing that waits
+  std::string why_ended_;  // what end() was told
 };
 
 }  // namespace

@@ -46,6 +46,7 @@ SandboxPool::Class& SandboxPool::class_of(const SandboxSpec& spec, Ended& ended)
   auto bounds = bounds_;
   bounds.least = 0;
   classes_.push_back({spec, WarmPlan(bounds), {}, false});
+  classes_.back().spec.holder = {};
   return classes_.back();
 }
 

@@ -17,6 +17,15 @@
 
 namespace tandem::envs {
 
+// Whom a sandbox serves, for those who look at all of them (envs/fleet). Of one that is kept ready all is empty.
+struct SandboxHolder {
+  uint64_t lease = 0, episode = 0;
+  uint32_t attempt = 0;
+  std::string task;      // its name
+  bool grading = false;  // the fresh sandbox that an episode's tests run in
+  friend bool operator==(const SandboxHolder&, const SandboxHolder&) = default;
+};
+
 struct SandboxSpec {
   size_t output_limit = size_t{1} << 20;  // bytes of a call's output that are kept
   double call_time_limit_s = 120;         // then a command is ended, and the model told
@@ -27,7 +36,30 @@ struct SandboxSpec {
   std::vector<std::string> tools;             // what calls may name; empty: tools() of envs/tools/tool.h
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
   Links links;                                     // made in the root, which is read-only; to where nothing is yet
+  SandboxHolder holder;
 };
+
+// One program that somebody who looks in runs beside what the sandbox is for.
+struct LookRequest {
+  std::vector<std::string> argv;
+  double seconds = 10;                      // then it is ended
+  size_t output_limit = size_t{256} << 10;  // bytes of its output, and of its errors, that are kept
+};
+struct LookOutcome {
+  int exit_code = 0;  // 124 after the time limit, 127 where there is no such program, 128 + N after signal N
+  bool timed_out = false, truncated = false;
+  std::string output, errors;  // as they came, whatever the bytes are
+  double seconds = 0;
+};
+
+// What the processes of a sandbox use now: memory of their own and files in memory, not what they share with others.
+struct SandboxUsage {
+  uint64_t memory_bytes = 0;
+  uint32_t processes = 0;
+};
+
+// What a call has as its output that was killed with the process that served it.
+inline constexpr std::string_view kCallWasKilled = "the call was killed, perhaps for using too much memory";
 
 struct Collected {
   Files files;                     // regular files with their content; links and the like as "(not a regular file)"
@@ -71,6 +103,16 @@ class Sandbox {
   // Whether it is known to be lost, without asking it: its first process has ended. One that is not may be lost all the
   // same.
   virtual bool has_ended() const = 0;
+
+  // The rest is for who looks in from outside; it may be used at any time, beside whatever else is going on.
+  //
+  // Runs a program in the shell's folder and with its variables as they are now; nothing of it stays but what it wrote
+  // to files, and what it leaves running is ended. kCancelled after `stop`; kUnavailable also where it was ended with
+  // its time not up, as it is when the files are collected.
+  virtual Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop);
+  // Ends it at once and waits for nothing; every call fails from then on, with `why` in its words.
+  virtual void end(std::string_view why);
+  virtual SandboxUsage usage() const;
 };
 
 // Thread safety: create may be called from several threads.

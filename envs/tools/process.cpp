@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -37,7 +38,8 @@ struct SpawnSettings {
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 };
 
-Result<pid_t> spawn(const ProcessSpec& spec, int output) {
+// Where `errors` is none standard error goes where the output goes.
+Result<pid_t> spawn(const ProcessSpec& spec, int output, int errors) {
   SpawnSettings settings;
   FileDescriptor input;
   if (spec.input.empty()) {
@@ -56,7 +58,7 @@ Result<pid_t> spawn(const ProcessSpec& spec, int output) {
   } else {
     posix_spawn_file_actions_addopen(&settings.actions, 1, "/dev/null", O_WRONLY, 0);
   }
-  posix_spawn_file_actions_adddup2(&settings.actions, 1, 2);
+  posix_spawn_file_actions_adddup2(&settings.actions, errors >= 0 ? errors : 1, 2);
   posix_spawn_file_actions_addchdir_np(&settings.actions, spec.directory.c_str());
   posix_spawn_file_actions_addclosefrom_np(&settings.actions, 3);
   sigset_t none, all;
@@ -93,34 +95,59 @@ bool drain(int fd, BoundedOutput& output) {
   }
 }
 
+// What a program writes to one of its descriptors.
+struct Stream {
+  FileDescriptor reader;  // none when the stream has ended
+  FileDescriptor writer;
+  BoundedOutput text;
+
+  static Result<Stream> open(size_t limit) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return fail(Status::from_errno("pipe", errno));
+    Stream stream{FileDescriptor(ends[0]), FileDescriptor(ends[1]), BoundedOutput(limit)};
+    // The writer must block in the program: a full pipe is no error there.
+    fcntl(stream.writer.get(), F_SETFL, fcntl(stream.writer.get(), F_GETFL) & ~O_NONBLOCK);
+    return stream;
+  }
+  void take() {
+    if (!drain(reader.get(), text)) reader.reset();
+  }
+  void take_rest() {
+    for (int rounds = 0; reader && rounds < 32; ++rounds) {
+      pollfd wait = {reader.get(), POLLIN, 0};
+      if (poll(&wait, 1, 0) <= 0) break;
+      take();
+    }
+  }
+};
+
 }  // namespace
 
 Result<ProcessResult> run_process(const ProcessSpec& spec) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return fail(Status::from_errno("pipe", errno));
-  FileDescriptor reader(ends[0]), writer(ends[1]);
-  // The writer must block in the program: a full pipe is no error there.
-  fcntl(writer.get(), F_SETFL, fcntl(writer.get(), F_GETFL) & ~O_NONBLOCK);
-  const pid_t pid = TRY(spawn(spec, writer.get()));
-  writer.reset();
+  auto written = TRY(Stream::open(spec.output_limit));
+  std::optional<Stream> errors;
+  if (spec.errors_apart) errors = TRY(Stream::open(spec.output_limit));
+  const pid_t pid = TRY(spawn(spec, written.writer.get(), errors ? errors->writer.get() : -1));
+  written.writer.reset();
+  if (errors) errors->writer.reset();
   FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 
   const SystemClock clock;
   const Time deadline = clock.now() + from_seconds(spec.time_limit_s);
-  BoundedOutput output(spec.output_limit);
   ProcessResult result;
-  bool open = true;
   for (bool running = true; running;) {
     const double left = to_seconds(deadline - clock.now());
     if (left <= 0) {
       result.timed_out = true;
       break;
     }
-    std::array<pollfd, 2> waits = {pollfd{process.get(), POLLIN, 0}, pollfd{open ? reader.get() : -1, POLLIN, 0}};
+    std::array<pollfd, 3> waits = {pollfd{process.get(), POLLIN, 0}, pollfd{written.reader.get(), POLLIN, 0},
+                                   pollfd{errors ? errors->reader.get() : -1, POLLIN, 0}};
     // Without a pidfd the state of the process is asked for now and then.
     const double most = process ? left : std::min(left, 0.01);
     poll(waits.data(), waits.size(), static_cast<int>(std::ceil(most * 1000)));
-    if (open && waits[1].revents != 0) open = drain(reader.get(), output);
+    if (waits[1].revents != 0) written.take();
+    if (waits[2].revents != 0) errors->take();
     siginfo_t info{};
     if (waits[0].revents != 0 || !process) {
       if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid) {
@@ -134,21 +161,19 @@ Result<ProcessResult> run_process(const ProcessSpec& spec) {
   }
   // What the program wrote before it ended is still in the pipe: at most its capacity, since the writers are gone or
   // left on purpose.
-  for (int rounds = 0; open && rounds < 32; ++rounds) {
-    pollfd wait = {reader.get(), POLLIN, 0};
-    if (poll(&wait, 1, 0) <= 0) break;
-    open = drain(reader.get(), output);
-  }
+  written.take_rest();
+  if (errors) errors->take_rest();
   result.exit_code = result.timed_out      ? 124
                      : WIFEXITED(status)   ? WEXITSTATUS(status)
                      : WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                            : -1;
-  result.truncated = output.truncated();
-  result.output = output.text();
+  result.truncated = written.text.truncated() || (errors && errors->text.truncated());
+  result.output = written.text.text();
+  if (errors) result.errors = errors->text.text();
   return result;
 }
 
-Result<int> start_process(const ProcessSpec& spec) { return TRY(spawn(spec, -1)); }
+Result<int> start_process(const ProcessSpec& spec) { return TRY(spawn(spec, -1, -1)); }
 
 std::string find_program(std::string_view name) {
   for (const char* folder : {"/usr/local/bin/", "/usr/bin/", "/bin/"}) {

@@ -19,7 +19,8 @@ struct ProcessSpec {
   std::vector<std::string> environment;
   double time_limit_s = 120;
   size_t output_limit = size_t{1} << 20;
-  std::string input = {};  // what the program can read, at most 4 KiB; empty: /dev/null
+  std::string input = {};     // what the program can read, at most 4 KiB; empty: /dev/null
+  bool errors_apart = false;  // standard error is kept by itself, within a limit of its own of the same size
 };
 
 struct ProcessResult {
@@ -27,6 +28,7 @@ struct ProcessResult {
   bool timed_out = false;
   bool truncated = false;
   std::string output;  // standard output and error as they came
+  std::string errors;  // standard error, where it is kept apart
 };
 
 // An error only where the program could not be started.

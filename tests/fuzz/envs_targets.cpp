@@ -8,6 +8,7 @@
 #include "envs/mcp/mcp_session.h"
 #include "envs/protocol.h"
 #include "envs/sandbox/frames.h"
+#include "envs/sandbox/look.h"
 #include "envs/sandbox/snapshot.h"
 #include "envs/search/chunks.h"
 #include "envs/search/ignore_rules.h"
@@ -238,8 +239,13 @@ void sandbox_fields(std::string_view bytes) {
     envs::FieldReader fields(bytes);
     if (fields.number()) (void)fields.files();
   }
+  {
+    envs::FieldReader fields(bytes);
+    if (fields.text()) (void)fields.session();
+  }
   envs::FieldReader fields(bytes);
-  if (fields.text()) (void)fields.session();
+  if (const auto request = envs::decode_look(fields)) (void)envs::encode(*request);
+  (void)envs::decode_looked(bytes);
 }
 std::vector<std::string> sandbox_fields_seeds() {
   std::string files, session;
@@ -247,7 +253,11 @@ std::vector<std::string> sandbox_fields_seeds() {
   envs::put_files(files, {{"a", "b"}, {"c/d", std::string(100, 'x')}});
   envs::put_text(session, "x");
   envs::put_session(session, {});
-  return {files, session};
+  std::string looked;
+  for (const uint64_t number : {uint64_t{1}, uint64_t{2}, uint64_t{1000}}) envs::put_number(looked, number);
+  envs::put_text(looked, "output");
+  envs::put_text(looked, "errors");
+  return {files, session, envs::encode(envs::LookRequest{.argv = {"ls", "-l"}}), looked};
 }
 
 const envs::IndexModel kIndexModel{{1, 2}, 4};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "envs/fleet/messages.h"
 #include "rollout/agent/chat_answer.h"
 #include "rollout/agent_episode.h"
 #include "rollout/lease.h"
@@ -52,6 +53,18 @@ void read(const wire::Incoming& message) {
   if (body.isTrajectory()) (void)rollout::read_trajectory(body.getTrajectory(), message);
   if (body.isHandover()) (void)rollout::read_handover(message, Time{});
   if (body.isWeightsManifest()) (void)weights_sync::read_manifest(body.getWeightsManifest());
+  if (body.isFleetQuery()) {
+    if (const auto query = envs::read_query(body.getFleetQuery())) {
+      wire::Outgoing again;
+      envs::write_query(*query, again.body().initFleetQuery());
+    }
+  }
+  if (body.isFleetAnswer()) {
+    if (const auto answer = envs::read_answer(body.getFleetAnswer())) {
+      wire::Outgoing again;
+      envs::write_answer(*answer, again.body().initFleetAnswer());
+    }
+  }
   if (body.isFailed()) (void)wire::read_failure(body.getFailed());
   if (body.isGrant()) {
     for (const auto lease : body.getGrant().getLeases()) (void)rollout::read_lease(lease);
@@ -147,6 +160,33 @@ std::vector<std::string> messages_seeds() {
   add([](auto body) { body.initGrant().initLeases(2)[0].setSplit("train"); }, {});
   add([](auto body) { body.initAcquired().initMessages(1)[0].setContent("hi"); }, {});
   add([](auto body) { body.initFailed().setMessage("no"); }, {});
+  add([](auto body) { envs::write_query(envs::RowsQuery{.after = 1}, body.initFleetQuery()); }, {});
+  add([](auto body) { envs::write_query(envs::EventsQuery{.sandbox = "h2kq-1"}, body.initFleetQuery()); }, {});
+  add([](auto body) { envs::write_query(envs::KillQuery{"h2kq-1"}, body.initFleetQuery()); }, {});
+  add(
+      [](auto body) {
+        envs::write_query(envs::LookQuery{.sandbox = "h2kq-1", .request = {.argv = {"ls", "-l"}}},
+                          body.initFleetQuery());
+      },
+      {});
+  envs::SandboxRow row;
+  row.id = "h2kq-1";
+  add([&](auto body) { envs::write_answer(envs::RowsPage{.rows = {row}, .total = 1}, body.initFleetAnswer()); }, {});
+  add([&](auto body) { envs::write_answer(envs::Killed{row}, body.initFleetAnswer()); }, {});
+  add(
+      [](auto body) {
+        envs::FleetEvent event{.number = 1, .sandbox = "h2kq-1", .kind = envs::FleetEventKind::kCall};
+        envs::write_answer(envs::Fleet::Events{.events = {event}, .seen = 1}, body.initFleetAnswer());
+      },
+      {});
+  add(
+      [](auto body) {
+        envs::ServerFigures figures;
+        figures.fleet.ended[envs::EndReason::kLost] = 1;
+        envs::write_answer(figures, body.initFleetAnswer());
+      },
+      {});
+  add([](auto body) { envs::write_answer(envs::LookOutcome{.output = "x"}, body.initFleetAnswer()); }, {});
   return seeds;
 }
 

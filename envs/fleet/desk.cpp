@@ -1,0 +1,87 @@
+#include "envs/fleet/desk.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace tandem::envs {
+
+bool QuestionBudget::take(Time now) {
+  if (begun_) left_ = std::min(kAtOnce, left_ + kPerSecond * to_seconds(now - last_));
+  begun_ = true;
+  last_ = now;
+  if (left_ < 1) return false;
+  left_ -= 1;
+  return true;
+}
+
+OperatorDesk::OperatorDesk(WatchedBackend& fleet, const Clock& clock)
+    : fleet_(fleet), clock_(clock), queue_(kThreads, kMostWaiting) {}
+
+OperatorDesk::~OperatorDesk() { stop_.request_stop(); }
+
+void OperatorDesk::ask(Result<FleetQuery> query, const std::function<LoopFigures()>& loop, Answer answer) {
+  if (!budget_.take(clock_.now()))
+    return answer(fail(Status::exhausted("operators ask this environment server too many questions a second")));
+  if (!query) return answer(fail(query.error()));
+  if (const auto* kill = std::get_if<KillQuery>(&*query)) {
+    auto before = fleet_.kill(kill->sandbox);
+    if (!before) return answer(fail(before.error()));
+    spdlog::warn("an operator ended sandbox {}, which was {}", before->id, to_string(before->state));
+    return answer(FleetAnswer(Killed{std::move(*before)}));
+  }
+  if (const auto* rows = std::get_if<RowsQuery>(&*query)) {
+    return later(
+        [this, rows = *rows, leases = loop().lease_seconds]() -> Result<FleetAnswer> {
+          RowsPage page{.rows = fleet_.rows(rows.after, rows.most), .total = static_cast<uint32_t>(fleet_.size())};
+          for (auto& row : page.rows) {
+            if (const auto left = leases.find(row.holder.lease); left != leases.end()) row.lease_seconds = left->second;
+          }
+          return FleetAnswer(std::move(page));
+        },
+        std::move(answer), false);
+  }
+  if (const auto* events = std::get_if<EventsQuery>(&*query)) {
+    return later(
+        [this, events = *events]() -> Result<FleetAnswer> {
+          return FleetAnswer(TRY(events.last ? fleet_.last_events(events.most, events.sandbox)
+                                             : fleet_.events(events.after, events.sandbox, events.most)));
+        },
+        std::move(answer), false);
+  }
+  if (const auto* look = std::get_if<LookQuery>(&*query)) {
+    if (looks_ >= kMostLooks)
+      return answer(fail(Status::exhausted(fmt::format(
+          "{} programs of operators are running in sandboxes of this server; try again when one is done", looks_))));
+    return later(
+        [this, look = *look, token = stop_.get_token()]() -> Result<FleetAnswer> {
+          return FleetAnswer(TRY(fleet_.look(look.sandbox, look.request, token)));
+        },
+        std::move(answer), true);
+  }
+  const LoopFigures own = loop();
+  later(
+      [this, figures = ServerFigures{{}, own.episodes, own.waiting, own.queue, own.failed}]() -> Result<FleetAnswer> {
+        ServerFigures all = figures;
+        all.fleet = fleet_.figures();
+        return FleetAnswer(std::move(all));
+      },
+      std::move(answer), false);
+}
+
+void OperatorDesk::later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_look) {
+  const bool taken = queue_.submit([this, work = std::move(work), answer, is_look]() -> WorkQueue::Completion {
+    return [this, answer, is_look, outcome = work()] {
+      looks_ -= is_look ? 1 : 0;
+      answer(outcome);
+    };
+  });
+  if (taken) {
+    looks_ += is_look ? 1 : 0;
+    return;
+  }
+  answer(fail(Status::exhausted("too many questions of operators are waiting")));
+}
+
+}  // namespace tandem::envs

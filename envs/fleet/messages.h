@@ -1,0 +1,61 @@
+// What operators ask of an environment server and are answered, as messages (wire/messages.capnp) and back.
+//
+// Readers take what anybody may have sent: every field is checked against its limits, and the error names it.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "envs/fleet/fleet.h"
+#include "wire/messages.capnp.h"
+
+namespace tandem::envs {
+
+inline constexpr uint32_t kMostRows = 512, kMostPageEvents = 512;  // of one answer
+inline constexpr double kLongestLook = 120;                        // seconds
+inline constexpr uint32_t kMostLookOutput = 1 << 20;               // bytes, of output and of errors
+inline constexpr uint32_t kMostLookWords = 256;
+inline constexpr size_t kMostLookBytes = 64 << 10;  // of all words
+
+struct RowsQuery {
+  uint64_t after = 0;
+  uint32_t most = kMostRows;
+};
+struct EventsQuery {
+  std::string sandbox;
+  uint64_t after = 0;
+  uint32_t most = kMostPageEvents;
+  bool last = false;  // the last `most`, whatever `after` says
+};
+struct FiguresQuery {};
+struct LookQuery {
+  std::string sandbox;
+  LookRequest request;
+};
+struct KillQuery {
+  std::string sandbox;
+};
+using FleetQuery = std::variant<RowsQuery, EventsQuery, FiguresQuery, LookQuery, KillQuery>;
+
+void write_query(const FleetQuery& query, wire::FleetQuery::Builder out);
+Result<FleetQuery> read_query(wire::FleetQuery::Reader in);
+
+struct RowsPage {
+  std::vector<SandboxRow> rows;
+  uint32_t total = 0;
+};
+// Those of the fleet, and of the server's own requests.
+struct ServerFigures {
+  FleetFigures fleet;
+  uint64_t episodes = 0, waiting = 0, queue = 0, failed = 0;
+};
+struct Killed {
+  SandboxRow before;
+};
+using FleetAnswer = std::variant<RowsPage, Fleet::Events, ServerFigures, LookOutcome, Killed>;
+
+void write_answer(const FleetAnswer& answer, wire::FleetAnswer::Builder out);
+Result<FleetAnswer> read_answer(wire::FleetAnswer::Reader in);
+
+}  // namespace tandem::envs

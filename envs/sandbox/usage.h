@@ -1,0 +1,13 @@
+// What the processes of a sandbox use, as the kernel counts it.
+#pragma once
+
+#include "base/file.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// `first` is the pidfd of its first process; zeros where that has ended. By the control group where it has one of ours,
+// else the sum of what its processes hold, in which pages that several share count for each.
+SandboxUsage usage_of(const FileDescriptor& first);
+
+}  // namespace tandem::envs
