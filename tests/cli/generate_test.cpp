@@ -115,7 +115,7 @@ std::vector<Json> constrained_requests() {
     lines.push_back({{"id", i},
                      {"prompt", "Say it."},
                      {"seed", i},
-                     {"max_tokens", 400},
+                     {"max_tokens", i % 6 == 5 ? 400 : 1000},
                      {"temperature", i % 4 == 0 ? 0.0 : 1.0},
                      {"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}}}});
     if (i % 3 == 0) lines.back()["top_p"] = 0.9;
@@ -128,7 +128,6 @@ TEST_F(Generate, a_constraint_makes_any_model_write_valid_texts_whatever_runs_be
   const auto lines = constrained_requests();
   const auto expected = generate(lines, {"--slots", "1"});
   ASSERT_EQ(expected.size(), lines.size());
-  int ended = 0;
   for (const auto& [id, answer] : expected) {
     ASSERT_FALSE(answer.contains("error")) << answer;
     if (id % 6 == 5) continue;
@@ -137,9 +136,7 @@ TEST_F(Generate, a_constraint_makes_any_model_write_valid_texts_whatever_runs_be
     for (size_t i = 0; i < answer["logprobs"].size(); ++i)
       above += answer["sampling_logprobs"][i].get<double>() - answer["logprobs"][i].get<double>();
     EXPECT_GT(above, 0) << "what is allowed is likelier among itself than among all";
-    if (answer["finish_reason"] == "length") continue;
-    ++ended;
-    EXPECT_EQ(answer["finish_reason"], "stop");
+    EXPECT_EQ(answer["finish_reason"], "stop") << "white space has an end, and nothing else here is longer";
     auto said = answer["text"].get<std::string>();
     said.resize(said.rfind('}') + 1);
     const auto value = parse_json(said);
@@ -147,7 +144,6 @@ TEST_F(Generate, a_constraint_makes_any_model_write_valid_texts_whatever_runs_be
     EXPECT_TRUE((*value)["count"].is_number_integer() && (*value)["count"] >= 1 && (*value)["count"] <= 99) << said;
     EXPECT_TRUE((*value)["state"] == "on" || (*value)["state"] == "off") << said;
   }
-  EXPECT_GE(ended, 15);
 
   auto shuffled = lines;
   Random random(9);
