@@ -49,17 +49,12 @@ bool ToolStream::look_for_call() {
   if (dialect_ == ToolDialect::kLlama3 && told_ == 0) {
     const size_t at = text.find_first_not_of(kSpace);
     if (at == kNone) return false;
-    if (text[at] == '{') return begin_call(at, at), true;
+    if (text[at] == '{') return begin_call(at), true;
   }
   const auto marks = opening_marks(dialect_);
   size_t found = kNone, held = 0;
-  std::string_view opening;
   for (const auto mark : marks) {
-    const size_t at = text.find(mark, scanned_);
-    if (at < found) {
-      found = at;
-      opening = mark;
-    }
+    found = std::min(found, text.find(mark, scanned_));
     held = std::max(held, held_back(text.substr(scanned_), mark));
   }
   if (found == kNone) {
@@ -67,13 +62,13 @@ bool ToolStream::look_for_call() {
     tell_text(scanned_);
     return false;
   }
-  begin_call(found, dialect_ == ToolDialect::kLlama3 ? found + opening.size() : found);
+  begin_call(found);
   return true;
 }
 
-void ToolStream::begin_call(size_t at, size_t scan_from) {
+void ToolStream::begin_call(size_t at) {
   tell_text(at);
-  call_begin_ = scan_from;
+  call_begin_ = at;
   call_ = make_call_scanner(dialect_);
   begun_ = false;
   told_arguments_ = 0;
@@ -90,7 +85,7 @@ bool ToolStream::follow_call() {
   for (const size_t entry : parsed.order) tell_end(parsed, entry, call_begin_ + from);
   told_ = scanned_ = call_begin_ + *length;
   // Behind a call of Llama there are only calls, and what is none is wrong.
-  if (dialect_ == ToolDialect::kLlama3) begin_call(told_, told_);
+  if (dialect_ == ToolDialect::kLlama3) begin_call(told_);
   return true;
 }
 
@@ -112,8 +107,11 @@ void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offs
     event.call.begin += offset;
     event.call.end += offset;
     if (!begun_) events_.push_back({.kind = ToolEvent::kCallBegun, .number = count_, .text = event.call.name});
-    if (told_arguments_ == 0) {
-      events_.push_back({.kind = ToolEvent::kArguments, .number = count_, .text = dump_json(event.call.arguments)});
+    // Of a call that only the end of the text ends, arguments may be missing. A whole object is the beginning of none.
+    const std::string arguments = dump_json(event.call.arguments);
+    const auto told = call_ ? std::string_view(call_->arguments()).substr(0, told_arguments_) : std::string_view();
+    if (arguments.size() > told.size() && arguments.starts_with(told)) {
+      events_.push_back({.kind = ToolEvent::kArguments, .number = count_, .text = arguments.substr(told.size())});
     }
     event.kind = ToolEvent::kCallEnded;
   } else {

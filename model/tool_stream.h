@@ -50,7 +50,7 @@ class ToolStream {
   void advance();
   bool look_for_call();
   bool follow_call();
-  void begin_call(size_t at, size_t scan_from);
+  void begin_call(size_t at);
   void tell_text(size_t end);
   void tell_progress();
   void tell_end(const ParsedMessage& parsed, size_t entry, size_t offset);

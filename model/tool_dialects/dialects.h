@@ -16,6 +16,8 @@ std::string format_qwen3_coder(std::string_view name, const Json& arguments);
 ParsedMessage parse_glm4(std::string_view text);
 std::string format_glm4(std::string_view name, const Json& arguments);
 
+// Moves `at` over what stands between calls, tags included; whether there was a tag.
+bool skip_to_llama_call(std::string_view text, size_t& at);
 ParsedMessage parse_llama3(std::string_view text);
 std::string format_llama3(std::string_view name, const Json& arguments);
 

@@ -1,31 +1,52 @@
 // {"name": .., "parameters": {..}} as the whole message, behind <|python_tag|> or not; several with ; between: Llama 3.
-#include <fmt/format.h>
+// NAME.call(key=value) stands for one of them, and behind the tag all else is code for an interpreter.
+#include <algorithm>
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
 #include "model/tool_dialects/marks.h"
+#include "model/tool_dialects/python_call.h"
 
 namespace tandem::model {
+
+bool skip_to_llama_call(std::string_view text, size_t& at) {
+  bool behind_tag = false;
+  for (;;) {
+    at = std::min(text.find_first_not_of(" \t\r\n;", at), text.size());
+    if (!text.substr(at).starts_with(kPythonTag)) return behind_tag;
+    behind_tag = true;
+    at += kPythonTag.size();
+  }
+}
 
 ParsedMessage parse_llama3(std::string_view text) {
   Collector collector(text);
   // A text that begins with a brace is calls from there on, whatever tags stand in their strings.
-  size_t begin = text.find_first_not_of(" \t\r\n"), at = begin;
-  if (begin == std::string_view::npos) return collector.finish();
-  if (text[begin] != '{') {
-    begin = text.find(kPythonTag);
-    if (begin == std::string_view::npos) return collector.finish();
-    at = begin + kPythonTag.size();
-  }
-  for (;;) {
-    at = text.find_first_not_of(" \t\r\n;", at);
-    if (at == std::string_view::npos) break;
-    const size_t end = text[at] == '{' ? end_of_json(text, at) : std::string_view::npos;
-    if (end == std::string_view::npos) {
-      collector.add(fail(Status::invalid("it is not a whole JSON object")), begin, text.size());
-      break;
+  size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string_view::npos && text[begin] != '{') begin = text.find(kPythonTag);
+  for (size_t at = begin; at < text.size();) {
+    const bool behind_tag = skip_to_llama_call(text, at);
+    if (at == text.size()) break;
+    const std::string_view rest = text.substr(at);
+    size_t end = text.size();
+    if (rest[0] == '{') {
+      end = end_of_json(text, at);
+      if (end == std::string_view::npos) {
+        collector.add(fail(Status::invalid("it is not a whole JSON object")), begin, text.size());
+        break;
+      }
+      collector.add(read_call(text.substr(at, end - at), {"parameters", "arguments"}), begin, end);
+    } else if (start_of_python(rest, true).form == PythonForm::kCall) {
+      end = at;
+      auto call = read_python_call(text, end);
+      if (!call) end = text.size();
+      collector.add(std::move(call), begin, end);
+    } else if (behind_tag) {
+      collector.add(ToolCall{.name = std::string(kCodeTool), .arguments = Json{{kCodeArgument, trim(rest)}}}, begin,
+                    end);
+    } else {
+      collector.add(fail(Status::invalid("it is neither a JSON object nor NAME.call(key=value)")), begin, end);
     }
-    collector.add(read_call(text.substr(at, end - at), {"parameters", "arguments"}), begin, end);
     at = begin = end;
   }
   return collector.finish();

@@ -2,20 +2,22 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "base/json.h"
 #include "model/tool_dialects/call_scanner.h"
 
 namespace tandem::model {
 
-class TextValuesScanner : public CallScanner {
- protected:
-  void begin_value(std::string_view key) {
-    arguments_ += arguments_.empty() ? "{" : ",";
-    arguments_ += dump_json(Json(std::string(key))) + ":\"";
+// One text on its way into a JSON object, in parts that may be cut anywhere.
+class TextValue {
+ public:
+  void begin(std::string_view key, std::string& json) {
+    json += json.empty() ? "{" : ",";
+    json += dump_json(Json(std::string(key))) + ":\"";
   }
-  // Whole characters of a value; what is left of one comes with the next part.
-  void add_to_value(std::string_view part) {
+  // Whole characters; what is left of one comes with the next part.
+  void add(std::string_view part, std::string& json) {
     pending_ += part;
     size_t whole = pending_.size();
     for (size_t back = 1; back <= std::min<size_t>(4, pending_.size()); ++back) {
@@ -25,22 +27,31 @@ class TextValuesScanner : public CallScanner {
       if (length > back) whole = pending_.size() - back;
       break;
     }
-    write(pending_.substr(0, whole));
+    write(pending_.substr(0, whole), json);
     pending_.erase(0, whole);
   }
-  void end_value() {
-    write(pending_);
-    pending_.clear();
-    arguments_ += '"';
+  void end(std::string& json) {
+    write(std::exchange(pending_, {}), json);
+    json += '"';
   }
+
+ private:
+  static void write(const std::string& characters, std::string& json) {
+    const std::string quoted = dump_json(Json(characters));
+    json.append(quoted, 1, quoted.size() - 2);
+  }
+  std::string pending_;
+};
+
+class TextValuesScanner : public CallScanner {
+ protected:
+  void begin_value(std::string_view key) { value_.begin(key, arguments_); }
+  void add_to_value(std::string_view part) { value_.add(part, arguments_); }
+  void end_value() { value_.end(arguments_); }
   void end_arguments() { arguments_ += arguments_.empty() ? "{}" : "}"; }
 
  private:
-  void write(const std::string& characters) {
-    const std::string quoted = dump_json(Json(characters));
-    arguments_.append(quoted, 1, quoted.size() - 2);
-  }
-  std::string pending_;
+  TextValue value_;
 };
 
 }  // namespace tandem::model

@@ -201,7 +201,9 @@ void tool_calls(std::string_view bytes) {
 }
 
 std::vector<std::string> tool_calls_seeds() {
-  std::vector<std::string> seeds = {"no call at all", "[TOOL_CALLS] {\"name\": \"f\"}"};
+  std::vector<std::string> seeds = {
+      "no call at all", "[TOOL_CALLS] {\"name\": \"f\"}",
+      "<|python_tag|>f.call(x=3, y=['\\u00e9', (None,)], z={\"k\": 1e3}); g.call()<|python_tag|>print('é')"};
   const Json arguments = {{"x", 3}, {"y", Json::array({"a\n", nullptr})}, {"z", "</tool_call>"}};
   for (const auto dialect : model::kToolDialects)
     seeds.push_back("text " + model::format_tool_call(dialect, "f", arguments));

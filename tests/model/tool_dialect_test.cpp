@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/file.h"
 #include "base/random.h"
 
@@ -83,6 +85,78 @@ TEST(ToolDialect, llama_calls_are_the_whole_message_or_follow_the_python_tag) {
   EXPECT_EQ(two.content, "");
   EXPECT_TRUE(parse_tool_calls(ToolDialect::kLlama3, "The {\"name\"} is.").calls.empty());
   EXPECT_EQ(parse_tool_calls(ToolDialect::kLlama3, "{\"name\": \"a\"").errors.size(), 1u);
+}
+
+ParsedMessage llama(std::string_view text) { return parse_tool_calls(ToolDialect::kLlama3, text); }
+
+TEST(ToolDialect, llama_s_calls_in_python_are_what_python_reads_in_them) {
+  std::ifstream lines(TANDEM_SOURCE_DIR "/tests/golden/python_calls.jsonl");
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const Json expected = *parse_json(line);
+    const auto parsed = llama("<|python_tag|>" + expected["text"].get<std::string>());
+    ASSERT_EQ(parsed.calls.size(), 1u) << line << (parsed.errors.empty() ? "" : parsed.errors[0].message);
+    EXPECT_EQ(parsed.calls[0].name, expected["name"]);
+    EXPECT_EQ(dump_json(parsed.calls[0].arguments), dump_json(expected["arguments"])) << line;
+    EXPECT_EQ(parsed.content, "");
+  }
+  EXPECT_GT(count, 200u);
+}
+
+TEST(ToolDialect, llama_s_code_is_a_call_of_the_interpreter) {
+  for (const char* code : {"print(1)", "x = 1\nprint(x)", "f.call", "f.call(1)", "f.call(a == 1)",
+                           "subprocess.call(['ls'])", "a.b.call(x=1)", "# café", "1"}) {
+    const auto parsed = llama("Look: <|python_tag|>\n" + std::string(code) + "\n");
+    ASSERT_EQ(parsed.calls.size(), 1u) << code;
+    EXPECT_EQ(parsed.calls[0].name, "code_interpreter") << code;
+    EXPECT_EQ(parsed.calls[0].arguments, (Json{{"code", code}}));
+    EXPECT_EQ(parsed.content, "Look:");
+  }
+  EXPECT_TRUE(llama("<|python_tag|> ").calls.empty());
+  EXPECT_TRUE(llama("print(1)").calls.empty());
+}
+
+TEST(ToolDialect, llama_s_calls_may_follow_each_other) {
+  const auto parsed = llama("<|python_tag|>a.call(x=1); b.call()\n{\"name\": \"c\"}<|python_tag|>print(2)");
+  ASSERT_EQ(parsed.calls.size(), 4u);
+  EXPECT_EQ(parsed.calls[1].name, "b");
+  EXPECT_EQ(parsed.calls[2].name, "c");
+  EXPECT_EQ(parsed.calls[3].arguments, (Json{{"code", "print(2)"}}));
+  const auto code = llama("{\"name\": \"c\"} and so on");
+  ASSERT_EQ(code.calls.size(), 1u);
+  ASSERT_EQ(code.errors.size(), 1u);
+  EXPECT_EQ(code.errors[0].message, "tool call 2: it is neither a JSON object nor NAME.call(key=value)");
+}
+
+TEST(ToolDialect, a_malformed_call_in_python_names_the_place) {
+  const struct {
+    const char *call, *error;
+  } cases[] = {
+      {"f.call(a=", "there is no literal at line 1 column 10"},
+      {"f.call(a=1, b=x)", "x is no literal at line 1 column 15"},
+      {"f.call(a=1,\n a=2)", "a is given twice at line 2 column 5"},
+      {"f.call(a='b", "a text has no end at line 1 column 10"},
+      {"f.call(a=\"b\nc\")", "a text has no end at line 1 column 10"},
+      {"f.call(a='\\ud800')", "a text has an escape that means no character"},
+      {"f.call(a='\\x4')", "a text has an escape that means no character"},
+      {"f.call(a='\\N{DASH}')", "a text has an escape that means no character"},
+      {"f.call(a=1 b=2)", "a comma or the closing bracket is missing at line 1 column 12"},
+      {"f.call(a=1, 2)", "a keyword and = are missing at line 1 column 13"},
+      {"f.call(a=[1 2])", "a comma or ] is missing at line 1 column 13"},
+      {"f.call(a={1: 2})", "a dictionary's key is no text at line 1 column 11"},
+      {"f.call(a={'b' 2})", "a colon is missing at line 1 column 15"},
+      {"f.call(a=1e999)", "there is no literal at line 1 column 10"},
+      {"f.call(a=nan)", "nan is no literal at line 1 column 10"},
+  };
+  for (const auto& item : cases) {
+    const auto parsed = llama("<|python_tag|>" + std::string(item.call));
+    ASSERT_EQ(parsed.errors.size(), 1u) << item.call;
+    EXPECT_NE(parsed.errors[0].message.find("tool call 1: " + std::string(item.error)), std::string::npos)
+        << parsed.errors[0].message;
+  }
+  const auto deep = llama("<|python_tag|>f.call(a=" + std::string(10'000, '['));
+  ASSERT_EQ(deep.errors.size(), 1u);
+  EXPECT_NE(deep.errors[0].message.find("nested more than 64 deep"), std::string::npos);
 }
 
 TEST(ToolDialect, what_is_formatted_is_parsed_back) {

@@ -95,6 +95,14 @@ std::vector<std::string> texts(ToolDialect dialect) {
       "<tool_call>{\"name\":\"a\"} x </tool_call>y",
       "{\"name\": \"a\", \"parameters\": {\"x\": \"<|python_tag|>\"}} {\"name\": 1} z",
       "say <|python_tag|>{\"name\": \"a\", \"parameters\": {}};",
+      "<|python_tag|>search.call(query=\"a (b)\", n=[1, {'k': None}])",
+      "x <|python_tag|> a.call(); {\"name\": \"b\"}; c.call(x='\\u00e9') \n",
+      "<|python_tag|>a.call(x=1) y",
+      "<|python_tag|>a.call(x=",
+      "<|python_tag|>a.cal",
+      "<|python_tag|>\nx = \"\\n\"\n\nprint(x, 'é 中')  \n",
+      "{\"name\": \"a\"} <|python_tag|><|python_tag|>1",
+      "{\"name\": \"a\"}; <|python",
       "<tool_call><function=f><parameter=a>\n\n1\n\n</parameter><parameter=a>2</parameter>"
       "</function></tool_call>",
       "<tool_call>f<arg_key>a</arg_key><arg_value></tool_call></arg_value></tool_call>",
@@ -143,6 +151,20 @@ TEST(ToolStream, arguments_come_while_they_are_written) {
       EXPECT_NE(told.find(std::string(90, 'x')), std::string::npos) << name_of(dialect) << " " << told;
     }
   }
+}
+
+TEST(ToolStream, code_comes_while_it_is_written) {
+  ToolStream stream(ToolDialect::kLlama3);
+  std::string told;
+  for (const char* piece : {"<|python", "_tag|>im", "port os\n", "print(\"é", "\")"}) {
+    for (const auto& event : stream.push(piece)) {
+      if (event.kind == ToolEvent::kCallBegun) {
+        EXPECT_EQ(event.text, "code_interpreter");
+      }
+      if (event.kind == ToolEvent::kArguments) told += event.text;
+    }
+  }
+  EXPECT_EQ(told, R"({"code":"import os\nprint(\"é\"))");
 }
 
 }  // namespace
