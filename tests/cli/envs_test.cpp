@@ -439,7 +439,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
 
 TEST_F(EnvsCommand, a_run_tries_the_episode_again_whose_sandbox_an_operator_ended) {
   const fs::path run_dir = root() / "killed-sandbox";
-  Process process(command({"run.steps=200", "tasks.heldout=0", "run.silence_seconds=60", "env.warm=1"}, run_dir),
+  Process process(command({"run.steps=5000", "tasks.heldout=0", "run.silence_seconds=60", "env.warm=1"}, run_dir),
                   output());
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   // Rollouts that stand still keep what they have leased.

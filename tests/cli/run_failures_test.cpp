@@ -13,8 +13,8 @@ namespace {
 
 class RunFailures : public RunTest {
  protected:
-  // A run that lasts long enough to be disturbed.
-  static Arguments long_run() { return {"run.steps=200", "tasks.heldout=0", "trainer.checkpoint_every=4"}; }
+  // A run that is disturbed, and interrupted before it ends.
+  static Arguments long_run() { return {"run.steps=5000", "tasks.heldout=0", "trainer.checkpoint_every=4"}; }
 
   // Kills each role `times` times at random moments, none before its former life is over.
   static void kill_at_random(Process& process, const fs::path& run_dir, Random& random, int times,

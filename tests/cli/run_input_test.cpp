@@ -114,11 +114,11 @@ TEST_F(RunInput, a_gguf_file_that_is_broken_is_refused_and_leaves_no_folder) {
 
 TEST_F(RunInput, a_run_directory_belongs_to_one_run_at_a_time) {
   const fs::path run_dir = root() / "in-use";
-  Process process(command({"run.steps=200", "tasks.heldout=0"}, run_dir), output());
+  Process process(command({"run.steps=5000", "tasks.heldout=0"}, run_dir), output());
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   const pid_t trainer = pid_of(run_dir, "trainer");
   for (const bool resume : {false, true}) {
-    EXPECT_EQ(Process(command({"run.steps=200", "tasks.heldout=0"}, run_dir, resume), root() / "second").wait(), 2);
+    EXPECT_EQ(Process(command({"run.steps=5000", "tasks.heldout=0"}, run_dir, resume), root() / "second").wait(), 2);
     EXPECT_NE(text(root() / "second").find(" is in use by process " + std::to_string(process.pid())), std::string::npos)
         << text(root() / "second");
   }
