@@ -90,16 +90,16 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
     TRY(add(
         "sandbox of a pool: take, run true, destroy", [&] { return run_in_fresh(pool); }, true));
   }
-  figures.push_back({"sandboxes by 4 threads: create, run true, destroy",
-                     TRY(per_second(settings.seconds, 4, *backend)), "/s", 0, ""});
+  const double created = TRY(per_second(settings.seconds, 4, *backend));
+  figures.push_back({"sandboxes by 4 threads: create, run true, destroy", created, "/s", 0, ""});
   const auto sandbox = TRY(backend->create({}));
-  figures.push_back(
-      {"call: run_terminal_cmd true", TRY(milliseconds([&] { return run_command(*sandbox); })), "ms", 0, ""});
+  const double commanded = TRY(milliseconds([&] { return run_command(*sandbox); }));
+  figures.push_back({"call: run_terminal_cmd true", commanded, "ms", 0, ""});
   TRY(sandbox->put({{"notes.txt", "one\ntwo\n"}}));
-  figures.push_back({"call: read_file", TRY(milliseconds([&]() -> Status {
-                       return TRY(sandbox->call("read_file", Json{{"target_file", "notes.txt"}})), Status{};
-                     })),
-                     "ms", 0, ""});
+  const double read = TRY(milliseconds([&]() -> Status {
+    return TRY(sandbox->call("read_file", Json{{"target_file", "notes.txt"}})), Status{};
+  }));
+  figures.push_back({"call: read_file", read, "ms", 0, ""});
   uint64_t seed = 0;
   const double episode = TRY(median_seconds(settings.seconds, [&]() -> Status {
     Random random(++seed);

@@ -117,8 +117,9 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
 
 Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o, const envs::Task& task,
                                                            std::vector<std::string> tools) {
+  const auto format = TRY(number_format(o.format, o.model));
   rollout::EngineModelSettings settings{.model = o.model,
-                                        .format = TRY(number_format(o.format, o.model)),
+                                        .format = format,
                                         .seed = o.seed.value_or(0),
                                         .max_tokens = o.max_context,
                                         .threads = o.threads};

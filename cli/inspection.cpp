@@ -138,7 +138,8 @@ Status inspect_encoder(const InspectionSettings& settings, Inspection& inspectio
   inspection.found["config"] = {{"num_hidden_layers", config.layers},  {"hidden_size", config.width},
                                 {"num_attention_heads", config.heads}, {"intermediate_size", config.mlp_width},
                                 {"vocab_size", config.vocabulary},     {"max_position_embeddings", config.longest}};
-  inspection.found["tokenizer"] = {{"tokens", TRY(model::Tokenizer::load(settings.path)).size()}};
+  const auto tokenizer = TRY(model::Tokenizer::load(settings.path));
+  inspection.found["tokenizer"] = {{"tokens", tokenizer.size()}};
   auto stream = TRY(kernels::Stream::cpu(1));
   TRY(model::TextEncoder::load(settings.path, stream));
   return {};

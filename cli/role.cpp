@@ -56,14 +56,17 @@ Result<int> run(const Options& options) {
   }
   if (options.name == "trainer") {
     const auto& t = config.trainer;
+    const auto format = TRY(model::weight_format_named(config.model.weights));
+    const auto optimizer = TRY(optimizer_of(config));
+    const auto algorithm = TRY(algorithm_of(config));
     TRY(trainer::run_trainer({.run_dir = options.run_dir,
                               .model = layout.model(),
-                              .format = TRY(model::weight_format_named(config.model.weights)),
+                              .format = format,
                               .address = layout.address("trainer"),
                               .coordinator = layout.address("coordinator"),
                               .identity = identity,
-                              .optimizer = TRY(optimizer_of(config)),
-                              .algorithm = TRY(algorithm_of(config)),
+                              .optimizer = optimizer,
+                              .algorithm = algorithm,
                               .threads = t.threads > 0 ? t.threads : cores(),
                               .steps = config.run.steps,
                               .checkpoint_every = t.checkpoint_every},
@@ -72,6 +75,7 @@ Result<int> run(const Options& options) {
   }
   if (options.name == "rollout") {
     const auto& r = config.rollout;
+    const auto format = TRY(model::weight_format_named(config.model.weights));
     const int threads = r.threads > 0 ? r.threads : std::max(1, cores() / r.workers);
     TRY(rollout::run_worker({.identity = identity,
                              .coordinator = layout.address("coordinator"),
@@ -79,7 +83,7 @@ Result<int> run(const Options& options) {
                              .env = layout.address("env"),
                              .address = layout.address(sender),
                              .model = layout.model(),
-                             .format = TRY(model::weight_format_named(config.model.weights)),
+                             .format = format,
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
                              .threads = threads,
                              .max_new_tokens = r.max_new_tokens},
@@ -105,6 +109,7 @@ Result<int> run(const Options& options) {
                                     hello.setName(sender);
                                     hello.setPid(::getpid());
                                   });
+    const auto tools = TRY(envs::choose_tools(config.env.tools));
     bool told_to_stop = false;
     std::atomic<bool> stop{false};
     TRY(envs::serve({.address = layout.address("env"),
@@ -114,7 +119,7 @@ Result<int> run(const Options& options) {
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds,
-                                 .tools = TRY(envs::choose_tools(config.env.tools))},
+                                 .tools = tools},
                      .fleet = &watched},
                     pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();

@@ -12,7 +12,8 @@ namespace {
 Result<Json> encode(const model::Tokenizer& tokenizer, const Json& line, model::AddSpecial special) {
   const auto text = line.find("text");
   if (text == line.end() || !text->is_string()) return fail(Status::invalid("text is not a string"));
-  return Json{{"ids", TRY(tokenizer.encode(text->get_ref<const std::string&>(), special))}};
+  auto ids = TRY(tokenizer.encode(text->get_ref<const std::string&>(), special));
+  return Json{{"ids", std::move(ids)}};
 }
 
 Result<Json> decode(const model::Tokenizer& tokenizer, const Json& line) {

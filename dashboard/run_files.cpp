@@ -84,7 +84,8 @@ std::vector<Json> MetricsFollower::next() {
 
 Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
   TRY(check_run_directory(dir));
-  RunFiles run{.dir = dir, .ledger = TRY(rollout::read_ledger(dir, std::move(plan)))};
+  auto ledger = TRY(rollout::read_ledger(dir, std::move(plan)));
+  RunFiles run{.dir = dir, .ledger = std::move(ledger)};
   run.config = TRY(read_object(dir / "config.resolved.json"));
   run.status = TRY(read_object(dir / "status.json"));
   run.supervisor = TRY(read_object(dir / "supervisor.json"));

@@ -107,10 +107,11 @@ Result<std::map<std::string, Factors>> read_factors(const Safetensors& file, int
                                               fmt::join(a, ", "), fmt::join(b, ", "), rank)));
     }
     if (a[1] > INT32_MAX || b[0] > INT32_MAX) return fail(Status::invalid(fmt::format("{} is too large", name)));
-    found[name] = {.rows = static_cast<int>(b[0]),
-                   .columns = static_cast<int>(a[1]),
-                   .a = TRY(floats_of(name, *pair.a)),
-                   .b = TRY(floats_of(name, *pair.b))};
+    auto& factors = found[name];
+    factors.rows = static_cast<int>(b[0]);
+    factors.columns = static_cast<int>(a[1]);
+    factors.a = TRY(floats_of(name, *pair.a));
+    factors.b = TRY(floats_of(name, *pair.b));
   }
   if (found.empty()) return fail(Status::invalid("holds no factors"));
   return found;

@@ -99,14 +99,13 @@ Result<Encoder> Encoder::build(const EncoderConfig& config, Tensors tensors, ker
   encoder.norm_ = norm("embeddings.LayerNorm");
   for (int layer = 0; layer < config.layers; ++layer) {
     const auto of = [&](const char* part) { return fmt::format("encoder.layer.{}.{}", layer, part); };
-    encoder.layers_.push_back({
-        .qkv = TRY(linear({of("attention.self.query"), of("attention.self.key"), of("attention.self.value")})),
-        .output = TRY(linear({of("attention.output.dense")})),
-        .up = TRY(linear({of("intermediate.dense")})),
-        .down = TRY(linear({of("output.dense")})),
-        .attention_norm = norm(of("attention.output.LayerNorm")),
-        .mlp_norm = norm(of("output.LayerNorm")),
-    });
+    auto& added = encoder.layers_.emplace_back();
+    added.qkv = TRY(linear({of("attention.self.query"), of("attention.self.key"), of("attention.self.value")}));
+    added.output = TRY(linear({of("attention.output.dense")}));
+    added.up = TRY(linear({of("intermediate.dense")}));
+    added.down = TRY(linear({of("output.dense")}));
+    added.attention_norm = norm(of("attention.output.LayerNorm"));
+    added.mlp_norm = norm(of("output.LayerNorm"));
   }
   return encoder;
 }

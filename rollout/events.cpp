@@ -95,9 +95,10 @@ Result<Event> event_from_json(const Json& json) {
     if (name == "worker_lost") return WorkerLost{json.at("worker")};
     if (name == "pull") return Pull{json.at("worker"), json.at("credits")};
     if (name == "commit") {
+      const auto outcome = TRY(outcome_from(json.at("outcome").get<std::string>()));
       Commit c{.worker = json.at("worker"),
                .key = key_of(json),
-               .outcome = TRY(outcome_from(json.at("outcome").get<std::string>())),
+               .outcome = outcome,
                .reason = json.at("reason"),
                .reward = {},
                .terms = json.at("terms"),

@@ -274,9 +274,9 @@ class Compiler {
           all.push_back(*part.rest);
       }
       const std::string quoted = dump_json(Json(name));
-      object.properties.push_back({.name = quoted.substr(1, quoted.size() - 2),
-                                   .node = TRY(node_of(std::move(all))),
-                                   .required = facts.required.contains(name)});
+      const uint32_t node = TRY(node_of(std::move(all)));
+      object.properties.push_back(
+          {.name = quoted.substr(1, quoted.size() - 2), .node = node, .required = facts.required.contains(name)});
     }
     std::sort(object.properties.begin(), object.properties.end(),
               [](const Property& a, const Property& b) { return a.name < b.name; });

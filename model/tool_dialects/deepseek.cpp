@@ -23,8 +23,8 @@ Result<ToolCall> read_deepseek_call(std::string_view head, std::string_view body
   if (name.empty()) return fail(Status::invalid("the call has no name"));
   auto json = parse_json(trim(body));
   if (!json) return fail(Status::invalid(fmt::format("the JSON of the call is wrong: {}", json.error().message())));
-  return ToolCall{.name = std::string(name),
-                  .arguments = TRY(read_arguments(std::move(*json), "what follows the name"))};
+  auto arguments = TRY(read_arguments(std::move(*json), "what follows the name"));
+  return ToolCall{.name = std::string(name), .arguments = std::move(arguments)};
 }
 
 std::string between_marks(const std::string& call) {

@@ -18,9 +18,8 @@ Result<ToolCall> read_kimi_call(std::string_view head, std::string_view body) {
   if (name.empty()) return fail(Status::invalid("the call's id is not functions.NAME:NUMBER"));
   auto json = parse_json(trim(body));
   if (!json) return fail(Status::invalid(fmt::format("the JSON of the call is wrong: {}", json.error().message())));
-  return ToolCall{.id = std::string(id),
-                  .name = std::string(name),
-                  .arguments = TRY(read_arguments(std::move(*json), "what follows the id"))};
+  auto arguments = TRY(read_arguments(std::move(*json), "what follows the id"));
+  return ToolCall{.id = std::string(id), .name = std::string(name), .arguments = std::move(arguments)};
 }
 
 }  // namespace

@@ -207,6 +207,9 @@ std::vector<std::string> tool_calls_seeds() {
   const Json arguments = {{"x", 3}, {"y", Json::array({"a\n", nullptr})}, {"z", "</tool_call>"}};
   for (const auto dialect : model::kToolDialects)
     seeds.push_back("text " + model::format_tool_call(dialect, "f", arguments));
+  // What was read of a call before its arguments were refused is let go.
+  for (const auto dialect : {model::ToolDialect::kKimiK2, model::ToolDialect::kDeepseekV31})
+    seeds.push_back(model::format_tool_call(dialect, "a_name_that_is_too_long_to_be_kept_in_place", "no object"));
   return seeds;
 }
 
