@@ -82,6 +82,11 @@ void put_text(std::string& bytes, std::string_view text) {
   bytes.append(text);
 }
 
+void put_seconds(std::string& bytes, double seconds) {
+  const double bounded = seconds > 0 ? std::min(seconds, kLongestSeconds) : 0;
+  put_number(bytes, static_cast<uint64_t>(std::llround(bounded * 1000)));
+}
+
 void put_files(std::string& bytes, const Files& files) {
   put_number(bytes, files.size());
   for (const auto& [path, content] : files) {
@@ -106,6 +111,12 @@ Result<uint64_t> FieldReader::number() {
   memcpy(&number, bytes_.data(), sizeof number);
   bytes_.remove_prefix(sizeof number);
   return number;
+}
+
+Result<double> FieldReader::seconds() {
+  const auto seconds = static_cast<double>(TRY(number())) / 1000;
+  if (seconds > kLongestSeconds) return fail(Status::corrupt("a time is out of bounds"));
+  return seconds;
 }
 
 Result<std::string> FieldReader::text() {

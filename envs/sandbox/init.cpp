@@ -91,7 +91,7 @@ std::string serve_call(FieldReader& fields, Session session) {
     context.shown_root = kRoot;
     context.session = &session;
     context.output_limit = TRY(fields.number());
-    context.time_limit_s = static_cast<double>(TRY(fields.number())) / 1000;
+    context.time_limit_s = TRY(fields.seconds());
     const auto tools = TRY(fields.text());
     for (const auto tool : split(tools, ',')) {
       if (!tool.empty()) context.tools.emplace_back(tool);

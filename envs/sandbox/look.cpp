@@ -14,7 +14,7 @@ std::string encode(const LookRequest& request) {
   std::string fields;
   put_number(fields, request.argv.size());
   for (const auto& word : request.argv) put_text(fields, word);
-  put_number(fields, static_cast<uint64_t>(request.seconds * 1000));
+  put_seconds(fields, request.seconds);
   put_number(fields, request.output_limit);
   return fields;
 }
@@ -23,7 +23,7 @@ Result<LookRequest> decode_look(FieldReader& fields) {
   LookRequest request;
   for (uint64_t left = TRY(fields.number()); left > 0; --left) request.argv.push_back(TRY(fields.text()));
   if (request.argv.empty()) return fail(Status::corrupt("a look without a program"));
-  request.seconds = static_cast<double>(TRY(fields.number())) / 1000;
+  request.seconds = TRY(fields.seconds());
   request.output_limit = TRY(fields.number());
   return request;
 }

@@ -52,7 +52,7 @@ class NamespaceSandbox final : public Sandbox {
     put_text(fields, name);
     put_text(fields, dump_json(arguments));
     put_number(fields, spec_.output_limit);
-    put_number(fields, static_cast<uint64_t>(spec_.call_time_limit_s * 1000));
+    put_seconds(fields, spec_.call_time_limit_s);
     put_text(fields, join(spec_.tools, ","));
     if (fields.size() > kLargestFrame / 2) return ToolOutcome::refused("the arguments are too large");
     const auto reply = TRY(request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace, stop));

@@ -257,7 +257,10 @@ std::vector<std::string> sandbox_fields_seeds() {
   for (const uint64_t number : {uint64_t{1}, uint64_t{2}, uint64_t{1000}}) envs::put_number(looked, number);
   envs::put_text(looked, "output");
   envs::put_text(looked, "errors");
-  return {files, session, envs::encode(envs::LookRequest{.argv = {"ls", "-l"}}), looked};
+  // A time limit longer than a number of milliseconds can say.
+  std::string endless;
+  for (const uint64_t number : {uint64_t{1}, uint64_t{0}, ~uint64_t{0}, uint64_t{1}}) envs::put_number(endless, number);
+  return {files, session, envs::encode(envs::LookRequest{.argv = {"ls", "-l"}}), looked, endless};
 }
 
 const envs::IndexModel kIndexModel{{1, 2}, 4};
