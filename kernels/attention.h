@@ -11,9 +11,11 @@
 // With a window, row i at position p sees keys p - window + 1 .. p: blocks before them are not looked at, and what
 // comes before them in the first block counts as -infinity, as what lies behind p does in the last.
 //
-// A page holds kPageTokens positions of one layer and `kv_heads` heads, keys of `head_size` and values of `value_size`:
-//   keys   [kv_head][head_size / 2][position][2]      values [kv_head][position / 2][value_size][2]
-// of bf16, and of fp32, where nothing is rounded, [kv_head][head_size][position] and [kv_head][position][value_size].
+// A page holds kPageTokens positions of one layer and `kv_heads` heads, keys and values of K and V elements,
+// width_in_page(head_size) and width_in_page(value_size), zeros behind a head's own:
+//   keys   [kv_head][K / 2][position][2]      values [kv_head][position / 2][V][2]
+// of bf16, and of fp32, where nothing is rounded, [kv_head][K][position] and [kv_head][position][V].
+// Heads of other sizes than such widths are copied to and fro, which costs decode of a few rows most.
 // Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
 //
 // Thread safety: as gemm.h.
@@ -29,14 +31,17 @@
 namespace tandem::kernels {
 
 constexpr int kPageTokens = 64;
+constexpr int kMaxHeadSize = 576;
+// What a head takes in a page: whole vectors of pairs.
+constexpr int width_in_page(int size) { return size <= 64 ? 64 : (size + 31) / 32 * 32; }
 
 struct AttentionShape {
   int heads = 0;
   int kv_heads = 0;    // divides heads
-  int head_size = 0;   // of queries and keys: a multiple of 64, at most 576
+  int head_size = 0;   // of queries and keys: even, at most 576
   float scale = 0;     // on the scores, usually 1 / sqrt(head_size)
   int window = 0;      // keys that a query sees, its own among them; 0: all
-  int value_size = 0;  // of values: a multiple of 64, at most 576; 0: as wide as keys
+  int value_size = 0;  // of values: even, at most 576; 0: as wide as keys
   int values() const { return value_size > 0 ? value_size : head_size; }
 };
 // The first position that a query at `position` sees.
@@ -44,9 +49,11 @@ inline int first_seen(const AttentionShape& shape, int position) {
   return shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
 }
 // Elements of the keys, and of keys and values, of one page of one layer.
-inline size_t page_keys(const AttentionShape& shape) { return size_t{kPageTokens} * shape.kv_heads * shape.head_size; }
+inline size_t page_keys(const AttentionShape& shape) {
+  return size_t{kPageTokens} * shape.kv_heads * width_in_page(shape.head_size);
+}
 inline size_t page_elements(const AttentionShape& shape) {
-  return page_keys(shape) + size_t{kPageTokens} * shape.kv_heads * shape.values();
+  return page_keys(shape) + size_t{kPageTokens} * shape.kv_heads * width_in_page(shape.values());
 }
 
 template <typename T>

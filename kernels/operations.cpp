@@ -9,17 +9,6 @@ namespace tandem::kernels {
 
 namespace {
 
-Status check_shape(const char* operation, const AttentionShape& s) {
-  return Check{operation}
-      .that(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0, "heads must be a multiple of kv_heads")
-      .that(s.head_size > 0 && s.head_size % 64 == 0 && s.head_size <= 576,
-            "head_size must be a multiple of 64, at most 576")
-      .that(s.value_size >= 0 && s.value_size % 64 == 0 && s.value_size <= 576,
-            "value_size must be a multiple of 64, at most 576")
-      .that(s.window >= 0, "window must not be negative")
-      .status;
-}
-
 Status check_picks(const char* operation, std::span<const TokenPick> picks, int rows, int vocabulary) {
   int last = 0;
   for (const TokenPick& pick : picks) {
@@ -137,82 +126,6 @@ static Status checked_batched_gemm(Stream& stream, const BasicBatchedGemm<T>& g)
 }
 Status batched_gemm(Stream& stream, const BasicBatchedGemm<bf16>& g) { return checked_batched_gemm(stream, g); }
 Status batched_gemm(Stream& stream, const BasicBatchedGemm<float>& g) { return checked_batched_gemm(stream, g); }
-
-template <typename T>
-static Status checked_write_pages(Stream& stream, const AttentionShape& shape, const T* keys, size_t key_stride,
-                                  const T* values, size_t value_stride, int rows, int position,
-                                  std::span<const BasicKeyValuePage<T>> pages) {
-  TRY(check_shape("write_pages", shape));
-  TRY(Check{"write_pages"}
-          .positive("rows", rows)
-          .positive("position", position)
-          .given("keys", keys)
-          .given("values", values)
-          .that(pages.size() * kPageTokens >= static_cast<size_t>(position) + rows, "too few pages for the positions")
-          .status);
-  stream.operations().in<T>().write_pages(stream.threads(), shape, keys, key_stride, values, value_stride, rows,
-                                          position, pages);
-  return {};
-}
-Status write_pages(Stream& stream, const AttentionShape& shape, const bf16* keys, size_t key_stride, const bf16* values,
-                   size_t value_stride, int rows, int position, std::span<const BasicKeyValuePage<bf16>> pages) {
-  return checked_write_pages(stream, shape, keys, key_stride, values, value_stride, rows, position, pages);
-}
-Status write_pages(Stream& stream, const AttentionShape& shape, const float* keys, size_t key_stride,
-                   const float* values, size_t value_stride, int rows, int position,
-                   std::span<const BasicKeyValuePage<float>> pages) {
-  return checked_write_pages(stream, shape, keys, key_stride, values, value_stride, rows, position, pages);
-}
-
-template <typename T>
-static Status checked_attention(Stream& stream, const AttentionShape& shape, const T* queries, size_t query_stride,
-                                std::span<const BasicQueryRun<T>> runs, T* out, size_t out_stride, float* log_sum) {
-  TRY(check_shape("attention", shape));
-  Check check{"attention"};
-  check.given("queries", queries).given("out", out);
-  for (const auto& run : runs) {
-    check.positive("row", run.row)
-        .positive("rows", run.rows)
-        .positive("position", run.position)
-        .that(run.pages.size() * kPageTokens >= static_cast<size_t>(run.position) + run.rows,
-              "a run has too few pages for its positions");
-  }
-  TRY(check.status);
-  stream.operations().in<T>().attention(stream.threads(), shape, queries, query_stride, runs, out, out_stride, log_sum);
-  return {};
-}
-Status attention(Stream& stream, const AttentionShape& shape, const bf16* queries, size_t query_stride,
-                 std::span<const BasicQueryRun<bf16>> runs, bf16* out, size_t out_stride, float* log_sum) {
-  return checked_attention(stream, shape, queries, query_stride, runs, out, out_stride, log_sum);
-}
-Status attention(Stream& stream, const AttentionShape& shape, const float* queries, size_t query_stride,
-                 std::span<const BasicQueryRun<float>> runs, float* out, size_t out_stride, float* log_sum) {
-  return checked_attention(stream, shape, queries, query_stride, runs, out, out_stride, log_sum);
-}
-
-Status attention_backward(Stream& stream, const AttentionShape& shape, const AttentionBackward& a,
-                          std::span<const std::vector<TreeRun>> trees) {
-  TRY(check_shape("attention_backward", shape));
-  Check check{"attention_backward"};
-  check.given("queries", a.queries)
-      .given("keys", a.keys)
-      .given("values", a.values)
-      .given("out", a.out)
-      .given("grad_out", a.grad_out)
-      .given("log_sum", a.log_sum)
-      .given("grad_queries", a.grad_queries)
-      .given("grad_keys", a.grad_keys)
-      .given("grad_values", a.grad_values);
-  for (const auto& runs : trees) {
-    for (const TreeRun& run : runs) {
-      check.that(run.row >= 0 && run.rows >= 0 && run.row + run.rows <= a.rows, "a run lies outside the rows")
-          .that(run.path.size() >= static_cast<size_t>(run.rows), "a path is shorter than its run");
-    }
-  }
-  TRY(check.status);
-  stream.operations().attention_backward(stream.threads(), shape, a, trees);
-  return {};
-}
 
 template <typename T>
 static Status checked_lm_head(Stream& stream, const BasicLmHead<T>& h, std::span<const TokenPick> picks,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/attention.h"
+
 namespace tandem::model {
 
 namespace {
@@ -14,8 +16,8 @@ Status check_computable(const ModelConfig& config) {
     if (latent.rank % 2 != 0 || latent.query_rank % 2 != 0 || latent.plain % 2 != 0 || latent.value % 2 != 0)
       return refuse("odd sizes of latents or of their heads");
     if (latent.rank + latent.turned > 576) return refuse("kv_lora_rank and qk_rope_head_dim of more than 576 together");
-  } else if (config.head_size % 64 != 0 || config.head_size > 576) {
-    return refuse("head sizes that are not a multiple of 64, or above 576");
+  } else if (config.head_size % 2 != 0 || config.head_size > kernels::kMaxHeadSize) {
+    return refuse("head sizes that are odd or above 576");
   }
   if (config.width % 2 != 0 || config.mlp_width % 2 != 0 || config.experts.width % 2 != 0) {
     return refuse("odd widths of states or MLPs");

@@ -10,7 +10,9 @@
 
 namespace tandem::kernels::TANDEM_ISA {
 
-constexpr int kMaxHeadSize = 576;
+// Where the panel of 64 columns begins that has a head's columns from `column` on. The last one of a head that is no
+// whole number of panels overlaps the one before: a column has the same bits in either.
+constexpr int panel_start(int column, int size) { return std::min(column, size - kPanelColumns); }
 
 template <typename T>
 void write_pages(ThreadPool&, const AttentionShape& shape, const T* keys, size_t key_stride, const T* values,
@@ -173,14 +175,15 @@ void attend_rows(const AttentionShape& shape, const T* queries, size_t query_str
       join_block(states, begin, end, scores, first_key, last_key, shape.scale, probabilities);
       for (int column = 0; column < value_size; column += kPanelColumns) {
         // values[pair][value_size][2]: a panel of 64 of its columns has the stride of the whole head.
+        const int start = panel_start(column, value_size);
         product_tile(LeftRows<T>{probabilities + begin * kPageTokens, kPageTokens}, end - begin,
-                     values + column * kBeside, kPageTokens, gathered, kBeside * value_size,
+                     values + start * kBeside, kPageTokens, gathered, kBeside * value_size,
                      next_keys ? Ahead{reinterpret_cast<const char*>(next_keys + column * kPageTokens),
                                        sizeof(T) * kBeside * kPageTokens}
                                : Ahead{});
         for (int i = begin; i < end; ++i) {
-          for (int c = 0; c < kPanelColumns; c += kLanes) {
-            float* target = sums + i * value_size + column + c;
+          for (int c = column - start; c < kPanelColumns; c += kLanes) {
+            float* target = sums + i * value_size + start + c;
             store(target, load(target) * broadcast(states.kept[i]) + load(gathered + (i - begin) * kPanelColumns + c));
           }
         }

@@ -183,12 +183,14 @@ class TreeHeadBackward {
     }
     for (int column = 0; column < size_; column += kPanelColumns) {
       const size_t wide = size_t{2} * size_;
+      const int start = panel_start(column, size_);
       for (int q = 0; q < queries; q += kTileRows) {
         const int rows = std::min(kTileRows, queries - q);
-        product_tile(LeftRows<bf16>{slopes + q * kBlock, kBlock}, rows, key_rows_.data() + column * 2, kBlock, scores,
+        product_tile(LeftRows<bf16>{slopes + q * kBlock, kBlock}, rows, key_rows_.data() + start * 2, kBlock, scores,
                      wide);
         for (int r = 0; r < rows; ++r) {
-          add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + column]);
+          add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + start],
+                  column - start);
         }
       }
     }
@@ -203,19 +205,22 @@ class TreeHeadBackward {
                   std::vector<float>& gradient) const {
     alignas(64) float tile[kTileRows * kPanelColumns];
     for (int column = 0; column < size; column += kPanelColumns) {
+      const int start = panel_start(column, size);
       for (int k = 0; k < keys; k += kTileRows) {
         const int rows = std::min(kTileRows, keys - k);
-        product_tile(LeftRows<bf16>{factors + k * 2, 2, kBlock * 2}, rows, pairs + column * 2, even_queries, tile,
+        product_tile(LeftRows<bf16>{factors + k * 2, 2, kBlock * 2}, rows, pairs + start * 2, even_queries, tile,
                      size_t{2} * size);
         for (int r = 0; r < rows; ++r) {
-          add_row(tile + r * kPanelColumns, &gradient[static_cast<size_t>(path_[k + r] - first_row_) * size + column]);
+          add_row(tile + r * kPanelColumns, &gradient[static_cast<size_t>(path_[k + r] - first_row_) * size + start],
+                  column - start);
         }
       }
     }
   }
 
-  static void add_row(const float* from, float* to) {
-    for (int c = 0; c < kPanelColumns; c += kLanes) store(to + c, load(to + c) + load(from + c));
+  // The columns of a panel from the `first` on.
+  static void add_row(const float* from, float* to, int first) {
+    for (int c = first; c < kPanelColumns; c += kLanes) store(to + c, load(to + c) + load(from + c));
   }
 
   const AttentionShape& shape_;
