@@ -63,6 +63,13 @@ bool Dfa::leads_on(int32_t state, char32_t first, char32_t last) const {
   return false;
 }
 
+bool Dfa::stays(int32_t state, char32_t first, char32_t last) const {
+  const int32_t* row = &next_[static_cast<size_t>(state) * classes()];
+  for (size_t c = class_of(first); c < classes() && starts_[c] <= last; ++c)
+    if (row[c] != state) return false;
+  return true;
+}
+
 bool Dfa::matches(std::u32string_view text) const {
   if (empty_) return false;
   int32_t state = start();

@@ -47,6 +47,9 @@ class Dfa {
   // Whether one of the characters from `first` to `last` leads on.
   bool leads_on(int32_t state, char32_t first, char32_t last) const;
 
+  // Whether none of them leads anywhere else.
+  bool stays(int32_t state, char32_t first, char32_t last) const;
+
   bool matches(std::u32string_view text) const;
   size_t states() const { return accepting_.size(); }
   // Differs between any two automata of a process; copies keep it.

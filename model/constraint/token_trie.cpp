@@ -5,11 +5,36 @@
 #include <atomic>
 #include <map>
 
+#include "model/constraint/string_state.h"
+
 namespace tandem::model::constraint {
 
 namespace {
 std::atomic<uint64_t> serials{1};
-}
+
+// Punctuation, which rules tell apart, each by itself; letters and digits in the groups that patterns have.
+constexpr std::array<uint8_t, 128> kClasses = [] {
+  std::array<uint8_t, 128> classes{};
+  uint8_t next = 6;
+  for (size_t byte = 0; byte < 128; ++byte) {
+    const bool hexadecimal = (byte | 32) <= 'f';
+    if (byte >= '0' && byte <= '9')
+      classes[byte] = 0;
+    else if (byte >= 'a' && byte <= 'z')
+      classes[byte] = hexadecimal ? 1 : 2;
+    else if (byte >= 'A' && byte <= 'Z')
+      classes[byte] = hexadecimal ? 3 : 4;
+    else if ((byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r') || byte == 127)
+      classes[byte] = 5;
+    else
+      classes[byte] = next++;
+  }
+  return classes;
+}();
+static_assert(*std::max_element(kClasses.begin(), kClasses.end()) < 62);
+}  // namespace
+
+uint64_t TokenTrie::class_of(uint8_t ascii) { return uint64_t{1} << kClasses[ascii]; }
 
 TokenTrie::TokenTrie(std::vector<Entry> entries) : nodes_(1), serial_(serials++) {
   std::sort(entries.begin(), entries.end(),
@@ -44,6 +69,7 @@ void TokenTrie::fill(uint32_t number, std::span<const Entry> entries, size_t dep
     const size_t end = c + 1 < begins.size() ? begins[c + 1] : entries.size();
     fill(first + static_cast<uint32_t>(c), entries.subspan(begins[c], end - begins[c]), depth + 1);
   }
+  summarize(number);
 }
 
 void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots,
@@ -64,6 +90,37 @@ void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector
   for (const auto& [byte, children] : below) nodes_.push_back({.byte = byte});
   uint32_t child = first;
   for (const auto& [byte, children] : below) merge(child++, other, children, nullptr);
+  summarize(number);
+}
+
+// When its children are.
+void TokenTrie::summarize(uint32_t number) {
+  Node& node = nodes_[number];
+  node.below_end = static_cast<uint32_t>(tokens_.size());
+  for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
+    const Node& child = nodes_[c];
+    if (child.byte < 0x80) {
+      node.below |= class_of(child.byte) | child.below;
+      continue;
+    }
+    StringState state;
+    const bool begins = step_string(nullptr, state, child.byte) == ByteStep::kInside;
+    node.below |= begins ? kWhole | below_within(c, state.decoder) : kBroken;
+  }
+}
+
+// As `below`, of a node in the middle of a character.
+uint64_t TokenTrie::below_within(uint32_t number, uint32_t decoder) const {
+  const Node& node = nodes_[number];
+  if (decoder == 0) return node.below;
+  if (node.tokens_begin != node.tokens_end) return kBroken;
+  uint64_t below = 0;
+  for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
+    StringState state{.decoder = decoder};
+    const bool goes_on = step_string(nullptr, state, nodes_[c].byte) == ByteStep::kInside;
+    below |= goes_on ? below_within(c, state.decoder) : kBroken;
+  }
+  return below;
 }
 
 uint32_t TokenTrie::child(uint32_t number, uint8_t byte) const {

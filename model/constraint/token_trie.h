@@ -23,7 +23,13 @@ class TokenTrie {
     uint16_t children = 0;  // by byte, ascending
     uint8_t byte = 0;
     uint32_t tokens_begin = 0, tokens_end = 0;  // that end here
+    uint32_t below_end = 0;                     // those from tokens_end on end below
+    uint64_t below = 0;                         // classes of the bytes below, as of a place between two characters
   };
+  // Classes of bytes, a bit each: of ASCII by class_of; of all others, kWhole where they are whole characters of UTF-8,
+  // or kBroken.
+  static constexpr uint64_t kWhole = uint64_t{1} << 62, kBroken = uint64_t{1} << 63;
+  static uint64_t class_of(uint8_t ascii);
   static constexpr uint32_t kRoot = 0;
   static constexpr uint32_t kNoNode = UINT32_MAX;
 
@@ -37,6 +43,10 @@ class TokenTrie {
     const Node& n = nodes_[number];
     return std::span(tokens_).subspan(n.tokens_begin, n.tokens_end - n.tokens_begin);
   }
+  std::span<const TokenId> tokens_below(uint32_t number) const {
+    const Node& n = nodes_[number];
+    return std::span(tokens_).subspan(n.tokens_end, n.below_end - n.tokens_end);
+  }
   // The child by this byte, or kNoNode.
   uint32_t child(uint32_t number, uint8_t byte) const;
   bool empty() const { return nodes_.size() == 1 && tokens_.empty(); }
@@ -46,6 +56,9 @@ class TokenTrie {
  private:
   void fill(uint32_t number, std::span<const Entry> entries, size_t depth);
   void merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots, bool (*keep)(uint8_t));
+
+  void summarize(uint32_t number);
+  uint64_t below_within(uint32_t number, uint32_t decoder) const;
 
   std::vector<Node> nodes_;
   std::vector<TokenId> tokens_;

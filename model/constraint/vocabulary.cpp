@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "model/constraint/grammar.h"
 #include "model/constraint/string_state.h"
@@ -72,6 +73,34 @@ bool follows_space(uint8_t byte) {
          std::string_view("\"{}[],:;-tfn<`").find(static_cast<char>(byte)) != std::string_view::npos;
 }
 
+bool same(const InnerState& x, const InnerState& y) {
+  return x.a == y.a && x.b == y.b && x.c == y.c && x.less == y.less;
+}
+
+// The classes of bytes that change nothing, so that a token of them alone stays inside.
+uint64_t idle_bytes(const InnerState& state) {
+  if (state.kind == InnerState::kNumber || state.kind == InnerState::kSpace || state.c != 0) return 0;
+  const auto idles = [&](uint8_t byte) {
+    InnerState next = state;
+    return step(next, byte) == ByteStep::kInside && same(next, state);
+  };
+  uint64_t idle = ~uint64_t{0};
+  for (uint8_t byte = 0; byte < 0x80; ++byte)
+    if (!idles(byte) || (state.kind == InnerState::kRaw && ends_raw(byte))) idle &= ~TokenTrie::class_of(byte);
+  if (state.kind == InnerState::kText) {
+    for (int byte = 0x80; byte <= 0xFF; ++byte)
+      if (!idles(static_cast<uint8_t>(byte))) return idle & ~(TokenTrie::kWhole | TokenTrie::kBroken);
+    return idle;
+  }
+  const auto at = static_cast<int32_t>(state.a);
+  const bool by_length = state.kind == InnerState::kString && state.dfa == nullptr;
+  const bool any = by_length ? state.a == kUnlimited && state.b == 0
+                   : state.dfa != nullptr
+                       ? state.dfa->stays(at, 0x80, 0xD7FF) && state.dfa->stays(at, 0xE000, kLastCharacter)
+                       : true;
+  return idle & ~TokenTrie::kBroken & (any && !state.less ? ~uint64_t{0} : ~TokenTrie::kWhole);
+}
+
 class Walk {
  public:
   Walk(const TokenTrie& trie, std::vector<TokenId>& accepted, std::vector<uint32_t>& ends)
@@ -79,6 +108,12 @@ class Walk {
 
   void from(uint32_t number, const InnerState& state) {
     const auto& node = trie_.node(number);
+    if (node.children == 0) return;
+    if ((node.below & ~idle_in(state)) == 0) {
+      const auto tokens = trie_.tokens_below(number);
+      accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
+      return;
+    }
     for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
       const uint8_t byte = trie_.node(c).byte;
       // Most of what is looked at are letters between two characters; this is what step_string says of them.
@@ -111,7 +146,15 @@ class Walk {
   }
 
  private:
+  uint64_t idle_in(const InnerState& state) {
+    if (state.c != 0) return 0;
+    const auto [at, fresh] = idle_.try_emplace({state.a, state.b, state.less});
+    if (fresh) at->second = idle_bytes(state);
+    return at->second;
+  }
+
   const TokenTrie& trie_;
+  std::map<std::tuple<uint32_t, uint32_t, bool>, uint64_t> idle_;  // of the states that are met
   std::vector<TokenId>& accepted_;
   std::vector<uint32_t>& ends_;
 };
@@ -197,7 +240,7 @@ void Vocabulary::prepare_strings() {
 
 std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uint32_t node, InnerState state) const {
   if (state.kind == InnerState::kString && state.dfa == nullptr) {  // further than a token reaches makes no difference
-    state.a = std::min(state.a, longest_ + 1);
+    if (state.a > longest_) state.a = kUnlimited;
     state.b = std::min(state.b, longest_ + 1);
   }
   const Key key{trie.serial(), state.dfa != nullptr ? state.dfa->serial() : state.text_tag,

@@ -37,8 +37,9 @@ class Generate : public RunTest {
     std::ofstream file(root() / "requests");
     for (const Json& line : lines) file << line.dump() << "\n";
     file.close();
-    Arguments arguments = {"generate", "--model", (root() / "model").string(), "--input",
-                           (root() / "requests").string()};
+    Arguments arguments = {"generate", "--input", (root() / "requests").string()};
+    if (std::find(options.begin(), options.end(), "--model") == options.end())
+      arguments.insert(arguments.end(), {"--model", (root() / "model").string()});
     arguments.insert(arguments.end(), options.begin(), options.end());
     EXPECT_EQ(tandem(arguments), 0) << text(output());
     std::map<int, Json> answers;
@@ -201,6 +202,55 @@ TEST_F(Generate, tool_choice_constrains_calls_to_the_tools) {
     ++called;
   }
   EXPECT_GE(called, 4);
+}
+
+// Models are told apart by the tags that their templates write.
+TEST_F(Generate, tool_choice_constrains_calls_of_every_dialect) {
+  const std::pair<const char*, const char*> dialects[] = {{"hermes", "<tool_call>"},
+                                                          {"qwen3_coder", "<tool_call><function="},
+                                                          {"glm4", "<tool_call><arg_key>"},
+                                                          {"llama3", "<|python_tag|>"},
+                                                          {"deepseek_v3", "<｜tool▁call▁begin｜>```json"},
+                                                          {"deepseek_v31", "<｜tool▁call▁begin｜>"},
+                                                          {"kimi_k2", "<|tool_call_begin|>"}};
+  const Json tools = *parse_json(
+      R"([{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"at":{"enum":["left",)"
+      R"("right"]},"times":{"type":"integer","minimum":1,"maximum":9}},"required":["at"],)"
+      R"("additionalProperties":false}}}])");
+  std::vector<Json> lines;
+  for (int i = 0; i < 4; ++i) {
+    lines.push_back({{"id", i},
+                     {"messages", {{{"role", "user"}, {"content", "Look."}}}},
+                     {"tools", tools},
+                     {"seed", i},
+                     {"max_tokens", 1000},
+                     {"tool_choice", {{"type", "function"}, {"function", {{"name", "look"}}}}}});
+  }
+  for (const auto& [name, tags] : dialects) {
+    SCOPED_TRACE(name);
+    const fs::path model = root() / "model" / "of-dialect";
+    fs::remove_all(model);
+    fs::create_directory(model);
+    for (const auto& file : fs::directory_iterator(root() / "model"))
+      if (file.is_regular_file()) fs::copy(file.path(), model / file.path().filename());
+    std::ofstream(model / "chat_template.jinja")
+        << "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if tools %}Calls: " << tags
+        << "{% endif %}";
+    ASSERT_EQ(tandem({"inspect", model.string(), "--json"}), 0) << text(output());
+    EXPECT_EQ(parse_json(text(output())).value()["chat_template"]["tool_dialect"], name);
+    const auto answers = generate(lines, {"--model", model.string()});
+    ASSERT_EQ(answers.size(), lines.size());
+    for (const auto& [id, answer] : answers) {
+      ASSERT_FALSE(answer.contains("error")) << answer;
+      EXPECT_EQ(answer["finish_reason"], "tool_calls") << answer;
+      const Json& calls = answer["message"]["tool_calls"];
+      ASSERT_EQ(calls.size(), 1u) << answer;
+      EXPECT_EQ(calls[0]["function"]["name"], "look");
+      const auto arguments = parse_json(calls[0]["function"]["arguments"].get<std::string>());
+      EXPECT_TRUE((*arguments)["at"] == "left" || (*arguments)["at"] == "right") << answer;
+      EXPECT_TRUE(!arguments->contains("times") || (*arguments)["times"].is_number_integer()) << answer;
+    }
+  }
 }
 
 TEST_F(Generate, wrong_constraints_are_answered_by_what_is_wrong) {
