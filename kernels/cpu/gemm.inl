@@ -175,6 +175,14 @@ inline void multiply_codes(const Gemm& g, int panel, int begin, int end, const s
   alignas(64) float tiles[16][kTileRows * kPanelColumns];
   LeftRows<bf16> a = left_rows(g, begin);
   const std::byte* block = panel_of(g, panel).codes;
+#if defined(__AVX512VBMI__) && !defined(TANDEM_TILES)
+  if (const int rows = end - begin; rows <= kFewRows) {
+    constexpr std::array kProducts = {product_of_codes<1>, product_of_codes<2>, product_of_codes<3>,
+                                      product_of_codes<4>};
+    kProducts[rows - 1](a, block, g.k, tiles[0]);
+    return finish_tile(g, tiles[0], begin, rows, panel * kPanelColumns);
+  }
+#endif
   for (int first = 0; first < g.k; first += depth_at_once, a.start += depth_at_once / 2 * a.pair_stride) {
     const int depth = std::min(depth_at_once, g.k - first);
     for (int at = 0; at < depth; at += kCodedDepth, block += kCodedBlock) {

@@ -1,8 +1,8 @@
 // Panels of E4M3 codes (kernels/gemm.h), and the bf16 that they stand for, made just before it is multiplied.
 //
 // A panel is a list of blocks of 32 k: 64 exponents, one for each column, then codes [16][64][2], in the order of a
-// bf16 panel. A code's bf16 has an exponent of its own, to which that of the block is added; zeros stay zeros. What
-// bf16's normal numbers do not hold is not packed.
+// bf16 panel but for what `place_of_code` says. A code's bf16 has an exponent of its own, to which that of the block is
+// added; zeros stay zeros. What bf16's normal numbers do not hold is not packed.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/product.inl"
 #include "kernels/cpu/simd.h"
 
 namespace tandem::kernels::TANDEM_ISA {
@@ -20,6 +21,19 @@ constexpr size_t kCodedBlock = kPanelColumns + size_t{kCodedDepth} * kPanelColum
 inline size_t coded_panel_bytes(int k) { return kCodedBlock * ((k + kCodedDepth - 1) / kCodedDepth); }
 
 constexpr int kLeastShift = -126 + 9, kLargestShift = 127 - 8;  // of E4M3's least and largest exponents in bf16
+
+// Where the code of a column and an element of its pair lies in the 128 bytes of a pair of k.
+constexpr int place_of_code(int column, int element) {
+  const int natural = column * 2 + element;
+#if defined(__AVX512VBMI__)
+  // Bytes are joined to pairs of bytes within sixteen of them: from eight codes in the lower half of each sixteen and
+  // from eight in the upper come the first half of 64 codes, and the second.
+  const int eight = natural / 8 % 8;
+  return natural / 64 * 64 + (eight < 4 ? eight * 2 : eight * 2 - 7) * 8 + natural % 8;
+#else
+  return natural;
+#endif
+}
 
 // False where a value of the panel is not a normal number of bf16.
 inline bool pack_codes_panel(const PackCodes& p, int panel) {
@@ -32,13 +46,13 @@ inline bool pack_codes_panel(const PackCodes& p, int panel) {
     for (int column = 0; column < columns; ++column) {
       const size_t row = static_cast<size_t>(panel) * kPanelColumns + column;
       const e4m3* codes = p.codes + row * p.k + first;
-      std::byte* target = block + kPanelColumns + column * 2;
+      std::byte* target = block + kPanelColumns;
       bool zero = true;
       for (int i = 0; i < depth; ++i) {
         const int magnitude = codes[i].bits & 0x7f;
         if (magnitude == 0x7f) return false;
         zero = zero && magnitude == 0;
-        target[i / 2 * kPanelColumns * 2 + i % 2] = static_cast<std::byte>(codes[i].bits);
+        target[i / 2 * kPanelColumns * 2 + place_of_code(column, i % 2)] = static_cast<std::byte>(codes[i].bits);
       }
       if (zero) continue;
       const int shift = p.scales[row / p.block_rows * scale_columns + first / p.block].bits - 127;
@@ -75,33 +89,88 @@ constexpr std::array<uint8_t, 128> bytes_of_magnitudes() {
 alignas(64) inline constexpr std::array<uint8_t, 128> kLowBytes = bytes_of_magnitudes<0>(),
                                                       kHighBytes = bytes_of_magnitudes<8>();
 
+// What makes bf16 of the codes of one block.
+struct Expansion {
+  __m512i low[2], high[2], shifts[4];  // of sixteen columns each, for both elements of their pairs
+
+  TANDEM_INLINE Expansion() {
+    for (int part = 0; part < 2; ++part) {
+      low[part] = _mm512_load_si512(&kLowBytes[part * 64]);
+      high[part] = _mm512_load_si512(&kHighBytes[part * 64]);
+    }
+  }
+  // Begins a block; gives its codes.
+  TANDEM_INLINE const std::byte* begin(const std::byte* block) {
+#pragma GCC unroll 4
+    for (int unit = 0; unit < 4; ++unit) {
+      const __m128i columns = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + unit * kLanes));
+      const __m256i twice = _mm256_set_m128i(_mm_unpackhi_epi8(columns, columns), _mm_unpacklo_epi8(columns, columns));
+      shifts[unit] = _mm512_slli_epi16(_mm512_cvtepi8_epi16(twice), 7);
+    }
+    return block + kPanelColumns;
+  }
+  // The 64 codes of half the columns, a pair of k.
+  TANDEM_INLINE void expand(const std::byte* from, int half, __m512i& first, __m512i& second) const {
+    const __m512i codes = _mm512_loadu_si512(from);
+    const __m512i lower = _mm512_permutex2var_epi8(low[0], codes, low[1]);
+    const __m512i upper = _mm512_permutex2var_epi8(high[0], codes, high[1]) | (codes & _mm512_set1_epi8(-128));
+    first = scaled(_mm512_unpacklo_epi8(lower, upper), shifts[half * 2]);
+    second = scaled(_mm512_unpackhi_epi8(lower, upper), shifts[half * 2 + 1]);
+  }
+  static TANDEM_INLINE __m512i scaled(__m512i value, __m512i shift) {
+    return _mm512_mask_add_epi16(value, _mm512_test_epi16_mask(value, _mm512_set1_epi16(0x7fff)), value, shift);
+  }
+};
+
 // One block into bf16 [16][64][2]; `next` is the block that is needed later, fetched meanwhile, or null. A function by
 // itself, since its constants would take registers from the product that follows.
 __attribute__((noinline)) inline void expand_block(const std::byte* block, const std::byte* next, bf16* out) {
-  const auto at = [](const void* memory) { return _mm512_loadu_si512(memory); };
-  const __m512i low[2] = {at(&kLowBytes[0]), at(&kLowBytes[64])}, high[2] = {at(&kHighBytes[0]), at(&kHighBytes[64])};
-  __m512i shifts[4];
-  for (int unit = 0; unit < 4; ++unit) {
-    const __m128i columns = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + unit * kLanes));
-    const __m256i twice = _mm256_set_m128i(_mm_unpackhi_epi8(columns, columns), _mm_unpacklo_epi8(columns, columns));
-    shifts[unit] = _mm512_slli_epi16(_mm512_cvtepi8_epi16(twice), 7);
-  }
-  block += kPanelColumns;
+  Expansion expansion;
+  block = expansion.begin(block);
   for (int pair = 0; pair < kCodedDepth / 2; ++pair) {
     for (int half = 0; half < 2; ++half, block += 64, out += 64) {
       if (next != nullptr) _mm_prefetch(reinterpret_cast<const char*>(next += 64), _MM_HINT_T1);
-      // Joining below is within sixteen bytes: eight codes go into the lower half of each and eight into the upper.
-      const __m512i codes = __builtin_shufflevector(at(block), __m512i{}, 0, 4, 1, 5, 2, 6, 3, 7);
-      const __m512i lower = _mm512_permutex2var_epi8(low[0], codes, low[1]);
-      const __m512i upper = _mm512_permutex2var_epi8(high[0], codes, high[1]) | (codes & _mm512_set1_epi8(-128));
-      const auto scaled = [](__m512i value, __m512i shift) {
-        return _mm512_mask_add_epi16(value, _mm512_test_epi16_mask(value, _mm512_set1_epi16(0x7fff)), value, shift);
-      };
-      _mm512_storeu_si512(out, scaled(_mm512_unpacklo_epi8(lower, upper), shifts[half * 2]));
-      _mm512_storeu_si512(out + 32, scaled(_mm512_unpackhi_epi8(lower, upper), shifts[half * 2 + 1]));
+      __m512i first, second;
+      expansion.expand(block, half, first, second);
+      _mm512_storeu_si512(out, first);
+      _mm512_storeu_si512(out + 32, second);
     }
   }
 }
+
+#if !defined(TANDEM_TILES)
+// Few rows: codes become bf16 in registers, and are multiplied there. The chains are those of product_tile. Codes are
+// fetched not far ahead: asking for the next panel, as bf16 does, leaves a core waiting for half of the time.
+constexpr int kFewRows = 4;
+constexpr size_t kFetchedAhead = 2048;
+
+template <int Rows>
+__attribute__((noinline)) void product_of_codes(LeftRows<bf16> rows, const std::byte* block, int k, float* tile) {
+  Float sums[Rows][kPanelUnits] = {};
+  Expansion expansion;
+  const bf16* a = rows.start;
+  for (int first = 0; first < k; first += kCodedDepth, block += kCodedBlock) {
+    const std::byte* codes = expansion.begin(block);
+    for (int pair = 0; pair < std::min(kCodedDepth, k - first) / 2; ++pair, codes += 128, a += rows.pair_stride) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        _mm_prefetch(reinterpret_cast<const char*>(codes + half * 64 + kFetchedAhead), _MM_HINT_T0);
+        __m512i columns[2];
+        expansion.expand(codes + half * 64, half, columns[0], columns[1]);
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          const uint32_t a_pair = load_pair(a + r * rows.row_stride);
+#pragma GCC unroll 2
+          for (int u = 0; u < 2; ++u) sums[r][half * 2 + u] = dot2(sums[r][half * 2 + u], a_pair, (Bits)columns[u]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int unit = 0; unit < kPanelUnits; ++unit) store(tile + r * kPanelColumns + unit * kLanes, sums[r][unit]);
+  }
+}
+#endif
 #else
 // As above, sixteen codes at a time: beyond E4M3's denormals a code's bits are those of bf16, moved and with another
 // bias.
