@@ -35,21 +35,25 @@ struct GeluTanh {
 
 template <typename Gate>
 TANDEM_INLINE Float gated(Float gate, Float up) {
-  return gate / (broadcast(1) + exponential(-Gate::argument(gate))) * up;
+  return gate / one_and_exponential(-Gate::argument(gate)) * up;  // NaN where the gate is, whatever it is divided by
 }
 
-template <typename Gate, typename T>
-TANDEM_INLINE void gate_row(const T* gate_up, int width, T* target) {
+template <typename Gate, typename T, typename Store = StoreInCaches>
+TANDEM_INLINE void gate_row(const T* gate_up, int width, T* target, const Store& store_at = {}) {
   const T* up = gate_up + width;
   for_lanes(
-      width, [&](int i) { store(target + i, gated<Gate>(load(gate_up + i), load(up + i))); },
+      width, [&](int i) { store_at(target + i, gated<Gate>(load(gate_up + i), load(up + i))); },
       [&](int i, int n) { store_part(target + i, gated<Gate>(load_part(gate_up + i, n), load_part(up + i, n)), n); });
 }
 
 template <typename Gate, typename T>
 void gate_rows(ThreadPool& threads, const T* gate_up, int rows, int width, T* out) {
-  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) gate_row<Gate>(gate_up + row * 2 * width, width, out + row * width);
+  choose_store(out, rows, width, [&](const auto& store_at) {
+    for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+      for (size_t row = begin; row < end; ++row)
+        gate_row<Gate>(gate_up + row * 2 * width, width, out + row * width, store_at);
+      store_at.finish();
+    });
   });
 }
 

@@ -64,6 +64,46 @@ TANDEM_INLINE void convert(const bf16* x, Float inverse, uint8_t* target) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(target), bytes);
 }
 
+// The short way of sixteen elements whose codes are normal numbers, of scales from 2^-119 on: rounded to four bits of
+// their significand, in whole numbers of 16 bits, bf16 less a bias are codes with four bits more.
+constexpr int32_t kLeastShortScale = 8;
+struct ShortWay {
+  __m256i least;  // the least magnitude whose code is normal
+  __m256i bias;   // with what rounds
+
+  explicit ShortWay(__m256i scales)  // codes of E8M0
+      : least(_mm256_slli_epi16(_mm256_sub_epi16(scales, _mm256_set1_epi16(6)), 7)),
+        bias(_mm256_sub_epi16(_mm256_set1_epi16(7 + (7 << 7)), _mm256_slli_epi16(scales, 7))) {}
+
+  TANDEM_INLINE bool takes(__m256i magnitudes) const {
+    const __m256i below = _mm256_cmpgt_epi16(least, magnitudes);
+    return _mm256_testz_si256(below, below) != 0;
+  }
+  // False where one of them has another code; then nothing is written.
+  TANDEM_INLINE bool convert(const bf16* x, uint8_t* target) const {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff));
+    if (__builtin_expect(!takes(magnitude), 0)) return false;
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(magnitude, 4), _mm256_set1_epi16(1));
+    const __m256i code = _mm256_srli_epi16(_mm256_add_epi16(_mm256_add_epi16(magnitude, bias), odd), 4);
+    const __m256i all = _mm256_or_si256(code, _mm256_and_si256(_mm256_srli_epi16(bits, 8), _mm256_set1_epi16(0x80)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(target),
+                     _mm_packus_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
+    return true;
+  }
+  // As convert, to what the codes stand for: the same numbers, rounded.
+  TANDEM_INLINE bool round(const bf16* x, bf16* target) const {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff));
+    if (__builtin_expect(!takes(magnitude), 0)) return false;
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(magnitude, 4), _mm256_set1_epi16(1));
+    const __m256i half = _mm256_add_epi16(odd, _mm256_set1_epi16(7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target),
+                        _mm256_and_si256(_mm256_add_epi16(bits, half), _mm256_set1_epi16(-16)));
+    return true;
+  }
+};
+
 // `count` elements, a multiple of 16, of a block with this scale.
 TANDEM_INLINE void convert_row(const bf16* x, int count, int32_t scale, uint8_t* codes) {
   if (scale == kNanScale) {
@@ -71,7 +111,10 @@ TANDEM_INLINE void convert_row(const bf16* x, int count, int32_t scale, uint8_t*
     return;
   }
   const Float inverse = inverse_of(Int{} + scale);
-  for (int i = 0; i < count; i += kLanes) convert(x + i, inverse, codes + i);
+  const ShortWay way(_mm256_set1_epi16(static_cast<short>(scale)));
+  for (int i = 0; i < count; i += kLanes) {
+    if (scale < kLeastShortScale || !way.convert(x + i, codes + i)) convert(x + i, inverse, codes + i);
+  }
 }
 
 template <int Block>
@@ -130,8 +173,14 @@ inline void quantize_columns(const bf16* tile, e8m0* scales, uint8_t* codes) {
       }
       const Int scale = scale_codes((Int)widen((Half)largest));
       const Float inverse = inverse_of(scale);
+      const auto scales_of_16 = (__m256i)narrow((Bits)scale);
+      const ShortWay way(scales_of_16);
+      const __m256i small = _mm256_cmpgt_epi16(_mm256_set1_epi16(kLeastShortScale), scales_of_16);
+      const bool all_short = _mm256_testz_si256(small, small) != 0;
       for (int row = 0; row < Block; ++row) {
-        convert(x + row * kQuantizeTile + column, inverse, rows + row * kQuantizeTile + column);
+        const bf16* from = x + row * kQuantizeTile + column;
+        uint8_t* to = rows + row * kQuantizeTile + column;
+        if (!all_short || !way.convert(from, to)) convert(from, inverse, to);
       }
       for (int lane = 0; lane < kLanes; ++lane) {
         scales[(column + lane) * kBlocks + block].bits = static_cast<uint8_t>(scale[lane]);
@@ -149,9 +198,10 @@ inline void quantize_columns(const bf16* tile, e8m0* scales, uint8_t* codes) {
 }
 
 // Columns go through dense copies: rows of x, and columns of the transpose, are often a power of two apart, and 128
-// lines with such a distance do not stay in a cache. What of a tile is outside is zero, which changes no maximum.
+// lines with such a distance do not stay in a cache. What of a tile is outside is zero, which changes no maximum. Codes
+// by columns may go past the caches, whole lines at a time.
 template <int Block>
-inline void quantize_tile(const Quantize& q, int top, int left) {
+inline void quantize_tile(const Quantize& q, int top, int left, bool past_caches) {
   constexpr int kBlocks = kQuantizeTile / Block;
   const int rows = std::min(kQuantizeTile, q.rows - top), columns = std::min(kQuantizeTile, q.columns - left);
   alignas(64) bf16 tile[kQuantizeTile * kQuantizeTile];
@@ -170,8 +220,17 @@ inline void quantize_tile(const Quantize& q, int top, int left) {
     const size_t target = left + column;
     std::memcpy(q.column_scales + target * scale_blocks(q.rows, Block) + top / Block, scales + column * kBlocks,
                 scale_blocks(rows, Block));
-    std::memcpy(q.by_column + target * q.rows + top, codes + column * kQuantizeTile, rows);
+    uint8_t* const to = reinterpret_cast<uint8_t*>(q.by_column) + target * q.rows + top;
+    const uint8_t* const from = codes + column * kQuantizeTile;
+    if (past_caches && rows == kQuantizeTile) {
+      for (int i = 0; i < kQuantizeTile; i += 32)
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                            _mm256_load_si256(reinterpret_cast<const __m256i*>(from + i)));
+    } else {
+      std::memcpy(to, from, rows);
+    }
   }
+  if (past_caches) _mm_sfence();
 }
 
 // Calls tile(top, left) for every tile; a task takes a few that lie side by side.
@@ -190,7 +249,8 @@ inline void for_tiles(ThreadPool& threads, int rows, int columns, const Tile& ti
 template <int Block>
 inline void quantize_blocks(ThreadPool& threads, const Quantize& q) {
   if (q.by_column) {
-    for_tiles(threads, q.rows, q.columns, [&](int top, int left) { quantize_tile<Block>(q, top, left); });
+    const bool past_caches = goes_past_caches(q.by_column, q.rows, q.columns);
+    for_tiles(threads, q.rows, q.columns, [&](int top, int left) { quantize_tile<Block>(q, top, left, past_caches); });
     return;
   }
   constexpr size_t kRows = 16;
@@ -288,7 +348,9 @@ TANDEM_INLINE void round_block(const bf16* x, int count, bf16* out) {
   const int32_t code = scale_codes(largest_of(largest));
   if (code == kNanScale) return void(std::fill_n(out, count, bf16{0x7fc0}));
   const Float inverse = inverse_of(Int{} + code), scale = broadcast(to_float(e8m0{static_cast<uint8_t>(code)}));
+  const ShortWay way(_mm256_set1_epi16(static_cast<short>(code)));
   for (int i = 0; i < count; i += kLanes) {
+    if (code >= kLeastShortScale && way.round(x + i, out + i)) continue;
     const Half values = round_sixteen(x + i, inverse, scale);
     std::memcpy(out + i, &values, sizeof values);
   }

@@ -36,10 +36,17 @@ TANDEM_INLINE Bits load_bits(const void* source) {
   return value;
 }
 TANDEM_INLINE void store_bits(void* target, Bits value) { std::memcpy(target, &value, sizeof value); }
-TANDEM_INLINE Bits widen(Half half) { return __builtin_convertvector(half, Bits); }
-TANDEM_INLINE Half narrow(Bits value) { return __builtin_convertvector(value, Half); }  // values below 2^16
+// Masks of all lanes: without one GCC 12 warns of what it leaves undefined itself, and of a conversion of its own
+// vectors it makes four instructions.
+constexpr __mmask16 kAllLanes = 0xffff;
+TANDEM_INLINE Bits widen(Half half) { return (Bits)_mm512_maskz_cvtepu16_epi32(kAllLanes, (__m256i)half); }
+TANDEM_INLINE Half narrow(Bits value) {  // values below 2^16
+  return (Half)_mm512_maskz_cvtepi32_epi16(kAllLanes, (__m512i)value);
+}
 TANDEM_INLINE Float to_float(Int value) { return __builtin_convertvector(value, Float); }
-TANDEM_INLINE Float square_root(Float value) { return (Float)_mm512_maskz_sqrt_ps(0xffff, (__m512)value); }
+// a > b ? a : b in each lane: b where one is NaN.
+TANDEM_INLINE Float maximum(Float a, Float b) { return (Float)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b); }
+TANDEM_INLINE Float square_root(Float value) { return (Float)_mm512_maskz_sqrt_ps(kAllLanes, (__m512)value); }
 // a * b + c, rounded once.
 TANDEM_INLINE Float fma(Float a, Float b, Float c) { return (Float)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 template <int Half>
@@ -80,6 +87,10 @@ TANDEM_INLINE Half narrow(Bits value) {
 TANDEM_INLINE Float to_float(Int value) {
   return {(EightFloats)_mm256_cvtepi32_ps((__m256i)value.low), (EightFloats)_mm256_cvtepi32_ps((__m256i)value.high)};
 }
+TANDEM_INLINE Float maximum(Float a, Float b) {
+  return {(EightFloats)_mm256_max_ps((__m256)a.low, (__m256)b.low),
+          (EightFloats)_mm256_max_ps((__m256)a.high, (__m256)b.high)};
+}
 TANDEM_INLINE Float square_root(Float value) {
   return {(EightFloats)_mm256_sqrt_ps((__m256)value.low), (EightFloats)_mm256_sqrt_ps((__m256)value.high)};
 }
@@ -117,6 +128,41 @@ TANDEM_INLINE void store(bf16* target, Float value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), (__m256i)round_to_bf16(value));
 }
 
+// How a kernel writes results that nothing reads soon. Past the caches a line is not read before it is written, which
+// is a third of what plain copying moves.
+struct StoreInCaches {
+  template <typename T>
+  TANDEM_INLINE void operator()(T* target, Float value) const {
+    store(target, value);
+  }
+  TANDEM_INLINE void finish() const {}
+};
+struct StorePastCaches {
+  TANDEM_INLINE void operator()(bf16* target, Float value) const {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(target), (__m256i)round_to_bf16(value));
+  }
+  TANDEM_INLINE void operator()(float* target, Float value) const {
+    _mm256_stream_ps(target, half_of<0>(value));
+    _mm256_stream_ps(target + kLanes / 2, half_of<1>(value));
+  }
+  // Before another thread may read.
+  TANDEM_INLINE void finish() const { _mm_sfence(); }
+};
+// Whether results of so many bytes a row, which lie one behind the other, are larger than the caches.
+inline bool goes_past_caches(const void* target, size_t row_bytes, size_t rows) {
+  constexpr size_t kBeyondCaches = size_t{32} << 20, kAligned = 32;
+  return row_bytes * rows >= kBeyondCaches && row_bytes % kAligned == 0 &&
+         reinterpret_cast<uintptr_t>(target) % kAligned == 0;
+}
+// work(how to store).
+template <typename T, typename Work>
+TANDEM_INLINE void choose_store(const T* target, size_t rows, size_t width, const Work& work) {
+  if (goes_past_caches(target, width * sizeof(T), rows))
+    work(StorePastCaches());
+  else
+    work(StoreInCaches());
+}
+
 // The first `count` < 16 lanes; the others read as `fill` and are not written.
 template <typename T>
 TANDEM_INLINE Float load_part(const T* source, int count, float fill = 0) {
@@ -136,8 +182,6 @@ TANDEM_INLINE void store_part(T* target, Float value, int count) {
   store(buffer, value);
   std::memcpy(target, buffer, sizeof(T) * count);
 }
-
-TANDEM_INLINE Float maximum(Float a, Float b) { return select(a > b, a, b); }
 
 // Folds sixteen lanes into one as a fixed tree: 8 with 8, 4 with 4, 2 with 2, 1 with 1.
 template <typename Join8, typename Join4>
@@ -187,6 +231,13 @@ TANDEM_INLINE Float exponential_below(Float x) {
   const Float low = broadcast(-87.33f);
   const Float result = exponential_within(maximum(low, x));
   return select(x != x, x, select(x < low, Float{}, result));
+}
+
+// 1 + e^x of what is no NaN, as `exponential` has it.
+TANDEM_INLINE Float one_and_exponential(Float x) {
+  const Float low = broadcast(-87.33f), high = broadcast(88.72f);
+  const Float result = broadcast(1) + exponential_within(maximum(low, -maximum(-high, -x)));
+  return select(x > high, broadcast(INFINITY), result);
 }
 
 // acc[lane] + a.low * b[lane].low + a.high * b[lane].high over pairs of bf16; the one place where instruction sets

@@ -32,20 +32,33 @@ inline void embed_backward(ThreadPool& threads, const bf16* grad_out, int width,
   });
 }
 
-template <typename T>
-TANDEM_INLINE float inverse_rms(const T* x, int width, float epsilon) {
-  Float squares = {};
+// Of several rows at once, `stride` elements apart: each is one chain of additions, whose latency leaves room for more.
+template <int Rows, typename T>
+TANDEM_INLINE void inverse_rms(const T* x, size_t stride, int width, float epsilon, float (&inverses)[Rows]) {
+  Float squares[Rows] = {};
   for_lanes(
       width,
       [&](int i) {
-        const Float value = load(x + i);
-        squares = fma(value, value, squares);
+#pragma GCC unroll 4
+        for (int row = 0; row < Rows; ++row) {
+          const Float value = load(x + row * stride + i);
+          squares[row] = fma(value, value, squares[row]);
+        }
       },
       [&](int i, int lanes) {
-        const Float value = load_part(x + i, lanes);
-        squares = fma(value, value, squares);
+        for (int row = 0; row < Rows; ++row) {
+          const Float value = load_part(x + row * stride + i, lanes);
+          squares[row] = fma(value, value, squares[row]);
+        }
       });
-  return 1.0f / std::sqrt(sum(squares) / static_cast<float>(width) + epsilon);
+  for (int row = 0; row < Rows; ++row)
+    inverses[row] = 1.0f / std::sqrt(sum(squares[row]) / static_cast<float>(width) + epsilon);
+}
+template <typename T>
+TANDEM_INLINE float inverse_rms(const T* x, int width, float epsilon) {
+  float inverse[1];
+  inverse_rms(x, 0, width, epsilon, inverse);
+  return inverse[0];
 }
 
 // A value as it would be stored as a T.
@@ -55,21 +68,42 @@ TANDEM_INLINE Float as_stored(Float value) {
   return (Float)(widen(round_to_bf16(value)) << 16);
 }
 
-template <typename T>
-TANDEM_INLINE void norm_row(const T* source, const T* weight, float epsilon, int width, T* target) {
-  const Float inverse = broadcast(inverse_rms(source, width, epsilon));
+template <typename T, typename Store = StoreInCaches>
+TANDEM_INLINE void scale_row(const T* source, const T* weight, float factor, int width, T* target,
+                             const Store& store_at = {}) {
+  const Float inverse = broadcast(factor);
   for_lanes(
-      width, [&](int i) { store(target + i, as_stored<T>(load(source + i) * inverse) * load(weight + i)); },
+      width, [&](int i) { store_at(target + i, as_stored<T>(load(source + i) * inverse) * load(weight + i)); },
       [&](int i, int lanes) {
         store_part(target + i, as_stored<T>(load_part(source + i, lanes) * inverse) * load_part(weight + i, lanes),
                    lanes);
       });
 }
+template <typename T>
+TANDEM_INLINE void norm_row(const T* source, const T* weight, float epsilon, int width, T* target) {
+  scale_row(source, weight, inverse_rms(source, width, epsilon), width, target);
+}
 
 template <typename T>
 void rms_norm(ThreadPool& threads, const T* x, const T* weight, float epsilon, int rows, int width, T* out) {
-  for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) norm_row(x + row * width, weight, epsilon, width, out + row * width);
+  constexpr int kTogether = 4;
+  choose_store(out, rows, width, [&](const auto& store_at) {
+    for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
+      size_t row = begin;
+      for (; row + kTogether <= end; row += kTogether) {
+        float inverses[kTogether];
+        inverse_rms(x + row * width, width, width, epsilon, inverses);
+        for (int i = 0; i < kTogether; ++i) {
+          const size_t at = (row + i) * width;
+          scale_row(x + at, weight, inverses[i], width, out + at, store_at);
+        }
+      }
+      for (; row < end; ++row) {
+        const size_t at = row * width;
+        scale_row(x + at, weight, inverse_rms(x + at, width, epsilon), width, out + at, store_at);
+      }
+      store_at.finish();
+    });
   });
 }
 
