@@ -26,10 +26,29 @@ TANDEM_INLINE RunningSum sum_of_panel(const float* logits) {
   const float peak = largest(top);
   Float sums = {};
   for (int unit = 0; unit < kPanelUnits; ++unit) {
-    sums = sums + exponential(load(logits + unit * kLanes) - broadcast(peak));
+    sums = sums + exponential_below(load(logits + unit * kLanes) - broadcast(peak));
   }
   return {peak, sum(sums)};
 }
+
+// The sums of some rows over the panels of a slab. As long as a vector may be loaded from any row on.
+struct RunningSums {
+  alignas(64) float maximum[kHeadRows + kLanes], sum[kHeadRows + kLanes];
+  RunningSums() {
+    std::fill(std::begin(maximum), std::end(maximum), -INFINITY);
+    std::fill(std::begin(sum), std::end(sum), 0.0f);
+  }
+  // `join` of sixteen rows from `row` on; rows whose next panel has the maximum -infinity stay as they are.
+  TANDEM_INLINE void add(int row, const float* next_maximum, const float* next_sum) {
+    const Float nothing = broadcast(-INFINITY);
+    const Float old_top = load(maximum + row), next_top = load(next_maximum), old = load(sum + row);
+    const Float top = TANDEM_ISA::maximum(old_top, next_top);
+    const Float kept = select(old_top == nothing, Float{}, old * exponential(old_top - top));
+    const Float joined = kept + load(next_sum) * exponential(next_top - top);
+    store(maximum + row, select(next_top == nothing, old_top, top));
+    store(sum + row, select(next_top == nothing, old, joined));
+  }
+};
 
 TANDEM_INLINE void hide_padding(float* tile, int rows, int columns) {
   for (int r = 0; r < rows; ++r) {
@@ -60,6 +79,8 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
     const int slab = task % slabs, chunk = task / slabs;
     const int begin_row = chunk * kHeadRows, end_row = std::min(h.rows, (chunk + 1) * kHeadRows);
     alignas(64) float tile[kTileRows * kPanelColumns];
+    RunningSums sums;
+    SlabResult* const of_slab = &results[static_cast<size_t>(begin_row) * slabs + slab];  // of row i at i * slabs
     for (int panel = slab * kSlabPanels; panel < std::min(panels, (slab + 1) * kSlabPanels); ++panel) {
       const int first = panel * kPanelColumns;
       const int columns = std::min(kPanelColumns, h.vocabulary - first);
@@ -72,16 +93,22 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
                      weights, h.width, tile, kPanelColumns * kSideBySide<T>,
                      next.during((row - begin_row) / kTileRows));
         hide_padding(tile, rows, columns);
+        alignas(64) float tops[kLanes], totals[kLanes] = {};
+        std::fill(std::begin(tops), std::end(tops), -INFINITY);
+        for (int r = 0; r < rows; ++r) {
+          const RunningSum of_panel = sum_of_panel(tile + r * kPanelColumns);
+          tops[r] = of_panel.maximum;
+          totals[r] = of_panel.sum;
+        }
+        sums.add(row - begin_row, tops, totals);
         for (int r = 0; r < rows; ++r) {
           const float* logits = tile + r * kPanelColumns;
-          SlabResult& result = results[static_cast<size_t>(row + r) * slabs + slab];
-          const RunningSum sums = sum_of_panel(logits);
-          join(result.total, sums);
-          if (h.panel_sums) h.panel_sums[static_cast<size_t>(row + r) * panels + panel] = sums;
-          if (h.argmax && sums.maximum > result.best) {
-            result.best = sums.maximum;
+          if (h.panel_sums) h.panel_sums[static_cast<size_t>(row + r) * panels + panel] = {tops[r], totals[r]};
+          SlabResult& result = of_slab[static_cast<size_t>(row + r - begin_row) * slabs];
+          if (h.argmax && tops[r] > result.best) {
+            result.best = tops[r];
             for (int c = 0; c < columns; ++c) {
-              if (logits[c] == sums.maximum) {
+              if (logits[c] == tops[r]) {
                 result.best_token = first + c;
                 break;
               }
@@ -95,6 +122,8 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
         }
       }
     }
+    for (int row = 0; row < end_row - begin_row; ++row)
+      of_slab[static_cast<size_t>(row) * slabs].total = {sums.maximum[row], sums.sum[row]};
   });
   for (int row = 0; row < h.rows; ++row) {
     SlabResult joined = results[static_cast<size_t>(row) * slabs];
