@@ -54,31 +54,50 @@ Status measure_gemm(KernelBench& bench, const ProductShape& shape) {
 // SmolLM2-135M's heads.
 constexpr kernels::AttentionShape kHeads{.heads = 9, .kv_heads = 3, .head_size = 64, .scale = 0.125f};
 
-// `sequences` of them, each with `rows` queries that stand last of `length` tokens.
-Status measure_attention(KernelBench& bench, std::string name, int sequences, int length, int rows) {
-  const int width = kHeads.heads * kHeads.head_size,
-            pages_each = (length + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  const size_t page = kernels::page_elements(kHeads), pages_in_all = static_cast<size_t>(sequences) * pages_each;
-  auto memory = filled(pages_in_all * page, kernels::to_bf16(0.5f));
-  std::vector<kernels::KeyValuePage> pages;
-  for (size_t i = 0; i < pages_in_all; ++i)
-    pages.push_back({&memory[i * page], &memory[i * page + kernels::page_keys(kHeads)]});
-  std::vector<kernels::QueryRun> runs;
-  for (int i = 0; i < sequences; ++i) {
-    runs.push_back(
-        {i * rows, rows, length - rows,
-         std::span<const kernels::KeyValuePage>(pages).subspan(static_cast<size_t>(i) * pages_each, pages_each)});
+// Sequences of `length` tokens, as many layers of them as no cache holds, and `rows` queries that stand last of each.
+class AttentionBench {
+ public:
+  AttentionBench(int sequences, int length, int rows)
+      : rows_(rows),
+        layers_(rows > 1 ? 1 : 6),
+        memory_(filled(pages_of(sequences, length) * layers_ * kernels::page_elements(kHeads), kernels::to_bf16(0.5f))),
+        queries_(static_cast<size_t>(sequences) * rows * kWidth, kernels::to_bf16(0.25f)),
+        out_(queries_.size()) {
+    const size_t page = kernels::page_elements(kHeads), each = pages_of(1, length);
+    for (size_t i = 0; i < pages_of(sequences, length) * layers_; ++i)
+      pages_.push_back({&memory_[i * page], &memory_[i * page + kernels::page_keys(kHeads)]});
+    for (int i = 0; i < sequences * layers_; ++i) {
+      const auto own = std::span<const kernels::KeyValuePage>(pages_).subspan(i * each, each);
+      runs_.push_back({i % sequences * rows, rows, length - rows, own});
+    }
   }
-  const std::vector<bf16> queries(static_cast<size_t>(sequences) * rows * width, kernels::to_bf16(0.25f));
-  std::vector<bf16> out(queries.size());
-  const double seconds = TRY(median_seconds(bench.seconds, [&] {
-    return kernels::attention(bench.stream, kHeads, queries.data(), width, std::span<const kernels::QueryRun>(runs),
-                              out.data(), width);
-  }));
-  const double seen = rows * (length - (rows - 1) / 2.0);  // keys of all rows
-  bench.add_product(std::move(name), 4.0 * sequences * width * seen, 2.0 * static_cast<double>(memory.size()), seconds);
-  return {};
-}
+  // Of one layer, then of the next.
+  Status run(kernels::Stream& stream) {
+    const size_t sequences = runs_.size() / layers_;
+    layer_ = (layer_ + 1) % layers_;
+    return kernels::attention(stream, kHeads, queries_.data(), kWidth,
+                              std::span<const kernels::QueryRun>(runs_).subspan(layer_ * sequences, sequences),
+                              out_.data(), kWidth);
+  }
+  double products() const {
+    double seen = 0;  // keys of all rows
+    for (size_t i = 0; i < runs_.size() / layers_; ++i) seen += rows_ * (runs_[i].position + (rows_ + 1) / 2.0);
+    return 4.0 * kWidth * seen;
+  }
+  double bytes() const { return static_cast<double>(memory_.size() / layers_ * sizeof(bf16)); }
+
+ private:
+  static constexpr int kWidth = kHeads.heads * kHeads.head_size;
+  static size_t pages_of(int sequences, int length) {
+    return static_cast<size_t>(sequences) * ((length + kernels::kPageTokens - 1) / kernels::kPageTokens);
+  }
+  const int rows_, layers_;
+  Buffer<bf16> memory_;
+  std::vector<bf16> queries_, out_;
+  std::vector<kernels::KeyValuePage> pages_;
+  std::vector<kernels::QueryRun> runs_;
+  int layer_ = 0;
+};
 
 }  // namespace
 
@@ -145,9 +164,15 @@ Status bench_grouped_gemm(KernelBench& bench) {
 }
 
 Status bench_attention(KernelBench& bench) {
-  TRY(measure_attention(bench, "attention, prefill of 512, 9 of 3 heads of 64", 1, 512, 512));
-  TRY(measure_attention(bench, "attention, prefill of 2048", 1, 2048, 2048));
-  TRY(measure_attention(bench, "attention, decode of 16 at 1024", 16, 1024, 1));
+  for (const auto& [name, length] :
+       {std::pair{"attention, prefill of 512, 9 of 3 heads of 64", 512}, {"attention, prefill of 2048", 2048}}) {
+    AttentionBench prefill(1, length, length);
+    bench.add_product(name, prefill.products(), 0,
+                      TRY(median_seconds(bench.seconds, [&] { return prefill.run(bench.stream); })));
+  }
+  AttentionBench decode(16, 1024, 1);
+  bench.add_bytes("attention, decode of 16 at 1024, keys and values", decode.bytes(),
+                  TRY(median_seconds(bench.seconds, [&] { return decode.run(bench.stream); })));
   return {};
 }
 

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include "base/buffer.h"
 #include "base/random.h"
 #include "bench/measure.h"
 #include "trainer/learner.h"
+#include "trainer/tape.h"
 
 namespace tandem::bench {
 
@@ -24,6 +26,35 @@ std::vector<trainer::Sample> samples(int groups, int size, int prompt, int said,
     }
   }
   return batch;
+}
+
+// Forward and backward pass of one layer, without head and optimizer: of a model of one layer and next to no
+// vocabulary.
+Result<Figure> block_figure(const Settings& settings, model::ModelConfig config, const Limits& limits) {
+  constexpr int kTokens = 1024;
+  config.layers = 1;
+  config.vocabulary = 64;
+  auto stream = TRY(kernels::Stream::cpu(settings.threads));
+  auto weights = TRY(model::Weights::create(config, true, settings.weights));
+  model::randomise(weights, 1);
+  TRY(weights.pack(stream));
+  std::vector<int32_t> tokens(kTokens);
+  std::vector<trainer::TokenPick> picks;
+  for (int i = 0; i < kTokens; ++i) {
+    tokens[i] = i * 7 % config.vocabulary;
+    picks.push_back({i, tokens[i]});
+  }
+  const std::vector<std::span<const int32_t>> samples = {tokens};
+  const auto tree = trainer::merge(samples);
+  const std::vector<float> slopes(kTokens, 1.0f);
+  Buffer<float> grads(weights.layout().elements);
+  trainer::Tape tape(config, kTokens, weights.format());
+  const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
+    TRY(tape.forward(stream, weights, tree, picks));
+    return tape.backward(slopes, {grads.data(), grads.size()});
+  }));
+  return Figure{"a layer forward and backward, 1024 tokens", kTokens / seconds, "tok/s",
+                limits.flops / (3 * body_flops(config)), "arithmetic"};
 }
 
 }  // namespace
@@ -58,6 +89,7 @@ Result<std::vector<Figure>> bench_trainer(const Settings& settings) {
   const double seconds =
       TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(learner.imitate(one)), Status{}; }));
   figures.push_back({"optimizer and panels", 16 * elements / seconds / 1e9, "GB/s", limits.bytes / 1e9, "memory"});
+  if (!config.experts.count) figures.push_back(TRY(block_figure(settings, config, limits)));
   return figures;
 }
 

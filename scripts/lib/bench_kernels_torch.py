@@ -3,6 +3,7 @@
 bench_kernels_torch.py bf16|fp32 THREADS
 """
 
+import itertools
 import json
 import statistics
 import sys
@@ -49,16 +50,16 @@ def products(dtype):
 def attention(dtype):
     heads, kv_heads, size = 9, 3, 64
 
-    def run(name, sequences, length, rows):
-        q = torch.full((sequences, heads, rows, size), 0.25, dtype=dtype)
-        k = torch.full((sequences, kv_heads, length, size), 0.5, dtype=dtype)
-        seen = sum(length - rows + i + 1 for i in range(rows)) * sequences
-        show(name, 4 * heads * size * seen,
-             lambda: F.scaled_dot_product_attention(q, k, k, is_causal=rows > 1, enable_gqa=True))
-
-    run("attention, prefill of 512, 9 of 3 heads of 64", 1, 512, 512)
-    run("attention, prefill of 2048", 1, 2048, 2048)
-    run("attention, decode of 16 at 1024", 16, 1024, 1)
+    for name, length in (("attention, prefill of 512, 9 of 3 heads of 64", 512), ("attention, prefill of 2048", 2048)):
+        q = torch.full((1, heads, length, size), 0.25, dtype=dtype)
+        k = torch.full((1, kv_heads, length, size), 0.5, dtype=dtype)
+        show(name, 4 * heads * size * length * (length + 1) / 2,
+             lambda: F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True))
+    # As many layers as no cache holds, one after the other.
+    layers = [[torch.full((16, kv_heads, 1024, size), 0.5, dtype=dtype) for _ in "kv"] for _ in range(6)]
+    q, turn = torch.full((16, heads, 1, size), 0.25, dtype=dtype), itertools.cycle(layers)
+    show("attention, decode of 16 at 1024, keys and values", 2 * layers[0][0].nbytes,
+         lambda: F.scaled_dot_product_attention(q, *next(turn), enable_gqa=True), "GB/s")
 
 
 def head(dtype):
