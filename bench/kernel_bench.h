@@ -37,9 +37,10 @@ struct KernelBench {
 
 // kernel_products.cpp
 Status bench_gemm(KernelBench& bench);
-Status bench_grouped_gemm(KernelBench& bench);
 Status bench_attention(KernelBench& bench);
 Status bench_lm_head(KernelBench& bench);
+// kernel_experts.cpp
+Status bench_experts(KernelBench& bench);
 // kernel_rows.cpp
 Status bench_rows(KernelBench& bench);
 Status bench_adamw(KernelBench& bench);

@@ -1,12 +1,8 @@
-// Products and what is made of them: gemm, mixtures of experts, attention, the head.
+// Products and what is made of them: gemm, attention, the head.
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "base/random.h"
 #include "bench/kernel_bench.h"
 #include "kernels/attention.h"
-#include "kernels/experts.h"
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
 
@@ -114,51 +110,6 @@ Status bench_gemm(KernelBench& bench) {
                                    {1, 49152, 576},
                                    {2048, 4096, 4096}}) {
     TRY(measure_gemm(bench, shape));
-  }
-  return {};
-}
-
-// A product of a mixture of experts, rows routed at random: prefill, and decode, which reads most weights for few rows.
-Status bench_grouped_gemm(KernelBench& bench) {
-  constexpr int kExperts = 64, kChosen = 8, kN = 512, kK = 1024;
-  const auto b = filled(kExperts * kernels::packed_size(kN, kK), kernels::to_bf16(1));
-  for (const int tokens : {512, 16}) {
-    const int rows = tokens * kChosen;
-    std::vector<float> logits(static_cast<size_t>(tokens) * kExperts), weights(rows);
-    Random random(1);
-    for (float& logit : logits) logit = static_cast<float>(random.normal());
-    std::vector<int32_t> ids(rows), places(rows), offsets(kExperts + 1);
-    TRY(kernels::route(bench.stream, {.logits = logits.data(),
-                                      .ids = ids.data(),
-                                      .weights = weights.data(),
-                                      .rows = tokens,
-                                      .experts = kExperts,
-                                      .chosen = kChosen}));
-    TRY(kernels::group_by_expert(bench.stream, {.ids = ids.data(),
-                                                .offsets = offsets.data(),
-                                                .places = places.data(),
-                                                .rows = tokens,
-                                                .experts = kExperts,
-                                                .chosen = kChosen}));
-    const std::vector<bf16> a(static_cast<size_t>(rows) * kK, kernels::to_bf16(1));
-    std::vector<bf16> out(static_cast<size_t>(rows) * kN);
-    const double seconds = TRY(median_seconds(bench.seconds, [&] {
-      return kernels::grouped_gemm(bench.stream, {.a = a.data(),
-                                                  .a_stride = kK,
-                                                  .offsets = offsets.data(),
-                                                  .b = b.data(),
-                                                  .out = out.data(),
-                                                  .out_stride = kN,
-                                                  .groups = kExperts,
-                                                  .m = rows,
-                                                  .n = kN,
-                                                  .k = kK});
-    }));
-    int active = 0;
-    for (int expert = 0; expert < kExperts; ++expert) active += offsets[expert + 1] > offsets[expert];
-    bench.add_product(
-        fmt::format("grouped gemm, {} tokens, {} of {} experts, {}x{}", tokens, kChosen, kExperts, kN, kK),
-        2.0 * rows * kN * kK, 2.0 * active * kN * kK, seconds);
   }
   return {};
 }

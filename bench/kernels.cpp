@@ -15,11 +15,9 @@ struct Operation {
   Status (*run)(KernelBench&);
 };
 constexpr std::array kOperations = {
-    Operation{"gemm", bench_gemm},           Operation{"grouped_gemm", bench_grouped_gemm},
-    Operation{"attention", bench_attention}, Operation{"lm_head", bench_lm_head},
-    Operation{"rows", bench_rows},           Operation{"adamw", bench_adamw},
-    Operation{"muon", bench_muon},           Operation{"quantize", bench_quantize},
-    Operation{"digest", bench_digest},
+    Operation{"gemm", bench_gemm},       Operation{"experts", bench_experts},   Operation{"attention", bench_attention},
+    Operation{"lm_head", bench_lm_head}, Operation{"rows", bench_rows},         Operation{"adamw", bench_adamw},
+    Operation{"muon", bench_muon},       Operation{"quantize", bench_quantize}, Operation{"digest", bench_digest},
 };
 
 Result<ProductShape> parse_shape(const std::string& text) {

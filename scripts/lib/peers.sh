@@ -4,14 +4,15 @@
 peer_names=(transformers openvino vllm)
 
 # peer_python NAME: sets `python` to an interpreter that has this peer; installs it where it is missing. PEER_TRANSFORMERS,
-# PEER_OPENVINO and PEER_VLLM name interpreters that have theirs already.
+# PEER_OPENVINO, PEER_VLLM and PEER_KT name interpreters that have theirs already.
 peer_python() {
   local name="$1" given="PEER_${1^^}" imports
   case "$name" in
     transformers) imports="torch, transformers" ;;
     openvino) imports="openvino_genai, optimum.intel" ;;
     vllm) imports="vllm, xgrammar" ;;
-    *) fail "there is no peer \"$name\"" 2 "there are: ${peer_names[*]}" ;;
+    kt) imports="torch, kt_kernel" ;;
+    *) fail "there is no peer \"$name\"" 2 "there are: ${peer_names[*]} kt" ;;
   esac
   python="${!given:-build/peers/$name/bin/python}"
   if "$python" -c "import $imports" 2>/dev/null; then return; fi
@@ -25,6 +26,9 @@ peer_python() {
 pip_install() { "$python" -m pip install --disable-pip-version-check "$@"; }
 
 install_transformers() { pip_install torch==2.11.0 transformers==5.23.0; }
+
+# Its experts for CPUs want torch alone.
+install_kt() { pip_install --no-deps kt-kernel==0.7.2 && pip_install torch==2.11.0 numpy; }
 
 # The converter wants no more than what it is given here; its own list would bring another torch.
 install_openvino() {
