@@ -1,0 +1,13 @@
+# Whether libtandem_cuda.so is built: wherever an nvcc knows both of its architectures (12.8 and later), also without a GPU.
+find_program(TANDEM_NVCC nvcc HINTS /usr/local/cuda/bin)
+set(knows_architectures OFF)
+if(TANDEM_NVCC)
+  execute_process(COMMAND ${TANDEM_NVCC} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+  if(nvcc_version MATCHES "release ([0-9]+\\.[0-9]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.8)
+    set(knows_architectures ON)
+  endif()
+endif()
+option(TANDEM_CUDA "Build libtandem_cuda.so, which needs nvcc 12.8" ${knows_architectures})
+if(NOT TANDEM_CUDA)
+  message(STATUS "Without nvcc 12.8 or later there is no libtandem_cuda.so; everything else is built")
+endif()
