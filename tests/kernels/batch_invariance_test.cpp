@@ -3,6 +3,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/buffer.h"
 #include "kernels/attention.h"
 #include "kernels/encoder_ops.h"
 #include "kernels/experts.h"
@@ -411,29 +412,29 @@ TEST_P(BatchInvarianceTest, of_heads_of_published_vocabularies) {
   }
 }
 
-// From 32 MiB on results are written past the caches.
+// From 32 MiB on results are written past the caches, where they lie at whole vectors.
 TEST_P(BatchInvarianceTest, of_results_larger_than_the_caches) {
   constexpr int kRows = 4096, kWidth = 8192, kPart = 128;
   Stream three = stream(3);
   std::vector<bf16> x(size_t{kRows} * kWidth);
   for (size_t i = 0; i < x.size(); ++i) x[i] = to_bf16(static_cast<float>(i * 7919 % 1021) / 100 - 5);
   const auto same = [](const auto& part, const auto& whole) {
-    return std::memcmp(part.data(), whole.data(), part.size() * sizeof(part[0])) == 0;
+    return std::memcmp(part.data(), whole.data(), part.size() * sizeof(*part.data())) == 0;
   };
   const auto normed = [&](int rows) {
-    std::vector<bf16> out(static_cast<size_t>(rows) * kWidth);
+    Buffer<bf16> out(static_cast<size_t>(rows) * kWidth);
     EXPECT_TRUE(rms_norm(three, x.data(), x.data(), 1e-5f, rows, kWidth, out.data()));
     return out;
   };
   EXPECT_TRUE(same(normed(kPart), normed(kRows)));
   const auto gated = [&](int rows) {
-    std::vector<bf16> out(static_cast<size_t>(rows) * kWidth / 2);
+    Buffer<bf16> out(static_cast<size_t>(rows) * kWidth / 2);
     EXPECT_TRUE(swiglu(three, x.data(), rows, kWidth / 2, out.data()));
     return out;
   };
   EXPECT_TRUE(same(gated(kPart), gated(kRows)));
   const auto by_column = [&](int rows) {
-    std::vector<e4m3> codes(static_cast<size_t>(rows) * kWidth);
+    Buffer<e4m3> codes(static_cast<size_t>(rows) * kWidth);
     std::vector<e8m0> scales(kWidth * scale_blocks(rows, kScaleBlock));
     EXPECT_TRUE(quantize(three, {.x = x.data(),
                                  .stride = kWidth,
