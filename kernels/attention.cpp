@@ -28,9 +28,12 @@ AttentionShape widened(AttentionShape shape) {
   shape.head_size = width_in_page(shape.head_size);
   return shape;
 }
-bool is_wide(const AttentionShape& shape) {
+// Else copies are made, which the stream tells.
+bool is_wide(Stream& stream, const AttentionShape& shape) {
   const AttentionShape wide = widened(shape);
-  return wide.head_size == shape.head_size && wide.value_size == shape.values();
+  if (wide.head_size == shape.head_size && wide.value_size == shape.values()) return true;
+  stream.tell_slow("attention copies heads whose sizes are below 64 or no multiples of 32 to such sizes and back");
+  return false;
 }
 
 // Heads of `size` elements, of each of `rows` rows, as heads of width_in_page(size).
@@ -65,7 +68,7 @@ Status checked_write_pages(Stream& stream, const AttentionShape& shape, const T*
           .that(pages.size() * kPageTokens >= static_cast<size_t>(position) + rows, "too few pages for the positions")
           .status);
   const auto write = stream.operations().in<T>().write_pages;
-  if (is_wide(shape)) {
+  if (is_wide(stream, shape)) {
     write(stream.threads(), shape, keys, key_stride, values, value_stride, rows, position, pages);
     return {};
   }
@@ -96,7 +99,7 @@ Status checked_attention(Stream& stream, const AttentionShape& shape, const T* q
   }
   TRY(check.status);
   const auto attend = stream.operations().in<T>().attention;
-  if (is_wide(shape)) {
+  if (is_wide(stream, shape)) {
     attend(stream.threads(), shape, queries, query_stride, runs, out, out_stride, log_sum);
     return {};
   }
@@ -197,7 +200,7 @@ Status attention_backward(Stream& stream, const AttentionShape& shape, const Att
     }
   }
   TRY(check.status);
-  if (is_wide(shape))
+  if (is_wide(stream, shape))
     stream.operations().attention_backward(stream.threads(), shape, a, trees);
   else
     backward_of_narrow_heads(stream, shape, a, trees);

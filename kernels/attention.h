@@ -15,8 +15,8 @@
 // width_in_page(head_size) and width_in_page(value_size), zeros behind a head's own:
 //   keys   [kv_head][K / 2][position][2]      values [kv_head][position / 2][V][2]
 // of bf16, and of fp32, where nothing is rounded, [kv_head][K][position] and [kv_head][position][V].
-// Heads of other sizes than such widths are copied to and fro, which costs decode of a few rows most.
-// Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
+// Heads of other sizes than such widths are copied to and fro, which costs decode of a few rows most and is logged
+// once. Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
 //
 // Thread safety: as gemm.h.
 #pragma once

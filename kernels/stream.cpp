@@ -1,6 +1,9 @@
 #include "kernels/stream.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 
 #include "kernels/cpu/operations.h"
 
@@ -74,6 +77,12 @@ Stream Stream::over(const CpuOperations& operations, Isa isa, int threads) {
   stream.threads_ = std::make_unique<ThreadPool>(threads);
   stream.operations_ = &operations;
   return stream;
+}
+
+void Stream::tell_slow(const char* reason) {
+  if (std::find(told_.begin(), told_.end(), reason) != told_.end()) return;
+  told_.push_back(reason);
+  spdlog::info("kernels: {}", reason);
 }
 
 std::string Stream::numerics_id(std::string_view format) const {

@@ -37,8 +37,12 @@ class Stream {
   // the products.
   std::string numerics_id(std::string_view format = "bf16") const;
 
+  // For kernels that take a slower way than they could: logs the reason, a literal, the first time on this stream.
+  void tell_slow(const char* reason);
+
  private:
   Stream() = default;
+  std::vector<const char*> told_;
   Isa isa_ = Isa::kAvx2;
   std::unique_ptr<ThreadPool> threads_;
   const CpuOperations* operations_ = nullptr;
