@@ -9,6 +9,7 @@
 #include "envs/tasks/harbor.h"
 #include "envs/tasks/humanevalpack.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/terminal_bench.h"
 #include "envs/tasks/yaml_task.h"
 
 namespace tandem::envs {
@@ -36,6 +37,10 @@ class Walk {
       if (auto task = read_harbor_task(path, mistakes_)) add(std::move(*task), path);
       return;
     }
+    if (is_terminal_bench_task(path)) {
+      if (auto task = read_terminal_bench_task(path, mistakes_)) add(std::move(*task), path);
+      return;
+    }
     std::vector<fs::path> entries;
     for (const auto& entry : fs::directory_iterator(path, error)) {
       const auto name = entry.path().filename().string();
@@ -59,7 +64,7 @@ class Walk {
     TRY(mistakes_.status());
     if (tasks_.empty()) {
       return fail(Status::not_found(root_.string() + " holds no tasks")
-                      .hint("a task is a .yaml file, a line of HumanEvalPack's .jsonl, or a folder with task.toml"));
+                      .hint("a task is a .yaml file, a line of a .jsonl, or a folder with task.toml or task.yaml"));
     }
     return std::move(tasks_);
   }
@@ -71,7 +76,7 @@ class Walk {
     } else if (file.extension() == ".jsonl") {
       for (auto& task : read_humanevalpack(file, mistakes_)) add(std::move(task), file);
     } else {
-      mistakes_.add(file.string(), 0, "is no task; expected .yaml or HumanEvalPack's .jsonl");
+      mistakes_.add(file.string(), 0, "is no task; expected .yaml, or HumanEvalPack's .jsonl");
     }
   }
 
@@ -127,6 +132,7 @@ Json json_of(const CommandCheck& check) {
                {"programs", check.programs},
                {"folders", check.folders},
                {"leaves_reward", check.leaves_reward}};
+  if (check.tests) json["tests"] = *check.tests;
   for (const auto& each : check.commands) {
     json["commands"].push_back({each.command, each.exit_code, each.output.value_or("(any)"), each.seconds});
   }
