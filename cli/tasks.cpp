@@ -101,8 +101,9 @@ Action add_tasks(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command.require_subcommand(1);
   command.footer(
-      "PATH is a set of tasks: a folder, a task file (.yaml), HumanEvalPack's JSON Lines, a Harbor task; or\n"
-      "workspace:KIND, or workspace. docs/environments.md has the way from a repository to a task that trains.\n\n"
+      "PATH is a set of tasks: a folder, a task file (.yaml), JSON Lines of HumanEvalPack or SWE-bench, a task of\n"
+      "Harbor or Terminal-Bench; or workspace:KIND, or workspace. docs/environments.md has the way from a repository\n"
+      "to a task that trains.\n\n"
       "Example:\n"
       "  tandem tasks validate my-tasks\n"
       "  tandem tasks try my-tasks strings/reverse");

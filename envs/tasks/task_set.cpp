@@ -9,6 +9,7 @@
 #include "envs/tasks/harbor.h"
 #include "envs/tasks/humanevalpack.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/swe_bench.h"
 #include "envs/tasks/terminal_bench.h"
 #include "envs/tasks/yaml_task.h"
 
@@ -74,9 +75,10 @@ class Walk {
     if (is_yaml(file)) {
       if (auto task = read_yaml_task(file, mistakes_)) add(std::move(*task), file);
     } else if (file.extension() == ".jsonl") {
-      for (auto& task : read_humanevalpack(file, mistakes_)) add(std::move(task), file);
+      auto tasks = is_swe_bench(file) ? read_swe_bench(file, mistakes_) : read_humanevalpack(file, mistakes_);
+      for (auto& task : tasks) add(std::move(task), file);
     } else {
-      mistakes_.add(file.string(), 0, "is no task; expected .yaml, or HumanEvalPack's .jsonl");
+      mistakes_.add(file.string(), 0, "is no task; expected .yaml, or .jsonl of HumanEvalPack or SWE-bench");
     }
   }
 

@@ -16,8 +16,10 @@
 #include "envs/search/shared_form.h"
 #include "envs/search/words.h"
 #include "envs/tasks/dockerfile.h"
+#include "envs/tasks/git_patch.h"
 #include "envs/tasks/harbor.h"
 #include "envs/tasks/humanevalpack.h"
+#include "envs/tasks/swe_bench.h"
 #include "envs/tasks/terminal_bench.h"
 #include "envs/tasks/yaml_task.h"
 #include "envs/test_report.h"
@@ -188,6 +190,35 @@ std::vector<std::string> humanevalpack_seeds() {
       R"("def f(x):\n","canonical_solution":"    return 2 * x\n","buggy_solution":"    return x\n","bug_type":"x",)"
       R"("failure_symptoms":"y","entry_point":"f","import":"","test_setup":"","test":"def check(f):\n    assert f(1) == 2\n)"
       R"(check(f)\n","example_test":"","signature":"f","docstring":"Twice","instruction":"Write"})"
+      "\n"};
+}
+
+void git_patch(std::string_view bytes) {
+  envs::Files files = {{"a.txt", "1\n2\n3\n4\n5\n"}, {"b.txt", "x"}};
+  std::set<std::string> programs;
+  (void)envs::apply_git_patch(bytes, files, programs);
+}
+std::vector<std::string> git_patch_seeds() {
+  return {
+      "diff --git a/a.txt b/a.txt\nindex 12..34 100644\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,3 @@\n+0\n 1\n 2\n@@ -5 "
+      "+6,1 @@ "
+      "f\n-5\n+five\n\\ No newline at end of file\ndiff --git a/b.txt b/c.txt\nsimilarity index 100%\nrename from "
+      "b.txt\n"
+      "rename to c.txt\ndiff --git a/d b/d\nnew file mode 100755\n--- /dev/null\n+++ b/d\n@@ -0,0 +1 @@\n+d\n"};
+}
+
+// Of lines whose repository is not there; git's own answers are not foreign bytes.
+void swe_bench(std::string_view bytes) {
+  static Folder folder;
+  folder.put("tasks.jsonl", bytes);
+  envs::Mistakes mistakes;
+  (void)envs::is_swe_bench(folder.path() / "tasks.jsonl");
+  (void)envs::read_swe_bench(folder.path() / "tasks.jsonl", mistakes);
+}
+std::vector<std::string> swe_bench_seeds() {
+  return {
+      R"({"repo":"a/b","instance_id":"a__b-1","base_commit":"0123456789abcdef","patch":"","test_patch":"","problem_statement":"x",)"
+      R"("hints_text":"","FAIL_TO_PASS":"[\"t.py::a\"]","PASS_TO_PASS":[],"install":["true"],"test_cmd":"pytest -rA"})"
       "\n"};
 }
 
@@ -402,6 +433,8 @@ constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
                                {"test_report", test_report, test_report_seeds},
                                {"yaml_task", yaml_task, yaml_task_seeds},
                                {"humanevalpack", humanevalpack, humanevalpack_seeds},
+                               {"git_patch", git_patch, git_patch_seeds},
+                               {"swe_bench", swe_bench, swe_bench_seeds},
                                {"glob", glob, glob_seeds},
                                {"tool_arguments", tool_arguments, tool_arguments_seeds},
                                {"message", message, message_seeds},
