@@ -93,16 +93,18 @@ Term judge(const CheckCommand& command, const ToolOutcome& outcome) {
   return {.value = 1};
 }
 
+CheckCommand reported(CheckCommand command) {
+  command.command = "(" + command.command + "\n); test $? -lt 124";
+  command.exit_code = 0;
+  return command;
+}
+
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
                           const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
   const Place place = place_for(check, task, left_behind, programs);
   auto commands = check.commands;
-  if (check.tests && !commands.empty()) {
-    // A runner that was killed has no say, whatever it had printed; otherwise its report counts, not its end.
-    commands.back().command = "(" + commands.back().command + "\n); test $? -lt 124";
-    commands.back().exit_code = 0;
-  }
+  if (check.tests && !commands.empty()) commands.back() = reported(std::move(commands.back()));
   if (check.leaves_reward) {
     // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
     commands.push_back({.command = "cat /logs/verifier/reward.json 2>/dev/null || cat /logs/verifier/reward.txt"});
