@@ -111,7 +111,8 @@ Json description_of(const envs::Files& files, const std::string& command) {
 std::string id_of(const envs::PythonFunction& function) { return function.path + ":" + function.name; }
 
 bool is_within(const fs::path& path, const fs::path& folder) {
-  const auto relative = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(folder));
+  std::error_code error;  // of a path that cannot be followed; whoever opens it will say so
+  const auto relative = fs::weakly_canonical(path, error).lexically_relative(fs::weakly_canonical(folder, error));
   return !relative.empty() && *relative.begin() != "..";
 }
 

@@ -112,7 +112,9 @@ class HarborReader {
           std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& key) { return key.path == path; });
       if (known != std::end(kKeys)) {
         if (known->support == Support::kRefused && !is_empty(node))
-          mistakes_.add(toml_, line, path + " is not supported");
+          mistakes_.add(toml_, line,
+                        path + " is not supported" +
+                            (path == "steps" ? ": a task has one instruction and one grade; make a task of each" : ""));
         if (known->support == Support::kRead) take(path, node, line);
         continue;
       }

@@ -19,7 +19,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr uint64_t kLargestFile = uint64_t{256} << 20;
-constexpr uint64_t kMostTreeBytes = uint64_t{1} << 30;  // of all tasks of a file together
+constexpr uint64_t kMostTreeBytes = uint64_t{2} << 30;  // of all tasks of a file together
 constexpr size_t kMostTests = 20'000;                   // names of a line
 
 // What is used of a line.

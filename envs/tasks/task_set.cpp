@@ -17,7 +17,8 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostTasks = 100'000;
-constexpr int kDeepest = 16;  // folders below the set
+constexpr uint64_t kMostBytes = uint64_t{2} << 30;  // of the files of all tasks, which are held in memory
+constexpr int kDeepest = 16;                        // folders below the set
 
 bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
@@ -92,6 +93,13 @@ class Walk {
   void add(Task task, const fs::path& source) {
     if (tasks_.size() == kMostTasks)
       return mistakes_.add(source.string(), 0, fmt::format("is beyond {} tasks", kMostTasks));
+    bytes_ += bytes_of(task.files) + bytes_of(task.solution.files);
+    if (task.expectation.commands) bytes_ += bytes_of(task.expectation.commands->files);
+    if (bytes_ > kMostBytes) {
+      return mistakes_.add(
+          source.string(), 0,
+          fmt::format("the tasks up to here have more than {} of files; split the set", format_bytes(kMostBytes)));
+    }
     std::error_code error;
     if (task.name.empty()) {
       auto relative = source.lexically_relative(root_);
@@ -111,8 +119,15 @@ class Walk {
     tasks_.push_back(std::move(task));
   }
 
+  static uint64_t bytes_of(const Files& files) {
+    uint64_t bytes = 0;
+    for (const auto& [path, content] : files) bytes += content.size();
+    return bytes;
+  }
+
   const fs::path root_;
   std::string own_name_;
+  uint64_t bytes_ = 0;
   Mistakes mistakes_;
   std::vector<Task> tasks_;
 };

@@ -179,6 +179,18 @@ TEST_F(SweBench, wrong_lines_are_told_with_their_number_and_what_is_wrong) {
   EXPECT_THAT(mistake(), HasSubstr("lacks \"PASS_TO_PASS\""));
 }
 
+TEST_F(SweBench, a_repository_of_some_size_is_a_task) {
+  git("checkout -q " + base_);
+  for (int i = 0; i < 3000; ++i)
+    scratch_.put(kRepository + "/lib/" + std::to_string(i / 50) + "/" + std::to_string(i), std::string(3000, 'x'));
+  git("add -A && git commit -qm large");
+  row_["base_commit"] = git("rev-parse HEAD").substr(0, 40);
+  const auto read = task();
+  ASSERT_TRUE(read.has_value()) << read.error().to_string();
+  EXPECT_GT(read->files.size(), 3000U);
+  EXPECT_EQ(play("sed -i 's/return text$/return text.lower()/' voice.py").reward, 1);
+}
+
 TEST_F(SweBench, links_are_copies_where_they_lead_to_files_of_the_tree) {
   git("checkout -q " + base_ + " && ln -s ../voice.py tests/link.py && git add -A && git commit -qm link");
   const auto read = read_git_tree(scratch_.path / kRepository, git("rev-parse HEAD").substr(0, 40));

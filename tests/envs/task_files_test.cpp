@@ -172,6 +172,17 @@ TEST_F(TaskFiles, a_folder_comes_in_with_its_programs_and_without_its_history) {
   EXPECT_THAT(mistakes(), HasSubstr("links are not followed"));
 }
 
+TEST_F(TaskFiles, more_than_a_task_may_have_is_refused) {
+  scratch_.put("t.yaml", "instruction: x\nfiles: {.: {from: repo.files}}\ncheck: {answer: y}\n");
+  scratch_.put("repo.files/a", std::string(13 << 20, 'a'));
+  EXPECT_EQ(mistakes(), "");
+  scratch_.put("repo.files/b", std::string(13 << 20, 'b'));
+  EXPECT_THAT(mistakes(), HasSubstr("t.yaml:2: more than 25 MB of files for one task"));
+  scratch_.put("repo.files/b", "");
+  for (int i = 0; i < 8000; ++i) scratch_.put("repo.files/many/" + std::to_string(i), "");
+  EXPECT_THAT(mistakes(), HasSubstr("t.yaml:2: more than 8000 files for one task"));
+}
+
 TEST_F(TaskFiles, what_lies_where_the_tests_come_is_no_failure_of_the_infrastructure) {
   scratch_.put("double.yaml", kTask);
   const auto task = read().tasks()[0];
