@@ -85,6 +85,10 @@ std::string user_in(const std::vector<std::string>& words) {
     });
     return away ? program : "";
   }
+  const bool stays = std::any_of(rest.begin(), rest.end(), [](const auto& word) {
+    return word == "--no-index" || word == "--no-build-isolation" || word == "--offline";
+  });
+  if (stays) return "";
   for (const auto& fetcher : kFetchers) {
     if (fetcher.program != program) continue;
     if (fetcher.verbs.empty()) return program;

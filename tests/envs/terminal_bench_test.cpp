@@ -156,7 +156,8 @@ TEST(NetworkUse, is_found_where_it_stands_as_a_command) {
                               "A=1 /usr/bin/uvx pytest", "if ! wget -q 'https://a/b'; then", "git -q clone https://a"})
     EXPECT_NE(network_user(command), "") << command;
   for (const char* command : {"echo pip install x", "pip --version", "curl -s http://127.0.0.1:8000/a", "git status",
-                              "grep 'apt-get install' log", "# uvx", "echo \"wget https://a\""})
+                              "grep 'apt-get install' log", "# uvx", "pip install --no-index ./a.whl",
+                              "uv run --offline pytest", "echo \"wget https://a\""})
     EXPECT_EQ(network_user(command), "") << command;
 }
 
