@@ -30,9 +30,9 @@ Schema schema_of(RunConfig& c) {
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
         model::weight_format_names());
   const auto known = envs::every_kind();
-  s.add(
-      "tasks.path", c.tasks.path,
-      "A set of tasks of your own: a folder, a task file, or HumanEvalPack's JSON Lines; empty: the workspace family");
+  s.add("tasks.path", c.tasks.path,
+        "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
+        "workspace family");
   s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
   s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
   s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});

@@ -37,9 +37,16 @@ std::string check_of(const envs::Task& task) {
   const auto& expected = task.expectation;
   std::vector<std::string> parts;
   if (expected.commands) {
-    const size_t count = expected.commands->commands.size();
-    parts.push_back(expected.commands->leaves_reward ? "tests/test.sh"
-                                                     : fmt::format("{} command{}", count, count == 1 ? "" : "s"));
+    const auto& check = *expected.commands;
+    const auto counted = [](size_t count, const char* what) {
+      return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+    };
+    if (check.leaves_reward)
+      parts.emplace_back("tests/test.sh");
+    else if (check.tests)
+      parts.push_back(check.tests->empty() ? "all reported tests" : counted(check.tests->size(), "named test"));
+    else
+      parts.push_back(counted(check.commands.size(), "command"));
   }
   if (expected.calls) parts.emplace_back("calls of " + expected.calls->function);
   if (expected.hidden_test) parts.emplace_back("hidden tests");

@@ -23,6 +23,7 @@ struct Options {
   bool json = false;
   ValidateOptions validate;
   TryOptions attempt;
+  MakeOptions make;
 };
 
 Result<int> list_tasks(const Options& options) {
@@ -101,8 +102,9 @@ Action add_tasks(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command.require_subcommand(1);
   command.footer(
-      "PATH is a set of tasks: a folder, a task file (.yaml), HumanEvalPack's JSON Lines, a Harbor task; or\n"
-      "workspace:KIND, or workspace. docs/environments.md has the way from a repository to a task that trains.\n\n"
+      "PATH is a set of tasks: a folder, a task file (.yaml), JSON Lines of HumanEvalPack or SWE-bench, a task of\n"
+      "Harbor or Terminal-Bench; or workspace:KIND, or workspace. docs/environments.md has the way from a repository\n"
+      "to a task that trains.\n\n"
       "Example:\n"
       "  tandem tasks validate my-tasks\n"
       "  tandem tasks try my-tasks strings/reverse");
@@ -150,7 +152,26 @@ Action add_tasks(CLI::App& command) {
       "Example:\n"
       "  tandem tasks try my-tasks strings/reverse\n"
       "  echo 'sed -i s/a/b/ notes.txt' | tandem tasks try my-tasks/notes.yaml");
+  auto* make = command.add_subcommand("make", "Tasks from a Python repository: functions to write anew");
+  make->add_option("REPOSITORY", options->make.repository, "A folder of Python with tests")->required();
+  make->add_option("FOLDER", options->make.folder, "Where the tasks go, and where an earlier call left off")
+      ->required();
+  make->add_option("--test", options->make.command, "Runs the tests, and reports them by name")
+      ->default_val("python3 -m unittest -v");
+  make->add_flag("--undocumented", options->make.undocumented, "Functions without a docstring, too");
+  make->add_option("--limit", options->make.limit, "At most so many tasks; 0: all")->check(CLI::Range(0, 100000));
+  make->add_option("--threads", options->make.threads, "Functions at once; 0: one for each core")
+      ->check(CLI::Range(0, 1024));
+  make->add_flag("--json", options->make.json, "Print a JSON object a line for each function");
+  make->footer(
+      "One function after another loses its body; where tests of the repository then fail, to write it anew is a\n"
+      "task. Nothing of the repository runs outside of sandboxes. Exit code 0: there are tasks; 1: no function came\n"
+      "to one; 75: interrupted, the same command goes on.\n\n"
+      "Example:\n"
+      "  tandem tasks make my-project my-tasks --test 'python3 -m pytest -rA -p no:cacheprovider tests'\n"
+      "  tandem tasks validate my-tasks");
   return [=]() -> Result<int> {
+    if (make->parsed()) return make_tasks(options->make);
     if (list->parsed()) return list_tasks(*options);
     if (show->parsed()) return show_task(*options);
     if (attempt->parsed()) return try_task(TRY(one_task(*options)), options->attempt);

@@ -19,6 +19,18 @@ struct ValidateOptions {
 // machine, kInterrupted after SIGINT or SIGTERM.
 Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateOptions& options);
 
+struct MakeOptions {
+  std::string repository, folder;
+  std::string command;        // runs the tests
+  bool undocumented = false;  // functions without a docstring, too
+  int limit = 0;              // at most so many tasks; 0: all
+  int threads = 0;            // 0: one for each core
+  bool json = false;
+};
+// Tasks of the repository's functions, in `folder`, where an earlier call for the same repository left off. kDone where
+// there are tasks then, kFailed where there are none, kInterrupted after SIGINT or SIGTERM.
+Result<int> make_tasks(const MakeOptions& options);
+
 struct TryOptions {
   std::string answer;
   bool solution = false;  // plays the task's own solution in place of a shell

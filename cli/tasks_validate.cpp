@@ -11,11 +11,11 @@
 #include <map>
 #include <thread>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/work_queue.h"
 #include "cli/command.h"
+#include "cli/progress_line.h"
 #include "cli/tasks_commands.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/tasks/task_set.h"
@@ -83,35 +83,6 @@ class Results {
   std::string path_;
 };
 
-// How far it is: on a terminal one line drawn over and over, elsewhere a line now and then.
-class Progress {
- public:
-  explicit Progress(size_t total) : total_(total), tty_(::isatty(STDERR_FILENO) == 1), started_(clock_.now()) {}
-  ~Progress() { wipe(); }
-
-  void show(size_t done, size_t not_passed) {
-    const Time now = clock_.now();
-    if (now < next_) return;
-    next_ = now + (tty_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10));
-    const auto text = fmt::format("{} of {} tasks, {} not passed, {}", done, total_, not_passed,
-                                  format_seconds(to_seconds(now - started_)));
-    if (tty_)
-      fmt::print(stderr, "\r\033[K{}", text);
-    else
-      fmt::print(stderr, "{}\n", text);
-  }
-  void wipe() const {
-    if (tty_) fmt::print(stderr, "\r\033[K");
-  }
-  double seconds() const { return to_seconds(clock_.now() - started_); }
-
- private:
-  SystemClock clock_;
-  size_t total_;
-  bool tty_;
-  Time started_, next_{};
-};
-
 void print_table(const std::vector<Validation>& all, double seconds) {
   size_t width = 4;
   for (const auto& v : all) width = std::max(width, std::min<size_t>(v.name.size(), 60));
@@ -165,7 +136,7 @@ Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateO
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  Progress progress(tasks.size());
+  ProgressLine progress;
   Status written;
   size_t not_passed = 0;
   {
@@ -184,7 +155,7 @@ Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateO
       pollfd wait = {queue.wake_fd(), POLLIN, 0};
       ::poll(&wait, 1, 200);
       queue.run_completions();
-      progress.show(all.size(), not_passed);
+      progress.show(fmt::format("{} of {} tasks, {} not passed", all.size(), tasks.size(), not_passed));
     }
   }
   progress.wipe();

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/test_report.h"
 
 namespace tandem::envs {
 namespace {
@@ -92,11 +93,18 @@ Term judge(const CheckCommand& command, const ToolOutcome& outcome) {
   return {.value = 1};
 }
 
+CheckCommand reported(CheckCommand command) {
+  command.command = "(" + command.command + "\n); test $? -lt 124";
+  command.exit_code = 0;
+  return command;
+}
+
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
                           const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
   const Place place = place_for(check, task, left_behind, programs);
   auto commands = check.commands;
+  if (check.tests && !commands.empty()) commands.back() = reported(std::move(commands.back()));
   if (check.leaves_reward) {
     // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
     commands.push_back({.command = "cat /logs/verifier/reward.json 2>/dev/null || cat /logs/verifier/reward.txt"});
@@ -107,6 +115,11 @@ Result<Term> run_commands(const Task& task, const Files& left_behind, const std:
     if (auto term = judge(commands[i], outcomes[i]); term.value != 1) return term;
   }
   if (outcomes.size() < commands.size()) return Term{.why = "a command of the check was not run"};
+  if (check.tests) {
+    const auto& output = outcomes.back().output;
+    const auto why = why_not_passed(read_test_report(output), *check.tests);
+    return why.empty() ? Term{.value = 1} : Term{.why = why + "; the output ends:\n" + last_lines(output)};
+  }
   if (!check.leaves_reward) return Term{.value = 1};
   const auto reward = reward_in(outcomes.back().output);
   if (!reward || outcomes.back().exit_code != 0) {

@@ -17,6 +17,9 @@ struct Term {
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
                           const Runner& runner);
 
+// A command whose report of tests counts and not its end; one that was killed has no say, whatever it had printed.
+CheckCommand reported(CheckCommand command);
+
 // See CallCheck. Values travel as Python literals; a result that is none counts as a failure.
 Result<Term> run_calls(const CallCheck& check, const Files& left_behind, const Runner& runner);
 

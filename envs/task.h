@@ -76,6 +76,9 @@ struct CommandCheck {
   std::vector<CheckCommand> commands;  // in order; the first that does otherwise is the last
   // The reward is the number that they leave in /logs/verifier/reward.json or reward.txt, whatever they end with.
   bool leaves_reward = false;
+  // Tests that must have passed by what pytest or unittest say in the output of the last command, whatever it ends
+  // with; none named: all that they say, at least one.
+  std::optional<std::vector<std::string>> tests = {};
 };
 
 // Tests of a Python function that never meet the code under test: the calls that they make are recorded with the

@@ -5,8 +5,9 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kMostFiles = 1000;
-constexpr uint64_t kMostBytes = 8 << 20;
+// Beyond what a task may begin with, and within a message to the sandbox that tests run in.
+constexpr size_t kMostFiles = 10'000;
+constexpr uint64_t kMostBytes = 32 << 20;
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "envs/shell_words.h"
 #include "envs/tasks/folder_files.h"
+#include "envs/tasks/network_use.h"
 
 namespace tandem::envs {
 namespace {
@@ -80,8 +81,9 @@ std::optional<std::vector<std::string>> packages_of(const std::string& command) 
 
 class Interpreter {
  public:
-  Interpreter(const fs::path& context, std::string workdir, Mistakes& mistakes)
-      : context_(context), file_((context / "Dockerfile").string()), mistakes_(mistakes) {
+  Interpreter(const fs::path& context, std::string workdir, std::span<const std::string_view> hidden,
+              Mistakes& mistakes)
+      : context_(context), file_((context / "Dockerfile").string()), hidden_(hidden), mistakes_(mistakes) {
     build_.workdir = std::move(workdir);
   }
 
@@ -157,8 +159,13 @@ class Interpreter {
       if (relative.string().starts_with("..")) return refuse(each, source + " leads out of the environment folder");
       if (source.find_first_of("*?[") != std::string::npos)
         return refuse(each, "patterns are not supported: " + source);
-      const fs::path from = context_ / relative;
       std::error_code error;
+      for (const auto name : hidden_) {
+        const bool whole = relative.empty() || relative == ".";
+        if ((whole && fs::exists(context_ / name, error)) || (!relative.empty() && *relative.begin() == name))
+          return refuse(each, fmt::format("{} would show {} to the model; name the files", source, name));
+      }
+      const fs::path from = context_ / relative;
       const bool folder = fs::is_directory(from, error);
       const bool into = target.ends_with('/') || target == "." || below->empty() || words.size() > 1;
       std::string path = *below;
@@ -221,6 +228,7 @@ class Interpreter {
       build_.packages.insert(build_.packages.end(), packages->begin(), packages->end());
       return;
     }
+    if (const auto user = network_user(command); !user.empty()) return refuse(each, why_no_network(user));
     const auto below = inside(folder_);
     if (!below) return refuse(each, fmt::format("runs in {}, outside of the last WORKDIR {}", folder_, build_.workdir));
     const auto folder = "/workspace" + (below->empty() ? "" : "/" + *below);
@@ -229,6 +237,7 @@ class Interpreter {
 
   const fs::path context_;
   const std::string file_;
+  const std::span<const std::string_view> hidden_;
   Mistakes& mistakes_;
   Build build_;
   std::string folder_;  // where the instruction at hand is
@@ -237,13 +246,14 @@ class Interpreter {
 
 }  // namespace
 
-Build read_dockerfile(const fs::path& context, const std::string& workdir, Mistakes& mistakes) {
+Build read_dockerfile(const fs::path& context, const std::string& workdir, std::span<const std::string_view> hidden,
+                      Mistakes& mistakes) {
   const auto text = read_file(context / "Dockerfile", 1 << 20);
   if (!text) {
     mistakes.add((context / "Dockerfile").string(), 0, text.error().message());
     return {};
   }
-  return Interpreter(context, workdir, mistakes).run(*text);
+  return Interpreter(context, workdir, hidden, mistakes).run(*text);
 }
 
 }  // namespace tandem::envs

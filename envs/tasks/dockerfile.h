@@ -2,7 +2,9 @@
 #pragma once
 
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -22,7 +24,9 @@ struct Build {
 };
 
 // Reads `context`/Dockerfile. `workdir` is where the file says none. Whatever cannot be done is added to `mistakes`, by
-// the name of the instruction and its line. FROM says nothing here: the root of a sandbox is that of this machine.
-Build read_dockerfile(const fs::path& context, const std::string& workdir, Mistakes& mistakes);
+// the name of the instruction and its line; so is what would show a model one of the `hidden` files or folders of the
+// context. FROM says nothing here: the root of a sandbox is that of this machine.
+Build read_dockerfile(const fs::path& context, const std::string& workdir, std::span<const std::string_view> hidden,
+                      Mistakes& mistakes);
 
 }  // namespace tandem::envs

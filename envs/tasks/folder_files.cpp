@@ -16,7 +16,7 @@ Status add_file(const fs::path& source, const std::string& target, Files& files,
   std::error_code error;
   const auto modes = fs::status(source, error).permissions();
   if (!error && (modes & fs::perms::owner_exec) != fs::perms::none) programs.insert(target);
-  return check_size(files);
+  return {};
 }
 
 }  // namespace
@@ -40,10 +40,15 @@ Status add_folder_files(const fs::path& source, const std::string& target, Files
   if (error || status.type() == fs::file_type::not_found) {
     return Status::not_found("there is no file or folder " + source.string());
   }
-  if (status.type() == fs::file_type::regular) return add_file(source, target, files, programs);
+  if (status.type() == fs::file_type::regular) {
+    TRY(add_file(source, target, files, programs));
+    return check_size(files);
+  }
   if (status.type() != fs::file_type::directory) {
     return Status::invalid(source.string() + " is neither a file nor a folder; links are not followed");
   }
+  size_t added = 0;
+  uint64_t bytes = 0;
   auto entry = fs::recursive_directory_iterator(source, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     const auto name = entry->path().filename();
@@ -58,10 +63,13 @@ Status add_folder_files(const fs::path& source, const std::string& target, Files
       return Status::invalid(entry->path().string() + " is neither a file nor a folder; links are not followed");
     }
     const auto below = entry->path().lexically_relative(source).string();
-    TRY(add_file(entry->path(), target.empty() ? below : target + "/" + below, files, programs));
+    const auto path = target.empty() ? below : target + "/" + below;
+    TRY(add_file(entry->path(), path, files, programs));
+    bytes += files[path].size();
+    if (++added > kMostTaskFiles || bytes > kMostTaskBytes) break;  // however much more there is
   }
   if (error) return Status::from_errno(source.string(), error.value());
-  return {};
+  return check_size(files);
 }
 
 }  // namespace tandem::envs

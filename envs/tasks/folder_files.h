@@ -9,8 +9,9 @@
 
 namespace tandem::envs {
 
-inline constexpr size_t kMostTaskFiles = 500;
-inline constexpr uint64_t kMostTaskBytes = uint64_t{4} << 20;
+// What a repository of some size has; less than what is collected of a workspace at the end.
+inline constexpr size_t kMostTaskFiles = 8'000;
+inline constexpr uint64_t kMostTaskBytes = uint64_t{24} << 20;
 
 // Adds what `source` holds (a file, or a folder with all below it) at `target` of the workspace; "" is its root. Left
 // out are `.git`, which holds more than a task may show, and `__pycache__`. kInvalid, with the path, for links and the

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "envs/shell_words.h"
+#include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/folder_files.h"
 
@@ -14,7 +15,6 @@ namespace tandem::envs {
 namespace {
 
 constexpr uint64_t kLargestText = 1 << 20;
-constexpr double kMostTestSeconds = 40;  // a grade that takes longer counts as lost
 
 // A key of task.toml: whether its value matters here, says nothing here, or asks for what there is not.
 enum class Support : uint8_t { kRead, kSaysNothing, kRefused };
@@ -78,8 +78,9 @@ class HarborReader {
         mistakes_.add((folder_ / "environment" / name).string(), 0, "several services are not supported");
       }
     }
-    auto build = read_dockerfile(folder_ / "environment", workdir_, mistakes_);
-    place(build);
+    auto build = read_dockerfile(folder_ / "environment", workdir_, {}, mistakes_);
+    begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),
+             task_, mistakes_);
     read_tests(build);
     read_solution(build);
     return std::move(task_);
@@ -111,7 +112,9 @@ class HarborReader {
           std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& key) { return key.path == path; });
       if (known != std::end(kKeys)) {
         if (known->support == Support::kRefused && !is_empty(node))
-          mistakes_.add(toml_, line, path + " is not supported");
+          mistakes_.add(toml_, line,
+                        path + " is not supported" +
+                            (path == "steps" ? ": a task has one instruction and one grade; make a task of each" : ""));
         if (known->support == Support::kRead) take(path, node, line);
         continue;
       }
@@ -177,33 +180,6 @@ class HarborReader {
     }
   }
 
-  // The folder that the Dockerfile works in is the workspace, by a link of its name.
-  void place(Build& build) {
-    static constexpr std::string_view kTaken[] = {"usr", "bin",  "sbin", "lib",   "lib32", "lib64",    "libx32", "etc",
-                                                  "dev", "proc", "tmp",  "tests", "logs",  "solution", ""};
-    const auto top = build.workdir.empty() ? "" : split(build.workdir, '/').at(1);
-    if (build.workdir != "/workspace" && std::find(std::begin(kTaken), std::end(kTaken), top) != std::end(kTaken)) {
-      mistakes_.add((folder_ / "environment" / "Dockerfile").string(), 0,
-                    fmt::format("WORKDIR \"{}\" cannot be a workspace; choose one like /app", build.workdir));
-    } else if (build.workdir != "/workspace") {
-      task_.links[build.workdir] = "/workspace";
-    }
-    for (const char* name : {"/tests", "/logs", "/solution"}) task_.links[name] = std::string("/tmp") + name;
-    task_.files = std::move(build.files);
-    task_.programs = std::move(build.programs);
-    task_.setup = {std::string(kMakeLogs)};
-    if (!environment_.empty()) task_.setup.push_back(environment_);
-    task_.setup.insert(task_.setup.end(), build.exports.begin(), build.exports.end());
-    task_.setup.insert(task_.setup.end(), build.commands.begin(), build.commands.end());
-    for (const auto& package : build.packages) task_.needs.push_back("package " + package);
-  }
-
-  std::string exports_of(const Build& build) const {
-    std::string text = environment_;
-    for (const auto& each : build.exports) text += each + "; ";
-    return text;
-  }
-
   void read_tests(const Build& build) {
     CommandCheck check;
     const auto added = add_folder_files(folder_ / "tests", "tandem-tests", check.files, check.programs);
@@ -212,8 +188,8 @@ class HarborReader {
     check.folders = {"tandem-tests"};
     check.leaves_reward = true;
     // A script that was killed has no say, whatever it had written; otherwise its reward counts, not its end.
-    check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + exports_of(build) +
-                                  test_environment_ + "cd " + shell_quoted(build.workdir) +
+    check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + environment_ +
+                                  exports_of(build) + test_environment_ + "cd " + shell_quoted(build.workdir) +
                                   " && bash /tests/test.sh; test $? -lt 124; }",
                        .seconds = test_seconds_}};
     task_.expectation.commands = std::move(check);
@@ -232,8 +208,6 @@ class HarborReader {
                               {{"command", "mv tandem-solution /tmp/solution && { " + solution_environment_ + "cd " +
                                                shell_quoted(build.workdir) + " && bash /solution/solve.sh; }"}}}}};
   }
-
-  static constexpr std::string_view kMakeLogs = "mkdir -p /tmp/logs/verifier /tmp/logs/agent /tmp/logs/artifacts";
 
   const fs::path folder_;
   const std::string toml_;

@@ -9,13 +9,16 @@
 #include "envs/tasks/harbor.h"
 #include "envs/tasks/humanevalpack.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/swe_bench.h"
+#include "envs/tasks/terminal_bench.h"
 #include "envs/tasks/yaml_task.h"
 
 namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostTasks = 100'000;
-constexpr int kDeepest = 16;  // folders below the set
+constexpr uint64_t kMostBytes = uint64_t{2} << 30;  // of the files of all tasks, which are held in memory
+constexpr int kDeepest = 16;                        // folders below the set
 
 bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
@@ -34,6 +37,10 @@ class Walk {
     if (!fs::is_directory(path, error)) return mistakes_.add(path.string(), 0, "is neither a file nor a folder");
     if (fs::exists(path / "task.toml", error)) {
       if (auto task = read_harbor_task(path, mistakes_)) add(std::move(*task), path);
+      return;
+    }
+    if (is_terminal_bench_task(path)) {
+      if (auto task = read_terminal_bench_task(path, mistakes_)) add(std::move(*task), path);
       return;
     }
     std::vector<fs::path> entries;
@@ -59,7 +66,7 @@ class Walk {
     TRY(mistakes_.status());
     if (tasks_.empty()) {
       return fail(Status::not_found(root_.string() + " holds no tasks")
-                      .hint("a task is a .yaml file, a line of HumanEvalPack's .jsonl, or a folder with task.toml"));
+                      .hint("a task is a .yaml file, a line of a .jsonl, or a folder with task.toml or task.yaml"));
     }
     return std::move(tasks_);
   }
@@ -69,9 +76,10 @@ class Walk {
     if (is_yaml(file)) {
       if (auto task = read_yaml_task(file, mistakes_)) add(std::move(*task), file);
     } else if (file.extension() == ".jsonl") {
-      for (auto& task : read_humanevalpack(file, mistakes_)) add(std::move(task), file);
+      auto tasks = is_swe_bench(file) ? read_swe_bench(file, mistakes_) : read_humanevalpack(file, mistakes_);
+      for (auto& task : tasks) add(std::move(task), file);
     } else {
-      mistakes_.add(file.string(), 0, "is no task; expected .yaml or HumanEvalPack's .jsonl");
+      mistakes_.add(file.string(), 0, "is no task; expected .yaml, or .jsonl of HumanEvalPack or SWE-bench");
     }
   }
 
@@ -85,6 +93,13 @@ class Walk {
   void add(Task task, const fs::path& source) {
     if (tasks_.size() == kMostTasks)
       return mistakes_.add(source.string(), 0, fmt::format("is beyond {} tasks", kMostTasks));
+    bytes_ += bytes_of(task.files) + bytes_of(task.solution.files);
+    if (task.expectation.commands) bytes_ += bytes_of(task.expectation.commands->files);
+    if (bytes_ > kMostBytes) {
+      return mistakes_.add(
+          source.string(), 0,
+          fmt::format("the tasks up to here have more than {} of files; split the set", format_bytes(kMostBytes)));
+    }
     std::error_code error;
     if (task.name.empty()) {
       auto relative = source.lexically_relative(root_);
@@ -104,8 +119,15 @@ class Walk {
     tasks_.push_back(std::move(task));
   }
 
+  static uint64_t bytes_of(const Files& files) {
+    uint64_t bytes = 0;
+    for (const auto& [path, content] : files) bytes += content.size();
+    return bytes;
+  }
+
   const fs::path root_;
   std::string own_name_;
+  uint64_t bytes_ = 0;
   Mistakes mistakes_;
   std::vector<Task> tasks_;
 };
@@ -127,6 +149,7 @@ Json json_of(const CommandCheck& check) {
                {"programs", check.programs},
                {"folders", check.folders},
                {"leaves_reward", check.leaves_reward}};
+  if (check.tests) json["tests"] = *check.tests;
   for (const auto& each : check.commands) {
     json["commands"].push_back({each.command, each.exit_code, each.output.value_or("(any)"), each.seconds});
   }

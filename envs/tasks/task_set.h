@@ -22,10 +22,10 @@ struct TaskSetOptions {
 
 class TaskSet {
  public:
-  // `path` is a task file (.yaml), HumanEvalPack's JSON Lines (.jsonl), a Harbor task (a folder with task.toml), or a
-  // folder of any of these at any depth. A task's name is its path in the set without the ending; its kind is what it
-  // says, else the first folder of its name, else the set's own name. kInvalid holds every mistake in every file, a
-  // line each; kNotFound where there is nothing, or no task.
+  // `path` is a task file (.yaml), JSON Lines of HumanEvalPack or SWE-bench (.jsonl), a task of Harbor or
+  // Terminal-Bench (a folder with task.toml or task.yaml), or a folder of any of these at any depth. A task's name is
+  // its path in the set without the ending; its kind is what it says, else the first folder of its name, else the set's
+  // own name. kInvalid holds every mistake in every file, a line each; kNotFound where there is nothing, or no task.
   static Result<TaskSet> read(const fs::path& path, const TaskSetOptions& options = {});
 
   std::span<const Task> tasks() const { return tasks_; }  // by name

@@ -81,10 +81,11 @@ class TaskReader {
     CommandCheck commands;
     auto& expectation = task_.expectation;
     std::set<std::string> unused;
-    reader_.map(node, "check", {"files", "commands", "files_after", "answer"},
+    reader_.map(node, "check", {"files", "commands", "tests", "files_after", "answer"},
                 [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
                   if (key == "files") read_files(value, "check: files", commands.files, commands.programs);
                   if (key == "commands") read_commands(value, commands);
+                  if (key == "tests") read_tests(value, commands);
                   if (key == "files_after") read_files(value, "check: files_after", expectation.contains, unused);
                   if (key == "answer") expectation.answer = reader_.text(value, "check: answer");
                 });
@@ -97,6 +98,9 @@ class TaskReader {
     }
     if (commands.commands.empty() && !commands.files.empty()) {
       reader_.mistake(node, "check has files but no commands that use them");
+    }
+    if (commands.commands.empty() && commands.tests) {
+      reader_.mistake(node, "check has tests but no commands that report them");
     }
     if (!commands.commands.empty()) expectation.commands = std::move(commands);
   }
@@ -126,6 +130,15 @@ class TaskReader {
                                         "`seconds` (10 where a command says none)",
                                         seconds, kMostCheckSeconds));
     }
+  }
+
+  // Names of tests, or `all` that are reported.
+  void read_tests(const YAML::Node& node, CommandCheck& check) {
+    check.tests.emplace();
+    if (node.IsScalar() && node.Scalar() == "all") return;
+    *check.tests = reader_.texts(node, "check: tests");
+    if (node.IsSequence() && node.size() == 0)
+      reader_.mistake(node, "check: tests names none; write `all` for all that are reported");
   }
 
   void read_solution(const YAML::Node& node) {

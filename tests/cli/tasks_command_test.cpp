@@ -91,6 +91,38 @@ TEST_F(TasksCommand, goes_on_where_it_was_interrupted_and_does_changed_tasks_aga
   EXPECT_THAT(tasks(command).first, HasSubstr("2 of 2 tasks are in"));
 }
 
+TEST_F(TasksCommand, makes_tasks_of_a_repository_and_goes_on_where_it_was_interrupted) {
+  const auto repository = (folder_ / "words").string(), made = (folder_ / "made").string();
+  put("words/words.py",
+      "def first(text):\n    \"\"\"The first word.\"\"\"\n    return text.split()[0]\n\n\n"
+      "def last(text):\n    \"\"\"The last word.\"\"\"\n    return text.split()[-1]\n\n\n"
+      "def unused(text):\n    \"\"\"Nobody tests this.\"\"\"\n    return text\n\n\n"
+      "def silent(text):\n    return text\n");
+  put("words/test_words.py",
+      "import unittest\nimport words\n\n\nclass T(unittest.TestCase):\n    def test_ends(self):\n"
+      "        self.assertEqual((words.first('a b'), words.last('a b'), words.silent('')), ('a', 'b', ''))\n");
+  const auto command = "make " + repository + " " + made;
+  const auto wrong = tasks(command + " --test 'echo nothing'");
+  EXPECT_EQ(wrong.second, 2);
+  EXPECT_THAT(wrong.first, HasSubstr("reports no test that passes each time; it printed\nnothing"));
+  const auto one = tasks(command + " --limit 1 --threads 1 --json 2>/dev/null");
+  EXPECT_EQ(one.second, 0);
+  EXPECT_EQ(Json::parse(one.first), Json({{"function", "words.py:first"}, {"task", "words-first"}, {"tests", 1}}));
+  std::ofstream(made + "/functions.log", std::ios::app) << "{\"function\": \"wor";  // killed while it wrote
+  const auto all = tasks(command);
+  EXPECT_EQ(all.second, 0) << all.first;
+  EXPECT_THAT(all.first, HasSubstr("1 functions are in"));
+  EXPECT_THAT(all.first, HasSubstr("words-last"));
+  EXPECT_THAT(all.first, HasSubstr("2 tasks of 3 functions"));
+  EXPECT_THAT(tasks(command + " --undocumented").first, HasSubstr("3 tasks of 4 functions"));
+  EXPECT_EQ(tasks("validate " + made + " --repeats 1").second, 0);
+  put("words/words.py", "x = 1\n");
+  EXPECT_THAT(tasks(command + " --test \"echo 'a (b.c) ... ok'\"").first, HasSubstr("is of another repository"));
+  EXPECT_THAT(tasks("make " + repository + " " + repository + "/tasks").first, HasSubstr("lies within the repository"));
+  EXPECT_THAT(tasks("make " + repository + " " + folder_.string() + " --test \"echo 'a (b.c) ... ok'\"").first,
+              HasSubstr("holds something else"));
+}
+
 TEST_F(TasksCommand, a_shell_is_tried_and_graded) {
   const std::string task = "examples/tasks/files/raise_limit.yaml";
   const auto solved = tasks("try " + task + " <<'END'\ncat server.ini\nsed -i s/50/200/ server.ini\nexit\nEND");

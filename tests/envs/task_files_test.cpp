@@ -172,6 +172,17 @@ TEST_F(TaskFiles, a_folder_comes_in_with_its_programs_and_without_its_history) {
   EXPECT_THAT(mistakes(), HasSubstr("links are not followed"));
 }
 
+TEST_F(TaskFiles, more_than_a_task_may_have_is_refused) {
+  scratch_.put("t.yaml", "instruction: x\nfiles: {.: {from: repo.files}}\ncheck: {answer: y}\n");
+  scratch_.put("repo.files/a", std::string(13 << 20, 'a'));
+  EXPECT_EQ(mistakes(), "");
+  scratch_.put("repo.files/b", std::string(13 << 20, 'b'));
+  EXPECT_THAT(mistakes(), HasSubstr("t.yaml:2: more than 25 MB of files for one task"));
+  scratch_.put("repo.files/b", "");
+  for (int i = 0; i < 8000; ++i) scratch_.put("repo.files/many/" + std::to_string(i), "");
+  EXPECT_THAT(mistakes(), HasSubstr("t.yaml:2: more than 8000 files for one task"));
+}
+
 TEST_F(TaskFiles, what_lies_where_the_tests_come_is_no_failure_of_the_infrastructure) {
   scratch_.put("double.yaml", kTask);
   const auto task = read().tasks()[0];
@@ -193,6 +204,29 @@ TEST_F(TaskFiles, every_part_of_a_check_must_hold) {
   EXPECT_EQ(play(task, {"echo a > out.txt"}, "8").reward, 0);
   EXPECT_EQ(play(task, {"echo b > out.txt"}, "7").reward, 0);
   EXPECT_THAT(play(task, {}, "7").why, HasSubstr("out.txt is not there"));
+}
+
+TEST_F(TaskFiles, tests_that_are_named_must_be_reported_as_passed_whatever_else_is) {
+  const std::string tests =
+      "import sys, unittest\nsys.path.insert(0, '.')\nfrom double import double\nclass A(unittest.TestCase):\n"
+      "    def test_four(self):\n        self.assertEqual(double(4), 8)\n"
+      "    def test_text(self):\n        self.assertEqual(double('a'), 'aa')\n"
+      "    def test_never(self):\n        self.fail()\nunittest.main(verbosity=2)\n";
+  const auto task = [&](const std::string& wanted) {
+    scratch_.put("tests.files/test_double.py", tests);
+    scratch_.put("t.yaml",
+                 "instruction: Let double double.\nfiles: {double.py: \"def double(x):\\n    return x\\n\"}\ncheck:\n"
+                 "  files: {test_double.py: {from: tests.files/test_double.py}}\n"
+                 "  commands: [python3 -I test_double.py]\n  tests: " +
+                     wanted + "\nsolution: {files: {double.py: \"def double(x):\\n    return 2 * x\\n\"}}\n");
+    return *read().find("t");
+  };
+  const auto v = validate(task("[test_four (__main__.A), test_text (__main__.A.test_text)]"), *backend_, 2);
+  EXPECT_EQ(v.verdict, Verdict::kPassed) << testing::PrintToString(v.findings);
+  const auto all = validate(task("all"), *backend_, 1);
+  EXPECT_THAT(all.findings, testing::Contains(HasSubstr("test_never (__main__.A) failed")));
+  const auto other = validate(task("[test_five (__main__.A)]"), *backend_, 1);
+  EXPECT_THAT(other.findings, testing::Contains(HasSubstr("test_five (__main__.A) was not reported")));
 }
 
 TEST_F(TaskFiles, a_missing_program_is_named_and_nothing_is_scored) {

@@ -1,0 +1,130 @@
+#include "envs/tasks/compose.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/yaml.h"
+#include "envs/shell_words.h"
+#include "envs/tasks/yaml_reader.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr uint64_t kLargestText = 1 << 20;
+
+class ComposeReader {
+ public:
+  ComposeReader(const fs::path& file, std::string& exports, Mistakes& mistakes)
+      : reader_(file.string(), mistakes), exports_(exports) {}
+
+  void read(const YAML::Node& root) {
+    bool client = false;
+    reader_.map(root, "the file", {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      if (key == "version" || key == "name") return;
+      if (key != "services") return reader_.mistake(at, key + " is not supported");
+      reader_.map(
+          value, "services", {}, [&](const std::string& service, const YAML::Node& place, const YAML::Node& node) {
+            if (service != "client")
+              return reader_.mistake(
+                  place, "the service " + service + " is not supported: a sandbox is one machine, called client");
+            client = true;
+            read_client(node);
+          });
+    });
+    if (root.IsMap() && !client) reader_.mistake(root, "has no service called client");
+  }
+
+ private:
+  void read_client(const YAML::Node& node) {
+    reader_.map(node, "client", {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      // Names of images and containers, and a command that only waits, say nothing here.
+      if (key == "image" || key == "container_name" || key == "hostname" || key == "init" || key == "tty" ||
+          key == "stdin_open") {
+        return;
+      }
+      if (key == "command") return read_command(value);
+      if (key == "build") return read_build(value);
+      if (key == "environment") return read_environment(value);
+      if (key == "volumes") return read_volumes(value);
+      reader_.mistake(at, "client: " + key + " is not supported");
+    });
+  }
+
+  void read_command(const YAML::Node& node) {
+    std::string words;
+    if (node.IsSequence()) {
+      for (const auto& word : reader_.texts(node, "command")) words += " " + word;
+    } else {
+      words = reader_.text(node, "command").value_or("sleep");
+    }
+    const bool waits = words.find("sleep") != std::string::npos || words.find("tail -f /dev/null") != std::string::npos;
+    if (!waits) reader_.mistake(node, "client: a command that does more than wait is not supported");
+  }
+
+  void read_build(const YAML::Node& node) {
+    const auto must_be = [&](const YAML::Node& value, const std::string& key,
+                             std::initializer_list<const char*> right) {
+      const auto text = reader_.text(value, "build: " + key);
+      if (text && std::find(right.begin(), right.end(), *text) == right.end())
+        reader_.mistake(value, "build: " + key + " must be " + *right.begin());
+    };
+    if (!node.IsMap()) return must_be(node, "context", {".", "./"});
+    reader_.map(node, "build", {"context", "dockerfile"},
+                [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
+                  if (key == "context") must_be(value, key, {".", "./"});
+                  if (key == "dockerfile") must_be(value, key, {"Dockerfile", "./Dockerfile"});
+                });
+  }
+
+  void read_environment(const YAML::Node& node) {
+    if (node.IsSequence()) {
+      for (const auto& item : node) {
+        const auto text = reader_.text(item, "an entry of environment");
+        if (!text) continue;
+        const size_t equals = text->find('=');
+        if (equals == std::string::npos)
+          reader_.mistake(item, "environment: " + *text + " would be a variable of this machine; write NAME=VALUE");
+        else
+          set(item, text->substr(0, equals), text->substr(equals + 1));
+      }
+      return;
+    }
+    reader_.map(node, "environment", {}, [&](const std::string& name, const YAML::Node&, const YAML::Node& value) {
+      if (const auto text = reader_.text(value, "environment: " + name)) set(value, name, *text);
+    });
+  }
+
+  void set(const YAML::Node& at, const std::string& name, const std::string& value) {
+    if (name == "TEST_DIR" && value.find("T_BENCH_TEST_DIR") != std::string::npos) return;  // it is there anyway
+    const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
+      return reader_.mistake(at, "environment: \"" + name + "\" is no name");
+    if (value.find('$') != std::string::npos)
+      return reader_.mistake(at, "environment: " + name + ": variables of this machine do not reach a sandbox");
+    exports_ += "export " + name + "=" + shell_quoted(value) + "; ";
+  }
+
+  void read_volumes(const YAML::Node& node) {
+    for (const auto& volume : reader_.texts(node, "volumes")) {
+      const bool logs = volume.starts_with("${T_BENCH_") && volume.find("LOGS_PATH}:${") != std::string::npos;
+      if (!logs) reader_.mistake(node, "volumes: " + volume + " is not supported; COPY files by the Dockerfile");
+    }
+  }
+
+  YamlReader reader_;
+  std::string& exports_;
+};
+
+}  // namespace
+
+void read_compose(const fs::path& file, std::string& exports, Mistakes& mistakes) {
+  const auto text = read_file(file, kLargestText);
+  if (!text) return mistakes.add(file.string(), 0, text.error().message());
+  try {
+    ComposeReader(file, exports, mistakes).read(load_yaml(*text));
+  } catch (const YAML::Exception& error) {
+    mistakes.add(file.string(), error.mark.line + 1, "is not YAML: " + error.msg);
+  }
+}
+
+}  // namespace tandem::envs

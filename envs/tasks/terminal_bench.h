@@ -1,0 +1,23 @@
+// Tasks in the form of Terminal-Bench's first version: a folder with task.yaml, Dockerfile, run-tests.sh, tests/ and
+// solution.sh.
+//
+// All tests that pytest names must pass, in a fresh sandbox into which run-tests.sh and tests/ come only then. What a
+// sandbox cannot give is refused by name and line: a network, services beside the one called client, keys typed into a
+// terminal. docs/environments.md has the list.
+#pragma once
+
+#include <optional>
+
+#include "base/file.h"
+#include "envs/task.h"
+#include "envs/tasks/mistakes.h"
+
+namespace tandem::envs {
+
+// Whether `folder` has a task of this form, be it whole or not: a task.yaml beside a recipe or tests.
+bool is_terminal_bench_task(const fs::path& folder);
+
+// The task in `folder`. Every mistake is added to `mistakes`; then there is no task.
+std::optional<Task> read_terminal_bench_task(const fs::path& folder, Mistakes& mistakes);
+
+}  // namespace tandem::envs

@@ -1,0 +1,31 @@
+// What pytest and unittest print, as names of tests and how they ended.
+//
+// Read are pytest's summary (-rA) and its verbose lines (-v), and unittest's verbose lines (-v). A name is as its
+// runner writes it: "tests/test_a.py::test_b[1]", "test_b (tests.test_a.TestA)". Pure functions; bounded by their
+// input.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tandem::envs {
+
+enum class TestEnd : uint8_t { kPassed, kSkipped, kFailed };  // an expected failure is a pass
+
+// Of tests that were reported more than once, the worst end. Names with spaces are there up to the first one, too: so
+// the data sets write them that were made with a simpler reader.
+using TestReport = std::map<std::string, TestEnd, std::less<>>;
+
+TestReport read_test_report(std::string_view output);
+
+// The one form of a name that runners of several versions write in several ways.
+std::string test_name(std::string_view written);
+
+// Why these tests have not all passed, in words; empty where they have. None named: all that were reported, at least
+// one.
+std::string why_not_passed(const TestReport& report, std::span<const std::string> wanted);
+
+}  // namespace tandem::envs
