@@ -61,9 +61,8 @@ std::string instruction_of(const PythonFunction& function) {
                         ? std::string("It has no docstring; what it must do is said by those who call it.\n")
                         : "Its docstring says:\n\n" + indented(function.docstring);
   return fmt::format(
-      "The function {} in {} has lost its body. Write it anew.\n\n{}\n{}\nThe tests of the repository that need it "
-      "must "
-      "pass, and those that pass now still must.",
+      "The function {} in {} has lost its body. Write it anew.\n\n{}\n{}\n"
+      "The tests of the repository that need it must pass, and those that pass now still must.",
       function.name, function.path, indented(function.signature), said);
 }
 
