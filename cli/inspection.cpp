@@ -127,9 +127,8 @@ void inspect_model(const InspectionSettings& settings, Inspection& inspection) {
     describe_tensors(weights->tensors(), format_of, inspection.found);
     if (settings.numbers) inspect_numbers(*weights, inspection);
     if (config) {
-      std::vector<std::string> names;
-      for (const auto& spec : model::tensor_specs(*config)) names.push_back(spec.name);
-      if (const Status status = weights->require(names); !status.ok()) inspection.problem(status);
+      if (const Status status = model::require_tensors(*weights, *config, folder); !status.ok())
+        inspection.problem(status);
     }
   }
   inspect_texts(folder, config ? &*config : nullptr, inspection);
