@@ -10,6 +10,8 @@
 #include "model/adapter.h"
 #include "model/chat_template.h"
 #include "model/gguf.h"
+#include "model/gguf_import.h"
+#include "model/gguf_tokenizer.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
 #include "model/tensor_numbers.h"
@@ -99,6 +101,16 @@ void inspect_numbers(const model::Safetensors& weights, Inspection& inspection) 
   }
 }
 
+void describe_config(const InspectionSettings& settings, const model::ModelConfig& config, Inspection& inspection) {
+  inspection.found["family"] = config.family;
+  inspection.found["parameters"] = model::parameter_count(config);
+  inspection.found["active_parameters"] = model::active_parameter_count(config);
+  inspection.found["config"] = model::to_json(config);
+  inspection.found["memory"] =
+      memory_of(config, settings.context > 0 ? settings.context : config.max_positions, settings.sequences);
+  if (const auto layout = model::parameter_layout(config); !layout) inspection.problem(layout.error());
+}
+
 // A model of texts, or one whose family is not known.
 void inspect_model(const InspectionSettings& settings, Inspection& inspection) {
   const fs::path& folder = settings.path;
@@ -106,13 +118,7 @@ void inspect_model(const InspectionSettings& settings, Inspection& inspection) {
   if (!config) {
     inspection.problem(config.error());
   } else {
-    inspection.found["family"] = config->family;
-    inspection.found["parameters"] = model::parameter_count(*config);
-    inspection.found["active_parameters"] = model::active_parameter_count(*config);
-    inspection.found["config"] = model::to_json(*config);
-    inspection.found["memory"] =
-        memory_of(*config, settings.context > 0 ? settings.context : config->max_positions, settings.sequences);
-    if (const auto layout = model::parameter_layout(*config); !layout) inspection.problem(layout.error());
+    describe_config(settings, *config, inspection);
   }
   const auto weights = model::Safetensors::open(folder);
   if (!weights) {
@@ -121,9 +127,8 @@ void inspect_model(const InspectionSettings& settings, Inspection& inspection) {
     describe_tensors(weights->tensors(), format_of, inspection.found);
     if (settings.numbers) inspect_numbers(*weights, inspection);
     if (config) {
-      std::vector<std::string> names;
-      for (const auto& spec : model::tensor_specs(*config)) names.push_back(spec.name);
-      if (const Status status = weights->require(names); !status.ok()) inspection.problem(status);
+      if (const Status status = model::require_tensors(*weights, *config, folder); !status.ok())
+        inspection.problem(status);
     }
   }
   inspect_texts(folder, config ? &*config : nullptr, inspection);
@@ -146,10 +151,10 @@ Status inspect_encoder(const InspectionSettings& settings, Inspection& inspectio
 }
 
 Status inspect_adapter(const InspectionSettings& settings, Inspection& inspection) {
+  const auto adapter = TRY(model::read_adapter(settings.path));
   const auto weights = TRY(model::Safetensors::open(settings.path / model::kAdapterFactorsFile));
   describe_tensors(weights.tensors(), format_of, inspection.found);
   if (settings.numbers) inspect_numbers(weights, inspection);
-  const auto adapter = TRY(model::read_adapter(settings.path));
   std::set<std::string> targets;
   for (const auto& [name, factors] : adapter.factors) targets.insert(model::module_of(name));
   inspection.found["adapter"] = {{"rank", adapter.rank},
@@ -162,6 +167,7 @@ Status inspect_adapter(const InspectionSettings& settings, Inspection& inspectio
 
 Status inspect_gguf(const InspectionSettings& settings, Inspection& inspection) {
   const auto file = TRY(model::Gguf::open(settings.path));
+  const auto problem = [&](Status status) { inspection.problem(std::move(status).at(settings.path.string())); };
   inspection.found["format"] = "GGUF";
   describe_tensors(
       file.tensors(), [](const auto& tensor) { return model::name_of(tensor.type); }, inspection.found);
@@ -171,11 +177,21 @@ Status inspect_gguf(const InspectionSettings& settings, Inspection& inspection) 
     return found != metadata.end() && found->is_string() ? found->template get<std::string>() : std::string();
   };
   inspection.found["family"] = text("general.architecture");
-  inspection.found["tokenizer"] = {{"model", text("tokenizer.ggml.model")}};
+  if (const auto kind = text("tokenizer.ggml.model"); !kind.empty()) inspection.found["tokenizer"] = {{"model", kind}};
   if (const auto chat = text("tokenizer.chat_template"); !chat.empty()) {
     inspection.found["chat_template"] = {{"characters", chat.size()},
                                          {"tool_dialect", model::name_of(model::dialect_of_template(chat))}};
   }
+  const auto config = model::config_of_gguf(file);
+  if (!config) return problem(config.error()), Status();
+  describe_config(settings, *config, inspection);
+  if (const auto tensors = model::tensors_of_gguf(file, *config); !tensors) problem(tensors.error());
+  if (const auto tokenizer = model::tokenizer_files(file, config->max_positions); !tokenizer)
+    problem(tokenizer.error());
+  else if (const auto read = model::Tokenizer::from_json(dump_json(tokenizer->tokenizer)); !read)
+    problem(read.error());
+  else
+    inspection.found["tokenizer"]["tokens"] = read->size();
   return {};
 }
 

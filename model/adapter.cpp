@@ -168,7 +168,11 @@ float Adapter::scale() const {
 
 Result<Adapter> read_adapter(const fs::path& directory) {
   Adapter adapter = TRY(read_settings(directory / kAdapterConfigFile));
-  const fs::path path = directory / kAdapterFactorsFile;
+  fs::path path = directory / kAdapterFactorsFile;
+  std::error_code error;
+  // Opening it says that it is a pickle, and how to convert it.
+  if (const fs::path pickled = directory / "adapter_model.bin"; !fs::exists(path, error) && fs::exists(pickled, error))
+    path = pickled;
   auto factors = read_factors(TRY(Safetensors::open(path)), adapter.rank);
   if (!factors) return fail(std::move(factors).error().at(path.string()));
   adapter.factors = std::move(*factors);

@@ -47,7 +47,7 @@ Value range(const Arguments& arguments) {
       throw TemplateError(fmt::format("range of more than {} numbers", kMost));
     list.emplace_back(i);
   }
-  return list;
+  return Value::range(std::move(list));
 }
 
 Value make_dict(const Arguments& arguments) {

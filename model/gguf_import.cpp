@@ -69,7 +69,9 @@ class Metadata {
   std::string family_;
 };
 
-Result<ModelConfig> read_model_config(const Gguf& gguf) {
+}  // namespace
+
+Result<ModelConfig> config_of_gguf(const Gguf& gguf) {
   const WideJson& values = gguf.metadata();
   const auto found = values.find("general.architecture");
   if (found == values.end() || !found->is_string()) return fail(Status::invalid("metadata lacks general.architecture"));
@@ -118,6 +120,8 @@ Result<ModelConfig> read_model_config(const Gguf& gguf) {
   return config;
 }
 
+namespace {
+
 // llama.cpp stores the query and key rows of the llama architecture with the two halves of each head interleaved,
 // because it rotates neighbours; the hub's layout rotates row i with row i + size/2. Row h*size + half*size/2 + i of
 // the hub is row h*size + 2*i + half of the file.
@@ -155,39 +159,41 @@ std::string count_formats(const Gguf& gguf) {
 
 }  // namespace
 
-Result<ImportSummary> import_gguf(const fs::path& file, const fs::path& directory) {
-  const Gguf gguf = TRY(Gguf::open(file));
-  const auto here = [&](Status status) { return std::move(status).at(file.string()); };
-  auto config = read_model_config(gguf);
-  if (!config) return fail(here(std::move(config).error()));
-  auto tokenizer = tokenizer_files(gguf, config->max_positions);
-  if (!tokenizer) return fail(here(std::move(tokenizer).error()));
-
+Result<std::map<std::string, const GgufTensor*>> tensors_of_gguf(const Gguf& gguf, const ModelConfig& config) {
   std::map<std::string, const GgufTensor*> sources;
   for (const auto& [name, tensor] : gguf.tensors()) {
     const std::string to = hub_name(name);
-    if (to.empty()) return fail(here(Status::invalid(fmt::format("tensor {} is of no known use", name))));
+    if (to.empty()) return fail(Status::invalid(fmt::format("tensor {} is of no known use", name)));
     sources[to] = &tensor;
   }
-  const std::vector<TensorSpec> specs = tensor_specs(*config);
+  const std::vector<TensorSpec> specs = tensor_specs(config);
   std::vector<std::string> missing;
   for (const TensorSpec& spec : specs) {
     const auto source = sources.find(spec.name);
     if (source == sources.end()) {
       missing.push_back(spec.name);
     } else if (source->second->shape != spec.shape) {
-      return fail(
-          here(Status::invalid(fmt::format("{} has shape [{}], the model needs [{}]", spec.name,
-                                           fmt::join(source->second->shape, ", "), fmt::join(spec.shape, ", ")))));
+      return fail(Status::invalid(fmt::format("{} has shape [{}], the model needs [{}]", spec.name,
+                                              fmt::join(source->second->shape, ", "), fmt::join(spec.shape, ", "))));
     }
   }
-  if (!missing.empty()) {
-    return fail(
-        here(Status::not_found(fmt::format("{} tensors are missing: {}", missing.size(), join(missing, ", ")))));
-  }
-  if (sources.size() != specs.size()) {
-    return fail(here(Status::invalid(fmt::format("{} tensors where the model has {}", sources.size(), specs.size()))));
-  }
+  if (!missing.empty())
+    return fail(Status::not_found(fmt::format("{} tensors are missing: {}", missing.size(), join(missing, ", "))));
+  if (sources.size() != specs.size())
+    return fail(Status::invalid(fmt::format("{} tensors where the model has {}", sources.size(), specs.size())));
+  return sources;
+}
+
+Result<ImportSummary> import_gguf(const fs::path& file, const fs::path& directory) {
+  const Gguf gguf = TRY(Gguf::open(file));
+  const auto here = [&](Status status) { return std::move(status).at(file.string()); };
+  auto config = config_of_gguf(gguf);
+  if (!config) return fail(here(std::move(config).error()));
+  auto tokenizer = tokenizer_files(gguf, config->max_positions);
+  if (!tokenizer) return fail(here(std::move(tokenizer).error()));
+  auto sources = tensors_of_gguf(gguf, *config);
+  if (!sources) return fail(here(std::move(sources).error()));
+  const std::vector<TensorSpec> specs = tensor_specs(*config);
 
   TRY(make_directories(directory));
   const std::pair<const char*, std::string> texts[] = {
@@ -205,7 +211,7 @@ Result<ImportSummary> import_gguf(const fs::path& file, const fs::path& director
     const bool interleaved = config->family == "llama" && (spec.name.find(".q_proj.") != std::string::npos ||
                                                            spec.name.find(".k_proj.") != std::string::npos);
     const auto& values = buffers.emplace_back(
-        to_bf16(*sources[spec.name], interleaved ? std::optional<int64_t>(config->head_size) : std::nullopt));
+        to_bf16(*sources->at(spec.name), interleaved ? std::optional<int64_t>(config->head_size) : std::nullopt));
     tensors.push_back({spec.name, {DType::kBF16, spec.shape, std::as_bytes(std::span(values))}});
     if (const size_t count = count_not_finite(tensors.back().tensor); count > 0)
       spdlog::warn("{}: of the {} numbers of {}, {} are NaN or infinite", file.string(), values.size(), spec.name,

@@ -219,8 +219,8 @@ Status Normalizer::add(const WideJson& json) {
   } else if (type == "StripAccents") {
     keeps_start_ = false;
     UErrorCode error = U_ZERO_ERROR;
-    // The exceptions are what later versions of Unicode moved out of the marks.
-    auto marks = std::make_shared<icu::UnicodeSet>(uR"([[[:M:]&[:age=9.0:]]\u1CF2\u1CF3])", error);
+    // The exceptions are what later versions of Unicode moved out of the marks, and into them.
+    auto marks = std::make_shared<icu::UnicodeSet>(uR"([[[[:M:]&[:age=9.0:]]\u1CF2\u1CF3]-[\U000111C9]])", error);
     if (U_FAILURE(error)) return Status::unfit(fmt::format("ICU has no class of marks: {}", u_errorName(error)));
     marks->freeze();
     steps_.emplace_back(StripMarks{std::move(marks)});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <unicode/brkiter.h>
+#include <unicode/uchar.h>
 #include <unicode/utext.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "model/unicode16.h"
 #include "model/utf8.h"
 
 namespace tandem::model {
@@ -46,6 +48,25 @@ bool has_leaf(uint32_t unit) { return unit >> 8 & 1; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7fffffff; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000ff; }
 uint64_t offset_of(uint32_t unit) { return static_cast<uint64_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); }
+
+bool is_new_mark(char32_t c) {
+  return std::ranges::any_of(kNewMarks, [&](const NewMarks& range) { return c >= range.first && c <= range.last; });
+}
+int32_t break_class(char32_t c) { return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_GRAPHEME_CLUSTER_BREAK); }
+bool stands_alone(char32_t c) {
+  const int32_t kind = break_class(c);
+  return kind == U_GCB_CONTROL || kind == U_GCB_CR || kind == U_GCB_LF;
+}
+bool is_mark(char32_t c) {
+  const int32_t kind = break_class(c);
+  return kind == U_GCB_EXTEND || kind == U_GCB_SPACING_MARK || kind == U_GCB_ZWJ || is_new_mark(c);
+}
+
+// Whether a cluster ends between two characters, where ICU says `ends`: the difference that newer characters make.
+bool cluster_ends(char32_t before, char32_t after, bool ends) {
+  if (!ends) return before == kFormerPrefix && !is_mark(after);
+  return !(is_new_mark(after) && !stands_alone(before)) && !(before == kNewPrefix && !stands_alone(after));
+}
 
 struct CloseText {
   void operator()(UText* text) const { utext_close(text); }
@@ -132,10 +153,19 @@ Result<std::string> Precompiled::apply(std::string_view text) const {
       utext_openUTF8(nullptr, text.data(), static_cast<int64_t>(text.size()), &error));
   if (U_SUCCESS(error)) clusters->setText(view.get(), error);
   if (U_FAILURE(error)) return fail(Status::unfit(fmt::format("ICU has no grapheme clusters: {}", u_errorName(error))));
+  auto next_end = static_cast<size_t>(clusters->next());
   size_t begin = 0;
-  for (int32_t end = clusters->next(); end != icu::BreakIterator::DONE; end = clusters->next()) {
-    apply_cluster(text.substr(begin, static_cast<size_t>(end) - begin), out);
-    begin = static_cast<size_t>(end);
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step before = next_character(text.substr(at));
+    at += before.length;
+    bool ends = true;
+    if (at < text.size()) {
+      ends = cluster_ends(before.character, next_character(text.substr(at)).character, at == next_end);
+      if (at == next_end) next_end = static_cast<size_t>(clusters->next());
+    }
+    if (!ends) continue;
+    apply_cluster(text.substr(begin, at - begin), out);
+    begin = at;
   }
   return out;
 }

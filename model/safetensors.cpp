@@ -79,6 +79,12 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+Status pickle_refused(std::string_view verb, const fs::path& path) {
+  return Status::invalid(fmt::format("{} a pickle checkpoint, which can run code when it is read", verb))
+      .at(path.string())
+      .hint("convert it once with transformers or peft: model.save_pretrained(DIR, safe_serialization=True)");
+}
+
 }  // namespace
 
 int64_t TensorView::elements() const {
@@ -103,11 +109,8 @@ Result<Safetensors> Safetensors::open(const fs::path& path) {
     TRY(result.add_file(path / kSingleName));
     return result;
   }
-  if (fs::exists(path / "pytorch_model.bin", error) || fs::exists(path / "pytorch_model.bin.index.json", error)) {
-    return fail(Status::invalid("holds a pickle checkpoint, which can run code when it is read")
-                    .at(path.string())
-                    .hint("convert it once with transformers: model.save_pretrained(DIR, safe_serialization=True)"));
-  }
+  for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"})
+    if (fs::exists(path / pickled, error)) return fail(pickle_refused("holds", path));
   return fail(Status::not_found(fmt::format("holds neither {} nor {}", kSingleName, kIndexName)).at(path.string()));
 }
 
@@ -115,6 +118,9 @@ Status Safetensors::add_file(const fs::path& path) {
   MappedFile file = TRY(MappedFile::open(path));
   const auto bytes = file.bytes();
   const auto corrupt = [&](std::string message) { return Status::corrupt(std::move(message)).at(path.string()); };
+  // As torch.save writes it: a ZIP archive, or protocol 2 of pickle.
+  if (const auto begin = as_text(bytes); begin.starts_with("PK\3\4") || begin.starts_with("\x80\x02"))
+    return pickle_refused("is", path);
   uint64_t header_size = 0;
   if (bytes.size() < sizeof header_size) return corrupt(fmt::format("{} bytes are too few", bytes.size()));
   std::memcpy(&header_size, bytes.data(), sizeof header_size);

@@ -1,6 +1,6 @@
 // Characters of Unicode 15 and 16 by general category, which PCRE2 10.42 (Unicode 14) does not know and the Oniguruma
 // of HF tokenizers does, as ranges for a character class. Found by asking both about every character; where a newer
-// PCRE2 knows them too, naming them again changes nothing.
+// PCRE2 or ICU knows them too, naming them again changes nothing. So with the others below.
 #pragma once
 
 #include <string_view>
@@ -46,6 +46,20 @@ inline constexpr NewCharacters kNewCharacters[] = {
 
 // Numbers that are newer than these: Rust's char::is_numeric (Unicode 17) knows them, the Oniguruma does not.
 inline constexpr std::string_view kNewerNumbers = R"(\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6})";
+
+// Characters that are one grapheme cluster with what is before them, of which ICU 72 (Unicode 15) does not know it and
+// HF tokenizers 0.23 (Unicode 17) does; as ranges, ascending.
+struct NewMarks {
+  char32_t first, last;
+};
+inline constexpr NewMarks kNewMarks[] = {
+    {0x897, 0x897},     {0x1acf, 0x1add},   {0x1ae0, 0x1aeb},   {0x10d69, 0x10d6d}, {0x10efa, 0x10efc},
+    {0x113b8, 0x113c0}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5}, {0x113c7, 0x113ca}, {0x113cc, 0x113d0},
+    {0x113d2, 0x113d2}, {0x113e1, 0x113e2}, {0x11b60, 0x11b67}, {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f},
+    {0x1e5ee, 0x1e5ef}, {0x1e6e3, 0x1e6e3}, {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef}, {0x1e6f5, 0x1e6f5},
+};
+// One that is so with what is behind it, and one that no longer is.
+inline constexpr char32_t kNewPrefix = 0x113d1, kFormerPrefix = 0x11a3a;
 
 // Capitals whose small letters ICU 72 (Unicode 15) does not know and Rust's char::to_lowercase (Unicode 17) does.
 struct NewCapitals {

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "kernels/gemm.h"
 #include "model/parameters.h"
+#include "model/safetensors.h"
 #include "model/weight_format.h"
 
 namespace tandem::model {
@@ -150,6 +151,9 @@ class Weights {
   std::vector<Buffer<kernels::bf16>> transposed_;
   std::shared_ptr<const LiveAdapter> live_adapter_;
 };
+
+// Whether the checkpoint has the model's tensors: kNotFound names all that are missing, kCorrupt all of other shapes.
+Status require_tensors(const Safetensors& checkpoint, const ModelConfig& config, const fs::path& directory);
 
 // Reads a Hugging Face directory; but in float32, F32 and F16 tensors are rounded to bf16. E4M3 with a scale for each
 // 128 x 128 block (`*_scale_inv`, as DeepSeek publishes it) is multiplied out. All missing tensors are named at once;

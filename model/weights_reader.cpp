@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "base/text.h"
 #include "kernels/formats/e4m3.h"
 #include "model/safetensors.h"
 #include "model/tensor_numbers.h"
@@ -94,15 +95,35 @@ Status read_parameters(const Safetensors& checkpoint, const fs::path& directory,
 
 }  // namespace
 
+Status require_tensors(const Safetensors& checkpoint, const ModelConfig& config, const fs::path& directory) {
+  // Before names are made for all of them: a config may claim more than any memory holds.
+  if (const size_t most = checkpoint.tensors().size(), least = std::max<size_t>(config.layers, config.experts.count);
+      least > most) {
+    return Status::corrupt(fmt::format("{} tensors are too few for the {} layers and {} experts of config.json", most,
+                                       config.layers, config.experts.count))
+        .at(directory.string());
+  }
+  std::vector<std::string> names, wrong;
+  const auto specs = tensor_specs(config);
+  for (const TensorSpec& spec : specs) names.push_back(spec.name);
+  TRY(checkpoint.require(names));
+  for (const TensorSpec& spec : specs) {
+    const TensorView tensor = TRY(checkpoint.get(spec.name));
+    if (tensor.shape != spec.shape)
+      wrong.push_back(fmt::format("{} is [{}] and not [{}]", spec.name, fmt::join(tensor.shape, ", "),
+                                  fmt::join(spec.shape, ", ")));
+  }
+  if (wrong.empty()) return {};
+  return Status::corrupt(
+             fmt::format("{} tensors are not of the shape that config.json says: {}", wrong.size(), join(wrong, "; ")))
+      .at(directory.string());
+}
+
 Result<Weights> load_weights(const fs::path& directory, bool for_training, WeightFormat format) {
   const ModelConfig config = TRY(read_config(directory));
-  auto weights = TRY(Weights::create(config, for_training, format));
   const auto checkpoint = TRY(Safetensors::open(directory));
-  std::vector<std::string> names;
-  for (const Parameter& p : weights.layout().parameters) {
-    for (const ParameterPart& part : p.parts) names.push_back(part.checkpoint_name);
-  }
-  TRY(checkpoint.require(names));
+  TRY(require_tensors(checkpoint, config, directory));
+  auto weights = TRY(Weights::create(config, for_training, format));
   TRY(format == WeightFormat::kFloat32 ? read_parameters<float>(checkpoint, directory, weights)
                                        : read_parameters<bf16>(checkpoint, directory, weights));
   return weights;

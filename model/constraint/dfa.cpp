@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <unordered_map>
 
 namespace tandem::model::constraint {
 
@@ -68,6 +69,27 @@ bool Dfa::stays(int32_t state, char32_t first, char32_t last) const {
   for (size_t c = class_of(first); c < classes() && starts_[c] <= last; ++c)
     if (row[c] != state) return false;
   return true;
+}
+
+std::vector<uint32_t> Dfa::columns() const {
+  std::vector<uint64_t> hashes(classes(), 0);
+  std::vector<uint32_t> first(classes(), kNoColumn);
+  for (size_t at = 0; at < next_.size();) {
+    for (size_t c = 0; c < classes(); ++c, ++at) {
+      hashes[c] = (hashes[c] ^ static_cast<uint32_t>(next_[at])) * 0x9E3779B97F4A7C15u;
+      if (next_[at] != kDead) first[c] = static_cast<uint32_t>(c);
+    }
+  }
+  std::unordered_map<uint64_t, uint32_t> by_hash;
+  for (size_t c = 0; c < classes(); ++c)
+    if (first[c] != kNoColumn) first[c] = by_hash.try_emplace(hashes[c], static_cast<uint32_t>(c)).first->second;
+  std::vector<bool> wrong(classes(), false);  // two columns of one hash
+  for (size_t at = 0; at < next_.size(); at += classes())
+    for (size_t c = 0; c < classes(); ++c)
+      if (first[c] != kNoColumn && next_[at + c] != next_[at + first[c]]) wrong[c] = true;
+  for (size_t c = 0; c < classes(); ++c)
+    if (wrong[c]) first[c] = static_cast<uint32_t>(c);
+  return first;
 }
 
 bool Dfa::matches(std::u32string_view text) const {

@@ -47,6 +47,12 @@ class Dfa {
   // Whether one of the characters from `first` to `last` leads on.
   bool leads_on(int32_t state, char32_t first, char32_t last) const;
 
+  // By class, the first that no state tells apart from it; kNoColumn where none leads on.
+  static constexpr uint32_t kNoColumn = UINT32_MAX;
+  std::vector<uint32_t> columns() const;
+  size_t class_of(char32_t character) const;
+  bool is_of_surrogates(size_t number) const { return starts_[number] >= 0xD800 && starts_[number] < 0xE000; }
+
   // Whether none of them leads anywhere else.
   bool stays(int32_t state, char32_t first, char32_t last) const;
 
@@ -57,7 +63,6 @@ class Dfa {
 
  private:
   size_t classes() const { return starts_.size(); }
-  size_t class_of(char32_t character) const;
 
   std::vector<char32_t> starts_;
   std::vector<int32_t> next_;

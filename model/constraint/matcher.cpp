@@ -55,16 +55,14 @@ void Matcher::Sink::add(std::span<const TokenId> tokens) {
 
 void Matcher::Sink::add(const InnerTokens& tokens) {
   add(tokens.accepted);
-  for (const auto* more : {tokens.more, &tokens.own_bits}) {
-    if (more == nullptr || more->empty()) continue;
-    if (list == nullptr) {
-      for (size_t i = 0; i < bits.size(); ++i) bits[i] |= (*more)[i];
-      continue;
-    }
-    for (size_t i = 0; i < more->size(); ++i)
-      for (uint64_t word = (*more)[i]; word != 0; word &= word - 1)
-        list->push_back(static_cast<TokenId>(i * 64 + static_cast<size_t>(__builtin_ctzll(word))));
+  if (tokens.bits.empty()) return;
+  if (list == nullptr) {
+    for (size_t i = 0; i < bits.size(); ++i) bits[i] |= tokens.bits[i];
+    return;
   }
+  for (size_t i = 0; i < tokens.bits.size(); ++i)
+    for (uint64_t word = tokens.bits[i]; word != 0; word &= word - 1)
+      list->push_back(static_cast<TokenId>(i * 64 + static_cast<size_t>(__builtin_ctzll(word))));
 }
 
 void Matcher::mask(std::span<uint64_t> mask) {
@@ -182,7 +180,7 @@ void Matcher::walk(const TokenTrie& trie, uint32_t number, StackId stack, Sink& 
     const auto tokens =
         vocabulary_->inside(trie, number, {.kind = InnerState::kSpace, .a = kMaxWhiteSpace - place.space});
     sink.add(*tokens);
-    if (tokens->behind) walk(*tokens->behind, TokenTrie::kRoot, stack, sink, Space::kOver);
+    for (const auto& [behind, root] : tokens->behind) walk(*behind, root, stack, sink, Space::kOver);
   }
   std::vector<StackId> next;
   for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c) {
@@ -200,9 +198,11 @@ void Matcher::walk_inside(const TokenTrie& trie, uint32_t node, const InnerState
   const auto tokens = vocabulary_->inside(trie, node, state);
   sink.add(*tokens);
   if (tokens->ends_before) walk(trie, node, behind, sink);
-  if (!tokens->behind || behind == kNoStack) return;
-  sink.add(tokens->behind->tokens(TokenTrie::kRoot));
-  walk(*tokens->behind, TokenTrie::kRoot, behind, sink);
+  if (behind == kNoStack) return;
+  for (const auto& [ended, root] : tokens->behind) {
+    sink.add(ended->tokens(root));
+    walk(*ended, root, behind, sink);
+  }
 }
 
 uint32_t Matcher::descend(const TokenTrie& trie, uint32_t node, std::string_view rest, Sink* sink) const {
@@ -244,11 +244,14 @@ void Matcher::walk_key(const TokenTrie& trie, uint32_t node, StackId stack, Sink
   const auto tokens = vocabulary_->inside(
       trie, node, {.kind = InnerState::kKey, .c = key.d, .guard = grammar_->guard, .less = key.phase != 0});
   sink.add(*tokens);
-  if (!tokens->behind) return;
+  if (tokens->behind.empty()) return;
   std::vector<TokenId> ending;
   Sink list{.list = &ending};
-  list.add(tokens->behind->tokens(TokenTrie::kRoot));
-  walk(*tokens->behind, TokenTrie::kRoot, machine_.behind_other(key, nullptr), list);
+  const StackId named = machine_.behind_other(key, nullptr);
+  for (const auto& [ended, root] : tokens->behind) {
+    list.add(ended->tokens(root));
+    walk(*ended, root, named, list);
+  }
   const KeySet& keys = machine_.stacks().keys(key.c);
   if (keys.unsure) return void(doubtful_.insert(doubtful_.end(), ending.begin(), ending.end()));
   const auto& names = keys.others;

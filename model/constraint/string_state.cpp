@@ -217,6 +217,21 @@ ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte) {
   return guarded(state, byte, [&] { return step_plain(dfa, state, byte); });
 }
 
+ByteStep step_character(const Dfa* dfa, StringState& state, char32_t character, bool escaped) {
+  const auto first_byte = [&]() -> uint32_t {
+    if (escaped) return '\\';
+    if (character < 0x80) return character;
+    if (character < 0x800) return 0xC0 | character >> 6;
+    return character < 0x10000 ? 0xE0 | character >> 12 : 0xF0 | character >> 18;
+  };
+  if (state.guard != 0) {
+    const uint32_t byte = first_byte();
+    if (state.less && byte == state.guard) return ByteStep::kRefused;
+    state.less = byte == '<';
+  }
+  return Rules{dfa, state}.take(character);
+}
+
 ByteStep step_raw(const Dfa& dfa, StringState& state, uint8_t byte) {
   const Rules rules{&dfa, state};
   if (state.decoder != 0) return go_on_utf8(rules, byte);

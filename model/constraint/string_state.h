@@ -31,6 +31,9 @@ struct StringState {
 // `dfa`: what the string must match; null where only lengths count.
 ByteStep step_string(const Dfa* dfa, StringState& state, uint8_t byte);
 
+// One whole character further, as it stands or escaped: what step_string says of all of its bytes.
+ByteStep step_character(const Dfa* dfa, StringState& state, char32_t character, bool escaped);
+
 // A text as it stands, without quotes and escapes; `state.decoder` is 0 where it may end, if the automaton accepts.
 ByteStep step_raw(const Dfa& dfa, StringState& state, uint8_t byte);
 

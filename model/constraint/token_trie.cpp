@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <map>
 
 #include "model/constraint/string_state.h"
 
@@ -42,9 +41,8 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) : nodes_(1), serial_(serials++)
   fill(kRoot, entries, 0);
 }
 
-TokenTrie::TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots, bool (*keep)(uint8_t))
-    : nodes_(1), serial_(serials++) {
-  merge(kRoot, other, roots, keep);
+TokenTrie::TokenTrie(std::span<const Branch> branches, bool (*keep)(uint8_t)) : nodes_(1), serial_(serials++) {
+  merge(kRoot, branches, keep);
 }
 
 // `entries` share their first `depth` bytes. Children lie side by side.
@@ -72,24 +70,31 @@ void TokenTrie::fill(uint32_t number, std::span<const Entry> entries, size_t dep
   summarize(number);
 }
 
-void TokenTrie::merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots,
-                      bool (*keep)(uint8_t)) {
+void TokenTrie::merge(uint32_t number, std::span<const Branch> branches, bool (*keep)(uint8_t)) {
   nodes_[number].tokens_begin = static_cast<uint32_t>(tokens_.size());
-  std::map<uint8_t, std::vector<uint32_t>> below;
-  for (const uint32_t root : roots) {
-    const auto tokens = other.tokens(root);
+  std::vector<Branch> below;
+  const auto byte_of = [](const Branch& branch) { return branch.trie->node(branch.node).byte; };
+  for (const auto& [trie, root] : branches) {
+    const auto tokens = trie->tokens(root);
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    const Node& node = other.node(root);
+    const Node& node = trie->node(root);
     for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c)
-      if (keep == nullptr || keep(other.node(c).byte)) below[other.node(c).byte].push_back(c);
+      if (keep == nullptr || keep(trie->node(c).byte)) below.push_back({trie, c});
   }
   nodes_[number].tokens_end = static_cast<uint32_t>(tokens_.size());
+  if (branches.size() > 1)
+    std::stable_sort(below.begin(), below.end(),
+                     [&](const Branch& a, const Branch& b) { return byte_of(a) < byte_of(b); });
   const auto first = static_cast<uint32_t>(nodes_.size());
+  for (size_t i = 0; i < below.size(); ++i)
+    if (i == 0 || byte_of(below[i]) != byte_of(below[i - 1])) nodes_.push_back({.byte = byte_of(below[i])});
   nodes_[number].first_child = first;
-  nodes_[number].children = static_cast<uint16_t>(below.size());
-  for (const auto& [byte, children] : below) nodes_.push_back({.byte = byte});
+  nodes_[number].children = static_cast<uint16_t>(nodes_.size() - first);
   uint32_t child = first;
-  for (const auto& [byte, children] : below) merge(child++, other, children, nullptr);
+  for (size_t begin = 0, end = 0; begin < below.size(); begin = end) {
+    while (end < below.size() && byte_of(below[end]) == byte_of(below[begin])) ++end;
+    merge(child++, std::span(below).subspan(begin, end - begin), nullptr);
+  }
   summarize(number);
 }
 
@@ -128,6 +133,23 @@ uint32_t TokenTrie::child(uint32_t number, uint8_t byte) const {
   const auto begin = nodes_.begin() + node.first_child, end = begin + node.children;
   const auto found = std::lower_bound(begin, end, byte, [](const Node& n, uint8_t b) { return n.byte < b; });
   return found != end && found->byte == byte ? static_cast<uint32_t>(found - nodes_.begin()) : kNoNode;
+}
+
+TokenBranches::TokenBranches(std::span<const TokenTrie::Branch> branches, const TokenTrie& lasting,
+                             bool (*keep)(uint8_t)) {
+  std::vector<TokenTrie::Branch> small;
+  for (const auto& branch : branches) {
+    const auto& node = branch.trie->node(branch.node);
+    const bool stays = keep == nullptr && branch.trie == &lasting && node.below_end - node.tokens_begin >= kLarge;
+    (stays ? branches_ : small).push_back(branch);
+  }
+  if (small.empty()) return;
+  merged_ = std::make_shared<const TokenTrie>(small, keep);
+  branches_.push_back({merged_.get(), TokenTrie::kRoot});
+}
+
+size_t TokenBranches::bytes() const {
+  return branches_.size() * sizeof(TokenTrie::Branch) + (merged_ ? merged_->size() * sizeof(TokenTrie::Node) : 0);
 }
 
 }  // namespace tandem::model::constraint

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,12 @@ class TokenTrie {
   static constexpr uint32_t kNoNode = UINT32_MAX;
 
   explicit TokenTrie(std::vector<Entry> entries);
-  // What follows `roots`, nodes of another one, laid over each other; of their children those by the bytes that `keep`
-  // says, null: all.
-  TokenTrie(const TokenTrie& other, std::vector<uint32_t> roots, bool (*keep)(uint8_t) = nullptr);
+  struct Branch {
+    const TokenTrie* trie = nullptr;
+    uint32_t node = kRoot;
+  };
+  // What follows these, laid over each other; of their children those by the bytes that `keep` says, null: all.
+  explicit TokenTrie(std::span<const Branch> branches, bool (*keep)(uint8_t) = nullptr);
 
   const Node& node(uint32_t number) const { return nodes_[number]; }
   std::span<const TokenId> tokens(uint32_t number) const {
@@ -55,7 +59,7 @@ class TokenTrie {
 
  private:
   void fill(uint32_t number, std::span<const Entry> entries, size_t depth);
-  void merge(uint32_t number, const TokenTrie& other, const std::vector<uint32_t>& roots, bool (*keep)(uint8_t));
+  void merge(uint32_t number, std::span<const Branch> branches, bool (*keep)(uint8_t));
 
   void summarize(uint32_t number);
   uint64_t below_within(uint32_t number, uint32_t decoder) const;
@@ -63,6 +67,27 @@ class TokenTrie {
   std::vector<Node> nodes_;
   std::vector<TokenId> tokens_;
   uint64_t serial_;
+};
+
+// What follows several nodes of tries: laid over each other, but for large ones, which stay where they are.
+//
+// Thread safety: a value.
+class TokenBranches {
+ public:
+  TokenBranches() = default;
+  // Of nodes of `lasting`, which must outlive this, no copy need be made. `keep`: as of a TokenTrie.
+  TokenBranches(std::span<const TokenTrie::Branch> branches, const TokenTrie& lasting, bool (*keep)(uint8_t));
+
+  bool empty() const { return branches_.empty(); }
+  auto begin() const { return branches_.begin(); }
+  auto end() const { return branches_.end(); }
+  size_t bytes() const;  // of memory, about
+
+ private:
+  static constexpr uint32_t kLarge = 256;  // tokens
+
+  std::vector<TokenTrie::Branch> branches_;
+  std::shared_ptr<const TokenTrie> merged_;
 };
 
 }  // namespace tandem::model::constraint

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <tuple>
 
 #include "model/constraint/grammar.h"
@@ -66,11 +67,10 @@ bool may_end(const InnerState& state) {
 // What ends a text without quotes: a tag, or the line end before it.
 bool ends_raw(uint8_t byte) { return byte == '<' || byte == '\n'; }
 
-// What can come behind white space where a constraint takes it: values, what separates them, and tags of calls. Words,
-// most of what comes behind a space in a vocabulary, cannot.
-bool follows_space(uint8_t byte) {
-  return (byte >= '0' && byte <= '9') ||
-         std::string_view("\"{}[],:;-tfn<`").find(static_cast<char>(byte)) != std::string_view::npos;
+// What cannot come behind a number, whatever is around it.
+bool follows_number(uint8_t byte) {
+  const uint8_t letter = byte | 32;
+  return byte < 0x80 && !(letter >= 'a' && letter <= 'z') && !(byte >= '0' && byte <= '9');
 }
 
 bool same(const InnerState& x, const InnerState& y) {
@@ -103,10 +103,15 @@ uint64_t idle_bytes(const InnerState& state) {
 
 class Walk {
  public:
-  Walk(const TokenTrie& trie, std::vector<TokenId>& accepted, std::vector<uint32_t>& ends)
-      : trie_(trie), accepted_(accepted), ends_(ends) {}
+  // Of what follows an end only the bytes that `keep` says, null: all.
+  Walk(const TokenTrie& trie, bool (*keep)(uint8_t), std::vector<TokenId>& accepted,
+       std::vector<TokenTrie::Branch>& ends)
+      : trie_(trie), keep_(keep), accepted_(accepted), ends_(ends) {}
 
-  void from(uint32_t number, const InnerState& state) {
+  // Whether what is below a child of where the walk begins is seen to elsewhere; null: nothing is.
+  std::function<bool(uint32_t child, const InnerState& state)> shared;
+
+  void from(uint32_t number, const InnerState& state, bool first = true) {
     const auto& node = trie_.node(number);
     if (node.children == 0) return;
     if ((node.below & ~idle_in(state)) == 0) {
@@ -125,27 +130,35 @@ class Walk {
         next.a = static_cast<uint32_t>(to);
         const auto tokens = trie_.tokens(c);
         accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
-        from(c, next);
+        below(c, next, first);
         continue;
       }
       InnerState next = state;
       const auto result = step(next, byte);
       if (result == ByteStep::kRefused) continue;
       if (result == ByteStep::kClosed) {
-        ends_.push_back(c);
+        ends_.push_back({&trie_, c});
         continue;
       }
       const auto tokens = trie_.tokens(c);
       accepted_.insert(accepted_.end(), tokens.begin(), tokens.end());
-      // A text may end nearly everywhere: only where a token goes on with a tag does it matter.
-      const bool matters = state.kind != InnerState::kRaw || trie_.child(c, '<') != TokenTrie::kNoNode ||
-                           trie_.child(c, '\n') != TokenTrie::kNoNode;
-      if (matters && may_end(next)) ends_.push_back(c);
-      from(c, next);
+      // Texts and numbers may end nearly everywhere: only where a token goes on with what follows one does it matter.
+      if (may_end(next) && goes_on(c)) ends_.push_back({&trie_, c});
+      below(c, next, first);
     }
   }
 
  private:
+  void below(uint32_t child, const InnerState& state, bool first) {
+    if (!first || shared == nullptr || !shared(child, state)) from(child, state, false);
+  }
+  bool goes_on(uint32_t number) const {
+    const auto& node = trie_.node(number);
+    for (uint32_t c = node.first_child; c < node.first_child + node.children; ++c)
+      if (keep_ == nullptr || keep_(trie_.node(c).byte)) return true;
+    return false;
+  }
+
   uint64_t idle_in(const InnerState& state) {
     if (state.c != 0) return 0;
     const auto [at, fresh] = idle_.try_emplace({state.a, state.b, state.less});
@@ -154,12 +167,11 @@ class Walk {
   }
 
   const TokenTrie& trie_;
+  bool (*keep_)(uint8_t);
   std::map<std::tuple<uint32_t, uint32_t, bool>, uint64_t> idle_;  // of the states that are met
   std::vector<TokenId>& accepted_;
-  std::vector<uint32_t>& ends_;
+  std::vector<TokenTrie::Branch>& ends_;
 };
-
-void set(std::vector<uint64_t>& bits, TokenId token) { bits[token / 64] |= uint64_t{1} << (token % 64); }
 
 }  // namespace
 
@@ -203,39 +215,13 @@ Vocabulary::Vocabulary(std::vector<std::string> bytes, std::map<std::string, Tok
     longest_ = std::max(longest_, static_cast<uint32_t>(bytes_[i].size()));
   }
   trie_ = std::make_unique<const TokenTrie>(std::move(entries));
-  prepare_strings();
+  strings_ = TokenShapes::of_strings(*trie_, mask_words());
+  spaces_ = TokenShapes::of_spaces(*trie_, mask_words());
   // What texts of any grammar come to, so that the first one need not wait for it.
   for (const InnerState& state :
        {InnerState{.kind = InnerState::kString, .a = kUnlimited}, InnerState{.kind = InnerState::kKey},
         InnerState{.kind = InnerState::kSpace, .a = kMaxWhiteSpace}})
     (void)inside(*trie_, TokenTrie::kRoot, state);
-}
-
-void Vocabulary::prepare_strings() {
-  std::vector<std::vector<TokenId>> by_length;
-  std::vector<TokenTrie::Entry> others;
-  for (size_t i = 0; i < bytes_.size(); ++i) {
-    if (bytes_[i].empty()) continue;
-    StringState state{.a = kUnlimited - 1};
-    auto result = ByteStep::kInside;
-    for (size_t k = 0; k < bytes_[i].size() && result == ByteStep::kInside; ++k)
-      result = step_string(nullptr, state, static_cast<uint8_t>(bytes_[i][k]));
-    if (result == ByteStep::kRefused) continue;
-    if (result == ByteStep::kClosed || state.decoder != 0) {
-      others.push_back({bytes_[i], static_cast<TokenId>(i)});
-      continue;
-    }
-    const size_t characters = kUnlimited - 1 - state.a;
-    if (by_length.size() <= characters) by_length.resize(characters + 1);
-    by_length[characters].push_back(static_cast<TokenId>(i));
-  }
-  others_ = std::make_unique<const TokenTrie>(std::move(others));
-  std::vector<uint64_t> bits(mask_words(), 0);
-  for (const auto& tokens : by_length) {
-    for (const TokenId token : tokens) set(bits, token);
-    whole_.push_back(bits);
-  }
-  if (whole_.empty()) whole_.push_back(bits);
 }
 
 std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uint32_t node, InnerState state) const {
@@ -253,37 +239,78 @@ std::shared_ptr<const InnerTokens> Vocabulary::inside(const TokenTrie& trie, uin
     if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
   }
   auto made = std::make_shared<const InnerTokens>(look(trie, node, state));
-  const size_t size = sizeof(InnerTokens) + (made->accepted.size() * sizeof(TokenId)) + (made->own_bits.size() * 8) +
-                      (made->behind ? made->behind->size() * 32 : 0) + 128;
+  const size_t size = sizeof(InnerTokens) + (made->accepted.size() * sizeof(TokenId)) + (made->bits.size() * 8) +
+                      made->behind.bytes() + 128;
   const std::lock_guard lock(mutex_);
-  if (kept_bytes_ + size > kMaxKeptBytes) {
-    kept_.clear();
-    kept_bytes_ = 0;
-  }
+  make_room(size);
   const auto [at, fresh] = kept_.try_emplace(key, std::move(made));
   if (fresh) kept_bytes_ += size;
   return at->second;
 }
 
+void Vocabulary::make_room(size_t bytes) const {
+  if (kept_bytes_ + bytes > kMaxKeptBytes) {
+    kept_.clear();
+    shapes_.clear();
+    kept_bytes_ = 0;
+  }
+}
+
+std::shared_ptr<const TokenShapes> Vocabulary::shapes_of(const InnerState& state) const {
+  if (state.kind == InnerState::kSpace) return spaces_;
+  if (state.kind != InnerState::kString || state.c != 0 || !TokenShapes::tells(state.guard)) return nullptr;
+  const uint64_t key = state.dfa != nullptr ? state.dfa->serial() : 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
+  }
+  std::shared_ptr<const TokenShapes> made = TokenShapes::of_rule(*strings_, state.dfa);
+  const size_t size = 128 + (made != nullptr ? made->bytes() : 0);
+  const std::lock_guard lock(mutex_);
+  make_room(size);
+  const auto [at, fresh] = shapes_.try_emplace(key, std::move(made));
+  if (fresh) kept_bytes_ += size;
+  return at->second;
+}
+
 InnerTokens Vocabulary::look(const TokenTrie& trie, uint32_t node, const InnerState& state) const {
+  const bool whole = &trie == trie_.get() && node == TokenTrie::kRoot;
+  const auto shapes = whole ? shapes_of(state) : nullptr;
+  if (shapes == nullptr) return walk(trie, node, state);
+  auto found = shapes->find(state.dfa, {.a = state.a, .b = state.b, .guard = state.guard, .less = state.less});
+  return {.accepted = std::move(found.tokens), .bits = std::move(found.bits), .behind = std::move(found.behind)};
+}
+
+InnerTokens Vocabulary::walk(const TokenTrie& trie, uint32_t node, const InnerState& state) const {
   InnerTokens out;
   out.ends_before = state.kind != InnerState::kSpace && may_end(state);
-  std::vector<uint32_t> ends;
-  const TokenTrie* walked = &trie;
-  const bool free = state.kind == InnerState::kString && state.dfa == nullptr && state.c == 0 && state.guard == 0;
-  if (free && &trie == trie_.get() && node == TokenTrie::kRoot) {
-    out.more = &whole_[std::min<size_t>(state.a, whole_.size() - 1)];
-    walked = others_.get();
+  bool (*keep)(uint8_t) = nullptr;
+  if (state.kind == InnerState::kSpace) keep = follows_space;
+  if (state.kind == InnerState::kNumber) keep = follows_number;
+  if (state.kind == InnerState::kRaw) keep = ends_raw;
+  std::vector<TokenTrie::Branch> ends;
+  std::vector<std::shared_ptr<const InnerTokens>> parts;
+  Walk walk(trie, keep, out.accepted, ends);
+  // From most first bytes on, states of one rule do not differ: what they share is looked at once.
+  const bool whole = &trie == trie_.get() && node == TokenTrie::kRoot && state.kind != InnerState::kNumber;
+  if (whole)
+    walk.shared = [&](uint32_t child, const InnerState& next) {
+      const auto& below = trie.node(child);
+      if (below.below_end - below.tokens_begin < kLargeBranch) return false;
+      parts.push_back(inside(trie, child, next));
+      return true;
+    };
+  walk.from(node, state);
+  for (const auto& part : parts) {
+    out.accepted.insert(out.accepted.end(), part->accepted.begin(), part->accepted.end());
+    ends.insert(ends.end(), part->behind.begin(), part->behind.end());
+    if (!part->bits.empty()) out.bits.resize(mask_words(), 0);
+    for (size_t i = 0; i < part->bits.size(); ++i) out.bits[i] |= part->bits[i];
   }
-  Walk(*walked, out.accepted, ends).from(node, state);
-  if (!ends.empty()) {
-    bool (*keep)(uint8_t) = state.kind == InnerState::kSpace ? follows_space : nullptr;
-    if (state.kind == InnerState::kRaw) keep = ends_raw;
-    out.behind = std::make_unique<TokenTrie>(*walked, std::move(ends), keep);
-  }
-  if (out.accepted.size() > mask_words()) {
-    out.own_bits.resize(mask_words(), 0);
-    for (const TokenId token : out.accepted) set(out.own_bits, token);
+  if (!ends.empty()) out.behind = TokenBranches(ends, *trie_, keep);
+  if (!out.bits.empty() || out.accepted.size() > mask_words()) {
+    out.bits.resize(mask_words(), 0);
+    for (const TokenId token : out.accepted) out.bits[token / 64] |= uint64_t{1} << (token % 64);
     out.accepted.clear();
   }
   out.accepted.shrink_to_fit();

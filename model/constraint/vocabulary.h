@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/constraint/dfa.h"
+#include "model/constraint/token_shapes.h"
 #include "model/constraint/token_trie.h"
 #include "model/tokenizer.h"
 
@@ -33,11 +34,10 @@ struct InnerState {
 
 // What tokens do in such a state.
 struct InnerTokens {
-  std::vector<TokenId> accepted;                // that stay inside
-  const std::vector<uint64_t>* more = nullptr;  // as well, a bit each; of the vocabulary
-  std::vector<uint64_t> own_bits;               // instead of `accepted` where they are many
-  bool ends_before = false;                     // a number may end before the first byte
-  std::unique_ptr<TokenTrie> behind;  // what tokens say behind an end further on, by the bytes there; may be null
+  std::vector<TokenId> accepted;  // that stay inside
+  std::vector<uint64_t> bits;     // instead, where they are many
+  bool ends_before = false;       // a number may end before the first byte
+  TokenBranches behind;           // what tokens say behind an end further on
 };
 
 class Vocabulary {
@@ -73,22 +73,26 @@ class Vocabulary {
     bool less;
     auto operator<=>(const Key&) const = default;
   };
+  static constexpr uint32_t kLargeBranch = 1024;  // tokens
   static constexpr size_t kMaxKeptBytes = size_t{256} << 20;
 
   Vocabulary(std::vector<std::string> bytes, std::map<std::string, TokenId, std::less<>> special);
-  void prepare_strings();
   InnerTokens look(const TokenTrie& trie, uint32_t node, const InnerState& state) const;
+  InnerTokens walk(const TokenTrie& trie, uint32_t node, const InnerState& state) const;
+  // Those that tell apart what the state's rule does, or null where each token is to be looked at.
+  std::shared_ptr<const TokenShapes> shapes_of(const InnerState& state) const;
+  void make_room(size_t bytes) const;  // under the mutex
 
   std::vector<std::string> bytes_;
   std::map<std::string, TokenId, std::less<>> special_;
   std::unique_ptr<const TokenTrie> trie_;
   uint32_t longest_ = 0;  // bytes of a token
-  // Tokens that are whole characters of any string, up to a number of characters, a bit each; and all others.
-  std::vector<std::vector<uint64_t>> whole_;
-  std::unique_ptr<const TokenTrie> others_;
+  std::unique_ptr<const TokenShapes> strings_;
+  std::shared_ptr<const TokenShapes> spaces_;
 
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const InnerTokens>> kept_;
+  mutable std::map<uint64_t, std::shared_ptr<const TokenShapes>> shapes_;  // by automaton, 0: by lengths
   mutable size_t kept_bytes_ = 0;
 };
 

@@ -24,6 +24,10 @@ Value item(const Value& value, const Value& key);
 // value[begin:end:step]; none where a bound is absent.
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step);
 
+Value round_number(const Value& value, const Arguments& arguments);
+Value to_int(const Value& value, const Arguments& arguments);
+Value to_float(const Value& value, const Arguments& arguments);
+
 Value binary(std::string_view name, const Value& left, const Value& right);
 
 // The method `name` of a string, list or dict; undefined where there is none.

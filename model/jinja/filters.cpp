@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "model/jinja/builtins.h"
+#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 
@@ -94,6 +95,19 @@ Value dictsort(const Value& value, const Arguments& arguments) {
   return pairs;
 }
 
+// Runs of what Python's \w is.
+Value count_words(std::string_view text) {
+  int64_t words = 0;
+  bool inside = false;
+  for (const auto character : characters_of(text)) {
+    const auto c = static_cast<UChar32>(next_character(character).character);
+    const bool of_word = c == '_' || (U_GET_GC_MASK(c) & (U_GC_L_MASK | U_GC_N_MASK)) != 0;
+    if (of_word && !inside) ++words;
+    inside = of_word;
+  }
+  return words;
+}
+
 // select, reject, selectattr, rejectattr.
 Value select(const Value& value, Arguments arguments, bool by_attribute, bool wanted) {
   Value path;
@@ -113,7 +127,7 @@ Value select(const Value& value, Arguments arguments, bool by_attribute, bool wa
     const Value looked_at = by_attribute ? follow(element, path) : element;
     if ((test.empty() ? looked_at.truth() : apply_test(test, looked_at, arguments)) == wanted) kept.push_back(element);
   }
-  return kept;
+  return Value::once(std::move(kept));
 }
 
 Value map(const Value& value, Arguments arguments) {
@@ -124,13 +138,13 @@ Value map(const Value& value, Arguments arguments) {
       Value found = follow(element, p.need(0));
       result.push_back(found.is_undefined() && p[1] ? *p[1] : found);
     }
-    return result;
+    return Value::once(std::move(result));
   }
   const std::string name = arguments.positional[0].text();
   if (!is_filter(name)) throw TemplateError(fmt::format("filter '{}' is not supported", name));
   arguments.positional.erase(arguments.positional.begin());
   for (const Value& element : value.elements()) result.push_back(apply_filter(name, element, arguments));
-  return result;
+  return Value::once(std::move(result));
 }
 
 Value unique(const Value& value, const Arguments& arguments) {
@@ -143,7 +157,7 @@ Value unique(const Value& value, const Arguments& arguments) {
     keys.push_back(key);
     result.push_back(element);
   }
-  return result;
+  return Value::once(std::move(result));
 }
 
 Value extreme(const Value& value, const Arguments& arguments, bool largest) {
@@ -162,49 +176,13 @@ Value indent(const Value& value, const Arguments& arguments) {
   if (p[0] && p[0]->is_int() && (p[0]->integer() < 0 || p[0]->integer() > 1000))
     throw TemplateError("indent of that width");
   const std::string margin = p[0] && p[0]->is_string() ? p[0]->text() : std::string(p[0] ? p[0]->integer() : 4, ' ');
-  const List lines = text_method(Value(value.str() + "\n"), "splitlines").list();
+  const List lines = text_method(Value(value.text() + "\n"), "splitlines").list();
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool indented = i == 0 ? p.flag(1, false) : (p.flag(2, false) || !lines[i].text().empty());
     out += (i ? "\n" : "") + (indented ? margin : std::string()) + lines[i].text();
   }
   return out;
-}
-
-Value round_number(const Value& value, const Arguments& arguments) {
-  const Parameters p("round", arguments, {"precision", "method"});
-  const std::string how = p.text(1, "common");
-  const double factor = std::pow(10.0, p[0] ? static_cast<double>(p[0]->integer()) : 0.0);
-  if (how == "ceil") return std::ceil(value.number() * factor) / factor;
-  if (how == "floor") return std::floor(value.number() * factor) / factor;
-  if (p[0] && p[0]->integer() != 0) {
-    const auto digits = std::clamp<int64_t>(p[0]->integer(), 0, 17);
-    return std::strtod(fmt::format("{:.{}f}", value.number(), digits).c_str(), nullptr);
-  }
-  return std::nearbyint(value.number());
-}
-
-Value to_int(const Value& value, const Arguments& arguments) {
-  const Parameters p("int", arguments, {"default", "base"});
-  if (p[1]) throw TemplateError("int with a base is not supported");
-  if (value.is_number() && !value.is_float()) return value.integer();
-  const std::string text = value.is_string() ? strip(value.text(), nullptr, true, true) : "";
-  char* end = nullptr;
-  const double number = value.is_float() ? value.number() : std::strtod(text.c_str(), &end);
-  const bool readable =
-      value.is_float() || (!text.empty() && *end == 0 && text.find_first_of("xXnN") == std::string::npos);
-  if (readable && std::fabs(number) < 9e15) return static_cast<int64_t>(number);
-  return p[0] ? *p[0] : Value(0);
-}
-
-Value to_float(const Value& value, const Arguments& arguments) {
-  const Parameters p("float", arguments, {"default"});
-  if (value.is_number()) return value.number();
-  const std::string text = value.is_string() ? strip(value.text(), nullptr, true, true) : "";
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == 0 && text.find_first_of("xX") == std::string::npos) return number;
-  return p[0] ? *p[0] : Value(0.0);
 }
 
 Value to_json(const Value& value, const Arguments& arguments) {
@@ -250,7 +228,7 @@ Value sum(const Value& value, const Arguments& arguments) {
 Value reverse(const Value& value, const Arguments&) {
   List list = value.elements();
   std::reverse(list.begin(), list.end());
-  if (!value.is_string()) return list;
+  if (!value.is_string()) return value.is_once() ? Value(std::move(list)) : Value::once(std::move(list));
   std::string text;
   for (const Value& character : list) text += character.text();
   return text;
@@ -284,12 +262,13 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"int", to_int},
     {"items",
      [](const Value& v, const Arguments&) {
-       if (v.is_undefined()) return Value(List{});
-       return Value(method(v, "items").function()({}).elements());
+       if (v.is_undefined()) return Value::once({});
+       return Value::once(method(v, "items").function()({}).elements());
      }},
     {"join", join},
     {"last",
      [](const Value& v, const Arguments&) {
+       if (v.is_once()) throw TemplateError("'generator' object is not reversible");
        const List list = v.elements();
        return list.empty() ? Value::undefined("No last item, sequence was empty.") : list.back();
      }},
@@ -325,7 +304,7 @@ const std::pair<std::string_view, Filter> kFilters[] = {
      }},
     {"unique", unique},
     {"upper", [](const Value& v, const Arguments&) { return text_method(v, "upper"); }},
-    {"wordcount", [](const Value& v, const Arguments&) { return Value(text_method(v, "split").list().size()); }},
+    {"wordcount", [](const Value& v, const Arguments&) { return count_words(v.str()); }},
 };
 
 const Value& other(const Arguments& arguments) {
@@ -381,7 +360,9 @@ const std::pair<std::string_view, Test> kTests[] = {
        throw TemplateError("'sameas' of anything but true, false and none is not supported");
      }},
     {"sequence",
-     [](const Value& v, const Arguments&) { return v.is_undefined() || v.is_string() || v.is_list() || v.is_dict(); }},
+     [](const Value& v, const Arguments&) {
+       return v.is_undefined() || v.is_string() || v.is_dict() || (v.is_list() && !v.is_view() && !v.is_once());
+     }},
     {"string", [](const Value& v, const Arguments&) { return v.is_string(); }},
     {"test", [](const Value& v, const Arguments&) { return v.is_string() && is_test(v.text()); }},
     {"true", [](const Value& v, const Arguments&) { return v.is_bool() && v.truth(); }},

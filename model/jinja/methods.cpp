@@ -291,9 +291,9 @@ Value method(const Value& value, const std::string& name) {
   }
   if (value.is_string()) found = find(kTextMethods);
   if (value.is_dict()) found = find(kDictMethods);
-  if (value.is_list()) found = find(kListMethods);
+  if (value.is_list() && !value.is_view() && !value.is_once()) found = find(kListMethods);
   if (found.is_undefined() && value.is_dict()) found = refuse(kDictChangers);
-  if (found.is_undefined() && value.is_list() && !value.is_tuple()) found = refuse(kListChangers);
+  if (found.is_undefined() && value.is_plain_list()) found = refuse(kListChangers);
   if (found.is_undefined() && value.is_string()) {
     static constexpr std::string_view kMissing[] = {
         "casefold",   "center",   "encode",    "expandtabs",   "format",    "format_map", "index",
@@ -329,7 +329,8 @@ Value item(const Value& value, const Value& key) {
     }
     return attribute(value, key.text());
   }
-  if (value.is_view()) throw TemplateError("what keys, values and items give has no elements by number");
+  if (value.is_view() || value.is_once())
+    throw TemplateError(fmt::format("elements of a {} by number are not supported", value.type_name()));
   if ((value.is_list() || value.is_string()) && (key.is_int() || key.is_bool())) {
     if (value.is_list()) {
       const int64_t index = index_of(key, value.list().size());
@@ -345,7 +346,7 @@ Value item(const Value& value, const Value& key) {
 
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
   if (value.is_undefined()) throw TemplateError(value.why());
-  if (!value.is_list() && !value.is_string())
+  if ((!value.is_list() || value.is_view() || value.is_once()) && !value.is_string())
     throw TemplateError(fmt::format("'{}' cannot be sliced", value.type_name()));
   const List all = value.elements();
   const auto count = static_cast<int64_t>(all.size());
@@ -362,6 +363,7 @@ Value slice(const Value& value, const Value& begin, const Value& end, const Valu
   // Steps wider than the list end after one element; that also keeps `i += by` from overflowing.
   const int64_t stride = std::clamp<int64_t>(by, -count - 1, count + 1);
   for (int64_t i = from; stride > 0 ? i < to : i > to; i += stride) result.push_back(all[i]);
+  if (value.is_range()) return Value::range(result);
   if (value.is_list()) return value.is_tuple() ? Value::tuple(result) : Value(result);
   std::string text;
   for (const Value& character : result) text += character.text();

@@ -32,7 +32,7 @@ Value repeat(const Value& value, int64_t count) {
   }
   List out;
   for (int64_t i = 0; i < count; ++i) out.insert(out.end(), value.list().begin(), value.list().end());
-  return out;
+  return value.is_tuple() ? Value::tuple(std::move(out)) : Value(std::move(out));
 }
 
 Value add(const Value& left, const Value& right) {
@@ -42,7 +42,7 @@ Value add(const Value& left, const Value& right) {
     return Value::markup((left.is_markup() ? left.text() : escape_html(left.text())) +
                          (right.is_markup() ? right.text() : escape_html(right.text())));
   }
-  if (left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple() && !left.is_view() && !right.is_view()) {
+  if ((left.is_plain_list() && right.is_plain_list()) || (left.is_tuple() && right.is_tuple())) {
     List list = left.list();
     if (list.size() + right.list().size() > kLargestList) throw TemplateError("a list of more than 2^20 elements");
     list.insert(list.end(), right.list().begin(), right.list().end());
@@ -63,8 +63,9 @@ int64_t floor_divide(int64_t a, int64_t b) {
 }  // namespace
 
 Value binary(std::string_view name, const Value& left, const Value& right) {
-  if (name == "*" && (left.is_string() || left.is_list())) return repeat(left, right.integer());
-  if (name == "*" && (right.is_string() || right.is_list())) return repeat(right, left.integer());
+  const auto repeats = [](const Value& v) { return v.is_string() || v.is_plain_list() || v.is_tuple(); };
+  if (name == "*" && repeats(left)) return repeat(left, right.integer());
+  if (name == "*" && repeats(right)) return repeat(right, left.integer());
   if (name == "+" && !(left.is_number() && right.is_number())) return add(left, right);
   if (name == "%" && left.is_string()) throw TemplateError("the % operator of strings is not supported");
   if (left.is_float() || right.is_float() || name == "/") {

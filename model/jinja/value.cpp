@@ -60,6 +60,19 @@ Value Value::view(List list) {
   return value;
 }
 
+Value Value::range(List list) {
+  Value value(std::move(list));
+  value.list_kind_ = ListKind::kRange;
+  return value;
+}
+
+Value Value::once(List list) {
+  Value value(std::move(list));
+  value.data_ = std::shared_ptr<const List>(std::make_shared<const Once>(Once{value.list()}));
+  value.list_kind_ = ListKind::kOnce;
+  return value;
+}
+
 Value Value::from_json(const Json& json) {
   switch (json.type()) {
     case Json::value_t::boolean:
@@ -95,7 +108,20 @@ std::string Value::type_name() const {
   if (is_int()) return "int";
   if (is_float()) return "float";
   if (is_string()) return "str";
-  if (is_list()) return is_view() ? "dict view" : is_tuple() ? "tuple" : "list";
+  if (is_list()) {
+    switch (list_kind_) {
+      case ListKind::kList:
+        return "list";
+      case ListKind::kTuple:
+        return "tuple";
+      case ListKind::kView:
+        return "dict view";
+      case ListKind::kRange:
+        return "range";
+      case ListKind::kOnce:
+        return "generator";
+    }
+  }
   if (is_dict()) return "dict";
   if (is_namespace()) return "Namespace";
   return "function";
@@ -115,7 +141,7 @@ bool Value::truth() const {
   if (is_int()) return std::get<int64_t>(data_) != 0;
   if (is_float()) return std::get<double>(data_) != 0;
   if (is_string()) return !text().empty();
-  if (is_list()) return !list().empty();
+  if (is_list()) return is_once() || !list().empty();
   if (is_dict()) return !dict().empty();
   return is_function() || is_namespace();
 }
@@ -235,6 +261,8 @@ std::string Value::repr() const {
   if (is_float()) return float_repr(number());
   if (is_string()) return is_markup() ? fmt::format("Markup({})", repr_of_text(text())) : repr_of_text(text());
   if (is_view()) throw TemplateError("the text of what keys, values and items give is not supported; use |list");
+  if (is_range() || is_once())
+    throw TemplateError(fmt::format("the text of a {} is not supported; use |list", type_name()));
   if (is_list()) {
     std::string out = is_tuple() ? "(" : "[";
     for (size_t i = 0; i < list().size(); ++i) check_size(out.append(i ? ", " : "").append(list()[i].repr()));
@@ -253,6 +281,12 @@ std::string Value::repr() const {
 
 List Value::elements() const {
   if (is_undefined()) return {};
+  if (is_once()) {
+    bool& over = static_cast<const Once&>(list()).over;
+    if (over)
+      throw TemplateError("going twice through what map, select and their kind give is not supported; use |list");
+    over = true;
+  }
   if (is_list()) return list();
   List result;
   if (is_dict()) {
@@ -267,7 +301,7 @@ List Value::elements() const {
 
 size_t Value::length() const {
   if (is_undefined()) return 0;
-  if (is_list()) return list().size();
+  if (is_list() && !is_once()) return list().size();
   if (is_dict()) return dict().size();
   if (is_string()) return characters_of(text()).size();
   throw TemplateError(fmt::format("object of type '{}' has no len()", type_name()));
@@ -287,6 +321,8 @@ bool Value::equals(const Value& other, int64_t& budget) const {
   if (is_undefined() || is_none()) return true;
   if (is_string()) return text() == other.text();
   if (is_list()) {
+    if ((is_once() || is_view()) && list_kind_ == other.list_kind_)
+      throw TemplateError(fmt::format("comparing a {} is not supported; use |list", type_name()));
     return list_kind_ == other.list_kind_ &&
            std::equal(list().begin(), list().end(), other.list().begin(), other.list().end(),
                       [&](const Value& a, const Value& b) { return a.equals(b, budget); });
@@ -311,7 +347,7 @@ bool Value::less(const Value& other, int64_t& budget) const {
     return is_float() || other.is_float() ? number() < other.number() : integer() < other.integer();
   }
   if (is_string() && other.is_string()) return text() < other.text();
-  if (is_list() && other.is_list()) {
+  if ((is_plain_list() && other.is_plain_list()) || (is_tuple() && other.is_tuple())) {
     return std::lexicographical_compare(list().begin(), list().end(), other.list().begin(), other.list().end(),
                                         [&](const Value& a, const Value& b) { return a.less(b, budget); });
   }
@@ -411,7 +447,7 @@ void put_json(const Value& value, const JsonStyle& style, int depth, std::string
     out += value.str();
   } else if (value.is_string()) {
     put_json_string(value.text(), style.ensure_ascii, out);
-  } else if (value.is_list() && !value.is_view()) {
+  } else if (value.is_plain_list() || value.is_tuple()) {
     out += '[';
     for (size_t i = 0; i < value.list().size(); ++i) {
       if (i) out += style.item_separator;

@@ -65,7 +65,9 @@ class Value {
   static Value undefined(std::string name);
   static Value markup(std::string text);
   static Value tuple(List list);
-  static Value view(List list);  // what a dict's keys, values and items give
+  static Value view(List list);   // what a dict's keys, values and items give
+  static Value range(List list);  // of numbers
+  static Value once(List list);   // what map, select and their kind give: it is gone through once, and counts as true
   static Value from_json(const Json& json);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -78,6 +80,9 @@ class Value {
   bool is_list() const { return std::holds_alternative<std::shared_ptr<const List>>(data_); }  // or a tuple
   bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
   bool is_view() const { return is_list() && list_kind_ == ListKind::kView; }
+  bool is_range() const { return is_list() && list_kind_ == ListKind::kRange; }
+  bool is_once() const { return is_list() && list_kind_ == ListKind::kOnce; }
+  bool is_plain_list() const { return is_list() && list_kind_ == ListKind::kList; }
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<const Dict>>(data_); }
   bool is_function() const { return std::holds_alternative<std::shared_ptr<const Function>>(data_); }
   bool is_namespace() const { return std::holds_alternative<std::shared_ptr<Namespace>>(data_); }
@@ -99,7 +104,8 @@ class Value {
 
   std::string why() const;  // of an undefined value: what is missing
 
-  // What a loop goes over: elements, keys, characters; nothing of an undefined value.
+  // What a loop goes over: elements, keys, characters; nothing of an undefined value. Second time of what can be gone
+  // through once: jinja2 would find nothing, or what was left; here it is an error.
   List elements() const;
   size_t length() const;
 
@@ -114,7 +120,11 @@ class Value {
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, std::shared_ptr<const Function>, std::shared_ptr<Namespace>>
       data_;
-  enum class ListKind : uint8_t { kList, kTuple, kView };
+  // Elements that can be gone through once. Whoever copies the value shares that.
+  struct Once : List {
+    mutable bool over = false;
+  };
+  enum class ListKind : uint8_t { kList, kTuple, kView, kRange, kOnce };
   ListKind list_kind_ = ListKind::kList;
   uint16_t depth_ = 0;  // of lists and dicts within each other
 };

@@ -51,10 +51,36 @@ TEST_F(Inspect, single_files_are_read_too) {
   const Json gguf = inspect(golden / "tiny-llama.gguf", 0);
   EXPECT_EQ(gguf["format"], "GGUF");
   EXPECT_EQ(gguf["family"], "llama");
+  EXPECT_EQ(gguf["problems"], Json::array());
+  EXPECT_EQ(gguf["config"]["num_hidden_layers"], 2);
+  EXPECT_GT(gguf["tokenizer"]["tokens"].get<int>(), 200);
+  EXPECT_GT(gguf["memory"]["keys_and_values"].get<int>(), 0);
   const Json tensors = inspect(golden / "tiny-llama.safetensors", 0);
   EXPECT_EQ(tensors["parameters"], gguf["parameters"]);
   std::ofstream(root() / "broken.gguf") << "GGUF?";
   EXPECT_EQ(inspect(root() / "broken.gguf", 1)["problems"].size(), 1u);
+}
+
+TEST_F(Inspect, what_keeps_a_gguf_file_from_being_imported_is_said) {
+  const Json blocks = inspect(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/gguf/blocks.gguf", 1);
+  ASSERT_EQ(blocks["problems"].size(), 1u) << blocks;
+  EXPECT_NE(blocks["problems"][0].get<std::string>().find("blocks.gguf: "), std::string::npos) << blocks;
+  EXPECT_EQ(blocks["tensors"]["Q4_K"], 1);
+}
+
+TEST_F(Inspect, pickles_are_refused_with_how_to_convert_them) {
+  const fs::path folder = root() / "pickled";
+  ASSERT_TRUE(make_directories(folder));
+  fs::copy(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/adapters/lora/adapter_config.json", folder);
+  std::ofstream(folder / "adapter_model.bin") << "PK\x03\x04" << std::string(100, 'x');
+  std::ofstream(root() / "old.pth") << "\x80\x02" << std::string(100, 'x');
+  for (const fs::path& path : {folder, folder / "adapter_model.bin", root() / "old.pth"}) {
+    const Json found = inspect(path, 1);
+    ASSERT_EQ(found["problems"].size(), 1u) << found;
+    const auto problem = found["problems"][0].get<std::string>();
+    EXPECT_NE(problem.find("a pickle checkpoint"), std::string::npos) << problem;
+    EXPECT_NE(problem.find("safe_serialization=True"), std::string::npos) << problem;
+  }
 }
 
 TEST_F(Inspect, a_sentence_encoder_and_an_adapter_say_what_they_are) {

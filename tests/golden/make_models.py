@@ -61,6 +61,13 @@ MODELS = {
                  SIZES | dict(num_hidden_layers=3, n_routed_experts=7, num_experts_per_tok=3, moe_intermediate_size=18,
                               n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.8, use_qk_norm=True,
                               attention_bias=True, num_mtp_layers=0, tie_word_embeddings=False)),
+    # Heads of sizes that are no multiples of 64: without norms, with them, and of 20 elements with the first 10 rotated.
+    "llama-heads-16": (transformers.LlamaConfig, SIZES | dict(head_dim=16, hidden_size=42, tie_word_embeddings=True)),
+    "qwen3-heads-96": (transformers.Qwen3Config, SIZES | dict(head_dim=96, num_attention_heads=4, num_key_value_heads=2)),
+    "glm4-moe-heads-20": (transformers.Glm4MoeConfig,
+                          SIZES | dict(head_dim=20, num_hidden_layers=3, n_routed_experts=5, num_experts_per_tok=2,
+                                       moe_intermediate_size=18, n_shared_experts=1, first_k_dense_replace=1, use_qk_norm=True,
+                                       num_mtp_layers=0, tie_word_embeddings=False)),
     # Latents that end within a panel, before and behind the elements that say where; two of four groups of experts; scores
     # stretched by YaRN; an epsilon that tells the norms of layers from those of latents.
     "deepseek-v3": (transformers.DeepseekV3Config,

@@ -7,6 +7,7 @@ NAME/cases.jsonl      {"text", "ids" (with what the post-processor adds), "plain
                       and {"ids", "decoded"} for ids in an order that no text gives
 bert-characters.json  by class, the characters that BERT's normaliser and pre-tokenizer treat alike, as [first, last]
 cut-characters.json   the same of what Digits, Whitespace and patterns tell apart
+joined-characters.json  the same of those that are one grapheme cluster with a letter and its accent before or behind them
 lower-case.json       what becomes of each character that the normaliser Lowercase changes
 smollm2-cases.jsonl   {"text", "ids"} of SmolLM2-135M-Instruct; made where its folder is given as first argument ("" for none)
 
@@ -138,6 +139,12 @@ def cut_characters():
                       r"\P{L}": lambda c: len(by[r"\P{L}"](f"a{c}a")) == 3})
 
 
+def joined_characters():
+    """A cluster of six bytes and more is looked up by characters, where the accent is not joined with its letter."""
+    normalize = precompiled([("e\u0301", "é")]).normalize_str
+    return ranges_of({"behind": lambda c: "é" not in normalize(f"e\u0301{c}"), "before": lambda c: "é" not in normalize(f"{c}e\u0301")})
+
+
 def precompiled(entries):
     """The table of a Precompiled normaliser that SentencePiece compiles from rules of its own (whole ones take 300 KB)."""
     rules = pathlib.Path(tempfile.mkdtemp()) / "rules.tsv"
@@ -255,6 +262,7 @@ def main():
         write_lines(folder / "cases.jsonl", lines)
     (OUT / "bert-characters.json").write_text(json.dumps(bert_characters()) + "\n", encoding="utf-8")
     (OUT / "cut-characters.json").write_text(json.dumps(cut_characters()) + "\n", encoding="utf-8")
+    (OUT / "joined-characters.json").write_text(json.dumps(joined_characters()) + "\n", encoding="utf-8")
     (OUT / "lower-case.json").write_text(json.dumps(lower_case()) + "\n", encoding="utf-8")
     if len(sys.argv) > 1 and sys.argv[1]:
         t = Tokenizer.from_file(str(pathlib.Path(sys.argv[1]) / "tokenizer.json"))

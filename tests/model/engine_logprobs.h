@@ -13,10 +13,16 @@
 
 namespace tandem::model {
 
-constexpr const char* kGoldenModels[] = {"llama",    "llama-llama3", "llama-linear",      "llama-yarn-mscale",
-                                         "mistral",  "qwen2",        "qwen2-yarn",        "qwen2-window",
-                                         "qwen3",    "qwen3-moe",    "qwen3-moe-plain",   "glm4",
-                                         "glm4-moe", "deepseek-v3",  "deepseek-v3-plain", "kimi-k2"};
+constexpr const char* kGoldenModels[] = {"llama",           "llama-llama3",
+                                         "llama-linear",    "llama-yarn-mscale",
+                                         "llama-heads-16",  "mistral",
+                                         "qwen2",           "qwen2-yarn",
+                                         "qwen2-window",    "qwen3",
+                                         "qwen3-heads-96",  "qwen3-moe",
+                                         "qwen3-moe-plain", "glm4",
+                                         "glm4-moe",        "glm4-moe-heads-20",
+                                         "deepseek-v3",     "deepseek-v3-plain",
+                                         "kimi-k2"};
 
 inline fs::path golden_model(const std::string& name) {
   return fs::path(TANDEM_SOURCE_DIR) / "tests/golden/models" / name;

@@ -159,6 +159,13 @@ TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
   }
 }
 
+// U+111C9 and U+1CF2 have changed sides since then.
+TEST(Normalizer, strips_the_marks_of_unicode_9_as_hf_tokenizers_does) {
+  const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "StripAccents"})"));
+  EXPECT_EQ(*normalizer.apply("a\u0301\u1CF2\U000111C8b"), "a\U000111C8b");
+  EXPECT_EQ(*normalizer.apply("a\U000111C9\U0001E2ECb"), "a\U000111C9\U0001E2ECb");
+}
+
 TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them) {
   const auto tokenizer = load(kGolden / "bert");
   const std::string text = "Caf\u00e9 \u4e2d, valued";

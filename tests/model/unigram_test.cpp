@@ -1,5 +1,6 @@
 #include "model/unigram.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "base/file.h"
 #include "model/precompiled.h"
 #include "model/tokenizer.h"
+#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {
@@ -97,6 +99,29 @@ Result<Tokenizer> with(const char* normalizer, const char* pre_tokenizer) {
   return Tokenizer::from_json(std::string(R"({"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1]]},)") +
                               R"("decoder":{"type":"Metaspace","replacement":"_"},"normalizer":)" + normalizer +
                               R"(,"pre_tokenizer":)" + pre_tokenizer + "}");
+}
+
+// Clusters of six bytes and more are looked up by characters: what a letter and its accent become shows where they end.
+TEST(Precompiled, joins_every_character_with_its_neighbours_as_hf_tokenizers_does) {
+  const Json file = *parse_json(*read_file(kGolden / "t5/tokenizer.json"));
+  std::string base64;
+  for (const Json& step : file["normalizer"]["normalizers"])
+    if (step["type"] == "Precompiled") base64 = step["precompiled_charsmap"];
+  const auto table = *Precompiled::create(base64);
+  const Json golden = *parse_json(*read_file(kGolden / "joined-characters.json"));
+  std::vector<bool> behind(0x110000, false), before(0x110000, false);
+  for (auto& [name, found] : {std::pair("behind", &behind), std::pair("before", &before)})
+    for (const Json& range : golden[name])
+      std::fill_n(found->begin() + range[0].get<int>(), range[1].get<int>() - range[0].get<int>() + 1, true);
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    if (c >= 0x40000 && (c & 0xffff) >= 0x1000 && c % 256 != 0) continue;  // no characters there
+    std::string character;
+    append_utf8(c, character);
+    const auto apart = [&](const std::string& text) { return table.apply(text)->find("é") == std::string::npos; };
+    EXPECT_EQ(apart("e\u0301" + character), behind[c]) << fmt::format("U+{:04X}", static_cast<uint32_t>(c));
+    EXPECT_EQ(apart(character + "e\u0301"), before[c]) << fmt::format("U+{:04X}", static_cast<uint32_t>(c));
+  }
 }
 
 TEST(Tokenizer, metaspace_that_would_not_be_that_of_hf_is_refused) {

@@ -1,0 +1,57 @@
+// Checkpoints that are not what their config.json says.
+#include "base/file.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+#include "tests/model/engine_logprobs.h"
+
+namespace tandem::model {
+namespace {
+
+class WeightsReader : public testing::Test {
+ protected:
+  WeightsReader() { fs::copy(golden_model("llama"), folder_); }
+  ~WeightsReader() override { fs::remove_all(folder_); }
+
+  // The error of reading the checkpoint with some of its shapes turned around.
+  std::string load_with_turned(const std::vector<std::string>& turned) {
+    const auto checkpoint = std::move(*Safetensors::open(golden_model("llama")));
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, tensor] : checkpoint.tensors()) {
+      tensors.push_back({name, tensor});
+      if (std::ranges::count(turned, name) > 0) std::ranges::reverse(tensors.back().tensor.shape);
+    }
+    EXPECT_TRUE(write_safetensors(folder_ / "model.safetensors", tensors));
+    return error();
+  }
+  std::string load_with_config(const char* key, int64_t value) {
+    Json config = *parse_json(*read_file(golden_model("llama") / "config.json"));
+    config[key] = value;
+    EXPECT_TRUE(write_file(folder_ / "config.json", config.dump()));
+    return error();
+  }
+  std::string error() {
+    const auto weights = load_weights(folder_, false);
+    return weights ? "" : weights.error().to_string();
+  }
+
+  fs::path folder_ = fs::temp_directory_path() / fmt::format("tandem-weights-{}", ::getpid());
+};
+
+TEST_F(WeightsReader, tensors_of_other_shapes_are_refused_all_at_once_though_they_hold_as_many_numbers) {
+  EXPECT_EQ(load_with_turned({}), "");
+  const std::string error =
+      load_with_turned({"model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight"});
+  EXPECT_NE(error.find("2 tensors are not of the shape that config.json says"), std::string::npos) << error;
+  EXPECT_NE(error.find("model.layers.0.mlp.up_proj.weight is [30, 50] and not [50, 30]"), std::string::npos) << error;
+  EXPECT_NE(error.find("model.layers.1.mlp.down_proj.weight is [50, 30] and not [30, 50]"), std::string::npos) << error;
+}
+
+TEST_F(WeightsReader, sizes_that_the_file_cannot_hold_are_refused_before_memory_is_taken_for_them) {
+  EXPECT_NE(load_with_config("num_hidden_layers", 100'000'000).find("too few for the 100000000 layers"),
+            std::string::npos);
+  const std::string error = load_with_config("intermediate_size", 134'217'728);
+  EXPECT_NE(error.find("is [50, 30] and not [134217728, 30]"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace tandem::model
