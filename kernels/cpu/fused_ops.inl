@@ -48,6 +48,7 @@ inline void norm_quantize(ThreadPool& threads, const NormQuantize& a) {
 inline void gate_quantize(ThreadPool& threads, const GateQuantize& a) {
   make_and_quantize(threads, a, [&](size_t row, bf16* target) {
     const bf16* gate_up = a.gate_up + row * 2 * a.width;
+    fetch(gate_up + size_t{2} * a.width, size_t{2} * a.width);
     if (a.activation == GateActivation::kSilu)
       gate_row<Silu>(gate_up, a.width, target);
     else

@@ -50,8 +50,10 @@ template <typename Gate, typename T>
 void gate_rows(ThreadPool& threads, const T* gate_up, int rows, int width, T* out) {
   choose_store(out, rows, width, [&](const auto& store_at) {
     for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
-      for (size_t row = begin; row < end; ++row)
+      for (size_t row = begin; row < end; ++row) {
+        fetch(gate_up + (row + 1) * 2 * width, size_t{2} * width);
         gate_row<Gate>(gate_up + row * 2 * width, width, out + row * width, store_at);
+      }
       store_at.finish();
     });
   });

@@ -361,6 +361,7 @@ inline void round_to_codes(ThreadPool& threads, const RoundToCodes& r) {
     for (size_t row = begin; row < end; ++row) {
       const bf16* x = r.x + row * r.columns;
       bf16* out = r.out + row * r.columns;
+      fetch(x + r.columns, r.columns);
       int i = 0;
       for (; i + r.block <= r.columns; i += r.block) round_block(x + i, r.block, out + i);
       if (i == r.columns) continue;

@@ -128,6 +128,14 @@ TANDEM_INLINE void store(bf16* target, Float value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), (__m256i)round_to_bf16(value));
 }
 
+// Asks for elements that are read soon: rows are short, and who waits for the processor to see where they lead waits
+// for the beginning of each. What lies behind the last row is asked for too, which does no harm.
+template <typename T>
+TANDEM_INLINE void fetch(const T* elements, size_t count) {
+  constexpr size_t kLine = 64 / sizeof(T);
+  for (size_t i = 0; i < count; i += kLine) _mm_prefetch(reinterpret_cast<const char*>(elements + i), _MM_HINT_T0);
+}
+
 // How a kernel writes results that nothing reads soon. Past the caches a line is not read before it is written, which
 // is a third of what plain copying moves.
 struct StoreInCaches {

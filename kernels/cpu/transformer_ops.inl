@@ -95,6 +95,7 @@ void rms_norm(ThreadPool& threads, const T* x, const T* weight, float epsilon, i
         inverse_rms(x + row * width, width, width, epsilon, inverses);
         for (int i = 0; i < kTogether; ++i) {
           const size_t at = (row + i) * width;
+          fetch(x + at + size_t{kTogether} * width, width);
           scale_row(x + at, weight, inverses[i], width, out + at, store_at);
         }
       }
