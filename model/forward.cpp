@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "kernels/transformer_ops.h"
+#include "model/head_norms.h"
 #include "model/latent.h"
 #include "model/live_adapter.h"
 #include "model/rotation.h"
@@ -133,17 +134,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
     return residual;
   }
   Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override {
-    const int query = shape_.heads * shape_.head_size;
-    for (const auto& [start, weight, heads] :
-         {std::tuple{0, query_weight, shape_.heads}, std::tuple{query, key_weight, shape_.kv_heads}}) {
-      TRY(kernels::head_norm(*stream_, {.x = qkv.data + start,
-                                        .stride = static_cast<size_t>(qkv.columns),
-                                        .weight = weights_->values<T>(weight),
-                                        .epsilon = static_cast<float>(config_.norm_epsilon),
-                                        .rows = qkv.rows,
-                                        .heads = heads,
-                                        .head_size = shape_.head_size}));
-    }
+    TRY(norm_heads(*stream_, *weights_, query_weight, key_weight, qkv));
     return qkv;
   }
   Result<Tensor> attention(const Tensor& qkv, int layer) override {

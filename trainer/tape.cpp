@@ -1,10 +1,10 @@
 #include "trainer/tape.h"
 
 #include <cstring>
-#include <tuple>
 #include <type_traits>
 
 #include "kernels/transformer_ops.h"
+#include "model/head_norms.h"
 #include "model/live_adapter.h"
 #include "trainer/tape_ops.h"
 
@@ -99,17 +99,7 @@ Result<model::BasicTensor<T>> Tape::TapeOps<T>::head_norm(const Tensor& qkv, int
   const Tensor out = record({.kind = kHeadNorm, .weight = query_weight, .second_weight = key_weight, .in = qkv},
                             qkv.rows, qkv.columns);
   std::memcpy(out.data, qkv.data, static_cast<size_t>(qkv.rows) * qkv.columns * sizeof(T));
-  const int query = shape_.heads * shape_.head_size;
-  for (const auto& [start, weight, heads] :
-       {std::tuple{0, query_weight, shape_.heads}, std::tuple{query, key_weight, shape_.kv_heads}}) {
-    TRY(kernels::head_norm(*stream_, {.x = out.data + start,
-                                      .stride = static_cast<size_t>(out.columns),
-                                      .weight = weights_->values<T>(weight),
-                                      .epsilon = static_cast<float>(config_.norm_epsilon),
-                                      .rows = out.rows,
-                                      .heads = heads,
-                                      .head_size = shape_.head_size}));
-  }
+  TRY(model::norm_heads(*stream_, *weights_, query_weight, key_weight, out));
   return out;
 }
 
