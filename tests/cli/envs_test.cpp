@@ -108,8 +108,8 @@ class EnvsCommand : public RunTest {
   };
   static Said envs(const std::string& arguments) {
     const auto out = root() / "envs.out", err = root() / "envs.err";
-    const std::string command =
-        std::string(TANDEM_BINARY) + " envs " + arguments + " >" + out.string() + " 2>" + err.string() + " </dev/null";
+    const std::string command = std::string("'" TANDEM_BINARY "' envs ") + arguments + " >" + out.string() + " 2>" +
+                                err.string() + " </dev/null";
     const int code = Process({"/bin/sh", "-c", command}, root() / "sh.out").wait(60s);
     return {code, text(out), text(err)};
   }
@@ -319,8 +319,7 @@ TEST_F(EnvsOfServer, top_draws_on_a_terminal_as_much_as_it_holds) {
   rollout_->acquire(1);
   const auto screen = root() / "screen";
   Process top({"/usr/bin/script", "-qec",
-               "stty rows 7 cols 60; exec " + std::string(TANDEM_BINARY) + " envs top " + run() + " --seconds 1",
-               screen.string()},
+               "stty rows 7 cols 60; exec '" TANDEM_BINARY "' envs top " + run() + " --seconds 1", screen.string()},
               root() / "script.out");
   EXPECT_EQ(top.wait(30s), 0);
   const auto shown = text(screen);
