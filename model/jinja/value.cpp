@@ -48,23 +48,17 @@ Value Value::markup(std::string text) {
   return value;
 }
 
-Value Value::tuple(List list) {
+Value Value::of_kind(List list, ListKind kind) {
   Value value(std::move(list));
-  value.list_kind_ = ListKind::kTuple;
+  value.list_kind_ = kind;
   return value;
 }
 
-Value Value::view(List list) {
-  Value value(std::move(list));
-  value.list_kind_ = ListKind::kView;
-  return value;
-}
+Value Value::tuple(List list) { return of_kind(std::move(list), ListKind::kTuple); }
 
-Value Value::range(List list) {
-  Value value(std::move(list));
-  value.list_kind_ = ListKind::kRange;
-  return value;
-}
+Value Value::view(List list) { return of_kind(std::move(list), ListKind::kView); }
+
+Value Value::range(List list) { return of_kind(std::move(list), ListKind::kRange); }
 
 Value Value::once(List list) {
   Value value(std::move(list));

@@ -125,6 +125,7 @@ class Value {
     mutable bool over = false;
   };
   enum class ListKind : uint8_t { kList, kTuple, kView, kRange, kOnce };
+  static Value of_kind(List list, ListKind kind);
   ListKind list_kind_ = ListKind::kList;
   uint16_t depth_ = 0;  // of lists and dicts within each other
 };

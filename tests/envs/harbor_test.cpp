@@ -3,6 +3,7 @@
 
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/validate.h"
+#include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -28,23 +29,13 @@ class Harbor : public SandboxTest {
                  "\"seconds\": 3}' > /logs/verifier/reward.json; else echo 0.25 > /logs/verifier/reward.txt; fi\n");
     scratch_.put("t/solution/solve.sh", "echo hello > /app/out/greeting.txt\n");
   }
-  Result<Task> task() {
-    const auto set = TaskSet::read(scratch_.path / "t");
-    if (!set) return fail(set.error());
-    return set->tasks()[0];
-  }
+  Result<Task> task() { return only_task(scratch_.path / "t"); }
   std::string mistakes() {
     const auto read = task();
     return read ? "" : read.error().message();
   }
   Grade play(const std::vector<std::string>& commands) {
-    const auto episode = *Episode::open(*task(), *backend_);
-    for (const auto& command : commands) {
-      last_output_ = (*episode).call("run_terminal_cmd", {{"command", command}})->output;
-    }
-    const auto grade = episode->score("");
-    EXPECT_TRUE(grade.has_value()) << grade.error().to_string();
-    return grade.value_or(Grade{.reward = -1});
+    return play_commands(*task(), *backend_, commands, last_output_);
   }
   Scratch scratch_;
   std::string last_output_;

@@ -6,6 +6,7 @@
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/validate.h"
 #include "envs/tools/process.h"
+#include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -63,21 +64,13 @@ class SweBench : public SandboxTest {
   }
   Result<Task> task() {
     scratch_.put("swe.jsonl", row_.dump() + "\n");
-    const auto set = TaskSet::read(scratch_.path / "swe.jsonl");
-    if (!set) return fail(set.error());
-    return set->tasks()[0];
+    return only_task(scratch_.path / "swe.jsonl");
   }
   std::string mistake() {
     const auto read = task();
     return read ? "" : read.error().message();
   }
-  Grade play(const std::string& command) {
-    const auto episode = *Episode::open(*task(), *backend_);
-    last_output_ = episode->call("run_terminal_cmd", {{"command", command}})->output;
-    const auto grade = episode->score("");
-    EXPECT_TRUE(grade.has_value()) << grade.error().to_string();
-    return grade.value_or(Grade{.reward = -1});
-  }
+  Grade play(const std::string& command) { return play_commands(*task(), *backend_, {command}, last_output_); }
   const std::string kRepository = "swe.files/owner/voice";
   Scratch scratch_;
   std::string base_, last_output_;

@@ -4,6 +4,7 @@
 #include "envs/tasks/network_use.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/validate.h"
+#include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -54,22 +55,12 @@ class TerminalBench : public SandboxTest {
                  "def test_mode():\n    assert os.environ['MODE'] == \"it's\" and os.getcwd() == '/workspace'\n");
     scratch_.put("t/solution.sh", "cat words.txt > greeting.txt\n");
   }
-  Result<Task> task() {
-    const auto set = TaskSet::read(scratch_.path / "t");
-    if (!set) return fail(set.error());
-    return set->tasks()[0];
-  }
+  Result<Task> task() { return only_task(scratch_.path / "t"); }
   std::string mistakes() {
     const auto read = task();
     return read ? "" : read.error().message();
   }
-  Grade play(const std::string& command) {
-    const auto episode = *Episode::open(*task(), *backend_);
-    last_output_ = episode->call("run_terminal_cmd", {{"command", command}})->output;
-    const auto grade = episode->score("");
-    EXPECT_TRUE(grade.has_value()) << grade.error().to_string();
-    return grade.value_or(Grade{.reward = -1});
-  }
+  Grade play(const std::string& command) { return play_commands(*task(), *backend_, {command}, last_output_); }
   Scratch scratch_;
   std::string last_output_;
 };
