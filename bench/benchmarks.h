@@ -4,6 +4,7 @@
 // Figures are medians of several rounds. Thread safety: none, and the machine should be idle.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct Settings {
   fs::path model;  // Hugging Face directory; where it is empty a random model of SmolLM2-135M's shape is used
   model::WeightFormat weights = model::WeightFormat::kBf16;  // of the model's layers
   int threads = 1;
-  double seconds = 1;  // for each figure, about
+  std::optional<kernels::Isa> isa;  // of bench_kernels, bench_engine and bench_trainer; default: the fastest
+  double seconds = 1;               // for each figure, about
   // Of bench_kernels alone.
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter

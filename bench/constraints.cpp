@@ -151,6 +151,10 @@ Status add_figures(std::string_view name, std::string_view text,
   const double compiling = TRY(median_seconds(0, [&]() -> Status { return TRY(compile()), Status(); }));
   figures.push_back({fmt::format("{}: compile", name), compiling * 1e3, "ms"});
   const auto grammar = TRY(compile());
+  const auto start = std::chrono::steady_clock::now();
+  prepare(grammar, vocabulary);
+  const std::chrono::duration<double, std::milli> preparing = std::chrono::steady_clock::now() - start;
+  figures.push_back({fmt::format("{}: prepare", name), preparing.count(), "ms"});
   const auto tokens = cut(*vocabulary, text);
   // The first text by this grammar finds only what texts by those before it have left.
   const auto first = TRY(time_masks(grammar, vocabulary, tokens));

@@ -23,7 +23,7 @@ std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary) {
 
 Result<Engine> make_engine(std::shared_ptr<const model::Weights> weights, const Settings& settings, int slots,
                            int prefill_tokens) {
-  return Engine::create(std::move(weights), 0, TRY(kernels::Stream::cpu(settings.threads)),
+  return Engine::create(std::move(weights), 0, TRY(kernels::Stream::cpu(settings.threads, settings.isa)),
                         {.slots = slots, .max_tokens = 1024, .prefill_tokens = prefill_tokens});
 }
 
@@ -60,7 +60,7 @@ Result<double> decode_seconds(const std::shared_ptr<const model::Weights>& weigh
 }  // namespace
 
 Result<std::vector<Figure>> bench_engine(const Settings& settings) {
-  auto stream = TRY(kernels::Stream::cpu(settings.threads));
+  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
   auto weights = std::make_shared<const model::Weights>(TRY(load_model(settings, stream, false)));
   const Limits limits = measure_limits(stream);
   const auto& config = weights->config();

@@ -60,7 +60,7 @@ Result<std::vector<Figure>> bench_kernels(const Settings& settings) {
     }
     shape = TRY(parse_shape(settings.shape));
   }
-  auto stream = TRY(kernels::Stream::cpu(settings.threads));
+  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
   const Limits limits = measure_limits(stream);
   std::vector<Figure> figures = {{"peak of products, in registers", limits.flops / 1e9, "GFLOP/s", 0, ""},
                                  {"read bandwidth", limits.bytes / 1e9, "GB/s", 0, ""}};

@@ -34,7 +34,7 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
   constexpr int kTokens = 1024;
   config.layers = 1;
   config.vocabulary = 64;
-  auto stream = TRY(kernels::Stream::cpu(settings.threads));
+  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
   auto weights = TRY(model::Weights::create(config, true, settings.weights));
   model::randomise(weights, 1);
   TRY(weights.pack(stream));
@@ -60,12 +60,13 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
 }  // namespace
 
 Result<std::vector<Figure>> bench_trainer(const Settings& settings) {
-  auto stream = TRY(kernels::Stream::cpu(settings.threads));
+  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
   auto weights = TRY(load_model(settings, stream, true));
   const Limits limits = measure_limits(stream);
   const auto config = weights.config();
   const double elements = static_cast<double>(weights.layout().elements);
-  auto learner = TRY(trainer::Learner::create(std::move(weights), TRY(kernels::Stream::cpu(settings.threads)), {}));
+  auto learner =
+      TRY(trainer::Learner::create(std::move(weights), TRY(kernels::Stream::cpu(settings.threads, settings.isa)), {}));
 
   std::vector<Figure> figures;
   // A whole step on 8 x 320 tokens of which 256 are learned from, nothing shared: what peers are measured on.

@@ -32,9 +32,15 @@ constexpr std::array kBenchmarks = {
 
 struct Options {
   bench::Settings settings;
-  std::string model, text, weights = "bf16";
+  std::string model, text, weights = "bf16", isa;
   bool json = false;
 };
+
+std::vector<std::string> isa_names() {
+  std::vector<std::string> names;
+  for (const kernels::Isa isa : kernels::supported_isas()) names.emplace_back(to_string(isa));
+  return names;
+}
 
 Result<int> run(const Options& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
@@ -42,6 +48,8 @@ Result<int> run(const Options& options, const Benchmark& benchmark) {
   settings.text = options.text;
   if (benchmark.run == bench::bench_tokenizer) settings.threads = 1;
   settings.weights = TRY(model::weight_format_named(options.weights));
+  for (const kernels::Isa isa : kernels::supported_isas())
+    if (to_string(isa) == options.isa) settings.isa = isa;
   const auto figures = TRY(benchmark.run(settings));
   if (options.json) {
     for (const auto& figure : figures) {
@@ -72,6 +80,10 @@ Action add_bench(CLI::App& command) {
       sub->add_option("--weights", options->weights, "Number format of the model's layers")
           ->check(CLI::IsMember(model::weight_format_names()));
     }
+    if (benchmark.run == bench::bench_kernels || benchmark.run == bench::bench_engine ||
+        benchmark.run == bench::bench_trainer)
+      sub->add_option("--isa", options->isa, "Instruction set (default: the fastest that is here)")
+          ->check(CLI::IsMember(isa_names()));
     if (benchmark.run != bench::bench_tokenizer)
       sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
@@ -87,7 +99,8 @@ Action add_bench(CLI::App& command) {
   }
   command.footer(
       "Example:\n  tandem bench engine --threads 2\n  tandem bench engine --weights fp8\n  tandem bench kernels "
-      "--json\n  tandem bench tokenizer --model models/mine --text main.cpp");
+      "--json\n  tandem bench kernels --op gemm --isa avx2\n  tandem bench tokenizer --model models/mine --text "
+      "main.cpp");
   return [options, chosen] { return run(*options, **chosen); };
 }
 

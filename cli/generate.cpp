@@ -75,11 +75,12 @@ class Constraints {
       auto grammar =
           format ? TRY(model::constraint::response_grammar(line["response_format"]))
                  : TRY(model::constraint::tool_grammar(*dialect, line.value("tools", Json()), line["tool_choice"]));
+      if (!vocabulary_) vocabulary_ = TRY(model::constraint::Vocabulary::create(*side_.tokenizer, config_.eos_tokens));
+      if (grammar) model::constraint::prepare(grammar, vocabulary_);
       if (grammars_.size() >= kMaxGrammars) grammars_.clear();
       found = grammars_.emplace(key, std::move(grammar)).first;
     }
     if (!found->second) return std::optional<rollout::TurnConstraint>();
-    if (!vocabulary_) vocabulary_ = TRY(model::constraint::Vocabulary::create(*side_.tokenizer, config_.eos_tokens));
     return rollout::TurnConstraint{found->second, vocabulary_};
   }
 

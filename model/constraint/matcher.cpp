@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 namespace tandem::model::constraint {
 
 namespace {
 
 constexpr size_t kMaxKeptStacks = 4096;
+constexpr size_t kMostPrepared = 8;  // states of one text without quotes
 
 using Marks = std::vector<std::pair<std::string, TokenId>>;
 
@@ -263,6 +265,37 @@ void Matcher::walk_key(const TokenTrie& trie, uint32_t node, StackId stack, Sink
   std::sort(taken.begin(), taken.end());
   std::erase_if(ending, [&](TokenId token) { return std::binary_search(taken.begin(), taken.end(), token); });
   sink.add(ending);
+}
+
+void prepare(const std::shared_ptr<const Grammar>& grammar, const std::shared_ptr<const Vocabulary>& vocabulary) {
+  const auto look = [&](const InnerState& state) {
+    (void)vocabulary->inside(vocabulary->trie(), TokenTrie::kRoot, state);
+  };
+  const auto automaton = [&](uint32_t number) { return number == kNone ? nullptr : grammar->automata[number].get(); };
+  for (const ValueNode& node : grammar->nodes) {
+    for (const StringRule& rule : node.strings) {
+      const bool counted = rule.automaton == kNone;
+      look({.kind = InnerState::kString,
+            .dfa = automaton(rule.automaton),
+            .a = counted ? rule.most : 0,
+            .b = counted ? rule.least : 0,
+            .guard = grammar->guard});
+    }
+    for (const uint32_t text : node.texts) {
+      std::set<int32_t> met = {Dfa::start()};
+      for (std::vector<int32_t> next(met.begin(), met.end()); !next.empty();) {
+        const int32_t state = next.back();
+        next.pop_back();
+        look({.kind = InnerState::kRaw, .dfa = automaton(text), .a = static_cast<uint32_t>(state)});
+        for (const char32_t common : {U'a', U' ', U'0'})
+          if (const int32_t to = automaton(text)->next(state, common);
+              to != Dfa::kDead && met.size() < kMostPrepared && met.insert(to).second)
+            next.push_back(to);
+      }
+    }
+  }
+  std::vector<uint64_t> mask(vocabulary->mask_words());
+  Matcher(grammar, vocabulary).mask(mask);
 }
 
 }  // namespace tandem::model::constraint

@@ -61,4 +61,8 @@ class Matcher {
   uint64_t text_tag_ = 0;
 };
 
+// Puts the vocabulary in order by what the grammar's strings, numbers and texts can tell apart, and finds the mask that
+// its texts begin with, so that no token waits for it: some ms, once for a grammar. From any thread.
+void prepare(const std::shared_ptr<const Grammar>& grammar, const std::shared_ptr<const Vocabulary>& vocabulary);
+
 }  // namespace tandem::model::constraint

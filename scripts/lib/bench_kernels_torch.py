@@ -1,6 +1,6 @@
 """The workloads of `tandem bench kernels` by PyTorch (oneDNN below it); one JSON object a figure, by the names of ours.
 
-bench_kernels_torch.py bf16|fp32 THREADS
+bench_kernels_torch.py bf16|fp32 THREADS [products|attention|head|rows|optimizers...]
 """
 
 import itertools
@@ -110,4 +110,5 @@ torch.set_num_threads(int(sys.argv[2]))
 torch.manual_seed(1)
 with torch.no_grad():
     for part in (products, attention, head, rows, optimizers):
-        part(dtype)
+        if len(sys.argv) == 3 or part.__name__ in sys.argv[3:]:
+            part(dtype)

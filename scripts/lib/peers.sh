@@ -4,7 +4,7 @@
 peer_names=(transformers openvino vllm)
 
 # peer_python NAME: sets `python` to an interpreter that has this peer; installs it where it is missing. PEER_TRANSFORMERS,
-# PEER_OPENVINO, PEER_VLLM and PEER_KT name interpreters that have theirs already.
+# PEER_OPENVINO, PEER_VLLM, PEER_KT and PEER_LLAMA name interpreters that have theirs already.
 peer_python() {
   local name="$1" given="PEER_${1^^}" imports
   case "$name" in
@@ -12,7 +12,8 @@ peer_python() {
     openvino) imports="openvino_genai, optimum.intel" ;;
     vllm) imports="vllm, xgrammar" ;;
     kt) imports="torch, kt_kernel" ;;
-    *) fail "there is no peer \"$name\"" 2 "there are: ${peer_names[*]} kt" ;;
+    llama) imports="llama_cpp" ;;
+    *) fail "there is no peer \"$name\"" 2 "there are: ${peer_names[*]} kt llama" ;;
   esac
   python="${!given:-build/peers/$name/bin/python}"
   if "$python" -c "import $imports" 2>/dev/null; then return; fi
@@ -29,6 +30,12 @@ install_transformers() { pip_install torch==2.11.0 transformers==5.23.0; }
 
 # Its experts for CPUs want torch alone.
 install_kt() { pip_install --no-deps kt-kernel==0.7.2 && pip_install torch==2.11.0 numpy; }
+
+# Compiled for this machine, as its users do.
+install_llama() {
+  CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" CMAKE_BUILD_PARALLEL_LEVEL="$(nproc)" \
+    pip_install --no-binary llama-cpp-python llama-cpp-python==0.3.36
+}
 
 # The converter wants no more than what it is given here; its own list would bring another torch.
 install_openvino() {

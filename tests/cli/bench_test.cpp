@@ -31,6 +31,13 @@ TEST_F(BenchTest, figures_stand_beside_the_limits_of_the_same_run) {
   EXPECT_EQ(lines[3]["name"], "gemm 3x64x64, weights in fp8");
 }
 
+TEST_F(BenchTest, an_instruction_set_can_be_named) {
+  const auto lines = figures({"kernels", "--op", "gemm", "--shape", "3x64x64", "--isa", "avx2"});
+  EXPECT_EQ(lines.size(), 4u);
+  EXPECT_EQ(tandem({"bench", "kernels", "--isa", "sse9"}), 2);
+  EXPECT_NE(text(output()).find("avx2"), std::string::npos) << text(output());
+}
+
 TEST_F(BenchTest, wrong_operations_and_shapes_are_named) {
   EXPECT_EQ(tandem({"bench", "kernels", "--op", "gem"}), 2);
   EXPECT_NE(text(output()).find("experts"), std::string::npos) << text(output());

@@ -44,6 +44,7 @@ std::shared_ptr<const Vocabulary> words() {
 void compare(const std::shared_ptr<const Grammar>& grammar, uint64_t seed, const std::string& name,
              std::string_view begin = "") {
   const auto vocabulary = words();
+  prepare(grammar, vocabulary);
   Random random(seed);
   std::vector<uint64_t> mask(vocabulary->mask_words());
   for (int text = 0; text < repetitions(2, 20); ++text) {
