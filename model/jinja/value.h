@@ -140,6 +140,9 @@ struct JsonStyle {
 // Python's json.dumps.
 std::string to_json_text(const Value& value, const JsonStyle& style);
 
+// TemplateError where it is too large: a list may hold one and the same list many times over, and so stand for a text
+// that fits nowhere.
+void check_size(const std::string& text);
 std::string float_repr(double value);
 // Python's str.isspace of one character.
 bool is_python_space(char32_t character);
