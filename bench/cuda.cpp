@@ -114,7 +114,20 @@ Status products(CudaBench& bench, int m, int n, int k) {
                .scales = TRY(bench.gpu.array(blocks, uint8_t{127})),
                .block = kernels::kScaleBlock,
                .block_rows = kernels::kScaleBlock};
-  return bench.product(fmt::format("gemm {}x{}x{}, weights in fp8", m, n, k), flops, bench.gpu.functions().gemm, g);
+  TRY(bench.product(fmt::format("gemm {}x{}x{}, weights in fp8", m, n, k), flops, bench.gpu.functions().gemm, g));
+  const size_t across = kernels::scale_blocks(k, kernels::kMicroscaleBlock);
+  const TandemCudaMxfp8Gemm mx{.a = TRY(bench.gpu.array(of_a, uint8_t{0x38})),
+                               .a_scales = TRY(bench.gpu.array(m * across, uint8_t{127})),
+                               .b = g.b_codes.codes,
+                               .b_scales = TRY(bench.gpu.array(n * across, uint8_t{127})),
+                               .out = g.out,
+                               .out_float = nullptr,
+                               .out_stride = n,
+                               .m = m,
+                               .n = n,
+                               .k = k};
+  return bench.product(fmt::format("gemm {}x{}x{}, both sides in mxfp8", m, n, k), flops,
+                       bench.gpu.functions().mxfp8_gemm, mx);
 }
 
 // SmolLM2-135M's heads: a prompt of `tokens`.

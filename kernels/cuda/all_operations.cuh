@@ -9,5 +9,6 @@
 #include "kernels/cuda/grouped_gemm.cuh"
 #include "kernels/cuda/lm_head_backward.cuh"
 #include "kernels/cuda/muon.cuh"
+#include "kernels/cuda/mxfp8.cuh"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/sampling.cuh"

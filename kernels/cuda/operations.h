@@ -59,6 +59,8 @@
   X(quantize_weight, QuantizeWeight)                 \
   X(expand, Expand)                                  \
   X(round_to_codes, RoundToCodes)                    \
+  X(mxfp8_gemm, Mxfp8Gemm)                           \
+  X(mxfp8_grouped_gemm, Mxfp8GroupedGemm)            \
   X(norm_quantize, NormQuantize)                     \
   X(gate_quantize, GateQuantize)                     \
   X(route, Route)                                    \

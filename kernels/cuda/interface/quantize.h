@@ -69,3 +69,33 @@ typedef struct TandemCudaGateQuantize {
   int block;
 } TandemCudaGateQuantize;
 int tandem_cuda_gate_quantize(TandemCudaStream stream, const TandemCudaGateQuantize* arguments);
+
+/* Products of MXFP8 on both sides, codes and scales as tandem_cuda_quantize makes them of rows with blocks of 32. For
+ * each element: sum = fp32(sum + block) over blocks of 32 of k from first to last, where block is the exact sum of 32
+ * products times both scales (kernels/reference/mxfp8.h). On devices of compute capability 10 the tensor cores do it,
+ * whose sums may keep fewer bits than fp32's in a way that only a device can show; elsewhere plain arithmetic does it
+ * as it stands here. The order of blocks depends on k alone in both. */
+typedef struct TandemCudaMxfp8Gemm {
+  const uint8_t* a;        /* [m][k] */
+  const uint8_t* a_scales; /* [m][blocks of k] */
+  const uint8_t* b;        /* [n][k] */
+  const uint8_t* b_scales; /* [n][blocks of k] */
+  uint16_t* out;           /* exactly one of the two outputs */
+  float* out_float;
+  int64_t out_stride;
+  int m, n, k;
+} TandemCudaMxfp8Gemm;
+int tandem_cuda_mxfp8_gemm(TandemCudaStream stream, const TandemCudaMxfp8Gemm* arguments);
+
+/* The same by group: the bits that the one above gives for the rows of a group with its weight alone. */
+typedef struct TandemCudaMxfp8GroupedGemm {
+  const uint8_t* a; /* [m][k] */
+  const uint8_t* a_scales;
+  const int32_t* offsets; /* [groups + 1], rising from 0 to m */
+  const uint8_t* b;       /* [groups][n][k] */
+  const uint8_t* b_scales;
+  uint16_t* out; /* [m][n] */
+  int64_t out_stride;
+  int groups, m, n, k;
+} TandemCudaMxfp8GroupedGemm;
+int tandem_cuda_mxfp8_grouped_gemm(TandemCudaStream stream, const TandemCudaMxfp8GroupedGemm* arguments);
