@@ -1,7 +1,8 @@
 // A group of processes on one machine, over Unix sockets between every two of them.
 //
-// A rank that dies closes its sockets, which the others see at once, whatever they wait for. What comes in is checked
-// against what this rank expects before it is read: operation, number in the order of calls, bytes.
+// A sum takes as much memory as the values again. A rank that dies closes its sockets, which the others see at once,
+// whatever they wait for. What comes in is checked against what this rank expects before it is read: operation, number
+// in the order of calls, bytes.
 #pragma once
 
 #include <filesystem>

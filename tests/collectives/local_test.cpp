@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "collectives/mesh.h"
 #include "collectives/slices.h"
 #include "tests/collectives/processes.h"
 
@@ -258,6 +259,57 @@ TEST(LocalGroup, a_caller_that_is_no_rank_of_the_group_is_refused) {
   }
   ASSERT_TRUE(write_all(caller.get(), std::string(64, '\xff'), "socket"));
   EXPECT_EQ(processes.said(0), "meet: what called rank 0 is no other rank of a group of 2");
+}
+
+// A rank of two by hand: what it says at the meeting, and then a call of its own making.
+class RankByHand {
+ public:
+  explicit RankByHand(const GroupFolder& folder) : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, (folder.path() / "rank-0").c_str());
+    const auto end = std::chrono::steady_clock::now() + kEnough;
+    while (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      if (std::chrono::steady_clock::now() > end) return;
+      std::this_thread::yield();
+    }
+  }
+  // To who may have hung up already.
+  void say(const std::string& bytes) { (void)!::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+
+ private:
+  FileDescriptor socket_;
+};
+std::string header_of(const Header& header) { return {reinterpret_cast<const char*>(&header), sizeof header}; }
+
+TEST(LocalGroup, a_message_with_any_byte_of_its_header_changed_is_refused_before_what_is_behind_it) {
+  const std::string sum = header_of({.operation = Operation::kAllReduce, .number = 2, .bytes = 8, .total = 16});
+  for (size_t changed = 0; changed <= sum.size(); ++changed) {
+    SCOPED_TRACE(changed);
+    GroupFolder folder;
+    Ranks processes(1, in_group(folder, 2, [](Group& group) {
+                      std::vector<float> values(4, 1);
+                      const Status status = group.all_reduce(std::span(values), kEnough);
+                      return status ? fmt::format("ok {}", values[0]) : said_twice(group, status);
+                    }));
+    RankByHand other(folder);
+    other.say(header_of({.operation = Operation::kMeet, .number = 1, .total = 2}));
+    other.say(header_of({.operation = Operation::kAllGather, .number = 1}));
+    std::string call = sum;
+    if (changed < call.size()) call[changed] = static_cast<char>(call[changed] ^ 0x41);
+    const float ones[] = {1, 1};
+    const std::string payload(reinterpret_cast<const char*>(ones), sizeof ones);
+    other.say(call + payload);
+    other.say(header_of({.operation = Operation::kAllReduce, .number = 3, .bytes = 8, .total = 16}) + payload);
+    const std::string said = processes.said(0);
+    if (changed == sum.size()) {
+      EXPECT_EQ(said, "ok 2");
+    } else {
+      EXPECT_TRUE(said.starts_with(changed < 4 ? "corrupt all_reduce: rank 1 " : "invalid all_reduce: rank 1 "))
+          << said;
+      EXPECT_EQ(said.find(", then another"), std::string::npos) << said;
+    }
+  }
 }
 
 TEST(Slices, share_all_elements_out_evenly) {
