@@ -52,4 +52,9 @@ class Group {
   virtual Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) = 0;
 };
 
+// For implementations: kInvalid where sizes do not go together.
+Status check_reduce_scatter(size_t values, size_t part, int ranks);
+Status check_all_gather(size_t part_bytes, size_t all_bytes, int ranks);
+Status check_root(int root, int ranks);
+
 }  // namespace tandem::collectives

@@ -1,7 +1,5 @@
 #include "collectives/local.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -40,9 +38,7 @@ class LocalGroup final : public Group {
 
   Status all_gather(std::span<const std::byte> part, std::span<std::byte> all,
                     std::chrono::milliseconds deadline) override {
-    if (part.size() * ranks() != all.size())
-      return Status::invalid(
-          fmt::format("all_gather: {} bytes of each of {} ranks do not fill {}", part.size(), ranks(), all.size()));
+    TRY(check_all_gather(part.size(), all.size(), ranks()));
     TRY(mesh_.begin(Operation::kAllGather, all.size(), deadline));
     std::byte* mine = all.data() + part.size() * rank();
     if (!part.empty() && mine != part.data()) std::memcpy(mine, part.data(), part.size());
@@ -54,8 +50,7 @@ class LocalGroup final : public Group {
   }
 
   Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) override {
-    if (root < 0 || root >= ranks())
-      return Status::invalid(fmt::format("broadcast: rank {} is none of {}", root, ranks()));
+    TRY(check_root(root, ranks()));
     TRY(mesh_.begin(Operation::kBroadcast, bytes.size() * kMostRanks + root, deadline));
     for (int peer = 0; peer < ranks(); ++peer) {
       if (rank() == root) mesh_.send(peer, bytes.data(), bytes.size());
@@ -86,9 +81,7 @@ class LocalGroup final : public Group {
 
   template <typename T>
   Status reduce_parts(std::span<const T> values, std::span<T> part, std::chrono::milliseconds deadline) {
-    if (part.size() * ranks() != values.size())
-      return Status::invalid(
-          fmt::format("reduce_scatter: {} elements are no {} parts of {}", values.size(), ranks(), part.size()));
+    TRY(check_reduce_scatter(values.size(), part.size(), ranks()));
     TRY(mesh_.begin(Operation::kReduceScatter, values.size_bytes(), deadline));
     return gather_and_add<T>(values, {values.size(), ranks()}, part);
   }

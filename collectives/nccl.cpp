@@ -79,9 +79,7 @@ class NcclGroup final : public Group {
 
   Status all_gather(std::span<const std::byte> part, std::span<std::byte> all,
                     std::chrono::milliseconds deadline) override {
-    if (part.size() * ranks_ != all.size())
-      return Status::invalid(
-          fmt::format("all_gather: {} bytes of each of {} ranks do not fill {}", part.size(), ranks_, all.size()));
+    TRY(check_all_gather(part.size(), all.size(), ranks()));
     if (!broken_.ok()) return broken_;
     begin("all_gather", deadline);
     const bool there = part.data() == all.data() + part.size() * rank_;
@@ -92,8 +90,7 @@ class NcclGroup final : public Group {
   }
 
   Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) override {
-    if (root < 0 || root >= ranks_)
-      return Status::invalid(fmt::format("broadcast: rank {} is none of {}", root, ranks_));
+    TRY(check_root(root, ranks()));
     if (!broken_.ok()) return broken_;
     begin("broadcast", deadline);
     const bool sends = rank_ == root;
@@ -120,9 +117,7 @@ class NcclGroup final : public Group {
 
   template <typename T>
   Status reduce_parts(std::span<const T> values, std::span<T> part, std::chrono::milliseconds deadline) {
-    if (part.size() * ranks_ != values.size())
-      return Status::invalid(
-          fmt::format("reduce_scatter: {} elements are no {} parts of {}", values.size(), ranks_, part.size()));
+    TRY(check_reduce_scatter(values.size(), part.size(), ranks()));
     if (!broken_.ok()) return broken_;
     begin("reduce_scatter", deadline);
     TRY(gather_and_add<T>(values, {values.size(), ranks_}, part));
