@@ -19,6 +19,7 @@ struct Benchmark {
 };
 constexpr std::array kBenchmarks = {
     Benchmark{"kernels", "Products and the optimizer, beside peak arithmetic and read bandwidth", bench::bench_kernels},
+    Benchmark{"cuda", "The kernels of libtandem_cuda.so on the first GPU", bench::bench_cuda},
     Benchmark{"engine", "Prefill and decode", bench::bench_engine},
     Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder},
     Benchmark{"search", "Indexing and searching a folder of code", bench::bench_search},
@@ -46,7 +47,7 @@ Result<int> run(const Options& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
   settings.model = options.model;
   settings.text = options.text;
-  if (benchmark.run == bench::bench_tokenizer) settings.threads = 1;
+  if (benchmark.run == bench::bench_tokenizer || benchmark.run == bench::bench_cuda) settings.threads = 1;
   settings.weights = TRY(model::weight_format_named(options.weights));
   for (const kernels::Isa isa : kernels::supported_isas())
     if (to_string(isa) == options.isa) settings.isa = isa;
@@ -84,7 +85,7 @@ Action add_bench(CLI::App& command) {
         benchmark.run == bench::bench_trainer)
       sub->add_option("--isa", options->isa, "Instruction set (default: the fastest that is here)")
           ->check(CLI::IsMember(isa_names()));
-    if (benchmark.run != bench::bench_tokenizer)
+    if (benchmark.run != bench::bench_tokenizer && benchmark.run != bench::bench_cuda)
       sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");

@@ -55,6 +55,18 @@ TANDEM_HD uint16_t to_bf16_bits(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// An element of bf16 or fp32 as a float, and a float as it is stored in one.
+TANDEM_HD float value_of(uint16_t element) { return from_bf16(element); }
+TANDEM_HD float value_of(float element) { return element; }
+template <typename T>
+TANDEM_HD T stored(float value) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return value;
+  } else {
+    return to_bf16_bits(value);
+  }
+}
+
 TANDEM_HD float larger(float a, float b) { return a > b ? a : b; }
 
 // The fixed tree over sixteen lanes: 8 with 8, 4 with 4, 2 with 2, 1 with 1. Leaves the lanes changed.

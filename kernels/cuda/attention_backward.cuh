@@ -14,11 +14,11 @@ struct AttentionDelta {
   TandemCudaAttentionBackward a;
   float* delta;
   TANDEM_HD void operator()(int64_t i) const {
-    const int64_t at = i * a.head_size;
+    const int64_t at = i * value_size_of(a);
     float lanes[kLanes];
     for (int lane = 0; lane < kLanes; ++lane) {
       float sum = 0;
-      for (int c = lane; c < a.head_size; c += kLanes) {
+      for (int c = lane; c < value_size_of(a); c += kLanes) {
         sum = fmaf(from_bf16(a.grad_out[at + c]), from_bf16(a.out[at + c]), sum);
       }
       lanes[lane] = sum;
@@ -34,11 +34,13 @@ struct AttentionPair {
 TANDEM_HD AttentionPair pair_of(const TandemCudaAttentionBackward& a, const float* delta, int64_t query, int head,
                                 int64_t key) {
   const int kv_head = head / (a.heads / a.kv_heads);
-  const int64_t query_at = static_cast<int64_t>(head) * a.head_size,
-                key_at = static_cast<int64_t>(kv_head) * a.head_size;
+  const int value_size = value_size_of(a);
+  const int64_t query_at = query * a.stride + static_cast<int64_t>(head) * a.head_size;
+  const int64_t key_at = key * a.stride + static_cast<int64_t>(kv_head) * a.head_size;
+  const int64_t value_at = key * a.stride + static_cast<int64_t>(kv_head) * value_size;
   const int64_t row_head = query * a.heads + head;
-  const float score = dot(a.queries + query * a.stride + query_at, a.keys + key * a.stride + key_at, a.head_size);
-  const float grad = dot(a.grad_out + row_head * a.head_size, a.values + key * a.stride + key_at, a.head_size);
+  const float score = dot(a.queries + query_at, a.keys + key_at, a.head_size);
+  const float grad = dot(a.grad_out + row_head * value_size, a.values + value_at, value_size);
   const float p = exponential(score * a.scale - a.log_sum[row_head]);
   return {to_bf16_bits(p), to_bf16_bits(p * (grad - delta[row_head]) * a.scale)};
 }
@@ -63,19 +65,22 @@ struct AttentionQueryGradient {
     const TandemCudaTreeRun run = a.runs[a.row_run[row]];
     const int32_t* path = a.paths + run.path_begin;
     const int position = run.path_length - run.rows + static_cast<int>(row - run.row);
-    const int first = phase / 2 * kKeyBlock;
-    const int keys = smaller(kKeyBlock, position + 1 - first);
+    const int seen = first_seen(a.window, position);
+    const int first = (seen / kKeyBlock + phase / 2) * kKeyBlock;
+    const int hidden = seen > first ? seen - first : 0, keys = smaller(kKeyBlock, position + 1 - first);
     if (phase % 2 == 0) {
       if (phase == 0) {
         for (int i = 0; i < kOwn; ++i) own.grad[i] = 0;
       }
-      if (thread < keys) shared.slopes[thread] = pair_of(a, delta, row, head, path[first + thread]).slope;
+      if (thread >= hidden && thread < keys) {
+        shared.slopes[thread] = pair_of(a, delta, row, head, path[first + thread]).slope;
+      }
       return true;
     }
     const int64_t key_at = static_cast<int64_t>(head / (a.heads / a.kv_heads)) * a.head_size;
     for (int i = 0; i < kOwn && thread + i * kThreads < a.head_size; ++i) {
       float sum = 0;
-      for (int key = 0; key < keys; ++key) {
+      for (int key = hidden; key < keys; ++key) {
         const uint16_t other = a.keys[path[first + key] * a.stride + key_at + thread + i * kThreads];
         sum = fmaf(from_bf16(shared.slopes[key]), from_bf16(other), sum);
       }
@@ -117,14 +122,15 @@ struct AttentionKeyGradient {
     if (phase % 2 == 0) {
       const int64_t query = run.row + own.query + thread;
       if (thread < queries) {
-        const bool sees = run.path_length - run.rows + own.query + thread >= position;
+        const int at = run.path_length - run.rows + own.query + thread;
+        const bool sees = at >= position && first_seen(a.window, at) <= position;
         shared.pairs[thread] = sees ? pair_of(a, delta, query, own.head, row) : AttentionPair{0, 0};
       }
       return true;
     }
     add(run, queries, thread, shared, own);
     own.query += kThreads;
-    if (own.query < run.rows || next_run(mine, row, position, own.run + 1, own)) return true;
+    if (goes_on(run, position, own) || next_run(mine, row, position, own.run + 1, own)) return true;
     end_head(own);
     if (++own.head < (kv_head + 1) * group) {
       next_run(mine, row, position, mine.tree_begin, own);
@@ -149,23 +155,33 @@ struct AttentionKeyGradient {
       const int hidden = position / kKeyBlock * kKeyBlock - (candidate.path_length - candidate.rows);
       own.run = run;
       own.query = hidden > 0 ? hidden / 2 * 2 : 0;
-      if (own.query < candidate.rows) return true;
+      if (goes_on(candidate, position, own)) return true;
     }
     return false;
   }
+  // Whether there are queries left whose window does not begin behind the key.
+  TANDEM_HD bool goes_on(const TandemCudaTreeRun& run, int position, const Private& own) const {
+    return own.query < run.rows && first_seen(a.window, run.path_length - run.rows + own.query) <= position;
+  }
   TANDEM_HD void add(const TandemCudaTreeRun& run, int queries, int thread, const Shared& shared, Private& own) const {
-    const int64_t head_at = static_cast<int64_t>(own.head) * a.head_size;
+    const int64_t first = run.row + own.query;
+    const int value_size = value_size_of(a);
     for (int i = 0; i < kOwn && thread + i * kThreads < a.head_size; ++i) {
-      float keys = 0, values = 0;
+      const uint16_t* of_query = a.queries + first * a.stride + own.head * a.head_size + thread + i * kThreads;
+      float sum = 0;
       for (int query = 0; query < queries; ++query) {
-        const int64_t row = run.row + own.query + query;
-        const int64_t at = head_at + thread + i * kThreads;
-        keys = fmaf(from_bf16(shared.pairs[query].slope), from_bf16(a.queries[row * a.stride + at]), keys);
-        values = fmaf(from_bf16(shared.pairs[query].probability),
-                      from_bf16(a.grad_out[row * a.heads * a.head_size + at]), values);
+        sum = fmaf(from_bf16(shared.pairs[query].slope), from_bf16(of_query[query * a.stride]), sum);
       }
-      own.head_keys[i] = own.head_keys[i] + keys;
-      own.head_values[i] = own.head_values[i] + values;
+      own.head_keys[i] = own.head_keys[i] + sum;
+    }
+    for (int i = 0; i < kOwn && thread + i * kThreads < value_size; ++i) {
+      const int64_t grad_stride = static_cast<int64_t>(a.heads) * value_size;
+      const uint16_t* of_query = a.grad_out + first * grad_stride + own.head * value_size + thread + i * kThreads;
+      float sum = 0;
+      for (int query = 0; query < queries; ++query) {
+        sum = fmaf(from_bf16(shared.pairs[query].probability), from_bf16(of_query[query * grad_stride]), sum);
+      }
+      own.head_values[i] = own.head_values[i] + sum;
     }
   }
   TANDEM_HD void end_head(Private& own) const {
@@ -176,11 +192,11 @@ struct AttentionKeyGradient {
     }
   }
   TANDEM_HD void finish(int64_t row, int kv_head, int thread, const Private& own) const {
-    const int64_t at = row * a.grad_stride + static_cast<int64_t>(kv_head) * a.head_size + thread;
-    for (int i = 0; i < kOwn && thread + i * kThreads < a.head_size; ++i) {
-      a.grad_keys[at + i * kThreads] = to_bf16_bits(own.keys[i]);
-      a.grad_values[at + i * kThreads] = to_bf16_bits(own.values[i]);
-    }
+    const int value_size = value_size_of(a);
+    uint16_t* keys = a.grad_keys + row * a.grad_stride + static_cast<int64_t>(kv_head) * a.head_size;
+    uint16_t* values = a.grad_values + row * a.grad_stride + static_cast<int64_t>(kv_head) * value_size;
+    for (int at = thread, i = 0; at < a.head_size; at += kThreads, ++i) keys[at] = to_bf16_bits(own.keys[i]);
+    for (int at = thread, i = 0; at < value_size; at += kThreads, ++i) values[at] = to_bf16_bits(own.values[i]);
   }
 };
 
@@ -194,7 +210,7 @@ int operate(Execution& execution, const TandemCudaAttentionBackward& a) {
     return kTandemCudaNull;
   }
   if (a.rows < 0) return kTandemCudaSize;
-  if (!fits(a.heads, a.kv_heads, a.head_size)) return kTandemCudaShape;
+  if (!fits(a.heads, a.kv_heads, a.head_size, value_size_of(a)) || a.window < 0) return kTandemCudaShape;
   const int64_t query_width = static_cast<int64_t>(a.heads) * a.head_size;
   if (a.stride < query_width || a.grad_stride < query_width) return kTandemCudaStride;
   if (a.workspace_bytes < attention_backward_workspace(a.rows, a.heads)) return kTandemCudaWorkspace;

@@ -88,6 +88,16 @@ int tandem_cuda_synchronize(TandemCudaStream stream) {
   return on(stream, [](cudaStream_t raw) { return cudaStreamSynchronize(raw); });
 }
 
+int tandem_cuda_done(TandemCudaStream stream, int* done) {
+  if (done == nullptr) return kTandemCudaNull;
+  *done = 0;
+  const int code = on(stream, [](cudaStream_t raw) { return cudaStreamQuery(raw); });
+  *done = code == kTandemCudaOk;
+  return code == code_of(cudaErrorNotReady) ? static_cast<int>(kTandemCudaOk) : code;
+}
+
+void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream == nullptr ? nullptr : stream->stream; }
+
 int tandem_cuda_allocate(TandemCudaStream stream, size_t bytes, void** memory) {
   if (memory == nullptr) return kTandemCudaNull;
   return on(stream, [&](cudaStream_t) { return cudaMalloc(memory, bytes); });

@@ -11,12 +11,18 @@
 // other by execution.run(kernel, blocks). `Launch` (launch.cuh) puts them on a stream.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/arithmetic.cuh"
 #include "kernels/cuda/tandem_cuda.h"
 
 namespace tandem::kernels::cuda {
 
 struct Nothing {};
+
+// Arguments of one operation for bf16 or for fp32.
+template <typename T, typename... Any>
+concept OneOf = (std::is_same_v<T, Any> || ...);
 
 constexpr int64_t kMostBlocks = 2147483647;  // of one grid
 

@@ -2,14 +2,13 @@
 // routing is one thread's; what moves rows is one thread an element.
 #pragma once
 
+#include "kernels/cuda/gates.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace tandem::kernels::cuda {
 
 // What the sum of sigmoids is at least taken for.
 constexpr float kLeastSum = 1e-20f;
-
-TANDEM_HD float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
 // The scores of one row: e^(logit - the largest) with their sum, or sigmoids with the sum 1.
 struct RowScores {
@@ -31,6 +30,8 @@ struct RowScores {
   }
 };
 
+constexpr int kMostGroups = 64;
+
 struct RouteRow {
   TandemCudaRoute r;
 
@@ -38,9 +39,10 @@ struct RouteRow {
     const RowScores scores(r.logits + row * r.experts, r.experts, !r.sigmoid);
     int32_t* ids = r.ids + row * r.chosen;
     float* weights = r.weights + row * r.chosen;
+    const uint64_t groups = r.chosen_groups < r.groups ? groups_of(scores) : ~uint64_t{0};
     float chosen_sum = 0;
     for (int rank = 0; rank < r.chosen; ++rank) {
-      ids[rank] = largest_left(scores, ids, rank);
+      ids[rank] = largest_left(scores, groups, ids, rank);
       weights[rank] = scores.term(ids[rank]) / scores.total;
       chosen_sum = chosen_sum + weights[rank];
     }
@@ -57,12 +59,38 @@ struct RouteRow {
     if (r.sigmoid && r.bias) value = value + r.bias[expert];
     return value != value ? -infinity() : value;
   }
-  // The first of the largest that the ranks before have not taken.
-  TANDEM_HD int largest_left(const RowScores& scores, const int32_t* taken, int rank) const {
+  // A bit for each group whose two largest keys have one of the largest sums, ties to the first.
+  TANDEM_HD uint64_t groups_of(const RowScores& scores) const {
+    const int size = r.experts / r.groups;
+    float sums[kMostGroups];
+    for (int group = 0; group < r.groups; ++group) {
+      float first = -infinity(), second = -infinity();
+      for (int expert = group * size; expert < (group + 1) * size; ++expert) {
+        const float value = key(scores, expert);
+        second = larger(second, value < first ? value : first);
+        first = larger(first, value);
+      }
+      const float sum = first + second;
+      sums[group] = sum != sum ? -infinity() : sum;
+    }
+    uint64_t chosen = 0;
+    for (int rank = 0; rank < r.chosen_groups; ++rank) {
+      int best = -1;
+      for (int group = 0; group < r.groups; ++group) {
+        const bool free = (chosen >> group & 1) == 0;
+        if (free && (best < 0 || sums[group] > sums[best])) best = group;
+      }
+      chosen |= uint64_t{1} << best;
+    }
+    return chosen;
+  }
+  // The first of the largest in these groups that the ranks before have not taken.
+  TANDEM_HD int largest_left(const RowScores& scores, uint64_t groups, const int32_t* taken, int rank) const {
+    const int size = r.experts / r.groups;
     int best = -1;
     float largest = 0;
     for (int expert = 0; expert < r.experts; ++expert) {
-      bool free = true;
+      bool free = (groups >> (r.groups == 1 ? 0 : expert / size) & 1) != 0;
       for (int i = 0; i < rank; ++i) free = free && taken[i] != expert;
       if (!free) continue;
       const float value = key(scores, expert);
@@ -77,11 +105,20 @@ inline int check_route(int rows, int experts, int chosen) {
   if (rows < 0) return kTandemCudaSize;
   return experts >= 1 && chosen >= 1 && chosen <= experts ? kTandemCudaOk : kTandemCudaShape;
 }
+// Groups are equal parts of two experts at least, and hold as many as are chosen.
+inline bool groups_fit(const TandemCudaRoute& r) {
+  if (r.groups == 1) return r.chosen_groups == 1;
+  if (!r.sigmoid || r.groups < 1 || r.groups > kMostGroups || r.experts % r.groups != 0) return false;
+  const int size = r.experts / r.groups;
+  return size >= 2 && r.chosen_groups >= 1 && r.chosen_groups <= r.groups && r.chosen <= r.chosen_groups * size;
+}
 template <typename Execution>
-int operate(Execution& execution, const TandemCudaRoute& r) {
+int operate(Execution& execution, const TandemCudaRoute& arguments) {
+  TandemCudaRoute r = arguments;
+  if (r.groups == 0) r.groups = r.chosen_groups = 1;
   if (!r.logits || !r.ids || !r.weights) return kTandemCudaNull;
   if (const int code = check_route(r.rows, r.experts, r.chosen)) return code;
-  if (r.bias && !r.sigmoid) return kTandemCudaShape;
+  if ((r.bias && !r.sigmoid) || !groups_fit(r)) return kTandemCudaShape;
   return each_element(execution, r.rows, RouteRow{r});
 }
 
@@ -160,8 +197,9 @@ int operate(Execution& execution, const TandemCudaGroupByExpert& g) {
                   [&] { return each_element(execution, g.experts, PlacesOfExpert{g}); });
 }
 
+template <typename Arguments>
 struct PermuteElement {
-  TandemCudaPermute p;
+  Arguments p;
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t pair = i / p.width, column = i % p.width;
     if (p.places[pair] >= 0) p.out[p.places[pair] * p.width + column] = p.x[pair / p.chosen * p.width + column];
@@ -172,11 +210,11 @@ int check_pairs(const Arguments& p) {
   if (p.rows < 0 || p.width < 0) return kTandemCudaSize;
   return p.chosen >= 1 ? kTandemCudaOk : kTandemCudaShape;
 }
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaPermute& p) {
+template <typename Execution, OneOf<TandemCudaPermute, TandemCudaPermuteFloat> Arguments>
+int operate(Execution& execution, const Arguments& p) {
   if (!p.x || !p.places || !p.out) return kTandemCudaNull;
   if (const int code = check_pairs(p)) return code;
-  return each_element(execution, static_cast<int64_t>(p.rows) * p.chosen * p.width, PermuteElement{p});
+  return each_element(execution, static_cast<int64_t>(p.rows) * p.chosen * p.width, PermuteElement<Arguments>{p});
 }
 
 struct PermuteBackwardElement {
@@ -197,23 +235,24 @@ int operate(Execution& execution, const TandemCudaPermuteBackward& p) {
   return each_element(execution, static_cast<int64_t>(p.rows) * p.width, PermuteBackwardElement{p});
 }
 
+template <typename Arguments>
 struct CombineElement {
-  TandemCudaCombine c;
+  Arguments c;
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t first = i / c.width * c.chosen;
     float total = 0;
     for (int rank = 0; rank < c.chosen; ++rank) {
       const int64_t place = c.places[first + rank];
-      if (place >= 0) total = fmaf(c.weights[first + rank], from_bf16(c.y[place * c.width + i % c.width]), total);
+      if (place >= 0) total = fmaf(c.weights[first + rank], value_of(c.y[place * c.width + i % c.width]), total);
     }
-    c.out[i] = to_bf16_bits(from_bf16(c.residual[i]) + total);
+    c.out[i] = stored<std::remove_reference_t<decltype(*c.out)>>(value_of(c.residual[i]) + total);
   }
 };
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaCombine& c) {
+template <typename Execution, OneOf<TandemCudaCombine, TandemCudaCombineFloat> Arguments>
+int operate(Execution& execution, const Arguments& c) {
   if (!c.y || !c.places || !c.weights || !c.residual || !c.out) return kTandemCudaNull;
   if (const int code = check_pairs(c)) return code;
-  return each_element(execution, static_cast<int64_t>(c.rows) * c.width, CombineElement{c});
+  return each_element(execution, static_cast<int64_t>(c.rows) * c.width, CombineElement<Arguments>{c});
 }
 
 // A pair is a row of RowLanes: its weight's gradient is a product of rows.

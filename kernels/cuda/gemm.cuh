@@ -3,15 +3,36 @@
 #pragma once
 
 #include "kernels/cuda/execution.cuh"
+#include "kernels/cuda/quantize.cuh"
 
 namespace tandem::kernels::cuda {
 
-// Element (row, k) of one side of a product.
+// One side of a product, in one of its forms.
 struct Operand {
-  const uint16_t* start;
-  int64_t row_stride, k_stride;
-  int rows;
+  const uint16_t* bf16 = nullptr;
+  const float* fp32 = nullptr;
+  TandemCudaCodes coded = {};
+  int64_t row_stride = 0, k_stride = 0;
+  int rows = 0;
+
+  TANDEM_HD bool dense_k() const { return k_stride == 1; }
+  TANDEM_HD float at(int64_t row, int64_t k) const {
+    const int64_t index = row * row_stride + k * k_stride;
+    if (fp32) return fp32[index];
+    if (bf16) return from_bf16(bf16[index]);
+    const int64_t block = row / coded.block_rows * pieces(row_stride, coded.block) + k / coded.block;
+    return from_bf16(expanded(coded.codes[index], coded.scales[block]));
+  }
 };
+TANDEM_HD Operand operand(const uint16_t* start, int64_t row_stride, int64_t k_stride, int rows) {
+  return {start, nullptr, {}, row_stride, k_stride, rows};
+}
+TANDEM_HD Operand operand(const float* start, int64_t row_stride, int64_t k_stride, int rows) {
+  return {nullptr, start, {}, row_stride, k_stride, rows};
+}
+TANDEM_HD Operand operand(const TandemCudaCodes& codes, int k, int rows) {
+  return {nullptr, nullptr, codes, k, 1, rows};
+}
 
 // 64 x 64 elements of a product, for kernels that go on with them.
 struct ProductTile {
@@ -52,34 +73,45 @@ struct ProductTile {
       }
     }
   }
+  // each(row, column, sum) for the elements of this thread that lie inside.
+  template <typename Each>
+  TANDEM_HD void finish(int first_row, int first_column, int thread, Private& own, const Each& each) const {
+    if (k == 0) clear(own);
+    for (int i = 0; i < kOwn; ++i) {
+      for (int j = 0; j < kOwn; ++j) {
+        const int row = first_row + row_of(thread, i), column = first_column + column_of(thread, j);
+        if (row < a.rows && column < b.rows) each(row, column, own.sums[i][j]);
+      }
+    }
+  }
+
+ private:
   TANDEM_HD static void clear(Private& own) {
     for (int i = 0; i < kOwn; ++i) {
       for (int j = 0; j < kOwn; ++j) own.sums[i][j] = 0;
     }
   }
-
- private:
   // Neighbouring threads read neighbouring elements, along whichever side lies densely.
   TANDEM_HD void load(const Operand& side, int first, int first_k, int thread, float (&tile)[kStep][kSide]) const {
     for (int element = thread; element < kSide * kStep; element += kThreads) {
-      const bool dense_k = side.k_stride == 1;
-      const int row = dense_k ? element / kStep : element % kSide;
-      const int step = dense_k ? element % kStep : element / kSide;
+      const int row = side.dense_k() ? element / kStep : element % kSide;
+      const int step = side.dense_k() ? element % kStep : element / kSide;
       const bool there = first + row < side.rows && first_k + step < k;
-      tile[step][row] =
-          there ? from_bf16(side.start[(first + row) * side.row_stride + (first_k + step) * side.k_stride]) : 0.0f;
+      tile[step][row] = there ? side.at(first + row, first_k + step) : 0.0f;
     }
   }
 };
 
+template <typename Arguments>
 struct GemmKernel {
   static constexpr int kThreads = ProductTile::kThreads;
   using Shared = ProductTile::Shared;
   using Private = ProductTile::Private;
-  TandemCudaGemm g;
+  Arguments g;
 
   TANDEM_HD ProductTile tile() const {
-    return {{g.a, g.a_row_stride, g.a_k_stride, g.m}, {g.b, g.b_row_stride, g.b_k_stride, g.n}, g.k};
+    return {g.a ? operand(g.a, g.a_row_stride, g.a_k_stride, g.m) : operand(g.a_codes, g.k, g.m),
+            g.b ? operand(g.b, g.b_row_stride, g.b_k_stride, g.n) : operand(g.b_codes, g.k, g.n), g.k};
   }
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
     const ProductTile product = tile();
@@ -89,46 +121,101 @@ struct GemmKernel {
       product.run(first_row, first_column, phase, thread, shared, own);
       return true;
     }
-    if (g.k == 0) ProductTile::clear(own);
-    for (int i = 0; i < ProductTile::kOwn; ++i) {
-      for (int j = 0; j < ProductTile::kOwn; ++j) {
-        const int row = first_row + ProductTile::row_of(thread, i);
-        const int column = first_column + ProductTile::column_of(thread, j);
-        if (row < g.m && column < g.n) finish(own.sums[i][j], row * g.out_stride + column);
-      }
-    }
+    product.finish(first_row, first_column, thread, own,
+                   [&](int row, int column, float sum) { put(sum, row, column); });
     return false;
   }
 
  private:
-  TANDEM_HD void finish(float value, int64_t at) const {
-    if (g.residual) value = value + from_bf16(g.residual[at]);
+  TANDEM_HD void put(float value, int64_t row, int column) const {
+    const int64_t at = row * g.out_stride + column;
+    if (g.bias) value = value + value_of(g.bias[column]);
+    if (g.residual) value = value + value_of(g.residual[at]);
     if (g.accumulate) value = g.out_float[at] + value;
-    if (g.out_bf16) {
-      g.out_bf16[at] = to_bf16_bits(value);
+    if (g.out) {
+      g.out[at] = stored<std::remove_reference_t<decltype(*g.out)>>(value);
     } else {
       g.out_float[at] = value;
     }
   }
 };
 
-inline int check(const TandemCudaGemm& g) {
+// Of the two strides of a side one is 1, the other at least what it strides over.
+inline bool lies(int64_t row_stride, int64_t k_stride, int rows, int k) {
+  return (k_stride == 1 && row_stride >= k) || (row_stride == 1 && k_stride >= rows);
+}
+inline int check(const TandemCudaCodes& c) {
+  if (!c.codes || !c.scales) return kTandemCudaNull;
+  const bool known =
+      (c.block == kFp8Block || c.block == kMxfp8Block) && (c.block_rows == 1 || c.block_rows == kFp8Block);
+  return known ? kTandemCudaOk : kTandemCudaShape;
+}
+// A side that is given as elements or, of bf16, as codes.
+template <typename T>
+int check_side(const T* elements, int64_t row_stride, int64_t k_stride, const TandemCudaCodes& codes, int rows, int k) {
+  if (!codes.codes && !codes.scales) {
+    if (!elements) return kTandemCudaNull;
+    return lies(row_stride, k_stride, rows, k) ? kTandemCudaOk : kTandemCudaStride;
+  }
+  return elements || sizeof(T) == sizeof(float) ? kTandemCudaShape : check(codes);
+}
+
+template <typename Arguments>
+int check_gemm(const Arguments& g) {
   if (g.m < 0 || g.n < 0 || g.k < 0) return kTandemCudaSize;
-  if (!g.a || !g.b || (!g.out_bf16 && !g.out_float)) return kTandemCudaNull;
-  if ((g.out_bf16 && g.out_float) || (g.residual && !g.out_bf16) || (g.accumulate && !g.out_float)) {
+  if (!g.out && !g.out_float) return kTandemCudaNull;
+  if ((g.out && g.out_float) || ((g.residual || g.bias) && !g.out) || (g.accumulate && !g.out_float)) {
     return kTandemCudaShape;
   }
-  const auto dense = [](int64_t one, int64_t other, int length) { return one == 1 && other >= length; };
-  if (!dense(g.a_k_stride, g.a_row_stride, g.k) && !dense(g.a_row_stride, g.a_k_stride, g.m)) return kTandemCudaStride;
-  if (!dense(g.b_k_stride, g.b_row_stride, g.k) && !dense(g.b_row_stride, g.b_k_stride, g.n)) return kTandemCudaStride;
+  if (const int code = check_side(g.a, g.a_row_stride, g.a_k_stride, g.a_codes, g.m, g.k)) return code;
+  if (const int code = check_side(g.b, g.b_row_stride, g.b_k_stride, g.b_codes, g.n, g.k)) return code;
   return g.out_stride >= g.n ? kTandemCudaOk : kTandemCudaStride;
 }
 
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaGemm& g) {
-  if (const int code = check(g)) return code;
-  const GemmKernel kernel{g};
+template <typename Execution, OneOf<TandemCudaGemm, TandemCudaGemmFloat> Arguments>
+int operate(Execution& execution, const Arguments& g) {
+  if (const int code = check_gemm(g)) return code;
+  const GemmKernel<Arguments> kernel{g};
   return start(execution, kernel, kernel.tile().blocks());
+}
+
+// The tiles of one product after those of another.
+template <typename Arguments>
+struct BatchedGemmKernel {
+  static constexpr int kThreads = ProductTile::kThreads;
+  using Shared = ProductTile::Shared;
+  using Private = ProductTile::Private;
+  Arguments g;
+
+  TANDEM_HD ProductTile tile(int64_t group) const {
+    return {operand(g.a + group * g.a_group, g.a_stride, 1, g.m),
+            operand(g.b + group * g.b_group, g.b_row_stride, g.b_k_stride, g.n), g.k};
+  }
+  TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
+    const int64_t group = block / tile(0).blocks(), in_group = block % tile(0).blocks();
+    const ProductTile product = tile(group);
+    const int first_row = static_cast<int>(in_group / product.column_blocks()) * ProductTile::kSide;
+    const int first_column = static_cast<int>(in_group % product.column_blocks()) * ProductTile::kSide;
+    if (phase < product.phases()) {
+      product.run(first_row, first_column, phase, thread, shared, own);
+      return true;
+    }
+    auto* out = g.out + group * g.out_group;
+    product.finish(first_row, first_column, thread, own, [&](int row, int column, float sum) {
+      out[row * g.out_stride + column] = stored<std::remove_reference_t<decltype(*out)>>(sum);
+    });
+    return false;
+  }
+};
+template <typename Execution, OneOf<TandemCudaBatchedGemm, TandemCudaBatchedGemmFloat> Arguments>
+int operate(Execution& execution, const Arguments& g) {
+  if (!g.a || !g.b || !g.out) return kTandemCudaNull;
+  if (g.groups < 0 || g.m < 0 || g.n < 0 || g.k < 0) return kTandemCudaSize;
+  if (g.a_stride < g.k || g.out_stride < g.n || !lies(g.b_row_stride, g.b_k_stride, g.n, g.k)) return kTandemCudaStride;
+  const BatchedGemmKernel<Arguments> kernel{g};
+  const int64_t tiles = kernel.tile(0).blocks();
+  if (tiles > kMostBlocks) return kTandemCudaSize;
+  return start(execution, kernel, g.groups * tiles);
 }
 
 }  // namespace tandem::kernels::cuda

@@ -12,11 +12,12 @@ struct GroupTile {
   int group, first_row, first_column;  // first_row within the group; group -1: there is none
 };
 
+template <typename Arguments>
 struct GroupedGemmKernel {
   static constexpr int kThreads = ProductTile::kThreads;
   using Shared = ProductTile::Shared;
   using Private = ProductTile::Private;
-  TandemCudaGroupedGemm g;
+  Arguments g;
 
   TANDEM_HD int64_t column_tiles() const { return pieces(g.n, ProductTile::kSide); }
   // Of a group that begins in the middle of a tile one more than its share.
@@ -31,34 +32,36 @@ struct GroupedGemmKernel {
     }
     return {-1, 0, 0};
   }
+  TANDEM_HD Operand weight_of(int64_t group) const {
+    if (g.b) return operand(g.b + group * g.n * g.k, g.k, 1, g.n);
+    TandemCudaCodes codes = g.b_codes;
+    codes.codes += group * g.n * g.k;
+    codes.scales += group * pieces(g.n, codes.block_rows) * pieces(g.k, codes.block);
+    return operand(codes, g.k, g.n);
+  }
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
     const GroupTile tile = tile_of(block);
     if (tile.group < 0) return false;
     const int64_t first = g.offsets[tile.group];
     const int rows = g.offsets[tile.group + 1] - g.offsets[tile.group];
-    const uint16_t* weight = g.b + static_cast<int64_t>(tile.group) * g.n * g.k;
-    const ProductTile product{{g.a + first * g.a_stride, g.a_stride, 1, rows}, {weight, g.k, 1, g.n}, g.k};
+    const ProductTile product{operand(g.a + first * g.a_stride, g.a_stride, 1, rows), weight_of(tile.group), g.k};
     if (phase < product.phases()) {
       product.run(tile.first_row, tile.first_column, phase, thread, shared, own);
       return true;
     }
-    if (g.k == 0) ProductTile::clear(own);
-    for (int i = 0; i < ProductTile::kOwn; ++i) {
-      for (int j = 0; j < ProductTile::kOwn; ++j) {
-        const int row = tile.first_row + ProductTile::row_of(thread, i);
-        const int column = tile.first_column + ProductTile::column_of(thread, j);
-        if (row < rows && column < g.n) g.out[(first + row) * g.out_stride + column] = to_bf16_bits(own.sums[i][j]);
-      }
-    }
+    product.finish(tile.first_row, tile.first_column, thread, own, [&](int row, int column, float sum) {
+      g.out[(first + row) * g.out_stride + column] = stored<std::remove_reference_t<decltype(*g.out)>>(sum);
+    });
     return false;
   }
 };
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaGroupedGemm& g) {
-  if (!g.a || !g.offsets || !g.b || !g.out) return kTandemCudaNull;
+template <typename Execution, OneOf<TandemCudaGroupedGemm, TandemCudaGroupedGemmFloat> Arguments>
+int operate(Execution& execution, const Arguments& g) {
+  if (!g.a || !g.offsets || !g.out) return kTandemCudaNull;
   if (g.groups < 0 || g.m < 0 || g.n < 0 || g.k < 0) return kTandemCudaSize;
+  if (const int code = check_side(g.b, g.k, 1, g.b_codes, g.n, g.k)) return code;
   if (g.a_stride < g.k || g.out_stride < g.n) return kTandemCudaStride;
-  const GroupedGemmKernel kernel{g};
+  const GroupedGemmKernel<Arguments> kernel{g};
   return start(execution, kernel, kernel.blocks());
 }
 
@@ -77,21 +80,16 @@ struct KGroupedGemmKernel {
     const int count = g.offsets[group + 1] - g.offsets[group];
     const int first_row = static_cast<int>(tile / column_tiles()) * ProductTile::kSide;
     const int first_column = static_cast<int>(tile % column_tiles()) * ProductTile::kSide;
-    const ProductTile product{{g.a + first * g.m, 1, g.m, g.m}, {g.b + first * g.n, 1, g.n, g.n}, count};
+    const ProductTile product{operand(g.a + first * g.m, 1, g.m, g.m), operand(g.b + first * g.n, 1, g.n, g.n), count};
     if (phase < product.phases()) {
       product.run(first_row, first_column, phase, thread, shared, own);
       return true;
     }
     if (count == 0) return false;
-    for (int i = 0; i < ProductTile::kOwn; ++i) {
-      for (int j = 0; j < ProductTile::kOwn; ++j) {
-        const int row = first_row + ProductTile::row_of(thread, i);
-        const int column = first_column + ProductTile::column_of(thread, j);
-        if (row >= g.m || column >= g.n) continue;
-        float& target = g.out[(group * g.m + row) * g.n + column];
-        target = target + own.sums[i][j];
-      }
-    }
+    product.finish(first_row, first_column, thread, own, [&](int row, int column, float sum) {
+      float& target = g.out[(group * g.m + row) * g.n + column];
+      target = target + sum;
+    });
     return false;
   }
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/execution.cuh"
+#include "kernels/cuda/mxfp8.cuh"
 
 struct TandemCudaStreamState {
   int device;
@@ -30,6 +31,10 @@ class Launch {
     execute<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream_.stream>>>(kernel);
     return code_of(cudaGetLastError());
   }
+
+  // Products on tensor cores that take scales, where the stream's device has them (mxfp8.cu).
+  bool has_block_scaling() const;
+  int run_block_scaled(const Mxfp8Problem& problem) const;
 
  private:
   const TandemCudaStreamState& stream_;

@@ -38,6 +38,8 @@ struct Functions {
   X(stream_create)              \
   X(stream_destroy)             \
   X(synchronize)                \
+  X(done)                       \
+  X(raw_stream)                 \
   X(allocate)                   \
   X(free)                       \
   X(copy_to_device)             \

@@ -30,7 +30,7 @@ TANDEM_HD void join(PanelSum& total, const PanelSum& next) {
 }
 
 // 64 rows by one panel: logits in shared memory, where `Row` finds those of a row.
-template <typename Row>
+template <typename Row, typename T>
 struct LogitTiles {
   static constexpr int kThreads = ProductTile::kThreads;
   static constexpr int kWidth = kPanel + 1;  // one apart, so that threads that walk along rows use all banks
@@ -40,14 +40,14 @@ struct LogitTiles {
   };
   using Private = ProductTile::Private;
   Row row;
-  const uint16_t* hidden;
-  const uint16_t* head;
+  const T* hidden;
+  const T* head;
   int rows, width, vocabulary;
   int first_panel, panels;  // which of the vocabulary
 
   TANDEM_HD int64_t blocks() const { return pieces(rows, ProductTile::kSide) * panels; }
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
-    const ProductTile product{{hidden, width, 1, rows}, {head, width, 1, vocabulary}, width};
+    const ProductTile product{operand(hidden, width, 1, rows), operand(head, width, 1, vocabulary), width};
     const int first_row = static_cast<int>(block / panels) * ProductTile::kSide;
     const int panel = first_panel + static_cast<int>(block % panels), first = panel * kPanel;
     if (phase < product.phases()) {
@@ -69,8 +69,9 @@ struct LogitTiles {
   }
 };
 
+template <typename Arguments>
 struct PanelOfRow {
-  TandemCudaLmHead h;
+  Arguments h;
   PanelSum* sums;  // [rows][panels]
   TANDEM_HD void operator()(int64_t row, int panel, const float* logits) const {
     const int first = panel * kPanel, columns = smaller(kPanel, h.vocabulary - first);
@@ -96,8 +97,9 @@ struct PanelOfRow {
   }
 };
 
+template <typename Arguments>
 struct RowOfPanels {
-  TandemCudaLmHead h;
+  Arguments h;
   const PanelSum* sums;
   TANDEM_HD void operator()(int64_t row) const {
     const int64_t panels = panels_of(h.vocabulary);
@@ -118,8 +120,9 @@ struct RowOfPanels {
   }
 };
 
+template <typename Arguments>
 struct PickedLogprob {
-  TandemCudaLmHead h;
+  Arguments h;
   TANDEM_HD void operator()(int64_t i) const {
     const TandemCudaPick pick = h.picks[i];
     const bool there = pick.row >= 0 && pick.row < h.rows && pick.token >= 0 && pick.token < h.vocabulary;
@@ -133,20 +136,21 @@ struct PickedLogprob {
 inline size_t lm_head_workspace(int rows, int vocabulary) {
   return static_cast<size_t>(rows) * panels_of(vocabulary) * sizeof(PanelSum);
 }
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaLmHead& h) {
+template <typename Execution, OneOf<TandemCudaLmHead, TandemCudaLmHeadFloat> Arguments>
+int operate(Execution& execution, const Arguments& h) {
   if (!h.hidden || !h.head || !h.log_sum || !h.workspace) return kTandemCudaNull;
   if (h.pick_count > 0 && (!h.picks || !h.logprobs)) return kTandemCudaNull;
   if (h.rows < 0 || h.width <= 0 || h.vocabulary <= 0 || h.pick_count < 0) return kTandemCudaSize;
   if (h.workspace_bytes < lm_head_workspace(h.rows, h.vocabulary)) return kTandemCudaWorkspace;
   PanelSum* sums = static_cast<PanelSum*>(h.workspace);
-  const LogitTiles<PanelOfRow> tiles{{h, sums}, h.hidden,     h.head, h.rows,
-                                     h.width,   h.vocabulary, 0,      static_cast<int>(panels_of(h.vocabulary))};
+  using T = std::remove_const_t<std::remove_reference_t<decltype(*h.hidden)>>;
+  const LogitTiles<PanelOfRow<Arguments>, T> tiles{
+      {h, sums}, h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary))};
   return in_order([&] { return start(execution, tiles, tiles.blocks()); },
                   [&] {
-                    return each_element(execution, h.rows, RowOfPanels{h, sums});
+                    return each_element(execution, h.rows, RowOfPanels<Arguments>{h, sums});
                   },
-                  [&] { return each_element(execution, h.pick_count, PickedLogprob{h}); });
+                  [&] { return each_element(execution, h.pick_count, PickedLogprob<Arguments>{h}); });
 }
 
 }  // namespace tandem::kernels::cuda

@@ -1,14 +1,7 @@
 // The operations of the C interface, each on the stream that it was given.
-#include "kernels/cuda/attention_backward.cuh"
-#include "kernels/cuda/experts.cuh"
-#include "kernels/cuda/grouped_gemm.cuh"
+#include "kernels/cuda/all_operations.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/lm_head_backward.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/optimizer.cuh"
-#include "kernels/cuda/quantize.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/sampling.cuh"
 
 namespace {
 
@@ -45,6 +38,15 @@ size_t tandem_cuda_lm_head_workspace(int rows, int vocabulary) { return cuda::lm
 size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary) {
   return cuda::lm_head_backward_workspace(rows, vocabulary);
 }
+size_t tandem_cuda_head_norm_backward_workspace(int rows, int heads, int head_size) {
+  return cuda::head_norm_backward_workspace(rows, heads, head_size);
+}
+size_t tandem_cuda_sum_rows_workspace(int rows, int width) { return cuda::sum_rows_workspace(rows, width); }
+size_t tandem_cuda_layer_norm_backward_workspace(int rows, int width) {
+  return cuda::layer_norm_backward_workspace(rows, width);
+}
+size_t tandem_cuda_muon_workspace(int rows, int columns) { return cuda::muon_workspace(rows, columns); }
+size_t tandem_cuda_digest_workspace(int64_t count) { return cuda::digest_workspace(count); }
 size_t tandem_cuda_sum_of_squares_workspace(int64_t count) { return cuda::sum_of_squares_workspace(count); }
 
 }  // extern "C"

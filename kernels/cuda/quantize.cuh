@@ -39,15 +39,27 @@ TANDEM_HD float from_e4m3(uint8_t code) {
 }
 TANDEM_HD float from_e8m0(uint8_t code) { return code == 0 ? 0x1p-127f : float_of(static_cast<uint32_t>(code) << 23); }
 
-// `count` elements of x, `step` apart, into codes that lie densely; gives their scale.
-TANDEM_HD uint8_t quantize_run(const uint16_t* x, int64_t step, int count, uint8_t* codes) {
+// What a code and its scale stand for, as bf16.
+TANDEM_HD uint16_t expanded(uint8_t code, uint8_t scale) {
+  const bool nan = scale == kNanScale || (code & 0x7f) == kNanCode;
+  return nan ? static_cast<uint16_t>(0x7fc0) : to_bf16_bits(from_e4m3(code) * from_e8m0(scale));
+}
+
+// The scale of `count` elements value(0), value(1), ....
+template <typename Value>
+TANDEM_HD uint8_t scale_of_run(const Value& value, int count) {
   int32_t largest = 0;
   for (int i = 0; i < count; ++i) {
-    const int32_t magnitude = magnitude_of(x[i * step]);
+    const int32_t magnitude = magnitude_of(value(i));
     if (magnitude > largest) largest = magnitude;
   }
-  const uint8_t scale = scale_code(largest);
-  for (int i = 0; i < count; ++i) codes[i] = code_of(x[i * step], scale);
+  return scale_code(largest);
+}
+// The same elements into codes that lie densely; gives their scale.
+template <typename Value>
+TANDEM_HD uint8_t quantize_run(const Value& value, int count, uint8_t* codes) {
+  const uint8_t scale = scale_of_run(value, count);
+  for (int i = 0; i < count; ++i) codes[i] = code_of(value(i), scale);
   return scale;
 }
 TANDEM_HD int block_length(int64_t block, int size, int count) {
@@ -59,7 +71,8 @@ struct QuantizeRowBlock {
   TandemCudaQuantize q;
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t across = pieces(q.columns, q.block), row = i / across, first = i % across * q.block;
-    q.row_scales[i] = quantize_run(q.x + row * q.stride + first, 1, block_length(i % across, q.block, q.columns),
+    const uint16_t* x = q.x + row * q.stride + first;
+    q.row_scales[i] = quantize_run([&](int at) { return x[at]; }, block_length(i % across, q.block, q.columns),
                                    q.by_row + row * q.columns + first);
   }
 };
@@ -69,8 +82,9 @@ struct QuantizeColumnBlock {
   TandemCudaQuantize q;
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t column = i % q.columns, block = i / q.columns, first = block * q.block;
+    const uint16_t* x = q.x + first * q.stride + column;
     q.column_scales[column * pieces(q.rows, q.block) + block] =
-        quantize_run(q.x + first * q.stride + column, q.stride, block_length(block, q.block, q.rows),
+        quantize_run([&](int at) { return x[at * q.stride]; }, block_length(block, q.block, q.rows),
                      q.by_column + column * q.rows + first);
   }
 };
@@ -140,8 +154,7 @@ struct ExpandElement {
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t row = i / e.columns, column = i % e.columns;
     const uint8_t scale = e.scales[row / e.block_rows * pieces(e.columns, e.block) + column / e.block];
-    const bool nan = scale == kNanScale || (e.codes[i] & 0x7f) == kNanCode;
-    e.out[i] = nan ? 0x7fc0 : to_bf16_bits(from_e4m3(e.codes[i]) * from_e8m0(scale));
+    e.out[i] = expanded(e.codes[i], scale);
   }
 };
 template <typename Execution>
@@ -151,6 +164,23 @@ int operate(Execution& execution, const TandemCudaExpand& e) {
   if (e.block != kFp8Block && e.block != kMxfp8Block) return kTandemCudaShape;
   if (e.block_rows != 1 && e.block_rows != kFp8Block) return kTandemCudaShape;
   return each_element(execution, static_cast<int64_t>(e.rows) * e.columns, ExpandElement{e});
+}
+
+struct RoundedBlock {
+  TandemCudaRoundToCodes r;
+  TANDEM_HD void operator()(int64_t i) const {
+    const int64_t across = pieces(r.columns, r.block), first = i / across * r.columns + i % across * r.block;
+    const int count = block_length(i % across, r.block, r.columns);
+    const uint8_t scale = scale_of_run([&](int at) { return r.x[first + at]; }, count);
+    for (int at = 0; at < count; ++at) r.out[first + at] = expanded(code_of(r.x[first + at], scale), scale);
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaRoundToCodes& r) {
+  if (!r.x || !r.out) return kTandemCudaNull;
+  if (r.rows < 0 || r.columns < 0) return kTandemCudaSize;
+  if (r.block != kFp8Block && r.block != kMxfp8Block) return kTandemCudaShape;
+  return each_element(execution, r.rows * pieces(r.columns, r.block), RoundedBlock{r});
 }
 
 }  // namespace tandem::kernels::cuda

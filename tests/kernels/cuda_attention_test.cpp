@@ -256,7 +256,9 @@ TEST(CudaHost, attention_refuses_shapes_strides_and_workspaces_that_do_not_fit) 
     change(changed);
     return machine.run(changed);
   };
-  EXPECT_EQ(code([](auto& a) { a.head_size = 96; }), kTandemCudaShape);
+  EXPECT_EQ(code([](auto& a) { a.head_size = 65; }), kTandemCudaShape);
+  EXPECT_EQ(code([](auto& a) { a.value_size = 578; }), kTandemCudaShape);
+  EXPECT_EQ(code([](auto& a) { a.window = -1; }), kTandemCudaShape);
   EXPECT_EQ(code([](auto& a) { a.kv_heads = 3; }), kTandemCudaShape);
   EXPECT_EQ(code([](auto& a) { a.stride = kQueryWidth - 1; }), kTandemCudaStride);
   EXPECT_EQ(code([](auto& a) { --a.workspace_bytes; }), kTandemCudaWorkspace);

@@ -177,6 +177,62 @@ TEST(CudaHost, routing_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   }
 }
 
+// 24 experts in groups of four, a row of ties between groups, whose biases are the same, and one with a group of NaN.
+constexpr int kGrouped = 24, kOfGroups = 6;
+std::vector<float> grouped_logits() {
+  auto values = random_floats(size_t{kRows} * kGrouped, 7);
+  for (int i = 0; i < kGrouped; ++i) values[i] = 0.5f;
+  for (int i = 0; i < 4; ++i) values[kGrouped + i] = NAN;
+  return values;
+}
+std::vector<float> grouped_bias() {
+  const auto of_group = random_floats(kGrouped / kOfGroups, 8);
+  std::vector<float> bias(kGrouped);
+  for (int i = 0; i < kGrouped; ++i) bias[i] = of_group[i % of_group.size()];
+  return bias;
+}
+Bytes routing_by_group_case(Machine& machine) {
+  const TandemCudaRoute r{.logits = machine.place(grouped_logits()),
+                          .ids = machine.room<int32_t>(kPairs),
+                          .weights = machine.room<float>(kPairs),
+                          .bias = machine.place(grouped_bias()),
+                          .scale = 2.5f,
+                          .sigmoid = 1,
+                          .normalise = 1,
+                          .rows = kRows,
+                          .experts = kGrouped,
+                          .chosen = kChosen,
+                          .groups = kOfGroups,
+                          .chosen_groups = 2};
+  EXPECT_EQ(machine.run(r), 0);
+  Bytes bytes;
+  append(bytes, machine.fetch(r.ids, kPairs));
+  append(bytes, machine.fetch(r.weights, kPairs));
+  return bytes;
+}
+Bytes routing_by_group_on_cpu(Stream& cpu) {
+  const auto scores = grouped_logits(), bias = grouped_bias();
+  std::vector<int32_t> ids(kPairs);
+  std::vector<float> weights(kPairs);
+  EXPECT_TRUE(kernels::route(cpu, {.logits = scores.data(),
+                                   .ids = ids.data(),
+                                   .weights = weights.data(),
+                                   .score = Score::kSigmoid,
+                                   .bias = bias.data(),
+                                   .scale = 2.5f,
+                                   .normalise = true,
+                                   .rows = kRows,
+                                   .experts = kGrouped,
+                                   .chosen = kChosen,
+                                   .groups = kOfGroups,
+                                   .chosen_groups = 2}));
+  Bytes bytes;
+  append(bytes, ids);
+  append(bytes, weights);
+  return bytes;
+}
+TANDEM_CUDA_AGAINST_AVX2_TESTS(routing_by_group)
+
 TEST(CudaHost, the_way_to_the_experts_and_back_has_the_bits_of_the_avx2_kernel) {
   Stream cpu = avx2();
   HostMachine machine;
@@ -349,6 +405,19 @@ TEST(CudaHost, routing_refuses_choices_that_cannot_be_made) {
   TandemCudaRoute biased = route_arguments(machine, {true, true, true});
   biased.sigmoid = 0;
   EXPECT_EQ(machine.run(biased), kTandemCudaShape);
+  TandemCudaRoute by_group = route_arguments(machine, {true, true, true});
+  by_group.groups = 7;
+  by_group.chosen_groups = 1;
+  EXPECT_EQ(machine.run(by_group), kTandemCudaOk);
+  by_group.chosen = 4;
+  EXPECT_EQ(machine.run(by_group), kTandemCudaShape) << "a group has three";
+  by_group.chosen = 3;
+  by_group.groups = 5;
+  EXPECT_EQ(machine.run(by_group), kTandemCudaShape) << "21 experts do not make five groups";
+  by_group.groups = 7;
+  by_group.sigmoid = 0;
+  by_group.bias = nullptr;
+  EXPECT_EQ(machine.run(by_group), kTandemCudaShape) << "softmax";
   TandemCudaGroupedGemm g = grouped(machine);
   g.a_stride = kK - 1;
   EXPECT_EQ(machine.run(g), kTandemCudaStride);

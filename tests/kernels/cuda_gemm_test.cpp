@@ -41,9 +41,9 @@ Bytes gemm_case(Machine& machine) {
   Bytes bytes;
   TandemCudaGemm g = arguments(machine, x);
   g.residual = machine.place(x.residual);
-  g.out_bf16 = machine.room<uint16_t>(elements);
+  g.out = machine.room<uint16_t>(elements);
   EXPECT_EQ(machine.run(g), 0);
-  append(bytes, machine.fetch(g.out_bf16, elements));
+  append(bytes, machine.fetch(g.out, elements));
 
   TandemCudaGemm turned = arguments(machine, x);
   turned.a = machine.place(transposed(x.a, x.m, x.k));
@@ -89,9 +89,9 @@ TEST(CudaHost, gemm_gives_the_bits_of_the_avx2_kernel) {
     HostMachine machine;
     TandemCudaGemm g = arguments(machine, x);
     g.residual = machine.place(x.residual);
-    g.out_bf16 = machine.room<uint16_t>(elements);
+    g.out = machine.room<uint16_t>(elements);
     ASSERT_EQ(machine.run(g), 0);
-    EXPECT_EQ(as_bf16(machine.fetch(g.out_bf16, elements)), expected) << x.m << " " << x.n << " " << x.k;
+    EXPECT_EQ(as_bf16(machine.fetch(g.out, elements)), expected) << x.m << " " << x.n << " " << x.k;
     TandemCudaGemm sum = arguments(machine, x);
     sum.out_float = machine.place(start);
     sum.accumulate = 1;
@@ -157,7 +157,7 @@ TEST(CudaHost, gemm_refuses_arguments_that_do_not_go_together) {
   EXPECT_EQ(code([](auto& g) { g.a_row_stride = 3; }), kTandemCudaStride);
   EXPECT_EQ(code([](auto& g) { g.b_k_stride = 2; }), kTandemCudaStride);
   EXPECT_EQ(code([](auto& g) { g.out_stride = 4; }), kTandemCudaStride);
-  EXPECT_EQ(code([&](auto& g) { g.out_bf16 = machine.room<uint16_t>(15); }), kTandemCudaShape);
+  EXPECT_EQ(code([&](auto& g) { g.out = machine.room<uint16_t>(15); }), kTandemCudaShape);
   EXPECT_EQ(code([&](auto& g) { g.residual = machine.room<uint16_t>(15); }), kTandemCudaShape);
 }
 

@@ -49,6 +49,12 @@ TEST(CudaLibrary, loads_beside_the_executable_lists_devices_and_refuses_null_arg
   EXPECT_EQ(functions.device_count(nullptr), kTandemCudaNull);
   EXPECT_EQ(functions.synchronize(nullptr), kTandemCudaNull);
   EXPECT_EQ(functions.gemm(nullptr, nullptr), kTandemCudaNull);
+  EXPECT_EQ(functions.attention_float(nullptr, nullptr), kTandemCudaNull);
+  int done = 1;
+  EXPECT_EQ(functions.done(nullptr, &done), kTandemCudaNull);
+  EXPECT_EQ(done, 0);
+  EXPECT_EQ(functions.raw_stream(nullptr), nullptr);
+  EXPECT_GT(functions.muon_workspace(64, 32), size_t{64} * 32 * 6);
   TandemCudaDevice device;
   const Status missing = library->status("tandem_cuda_device", functions.device(1000, &device));
   EXPECT_EQ(missing.code(), Code::kUnavailable);

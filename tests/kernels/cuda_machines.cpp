@@ -1,13 +1,6 @@
 #include "tests/kernels/cuda_machines.h"
 
-#include "kernels/cuda/attention_backward.cuh"
-#include "kernels/cuda/experts.cuh"
-#include "kernels/cuda/grouped_gemm.cuh"
-#include "kernels/cuda/lm_head_backward.cuh"
-#include "kernels/cuda/optimizer.cuh"
-#include "kernels/cuda/quantize.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/sampling.cuh"
+#include "kernels/cuda/all_operations.cuh"
 
 namespace tandem::kernels::cuda {
 

@@ -146,6 +146,32 @@ inline void expect_bits_of_the_host(Case result_of) {
   TEST(CudaHost, name##_does_not_depend_on_the_order_of_threads) { expect_no_order_of_threads(name##_case); } \
   TEST(CudaDevice, name##_gives_the_bits_of_the_host) { expect_bits_of_the_host(name##_case); }
 
+// The same, and the bits of the AVX2 kernel: what name##_on_cpu(stream) gives.
+#define TANDEM_CUDA_AGAINST_AVX2_TESTS(name)                                                                        \
+  TANDEM_CUDA_CASE_TESTS(name)                                                                                      \
+  TEST(CudaHost, name##_gives_the_bits_of_the_avx2_kernel) {                                                        \
+    Stream cpu = std::move(*Stream::cpu(2, Isa::kAvx2));                                                            \
+    HostMachine machine;                                                                                            \
+    const Bytes got = name##_case(machine), expected = name##_on_cpu(cpu);                                          \
+    ASSERT_EQ(got.size(), expected.size());                                                                         \
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]) << "byte " << i << " of " << got.size(); \
+  }
+
+// Random elements as the CPU has them, by which a test is written once for bf16 and fp32.
+template <typename T>
+std::vector<T> random_elements(size_t count, uint64_t seed, float scale = 1) {
+  if constexpr (std::is_same_v<T, float>) {
+    return random_floats(count, seed, scale);
+  } else {
+    return random_bf16(count, seed, scale);
+  }
+}
+// The arguments of an operation for these elements.
+template <typename T, typename OfBf16, typename OfFloat>
+using ArgumentsOf = std::conditional_t<std::is_same_v<T, float>, OfFloat, OfBf16>;
+template <typename T>
+using OnMachine = std::conditional_t<std::is_same_v<T, float>, float, uint16_t>;
+
 // bf16 as the interface has it, and back.
 inline std::vector<bf16> as_bf16(const std::vector<uint16_t>& values) {
   std::vector<bf16> result(values.size());

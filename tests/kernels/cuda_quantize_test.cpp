@@ -1,3 +1,5 @@
+#include "kernels/experts.h"
+#include "kernels/gemm.h"
 #include "kernels/quantize.h"
 #include "tests/kernels/cuda_machines.h"
 
@@ -161,6 +163,173 @@ TEST(CudaHost, every_code_with_every_scale_expands_as_on_the_host) {
                     .block = kScaleBlock,
                     .block_rows = 1},
                    codes, scales);
+}
+
+Bytes round_to_codes_case(Machine& machine) {
+  Bytes bytes;
+  for (const int block : {kScaleBlock, kMicroscaleBlock}) {
+    uint16_t* x = machine.place(values(kRows, kColumns));
+    EXPECT_EQ(machine.run(TandemCudaRoundToCodes{.x = x, .out = x, .rows = kRows, .columns = kColumns, .block = block}),
+              0);
+    append(bytes, machine.fetch(x, kElements));
+  }
+  return bytes;
+}
+Bytes round_to_codes_on_cpu(Stream& cpu) {
+  Bytes bytes;
+  for (const int block : {kScaleBlock, kMicroscaleBlock}) {
+    auto x = values(kRows, kColumns);
+    EXPECT_TRUE(
+        round_to_codes(cpu, {.x = x.data(), .out = x.data(), .rows = kRows, .columns = kColumns, .block = block}));
+    append(bytes, x);
+  }
+  return bytes;
+}
+TANDEM_CUDA_AGAINST_AVX2_TESTS(round_to_codes)
+
+// Products of codes on both sides, as fp8 and mxfp8 have them, dense and by group: the bits of the bf16 product of what
+// the codes stand for.
+constexpr int kM = 33, kN = 150, kK = 300, kGroups = 2;
+struct Coding {
+  int block, block_rows;
+};
+constexpr Coding kCodings[] = {{kScaleBlock, kScaleBlock}, {kMicroscaleBlock, 1}};
+const std::vector<int32_t> kOffsets = {0, 20, kM};
+
+// Codes of `rows` rows, `groups` times.
+TandemCudaCodes coded(Machine& machine, const std::vector<bf16>& x, int rows, int columns, const Coding& coding,
+                      int groups = 1) {
+  const size_t scales = scale_blocks(rows, coding.block_rows) * scale_blocks(columns, coding.block);
+  uint8_t* codes = machine.room<uint8_t>(x.size());
+  uint8_t* all_scales = machine.room<uint8_t>(scales * groups);
+  const uint16_t* start = machine.place(x);
+  for (int group = 0; group < groups; ++group) {
+    const size_t at = static_cast<size_t>(group) * rows * columns;
+    const int code = coding.block_rows == 1
+                         ? machine.run(TandemCudaQuantize{.x = start + at,
+                                                          .stride = columns,
+                                                          .by_row = codes + at,
+                                                          .row_scales = all_scales + scales * group,
+                                                          .rows = rows,
+                                                          .columns = columns,
+                                                          .block = coding.block})
+                         : machine.run(TandemCudaQuantizeWeight{.weight = start + at,
+                                                                .out = codes + at,
+                                                                .scales = all_scales + scales * group,
+                                                                .rows = rows,
+                                                                .columns = columns});
+    EXPECT_EQ(code, 0);
+  }
+  return {.codes = codes, .scales = all_scales, .block = coding.block, .block_rows = coding.block_rows};
+}
+Bytes coded_products_case(Machine& machine) {
+  Bytes bytes;
+  for (const Coding& coding : kCodings) {
+    const auto a = random_bf16(kM * kK, 1), b = random_bf16(size_t{kGroups} * kN * kK, 2);
+    const Coding of_rows{coding.block, 1};
+    TandemCudaGemm g{};
+    g.a_codes = coded(machine, a, kM, kK, of_rows);
+    g.b_codes = coded(machine, {b.begin(), b.begin() + kN * kK}, kN, kK, coding);
+    g.out = machine.room<uint16_t>(kM * kN);
+    g.out_stride = g.n = kN;
+    g.m = kM;
+    g.k = kK;
+    EXPECT_EQ(machine.run(g), 0);
+    append(bytes, machine.fetch(g.out, kM * kN));
+    const TandemCudaGroupedGemm grouped{.a = machine.place(a),
+                                        .a_stride = kK,
+                                        .offsets = machine.place(kOffsets),
+                                        .b_codes = coded(machine, b, kN, kK, coding, kGroups),
+                                        .out = machine.room<uint16_t>(kM * kN),
+                                        .out_stride = kN,
+                                        .groups = kGroups,
+                                        .m = kM,
+                                        .n = kN,
+                                        .k = kK};
+    EXPECT_EQ(machine.run(grouped), 0);
+    append(bytes, machine.fetch(grouped.out, kM * kN));
+  }
+  return bytes;
+}
+Bytes coded_products_on_cpu(Stream& cpu) {
+  Bytes bytes;
+  const auto rounded = [&](std::vector<bf16> x, int rows, int columns, const Coding& coding) {
+    std::vector<e4m3> codes(x.size());
+    std::vector<e8m0> scales(scale_blocks(rows, coding.block_rows) * scale_blocks(columns, coding.block));
+    EXPECT_TRUE(coding.block_rows == 1 ? quantize(cpu, {.x = x.data(),
+                                                        .stride = static_cast<size_t>(columns),
+                                                        .by_row = codes.data(),
+                                                        .row_scales = scales.data(),
+                                                        .rows = rows,
+                                                        .columns = columns,
+                                                        .block = coding.block})
+                                       : quantize_weight(cpu, x.data(), rows, columns, codes.data(), scales.data()));
+    EXPECT_TRUE(expand(cpu, {.codes = codes.data(),
+                             .scales = scales.data(),
+                             .out = x.data(),
+                             .rows = rows,
+                             .columns = columns,
+                             .block = coding.block,
+                             .block_rows = coding.block_rows}));
+    return x;
+  };
+  for (const Coding& coding : kCodings) {
+    const auto a = random_bf16(kM * kK, 1), b = random_bf16(size_t{kGroups} * kN * kK, 2);
+    const auto rounded_a = rounded(a, kM, kK, {coding.block, 1});
+    std::vector<bf16> weights(kGroups * packed_size(kN, kK)), out(kM * kN);
+    for (int group = 0; group < kGroups; ++group) {
+      const auto start = b.begin() + group * kN * kK;
+      const auto weight = rounded({start, start + kN * kK}, kN, kK, coding);
+      EXPECT_TRUE(pack(cpu, weight.data(), kN, kK, weights.data() + group * packed_size(kN, kK)));
+    }
+    EXPECT_TRUE(gemm(cpu, Gemm{.a = rounded_a.data(),
+                               .a_stride = kK,
+                               .b = weights.data(),
+                               .out = out.data(),
+                               .out_stride = kN,
+                               .m = kM,
+                               .n = kN,
+                               .k = kK}));
+    append(bytes, out);
+    EXPECT_TRUE(grouped_gemm(cpu, GroupedGemm{.a = a.data(),
+                                              .a_stride = kK,
+                                              .offsets = kOffsets.data(),
+                                              .b = weights.data(),
+                                              .out = out.data(),
+                                              .out_stride = kN,
+                                              .groups = kGroups,
+                                              .m = kM,
+                                              .n = kN,
+                                              .k = kK}));
+    append(bytes, out);
+  }
+  return bytes;
+}
+TANDEM_CUDA_AGAINST_AVX2_TESTS(coded_products)
+
+TEST(CudaHost, a_side_of_a_product_is_elements_or_codes_of_a_known_block) {
+  HostMachine machine;
+  TandemCudaGemm good{};
+  good.a_codes = good.b_codes = coded(machine, random_bf16(32, 1), 1, 32, {kMicroscaleBlock, 1});
+  good.out_float = machine.room<float>(1);
+  good.out_stride = good.m = good.n = 1;
+  good.k = 32;
+  EXPECT_EQ(machine.run(good), 0);
+  const auto code = [&](auto change) {
+    TandemCudaGemm g = good;
+    change(g);
+    return machine.run(g);
+  };
+  EXPECT_EQ(code([&](auto& g) { g.a = machine.room<uint16_t>(32); }), kTandemCudaShape);
+  EXPECT_EQ(code([](auto& g) { g.a_codes.scales = nullptr; }), kTandemCudaNull);
+  EXPECT_EQ(code([](auto& g) { g.b_codes.block = 64; }), kTandemCudaShape);
+  EXPECT_EQ(code([](auto& g) { g.b_codes.block_rows = 32; }), kTandemCudaShape);
+  TandemCudaGemmFloat fp32{};
+  fp32.a_codes = fp32.b_codes = good.a_codes;
+  fp32.out_float = good.out_float;
+  fp32.out_stride = fp32.m = fp32.n = 1;
+  fp32.k = 32;
+  EXPECT_EQ(machine.run(fp32), kTandemCudaShape);
 }
 
 TEST(CudaHost, quantizing_refuses_forms_blocks_and_strides_that_cannot_be) {

@@ -43,6 +43,7 @@ std::vector<std::string> matches(const std::string& source, const std::string& p
 struct Operation {
   std::string name, header;
   std::set<std::string> dtypes;  // of the arrays that it reads and writes
+  bool fp32_too = false;         // a second function of the name takes fp32 where the first takes bf16
 };
 
 // All functions of kernels/*.h that take a Stream and give a Status or a Result.
@@ -69,14 +70,16 @@ std::vector<Operation> operations() {
           arguments += std::regex_replace(fields, std::regex("\\bT\\*"), element);
         }
       }
-      Operation operation{(*it)[1], header.filename().string(), {}};
+      Operation operation{(*it)[1], header.filename().string(), {}, false};
       for (const std::string& dtype : matches(arguments, "\\b(bf16|float|e4m3|e8m0|int32_t)(?:\\*| *>)")) {
         operation.dtypes.insert(dtype == "float" ? "fp32" : dtype == "int32_t" ? "int32" : dtype);
       }
-      if (!found.empty() && found.back().name == operation.name)
+      if (!found.empty() && found.back().name == operation.name) {
+        found.back().fp32_too = found.back().dtypes.contains("bf16") && !operation.dtypes.contains("bf16");
         found.back().dtypes.merge(operation.dtypes);
-      else
+      } else {
         found.push_back(operation);
+      }
     }
   }
   return found;
@@ -95,9 +98,11 @@ std::vector<std::string> tests_of_each_set() {
 }
 
 // What a GPU does with it: weights are read there as they lie, so nothing is packed.
-std::string on_gpus(const std::string& operation, const std::string& listed) {
-  if (listed.find("X(" + operation + ", ") != std::string::npos) return "plain";
-  return operation.starts_with("pack") ? "needs none" : "no";
+std::string on_gpus(const Operation& operation, const std::string& listed) {
+  const auto has = [&](const std::string& name) { return listed.find("X(" + name + ", ") != std::string::npos; };
+  if (operation.name.starts_with("pack")) return "needs none";
+  if (!has(operation.name)) return "no";
+  return operation.fp32_too && !has(operation.name + "_float") ? "bf16 alone" : "plain";
 }
 
 std::string table() {
@@ -122,7 +127,7 @@ std::string table() {
     const std::string cell = own ? "own" : "portable";
     out += fmt::format("| `{}` | `{}` | {} | {} | {} | {} |\n", operation.name, operation.header,
                        fmt::join(operation.dtypes, ", "), fmt::join(std::vector<std::string>(sets.size(), cell), " | "),
-                       tested ? "yes" : "no", on_gpus(operation.name, on_gpu_listed));
+                       tested ? "yes" : "no", on_gpus(operation, on_gpu_listed));
   }
   return out;
 }

@@ -1,0 +1,232 @@
+// The kernels of libtandem_cuda.so on the first GPU. They are written for their bits, not for speed: the figures say
+// what that costs, beside what another library makes of the same machine (scripts/gpu-check).
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "bench/measure.h"
+#include "kernels/cuda/library.h"
+#include "kernels/quantize.h"
+
+namespace tandem::bench {
+
+namespace {
+
+using kernels::cuda::Functions;
+using kernels::cuda::Library;
+
+// Memory of the GPU with values of the host, for as long as the bench runs.
+class Gpu {
+ public:
+  static Result<std::unique_ptr<Gpu>> find() {
+    auto library = Library::load();
+    if (!library) return fail(Status::unfit(library.error().message()).hint(library.error().hint()));
+    const auto devices = TRY(library->devices());
+    if (devices.empty()) return fail(Status::unfit("there is no GPU here that CUDA lists"));
+    if (!devices[0].supported()) {
+      return fail(Status::unfit(fmt::format("{} has compute capability {}.{}; there is code for 9.0 and 10.0",
+                                            devices[0].name, devices[0].major, devices[0].minor)));
+    }
+    TandemCudaStream stream = nullptr;
+    TRY(library->status("tandem_cuda_stream_create", library->functions().stream_create(0, &stream)));
+    return std::unique_ptr<Gpu>(new Gpu(std::move(*library), stream));
+  }
+  ~Gpu() {
+    for (void* memory : memory_) functions().free(stream_, memory);
+    functions().stream_destroy(stream_);
+  }
+  const Functions& functions() const { return library_.functions(); }
+
+  template <typename T>
+  Result<T*> array(size_t count, T value) {
+    return array(std::vector<T>(count, value));
+  }
+  template <typename T>
+  Result<T*> array(const std::vector<T>& values) {
+    void* memory = nullptr;
+    const size_t bytes = values.size() * sizeof(T);
+    TRY(library_.status("tandem_cuda_allocate", functions().allocate(stream_, bytes, &memory)));
+    memory_.push_back(memory);
+    TRY(library_.status("tandem_cuda_copy_to_device",
+                        functions().copy_to_device(stream_, memory, values.data(), bytes)));
+    TRY(library_.status("tandem_cuda_synchronize", functions().synchronize(stream_)));
+    return static_cast<T*>(memory);
+  }
+
+  // The median of an operation's seconds, launch and wait among them.
+  template <typename Arguments>
+  Result<double> seconds(int (*operation)(TandemCudaStream, const Arguments*), const Arguments& arguments,
+                         double about) {
+    return median_seconds(about, [&]() -> Status {
+      TRY(library_.status("launch", operation(stream_, &arguments)));
+      return library_.status("tandem_cuda_synchronize", functions().synchronize(stream_));
+    });
+  }
+
+ private:
+  Gpu(Library library, TandemCudaStream stream) : library_(std::move(library)), stream_(stream) {}
+
+  Library library_;
+  TandemCudaStream stream_;
+  std::vector<void*> memory_;
+};
+
+constexpr uint16_t kHalf = 0x3f00;  // 0.5 as bf16
+
+struct CudaBench {
+  Gpu& gpu;
+  double about;
+  std::vector<Figure>& figures;
+
+  template <typename Arguments>
+  Status product(std::string name, double flops, int (*operation)(TandemCudaStream, const Arguments*),
+                 const Arguments& arguments) {
+    const double seconds = TRY(gpu.seconds(operation, arguments, about));
+    figures.push_back({std::move(name), flops / seconds / 1e9, "GFLOP/s", 0, ""});
+    return {};
+  }
+  template <typename Arguments>
+  Status bytes(std::string name, double bytes, int (*operation)(TandemCudaStream, const Arguments*),
+               const Arguments& arguments) {
+    const double seconds = TRY(gpu.seconds(operation, arguments, about));
+    figures.push_back({std::move(name), bytes / seconds / 1e9, "GB/s", 0, ""});
+    return {};
+  }
+};
+
+Status products(CudaBench& bench, int m, int n, int k) {
+  const size_t of_a = static_cast<size_t>(m) * k, of_b = static_cast<size_t>(n) * k;
+  TandemCudaGemm g{};
+  g.a = TRY(bench.gpu.array(of_a, kHalf));
+  g.a_row_stride = g.b_row_stride = k;
+  g.a_k_stride = g.b_k_stride = 1;
+  g.b = TRY(bench.gpu.array(of_b, kHalf));
+  g.out = TRY(bench.gpu.array(static_cast<size_t>(m) * n, kHalf));
+  g.out_stride = n;
+  g.m = m;
+  g.n = n;
+  g.k = k;
+  const double flops = 2.0 * m * n * k;
+  TRY(bench.product(fmt::format("gemm {}x{}x{}", m, n, k), flops, bench.gpu.functions().gemm, g));
+  const size_t blocks = kernels::scale_blocks(n, kernels::kScaleBlock) * kernels::scale_blocks(k, kernels::kScaleBlock);
+  g.b = nullptr;
+  g.b_codes = {.codes = TRY(bench.gpu.array(of_b, uint8_t{0x38})),
+               .scales = TRY(bench.gpu.array(blocks, uint8_t{127})),
+               .block = kernels::kScaleBlock,
+               .block_rows = kernels::kScaleBlock};
+  TRY(bench.product(fmt::format("gemm {}x{}x{}, weights in fp8", m, n, k), flops, bench.gpu.functions().gemm, g));
+  const size_t across = kernels::scale_blocks(k, kernels::kMicroscaleBlock);
+  const TandemCudaMxfp8Gemm mx{.a = TRY(bench.gpu.array(of_a, uint8_t{0x38})),
+                               .a_scales = TRY(bench.gpu.array(m * across, uint8_t{127})),
+                               .b = g.b_codes.codes,
+                               .b_scales = TRY(bench.gpu.array(n * across, uint8_t{127})),
+                               .out = g.out,
+                               .out_float = nullptr,
+                               .out_stride = n,
+                               .m = m,
+                               .n = n,
+                               .k = k};
+  return bench.product(fmt::format("gemm {}x{}x{}, both sides in mxfp8", m, n, k), flops,
+                       bench.gpu.functions().mxfp8_gemm, mx);
+}
+
+// SmolLM2-135M's heads: a prompt of `tokens`.
+Status attention(CudaBench& bench, int tokens) {
+  constexpr int kHeads = 9, kKvHeads = 3, kSize = 64, kPage = 64;
+  const int pages = (tokens + kPage - 1) / kPage;
+  std::vector<int32_t> counting(tokens);
+  std::iota(counting.begin(), counting.end(), 0);
+  TandemCudaAttention a{};
+  a.queries = TRY(bench.gpu.array(static_cast<size_t>(tokens) * kHeads * kSize, kHalf));
+  a.query_stride = a.out_stride = int64_t{kHeads} * kSize;
+  a.out = TRY(bench.gpu.array(static_cast<size_t>(tokens) * kHeads * kSize, kHalf));
+  a.pages.keys = TRY(bench.gpu.array(static_cast<size_t>(pages) * kKvHeads * kPage * kSize, kHalf));
+  a.pages.values = TRY(bench.gpu.array(static_cast<size_t>(pages) * kKvHeads * kPage * kSize, kHalf));
+  a.pages.table = TRY(bench.gpu.array(std::vector<int32_t>(counting.begin(), counting.begin() + pages)));
+  a.pages.first = TRY(bench.gpu.array(tokens, int32_t{0}));
+  a.pages.positions = TRY(bench.gpu.array(counting));
+  a.rows = tokens;
+  a.heads = kHeads;
+  a.kv_heads = kKvHeads;
+  a.head_size = kSize;
+  a.scale = 0.125f;
+  return bench.product(fmt::format("attention, prefill of {}", tokens), 2.0 * tokens * (tokens + 1.0) * kHeads * kSize,
+                       bench.gpu.functions().attention, a);
+}
+
+Status log_probabilities(CudaBench& bench, int rows) {
+  constexpr int kWidth = 576, kVocabulary = 49152;
+  TandemCudaLmHead h{};
+  h.hidden = TRY(bench.gpu.array(static_cast<size_t>(rows) * kWidth, kHalf));
+  h.head = TRY(bench.gpu.array(static_cast<size_t>(kVocabulary) * kWidth, kHalf));
+  h.log_sum = TRY(bench.gpu.array(rows, 0.0f));
+  h.rows = rows;
+  h.width = kWidth;
+  h.vocabulary = kVocabulary;
+  h.workspace_bytes = bench.gpu.functions().lm_head_workspace(rows, kVocabulary);
+  h.workspace = TRY(bench.gpu.array(h.workspace_bytes, char{0}));
+  return bench.product(fmt::format("log-probabilities {}x{}x{}", rows, kVocabulary, kWidth),
+                       2.0 * rows * kVocabulary * kWidth, bench.gpu.functions().lm_head, h);
+}
+
+Status rows(CudaBench& bench) {
+  constexpr int kRows = 8192, kWidth = 4096;
+  constexpr size_t kElements = size_t{kRows} * kWidth;
+  const auto x = TRY(bench.gpu.array(2 * kElements, kHalf)), weight = TRY(bench.gpu.array(kWidth, kHalf));
+  const auto out = TRY(bench.gpu.array(kElements, kHalf));
+  const auto codes = TRY(bench.gpu.array(kElements, uint8_t{0})),
+             scales = TRY(bench.gpu.array(kElements / 32, uint8_t{0}));
+  const Functions& f = bench.gpu.functions();
+  const double both = 4.0 * kElements;
+  TRY(bench.bytes("RMSNorm 8192x4096", both, f.rms_norm,
+                  {.x = x, .weight = weight, .out = out, .epsilon = 1e-5f, .rows = kRows, .width = kWidth}));
+  TRY(bench.bytes("SwiGLU 8192x4096", 6.0 * kElements, f.swiglu,
+                  {.gate_up = x, .out = out, .rows = kRows, .width = kWidth}));
+  TandemCudaQuantize q{.x = x,
+                       .stride = kWidth,
+                       .by_row = codes,
+                       .row_scales = scales,
+                       .by_column = nullptr,
+                       .column_scales = nullptr,
+                       .rows = kRows,
+                       .columns = kWidth,
+                       .block = kernels::kScaleBlock};
+  TRY(bench.bytes("quantize by rows 8192x4096 (1x128)", 3.0 * kElements, f.quantize, q));
+  q.block = kernels::kMicroscaleBlock;
+  return bench.bytes("quantize by rows 8192x4096 (1x32)", 3.0 * kElements, f.quantize, q);
+}
+
+Status optimizer(CudaBench& bench) {
+  constexpr size_t kCount = size_t{1} << 25;
+  TandemCudaAdamw a{};
+  a.grad = TRY(bench.gpu.array(kCount, 0.0f));
+  a.master = TRY(bench.gpu.array(kCount, 0.5f));
+  a.first_moment = TRY(bench.gpu.array(kCount, 0.0f));
+  a.second_moment = TRY(bench.gpu.array(kCount, 0.0f));
+  a.weight = TRY(bench.gpu.array(kCount, kHalf));
+  a.count = kCount;
+  a.grad_scale = 1;
+  a.beta1 = 0.9f;
+  a.beta2 = 0.95f;
+  a.epsilon = 1e-8f;
+  a.step = 1;
+  // A gradient is read, master and moments are read and written, a bf16 is written.
+  return bench.bytes("AdamW of 32 Mi weights", 30.0 * kCount, bench.gpu.functions().adamw, a);
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> bench_cuda(const Settings& settings) {
+  const auto gpu = TRY(Gpu::find());
+  std::vector<Figure> figures;
+  CudaBench bench{*gpu, settings.seconds, figures};
+  TRY(products(bench, 512, 3072, 576));
+  TRY(products(bench, 4096, 4096, 4096));
+  TRY(attention(bench, 2048));
+  TRY(log_probabilities(bench, 1024));
+  TRY(rows(bench));
+  TRY(optimizer(bench));
+  return figures;
+}
+
+}  // namespace tandem::bench

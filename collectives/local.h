@@ -1,0 +1,26 @@
+// A group of processes on one machine, over Unix sockets between every two of them.
+//
+// A sum takes as much memory as the values again. A rank that dies closes its sockets, which the others see at once,
+// whatever they wait for. What comes in is checked against what this rank expects before it is read: operation, number
+// in the order of calls, bytes.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "collectives/group.h"
+
+namespace tandem::collectives {
+
+struct LocalSettings {
+  std::filesystem::path folder;  // the same for all ranks, of this group alone; its path at most 80 bytes long
+  int rank = 0;
+  int ranks = 1;  // 1 to kMostRanks
+  std::chrono::milliseconds deadline{10'000};
+};
+
+// Meets the other ranks: each listens at `folder`/rank-N and calls those below it. kInvalid names the setting;
+// kExists: another process listens as this rank; kDeadline names a rank that has not come.
+Result<std::unique_ptr<Group>> meet_locally(const LocalSettings& settings);
+
+}  // namespace tandem::collectives

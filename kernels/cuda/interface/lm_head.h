@@ -1,0 +1,37 @@
+/* The gradient of log-probabilities, and tokens drawn from them: a part of tandem_cuda.h. */
+
+size_t tandem_cuda_lm_head_workspace(int rows, int vocabulary);
+
+/* Picks are sorted by row and lie inside; grad_logprobs[i] is dLoss / dlogprob of picks[i]. */
+typedef struct TandemCudaLmHeadBackward {
+  const uint16_t* hidden;
+  const uint16_t* head;
+  const float* log_sum; /* [rows], from the forward pass */
+  const TandemCudaPick* picks;
+  const float* grad_logprobs;
+  int64_t pick_count;
+  float* grad_hidden; /* [rows][width], added to */
+  float* grad_head;   /* [vocabulary][width], added to; or null: not computed */
+  float* entropy;     /* [rows] in nats, or null */
+  int rows, width, vocabulary;
+  void* workspace;
+  size_t workspace_bytes;
+} TandemCudaLmHeadBackward;
+int tandem_cuda_lm_head_backward(TandemCudaStream stream, const TandemCudaLmHeadBackward* arguments);
+size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary);
+
+/* One token for each row by Philox of (seed, position): kernels/sampling.h without top_k, top_p and min_p. Temperature
+ * 0 takes the largest logit, ties to the lowest id. */
+typedef struct TandemCudaSample {
+  const float* logits; /* what tandem_cuda_lm_head wrote, all three */
+  const float* panel_sums;
+  const float* log_sum;
+  const float* temperatures; /* [rows], >= 0 */
+  const uint64_t* seeds;     /* [rows] */
+  const uint64_t* positions; /* [rows] */
+  int32_t* tokens;           /* [rows] */
+  float* logprobs;           /* [rows]: of the model itself, temperature 1 */
+  float* sampling_logprobs;  /* [rows]: of the distribution that was drawn from */
+  int rows, vocabulary;
+} TandemCudaSample;
+int tandem_cuda_sample(TandemCudaStream stream, const TandemCudaSample* arguments);

@@ -1,0 +1,101 @@
+// The C interface of libtandem_cuda.so where device memory is the host's and a stream is always done: the kernels' own
+// sources, run by plain loops. So what is built on the interface is tested without a GPU.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/all_operations.cuh"
+#include "kernels/cuda/operations.h"
+
+struct TandemCudaStreamState {
+  bool stuck;  // never done: what a GPU does while a kernel of NCCL waits for a peer that is gone
+};
+
+namespace {
+
+namespace cuda = tandem::kernels::cuda;
+
+struct Loops {
+  template <typename Kernel>
+  int run(const Kernel& kernel, int64_t blocks) const {
+    const auto shared = std::make_unique<typename Kernel::Shared>();
+    std::vector<typename Kernel::Private> own(Kernel::kThreads);
+    for (int64_t block = 0; block < blocks; ++block) {
+      bool more = true;
+      for (int phase = 0; more; ++phase) {
+        for (int thread = 0; thread < Kernel::kThreads; ++thread) {
+          more = kernel.run(block, phase, thread, *shared, own[thread]);
+        }
+      }
+    }
+    return 0;
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+#define TANDEM_CUDA_DEFINE(operation, Arguments)                                      \
+  int tandem_cuda_##operation(TandemCudaStream, const TandemCuda##Arguments* given) { \
+    Loops loops;                                                                      \
+    return cuda::operate(loops, *given);                                              \
+  }
+TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_DEFINE)
+#undef TANDEM_CUDA_DEFINE
+
+// Nobody asks for workspaces here.
+size_t tandem_cuda_rms_norm_backward_workspace(int, int) { return 0; }
+size_t tandem_cuda_head_norm_backward_workspace(int, int, int) { return 0; }
+size_t tandem_cuda_sum_rows_workspace(int, int) { return 0; }
+size_t tandem_cuda_attention_backward_workspace(int, int) { return 0; }
+size_t tandem_cuda_layer_norm_backward_workspace(int, int) { return 0; }
+size_t tandem_cuda_lm_head_workspace(int, int) { return 0; }
+size_t tandem_cuda_lm_head_backward_workspace(int, int) { return 0; }
+size_t tandem_cuda_muon_workspace(int, int) { return 0; }
+size_t tandem_cuda_sum_of_squares_workspace(int64_t) { return 0; }
+size_t tandem_cuda_digest_workspace(int64_t) { return 0; }
+
+const char* tandem_cuda_error_text(int) { return "a code of the host"; }
+int tandem_cuda_version(void) { return TANDEM_CUDA_VERSION; }
+int tandem_cuda_device_count(int* count) {
+  *count = 1;
+  return 0;
+}
+int tandem_cuda_device(int, TandemCudaDevice* device) {
+  *device = {"host", 9, 0, 0};
+  return 0;
+}
+int tandem_cuda_stream_create(int device, TandemCudaStream* stream) {
+  *stream = new TandemCudaStreamState{device != 0};
+  return 0;
+}
+int tandem_cuda_stream_destroy(TandemCudaStream stream) {
+  delete stream;
+  return 0;
+}
+int tandem_cuda_synchronize(TandemCudaStream) { return 0; }
+int tandem_cuda_done(TandemCudaStream stream, int* done) {
+  *done = !stream->stuck;
+  return 0;
+}
+void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream; }
+int tandem_cuda_allocate(TandemCudaStream, size_t bytes, void** memory) {
+  *memory = std::malloc(bytes);
+  return *memory ? 0 : kTandemCudaRuntime + 2;
+}
+int tandem_cuda_free(TandemCudaStream, void* memory) {
+  std::free(memory);
+  return 0;
+}
+int tandem_cuda_copy_to_device(TandemCudaStream, void* device, const void* host, size_t bytes) {
+  std::memcpy(device, host, bytes);
+  return 0;
+}
+int tandem_cuda_copy_to_host(TandemCudaStream, void* host, const void* device, size_t bytes) {
+  std::memcpy(host, device, bytes);
+  return 0;
+}
+
+}  // extern "C"
