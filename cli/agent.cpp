@@ -179,7 +179,8 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
   auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
   const auto copy = TRY(envs::copy_folder(folder, TRY(envs::leaves_out_of(o.excludes)), *sandbox));
-  const auto task = task_of(o, copy);
+  auto task = task_of(o, copy);
+  task.network = spec.network;
 
   const SystemClock clock;
   std::unique_ptr<rollout::EngineModel> engine;

@@ -110,6 +110,7 @@ Result<int> run(const Options& options) {
                                     hello.setPid(::getpid());
                                   });
     const auto tools = TRY(envs::choose_tools(config.env.tools));
+    const auto network = TRY(envs::AllowList::parse(config.env.network));
     bool told_to_stop = false;
     std::atomic<bool> stop{false};
     TRY(envs::serve({.address = layout.address("env"),
@@ -119,7 +120,8 @@ Result<int> run(const Options& options) {
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds,
-                                 .tools = tools},
+                                 .tools = tools,
+                                 .network = network},
                      .fleet = &watched},
                     pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();

@@ -18,6 +18,7 @@ std::vector<std::string> tools_of(const EpisodeOptions& options) {
 SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
   spec.links = task.links;
+  spec.network = task.network;
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
   spec.tools = tools_of(options);
@@ -71,6 +72,7 @@ Episode::Episode(Task task, SandboxBackend& backend, const EpisodeOptions& optio
 
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
   TRY(check_needs(task));
+  task.network = TRY(task.network.with(options.network));
   auto sandbox = TRY(backend.create(spec_of(task, options)));
   TRY(prepare(*sandbox, task, options));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));

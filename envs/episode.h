@@ -23,12 +23,14 @@ struct EpisodeOptions {
   double call_time_limit_s = 10;
   double test_time_limit_s = 10;
   std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
+  AllowList network = {};               // hosts that are open beside those of the task
   SandboxHolder holder = {};            // of its sandboxes; the task's name is put in
 };
 
 class Episode {
  public:
-  // Also an error where this machine lacks what the task needs (kUnfit), or its setup fails.
+  // Also an error where this machine lacks what the task needs (kUnfit), its setup fails, or more hosts are open than a
+  // list can have.
   static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
 
   const Task& task() const { return task_; }

@@ -111,7 +111,12 @@ std::vector<Message> prompt(const Task& task, std::span<const std::string> tools
     user += path + "\n";
   }
   if (listed > kMostListed) user += "... and " + std::to_string(task.files.size() - kMostListed) + " more\n";
-  return {{"system", system_message(tools)}, {"user", user + "\n" + task.instruction}};
+  user += '\n';
+  if (!task.network.empty()) {
+    user += "Programs reach these hosts through the proxy that http_proxy and https_proxy name, and no others: " +
+            join(task.network.entries(), ", ") + "\n\n";
+  }
+  return {{"system", system_message(tools)}, {"user", user + task.instruction}};
 }
 
 std::vector<std::string> prompted_tools(WithSearch search) {

@@ -22,6 +22,7 @@
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/sandbox/snapshot.h"
+#include "envs/tools/functions.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
@@ -72,6 +73,14 @@ void end_children(int) {
   errno = error;
 }
 
+std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+  ToolContext usual;
+  usual.root = kRoot;
+  auto environment = clean_environment(usual);
+  environment.insert(environment.end(), settings.begin(), settings.end());
+  return environment;
+}
+
 // Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
 std::string reply_with(const Session& before, const Session& after, const std::string& rest) {
   std::string reply;
@@ -81,7 +90,7 @@ std::string reply_with(const Session& before, const Session& after, const std::s
   return reply;
 }
 
-std::string serve_call(FieldReader& fields, Session session) {
+std::string serve_call(FieldReader& fields, Session session, const std::vector<std::string>& environment) {
   const Session before = session;
   const auto serve = [&]() -> Result<ToolOutcome> {
     const auto name = TRY(fields.text());
@@ -89,6 +98,7 @@ std::string serve_call(FieldReader& fields, Session session) {
     ToolContext context;
     context.root = kRoot;
     context.shown_root = kRoot;
+    context.environment = environment;
     context.session = &session;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = TRY(fields.seconds());
@@ -154,11 +164,12 @@ Result<std::string> source_lines(std::string_view question) {
   return texts;
 }
 
-std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
+std::string serve(RequestKind kind, FieldReader& fields, const Session& session,
+                  const std::vector<std::string>& environment) {
   std::string reply;
   switch (kind) {
     case RequestKind::kCall:
-      return serve_call(fields, session);
+      return serve_call(fields, session, environment);
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
@@ -181,7 +192,7 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
     case RequestKind::kSourceLines:
       return serve_sources(fields.rest(), source_lines);
     case RequestKind::kLook: {
-      auto looked = serve_look(fields, kRoot, session);
+      auto looked = serve_look(fields, kRoot, session, environment);
       end_descendants();
       return looked;
     }
@@ -202,7 +213,7 @@ struct Worker {
 
 class Server {
  public:
-  explicit Server(int socket) : socket_(socket) {}
+  Server(int socket, std::vector<std::string> environment) : socket_(socket), environment_(std::move(environment)) {}
 
   [[noreturn]] void run() {
     for (;;) {
@@ -253,7 +264,7 @@ class Server {
       action.sa_handler = end_children;
       action.sa_flags = SA_RESTART;
       sigaction(SIGTERM, &action, nullptr);
-      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_);
+      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_, environment_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
@@ -327,19 +338,20 @@ class Server {
   }
 
   int socket_;
+  const std::vector<std::string> environment_;  // of commands
   std::vector<Worker> workers_;
   Session session_;
 };
 
 }  // namespace
 
-void serve_sandbox(int socket) {
+void serve_sandbox(int socket, const std::vector<std::string>& settings) {
   // No process of the sandbox may look into this one or its workers.
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_NAME, "tandem-init");
   // The kernel keeps signals of the sandbox from its first process as long as that has no handlers.
   for (int number = 1; number < 32; ++number) signal(number, SIG_DFL);
-  Server(socket).run();
+  Server(socket, environment_with(settings)).run();
 }
 
 }  // namespace tandem::envs

@@ -10,6 +10,8 @@
 #include <mutex>
 
 #include "base/text.h"
+#include "envs/network/proxy.h"
+#include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
 #include "envs/sandbox/look.h"
@@ -22,9 +24,31 @@ namespace {
 
 constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
 constexpr double kCollectTime = 20;
-constexpr int kMostAttempts = 3;            // at making one, where what makes it is killed meanwhile
-constexpr size_t kLargestLook = 128 << 10;  // which the socket takes without anybody reading
-constexpr double kCancelTime = 1;           // in which a cancellation can be sent, or the sandbox is not looking
+constexpr int kMostAttempts = 3;                            // at making one, where what makes it is killed meanwhile
+constexpr size_t kLargestLook = 128 << 10;                  // which the socket takes without anybody reading
+constexpr size_t kMostRefusals = 4, kLongestRefusal = 400;  // of a call: lines, bytes of one
+constexpr double kCancelTime = 1;  // in which a cancellation can be sent, or the sandbox is not looking
+
+// What programs were refused by the proxy, for the model to read with the outcome of the call: many show no more than
+// that something failed.
+class Refusals {
+ public:
+  void add(const NetworkUse& use) {
+    if (use.refused.empty()) return;
+    std::lock_guard lock(mutex_);
+    if (lines_.size() < kMostRefusals)
+      lines_.push_back("[network: " + to_string(use).substr(0, kLongestRefusal) + "]\n");
+  }
+
+  std::string take() {
+    std::lock_guard lock(mutex_);
+    return join(std::exchange(lines_, {}), "");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
 
 class NamespaceSandbox final : public Sandbox {
  public:
@@ -36,6 +60,22 @@ class NamespaceSandbox final : public Sandbox {
     const auto first = TRY(receive_frame(spawned_.socket.get(), SystemClock().now() + from_seconds(kGrace)));
     if (first == "ready") return {};
     return Status::unfit("no sandbox can be made here: " + first).hint("`tandem doctor` says what is missing");
+  }
+
+  // The first process has sent the socket that its proxy is to listen at.
+  Status open_network(std::shared_ptr<NetworkProxy> proxy) {
+    pollfd wait = {spawned_.socket.get(), POLLIN, 0};
+    if (poll(&wait, 1, static_cast<int>(kGrace * 1000)) <= 0)
+      return Status::deadline("a sandbox did not say where its proxy is to listen");
+    auto received = receive(spawned_.socket.get(), 1);
+    if (received.descriptors.size() != 1) return Status::unavailable("a sandbox ended before its network was opened");
+    const auto on_use = [refusals = refusals_, on_network = spec_.on_network](const NetworkUse& use) {
+      refusals->add(use);
+      if (on_network) on_network(use);
+    };
+    proxy_ = std::move(proxy);
+    door_ = proxy_->open(std::move(received.descriptors[0]), spec_.network, on_use);
+    return {};
   }
 
   Status put(const Files& files) override {
@@ -60,7 +100,9 @@ class NamespaceSandbox final : public Sandbox {
       // The process that served the call was killed, by memory limits or by the command itself.
       return ToolOutcome::refused(std::string(kCallWasKilled));
     }
-    return outcome_from_json(TRY(parse_json(reply)));
+    auto outcome = outcome_from_json(TRY(parse_json(reply)));
+    outcome.output += refusals_->take();
+    return outcome;
   }
 
   Result<Collected> collect() override {
@@ -224,6 +266,9 @@ class NamespaceSandbox final : public Sandbox {
 
   SpawnedSandbox spawned_;
   SandboxSpec spec_;
+  const std::shared_ptr<Refusals> refusals_ = std::make_shared<Refusals>();
+  std::shared_ptr<NetworkProxy> proxy_;
+  std::unique_ptr<NetworkProxy::Door> door_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Status lost_;
@@ -259,6 +304,12 @@ Result<std::shared_ptr<Spawner>> NamespaceBackend::live_spawner() {
   return spawner_;
 }
 
+std::shared_ptr<NetworkProxy> NamespaceBackend::proxy() {
+  std::lock_guard lock(mutex_);
+  if (!proxy_) proxy_ = std::make_shared<NetworkProxy>();
+  return proxy_;
+}
+
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
   for (int attempt = 1;; ++attempt) {
     const auto spawner = TRY(live_spawner());
@@ -269,6 +320,7 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
     }
     auto sandbox = std::make_unique<NamespaceSandbox>(std::move(*spawned), spec);
     Status ready = sandbox->wait_until_ready();
+    if (ready && !spec.network.empty()) ready = sandbox->open_network(proxy());
     if (ready) return sandbox;
     // Whoever killed its first process has not said that there can be none.
     if (ready.code() != Code::kUnavailable || attempt == kMostAttempts) return fail(std::move(ready));

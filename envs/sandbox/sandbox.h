@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "envs/network/allow_list.h"
+#include "envs/network/use.h"
 #include "envs/search/sources.h"
 #include "envs/task.h"
 #include "envs/tools/tool.h"
@@ -36,6 +38,8 @@ struct SandboxSpec {
   std::vector<std::string> tools;             // what calls may name; empty: tools() of envs/tools/tool.h
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
   Links links;                                     // made in the root, which is read-only; to where nothing is yet
+  AllowList network;                               // the hosts that its programs may speak to, through a proxy
+  OnNetworkUse on_network;                         // told of each request; may be empty
   SandboxHolder holder;
 };
 
