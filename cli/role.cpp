@@ -110,6 +110,7 @@ Result<int> run(const Options& options) {
                                     hello.setPid(::getpid());
                                   });
     const auto tools = TRY(envs::choose_tools(config.env.tools));
+    const auto servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers));
     const auto network = TRY(envs::AllowList::parse(config.env.network));
     bool told_to_stop = false;
     std::atomic<bool> stop{false};
@@ -121,7 +122,8 @@ Result<int> run(const Options& options) {
                                  .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds,
                                  .tools = tools,
-                                 .network = network},
+                                 .network = network,
+                                 .servers = servers},
                      .fleet = &watched},
                     pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();

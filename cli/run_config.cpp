@@ -116,6 +116,10 @@ Schema schema_of(RunConfig& c) {
   s.add("env.network", c.env.network,
         "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
         "not 80 or 443");
+  s.add(
+      "env.mcp_servers", c.env.mcp_servers,
+      "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
+      "are NAME__TOOL");
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
@@ -145,6 +149,8 @@ Status check(const RunConfig& c) {
   }
   if (auto network = envs::AllowList::parse(c.env.network); !network)
     return std::move(network).error().at("env.network");
+  if (auto servers = envs::parse_mcp_servers(c.env.mcp_servers); !servers)
+    return std::move(servers).error().at("env.mcp_servers");
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
   TRY(algorithm_of(c));

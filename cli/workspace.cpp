@@ -20,6 +20,21 @@ void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
       ->type_name("HOST,...");
 }
 
+void add_server_option(CLI::App& command, WorkspaceOptions& options) {
+  command
+      .add_option("--mcp-server", options.servers,
+                  "Run this server of the Model Context Protocol in the sandbox and offer its tools as NAME__TOOL; may "
+                  "be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=COMMAND");
+}
+
+Result<std::vector<envs::McpServerSpec>> servers_of(const WorkspaceOptions& options) {
+  auto servers = envs::parse_mcp_servers(options.servers);
+  if (!servers) return fail(std::move(servers).error().at("--mcp-server"));
+  return servers;
+}
+
 Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
   std::error_code error;
   const auto folder = std::filesystem::canonical(options.folder, error);

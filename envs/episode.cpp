@@ -75,10 +75,14 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
   task.network = TRY(task.network.with(options.network));
   auto sandbox = TRY(backend.create(spec_of(task, options)));
   TRY(prepare(*sandbox, task, options));
+  task.servers.insert(task.servers.end(), options.servers.begin(), options.servers.end());
+  TRY(sandbox->start_servers(task.servers));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
 }
 
-std::vector<Message> Episode::prompt() const { return envs::prompt(task_, tools_of(options_)); }
+std::vector<Message> Episode::prompt() const {
+  return envs::prompt(task_, tools_of(options_), sandbox_ ? sandbox_->foreign_tools() : std::vector<ForeignTool>());
+}
 
 Status Episode::put(const Files& files) {
   if (!sandbox_) return Status::unavailable("the episode has been scored; its sandbox is gone");
@@ -106,6 +110,7 @@ Result<std::unique_ptr<Episode>> Episode::branch() {
   const auto snapshot = TRY(sandbox_->snapshot());
   auto sandbox = TRY(backend_.create(spec_of(task_, options_)));
   TRY(sandbox->restore(snapshot));
+  TRY(sandbox->start_servers(task_.servers));
   std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
   branch->changed_ = changed_;
   branch->tool_calls_ = tool_calls_;

@@ -18,11 +18,14 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/sandbox/snapshot.h"
 #include "envs/tools/functions.h"
+#include "envs/tools/paths.h"
+#include "envs/tools/process.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
@@ -164,7 +167,25 @@ Result<std::string> source_lines(std::string_view question) {
   return texts;
 }
 
-std::string serve(RequestKind kind, FieldReader& fields, const Session& session,
+std::string serve_start(FieldReader& fields, int socket, const std::vector<std::string>& environment) {
+  const auto start = [&]() -> Status {
+    const auto name = TRY(fields.text());
+    ProcessSpec spec;
+    const auto bash = find_program("bash");
+    spec.argv = {bash.empty() ? "/bin/sh" : bash, "-c", TRY(fields.text())};
+    spec.directory = kRoot;
+    spec.environment = environment;
+    const auto log = server_log(name);
+    const FileDescriptor errors(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+    if (!errors) return Status::from_errno(log, errno);
+    TRY(start_process(spec, socket, errors.get()));
+    return {};
+  };
+  const Status status = start();
+  return status ? kWorked : status.message();
+}
+
+std::string serve(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
                   const std::vector<std::string>& environment) {
   std::string reply;
   switch (kind) {
@@ -191,6 +212,11 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session,
       return serve_sources(fields.rest(), source_changes);
     case RequestKind::kSourceLines:
       return serve_sources(fields.rest(), source_lines);
+    case RequestKind::kFingerprint:
+      put_number(reply, fingerprint(kRoot));
+      return reply;
+    case RequestKind::kStartServer:
+      return serve_start(fields, descriptor, environment);
     case RequestKind::kLook: {
       auto looked = serve_look(fields, kRoot, session, environment);
       end_descendants();
@@ -239,6 +265,12 @@ class Server {
     const auto id = fields.number(), kind = fields.number();
     if (!id || !kind) _exit(1);
     if (*kind == static_cast<uint64_t>(RequestKind::kCancel)) return cancel(*id);
+    FileDescriptor descriptor;
+    if (*kind == static_cast<uint64_t>(RequestKind::kStartServer)) {
+      auto received = receive(socket_, 1);
+      if (received.descriptors.size() != 1) _exit(1);
+      descriptor = std::move(received.descriptors[0]);
+    }
     if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
     }
@@ -264,7 +296,7 @@ class Server {
       action.sa_handler = end_children;
       action.sa_flags = SA_RESTART;
       sigaction(SIGTERM, &action, nullptr);
-      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_, environment_);
+      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_, descriptor.get(), environment_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
@@ -344,6 +376,8 @@ class Server {
 };
 
 }  // namespace
+
+std::string server_log(std::string_view name) { return std::string("/tmp/").append(name).append(".mcp.log"); }
 
 void serve_sandbox(int socket, const std::vector<std::string>& settings) {
   // No process of the sandbox may look into this one or its workers.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem::envs {
@@ -14,6 +15,9 @@ namespace tandem::envs {
 // The reply where there is nothing else to say; an empty one comes of a process that was killed.
 inline constexpr const char* kWorked = "worked";
 
+// Where a server of tools leaves what it writes to its standard error.
+std::string server_log(std::string_view name);
+
 // Kinds of requests, and their fields after the id.
 enum class RequestKind : unsigned {
   kCall,      // tool name, arguments as JSON, output limit, time limit in milliseconds, tools that may be called with
@@ -24,6 +28,9 @@ enum class RequestKind : unsigned {
   kCollect,   // -> complete, files; everything else that runs is ended first
   kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/search/sources.h)
   kSourceLines,    // lines of files -> why not, or empty; their texts
+  kFingerprint,    // -> a number that is another one where the workspace is (envs/tools/paths.h)
+  kStartServer,    // a name, a command; its standard input and output come right behind the frame, as one descriptor
+                   // -> kWorked, or why not. It stays in the background
   kLook,           // a program and its limits (look.h) -> what came of it; ended when the files are collected
   kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own
 };

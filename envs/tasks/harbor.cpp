@@ -58,7 +58,7 @@ constexpr Key kKeys[] = {
     {"environment.env", Support::kRead},
     {"environment.docker_image", Support::kRefused},
     {"environment.skills_dir", Support::kRefused},
-    {"environment.mcp_servers", Support::kRefused},
+    {"environment.mcp_servers", Support::kRead},
     {"environment.healthcheck", Support::kRefused},
     {"solution.env", Support::kRead},
 };
@@ -155,6 +155,8 @@ class HarborReader {
       const double seconds = node.value<double>().value_or(0);
       if (!(seconds > 0)) return mistakes_.add(toml_, line, "verifier.timeout_sec must be a number above 0");
       test_seconds_ = std::min(seconds, kMostTestSeconds);
+    } else if (path == "environment.mcp_servers") {
+      take_servers(node, line);
     } else if (path.ends_with(".network_mode") || path.ends_with(".allowed_hosts")) {
       take_network(path, node, line);
     } else {
@@ -163,6 +165,28 @@ class HarborReader {
                                                 : solution_environment_;
       take_environment(path, node, line, exports);
     }
+  }
+
+  void take_servers(const toml::node& node, int line) {
+    const auto* servers = node.as_array();
+    if (!servers) return mistakes_.add(toml_, line, "environment.mcp_servers must be a list of tables");
+    for (const auto& entry : *servers) {
+      const auto server = toml::node_view(entry);
+      const auto name = server["name"].value_or(std::string());
+      if (server["transport"].value_or(std::string()) != "stdio") {
+        mistakes_.add(toml_, line, "environment.mcp_servers: only servers of the transport \"stdio\" run in a sandbox");
+        continue;
+      }
+      auto command = server["command"].value_or(std::string());
+      if (const auto folder = server["cwd"].value<std::string>())
+        command = "cd " + shell_quoted(*folder) + " && " + command;
+      if (const auto* words = server["args"].as_array()) {
+        for (const auto& word : *words) command += " " + shell_quoted(word.value_or(std::string()));
+      }
+      task_.servers.push_back({name, command});
+    }
+    if (const Status status = check_mcp_servers(task_.servers); !status)
+      mistakes_.add(toml_, line, "environment.mcp_servers: " + status.message());
   }
 
   // Of the modes only `allowlist` opens anything here; what [agent] says counts in place of what [environment] does.
