@@ -123,6 +123,8 @@ Schema schema_of(RunConfig& c) {
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
+  s.add("env.read_cache_mb", c.env.read_cache_mb,
+        "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
   return s;
 }
 

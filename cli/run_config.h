@@ -89,6 +89,7 @@ struct RunConfig {
     int output_bytes = 2000;
     std::vector<std::string> tools, network, mcp_servers;
     int warm = 2, most_warm = 16;
+    int read_cache_mb = 64;
   } env;
 };
 
