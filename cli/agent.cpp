@@ -67,6 +67,7 @@ Status check(const AgentOptions& o) {
     if (Status status = wire::check_url(url); !status.ok()) return std::move(status).at("--endpoint");
   }
   TRY(envs::leaves_out_of(o.excludes));
+  TRY(servers_of(o.workspace));
   TRY(tools_of(o));
   return {};
 }
@@ -96,8 +97,9 @@ envs::Task task_of(const AgentOptions& options, const envs::FolderCopy& copy) {
 }
 
 Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOptions& o, const envs::Task& task,
-                                                               std::vector<std::string> tools, const Clock& clock,
-                                                               AgentView& view) {
+                                                               std::vector<std::string> tools,
+                                                               std::vector<envs::ForeignTool> foreign,
+                                                               const Clock& clock, AgentView& view) {
   rollout::EndpointSettings settings{.urls = o.endpoints,
                                      .model = o.model_name,
                                      .key = key_of_environment(),
@@ -106,6 +108,7 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
                                      .max_tokens = o.max_tokens,
                                      .request_limit = from_seconds(o.request_seconds)};
   settings.tools = std::move(tools);
+  settings.foreign_tools = std::move(foreign);
   settings.attempts.per_minute = o.requests_per_minute;
   settings.attempts.seed = static_cast<uint64_t>(clock.unix_seconds() * 1e6);
   for (const auto& url : o.endpoints) {
@@ -116,7 +119,8 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
 }
 
 Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o, const envs::Task& task,
-                                                           std::vector<std::string> tools) {
+                                                           std::vector<std::string> tools,
+                                                           std::vector<envs::ForeignTool> foreign) {
   const auto format = TRY(number_format(o.format, o.model));
   rollout::EngineModelSettings settings{.model = o.model,
                                         .format = format,
@@ -124,6 +128,7 @@ Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o
                                         .max_tokens = o.max_context,
                                         .threads = o.threads};
   settings.tools = std::move(tools);
+  settings.foreign_tools = std::move(foreign);
   settings.sampling.temperature = static_cast<float>(o.temperature.value_or(0));
   if (o.max_tokens) settings.max_new_tokens = *o.max_tokens;
   return rollout::EngineModel::load(settings, task);
@@ -179,15 +184,18 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
   auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
   const auto copy = TRY(envs::copy_folder(folder, TRY(envs::leaves_out_of(o.excludes)), *sandbox));
-  const auto task = task_of(o, copy);
+  auto task = task_of(o, copy);
+  task.network = spec.network;
+  TRY(sandbox->start_servers(TRY(servers_of(o.workspace))));
+  const auto foreign = sandbox->foreign_tools();
 
   const SystemClock clock;
   std::unique_ptr<rollout::EngineModel> engine;
   std::unique_ptr<rollout::EndpointModel> servers;
   if (o.model.empty()) {
-    servers = TRY(endpoint_model(o, task, spec.tools, clock, *view));
+    servers = TRY(endpoint_model(o, task, spec.tools, foreign, clock, *view));
   } else {
-    engine = TRY(engine_model(o, task, spec.tools));
+    engine = TRY(engine_model(o, task, spec.tools, foreign));
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;
   view->begins(model.name(), folder.string(), task.files.size(), copy.note);
@@ -228,6 +236,7 @@ Action add_agent(CLI::App& command) {
   const auto o = std::make_shared<AgentOptions>();
   command.add_option("TASK", o->task, "What is to be done");
   add_workspace_options(command, o->workspace);
+  add_server_option(command, o->workspace);
   auto* model = command.add_option("--model", o->model, "Model directory (Hugging Face layout), run in this process");
   auto* endpoint =
       command.add_option("--endpoint", o->endpoints,

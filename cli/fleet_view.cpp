@@ -65,6 +65,12 @@ std::string warm_share(const envs::FleetFigures& fleet) {
                                                         static_cast<double>(given(fleet)));
 }
 
+std::string cached_share(const envs::ServerFigures& figures) {
+  return figures.known_reads == 0 ? "-"
+                                  : fmt::format("{:.0f}%", 100.0 * static_cast<double>(figures.cached_reads) /
+                                                               static_cast<double>(figures.known_reads));
+}
+
 uint32_t in_use(const envs::FleetFigures& fleet) { return fleet.leased + fleet.calling + fleet.grading; }
 
 }  // namespace
@@ -164,9 +170,10 @@ std::string line_of(const envs::ServerFigures& figures) {
   return fmt::format(
       "{:.1f} spawns/s, p50 {:.1f} ms, p99 {:.1f} ms; {} in use ({} calling, {} grading), {} warm, {} draining; {} of "
       "{} "
-      "waiting; {} given warm; kills: {}",
+      "waiting; {} given warm; {} of reads cached; kills: {}",
       fleet.spawns_per_second, fleet.spawn_p50_ms, fleet.spawn_p99_ms, in_use(fleet), fleet.calling, fleet.grading,
-      fleet.warm, fleet.draining, figures.waiting, figures.queue, warm_share(fleet), kills_in_words(fleet));
+      fleet.warm, fleet.draining, figures.waiting, figures.queue, warm_share(fleet), cached_share(figures),
+      kills_in_words(fleet));
 }
 
 std::string lines_of(const std::string& server, const envs::ServerFigures& figures) {
@@ -176,11 +183,12 @@ std::string lines_of(const std::string& server, const envs::ServerFigures& figur
       "  spawns   {:.1f}/s, p50 {:.1f} ms, p99 {:.1f} ms; {} in all, {} could not be made, {} given warm\n"
       "  in use   {}: {} between calls, {} calling, {} grading; {} warm, {} draining\n"
       "  queue    {} of {} requests\n"
+      "  reads    {} of {} of known content answered from the cache\n"
       "  kills    {}\n",
       safe(server), format_seconds(fleet.uptime_seconds), figures.episodes, fleet.calls, figures.failed,
       fleet.spawns_per_second, fleet.spawn_p50_ms, fleet.spawn_p99_ms, fleet.made, fleet.not_made, warm_share(fleet),
       in_use(fleet), fleet.leased, fleet.calling, fleet.grading, fleet.warm, fleet.draining, figures.waiting,
-      figures.queue, kills_in_words(fleet));
+      figures.queue, figures.cached_reads, figures.known_reads, kills_in_words(fleet));
 }
 
 Json to_json(const envs::ServerFigures& figures) {
@@ -205,6 +213,7 @@ Json to_json(const envs::ServerFigures& figures) {
             {"taken_warm", fleet.taken_warm},
             {"made_on_demand", fleet.made_on_demand}}},
           {"calls", fleet.calls},
+          {"reads", {{"known", figures.known_reads}, {"cached", figures.cached_reads}}},
           {"execs", fleet.looks},
           {"failed_requests", figures.failed},
           {"kills", kills}};

@@ -8,6 +8,7 @@
 #include "cli/run_layout.h"
 #include "cli/run_tasks.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/sandbox/pool.h"
 #include "envs/server.h"
@@ -92,7 +93,9 @@ Result<int> run(const Options& options) {
   }
   if (options.name == "env") {
     const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
-    envs::WatchedBackend watched(*backend, clock, identity.epoch);
+    envs::ReadCache read_cache(static_cast<size_t>(config.env.read_cache_mb) << 20);
+    envs::CachingBackend caching(*backend, read_cache);
+    envs::WatchedBackend watched(caching, clock, identity.epoch);
     envs::SandboxPool pool(
         watched, clock, {},
         {.least = static_cast<size_t>(config.env.warm), .most = static_cast<size_t>(config.env.most_warm)});
@@ -110,6 +113,8 @@ Result<int> run(const Options& options) {
                                     hello.setPid(::getpid());
                                   });
     const auto tools = TRY(envs::choose_tools(config.env.tools));
+    const auto servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers));
+    const auto network = TRY(envs::AllowList::parse(config.env.network));
     bool told_to_stop = false;
     std::atomic<bool> stop{false};
     TRY(envs::serve({.address = layout.address("env"),
@@ -119,12 +124,16 @@ Result<int> run(const Options& options) {
                      .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                  .call_time_limit_s = config.env.call_seconds,
                                  .test_time_limit_s = config.env.call_seconds,
-                                 .tools = tools},
-                     .fleet = &watched},
+                                 .tools = tools,
+                                 .network = network,
+                                 .servers = servers},
+                     .fleet = &watched,
+                     .read_cache = &read_cache},
                     pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
                       while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
                       link.tick(doing, [&] {
                         const auto made = pool.counters();
+                        const auto reads = read_cache.counters();
                         return Json{{"acquired", c.acquired},
                                     {"calls", c.calls},
                                     {"scored", c.scored},
@@ -138,6 +147,8 @@ Result<int> run(const Options& options) {
                                     {"made_on_demand", made.fresh},
                                     {"not_made", made.failed},
                                     {"warm_lost", made.lost},
+                                    {"known_reads", reads.lookups},
+                                    {"cached_reads", reads.hits},
                                     {"spawners", backend->spawners_started()},
                                     {"spawn_ms", made.last_fresh_milliseconds}};
                       });

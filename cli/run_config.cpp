@@ -113,9 +113,18 @@ Schema schema_of(RunConfig& c) {
   }
   s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
         std::move(tools));
+  s.add("env.network", c.env.network,
+        "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
+        "not 80 or 443");
+  s.add(
+      "env.mcp_servers", c.env.mcp_servers,
+      "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
+      "are NAME__TOOL");
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
+  s.add("env.read_cache_mb", c.env.read_cache_mb,
+        "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
   return s;
 }
 
@@ -140,6 +149,10 @@ Status check(const RunConfig& c) {
     return Status::invalid(
         fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm));
   }
+  if (auto network = envs::AllowList::parse(c.env.network); !network)
+    return std::move(network).error().at("env.network");
+  if (auto servers = envs::parse_mcp_servers(c.env.mcp_servers); !servers)
+    return std::move(servers).error().at("env.mcp_servers");
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
   TRY(algorithm_of(c));

@@ -30,6 +30,7 @@ Result<int> call_tool(const CallOptions& options) {
   const auto arguments = parse_json(options.arguments);
   if (!arguments) return fail(Status(arguments.error()).at("arguments"));
   auto spec = TRY(sandbox_of(options.workspace));
+  const auto servers = TRY(servers_of(options.workspace));
   spec.tools =
       TRY(offered_tools(options.tools, options.search.given(),
                         envs::tool_names(options.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo)));
@@ -43,6 +44,7 @@ Result<int> call_tool(const CallOptions& options) {
   std::unique_ptr<envs::SearchingBackend> searching;
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
   auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
+  TRY(sandbox->start_servers(servers));
   const auto outcome = TRY(sandbox->call(options.name, *arguments));
   if (options.raw) {
     fwrite(outcome.output.data(), 1, outcome.output.size(), stdout);
@@ -135,6 +137,7 @@ Action add_tools(CLI::App& command) {
   call->add_option("NAME", options->name, "The tool")->required();
   call->add_option("JSON", options->arguments, "Its arguments, a JSON object")->required();
   add_workspace_options(*call, options->workspace);
+  add_server_option(*call, options->workspace);
   add_tools_option(*call, options->tools);
   add_search_options(*call, options->search);
   call->add_flag("--no-sandbox", options->no_sandbox, "Run on this machine without isolation");
@@ -151,6 +154,8 @@ Action add_tools(CLI::App& command) {
       "  tandem tools call codebase_search '{\"query\": \"Where are sessions refreshed?\"}' --workspace . \\\n"
       "      --encoder models/all-MiniLM-L6-v2 --raw\n"
       "  tandem tools call bash '{\"command\": \"make\"}' --tools bash --workspace .\n"
+      "  tandem tools call weather__today '{\"city\": \"Oslo\"}' --workspace . \\\n"
+      "      --mcp-server 'weather=python3 weather.py'\n"
       "  tandem tools call apply_patch \"$(jq -Rs '{input: .}' change.patch)\" --workspace .");
   return [list, only, schema, names, encoder, options]() -> Result<int> {
     if (list->parsed()) return list_tools(*only, TRY(with_search(*encoder)));

@@ -1,5 +1,9 @@
 #include "cli/workspace.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 namespace tandem::cli {
 
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
@@ -7,6 +11,28 @@ void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
   command.add_option("--time-limit", options.time_limit_s, "Seconds after which a command is ended")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command
+      .add_option("--network", options.network,
+                  "Open these hosts, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is not 80 or "
+                  "443; commas between them. None by default")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("HOST,...");
+}
+
+void add_server_option(CLI::App& command, WorkspaceOptions& options) {
+  command
+      .add_option("--mcp-server", options.servers,
+                  "Run this server of the Model Context Protocol in the sandbox and offer its tools as NAME__TOOL; may "
+                  "be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=COMMAND");
+}
+
+Result<std::vector<envs::McpServerSpec>> servers_of(const WorkspaceOptions& options) {
+  auto servers = envs::parse_mcp_servers(options.servers);
+  if (!servers) return fail(std::move(servers).error().at("--mcp-server"));
+  return servers;
 }
 
 Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
@@ -18,6 +44,10 @@ Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
   envs::SandboxSpec spec;
   spec.workspace = folder;
   spec.call_time_limit_s = options.time_limit_s;
+  auto network = envs::AllowList::parse(options.network);
+  if (!network) return fail(std::move(network).error().at("--network"));
+  spec.network = std::move(*network);
+  spec.on_network = [](const envs::NetworkUse& use) { fmt::print(stderr, "network: {}\n", envs::to_string(use)); };
   return spec;
 }
 

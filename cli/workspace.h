@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "envs/sandbox/sandbox.h"
 
@@ -11,12 +12,19 @@ namespace tandem::cli {
 struct WorkspaceOptions {
   std::string folder;
   double time_limit_s = 120;
+  std::vector<std::string> network;  // hosts that are open
+  std::vector<std::string> servers;  // of tools, NAME=COMMAND each
 };
 
-// --workspace and --time-limit.
+// --workspace, --time-limit and --network.
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options);
+// --mcp-server NAME=COMMAND.
+void add_server_option(CLI::App& command, WorkspaceOptions& options);
+// kInvalid where one of them is none.
+Result<std::vector<envs::McpServerSpec>> servers_of(const WorkspaceOptions& options);
 
-// The sandbox that has the folder as its workspace, read and write. kInvalid where it is no folder.
+// The sandbox that has the folder as its workspace, read and write; each request to the network is told on stderr.
+// kInvalid where it is no folder, or a host is none.
 Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options);
 
 }  // namespace tandem::cli

@@ -18,6 +18,7 @@ std::vector<std::string> tools_of(const EpisodeOptions& options) {
 SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
   spec.links = task.links;
+  spec.network = task.network;
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
   spec.tools = tools_of(options);
@@ -71,12 +72,17 @@ Episode::Episode(Task task, SandboxBackend& backend, const EpisodeOptions& optio
 
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
   TRY(check_needs(task));
+  task.network = TRY(task.network.with(options.network));
   auto sandbox = TRY(backend.create(spec_of(task, options)));
   TRY(prepare(*sandbox, task, options));
+  task.servers.insert(task.servers.end(), options.servers.begin(), options.servers.end());
+  TRY(sandbox->start_servers(task.servers));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
 }
 
-std::vector<Message> Episode::prompt() const { return envs::prompt(task_, tools_of(options_)); }
+std::vector<Message> Episode::prompt() const {
+  return envs::prompt(task_, tools_of(options_), sandbox_ ? sandbox_->foreign_tools() : std::vector<ForeignTool>());
+}
 
 Status Episode::put(const Files& files) {
   if (!sandbox_) return Status::unavailable("the episode has been scored; its sandbox is gone");
@@ -104,6 +110,7 @@ Result<std::unique_ptr<Episode>> Episode::branch() {
   const auto snapshot = TRY(sandbox_->snapshot());
   auto sandbox = TRY(backend_.create(spec_of(task_, options_)));
   TRY(sandbox->restore(snapshot));
+  TRY(sandbox->start_servers(task_.servers));
   std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
   branch->changed_ = changed_;
   branch->tool_calls_ = tool_calls_;

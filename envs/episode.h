@@ -22,13 +22,16 @@ struct EpisodeOptions {
   size_t output_limit = 2000;  // bytes of a call's output that the model is shown
   double call_time_limit_s = 10;
   double test_time_limit_s = 10;
-  std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
-  SandboxHolder holder = {};            // of its sandboxes; the task's name is put in
+  std::vector<std::string> tools = {};      // that there are, and that the prompt names; empty: prompted_tools()
+  AllowList network = {};                   // hosts that are open beside those of the task
+  std::vector<McpServerSpec> servers = {};  // of tools, beside those of the task
+  SandboxHolder holder = {};                // of its sandboxes; the task's name is put in
 };
 
 class Episode {
  public:
-  // Also an error where this machine lacks what the task needs (kUnfit), or its setup fails.
+  // Also an error where this machine lacks what the task needs (kUnfit), its setup fails, a server of
+  // tools does not begin, or there are more hosts or servers than there can be.
   static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
 
   const Task& task() const { return task_; }
@@ -48,7 +51,8 @@ class Episode {
   int tool_calls() const { return tool_calls_; }
 
   // A second episode of the task that goes on from here by itself: files, shell and counts are as they are now, what
-  // runs in the background is not there. kExhausted where the files are too many for a snapshot.
+  // runs in the background is not there, and servers of tools begin anew. kExhausted where the files are too many for a
+  // snapshot.
   Result<std::unique_ptr<Episode>> branch();
 
   // Collects what was left behind and grades it, hidden tests in a fresh sandbox. Once; the sandbox is gone after it.

@@ -37,14 +37,16 @@ bool is_in(std::span<const std::string> names, std::string_view name) {
 }
 
 // A tool that has no line above says what it is for.
-std::string described(const Tool& tool) {
+std::string described(std::string_view tool, std::string_view description, const Json& schema) {
   std::vector<std::string> parameters;
-  const auto schema = Json::parse(tool.parameters);
-  for (const auto& [name, property] : schema.at("properties").items()) parameters.push_back(name);
-  return std::string(tool.name) + "(" + join(parameters, ", ") + "): " + std::string(tool.description) + "\n";
+  const auto properties = schema.find("properties");
+  if (properties != schema.end() && properties->is_object()) {
+    for (const auto& property : properties->items()) parameters.push_back(property.key());
+  }
+  return std::string(tool) + "(" + join(parameters, ", ") + "): " + std::string(description) + "\n";
 }
 
-std::string system_message(std::span<const std::string> names) {
+std::string system_message(std::span<const std::string> names, std::span<const ForeignTool> foreign) {
   std::string text(kOpening);
   for (const auto& each : kLines) {
     if (is_in(names, each.name)) text += each.line;
@@ -52,8 +54,10 @@ std::string system_message(std::span<const std::string> names) {
   for (const auto& tool : every_tool()) {
     const bool has_line =
         std::any_of(kLines.begin(), kLines.end(), [&](const auto& each) { return each.name == tool.name; });
-    if (!has_line && is_in(names, tool.name)) text += described(tool);
+    if (!has_line && is_in(names, tool.name))
+      text += described(tool.name, tool.description, Json::parse(tool.parameters));
   }
+  for (const auto& tool : foreign) text += described(tool.name, tool.description, tool.parameters);
   text.append(kCalls).append(kOpen);
   if (is_in(names, "read_file")) {
     text += kExample;
@@ -103,7 +107,8 @@ void write_json(const Json& value, std::string& text) {
 
 }  // namespace
 
-std::vector<Message> prompt(const Task& task, std::span<const std::string> tools) {
+std::vector<Message> prompt(const Task& task, std::span<const std::string> tools,
+                            std::span<const ForeignTool> foreign) {
   std::string user = "Files:\n";
   size_t listed = 0;
   for (const auto& [path, content] : task.files) {
@@ -111,7 +116,12 @@ std::vector<Message> prompt(const Task& task, std::span<const std::string> tools
     user += path + "\n";
   }
   if (listed > kMostListed) user += "... and " + std::to_string(task.files.size() - kMostListed) + " more\n";
-  return {{"system", system_message(tools)}, {"user", user + "\n" + task.instruction}};
+  user += '\n';
+  if (!task.network.empty()) {
+    user += "Programs reach these hosts through the proxy that http_proxy and https_proxy name, and no others: " +
+            join(task.network.entries(), ", ") + "\n\n";
+  }
+  return {{"system", system_message(tools, foreign)}, {"user", user + task.instruction}};
 }
 
 std::vector<std::string> prompted_tools(WithSearch search) {

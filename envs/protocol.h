@@ -24,8 +24,10 @@ struct Message {
 // has: what a model is told about an unknown name depends on them.
 std::vector<std::string> prompted_tools(WithSearch search = WithSearch::kNo);
 
-// The messages that open an episode: these tools and the call format, then the files and the instruction.
-std::vector<Message> prompt(const Task& task, std::span<const std::string> tools);
+// The messages that open an episode: these tools, those of others and the call format, then the files and the
+// instruction.
+std::vector<Message> prompt(const Task& task, std::span<const std::string> tools,
+                            std::span<const ForeignTool> foreign = {});
 inline std::vector<Message> prompt(const Task& task) { return prompt(task, prompted_tools()); }
 
 std::string render_call(const Call& call);

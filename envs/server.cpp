@@ -107,6 +107,7 @@ class Server {
                     .waiting = queue_.pending(),
                     .queue = settings_.queue,
                     .failed = counters_.failed};
+    if (settings_.read_cache) own.reads = settings_.read_cache->counters();
     const Time now = clock_.now();
     for (const auto& [lease, session] : sessions_)
       own.lease_seconds[lease] = settings_.idle_seconds - to_seconds(now - session->last_used);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "envs/episode.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/read_cache.h"
 #include "wire/socket.h"
 
 namespace tandem::envs {
@@ -32,7 +33,8 @@ struct ServerSettings {
   double idle_seconds = 180;  // then an episode is let go
   MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
-  WatchedBackend* fleet = nullptr;  // what operators are answered from (envs/fleet); null: they are refused
+  WatchedBackend* fleet = nullptr;        // what operators are answered from (envs/fleet); null: they are refused
+  const ReadCache* read_cache = nullptr;  // whose figures operators are told; may be null
 };
 
 struct ServerCounters {

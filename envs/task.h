@@ -16,6 +16,8 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "envs/mcp/foreign_tools.h"
+#include "envs/network/allow_list.h"
 
 namespace tandem::envs {
 
@@ -119,8 +121,10 @@ struct Task {
   std::vector<std::string>
       needs;  // without which it cannot be judged: programs, absolute paths, "package NAME" of Debian
   Links links;
-  int max_turns = 3;           // assistant messages
-  bool ends_on_change = true;  // the first turn that changes files is the last
+  AllowList network;  // the hosts that programs may speak to while the model works, never while tests run
+  std::vector<McpServerSpec> servers;  // whose tools the model has beside ours
+  int max_turns = 3;                   // assistant messages
+  bool ends_on_change = true;          // the first turn that changes files is the last
   Expectation expectation;
   Solution solution;
 

@@ -342,6 +342,8 @@ struct Figures {
   waiting @17 :UInt64;                 # requests
   queue @18 :UInt64;                   # requests that may wait
   failed @19 :UInt64;                  # requests, since the server began
+  knownReads @20 :UInt64;              # calls that read what was known
+  cachedReads @21 :UInt64;             # those of them answered from the cache
 }
 
 struct Looked {

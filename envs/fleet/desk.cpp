@@ -62,7 +62,10 @@ void OperatorDesk::ask(Result<FleetQuery> query, const std::function<LoopFigures
   }
   const LoopFigures own = loop();
   later(
-      [this, figures = ServerFigures{{}, own.episodes, own.waiting, own.queue, own.failed}]() -> Result<FleetAnswer> {
+      [this,
+       figures =
+           ServerFigures{{}, own.episodes, own.waiting, own.queue, own.failed, own.reads.lookups, own.reads.hits}]()
+          -> Result<FleetAnswer> {
         ServerFigures all = figures;
         all.fleet = fleet_.figures();
         return FleetAnswer(std::move(all));

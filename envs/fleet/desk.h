@@ -16,6 +16,7 @@
 #include "base/work_queue.h"
 #include "envs/fleet/messages.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/read_cache.h"
 
 namespace tandem::envs {
 
@@ -35,6 +36,7 @@ class QuestionBudget {
 // What only the loop of the server knows.
 struct LoopFigures {
   uint64_t episodes = 0, waiting = 0, queue = 0, failed = 0;
+  ReadCache::Counters reads = {};
   std::map<uint64_t, double> lease_seconds;  // that are left
 };
 

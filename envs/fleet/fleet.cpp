@@ -33,6 +33,7 @@ std::string bounded(std::string_view words) {
 std::string kind_of(const SandboxSpec& spec) {
   auto kind = fmt::format("{} processes, {}", spec.processes, format_bytes(spec.memory_bytes));
   if (!spec.links.empty()) kind += fmt::format(", {} links", spec.links.size());
+  if (!spec.network.empty()) kind += fmt::format(", {} open hosts", spec.network.size());
   if (spec.workspace) kind += ", a folder of the host";
   return kind;
 }
@@ -58,7 +59,7 @@ std::string_view to_string(EndReason reason) {
 
 std::string_view to_string(FleetEventKind kind) {
   constexpr std::array<std::string_view, kFleetEventKinds> kNames = {"made", "not_made", "leased", "call",
-                                                                     "exec", "killed",   "ended"};
+                                                                     "exec", "killed",   "ended",  "network"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -159,6 +160,17 @@ void Fleet::call_ended(uint64_t number, const CallEnd& end, Moment at) {
                    .exit_code = end.exit_code};
   if (end.ended_by) event.what += fmt::format(", ended: {}", to_string(*end.ended_by));
   record(std::move(event), at);
+}
+
+void Fleet::used_network(uint64_t number, const NetworkUse& use, Moment at) {
+  Watched* watched = living(number);
+  if (!watched || ++watched->requests > kMostRequests) return;
+  record({.sandbox = watched->id,
+          .kind = FleetEventKind::kNetwork,
+          .holder = watched->holder,
+          .what = envs::to_string(use),
+          .seconds = use.seconds},
+         at);
 }
 
 void Fleet::looked(uint64_t number, std::string_view program, Duration took, int exit_code, Moment at) {

@@ -63,8 +63,8 @@ struct SandboxRow {
   SandboxUsage usage;
 };
 
-enum class FleetEventKind : uint8_t { kMade, kNotMade, kLeased, kCall, kLook, kKilled, kEnded };
-inline constexpr size_t kFleetEventKinds = 7;
+enum class FleetEventKind : uint8_t { kMade, kNotMade, kLeased, kCall, kLook, kKilled, kEnded, kNetwork };
+inline constexpr size_t kFleetEventKinds = 8;
 std::string_view to_string(FleetEventKind kind);
 
 struct FleetEvent {
@@ -73,7 +73,7 @@ struct FleetEvent {
   std::string sandbox;
   FleetEventKind kind = FleetEventKind::kMade;
   SandboxHolder holder;
-  std::string what;    // of a call its tool, of a look its program, of the others why
+  std::string what;    // of a call its tool, of a look its program, of the network the request, of the others why
   double seconds = 0;  // that it took; of an end the sandbox's age
   int exit_code = 0;   // of a call or a look
 };
@@ -92,7 +92,8 @@ struct FleetFigures {
 class Fleet {
  public:
   static constexpr size_t kMostEvents = 4096, kMostSpawns = 1024;
-  static constexpr size_t kLongestWords = 200;  // bytes of `what` and of a task's name that are kept
+  static constexpr uint32_t kMostRequests = 1000;  // to the network that are told of one sandbox
+  static constexpr size_t kLongestWords = 200;     // bytes of `what` and of a task's name that are kept
 
   // `life` tells one life of the server from another.
   Fleet(uint64_t life, Moment begun);
@@ -110,6 +111,8 @@ class Fleet {
     std::optional<EndReason> ended_by;  // kTimeLimit or kMemory
   };
   void call_ended(uint64_t number, const CallEnd& end, Moment at);
+  // A request of its programs to another host is over.
+  void used_network(uint64_t number, const NetworkUse& use, Moment at);
   void looked(uint64_t number, std::string_view program, Duration took, int exit_code, Moment at);
   // It is being ended, or was found to have been; the first reason stands.
   void ending(uint64_t number, EndReason reason, Moment at);
@@ -143,7 +146,7 @@ class Fleet {
     SandboxState state = SandboxState::kWarm;
     SandboxHolder holder;
     Time made{}, since{};
-    uint32_t calls = 0, running = 0;
+    uint32_t calls = 0, running = 0, requests = 0;
     std::optional<EndReason> why;
   };
   struct Spawn {

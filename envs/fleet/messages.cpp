@@ -134,6 +134,8 @@ void write(const ServerFigures& figures, wire::Figures::Builder out) {
   out.setWaiting(figures.waiting);
   out.setQueue(figures.queue);
   out.setFailed(figures.failed);
+  out.setKnownReads(figures.known_reads);
+  out.setCachedReads(figures.cached_reads);
 }
 
 Result<ServerFigures> read(wire::Figures::Reader in) {
@@ -163,6 +165,8 @@ Result<ServerFigures> read(wire::Figures::Reader in) {
   figures.waiting = in.getWaiting();
   figures.queue = in.getQueue();
   figures.failed = in.getFailed();
+  figures.known_reads = in.getKnownReads();
+  figures.cached_reads = in.getCachedReads();
   return figures;
 }
 

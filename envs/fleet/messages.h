@@ -49,6 +49,7 @@ struct RowsPage {
 struct ServerFigures {
   FleetFigures fleet;
   uint64_t episodes = 0, waiting = 0, queue = 0, failed = 0;
+  uint64_t known_reads = 0, cached_reads = 0;  // calls that read known content; those of them answered from the cache
 };
 struct Killed {
   SandboxRow before;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -81,6 +82,8 @@ class WatchedSandbox final : public Sandbox {
   Result<Collected> collect() override { return seen(inner_->collect()); }
   Result<Snapshot> snapshot() override { return seen(inner_->snapshot()); }
   Status restore(const Snapshot& snapshot) override { return seen(inner_->restore(snapshot)); }
+  Status start_servers(std::span<const McpServerSpec> servers) override { return seen(inner_->start_servers(servers)); }
+  std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
     return seen(inner_->source_changes(known));
   }
@@ -125,7 +128,15 @@ WatchedBackend::~WatchedBackend() = default;
 
 Result<std::unique_ptr<Sandbox>> WatchedBackend::create(const SandboxSpec& spec) {
   const Time began = state_->clock.now();
-  auto made = backend_.create(spec);
+  SandboxSpec watched = spec;
+  // Nothing runs in a sandbox before it has its number here.
+  const auto number_of = std::make_shared<std::atomic<uint64_t>>(0);
+  watched.on_network = [state = state_, number_of, on_network = spec.on_network](const NetworkUse& use) {
+    if (on_network) on_network(use);
+    std::lock_guard lock(state->mutex);
+    state->fleet.used_network(*number_of, use, state->moment());
+  };
+  auto made = backend_.create(watched);
   std::lock_guard lock(state_->mutex);
   const Moment at = state_->moment();
   if (!made) {
@@ -135,6 +146,7 @@ Result<std::unique_ptr<Sandbox>> WatchedBackend::create(const SandboxSpec& spec)
   std::shared_ptr<Sandbox> inner = std::move(*made);
   const uint64_t number = state_->fleet.made(spec, at.now - began, at);
   state_->sandboxes[number] = inner;
+  *number_of = number;
   return std::make_unique<WatchedSandbox>(state_, std::move(inner), number);
 }
 

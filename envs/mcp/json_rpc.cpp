@@ -19,6 +19,17 @@ bool is_id(const Json& value) {
   return value.is_number_integer();
 }
 
+// Of a response; it always has words.
+RpcError told_error(const Json& error) {
+  RpcError told{RpcCode::kInternalError, "an error without words", nullptr};
+  if (!error.is_object()) return told;
+  const auto code = error.find("code"), message = error.find("message");
+  if (code != error.end() && code->is_number_integer()) told.code = static_cast<RpcCode>(code->get<int>());
+  if (message != error.end() && message->is_string() && !message->get_ref<const std::string&>().empty())
+    told.message = message->get<std::string>();
+  return told;
+}
+
 RpcMessage decode(Json& value) {
   const auto refuse = [](std::string why, Json id = nullptr) {
     return malformed(RpcCode::kInvalidRequest, std::move(why), std::move(id));
@@ -35,6 +46,11 @@ RpcMessage decode(Json& value) {
   if (method == value.end()) {
     if (!value.contains("result") && !value.contains("error")) return refuse("method: missing", message.id);
     message.kind = RpcMessage::Kind::kResponse;
+    if (const auto error = value.find("error"); error != value.end()) {
+      message.error = told_error(*error);
+    } else {
+      message.result = std::move(value.at("result"));
+    }
     return message;
   }
   if (!method->is_string()) return refuse("method: not text", message.id);

@@ -34,7 +34,8 @@ struct RpcMessage {
   Json id;             // text or a whole number; null where there is none, or none that can be read
   std::string method;  // of requests and notifications
   Json params = Json::object();
-  RpcError error;  // why it is malformed
+  Json result;     // of a response that is none of an error
+  RpcError error;  // why it is malformed, or of a response the error that it tells; a message without words: none
 };
 
 struct RpcFrame {

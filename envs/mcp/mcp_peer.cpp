@@ -38,7 +38,7 @@ std::shared_ptr<McpPeer> McpPeer::create(const McpServing& serving, WorkQueue& q
 }
 
 McpPeer::McpPeer(const McpServing& serving, WorkQueue& queue, OnReply on_reply)
-    : session_(serving.version, serving.spec.tools),
+    : session_(serving.version, serving.spec.tools, serving.spec.network.entries()),
       queue_(queue),
       on_reply_(std::move(on_reply)),
       workplace_(std::make_shared<Workplace>(*serving.backend, serving.spec)) {}

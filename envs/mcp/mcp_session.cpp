@@ -1,5 +1,7 @@
 #include "envs/mcp/mcp_session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -11,9 +13,8 @@ namespace {
 constexpr std::array<std::string_view, 3> kRevisions = {"2025-11-25", "2025-06-18", "2025-03-26"};
 constexpr std::string_view kBatchRevision = "2025-03-26";  // the only one with batches
 
-constexpr const char* kInstructions =
-    "The tools work on one folder, /workspace, in a sandbox without network. Paths are relative to it. Files are "
-    "changed in place.";
+constexpr std::string_view kInstructions =
+    "The tools work on one folder, /workspace, in a sandbox {}. Paths are relative to it. Files are changed in place.";
 constexpr std::array<std::string_view, 2> kShells = {"run_terminal_cmd", "bash"};
 
 RpcError invalid_params(std::string message) { return {RpcCode::kInvalidParams, std::move(message), nullptr}; }
@@ -22,8 +23,11 @@ bool is_offered(const std::vector<std::string>& offered, std::string_view name) 
   return std::find(offered.begin(), offered.end(), name) != offered.end();
 }
 
-std::string instructions(const std::vector<std::string>& offered) {
-  std::string text = kInstructions;
+std::string instructions(const std::vector<std::string>& offered, const std::vector<std::string>& hosts) {
+  std::string text = fmt::format(
+      kInstructions, hosts.empty()
+                         ? "without network"
+                         : "whose programs reach these hosts through a proxy, and no others: " + join(hosts, ", "));
   for (const auto shell : kShells) {
     if (!is_offered(offered, shell)) continue;
     text.append(" Each ").append(shell).append(
@@ -129,7 +133,7 @@ Result<Json> McpSession::initialize(const Json& params) {
   return Json{{"protocolVersion", revision_},
               {"capabilities", {{"tools", Json::object()}}},
               {"serverInfo", {{"name", "tandem"}, {"version", server_version_}}},
-              {"instructions", instructions(offered_)}};
+              {"instructions", instructions(offered_, hosts_)}};
 }
 
 void McpSession::take_call(uint64_t exchange, RpcMessage& message) {

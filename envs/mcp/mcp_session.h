@@ -50,9 +50,13 @@ class McpSession {
  public:
   static constexpr size_t kMostCalls = 64;  // waiting and under way; more are refused
 
-  // `offered`: names of the tools that there are; empty: those that are everywhere.
-  explicit McpSession(std::string server_version, std::vector<std::string> offered = {})
-      : server_version_(std::move(server_version)), offered_(offered.empty() ? tool_names() : std::move(offered)) {}
+  // `offered`: names of the tools that there are; empty: those that are everywhere. `hosts`: that are open, as the
+  // client is told.
+  explicit McpSession(std::string server_version, std::vector<std::string> offered = {},
+                      std::vector<std::string> hosts = {})
+      : server_version_(std::move(server_version)),
+        offered_(offered.empty() ? tool_names() : std::move(offered)),
+        hosts_(std::move(hosts)) {}
 
   std::vector<McpAction> step(uint64_t exchange, std::string_view frame);
 
@@ -90,7 +94,7 @@ class McpSession {
   std::vector<McpAction> take_actions();
 
   std::string server_version_;
-  std::vector<std::string> offered_;
+  std::vector<std::string> offered_, hosts_;
   std::string revision_;  // empty until initialize
   uint64_t next_call_ = 1;
   std::deque<Call> calls_;  // in the order in which they came

@@ -40,6 +40,11 @@ Collected collect_files(const fs::path& root) {
   return collected;
 }
 
+Status Sandbox::start_servers(std::span<const McpServerSpec> servers) {
+  if (servers.empty()) return {};
+  return Status::unfit("servers of tools need a sandbox; there is none here");
+}
+
 Result<LookOutcome> Sandbox::look(const LookRequest&, const std::stop_token&) {
   return fail(Status::unfit("this kind of sandbox cannot be looked into"));
 }

@@ -4,8 +4,11 @@
 // Errors name the step that failed; such a process must end.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "envs/sandbox/sandbox.h"
 
@@ -19,6 +22,12 @@ Status build_root(const SandboxSpec& spec);
 
 // The loopback device up; there is no other one.
 Status raise_loopback();
+
+// A socket that listens at kProxyPort of the loopback device, for a proxy that accepts from it outside (envs/network).
+inline constexpr uint16_t kProxyPort = 3128;
+Result<FileDescriptor> listen_for_proxy();
+// What programs find it by, "http_proxy=http://127.0.0.1:3128" and the like; loopback itself goes past it.
+std::vector<std::string> proxy_settings();
 
 // Resource limits of every process; the number of processes is that of the whole sandbox, as it has its user namespace.
 Status set_limits(const SandboxSpec& spec);

@@ -18,10 +18,14 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/sandbox/snapshot.h"
+#include "envs/tools/functions.h"
+#include "envs/tools/paths.h"
+#include "envs/tools/process.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
@@ -72,6 +76,14 @@ void end_children(int) {
   errno = error;
 }
 
+std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+  ToolContext usual;
+  usual.root = kRoot;
+  auto environment = clean_environment(usual);
+  environment.insert(environment.end(), settings.begin(), settings.end());
+  return environment;
+}
+
 // Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
 std::string reply_with(const Session& before, const Session& after, const std::string& rest) {
   std::string reply;
@@ -81,7 +93,7 @@ std::string reply_with(const Session& before, const Session& after, const std::s
   return reply;
 }
 
-std::string serve_call(FieldReader& fields, Session session) {
+std::string serve_call(FieldReader& fields, Session session, const std::vector<std::string>& environment) {
   const Session before = session;
   const auto serve = [&]() -> Result<ToolOutcome> {
     const auto name = TRY(fields.text());
@@ -89,6 +101,7 @@ std::string serve_call(FieldReader& fields, Session session) {
     ToolContext context;
     context.root = kRoot;
     context.shown_root = kRoot;
+    context.environment = environment;
     context.session = &session;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = TRY(fields.seconds());
@@ -154,11 +167,30 @@ Result<std::string> source_lines(std::string_view question) {
   return texts;
 }
 
-std::string serve(RequestKind kind, FieldReader& fields, const Session& session) {
+std::string serve_start(FieldReader& fields, int socket, const std::vector<std::string>& environment) {
+  const auto start = [&]() -> Status {
+    const auto name = TRY(fields.text());
+    ProcessSpec spec;
+    const auto bash = find_program("bash");
+    spec.argv = {bash.empty() ? "/bin/sh" : bash, "-c", TRY(fields.text())};
+    spec.directory = kRoot;
+    spec.environment = environment;
+    const auto log = server_log(name);
+    const FileDescriptor errors(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+    if (!errors) return Status::from_errno(log, errno);
+    TRY(start_process(spec, socket, errors.get()));
+    return {};
+  };
+  const Status status = start();
+  return status ? kWorked : status.message();
+}
+
+std::string serve(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
+                  const std::vector<std::string>& environment) {
   std::string reply;
   switch (kind) {
     case RequestKind::kCall:
-      return serve_call(fields, session);
+      return serve_call(fields, session, environment);
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
@@ -180,8 +212,13 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session)
       return serve_sources(fields.rest(), source_changes);
     case RequestKind::kSourceLines:
       return serve_sources(fields.rest(), source_lines);
+    case RequestKind::kFingerprint:
+      put_number(reply, fingerprint(kRoot));
+      return reply;
+    case RequestKind::kStartServer:
+      return serve_start(fields, descriptor, environment);
     case RequestKind::kLook: {
-      auto looked = serve_look(fields, kRoot, session);
+      auto looked = serve_look(fields, kRoot, session, environment);
       end_descendants();
       return looked;
     }
@@ -202,7 +239,7 @@ struct Worker {
 
 class Server {
  public:
-  explicit Server(int socket) : socket_(socket) {}
+  Server(int socket, std::vector<std::string> environment) : socket_(socket), environment_(std::move(environment)) {}
 
   [[noreturn]] void run() {
     for (;;) {
@@ -228,6 +265,12 @@ class Server {
     const auto id = fields.number(), kind = fields.number();
     if (!id || !kind) _exit(1);
     if (*kind == static_cast<uint64_t>(RequestKind::kCancel)) return cancel(*id);
+    FileDescriptor descriptor;
+    if (*kind == static_cast<uint64_t>(RequestKind::kStartServer)) {
+      auto received = receive(socket_, 1);
+      if (received.descriptors.size() != 1) _exit(1);
+      descriptor = std::move(received.descriptors[0]);
+    }
     if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
     }
@@ -253,7 +296,7 @@ class Server {
       action.sa_handler = end_children;
       action.sa_flags = SA_RESTART;
       sigaction(SIGTERM, &action, nullptr);
-      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_);
+      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_, descriptor.get(), environment_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
@@ -327,19 +370,22 @@ class Server {
   }
 
   int socket_;
+  const std::vector<std::string> environment_;  // of commands
   std::vector<Worker> workers_;
   Session session_;
 };
 
 }  // namespace
 
-void serve_sandbox(int socket) {
+std::string server_log(std::string_view name) { return std::string("/tmp/").append(name).append(".mcp.log"); }
+
+void serve_sandbox(int socket, const std::vector<std::string>& settings) {
   // No process of the sandbox may look into this one or its workers.
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_NAME, "tandem-init");
   // The kernel keeps signals of the sandbox from its first process as long as that has no handlers.
   for (int number = 1; number < 32; ++number) signal(number, SIG_DFL);
-  Server(socket).run();
+  Server(socket, environment_with(settings)).run();
 }
 
 }  // namespace tandem::envs

@@ -1,14 +1,22 @@
 // The first process of a sandbox: it serves calls of tools until the socket closes, and with it the whole sandbox ends.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 namespace tandem::envs {
 
 // Requests come as frames {id, kind, ...}; each is served by a process of its own, so that calls run at once and
-// nothing that a call does can harm the others. Never returns.
-[[noreturn]] void serve_sandbox(int socket);
+// nothing that a call does can harm the others. `settings` ("NAME=value") are in the environment of every command
+// beside the usual ones. Never returns.
+[[noreturn]] void serve_sandbox(int socket, const std::vector<std::string>& settings);
 
 // The reply where there is nothing else to say; an empty one comes of a process that was killed.
 inline constexpr const char* kWorked = "worked";
+
+// Where a server of tools leaves what it writes to its standard error.
+std::string server_log(std::string_view name);
 
 // Kinds of requests, and their fields after the id.
 enum class RequestKind : unsigned {
@@ -20,6 +28,9 @@ enum class RequestKind : unsigned {
   kCollect,   // -> complete, files; everything else that runs is ended first
   kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/search/sources.h)
   kSourceLines,    // lines of files -> why not, or empty; their texts
+  kFingerprint,    // -> a number that is another one where the workspace is (envs/tools/paths.h)
+  kStartServer,    // a name, a command; its standard input and output come right behind the frame, as one descriptor
+                   // -> kWorked, or why not. It stays in the background
   kLook,           // a program and its limits (look.h) -> what came of it; ended when the files are collected
   kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own
 };

@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include "base/clock.h"
-#include "envs/tools/functions.h"
 #include "envs/tools/paths.h"
 #include "envs/tools/process.h"
 #include "envs/tools/shell_state.h"
@@ -30,9 +29,8 @@ Result<LookRequest> decode_look(FieldReader& fields) {
 
 namespace {
 
-LookOutcome run(const LookRequest& request, const std::filesystem::path& root, const Session& session) {
-  ToolContext context;
-  context.root = root;
+LookOutcome run(const LookRequest& request, const std::filesystem::path& root, const Session& session,
+                const std::vector<std::string>& environment) {
   ProcessSpec spec;
   spec.argv = request.argv;
   LookOutcome outcome;
@@ -47,7 +45,7 @@ LookOutcome run(const LookRequest& request, const std::filesystem::path& root, c
   const ShellState& shell = session.shell;
   spec.directory =
       shell.directory.empty() || !can_start_in(shell.directory) ? root : std::filesystem::path(shell.directory);
-  spec.environment = shell.environment.empty() ? clean_environment(context) : shell.environment;
+  spec.environment = shell.environment.empty() ? environment : shell.environment;
   spec.time_limit_s = request.seconds;
   spec.output_limit = request.output_limit;
   spec.errors_apart = true;
@@ -70,10 +68,11 @@ LookOutcome run(const LookRequest& request, const std::filesystem::path& root, c
 
 }  // namespace
 
-std::string serve_look(FieldReader& fields, const std::filesystem::path& root, const Session& session) {
+std::string serve_look(FieldReader& fields, const std::filesystem::path& root, const Session& session,
+                       const std::vector<std::string>& environment) {
   const auto request = decode_look(fields);
   if (!request) return "";
-  const auto outcome = run(*request, root, session);
+  const auto outcome = run(*request, root, session, environment);
   std::string reply;
   put_number(reply, static_cast<uint64_t>(outcome.exit_code));
   put_number(reply, (outcome.timed_out ? 1u : 0u) | (outcome.truncated ? 2u : 0u));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/sandbox.h"
@@ -14,9 +15,10 @@ namespace tandem::envs {
 std::string encode(const LookRequest& request);
 Result<LookRequest> decode_look(FieldReader& fields);
 
-// In the process that serves it: runs the program where the session's shell is, or in `root`. The reply for
-// decode_looked.
-std::string serve_look(FieldReader& fields, const std::filesystem::path& root, const Session& session);
+// In the process that serves it: runs the program where the session's shell is, or in `root`, with its variables, or
+// those of `environment` where the shell has none of its own. The reply for decode_looked.
+std::string serve_look(FieldReader& fields, const std::filesystem::path& root, const Session& session,
+                       const std::vector<std::string>& environment);
 
 // kUnavailable for an empty reply: the program was ended from outside before it was done.
 Result<LookOutcome> decode_looked(std::string_view reply);

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,21 +11,49 @@
 #include <mutex>
 
 #include "base/text.h"
+#include "envs/mcp/mcp_client.h"
+#include "envs/mcp/schema_check.h"
+#include "envs/network/proxy.h"
+#include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/spawner.h"
 #include "envs/sandbox/usage.h"
+#include "envs/tools/output.h"
 
 namespace tandem::envs {
 namespace {
 
 constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
 constexpr double kCollectTime = 20;
-constexpr int kMostAttempts = 3;            // at making one, where what makes it is killed meanwhile
-constexpr size_t kLargestLook = 128 << 10;  // which the socket takes without anybody reading
-constexpr double kCancelTime = 1;           // in which a cancellation can be sent, or the sandbox is not looking
+constexpr int kMostAttempts = 3;                            // at making one, where what makes it is killed meanwhile
+constexpr size_t kLargestLook = 128 << 10;                  // which the socket takes without anybody reading
+constexpr size_t kMostRefusals = 4, kLongestRefusal = 400;  // of a call: lines, bytes of one
+constexpr double kServerTime = 30;                          // in which a server of tools must have begun
+constexpr double kCancelTime = 1;  // in which a cancellation can be sent, or the sandbox is not looking
+
+// What programs were refused by the proxy, for the model to read with the outcome of the call: many show no more than
+// that something failed.
+class Refusals {
+ public:
+  void add(const NetworkUse& use) {
+    if (use.refused.empty()) return;
+    std::lock_guard lock(mutex_);
+    if (lines_.size() < kMostRefusals)
+      lines_.push_back("[network: " + to_string(use).substr(0, kLongestRefusal) + "]\n");
+  }
+
+  std::string take() {
+    std::lock_guard lock(mutex_);
+    return join(std::exchange(lines_, {}), "");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
 
 class NamespaceSandbox final : public Sandbox {
  public:
@@ -38,6 +67,22 @@ class NamespaceSandbox final : public Sandbox {
     return Status::unfit("no sandbox can be made here: " + first).hint("`tandem doctor` says what is missing");
   }
 
+  // The first process has sent the socket that its proxy is to listen at.
+  Status open_network(std::shared_ptr<NetworkProxy> proxy) {
+    pollfd wait = {spawned_.socket.get(), POLLIN, 0};
+    if (poll(&wait, 1, static_cast<int>(kGrace * 1000)) <= 0)
+      return Status::deadline("a sandbox did not say where its proxy is to listen");
+    auto received = receive(spawned_.socket.get(), 1);
+    if (received.descriptors.size() != 1) return Status::unavailable("a sandbox ended before its network was opened");
+    const auto on_use = [refusals = refusals_, on_network = spec_.on_network](const NetworkUse& use) {
+      refusals->add(use);
+      if (on_network) on_network(use);
+    };
+    proxy_ = std::move(proxy);
+    door_ = proxy_->open(std::move(received.descriptors[0]), spec_.network, on_use);
+    return {};
+  }
+
   Status put(const Files& files) override {
     std::string fields;
     put_files(fields, files);
@@ -48,6 +93,11 @@ class NamespaceSandbox final : public Sandbox {
 
   Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override {
     if (stop.stop_requested()) return fail(Status::cancelled("the call was cancelled"));
+    for (const auto& server : servers_) {
+      for (const auto& tool : server->tools()) {
+        if (tool.name == name) return call_foreign(*server, tool, arguments, stop);
+      }
+    }
     std::string fields;
     put_text(fields, name);
     put_text(fields, dump_json(arguments));
@@ -60,7 +110,9 @@ class NamespaceSandbox final : public Sandbox {
       // The process that served the call was killed, by memory limits or by the command itself.
       return ToolOutcome::refused(std::string(kCallWasKilled));
     }
-    return outcome_from_json(TRY(parse_json(reply)));
+    auto outcome = outcome_from_json(TRY(parse_json(reply)));
+    outcome.output += refusals_->take();
+    return outcome;
   }
 
   Result<Collected> collect() override {
@@ -107,6 +159,29 @@ class NamespaceSandbox final : public Sandbox {
     return texts;
   }
 
+  Status start_servers(std::span<const McpServerSpec> servers) override {
+    TRY(check_mcp_servers(servers));
+    for (const auto& server : servers) {
+      auto begun = start_server(server);
+      if (begun) {
+        servers_.push_back(std::move(*begun));
+        continue;
+      }
+      const LookRequest tail{.argv = {"tail", "-c", "1000", server_log(server.name)}};
+      const auto wrote = look(tail, {});
+      const auto words = wrote ? make_printable(wrote->output) : "";
+      return Status(begun.error().code(),
+                    begun.error().message() + (trim(words).empty() ? "" : "; it wrote:\n" + words));
+    }
+    return {};
+  }
+
+  std::vector<ForeignTool> foreign_tools() const override {
+    std::vector<ForeignTool> tools;
+    for (const auto& server : servers_) tools.insert(tools.end(), server->tools().begin(), server->tools().end());
+    return tools;
+  }
+
   void set_call_limits(const SandboxSpec& spec) override {
     spec_.output_limit = spec.output_limit;
     spec_.call_time_limit_s = spec.call_time_limit_s;
@@ -134,6 +209,40 @@ class NamespaceSandbox final : public Sandbox {
   SandboxUsage usage() const override { return usage_of(spawned_.process); }
 
  private:
+  Result<std::unique_ptr<McpClient>> start_server(const McpServerSpec& server) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return fail(Status::from_errno("socketpair", errno));
+    FileDescriptor ours(ends[0]);
+    FileDescriptor theirs(ends[1]);
+    std::string fields;
+    put_text(fields, server.name);
+    put_text(fields, server.command);
+    const auto reply = TRY(request(RequestKind::kStartServer, fields, kCollectTime, {}, theirs.get()));
+    theirs.reset();  // so that the server's end is the end
+    TRY(worked(reply, "the server " + server.name + " could not be started"));
+    return McpClient::begin(server.name, std::move(ours), SystemClock().now() + from_seconds(kServerTime));
+  }
+
+  // What a server does wrong is for the model to read; only a sandbox that is lost is an error.
+  Result<ToolOutcome> call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,
+                                   const std::stop_token& stop) {
+    if (!arguments.is_object()) return ToolOutcome::refused("the arguments must be a JSON object");
+    if (const auto wrong = check_by_schema(tool.parameters, arguments); !wrong.empty())
+      return ToolOutcome::refused(make_printable(wrong));
+    const SystemClock clock;
+    const Time start = clock.now();
+    const auto before = TRY(request(RequestKind::kFingerprint, "", kCollectTime));
+    auto answer = server.call(tool, arguments, start + from_seconds(spec_.call_time_limit_s), stop);
+    const auto after = TRY(request(RequestKind::kFingerprint, "", kCollectTime));
+    if (!answer && answer.error().code() == Code::kCancelled) return fail(answer.error());
+    auto outcome = answer ? std::move(*answer) : ToolOutcome::refused(answer.error().message());
+    outcome.changed_files = before != after;
+    outcome.output = bound_output(outcome.output, spec_.output_limit, outcome.truncated) + refusals_->take();
+    outcome.seconds = to_seconds(clock.now() - start);
+    return outcome;
+  }
+
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question) {
     if (question.size() > kLargestFrame / 2) return fail(Status::exhausted("there are too many files to search"));
     const auto reply = TRY(request(kind, question, kCollectTime));
@@ -160,8 +269,9 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   // Sends one request and waits for its reply. Of all threads that wait, one reads and hands out what comes.
+  // `descriptor`, where there is one, goes right behind the request.
   Result<std::string> request(RequestKind kind, std::string_view fields, double seconds,
-                              const std::stop_token& stop = {}) {
+                              const std::stop_token& stop = {}, int descriptor = -1) {
     const Time deadline = SystemClock().now() + from_seconds(seconds);
     uint64_t id = 0;
     const auto cancel = [&] {
@@ -174,6 +284,9 @@ class NamespaceSandbox final : public Sandbox {
     if (!lost_) return fail(lost_);
     id = next_id_++;
     send(id, kind, fields, deadline);
+    if (descriptor >= 0 && lost_) {
+      if (auto status = send_descriptors(spawned_.socket.get(), "d", {descriptor}); !status) (void)lose(status).ok();
+    }
     lock.unlock();
     on_stop.emplace(stop, cancel);
     lock.lock();
@@ -224,6 +337,10 @@ class NamespaceSandbox final : public Sandbox {
 
   SpawnedSandbox spawned_;
   SandboxSpec spec_;
+  const std::shared_ptr<Refusals> refusals_ = std::make_shared<Refusals>();
+  std::shared_ptr<NetworkProxy> proxy_;
+  std::unique_ptr<NetworkProxy::Door> door_;
+  std::vector<std::unique_ptr<McpClient>> servers_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Status lost_;
@@ -259,6 +376,12 @@ Result<std::shared_ptr<Spawner>> NamespaceBackend::live_spawner() {
   return spawner_;
 }
 
+std::shared_ptr<NetworkProxy> NamespaceBackend::proxy() {
+  std::lock_guard lock(mutex_);
+  if (!proxy_) proxy_ = std::make_shared<NetworkProxy>();
+  return proxy_;
+}
+
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
   for (int attempt = 1;; ++attempt) {
     const auto spawner = TRY(live_spawner());
@@ -269,6 +392,7 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
     }
     auto sandbox = std::make_unique<NamespaceSandbox>(std::move(*spawned), spec);
     Status ready = sandbox->wait_until_ready();
+    if (ready && !spec.network.empty()) ready = sandbox->open_network(proxy());
     if (ready) return sandbox;
     // Whoever killed its first process has not said that there can be none.
     if (ready.code() != Code::kUnavailable || attempt == kMostAttempts) return fail(std::move(ready));

@@ -1,8 +1,8 @@
 // Sandboxes of Linux namespaces: the one way in which calls of a model are run.
 //
-// Each has its own user, processes, mounts, network (none but loopback), System V objects, host name; a system call
-// filter; no capability. Its first process runs the library of tools and is spoken to over one socket. What holds, line
-// by line with the test of each, is in docs/sandbox.md.
+// Each has its own user, processes, mounts, network (none but loopback, and a proxy at it where the spec opens hosts),
+// System V objects, host name; a system call filter; no capability. Its first process runs the library of tools and is
+// spoken to over one socket. What holds, line by line with the test of each, is in docs/sandbox.md.
 //
 // A spawner that was killed takes its sandboxes with it; another is started when the next sandbox is asked for, as
 // often as a RestartBudget allows.
@@ -18,6 +18,7 @@
 
 namespace tandem::envs {
 
+class NetworkProxy;
 class Spawner;
 
 class NamespaceBackend final : public SandboxBackend {
@@ -35,10 +36,12 @@ class NamespaceBackend final : public SandboxBackend {
  private:
   NamespaceBackend(std::shared_ptr<Spawner> spawner, std::string label);
   Result<std::shared_ptr<Spawner>> live_spawner();
+  std::shared_ptr<NetworkProxy> proxy();  // begins with the first sandbox that needs it
 
   const std::string label_;
   std::mutex mutex_;
   std::shared_ptr<Spawner> spawner_;
+  std::shared_ptr<NetworkProxy> proxy_;
   RestartBudget restarts_;
   std::atomic<uint64_t> spawners_started_{1};
 };

@@ -1,10 +1,7 @@
 // The sandbox's view of the file system, on a small read-only tmpfs that holds mounts.
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -139,14 +136,6 @@ Status build_root(const SandboxSpec& spec) {
   TRY(restrict_tree(AT_FDCWD, "/", MOUNT_ATTR_RDONLY, 0));
   TRY(restrict_tree(AT_FDCWD, "/dev", MOUNT_ATTR_RDONLY, 0));
   return check(chdir("/workspace"), "/workspace");
-}
-
-Status raise_loopback() {
-  FileDescriptor socket_fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request{};
-  strncpy(request.ifr_name, "lo", IFNAMSIZ);
-  request.ifr_flags = IFF_UP;
-  return check(ioctl(socket_fd.get(), SIOCSIFFLAGS, &request), "loopback");
 }
 
 }  // namespace tandem::envs

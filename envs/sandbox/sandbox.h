@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "envs/mcp/foreign_tools.h"
+#include "envs/network/allow_list.h"
+#include "envs/network/use.h"
 #include "envs/search/sources.h"
 #include "envs/task.h"
 #include "envs/tools/tool.h"
@@ -36,6 +39,8 @@ struct SandboxSpec {
   std::vector<std::string> tools;             // what calls may name; empty: tools() of envs/tools/tool.h
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
   Links links;                                     // made in the root, which is read-only; to where nothing is yet
+  AllowList network;                               // the hosts that its programs may speak to, through a proxy
+  OnNetworkUse on_network;                         // told of each request; may be empty
   SandboxHolder holder;
 };
 
@@ -97,6 +102,12 @@ class Sandbox {
   // (envs/search/sources.h): the sandbox looks, nobody else opens its files.
   virtual Result<SourceChanges> source_changes(std::span<const KnownSource> known) = 0;
   virtual Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) = 0;
+  // Starts servers of tools in the background, in the workspace as it is now; once. Their tools, foreign_tools(), can
+  // be called from then on by their names, also while a list of tools names others. kUnavailable, with what the server
+  // wrote, where one does not begin within its time; kUnfit where there is no isolation. A server that ends later is
+  // what its tools tell the model.
+  virtual Status start_servers(std::span<const McpServerSpec> servers);
+  virtual std::vector<ForeignTool> foreign_tools() const { return {}; }
   // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
   // made with.
   virtual void set_call_limits(const SandboxSpec& spec) = 0;

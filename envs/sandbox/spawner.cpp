@@ -21,6 +21,7 @@
 
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
 #include "envs/sandbox/process_handle.h"
@@ -46,6 +47,9 @@ std::string encode(const SandboxSpec& spec) {
   put_number(bytes, spec.file_bytes);
   put_text(bytes, spec.workspace ? spec.workspace->string() : "");
   put_files(bytes, spec.links);
+  const auto hosts = spec.network.entries();
+  put_number(bytes, hosts.size());
+  for (const auto& host : hosts) put_text(bytes, host);
   return bytes;
 }
 
@@ -59,27 +63,10 @@ Result<SandboxSpec> decode(std::string_view bytes) {
   const auto workspace = TRY(fields.text());
   if (!workspace.empty()) spec.workspace = workspace;
   spec.links = TRY(fields.files());
+  std::vector<std::string> hosts;
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) hosts.push_back(TRY(fields.text()));
+  spec.network = TRY(AllowList::parse(hosts));
   return spec;
-}
-
-// A message with descriptors beside it.
-Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors) {
-  iovec data = {const_cast<char*>(text.data()), text.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (descriptors.size() > 0) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-    memcpy(CMSG_DATA(header), descriptors.begin(), descriptors.size() * sizeof(int));
-  }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return Status::from_errno("spawner", errno);
-  return {};
 }
 
 Status write_map(pid_t process, const char* file, const std::string& text) {
@@ -98,6 +85,7 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   if (read(go, &byte, 1) != 1) _exit(1);  // the spawner could not write the maps, and says so itself
   dup2(socket, 3);
   syscall(SYS_close_range, 4u, ~0u, 0u);
+  FileDescriptor listener;
   const auto set_up = [&]() -> Status {
     // Capabilities of the new user namespace are needed until the root is built.
     prctl(PR_SET_KEEPCAPS, 1);
@@ -113,13 +101,16 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
     for (int fd : {0, 1, 2}) dup2(null, fd);
     close(null);
     TRY(raise_loopback());
+    if (!spec.network.empty()) listener = TRY(listen_for_proxy());
     TRY(set_limits(spec));
     return drop_privileges(filter);
   };
   const Status status = set_up();
   if (!send_frame(3, status ? "ready" : status.message(), soon()) || !status) _exit(1);
+  if (listener && !send_descriptors(3, "l", {listener.get()})) _exit(1);
+  listener.reset();
   clearenv();
-  serve_sandbox(3);
+  serve_sandbox(3, spec.network.empty() ? std::vector<std::string>() : proxy_settings());
 }
 
 constexpr uint64_t kNamespaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
@@ -134,38 +125,6 @@ Status no_namespaces(int error) {
   return Status(
       error == EPERM || error == EINVAL || error == ENOSYS || error == ENOSPC ? Code::kUnfit : Code::kExhausted,
       "new namespaces: " + std::string(strerror(error)));
-}
-
-struct Received {
-  std::string text;
-  std::vector<FileDescriptor> descriptors;
-};
-
-// Empty where the other side is gone.
-Received receive(int socket, size_t limit) {
-  Received received;
-  received.text.resize(limit);
-  iovec data = {received.text.data(), limit};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t size = -1;
-  while ((size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
-  }
-  received.text.resize(size < 0 ? 0 : static_cast<size_t>(size));
-  if (size <= 0) return received;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
-    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      received.descriptors.emplace_back(fd);
-    }
-  }
-  return received;
 }
 
 // What a group's maker does until the spawner is gone: takes a spec with the ends that the sandbox is to have, and

@@ -46,6 +46,8 @@ class SearchingSandbox final : public Sandbox {
   Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
     return inner_->source_lines(wanted);
   }
+  Status start_servers(std::span<const McpServerSpec> servers) override { return inner_->start_servers(servers); }
+  std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
   void set_call_limits(const SandboxSpec& spec) override {
     const auto full = with_all_tools(spec);
     inner_->set_call_limits(full);

@@ -32,8 +32,8 @@ constexpr Key kKeys[] = {
     {"artifacts", Support::kRefused},
     {"steps", Support::kRefused},
     {"agent.timeout_sec", Support::kSaysNothing},
-    {"agent.network_mode", Support::kSaysNothing},
-    {"agent.allowed_hosts", Support::kSaysNothing},
+    {"agent.network_mode", Support::kRead},
+    {"agent.allowed_hosts", Support::kRead},
     {"agent.user", Support::kRefused},
     {"verifier.timeout_sec", Support::kRead},
     {"verifier.env", Support::kRead},
@@ -49,8 +49,8 @@ constexpr Key kKeys[] = {
     {"environment.storage_mb", Support::kSaysNothing},
     {"environment.storage", Support::kSaysNothing},
     {"environment.allow_internet", Support::kSaysNothing},
-    {"environment.network_mode", Support::kSaysNothing},
-    {"environment.allowed_hosts", Support::kSaysNothing},
+    {"environment.network_mode", Support::kRead},
+    {"environment.allowed_hosts", Support::kRead},
     {"environment.os", Support::kRead},
     {"environment.gpus", Support::kRead},
     {"environment.gpu_types", Support::kSaysNothing},
@@ -58,7 +58,7 @@ constexpr Key kKeys[] = {
     {"environment.env", Support::kRead},
     {"environment.docker_image", Support::kRefused},
     {"environment.skills_dir", Support::kRefused},
-    {"environment.mcp_servers", Support::kRefused},
+    {"environment.mcp_servers", Support::kRead},
     {"environment.healthcheck", Support::kRefused},
     {"solution.env", Support::kRead},
 };
@@ -72,6 +72,7 @@ class HarborReader {
     task_.max_turns = 30;
     task_.ends_on_change = false;
     read_toml();
+    open_network();
     task_.instruction = text_of("instruction.md");
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
       if (std::error_code error; fs::exists(folder_ / "environment" / name, error)) {
@@ -154,12 +155,63 @@ class HarborReader {
       const double seconds = node.value<double>().value_or(0);
       if (!(seconds > 0)) return mistakes_.add(toml_, line, "verifier.timeout_sec must be a number above 0");
       test_seconds_ = std::min(seconds, kMostTestSeconds);
+    } else if (path == "environment.mcp_servers") {
+      take_servers(node, line);
+    } else if (path.ends_with(".network_mode") || path.ends_with(".allowed_hosts")) {
+      take_network(path, node, line);
     } else {
       auto& exports = path == "environment.env" ? environment_
                       : path == "verifier.env"  ? test_environment_
                                                 : solution_environment_;
       take_environment(path, node, line, exports);
     }
+  }
+
+  void take_servers(const toml::node& node, int line) {
+    const auto* servers = node.as_array();
+    if (!servers) return mistakes_.add(toml_, line, "environment.mcp_servers must be a list of tables");
+    for (const auto& entry : *servers) {
+      const auto server = toml::node_view(entry);
+      const auto name = server["name"].value_or(std::string());
+      if (server["transport"].value_or(std::string()) != "stdio") {
+        mistakes_.add(toml_, line, "environment.mcp_servers: only servers of the transport \"stdio\" run in a sandbox");
+        continue;
+      }
+      auto command = server["command"].value_or(std::string());
+      if (const auto folder = server["cwd"].value<std::string>())
+        command = "cd " + shell_quoted(*folder) + " && " + command;
+      if (const auto* words = server["args"].as_array()) {
+        for (const auto& word : *words) command += " " + shell_quoted(word.value_or(std::string()));
+      }
+      task_.servers.push_back({name, command});
+    }
+    if (const Status status = check_mcp_servers(task_.servers); !status)
+      mistakes_.add(toml_, line, "environment.mcp_servers: " + status.message());
+  }
+
+  // Of the modes only `allowlist` opens anything here; what [agent] says counts in place of what [environment] does.
+  void take_network(const std::string& path, const toml::node& node, int line) {
+    Network& network = path.starts_with("agent.") ? agent_network_ : environment_network_;
+    network.line = line;
+    if (path.ends_with("network_mode")) {
+      network.mode = node.value<std::string>().value_or("");
+      constexpr std::string_view kModes[] = {"public", "no-network", "allowlist"};
+      if (std::find(std::begin(kModes), std::end(kModes), network.mode) == std::end(kModes))
+        mistakes_.add(toml_, line, path + did_you_mean(network.mode, kModes));
+      return;
+    }
+    const auto* hosts = node.as_array();
+    if (!hosts) return mistakes_.add(toml_, line, path + " must be a list of hosts");
+    for (const auto& host : *hosts) network.hosts.push_back(host.value<std::string>().value_or(""));
+  }
+
+  void open_network() {
+    const Network& network = agent_network_.mode.empty() ? environment_network_ : agent_network_;
+    if (network.mode != "allowlist") return;
+    const auto list = AllowList::parse(network.hosts);
+    const Status status = list ? list->check_public() : list.error();
+    if (!status) return mistakes_.add(toml_, network.line, "allowed_hosts: " + status.message());
+    task_.network = *list;
   }
 
   void take_environment(const std::string& path, const toml::node& node, int line, std::string& exports) {
@@ -209,10 +261,17 @@ class HarborReader {
                                                shell_quoted(build.workdir) + " && bash /solution/solve.sh; }"}}}}};
   }
 
+  struct Network {
+    std::string mode;
+    std::vector<std::string> hosts;
+    int line = 0;
+  };
+
   const fs::path folder_;
   const std::string toml_;
   Mistakes& mistakes_;
   Task task_;
+  Network agent_network_, environment_network_;
   std::string workdir_ = "/workspace";
   std::string environment_, test_environment_, solution_environment_;  // exports
   double test_seconds_ = kMostTestSeconds;

@@ -22,13 +22,16 @@ class TaskReader {
     task_.ends_on_change = false;
     bool checked = false;
     reader_.map(root, "the task",
-                {"instruction", "kind", "files", "setup", "needs", "turns", "ends_on_change", "check", "solution"},
+                {"instruction", "kind", "files", "setup", "needs", "network", "mcp", "turns", "ends_on_change", "check",
+                 "solution"},
                 [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
                   if (key == "instruction") set(task_.instruction, reader_.text(value, key));
                   if (key == "kind") read_kind(value);
                   if (key == "files") read_files(value, "files", task_.files, task_.programs);
                   if (key == "setup") task_.setup = reader_.texts(value, key);
                   if (key == "needs") task_.needs = reader_.texts(value, key);
+                  if (key == "network") read_network(value);
+                  if (key == "mcp") read_servers(value);
                   if (key == "turns") set(task_.max_turns, reader_.number(value, key, 1, 1000));
                   if (key == "ends_on_change") set(task_.ends_on_change, reader_.truth(value, key));
                   if (key == "check") read_check(value), checked = true;
@@ -51,6 +54,22 @@ class TaskReader {
     if (!kind) return;
     if (const auto why = why_no_kind(*kind); !why.empty()) return reader_.mistake(node, "kind " + why);
     task_.spec.kind = *kind;
+  }
+
+  // NAME: COMMAND.
+  void read_servers(const YAML::Node& node) {
+    reader_.map(node, "mcp", {}, [&](const std::string& name, const YAML::Node&, const YAML::Node& value) {
+      if (const auto command = reader_.text(value, "mcp: " + name)) task_.servers.push_back({name, *command});
+    });
+    if (const Status status = check_mcp_servers(task_.servers); !status)
+      reader_.mistake(node, "mcp: " + status.message());
+  }
+
+  void read_network(const YAML::Node& node) {
+    const auto list = AllowList::parse(reader_.texts(node, "network"));
+    const Status status = list ? list->check_public() : list.error();
+    if (!status) return reader_.mistake(node, "network: " + status.message());
+    task_.network = *list;
   }
 
   // PATH: TEXT, or PATH: {from: FILE OR FOLDER}.

@@ -38,11 +38,13 @@ struct SpawnSettings {
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 };
 
-// Where `errors` is none standard error goes where the output goes.
-Result<pid_t> spawn(const ProcessSpec& spec, int output, int errors) {
+// Where `errors` is none standard error goes where the output goes; where `from` is none the input is that of the spec.
+Result<pid_t> spawn(const ProcessSpec& spec, int output, int errors, int from = -1) {
   SpawnSettings settings;
   FileDescriptor input;
-  if (spec.input.empty()) {
+  if (from >= 0) {
+    posix_spawn_file_actions_adddup2(&settings.actions, from, 0);
+  } else if (spec.input.empty()) {
     posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
   } else {
     int ends[2];
@@ -174,6 +176,10 @@ Result<ProcessResult> run_process(const ProcessSpec& spec) {
 }
 
 Result<int> start_process(const ProcessSpec& spec) { return TRY(spawn(spec, -1, -1)); }
+
+Result<int> start_process(const ProcessSpec& spec, int socket, int errors) {
+  return TRY(spawn(spec, socket, errors, socket));
+}
 
 std::string find_program(std::string_view name) {
   for (const char* folder : {"/usr/local/bin/", "/usr/bin/", "/bin/"}) {

@@ -36,6 +36,8 @@ Result<ProcessResult> run_process(const ProcessSpec& spec);
 
 // Starts the program and leaves it; its output goes nowhere. The process id.
 Result<int> start_process(const ProcessSpec& spec);
+// The same with its input and output at `socket`, and its errors in `errors`.
+Result<int> start_process(const ProcessSpec& spec, int socket, int errors);
 
 // The first of "/usr/local/bin", "/usr/bin", "/bin" that has a program of this name; empty where none has.
 std::string find_program(std::string_view name);

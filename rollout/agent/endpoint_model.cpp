@@ -55,6 +55,7 @@ Result<std::unique_ptr<EndpointModel>> EndpointModel::create(EndpointSettings se
   // The list of files and the task are those of training; how to call tools is for the server to say.
   model->opening_ = {{"system", std::string(kSystem)}, envs::prompt(task).back()};
   model->tools_ = envs::tool_schemas(model->settings_.tools);
+  for (auto& tool : envs::tool_schemas(model->settings_.foreign_tools)) model->tools_.push_back(std::move(tool));
   for (const auto& message : model->opening_)
     model->messages_.push_back({{"role", message.role}, {"content", message.content}});
   return model;

@@ -21,6 +21,7 @@ struct EndpointSettings {
   std::optional<uint64_t> seed;
   std::optional<int> max_tokens;                        // of a turn
   std::vector<std::string> tools = envs::tool_names();  // that are offered
+  std::vector<envs::ForeignTool> foreign_tools;         // beside them
   Duration request_limit = std::chrono::seconds(600);
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
 };

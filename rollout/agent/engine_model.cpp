@@ -33,8 +33,9 @@ Result<std::unique_ptr<EngineModel>> EngineModel::load(const EngineModelSettings
   std::error_code error;
   const auto whole = fs::canonical(settings.model, error);
   made->name_ = (error ? settings.model : whole).filename().string();
-  made->opening_ = envs::prompt(task, settings.tools);
+  made->opening_ = envs::prompt(task, settings.tools, settings.foreign_tools);
   made->tools_ = envs::tool_schemas(settings.tools);
+  for (auto& tool : envs::tool_schemas(settings.foreign_tools)) made->tools_.push_back(std::move(tool));
   made->trajectory_.key = {1, 1};
   made->trajectory_.numerics_id = made->engine_.numerics_id();
   return made;

@@ -25,6 +25,7 @@ struct EngineModelSettings {
   int max_tokens = 0;         // of everything; 0: what the model was made for, 8192 at most
   int threads = 1;
   std::vector<std::string> tools = envs::prompted_tools();  // that are offered
+  std::vector<envs::ForeignTool> foreign_tools;             // beside them
 };
 
 class EngineModel final : public AgentModel {

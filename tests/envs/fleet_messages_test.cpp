@@ -130,11 +130,15 @@ TEST(FleetMessages, answers_arrive_as_they_were_given) {
   figures.fleet.spawn_p99_ms = 12.5;
   figures.fleet.ended = {{EndReason::kOperator, 2}, {EndReason::kMemory, 1}};
   figures.queue = 4096;
+  figures.known_reads = 8;
+  figures.cached_reads = 6;
   const auto read = sent(FleetAnswer(figures));
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(std::get<ServerFigures>(*read).fleet.ended, figures.fleet.ended);
   EXPECT_EQ(std::get<ServerFigures>(*read).fleet.spawn_p99_ms, 12.5);
   EXPECT_EQ(std::get<ServerFigures>(*read).queue, 4096u);
+  EXPECT_EQ(std::get<ServerFigures>(*read).known_reads, 8u);
+  EXPECT_EQ(std::get<ServerFigures>(*read).cached_reads, 6u);
 
   const LookOutcome outcome{.exit_code = 3, .truncated = true, .output = std::string("a\0b", 3), .errors = "e"};
   const auto looked = sent(FleetAnswer(outcome));

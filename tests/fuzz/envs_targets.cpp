@@ -5,7 +5,11 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "envs/mcp/foreign_tools.h"
 #include "envs/mcp/mcp_session.h"
+#include "envs/mcp/schema_check.h"
+#include "envs/network/allow_list.h"
+#include "envs/network/proxy_request.h"
 #include "envs/protocol.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/look.h"
@@ -425,6 +429,58 @@ std::vector<std::string> source_text_seeds() {
           "#ifdef A\nint f() {\n  return 1;\n}\n#endif\n", "# T\n\nwords\n\n## U\nwords\n"};
 }
 
+// What a server of tools says: a line. Its tools are checked by schemas that it wrote.
+void mcp_server(std::string_view bytes) {
+  for (const auto& message : envs::decode_rpc_frame(bytes).messages) {
+    if (message.kind != envs::RpcMessage::Kind::kResponse) continue;
+    (void)envs::read_foreign_outcome(message.result);
+    std::vector<envs::ForeignTool> tools;
+    if (!envs::read_foreign_tools("s", message.result, tools)) continue;
+    for (const auto& tool : tools) {
+      (void)envs::check_by_schema(tool.parameters, tool.parameters);
+      (void)envs::check_by_schema(tool.parameters, {{"a", 1}, {"b", {{"x", "1"}}}, {"c", {1, 2, "3", nullptr}}});
+    }
+  }
+}
+std::vector<std::string> mcp_server_seeds() {
+  return {
+      R"({"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","description":"d","inputSchema":{"type":"object",)"
+      R"("properties":{"a":{"type":["integer","null"],"minimum":0,"maximum":9},"b":{"$ref":"#/$defs/b"},"c":{"type":)"
+      R"("array","maxItems":9,"items":{"anyOf":[{"type":"number"},{"enum":["3"]},true]}}},"required":["a"],)"
+      R"("additionalProperties":false,"$defs":{"b":{"allOf":[{"minProperties":1},{"$ref":"#"}]}}}}],"nextCursor":"2"}})",
+      R"({"jsonrpc":"2.0","id":"x","result":{"content":[{"type":"text","text":"t"},{"type":"resource","resource":)"
+      R"({"text":"u"}},{"type":"image"}],"structuredContent":{},"isError":true}})",
+      R"({"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no","data":[]}})",
+      R"({"jsonrpc":"2.0","method":"notifications/message","params":{}})"};
+}
+
+// The head of a request that a program of a sandbox sends to its proxy. What goes on is understood in one way: it reads
+// as the same request again.
+void proxy_request(std::string_view bytes) {
+  const auto request = envs::parse_proxy_request(bytes);
+  if (!request) return;
+  const auto list = envs::AllowList::parse(std::vector<std::string>{"*.example", "192.0.2.1:81"});
+  (void)list->why_refused(request->host, request->port);
+  if (request->tunnel) return;
+  const size_t method_end = request->head.find(' ');
+  const auto path_end = request->head.find(' ', method_end + 1);
+  const auto host_at = request->head.find("\r\nHost: ") + 8;
+  const auto authority = request->head.substr(host_at, request->head.find("\r\n", host_at) - host_at);
+  const auto again = envs::parse_proxy_request(request->head.substr(0, method_end) + " http://" + authority +
+                                               request->head.substr(method_end + 1, path_end - method_end - 1) +
+                                               request->head.substr(path_end));
+  if (request->head.size() + authority.size() + 8 > envs::kLargestProxyHead) return;
+  if (!again || again->host != request->host || again->port != request->port || again->head != request->head ||
+      again->body_bytes != request->body_bytes)
+    abort();
+}
+std::vector<std::string> proxy_request_seeds() {
+  return {"GET http://a.example:81/x?y HTTP/1.1\r\nHost: b.example\r\nConnection: close, X\r\nX: 1\r\n\r\n",
+          "POST http://[2001:db8::1]/ HTTP/1.0\r\nContent-Length: 3\r\nAccept: */*\r\n\r\n",
+          "PUT http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+          "CONNECT 192.0.2.1:443 HTTP/1.1\r\nProxy-Authorization: Basic eA==\r\n\r\n"};
+}
+
 constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
                                {"sketch", sketch, sketch_seeds},
                                {"dockerfile", dockerfile, dockerfile_seeds},
@@ -439,6 +495,8 @@ constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
                                {"tool_arguments", tool_arguments, tool_arguments_seeds},
                                {"message", message, message_seeds},
                                {"mcp", mcp, mcp_seeds},
+                               {"mcp_server", mcp_server, mcp_server_seeds},
+                               {"proxy_request", proxy_request, proxy_request_seeds},
                                {"snapshot", snapshot, snapshot_seeds},
                                {"sandbox_fields", sandbox_fields, sandbox_fields_seeds},
                                {"search_index", search_index, search_index_seeds},

@@ -1,0 +1,14 @@
+#include "envs/network/use.h"
+
+#include <fmt/format.h>
+
+namespace tandem::envs {
+
+std::string to_string(const NetworkUse& use) {
+  const auto request = use.method.empty() ? "a request" : fmt::format("{} {}:{}", use.method, use.host, use.port);
+  if (!use.refused.empty()) return fmt::format("{} refused: {}", request, use.refused);
+  const auto cut = use.cut.empty() ? "" : ", cut: " + use.cut;
+  return fmt::format("{}, {} bytes out, {} in, {:.1f} s{}", request, use.sent, use.received, use.seconds, cut);
+}
+
+}  // namespace tandem::envs

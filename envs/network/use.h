@@ -1,0 +1,26 @@
+// What programs of a sandbox asked of the network, and what became of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace tandem::envs {
+
+// One request, allowed or not, when it is over. A value.
+struct NetworkUse {
+  std::string method, host;  // as they were asked for, printable; empty where the request could not be read
+  uint16_t port = 0;
+  std::string refused;              // why; empty: allowed
+  std::string cut;                  // why it was ended before both sides were done; empty where they were
+  uint64_t sent = 0, received = 0;  // bytes to and from the host
+  double seconds = 0;
+};
+
+// On one line: "GET example.org:80, 120 bytes out, 3400 in, 0.2 s", "CONNECT a.example:443 refused: not among ...".
+std::string to_string(const NetworkUse& use);
+
+// May be called from several threads at once, and must not wait.
+using OnNetworkUse = std::function<void(const NetworkUse&)>;
+
+}  // namespace tandem::envs

@@ -1,0 +1,161 @@
+#include "envs/sandbox/caching_backend.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/text.h"
+#include "envs/sandbox/frames.h"
+
+namespace tandem::envs {
+namespace {
+
+// Functions of the files and their arguments alone. A time limit, or a limit of processes or memory, ends in a refusal,
+// which is never kept.
+constexpr std::string_view kReaders[] = {"read_file", "grep", "list_dir"};
+// What they leave follows from the files, their arguments and what they answered.
+constexpr std::string_view kWriters[] = {"write", "search_replace", "delete_file", "apply_patch", "edit_file"};
+
+// Leave the files as they are.
+constexpr std::string_view kOthers[] = {"glob_file_search", "todo_write"};
+
+bool is_in(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string packed(const Files& files) {
+  std::string bytes;
+  put_files(bytes, files);
+  return bytes;
+}
+
+class CachingSandbox final : public Sandbox {
+ public:
+  CachingSandbox(std::unique_ptr<Sandbox> inner, ReadCache& cache, const SandboxSpec& spec)
+      : inner_(std::move(inner)), cache_(cache) {
+    if (!spec.workspace)
+      known_ = content_digest(
+          {"empty", packed(spec.links), std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});
+    set_words(spec);
+  }
+
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override {
+    if (is_in(kOthers, name)) return inner_->call(name, arguments, stop);
+    return is_in(kReaders, name) ? read(name, arguments, stop) : change(name, arguments, stop);
+  }
+
+  Status put(const Files& files) override {
+    const Step step = begin_change();
+    const Status status = inner_->put(files);
+    if (status && step.before) end_change(step, content_digest({bytes_of(*step.before), "put", packed(files)}));
+    return status;
+  }
+
+  Status restore(const Snapshot& snapshot) override {
+    begin_change();
+    return inner_->restore(snapshot);
+  }
+  Status start_servers(std::span<const McpServerSpec> servers) override {
+    if (!servers.empty()) begin_change();
+    return inner_->start_servers(servers);
+  }
+  Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) override {
+    begin_change();
+    return inner_->look(request, stop);
+  }
+  void set_call_limits(const SandboxSpec& spec) override {
+    inner_->set_call_limits(spec);
+    std::lock_guard lock(mutex_);
+    set_words(spec);
+  }
+
+  Result<Collected> collect() override { return inner_->collect(); }
+  Result<Snapshot> snapshot() override { return inner_->snapshot(); }
+  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
+    return inner_->source_changes(known);
+  }
+  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
+    return inner_->source_lines(wanted);
+  }
+  std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
+  bool has_ended() const override { return inner_->has_ended(); }
+  void end(std::string_view why) override {
+    begin_change();  // no call has an answer from now on
+    inner_->end(why);
+  }
+  SandboxUsage usage() const override { return inner_->usage(); }
+
+ private:
+  // A change that has begun: from what, where that was known, and the how-manieth it is.
+  struct Step {
+    std::optional<ContentDigest> before;
+    uint64_t number = 0;
+  };
+
+  Step begin_change() {
+    std::lock_guard lock(mutex_);
+    return {std::exchange(known_, std::nullopt), ++changes_};
+  }
+  // Of several that ran at once none ends in what is known.
+  void end_change(const Step& step, const ContentDigest& after) {
+    std::lock_guard lock(mutex_);
+    if (changes_ == step.number) known_ = after;
+  }
+
+  Result<ToolOutcome> read(std::string_view name, const Json& arguments, const std::stop_token& stop) {
+    std::optional<ContentDigest> key;
+    uint64_t number = 0;
+    {
+      std::lock_guard lock(mutex_);
+      if (known_) key = content_digest({bytes_of(*known_), words_, name, dump_json(arguments)});
+      number = changes_;
+    }
+    if (!key || stop.stop_requested() || inner_->has_ended()) return inner_->call(name, arguments, stop);
+    const SystemClock clock;
+    const Time start = clock.now();
+    if (auto kept = cache_.find(*key)) {
+      kept->seconds = to_seconds(clock.now() - start);
+      return std::move(*kept);
+    }
+    auto outcome = inner_->call(name, arguments, stop);
+    std::lock_guard lock(mutex_);
+    const bool unchanged = known_ && changes_ == number;
+    if (outcome && outcome->ok && unchanged && !stop.stop_requested()) cache_.keep(*key, *outcome);
+    return outcome;
+  }
+
+  Result<ToolOutcome> change(std::string_view name, const Json& arguments, const std::stop_token& stop) {
+    const Step step = begin_change();
+    auto outcome = inner_->call(name, arguments, stop);
+    const bool ended_by_itself =
+        outcome && outcome->output.find(kCallWasKilled) == std::string::npos && !stop.stop_requested();
+    if (step.before && ended_by_itself && is_in(kWriters, name)) {
+      end_change(step, content_digest({bytes_of(*step.before), words_of(outcome->output), name, dump_json(arguments),
+                                       outcome->ok ? "1" : "0"}));
+    }
+    return outcome;
+  }
+
+  // The limits decide what a call answers, and which tools there are whether it is one.
+  std::string words_of(std::string_view output) {
+    std::lock_guard lock(mutex_);
+    return words_ + std::string(output);
+  }
+  void set_words(const SandboxSpec& spec) {
+    words_ = std::to_string(spec.output_limit) + "," + join(spec.tools, ",") + ";";
+  }
+
+  std::unique_ptr<Sandbox> inner_;
+  ReadCache& cache_;
+  std::mutex mutex_;
+  std::optional<ContentDigest> known_;  // which files there are; nothing: that is not known
+  uint64_t changes_ = 0;                // that have begun
+  std::string words_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sandbox>> CachingBackend::create(const SandboxSpec& spec) {
+  return std::make_unique<CachingSandbox>(TRY(backend_.create(spec)), cache_, spec);
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,55 @@
+#include "envs/sandbox/descriptors.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tandem::envs {
+
+Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors) {
+  iovec data = {const_cast<char*>(text.data()), text.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (descriptors.size() > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    memcpy(CMSG_DATA(header), descriptors.begin(), descriptors.size() * sizeof(int));
+  }
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return Status::from_errno("spawner", errno);
+  return {};
+}
+
+Received receive(int socket, size_t limit) {
+  Received received;
+  received.text.resize(limit);
+  iovec data = {received.text.data(), limit};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t size = -1;
+  while ((size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
+  }
+  received.text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  if (size <= 0) return received;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      received.descriptors.emplace_back(fd);
+    }
+  }
+  return received;
+}
+
+}  // namespace tandem::envs
