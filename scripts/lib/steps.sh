@@ -105,7 +105,7 @@ build() {
   if [[ -f "$folder/CMakeCache.txt" ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; then
     rm -rf "$folder"
   fi
-  if [[ ! -f "$folder/build.ninja" ]]; then
+  if [[ ! -f "$folder/build.ninja" || ! -f "$folder/CMakeCache.txt" ]]; then
     step "configure: $preset"
     quietly "configure-$preset" cmake --preset "$preset" ||
       fail "cmake could not configure the preset $preset" 1 "the whole output is in $log_dir/configure-$preset.log"
