@@ -38,6 +38,7 @@ size_t tandem_cuda_lm_head_workspace(int rows, int vocabulary) { return cuda::lm
 size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary) {
   return cuda::lm_head_backward_workspace(rows, vocabulary);
 }
+size_t tandem_cuda_sample_workspace(int rows, int vocabulary) { return cuda::sample_workspace(rows, vocabulary); }
 size_t tandem_cuda_head_norm_backward_workspace(int rows, int heads, int head_size) {
   return cuda::head_norm_backward_workspace(rows, heads, head_size);
 }

@@ -79,6 +79,7 @@
   X(layer_norm_backward)          \
   X(lm_head)                      \
   X(lm_head_backward)             \
+  X(sample)                       \
   X(muon)                         \
   X(sum_of_squares)               \
   X(digest)

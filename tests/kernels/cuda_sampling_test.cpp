@@ -1,4 +1,6 @@
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "kernels/sampling.h"
 #include "tests/kernels/cuda_machines.h"
@@ -6,7 +8,7 @@
 namespace tandem::kernels::cuda {
 namespace {
 
-constexpr int kRows = 600, kVocabulary = 300, kPanels = 5, kWidth = 16;
+constexpr int kRows = 600, kVocabulary = 300, kPanels = 5, kWidth = 16, kMaskWords = 5;
 
 std::vector<float> temperatures() {
   std::vector<float> values(kRows);
@@ -24,9 +26,32 @@ std::vector<uint64_t> positions() {
   return values;
 }
 
+// Of rows that are cut, and held to masks: every way of one with every way of the others.
+struct Cuts {
+  std::vector<int32_t> top_k, mask_of;
+  std::vector<float> top_p, min_p;
+  std::vector<uint64_t> masks = std::vector<uint64_t>(4 * kMaskWords);
+};
+constexpr int kEmptyMask = 3;
+Cuts cuts() {
+  Cuts cuts;
+  for (int row = 0; row < kRows; ++row) {
+    cuts.top_k.push_back(std::array{0, 1, 7, 1000}[row / 4 % 4]);
+    cuts.top_p.push_back(std::array{1.0f, 0.5f, 0.9f}[row / 16 % 3]);
+    cuts.min_p.push_back(std::array{0.0f, 0.3f}[row / 48 % 2]);
+    cuts.mask_of.push_back(row / 96 % 5 - 1);
+  }
+  for (int token = 0; token < kVocabulary; ++token) {
+    const std::array<bool, kEmptyMask> allowed = {token % 3 == 0, token == 77, token >= 64 && token < 130};
+    for (int mask = 0; mask < kEmptyMask; ++mask)
+      cuts.masks[mask * kMaskWords + token / 64] |= uint64_t{allowed[mask]} << (token % 64);
+  }
+  return cuts;
+}
+
 // The head of some rows, and what is drawn from it.
 struct Drawn {
-  explicit Drawn(Machine& machine) {
+  explicit Drawn(Machine& machine, const Cuts* cuts = nullptr) {
     const TandemCudaLmHead h{.hidden = machine.place(random_bf16(kRows * kWidth, 1)),
                              .head = machine.place(random_bf16(kVocabulary * kWidth, 2)),
                              .logits = machine.room<float>(kRows * kPanels * 64),
@@ -42,13 +67,20 @@ struct Drawn {
                              .panel_sums = h.panel_sums,
                              .log_sum = h.log_sum,
                              .temperatures = machine.place(temperatures()),
+                             .top_k = cuts ? machine.place(cuts->top_k) : nullptr,
+                             .top_p = cuts ? machine.place(cuts->top_p) : nullptr,
+                             .min_p = cuts ? machine.place(cuts->min_p) : nullptr,
+                             .masks = cuts ? machine.place(cuts->masks) : nullptr,
+                             .mask_of = cuts ? machine.place(cuts->mask_of) : nullptr,
                              .seeds = machine.place(seeds()),
                              .positions = machine.place(positions()),
                              .tokens = machine.room<int32_t>(kRows),
                              .logprobs = machine.room<float>(kRows),
                              .sampling_logprobs = machine.room<float>(kRows),
                              .rows = kRows,
-                             .vocabulary = kVocabulary};
+                             .vocabulary = kVocabulary,
+                             .workspace = machine.room<int32_t>(kRows * kVocabulary),
+                             .workspace_bytes = kRows * kVocabulary * sizeof(int32_t)};
     EXPECT_EQ(machine.run(s), 0);
     logits = machine.fetch(h.logits, kRows * kPanels * 64);
     log_sum = machine.fetch(h.log_sum, kRows);
@@ -70,6 +102,16 @@ Bytes sample_case(Machine& machine) {
   return bytes;
 }
 TANDEM_CUDA_CASE_TESTS(sample)
+Bytes sample_cut_case(Machine& machine) {
+  const Cuts all = cuts();
+  const Drawn drawn(machine, &all);
+  Bytes bytes;
+  append(bytes, drawn.tokens);
+  append(bytes, drawn.logprobs);
+  append(bytes, drawn.sampling_logprobs);
+  return bytes;
+}
+TANDEM_CUDA_CASE_TESTS(sample_cut)
 
 TEST(CudaHost, draws_the_tokens_that_the_cpu_draws_at_every_temperature) {
   HostMachine machine;
@@ -88,6 +130,36 @@ TEST(CudaHost, draws_the_tokens_that_the_cpu_draws_at_every_temperature) {
     // A logarithm of a sum in double, by two libraries.
     EXPECT_FLOAT_EQ(drawn.sampling_logprobs[row], expected.sampling_logprob) << row;
   }
+}
+
+TEST(CudaHost, draws_the_tokens_that_the_cpu_draws_cut_and_masked) {
+  HostMachine machine;
+  const Cuts all = cuts();
+  const Drawn drawn(machine, &all);
+  int empty = 0;
+  for (int row = 0; row < kRows; ++row) {
+    const std::span<const float> logits(&drawn.logits[row * kPanels * 64], kVocabulary);
+    const int mask = all.mask_of[row];
+    if (mask == kEmptyMask) {
+      ++empty;
+      EXPECT_EQ(drawn.tokens[row], -1) << row;
+      continue;
+    }
+    const SamplingSettings settings = {temperatures()[row], all.top_k[row], all.top_p[row], all.min_p[row]};
+    std::vector<RunningSum> panels(kPanels);
+    for (int panel = 0; panel < kPanels; ++panel) {
+      const float* sums = &drawn.panel_sums[(row * kPanels + panel) * 2];
+      panels[panel] = {sums[0], sums[1]};
+    }
+    const Sampled expected =
+        mask < 0 ? kernels::sample(logits, panels, drawn.log_sum[row], settings, seeds()[row], positions()[row])
+                 : kernels::sample_allowed(logits, std::span(all.masks).subspan(mask * kMaskWords, kMaskWords),
+                                           drawn.log_sum[row], settings, seeds()[row], positions()[row]);
+    EXPECT_EQ(drawn.tokens[row], expected.token) << row;
+    EXPECT_EQ(drawn.logprobs[row], expected.logprob) << row;
+    EXPECT_NEAR(drawn.sampling_logprobs[row], expected.sampling_logprob, 1e-6f) << row;
+  }
+  EXPECT_GT(empty, 0);
 }
 
 TEST(CudaHost, sampling_refuses_null_pointers) {

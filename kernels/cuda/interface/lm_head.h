@@ -20,18 +20,27 @@ typedef struct TandemCudaLmHeadBackward {
 int tandem_cuda_lm_head_backward(TandemCudaStream stream, const TandemCudaLmHeadBackward* arguments);
 size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary);
 
-/* One token for each row by Philox of (seed, position): kernels/sampling.h without top_k, top_p and min_p. Temperature
- * 0 takes the largest logit, ties to the lowest id. */
+/* One token for each row by Philox of (seed, position), as kernels/sampling.h draws it: temperature, then top_k, top_p and
+ * min_p in this order; temperature 0 takes the largest logit, ties to the lowest id. A row may be held to the tokens of a
+ * mask; where its mask has none, its token is -1. */
 typedef struct TandemCudaSample {
   const float* logits; /* what tandem_cuda_lm_head wrote, all three */
   const float* panel_sums;
   const float* log_sum;
   const float* temperatures; /* [rows], >= 0 */
+  const int32_t* top_k;      /* [rows], 0: all; or null: 0 */
+  const float* top_p;        /* [rows], above 0 and at most 1; or null: 1 */
+  const float* min_p;        /* [rows], 0 to below 1; or null: 0 */
+  const uint64_t* masks;     /* [masks][(vocabulary + 63) / 64], a bit for each token that is allowed; or null */
+  const int32_t* mask_of;    /* [rows]: which of the masks a row is held to, -1: none; null where masks is */
   const uint64_t* seeds;     /* [rows] */
   const uint64_t* positions; /* [rows] */
   int32_t* tokens;           /* [rows] */
   float* logprobs;           /* [rows]: of the model itself, temperature 1 */
   float* sampling_logprobs;  /* [rows]: of the distribution that was drawn from */
   int rows, vocabulary;
+  void* workspace;
+  size_t workspace_bytes;
 } TandemCudaSample;
 int tandem_cuda_sample(TandemCudaStream stream, const TandemCudaSample* arguments);
+size_t tandem_cuda_sample_workspace(int rows, int vocabulary);
