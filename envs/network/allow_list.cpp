@@ -119,7 +119,7 @@ std::string AllowList::not_listed() const {
 
 std::string AllowList::why_refused(std::string_view host, uint16_t port) const {
   if (const auto address = parse_address(host)) {
-    if (is_never_opened(*address)) return why_refused(*address, port);
+    if (is_never_opened(*address)) return std::string(why_not_public(*address));
     return names_address(*address, port) ? "" : not_listed();
   }
   const auto name = host_name(host);

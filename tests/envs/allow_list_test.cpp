@@ -87,6 +87,7 @@ TEST(AllowList, names_hosts_and_what_lies_below_them_by_port) {
     EXPECT_NE(list.why_refused(host, port), "") << host << ":" << port;
   }
   EXPECT_EQ(list_of({"a.example"}).why_refused("b.example", 80), "not among the hosts that are open here: a.example");
+  EXPECT_EQ(list.why_refused("169.254.1.1", 80), "a link-local address, where clouds serve their metadata");
   EXPECT_EQ(list.why_refused("exa mple.org", 80), "not the name of a host");
   EXPECT_NE(AllowList().why_refused("example.org", 80), "");
 }
