@@ -88,7 +88,11 @@ Result<int> show_task(const Options& options) {
     fmt::print("\n{}\n", message.role);
     print_text(message.content);
   }
-  fmt::print("\nchecked by {}\n", check_of(task));
+  for (size_t i = 1; i < task.steps.size(); ++i) {
+    fmt::print("\nuser, after step {}\n", task.steps[i - 1].name);
+    print_text(task.steps[i].instruction);
+  }
+  fmt::print("\nchecked by {}{}\n", check_of(task), task.steps.empty() ? "" : " in the first step");
   if (task.expectation.commands) {
     for (const auto& each : task.expectation.commands->commands) print_text(each.command);
   }

@@ -35,12 +35,18 @@ Result<int> try_task(const envs::Task& task, const TryOptions& options) {
     fmt::print("{}\n\n{}\n\n", name_of(task), task.instruction);
     fmt::print(
         "Each line runs in the sandbox, in bash, as the model's commands do. An empty line that ends the input\n"
-        "(Ctrl-D) or `exit` asks for the grade.\n");
+        "(Ctrl-D) or `exit` asks for the grade; in a task in steps `exit` ends a step.\n");
   }
   for (std::string line; !episode->over();) {
     if (tty) fmt::print("$ ");
     std::fflush(stdout);
-    if (!std::getline(std::cin, line) || line == "exit") break;
+    if (!std::getline(std::cin, line)) break;
+    if (line == "exit") {
+      const auto instruction = TRY(episode->next_step(options.answer));
+      if (!instruction) break;
+      if (tty) fmt::print("\n{}\n\n", *instruction);
+      continue;
+    }
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     const auto outcome = TRY(episode->call("run_terminal_cmd", {{"command", line}}));
     fmt::print("{}", outcome.output);

@@ -47,22 +47,35 @@ bool is_there(const std::string& need) {
          fs::exists(list + ":arm64.list", error);
 }
 
-// What a task needs beside its files is there before the model looks.
-Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options) {
-  TRY(sandbox.put(task.files));
-  if (task.programs.empty() && task.setup.empty()) return {};
+struct Beginning {
+  const Files& files;
+  const std::set<std::string>& programs;
+  const std::vector<std::string>& setup;
+};
+
+// What a task needs beside its files is there before the model looks. A command that fails is kInvalid.
+Status prepare(Sandbox& sandbox, const Beginning& beginning, const Task& task, const EpisodeOptions& options) {
+  TRY(sandbox.put(beginning.files));
+  if (beginning.programs.empty() && beginning.setup.empty()) return {};
   SandboxSpec spec = spec_of(task, options);
   spec.call_time_limit_s = kPreparationSeconds;
   spec.tools.clear();
   sandbox.set_call_limits(spec);
-  TRY(make_executable(sandbox, task.programs));
-  for (const auto& command : task.setup) {
+  TRY(make_executable(sandbox, beginning.programs));
+  for (const auto& command : beginning.setup) {
     const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
     if (outcome.ok && outcome.exit_code == 0) continue;
-    return Status::unavailable("setup of " + task.name + " failed: `" + command + "` printed\n" + outcome.output);
+    return Status::invalid("setup of " + task.name + " failed: `" + command + "` printed\n" + outcome.output);
   }
   sandbox.set_call_limits(spec_of(task, options));
   return {};
+}
+
+Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options) {
+  TRY(prepare(sandbox, {task.files, task.programs, task.setup}, task, options));
+  if (task.steps.empty()) return {};
+  const TaskStep& first = task.steps.front();
+  return prepare(sandbox, {first.files, first.programs, first.setup}, task, options);
 }
 
 }  // namespace
@@ -74,7 +87,10 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
   TRY(check_needs(task));
   task.network = TRY(task.network.with(options.network));
   auto sandbox = TRY(backend.create(spec_of(task, options)));
-  TRY(prepare(*sandbox, task, options));
+  if (Status ready = prepare(*sandbox, task, options); !ready) {
+    const Code code = ready.code() == Code::kInvalid ? Code::kUnavailable : ready.code();
+    return fail(Status(code, ready.message()));
+  }
   task.servers.insert(task.servers.end(), options.servers.begin(), options.servers.end());
   TRY(sandbox->start_servers(task.servers));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
@@ -114,6 +130,9 @@ Result<std::unique_ptr<Episode>> Episode::branch() {
   std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
   branch->changed_ = changed_;
   branch->tool_calls_ = tool_calls_;
+  branch->step_ = step_;
+  branch->grades_ = grades_;
+  branch->set_up_failed_ = set_up_failed_;
   return branch;
 }
 
@@ -126,19 +145,57 @@ Status check_needs(const Task& task) {
   return {};
 }
 
-Result<Grade> Episode::score(std::string_view final_answer) {
-  if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
+Result<Grade> Episode::grade_now(std::string_view answer) {
   const auto collected = TRY(sandbox_->collect());
-  sandbox_.reset();
   if (!collected.complete) {
     Grade failed;
     failed.terms["files"] = 0;
     failed.why = "files: more or larger ones were left behind than are collected";
     return failed;
   }
-  return grade(task_, collected.files, final_answer,
+  return grade(task_, collected.files, answer,
                sandbox_runner(backend_, options_.test_time_limit_s, spec_of(task_, options_).holder),
                collected.programs);
+}
+
+Result<std::optional<std::string>> Episode::next_step(std::string_view answer) {
+  if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
+  if (step_ + 1 >= task_.steps.size() || step_ < grades_.size()) return std::nullopt;
+  grades_.push_back(TRY(grade_now(answer)));
+  const auto& least = task_.steps[step_].least_reward;
+  if (least && grades_.back().reward < *least) return std::nullopt;
+  const TaskStep& next = task_.steps[step_ + 1];
+  const Status ready = prepare(*sandbox_, {next.files, next.programs, next.setup}, task_, options_);
+  set_up_failed_ = ready.code() == Code::kInvalid;
+  if (set_up_failed_) return std::nullopt;
+  TRY(Status(ready));
+  TRY(sandbox_->start_servers(task_.servers));  // collecting has ended them
+  task_.begin_step(++step_);
+  return task_.instruction;
+}
+
+Grade Episode::joined() const {
+  Grade all;
+  for (size_t i = 0; i < grades_.size(); ++i) {
+    const auto& name = task_.steps[i].name;
+    all.terms["step " + name] = grades_[i].reward;
+    all.reward += grades_[i].reward / static_cast<double>(grades_.size());
+    if (!grades_[i].why.empty()) all.why += (all.why.empty() ? "" : "\n") + ("step " + name + ": " + grades_[i].why);
+  }
+  if (task_.last_step_counts) all.reward = set_up_failed_ ? 0 : grades_.back().reward;
+  if (set_up_failed_)
+    all.why += (all.why.empty() ? "" : "\n") + ("step " + task_.steps[step_ + 1].name + ": its setup failed");
+  return all;
+}
+
+Result<Grade> Episode::score(std::string_view final_answer) {
+  if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
+  const bool is_done = step_ < grades_.size();  // the step that is on, and nothing came of the next one
+  auto grade = is_done ? Grade() : TRY(grade_now(final_answer));
+  sandbox_.reset();
+  if (task_.steps.empty()) return grade;
+  if (!is_done) grades_.push_back(std::move(grade));
+  return joined();
 }
 
 Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolder holder) {

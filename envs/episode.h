@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,16 +51,24 @@ class Episode {
   bool over() const { return task_.ends_on_change && changed_; }
   int tool_calls() const { return tool_calls_; }
 
+  // What the model says without a call ends a step of a task in steps: grades it, and begins the next one, whose
+  // instruction this is. Nothing where the episode is at its end: it was the last one, its reward is below what the
+  // next one asks for, or that cannot be set up.
+  Result<std::optional<std::string>> next_step(std::string_view answer);
+
   // A second episode of the task that goes on from here by itself: files, shell and counts are as they are now, what
   // runs in the background is not there, and servers of tools begin anew. kExhausted where the files are too many for a
   // snapshot.
   Result<std::unique_ptr<Episode>> branch();
 
-  // Collects what was left behind and grades it, hidden tests in a fresh sandbox. Once; the sandbox is gone after it.
+  // Collects what was left behind and grades it, hidden tests in a fresh sandbox; of a task in steps the one that is
+  // on, joined with those before it. Once; the sandbox is gone after it.
   Result<Grade> score(std::string_view final_answer);
 
  private:
   Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
+  Result<Grade> grade_now(std::string_view answer);
+  Grade joined() const;
 
   Task task_;
   SandboxBackend& backend_;
@@ -67,6 +76,9 @@ class Episode {
   std::unique_ptr<Sandbox> sandbox_;
   bool changed_ = false;
   int tool_calls_ = 0;
+  size_t step_ = 0;             // the one that is on
+  std::vector<Grade> grades_;   // of the steps that are done
+  bool set_up_failed_ = false;  // of the step that would have followed
 };
 
 // kUnfit, naming task and program, where this machine lacks what the task cannot be judged without.

@@ -18,6 +18,7 @@ namespace {
 struct TurnAnswer {
   bool over = false;
   uint32_t calls = 0;
+  bool next_step = false;
   Message response;
 };
 
@@ -223,11 +224,14 @@ class Server {
     if (known == session.turns.end()) {
       if (session.grade || !session.episode) return fail(Status::not_found("the episode is over"));
       const ParsedMessage parsed = parse_message(in.getMessage().cStr());
-      TurnAnswer answer{.over = false, .calls = static_cast<uint32_t>(parsed.calls.size()), .response = {}};
+      TurnAnswer answer{.calls = static_cast<uint32_t>(parsed.calls.size()), .response = {}};
       if (!parsed.calls.empty()) {
         const auto outcomes = TRY(session.episode->turn(parsed.calls));
         answer.response = render_responses(outcomes);
         answer.over = session.episode->over();
+      } else if (auto instruction = TRY(session.episode->next_step(parsed.text))) {
+        answer.next_step = true;
+        answer.response = {"user", std::move(*instruction)};
       }
       known = session.turns.emplace(in.getTurn(), std::move(answer)).first;
     }
@@ -235,6 +239,7 @@ class Server {
       auto out = body.initCalled();
       out.setOver(answer.over);
       out.setCalls(answer.calls);
+      out.setNextStep(answer.next_step);
       auto response = out.initResponse();
       response.setRole(answer.response.role);
       response.setContent(answer.response.content);

@@ -19,6 +19,13 @@ Result<Split> split_from(std::string_view name) {
   return fail(Status::invalid("there is no split \"" + std::string(name) + "\"" + did_you_mean(name, kNames)));
 }
 
+void Task::begin_step(size_t number) {
+  const TaskStep& step = steps.at(number);
+  instruction = step.instruction;
+  expectation = step.expectation;
+  solution = step.solution;
+}
+
 std::string TaskSpec::id() const {
   return kind + "/" + std::string(envs::to_string(split)) + "/" + std::to_string(seed);
 }

@@ -111,6 +111,19 @@ struct Solution {
   std::string answer;  // empty where the last change ends the episode
 };
 
+// One of several instructions that follow each other in one episode. The folder, the shell and the conversation go on;
+// what runs in the background ends with its step.
+struct TaskStep {
+  std::string name;
+  std::string instruction;
+  Files files = {};  // put in before it, in place of whatever lies at their paths
+  std::set<std::string> programs = {};
+  std::vector<std::string> setup = {};  // commands that run then
+  Expectation expectation = {};
+  std::optional<double> least_reward = {};  // below it the episode ends with this step
+  Solution solution = {};
+};
+
 struct Task {
   TaskSpec spec;
   std::string name;  // of a task that somebody wrote: "strings/reverse"; empty for one that is made
@@ -127,6 +140,13 @@ struct Task {
   bool ends_on_change = true;          // the first turn that changes files is the last
   Expectation expectation;
   Solution solution;
+  // Where there are several, the instruction, the expectation and the solution above are those of the step that is on.
+  // The reward is the mean of those that were begun, or that of the last of them.
+  std::vector<TaskStep> steps;
+  bool last_step_counts = false;
+
+  // Puts what is of this step in its place.
+  void begin_step(size_t number);
 
   // What it was composed from, for the proofs that splits share nothing.
   std::string wording;                  // the instruction with its slots unfilled

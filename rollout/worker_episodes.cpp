@@ -64,7 +64,8 @@ void Worker::record(const SampledToken& token) {
 }
 
 void Worker::on_called(AgentEpisode& e, wire::Called::Reader called) {
-  if (after_message(false, called.getCalls()) == AfterMessage::kAnswered) return ask_for_grade(e, e.said);
+  const bool answered = after_message(false, called.getCalls()) == AfterMessage::kAnswered;
+  if (answered && !called.getNextStep()) return ask_for_grade(e, e.said);
   e.tool_calls += called.getCalls();
   const AfterCalls next = after_calls(called.getOver(), e.turns, e.max_turns);
   if (next != AfterCalls::kNextTurn) {

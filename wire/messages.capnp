@@ -199,7 +199,8 @@ struct Call {
 struct Called {
   over @0 :Bool;
   calls @1 :UInt32;                    # 0: the message was an answer
-  response @2 :ChatMessage;            # for the model, where calls > 0
+  response @2 :ChatMessage;            # for the model, where calls > 0 or there is a next step
+  nextStep @3 :Bool;                   # the answer ended a step of the task, and the response is the next instruction
 }
 
 struct Score {

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/text.h"
@@ -35,7 +36,8 @@ struct NetworkProxy::Gate {
 
 namespace {
 
-constexpr size_t kMostAddresses = 8;  // of a name that are tried
+constexpr int kPauseMilliseconds = 20;  // where nothing can be accepted
+constexpr size_t kMostAddresses = 8;    // of a name that are tried
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 
 Result<std::vector<Address>> ask_name_service(const std::string& name) {
@@ -271,23 +273,35 @@ struct NetworkProxy::Shared {
 
   void accept(const std::shared_ptr<Gate>& gate, std::list<Running>& running) {
     FileDescriptor client(accept4(gate->listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    // Where this process has no descriptor left, the connection waits for one and wakes us until then.
+    if (!client && (errno == EMFILE || errno == ENFILE)) poll(nullptr, 0, kPauseMilliseconds);
     if (!client) return;
-    // One that is closed at once is seen by its program as a proxy that does not answer.
-    if (gate->connections >= limits.connections || running.size() >= limits.all_connections) {
-      NetworkUse use;
-      use.refused = "too many connections at once";
-      if (gate->on_use) gate->on_use(use);
+    if (gate->connections < limits.connections && running.size() < limits.all_connections) {
+      if (serve(gate, client.get(), running)) (void)client.release();
       return;
     }
-    ++gate->connections;
+    // One that is closed at once is seen by its program as a proxy that does not answer.
+    NetworkUse use;
+    use.refused = "too many connections at once";
+    if (gate->on_use) gate->on_use(use);
+  }
+
+  // False where this machine gives no thread; then the connection is closed.
+  bool serve(const std::shared_ptr<Gate>& gate, int client, std::list<Running>& running) {
     auto& one = running.emplace_back();
-    const int socket = client.get();
-    one.thread = std::thread([this, gate, &one, socket] {
-      Connection(limits, resolve, *gate, socket).serve();
+    ++gate->connections;
+    try {
+      one.thread = std::thread([this, gate, &one, client] {
+        Connection(limits, resolve, *gate, client).serve();
+        --gate->connections;
+        one.done = true;
+      });
+      return true;
+    } catch (const std::system_error&) {
       --gate->connections;
-      one.done = true;
-    });
-    (void)client.release();
+      running.pop_back();
+      return false;
+    }
   }
 
   void tell() {

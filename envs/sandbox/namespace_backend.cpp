@@ -161,6 +161,7 @@ class NamespaceSandbox final : public Sandbox {
 
   Status start_servers(std::span<const McpServerSpec> servers) override {
     TRY(check_mcp_servers(servers));
+    servers_.clear();
     for (const auto& server : servers) {
       auto begun = start_server(server);
       if (begun) {

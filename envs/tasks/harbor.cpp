@@ -1,36 +1,34 @@
 #include "envs/tasks/harbor.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 #include "envs/shell_words.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/folder_files.h"
+#include "envs/tasks/toml_reader.h"
 
 namespace tandem::envs {
 namespace {
 
 constexpr uint64_t kLargestText = 1 << 20;
 
-// A key of task.toml: whether its value matters here, says nothing here, or asks for what there is not.
-enum class Support : uint8_t { kRead, kSaysNothing, kRefused };
-struct Key {
-  std::string_view path;
-  Support support;
-};
-constexpr Key kKeys[] = {
+constexpr size_t kMostSteps = 64;
+constexpr int kTurns = 30;  // of a step
+
+constexpr TomlKey kKeys[] = {
     {"schema_version", Support::kRead},
     {"version", Support::kRead},
     {"source", Support::kSaysNothing},
     {"task", Support::kSaysNothing},
     {"metadata", Support::kSaysNothing},
-    {"multi_step_reward_strategy", Support::kSaysNothing},
+    {"multi_step_reward_strategy", Support::kRead},
     {"artifacts", Support::kRefused},
-    {"steps", Support::kRefused},
+    {"steps", Support::kRead},
     {"agent.timeout_sec", Support::kSaysNothing},
     {"agent.network_mode", Support::kRead},
     {"agent.allowed_hosts", Support::kRead},
@@ -63,17 +61,53 @@ constexpr Key kKeys[] = {
     {"solution.env", Support::kRead},
 };
 
+constexpr TomlKey kStepKeys[] = {
+    {"name", Support::kRead},
+    {"min_reward", Support::kRead},
+    {"artifacts", Support::kRefused},
+    {"healthcheck", Support::kRefused},
+    {"agent.timeout_sec", Support::kSaysNothing},
+    {"agent.user", Support::kRefused},
+    {"agent.network_mode", Support::kRefused},
+    {"agent.allowed_hosts", Support::kRefused},
+    {"verifier.timeout_sec", Support::kRead},
+    {"verifier.env", Support::kRead},
+    {"verifier.environment_mode", Support::kSaysNothing},
+    {"verifier.network_mode", Support::kSaysNothing},
+    {"verifier.user", Support::kRefused},
+    {"verifier.collect", Support::kRefused},
+    {"verifier.environment", Support::kRefused},
+};
+
+// What task.toml says of tests: those of the task, or of a step.
+struct Verifier {
+  std::string exports;
+  std::optional<double> seconds;
+};
+struct Step {
+  std::string name;
+  int line = 0;
+  std::optional<double> least_reward;
+  Verifier verifier;
+};
+
+bool is_step_name(std::string_view name) {
+  const auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  return !name.empty() && name.size() <= 100 && is_plain(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return is_plain(c) || c == '.' || c == '_' || c == '-'; });
+}
+
 class HarborReader {
  public:
   HarborReader(const fs::path& folder, Mistakes& mistakes)
-      : folder_(folder), toml_((folder / "task.toml").string()), mistakes_(mistakes) {}
+      : folder_(folder), toml_((folder / "task.toml").string(), mistakes), mistakes_(mistakes) {}
 
   Task read() {
-    task_.max_turns = 30;
+    task_.max_turns = kTurns;
     task_.ends_on_change = false;
-    read_toml();
+    toml_.read(kKeys, [this](const std::string& path, const toml::node& node, int line) { take(path, node, line); });
     open_network();
-    task_.instruction = text_of("instruction.md");
+    if (steps_.empty()) task_.instruction = text_of(folder_ / "instruction.md");
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
       if (std::error_code error; fs::exists(folder_ / "environment" / name, error)) {
         mistakes_.add((folder_ / "environment" / name).string(), 0, "several services are not supported");
@@ -82,99 +116,125 @@ class HarborReader {
     auto build = read_dockerfile(folder_ / "environment", workdir_, {}, mistakes_);
     begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),
              task_, mistakes_);
-    read_tests(build);
-    read_solution(build);
+    if (steps_.empty()) {
+      task_.expectation.commands = check_of({folder_ / "tests"}, verifier_, build);
+      task_.solution = solution_of(folder_ / "solution", build);
+    } else {
+      for (const auto& step : steps_) task_.steps.push_back(step_of(step, build));
+      task_.begin_step(0);
+      task_.max_turns = kTurns * static_cast<int>(steps_.size());
+    }
     return std::move(task_);
   }
 
  private:
-  std::string text_of(const char* name) {
-    auto text = read_file(folder_ / name, kLargestText);
-    if (!text) mistakes_.add((folder_ / name).string(), 0, text.error().message());
-    if (text && trim(*text).empty()) mistakes_.add((folder_ / name).string(), 0, "is empty");
+  std::string text_of(const fs::path& file) {
+    auto text = read_file(file, kLargestText);
+    if (!text) mistakes_.add(file.string(), 0, text.error().message());
+    if (text && trim(*text).empty()) mistakes_.add(file.string(), 0, "is empty");
     return text.value_or("");
-  }
-
-  void read_toml() {
-    const auto text = read_file(toml_, kLargestText);
-    if (!text) return mistakes_.add(toml_, 0, text.error().message());
-    try {
-      walk(toml::parse(*text, toml_), "");
-    } catch (const toml::parse_error& error) {
-      mistakes_.add(toml_, static_cast<int>(error.source().begin.line), std::string(error.description()));
-    }
-  }
-
-  void walk(const toml::table& table, const std::string& prefix) {
-    for (const auto& [name, node] : table) {
-      const auto path = prefix + std::string(name.str());
-      const int line = static_cast<int>(name.source().begin.line);
-      const auto known =
-          std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& key) { return key.path == path; });
-      if (known != std::end(kKeys)) {
-        if (known->support == Support::kRefused && !is_empty(node))
-          mistakes_.add(toml_, line,
-                        path + " is not supported" +
-                            (path == "steps" ? ": a task has one instruction and one grade; make a task of each" : ""));
-        if (known->support == Support::kRead) take(path, node, line);
-        continue;
-      }
-      const bool section = std::any_of(std::begin(kKeys), std::end(kKeys),
-                                       [&](const Key& key) { return key.path.starts_with(path + "."); });
-      if (section && node.is_table()) {
-        walk(*node.as_table(), path + ".");
-        continue;
-      }
-      std::vector<std::string_view> names;
-      for (const auto& key : kKeys) names.push_back(key.path);
-      const auto near = nearest(path, names);
-      mistakes_.add(toml_, line, "unknown key " + path + (near.empty() ? "" : "; did you mean " + near + "?"));
-    }
-  }
-
-  static bool is_empty(const toml::node& node) {
-    if (const auto* array = node.as_array()) return array->empty();
-    if (const auto* table = node.as_table()) return table->empty();
-    if (const auto* text = node.as_string()) return text->get().empty();
-    return false;
   }
 
   void take(const std::string& path, const toml::node& node, int line) {
     if (path == "schema_version" || path == "version") {
       const auto version = node.value<std::string>().value_or("");
-      if (!version.starts_with("1.")) mistakes_.add(toml_, line, path + " must be a text from \"1.0\" to \"1.3\"");
+      if (!version.starts_with("1.")) toml_.mistake(line, path + " must be a text from \"1.0\" to \"1.3\"");
     } else if (path == "environment.os") {
-      if (node.value<std::string>() != "linux") mistakes_.add(toml_, line, "environment.os must be \"linux\"");
+      if (node.value<std::string>() != "linux") toml_.mistake(line, "environment.os must be \"linux\"");
     } else if (path == "environment.gpus") {
-      if (node.value<int64_t>().value_or(1) != 0)
-        mistakes_.add(toml_, line, "environment.gpus: there are none in a sandbox");
+      if (node.value<int64_t>().value_or(1) != 0) toml_.mistake(line, "environment.gpus: there are none in a sandbox");
     } else if (path == "environment.workdir") {
       workdir_ = node.value<std::string>().value_or("");
-      if (!workdir_.starts_with('/')) mistakes_.add(toml_, line, "environment.workdir must be an absolute path");
-    } else if (path == "verifier.timeout_sec") {
-      const double seconds = node.value<double>().value_or(0);
-      if (!(seconds > 0)) return mistakes_.add(toml_, line, "verifier.timeout_sec must be a number above 0");
-      test_seconds_ = std::min(seconds, kMostTestSeconds);
+      if (!workdir_.starts_with('/')) toml_.mistake(line, "environment.workdir must be an absolute path");
+    } else if (path.starts_with("verifier.")) {
+      if (path == "verifier.timeout_sec" || path == "verifier.env") take_verifier(path, node, line, verifier_);
+    } else if (path == "steps") {
+      take_steps(node, line);
+    } else if (path == "multi_step_reward_strategy") {
+      const auto strategy = node.value<std::string>().value_or("");
+      if (strategy != "mean" && strategy != "final") toml_.mistake(line, path + " must be \"mean\" or \"final\"");
+      task_.last_step_counts = strategy == "final";
     } else if (path == "environment.mcp_servers") {
       take_servers(node, line);
     } else if (path.ends_with(".network_mode") || path.ends_with(".allowed_hosts")) {
       take_network(path, node, line);
     } else {
-      auto& exports = path == "environment.env" ? environment_
-                      : path == "verifier.env"  ? test_environment_
-                                                : solution_environment_;
-      take_environment(path, node, line, exports);
+      (path == "environment.env" ? environment_ : solution_environment_) += toml_.exports(path, node, line);
     }
+  }
+
+  void take_verifier(const std::string& path, const toml::node& node, int line, Verifier& verifier) {
+    if (path == "verifier.env") {
+      verifier.exports += toml_.exports(path, node, line);
+      return;
+    }
+    const double seconds = node.value<double>().value_or(0);
+    if (!(seconds > 0)) return toml_.mistake(line, "verifier.timeout_sec must be a number above 0");
+    verifier.seconds = std::min(seconds, kMostTestSeconds);
+  }
+
+  void take_steps(const toml::node& node, int line) {
+    const auto* steps = node.as_array();
+    if (!steps || steps->size() > kMostSteps)
+      return toml_.mistake(line, fmt::format("steps must be tables ([[steps]]), {} at most", kMostSteps));
+    for (const auto& entry : *steps) {
+      if (!entry.is_table()) return toml_.mistake(line, "steps must be tables ([[steps]])");
+      Step step{.line = static_cast<int>(entry.source().begin.line)};
+      toml_.read(*entry.as_table(), kStepKeys, [&](const std::string& path, const toml::node& value, int place) {
+        if (path == "name")
+          step.name = value.value<std::string>().value_or("");
+        else if (path == "min_reward")
+          take_least_reward(value, place, step);
+        else
+          take_verifier(path, value, place, step.verifier);
+      });
+      const bool doubled =
+          std::any_of(steps_.begin(), steps_.end(), [&](const Step& s) { return s.name == step.name; });
+      if (doubled || !is_step_name(step.name))
+        toml_.mistake(step.line, "a step has no name of its own of letters, digits, dots, dashes and underscores");
+      steps_.push_back(std::move(step));
+    }
+  }
+
+  // A number, or a table of which `reward` is the one that counts here.
+  void take_least_reward(const toml::node& node, int line, Step& step) {
+    step.least_reward = node.value<double>();
+    if (const auto* table = node.as_table(); table && table->size() == 1)
+      step.least_reward = (*table)["reward"].value<double>();
+    if (!step.least_reward) toml_.mistake(line, "min_reward must be a number, or a table of `reward` alone");
+  }
+
+  TaskStep step_of(const Step& step, const Build& build) {
+    const auto folder = folder_ / "steps" / step.name;
+    TaskStep made{
+        .name = step.name, .instruction = text_of(folder / "instruction.md"), .least_reward = step.least_reward};
+    std::error_code error;
+    if (fs::exists(folder / "workdir", error)) {
+      const auto added = add_folder_files(folder / "workdir", "", made.files, made.programs);
+      if (!added) mistakes_.add((folder / "workdir").string(), 0, added.message());
+      if (made.files.contains("setup.sh")) made.setup = {"(cd " + shell_quoted(build.workdir) + " && bash setup.sh)"};
+    }
+    // Those of the task, then those of the step in their place.
+    std::vector<fs::path> tests;
+    for (const auto& place : {folder_ / "tests", folder / "tests"}) {
+      if (fs::exists(place, error)) tests.push_back(place);
+    }
+    if (tests.empty()) tests.push_back(folder / "tests");
+    Verifier verifier{verifier_.exports + step.verifier.exports,
+                      step.verifier.seconds ? step.verifier.seconds : verifier_.seconds};
+    made.expectation.commands = check_of(tests, verifier, build);
+    made.solution = solution_of(folder / "solution", build, "rm -rf /tmp/solution && ");
+    return made;
   }
 
   void take_servers(const toml::node& node, int line) {
     const auto* servers = node.as_array();
-    if (!servers) return mistakes_.add(toml_, line, "environment.mcp_servers must be a list of tables");
+    if (!servers) return toml_.mistake(line, "environment.mcp_servers must be a list of tables");
     for (const auto& entry : *servers) {
       const auto server = toml::node_view(entry);
       const auto name = server["name"].value_or(std::string());
       if (server["transport"].value_or(std::string()) != "stdio") {
-        mistakes_.add(toml_, line, "environment.mcp_servers: only servers of the transport \"stdio\" run in a sandbox");
+        toml_.mistake(line, "environment.mcp_servers: only servers of the transport \"stdio\" run in a sandbox");
         continue;
       }
       auto command = server["command"].value_or(std::string());
@@ -186,7 +246,7 @@ class HarborReader {
       task_.servers.push_back({name, command});
     }
     if (const Status status = check_mcp_servers(task_.servers); !status)
-      mistakes_.add(toml_, line, "environment.mcp_servers: " + status.message());
+      toml_.mistake(line, "environment.mcp_servers: " + status.message());
   }
 
   // Of the modes only `allowlist` opens anything here; what [agent] says counts in place of what [environment] does.
@@ -197,11 +257,11 @@ class HarborReader {
       network.mode = node.value<std::string>().value_or("");
       constexpr std::string_view kModes[] = {"public", "no-network", "allowlist"};
       if (std::find(std::begin(kModes), std::end(kModes), network.mode) == std::end(kModes))
-        mistakes_.add(toml_, line, path + did_you_mean(network.mode, kModes));
+        toml_.mistake(line, path + did_you_mean(network.mode, kModes));
       return;
     }
     const auto* hosts = node.as_array();
-    if (!hosts) return mistakes_.add(toml_, line, path + " must be a list of hosts");
+    if (!hosts) return toml_.mistake(line, path + " must be a list of hosts");
     for (const auto& host : *hosts) network.hosts.push_back(host.value<std::string>().value_or(""));
   }
 
@@ -210,55 +270,40 @@ class HarborReader {
     if (network.mode != "allowlist") return;
     const auto list = AllowList::parse(network.hosts);
     const Status status = list ? list->check_public() : list.error();
-    if (!status) return mistakes_.add(toml_, network.line, "allowed_hosts: " + status.message());
+    if (!status) return toml_.mistake(network.line, "allowed_hosts: " + status.message());
     task_.network = *list;
   }
 
-  void take_environment(const std::string& path, const toml::node& node, int line, std::string& exports) {
-    if (!node.is_table()) return mistakes_.add(toml_, line, path + " must be a table of names and texts");
-    for (const auto& [name, value] : *node.as_table()) {
-      const auto text = value.value<std::string>();
-      const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-      if (!text || !std::all_of(name.begin(), name.end(), fits)) {
-        mistakes_.add(toml_, static_cast<int>(name.source().begin.line), path + " must be a table of names and texts");
-        continue;
-      }
-      if (text->find("${") != std::string::npos) {
-        mistakes_.add(toml_, static_cast<int>(name.source().begin.line),
-                      path + ": variables of this machine (${...}) do not reach a sandbox");
-        continue;
-      }
-      exports += "export " + std::string(name.str()) + "=" + shell_quoted(*text) + "; ";
-    }
-  }
-
-  void read_tests(const Build& build) {
+  CommandCheck check_of(const std::vector<fs::path>& folders, const Verifier& verifier, const Build& build) {
     CommandCheck check;
-    const auto added = add_folder_files(folder_ / "tests", "tandem-tests", check.files, check.programs);
-    if (!added) return mistakes_.add((folder_ / "tests").string(), 0, added.message());
-    if (!check.files.contains("tandem-tests/test.sh")) mistakes_.add((folder_ / "tests").string(), 0, "has no test.sh");
+    for (const auto& folder : folders) {
+      const auto added = add_folder_files(folder, "tandem-tests", check.files, check.programs);
+      if (!added) mistakes_.add(folder.string(), 0, added.message());
+    }
+    if (!check.files.contains("tandem-tests/test.sh")) mistakes_.add(folders.back().string(), 0, "has no test.sh");
     check.folders = {"tandem-tests"};
     check.leaves_reward = true;
     // A script that was killed has no say, whatever it had written; otherwise its reward counts, not its end.
     check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + environment_ +
-                                  exports_of(build) + test_environment_ + "cd " + shell_quoted(build.workdir) +
+                                  exports_of(build) + verifier.exports + "cd " + shell_quoted(build.workdir) +
                                   " && bash /tests/test.sh; test $? -lt 124; }",
-                       .seconds = test_seconds_}};
-    task_.expectation.commands = std::move(check);
+                       .seconds = verifier.seconds.value_or(kMostTestSeconds)}};
+    return check;
   }
 
-  void read_solution(const Build& build) {
+  // `before`: what its command begins with.
+  Solution solution_of(const fs::path& folder, const Build& build, const std::string& before = "") {
+    Solution solution;
     std::error_code error;
-    if (!fs::exists(folder_ / "solution", error)) return;
+    if (!fs::exists(folder, error)) return solution;
     std::set<std::string> programs;
-    const auto added = add_folder_files(folder_ / "solution", "tandem-solution", task_.solution.files, programs);
-    if (!added) return mistakes_.add((folder_ / "solution").string(), 0, added.message());
-    if (!task_.solution.files.contains("tandem-solution/solve.sh")) {
-      return mistakes_.add((folder_ / "solution").string(), 0, "has no solve.sh");
-    }
-    task_.solution.turns = {{{"run_terminal_cmd",
-                              {{"command", "mv tandem-solution /tmp/solution && { " + solution_environment_ + "cd " +
-                                               shell_quoted(build.workdir) + " && bash /solution/solve.sh; }"}}}}};
+    const auto added = add_folder_files(folder, "tandem-solution", solution.files, programs);
+    if (!added) mistakes_.add(folder.string(), 0, added.message());
+    if (!solution.files.contains("tandem-solution/solve.sh")) mistakes_.add(folder.string(), 0, "has no solve.sh");
+    solution.turns = {{{"run_terminal_cmd",
+                        {{"command", before + "mv tandem-solution /tmp/solution && { " + solution_environment_ + "cd " +
+                                         shell_quoted(build.workdir) + " && bash /solution/solve.sh; }"}}}}};
+    return solution;
   }
 
   struct Network {
@@ -268,13 +313,14 @@ class HarborReader {
   };
 
   const fs::path folder_;
-  const std::string toml_;
+  TomlReader toml_;
   Mistakes& mistakes_;
   Task task_;
   Network agent_network_, environment_network_;
   std::string workdir_ = "/workspace";
-  std::string environment_, test_environment_, solution_environment_;  // exports
-  double test_seconds_ = kMostTestSeconds;
+  std::string environment_, solution_environment_;  // exports
+  Verifier verifier_;
+  std::vector<Step> steps_;
 };
 
 }  // namespace

@@ -95,6 +95,10 @@ class Walk {
       return mistakes_.add(source.string(), 0, fmt::format("is beyond {} tasks", kMostTasks));
     bytes_ += bytes_of(task.files) + bytes_of(task.solution.files);
     if (task.expectation.commands) bytes_ += bytes_of(task.expectation.commands->files);
+    for (const auto& step : task.steps) {
+      bytes_ += bytes_of(step.files) + bytes_of(step.solution.files);
+      if (step.expectation.commands) bytes_ += bytes_of(step.expectation.commands->files);
+    }
     if (bytes_ > kMostBytes) {
       return mistakes_.add(
           source.string(), 0,
@@ -243,6 +247,21 @@ std::string digest_of_task(const Task& task) {
     for (const auto& call : turn) calls.push_back({call.name, call.arguments});
     json["solution"].push_back(std::move(calls));
   }
+  // What older tasks do not have is not in their digests.
+  if (!task.network.empty()) json["network"] = task.network.entries();
+  for (const auto& server : task.servers) json["servers"].push_back({server.name, server.command});
+  for (const auto& step : task.steps) {
+    Task of_step;
+    of_step.name = step.name;
+    of_step.instruction = step.instruction;
+    of_step.files = step.files;
+    of_step.programs = step.programs;
+    of_step.setup = step.setup;
+    of_step.expectation = step.expectation;
+    of_step.solution = step.solution;
+    json["steps"].push_back({digest_of_task(of_step), step.least_reward ? Json(*step.least_reward) : Json()});
+  }
+  if (task.last_step_counts) json["last_step_counts"] = true;
   return digest_of(dump_json(json)).hex();
 }
 

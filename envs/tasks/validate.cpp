@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/clock.h"
 #include "envs/tasks/cheats.h"
@@ -14,7 +15,13 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kVerdicts = {"passed", "failed", "unfit", "error"};
 
-bool has_solution(const Task& task) { return !task.solution.turns.empty() || !task.solution.answer.empty(); }
+bool is_there(const Solution& solution) { return !solution.turns.empty() || !solution.answer.empty(); }
+
+bool has_solution(const Task& task) {
+  if (task.steps.empty()) return is_there(task.solution);
+  return std::all_of(task.steps.begin(), task.steps.end(),
+                     [](const TaskStep& step) { return is_there(step.solution); });
+}
 
 // Attempts of one task, until one of them cannot be made.
 class Trial {
@@ -32,11 +39,11 @@ class Trial {
     }
     const size_t before = validation_.findings.size();
     for (int i = 0; i < validation_.repeats && validation_.findings.size() == before; ++i) {
-      const auto grade = TRY(play({}));
+      const auto grade = TRY(play(std::nullopt));
       if (grade.reward != 0) found(fmt::format("doing nothing scores {}{}", grade.reward, again(i)));
     }
     for (const Cheat cheat : kCheats) {
-      const auto grade = TRY(play(commands_of(cheat, task_)));
+      const auto grade = TRY(play(cheat));
       if (grade.reward != 0) {
         found(fmt::format("the cheat {} scores {}: {}", to_string(cheat), grade.reward, advice(cheat)));
       }
@@ -51,9 +58,13 @@ class Trial {
 
   void found(std::string what) { validation_.findings.push_back(std::move(what)); }
 
-  Result<Grade> play(const std::vector<std::string>& commands) {
+  // In every step of the task.
+  Result<Grade> play(std::optional<Cheat> cheat) {
     auto episode = TRY(Episode::open(task_, backend_, options_));
-    for (const auto& command : commands) TRY(episode->call("run_terminal_cmd", {{"command", command}}));
+    do {
+      const auto commands = cheat ? commands_of(*cheat, episode->task()) : std::vector<std::string>();
+      for (const auto& command : commands) TRY(episode->call("run_terminal_cmd", {{"command", command}}));
+    } while (TRY(episode->next_step("")));
     return episode->score("");
   }
 
@@ -70,14 +81,19 @@ std::string_view to_string(Verdict verdict) { return kVerdicts[static_cast<size_
 Result<Grade> play_solution(const Task& task, SandboxBackend& backend, const EpisodeOptions& options) {
   if (!has_solution(task)) return fail(Status::invalid("the task has no solution to play"));
   auto episode = TRY(Episode::open(task, backend, options));
-  TRY(episode->put(task.solution.files));
-  for (const auto& turn : task.solution.turns) {
-    std::vector<ParsedCall> calls;
-    for (const auto& call : turn) calls.push_back({call, ""});
-    TRY(episode->turn(calls));
-    if (episode->over()) break;
-  }
-  return episode->score(task.solution.answer);
+  std::string answer;
+  do {
+    const auto& solution = episode->task().solution;
+    TRY(episode->put(solution.files));
+    for (const auto& turn : solution.turns) {
+      std::vector<ParsedCall> calls;
+      for (const auto& call : turn) calls.push_back({call, ""});
+      TRY(episode->turn(calls));
+      if (episode->over()) break;
+    }
+    answer = solution.answer;
+  } while (TRY(episode->next_step(answer)));
+  return episode->score(answer);
 }
 
 Validation validate(const Task& task, SandboxBackend& backend, int repeats, const EpisodeOptions& options) {

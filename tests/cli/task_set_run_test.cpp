@@ -74,6 +74,34 @@ TEST_F(TaskSetRun, a_run_does_not_go_on_with_other_tasks_than_it_began_with) {
   EXPECT_EQ(json(run_dir / "summary.json")["steps"], 2);
 }
 
+TEST_F(TaskSetRun, an_answer_ends_a_step_and_the_model_goes_on_with_the_next_instruction) {
+  fs::remove_all(tasks());
+  const auto folder = tasks() / "two" / "steps";
+  const auto write = [&](const fs::path& name, const std::string& content) {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name) << content;
+  };
+  write("task.toml", "[[steps]]\nname = \"a\"\n[[steps]]\nname = \"b\"\n");
+  write("environment/Dockerfile", "FROM debian\nWORKDIR /app\n");
+  for (const std::string step : {"a", "b"}) {
+    write("steps/" + step + "/instruction.md", "Write MATO into BIDU.\n");
+    write("steps/" + step + "/tests/test.sh", "test -e BIDU; echo $((1 - $?)) > /logs/verifier/reward.txt\n");
+  }
+  const fs::path run_dir = root() / "steps";
+  // At such a temperature the tiny model says many things that are no calls.
+  ASSERT_EQ(
+      run(with_tasks({"run.steps=1", "rollout.temperature=3", "tasks.heldout=0", "tasks.heldout_share=0"}), run_dir), 0)
+      << text(output());
+  size_t in_second = 0;
+  for (const Json& episode : episodes(run_dir)) {
+    ASSERT_TRUE(episode["terms"].contains("step a")) << episode;
+    in_second += episode["terms"].contains("step b") ? 1 : 0;
+  }
+  EXPECT_GT(in_second, 0u);
+  expect_books_to_agree(run_dir);
+  expect_nothing_left(run_dir);
+}
+
 TEST_F(TaskSetRun, what_is_wrong_with_a_set_is_told_before_anything_starts) {
   const fs::path run_dir = root() / "refused";
   EXPECT_EQ(run(with_tasks({"tasks.heldout_share=1"}), run_dir), 2);

@@ -78,7 +78,7 @@ TEST_F(Harbor, files_beside_the_tests_are_not_taken_over) {
 TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
   scratch_.put("t/task.toml",
                "schema_version = \"2.0\"\nartifacts = [\"/x\"]\n[environment]\ngpus = 1\ndocker_image = \"a/b\"\n"
-               "memry_mb = 4\n[agent]\nuser = \"bob\"\n[verifier.env]\nKEY = \"${KEY}\"\n[[steps]]\nname = \"a\"\n");
+               "memry_mb = 4\n[agent]\nuser = \"bob\"\n[verifier.env]\nKEY = \"${KEY}\"\n");
   scratch_.put("t/environment/docker-compose.yaml", "services: {}\n");
   scratch_.put(
       "t/environment/Dockerfile",
@@ -90,12 +90,12 @@ TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
         "task.toml:4: environment.gpus", "task.toml:5: environment.docker_image is not supported",
         "task.toml:6: unknown key environment.memry_mb; did you mean environment.memory_mb?",
         "task.toml:8: agent.user is not supported", "task.toml:10: verifier.env: variables of this machine",
-        "steps is not supported", "docker-compose.yaml: several services are not supported",
-        "Dockerfile:2: FROM: builds of several stages", "Dockerfile:4: ARG: not supported",
-        "Dockerfile:5: USER: not supported", "Dockerfile:6: COPY: --from=x is not supported",
-        "Dockerfile:7: COPY: ../z leads out", "Dockerfile:8: COPY: /etc/ lies outside of WORKDIR /app",
-        "Dockerfile:9: ADD: there is no network", "Dockerfile:10: RUN: texts in place",
-        "Dockerfile:11: ENV: \"1-2\" is no name", "Dockerfile:12: HEALTHCHECK: not supported"}) {
+        "docker-compose.yaml: several services are not supported", "Dockerfile:2: FROM: builds of several stages",
+        "Dockerfile:4: ARG: not supported", "Dockerfile:5: USER: not supported",
+        "Dockerfile:6: COPY: --from=x is not supported", "Dockerfile:7: COPY: ../z leads out",
+        "Dockerfile:8: COPY: /etc/ lies outside of WORKDIR /app", "Dockerfile:9: ADD: there is no network",
+        "Dockerfile:10: RUN: texts in place", "Dockerfile:11: ENV: \"1-2\" is no name",
+        "Dockerfile:12: HEALTHCHECK: not supported"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
 }

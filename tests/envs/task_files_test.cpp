@@ -259,6 +259,10 @@ TEST_F(TaskFiles, the_digest_changes_with_whatever_a_grade_depends_on) {
     scratch_.put("a.yaml", changed);
     EXPECT_NE(digest_of_task(read().tasks()[0]), first) << from;
   }
+  for (const char* more : {"network: [a.example]\n", "mcp: {a: b}\n"}) {
+    scratch_.put("a.yaml", more + std::string(kTask));
+    EXPECT_NE(digest_of_task(read().tasks()[0]), first) << more;
+  }
 }
 
 TEST_F(TaskFiles, tasks_of_the_workspace_family_pass_too) {

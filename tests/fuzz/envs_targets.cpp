@@ -111,13 +111,17 @@ void harbor(std::string_view bytes) {
   folder.put("instruction.md", "Do it.\n");
   folder.put("tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n");
   folder.put("solution/solve.sh", "true\n");
+  folder.put("steps/a/instruction.md", "Do more.\n");
   envs::Mistakes mistakes;
   (void)envs::read_harbor_task(folder.path(), mistakes);
 }
 std::vector<std::string> harbor_seeds() {
   return {
       "version = \"1.0\"\n[metadata]\nauthor_name = \"a\"\ntags = [\"x\"]\n[agent]\ntimeout_sec = 60.0\n[verifier]\n"
-      "timeout_sec = 30.0\n[environment]\ncpus = 1\nmemory_mb = 512\nallow_internet = false\n"};
+      "timeout_sec = 30.0\n[environment]\ncpus = 1\nmemory_mb = 512\nallow_internet = false\n",
+      "multi_step_reward_strategy = \"final\"\n[agent]\nnetwork_mode = \"allowlist\"\nallowed_hosts = [\"a.example\"]\n"
+      "[[environment.mcp_servers]]\nname = \"s\"\ntransport = \"stdio\"\ncommand = \"x\"\nargs = [\"y\"]\n[[steps]]\n"
+      "name = \"a\"\nmin_reward = {reward = 1}\n[steps.verifier]\ntimeout_sec = 3\nenv = {A = \"1\"}\n"};
 }
 
 // task.yaml, a line of equals signs, docker-compose.yaml, another such line, run-tests.sh.

@@ -1,0 +1,82 @@
+#include "envs/tasks/toml_reader.h"
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "envs/shell_words.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr uint64_t kLargestFile = 1 << 20;
+
+bool is_empty(const toml::node& node) {
+  if (const auto* array = node.as_array()) return array->empty();
+  if (const auto* table = node.as_table()) return table->empty();
+  if (const auto* text = node.as_string()) return text->get().empty();
+  return false;
+}
+
+}  // namespace
+
+void TomlReader::read(std::span<const TomlKey> keys, const Take& take) {
+  const auto text = read_file(file_, kLargestFile);
+  if (!text) return mistake(0, text.error().message());
+  try {
+    walk(toml::parse(*text, file_), "", keys, take);
+  } catch (const toml::parse_error& error) {
+    mistake(static_cast<int>(error.source().begin.line), std::string(error.description()));
+  }
+}
+
+void TomlReader::read(const toml::table& table, std::span<const TomlKey> keys, const Take& take) {
+  walk(table, "", keys, take);
+}
+
+void TomlReader::walk(const toml::table& table, const std::string& prefix, std::span<const TomlKey> keys,
+                      const Take& take) {
+  for (const auto& [name, node] : table) {
+    const auto path = prefix + std::string(name.str());
+    const int line = static_cast<int>(name.source().begin.line);
+    const auto known = std::find_if(keys.begin(), keys.end(), [&](const TomlKey& key) { return key.path == path; });
+    if (known != keys.end()) {
+      if (known->support == Support::kRefused && !is_empty(node)) mistake(line, path + " is not supported");
+      if (known->support == Support::kRead) take(path, node, line);
+      continue;
+    }
+    const bool section =
+        std::any_of(keys.begin(), keys.end(), [&](const TomlKey& key) { return key.path.starts_with(path + "."); });
+    if (section && node.is_table()) {
+      walk(*node.as_table(), path + ".", keys, take);
+      continue;
+    }
+    std::vector<std::string_view> names;
+    for (const auto& key : keys) names.push_back(key.path);
+    const auto near = nearest(path, names);
+    mistake(line, "unknown key " + path + (near.empty() ? "" : "; did you mean " + near + "?"));
+  }
+}
+
+std::string TomlReader::exports(const std::string& path, const toml::node& value, int line) {
+  const std::string what = path + " must be a table of names and texts";
+  if (!value.is_table()) return mistake(line, what), "";
+  std::string exports;
+  for (const auto& [name, setting] : *value.as_table()) {
+    const int place = static_cast<int>(name.source().begin.line);
+    const auto text = setting.value<std::string>();
+    const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    if (!text || !std::all_of(name.begin(), name.end(), fits)) {
+      mistake(place, what);
+    } else if (text->find("${") != std::string::npos) {
+      mistake(place, path + ": variables of this machine (${...}) do not reach a sandbox");
+    } else {
+      exports += "export " + std::string(name.str()) + "=" + shell_quoted(*text) + "; ";
+    }
+  }
+  return exports;
+}
+
+}  // namespace tandem::envs
