@@ -13,6 +13,7 @@
 #include "envs/checks.h"
 #include "envs/tools/process.h"
 #include "envs/tools/tool.h"
+#include "tests/envs/local_server.h"
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {
@@ -69,6 +70,36 @@ TEST_F(ToolsCommand, list_prints_every_tool_and_what_the_parameters_of_one_mean)
   const auto [wrong, wrong_code] = on_host(list + "reed_file");
   EXPECT_EQ(wrong_code, 2);
   EXPECT_THAT(wrong, HasSubstr("did you mean \"read_file\""));
+}
+
+TEST_F(ToolsCommand, opens_the_hosts_that_are_named_and_tells_of_each_request) {
+  scratch_.put("a.txt", "the text\n");
+  const LocalServer server(scratch_.path);
+  const std::string fetch =
+      "run_terminal_cmd '{\"command\": \"python3 -c \\\"import urllib.request as r; "
+      "print(r.urlopen(\\u0027http://" +
+      server.host() + "/a.txt\\u0027).read())\\\"\"}' --raw";
+  const auto [text, code] = call(fetch + " --network " + server.host());
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(text, HasSubstr("b'the text\\n'\n"));
+  EXPECT_THAT(text, HasSubstr("network: GET " + server.host() + ", "));
+  EXPECT_THAT(call(fetch).first, HasSubstr("Connection refused"));
+  const auto [wrong, wrong_code] = call(fetch + " --network 169.254.169.254");
+  EXPECT_EQ(wrong_code, 2);
+  EXPECT_THAT(wrong, HasSubstr("--network: \"169.254.169.254\" is an address where clouds tell secrets"));
+}
+
+TEST_F(ToolsCommand, offers_the_tools_of_servers_that_are_named) {
+  scratch_.put("server.sh",
+               "answer() { echo \"{\\\"jsonrpc\\\": \\\"2.0\\\", \\\"id\\\": $1, \\\"result\\\": $2}\"; }\n"
+               "read -r line; answer 1 '{\"protocolVersion\": \"2025-06-18\"}'\n"
+               "read -r line; read -r line; answer 2 '{\"tools\": [{\"name\": \"hi\", \"inputSchema\": {\"type\": "
+               "\"object\"}}]}'\n"
+               "read -r line; answer 3 '{\"content\": [{\"type\": \"text\", \"text\": \"hello\"}]}'\n");
+  EXPECT_EQ(call("greeter__hi '{}' --raw --mcp-server 'greeter=bash server.sh'").first, "hello");
+  const auto [wrong, code] = call("greeter__hi '{}' --mcp-server greeter");
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(wrong, HasSubstr("--mcp-server: \"greeter\" is not NAME=COMMAND"));
 }
 
 TEST_F(ToolsCommand, every_kind_of_tool_works_on_a_bound_folder) {
