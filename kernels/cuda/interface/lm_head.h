@@ -20,9 +20,9 @@ typedef struct TandemCudaLmHeadBackward {
 int tandem_cuda_lm_head_backward(TandemCudaStream stream, const TandemCudaLmHeadBackward* arguments);
 size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary);
 
-/* One token for each row by Philox of (seed, position), as kernels/sampling.h draws it: temperature, then top_k, top_p and
- * min_p in this order; temperature 0 takes the largest logit, ties to the lowest id. A row may be held to the tokens of a
- * mask; where its mask has none, its token is -1. */
+/* One token for each row by Philox of (seed, position), as kernels/sampling.h draws it: temperature, then top_k, top_p
+ * and min_p in this order; temperature 0 takes the largest logit, ties to the lowest id. A row may be held to the
+ * tokens of a mask; where its mask has none, its token is -1. */
 typedef struct TandemCudaSample {
   const float* logits; /* what tandem_cuda_lm_head wrote, all three */
   const float* panel_sums;
