@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+
 namespace tandem::fuzz {
 
 struct Target {
@@ -22,11 +24,26 @@ std::span<const Target> base_targets();
 std::span<const Target> kernels_targets();
 std::span<const Target> model_targets();
 std::span<const Target> envs_targets();
+std::span<const Target> tasks_targets();
 std::span<const Target> rollout_targets();
 std::span<const Target> trainer_targets();
 
 // All of them.
 std::vector<Target> targets();
+
+// A folder of this process, gone with it; below TMPDIR, for a process that is ended before its end.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+  void put(const std::string& name, std::string_view bytes);
+  void clear();
+
+ private:
+  fs::path path_;
+};
 
 // `bytes` as a file that is nowhere on disk. The path is good as long as this is.
 class MemoryFile {

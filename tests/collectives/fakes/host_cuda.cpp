@@ -53,6 +53,7 @@ size_t tandem_cuda_attention_backward_workspace(int, int) { return 0; }
 size_t tandem_cuda_layer_norm_backward_workspace(int, int) { return 0; }
 size_t tandem_cuda_lm_head_workspace(int, int) { return 0; }
 size_t tandem_cuda_lm_head_backward_workspace(int, int) { return 0; }
+size_t tandem_cuda_sample_workspace(int, int) { return 0; }
 size_t tandem_cuda_muon_workspace(int, int) { return 0; }
 size_t tandem_cuda_sum_of_squares_workspace(int64_t) { return 0; }
 size_t tandem_cuda_digest_workspace(int64_t) { return 0; }
