@@ -102,7 +102,8 @@ TEST(ChatAnswer, malformed_calls_are_told_to_the_model_and_ids_are_always_there_
   EXPECT_EQ(turn.calls[3].error, "Error: the arguments of the call must be a JSON object.");
   EXPECT_EQ(turn.calls[4].error, "");
   // What is said to the server again is always JSON.
-  for (const auto& call : message_of(answer, turn)["tool_calls"])
+  const Json message = message_of(answer, turn);
+  for (const auto& call : message["tool_calls"])
     EXPECT_TRUE(parse_json(call["function"]["arguments"].get<std::string>())->is_object());
 }
 
