@@ -7,23 +7,15 @@ transformers' own bf16, whether both paths give the same bits, and how many gree
 float32 differs by more than 1e-4, bf16 errs more than twice as much, or bits or tokens differ.
 """
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 
 import torch
 import transformers
 
+from paragraphs import run, samples_of
+
 GENERATED = 24
-
-
-def run(arguments, lines):
-    made = subprocess.run([str(part) for part in arguments], input="".join(json.dumps(line) + "\n" for line in lines),
-                          capture_output=True, text=True)
-    if made.returncode != 0:
-        sys.exit(made.stderr + made.stdout)
-    return [json.loads(line) for line in made.stdout.splitlines()]
 
 
 @torch.no_grad()
@@ -50,9 +42,7 @@ parser.add_argument("--tandem", default="build/release/bin/tandem")
 parser.add_argument("--paragraphs", type=int, default=64)
 parser.add_argument("--tokens", type=int, default=512, help="of a paragraph, at most")
 given = parser.parse_args()
-paragraphs = sorted({text for path in given.files for text in path.read_text(encoding="utf-8").split("\n\n") if len(text) > 40})
-samples = [answer["ids"][:given.tokens] for answer in run([given.tandem, "tokenize", "--model", given.model],
-                                                          [{"text": text} for text in paragraphs[:given.paragraphs]])]
+samples = samples_of(given.tandem, given.model, given.files, given.paragraphs, given.tokens)
 lines = [{"tokens": tokens} for tokens in samples]
 
 

@@ -6,21 +6,13 @@ For what `tandem export` wrote: vLLM must load it, and compute with it what we d
 log-probability differs by more than 1e-3, or a likeliest token.
 """
 import argparse
-import json
 import os
 import pathlib
-import subprocess
 import sys
 
+from paragraphs import run, samples_of
+
 GREATEST = 1e-3
-
-
-def run(arguments, lines):
-    made = subprocess.run([str(part) for part in arguments], input="".join(json.dumps(line) + "\n" for line in lines),
-                          capture_output=True, text=True)
-    if made.returncode != 0:
-        sys.exit(made.stderr + made.stdout)
-    return [json.loads(line) for line in made.stdout.splitlines()]
 
 
 def main():
@@ -31,9 +23,7 @@ def main():
     parser.add_argument("--paragraphs", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=256, help="of a paragraph, at most")
     given = parser.parse_args()
-    paragraphs = sorted({text for path in given.files for text in path.read_text(encoding="utf-8").split("\n\n") if len(text) > 40})
-    samples = [answer["ids"][:given.tokens] for answer in run([given.tandem, "tokenize", "--model", given.model],
-                                                              [{"text": text} for text in paragraphs[:given.paragraphs]])]
+    samples = samples_of(given.tandem, given.model, given.files, given.paragraphs, given.tokens)
     scored = run([given.tandem, "score", "--model", given.model, "--dtype", "float32"], [{"tokens": tokens} for tokens in samples])
 
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
