@@ -26,6 +26,7 @@
 #include "envs/sandbox/init.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/program/program.h"
+#include "envs/sandbox/spec_message.h"
 
 extern char** environ;
 
@@ -38,36 +39,6 @@ constexpr unsigned kNobody =
     65534;  // who a sandbox runs as outside, where we are root and no folder of the host is in it
 
 Time soon() { return SystemClock().now() + std::chrono::seconds(20); }
-
-std::string encode(const SandboxSpec& spec) {
-  std::string bytes;
-  put_number(bytes, static_cast<uint64_t>(spec.processes));
-  put_number(bytes, spec.memory_bytes);
-  put_number(bytes, spec.disk_bytes);
-  put_number(bytes, spec.file_bytes);
-  put_text(bytes, spec.workspace ? spec.workspace->string() : "");
-  put_files(bytes, spec.links);
-  const auto hosts = spec.network.entries();
-  put_number(bytes, hosts.size());
-  for (const auto& host : hosts) put_text(bytes, host);
-  return bytes;
-}
-
-Result<SandboxSpec> decode(std::string_view bytes) {
-  FieldReader fields(bytes);
-  SandboxSpec spec;
-  spec.processes = static_cast<int>(TRY(fields.number()));
-  spec.memory_bytes = TRY(fields.number());
-  spec.disk_bytes = TRY(fields.number());
-  spec.file_bytes = TRY(fields.number());
-  const auto workspace = TRY(fields.text());
-  if (!workspace.empty()) spec.workspace = workspace;
-  spec.links = TRY(fields.files());
-  std::vector<std::string> hosts;
-  for (uint64_t left = TRY(fields.number()); left > 0; --left) hosts.push_back(TRY(fields.text()));
-  spec.network = TRY(AllowList::parse(hosts));
-  return spec;
-}
 
 Status write_map(pid_t process, const char* file, const std::string& text) {
   const auto path = "/proc/" + std::to_string(process) + "/" + file;
@@ -136,7 +107,7 @@ Status no_namespaces(int error) {
   syscall(SYS_close_range, 4u, ~0u, 0u);
   for (;;) {
     auto request = receive(3, kLargestRequest);
-    const auto spec = decode(request.text);
+    const auto spec = decode_spec(request.text);
     if (!spec || request.descriptors.size() != 2) _exit(0);
     int pidfd = -1;
     const auto process =
@@ -218,7 +189,7 @@ class SpawnerProcess {
   }
 
   Status spawn(std::string_view request) {
-    const auto spec = TRY(decode(request));
+    const auto spec = TRY(decode_spec(request));
     auto ends = TRY(make_ends());
     auto* group = cgroups_.take(spec, SystemClock().now());
     if (group && !group->maker) start_maker(*group);

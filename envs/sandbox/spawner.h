@@ -13,14 +13,9 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/spawned.h"
 
 namespace tandem::envs {
-
-// A sandbox as its maker sees it: the socket of its first process, and a handle to end it by.
-struct SpawnedSandbox {
-  FileDescriptor socket;
-  FileDescriptor process;  // a pidfd
-};
 
 // Thread safety: spawn may be called from several threads; they take turns.
 class Spawner {

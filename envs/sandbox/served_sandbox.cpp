@@ -1,0 +1,252 @@
+#include "envs/sandbox/served_sandbox.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <mutex>
+
+#include "base/text.h"
+#include "envs/mcp/schema_check.h"
+#include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/look.h"
+#include "envs/sandbox/process_handle.h"
+#include "envs/sandbox/usage.h"
+#include "envs/tools/output.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
+constexpr double kCollectTime = 20;
+constexpr size_t kLargestLook = 128 << 10;                  // which the socket takes without anybody reading
+constexpr size_t kMostRefusals = 4, kLongestRefusal = 400;  // of a call: lines, bytes of one
+constexpr double kServerTime = 30;                          // in which a server of tools must have begun
+
+Result<Collected> decode_collected(std::string_view reply) {
+  if (reply.empty()) return fail(Status::unavailable("the process that did it was killed"));
+  FieldReader fields(reply);
+  Collected collected;
+  collected.complete = TRY(fields.number()) == 1;
+  collected.files = TRY(fields.files());
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
+  return collected;
+}
+
+Status worked(const std::string& reply, const std::string& what) {
+  if (reply == kWorked) return {};
+  return Status::unavailable(what + ": " + (reply.empty() ? "the process that did it was killed" : reply));
+}
+
+}  // namespace
+
+// What programs were refused by the proxy, for the model to read with the outcome of the call: many show no more than
+// that something failed.
+class Refusals {
+ public:
+  void add(const NetworkUse& use) {
+    if (use.refused.empty()) return;
+    std::lock_guard lock(mutex_);
+    if (lines_.size() < kMostRefusals)
+      lines_.push_back("[network: " + to_string(use).substr(0, kLongestRefusal) + "]\n");
+  }
+
+  std::string take() {
+    std::lock_guard lock(mutex_);
+    return join(std::exchange(lines_, {}), "");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+ServedSandbox::ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec)
+    : requests_(std::move(spawned)), spec_(spec), refusals_(std::make_shared<Refusals>()) {}
+
+// First of all, so that what waits for something inside sees its end.
+ServedSandbox::~ServedSandbox() { requests_.end("the sandbox was let go"); }
+
+Status ServedSandbox::wait_until_ready() {
+  const auto first = TRY(receive_frame(requests_.spawned().socket.get(), SystemClock().now() + from_seconds(kGrace)));
+  if (first == "ready") return {};
+  return Status::unfit("no sandbox can be made here: " + first).hint("`tandem doctor` says what is missing");
+}
+
+// The first process has sent the socket that its proxy is to listen at.
+Status ServedSandbox::open_network(std::shared_ptr<NetworkProxy> proxy) {
+  pollfd wait = {requests_.spawned().socket.get(), POLLIN, 0};
+  if (poll(&wait, 1, static_cast<int>(kGrace * 1000)) <= 0)
+    return Status::deadline("a sandbox did not say where its proxy is to listen");
+  auto received = receive(requests_.spawned().socket.get(), 1);
+  if (received.descriptors.size() != 1) return Status::unavailable("a sandbox ended before its network was opened");
+  const auto on_use = [refusals = refusals_, on_network = spec_.on_network](const NetworkUse& use) {
+    refusals->add(use);
+    if (on_network) on_network(use);
+  };
+  proxy_ = std::move(proxy);
+  door_ = proxy_->open(std::move(received.descriptors[0]), spec_.network, on_use);
+  return {};
+}
+
+Status ServedSandbox::put(const Files& files) {
+  std::string fields;
+  put_files(fields, files);
+  const auto reply = requests_.request(RequestKind::kPut, fields, kCollectTime);
+  if (!reply) return reply.error();
+  return worked(*reply, "files could not be put into the sandbox");
+}
+
+Result<ToolOutcome> ServedSandbox::call(std::string_view name, const Json& arguments, const std::stop_token& stop) {
+  if (stop.stop_requested()) return fail(Status::cancelled("the call was cancelled"));
+  for (const auto& server : servers_) {
+    for (const auto& tool : server->tools()) {
+      if (tool.name == name) return call_foreign(*server, tool, arguments, stop);
+    }
+  }
+  std::string fields;
+  put_text(fields, name);
+  put_text(fields, dump_json(arguments));
+  put_number(fields, spec_.output_limit);
+  put_seconds(fields, spec_.call_time_limit_s);
+  put_text(fields, join(spec_.tools, ","));
+  if (fields.size() > kLargestFrame / 2) return ToolOutcome::refused("the arguments are too large");
+  const auto reply = TRY(requests_.request(RequestKind::kCall, fields, spec_.call_time_limit_s + kGrace, stop));
+  if (reply.empty()) {
+    // The process that served the call was killed, by memory limits or by the command itself.
+    return ToolOutcome::refused(std::string(kCallWasKilled));
+  }
+  auto outcome = outcome_from_json(TRY(parse_json(reply)));
+  outcome.output += refusals_->take();
+  return outcome;
+}
+
+Result<Collected> ServedSandbox::collect() {
+  const auto reply = TRY(requests_.request(RequestKind::kCollect, "", kCollectTime));
+  auto collected = decode_collected(reply);
+  if (collected) return collected;
+  // What did it was killed before it had sent everything.
+  return fail(Status::unavailable("the files of a sandbox could not be collected: " + collected.error().message()));
+}
+
+Result<Snapshot> ServedSandbox::snapshot() {
+  const auto reply = requests_.request(RequestKind::kSnapshot, "", kCollectTime);
+  if (!reply) return fail(reply.error());
+  if (reply->empty()) return fail(Status::exhausted("a snapshot was killed, perhaps for using too much memory"));
+  FieldReader fields(*reply);
+  if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::exhausted(why));
+  Snapshot snapshot;
+  snapshot.workspace = TRY(fields.text());
+  snapshot.temporary = TRY(fields.text());
+  snapshot.session = TRY(fields.session());
+  return snapshot;
+}
+
+Status ServedSandbox::restore(const Snapshot& snapshot) {
+  std::string fields;
+  put_text(fields, snapshot.workspace);
+  put_text(fields, snapshot.temporary);
+  put_session(fields, snapshot.session);
+  const auto reply = requests_.request(RequestKind::kRestore, fields, kCollectTime);
+  if (!reply) return reply.error();
+  return worked(*reply, "a snapshot could not be restored");
+}
+
+Result<SourceChanges> ServedSandbox::source_changes(std::span<const KnownSource> known) {
+  const auto reply = TRY(ask_about_sources(RequestKind::kSourceChanges, encode(known)));
+  return decode_source_changes(reply);
+}
+
+Result<std::vector<std::string>> ServedSandbox::source_lines(std::span<const SourceLines> wanted) {
+  const auto reply = TRY(ask_about_sources(RequestKind::kSourceLines, encode(wanted)));
+  FieldReader fields(reply);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < wanted.size(); ++i) texts.push_back(TRY(fields.text()));
+  return texts;
+}
+
+Status ServedSandbox::start_servers(std::span<const McpServerSpec> servers) {
+  TRY(check_mcp_servers(servers));
+  servers_.clear();
+  for (const auto& server : servers) {
+    auto begun = start_server(server);
+    if (begun) {
+      servers_.push_back(std::move(*begun));
+      continue;
+    }
+    const LookRequest tail{.argv = {"tail", "-c", "1000", server_log(server.name)}};
+    const auto wrote = look(tail, {});
+    const auto words = wrote ? make_printable(wrote->output) : "";
+    return Status(begun.error().code(), begun.error().message() + (trim(words).empty() ? "" : "; it wrote:\n" + words));
+  }
+  return {};
+}
+
+std::vector<ForeignTool> ServedSandbox::foreign_tools() const {
+  std::vector<ForeignTool> tools;
+  for (const auto& server : servers_) tools.insert(tools.end(), server->tools().begin(), server->tools().end());
+  return tools;
+}
+
+void ServedSandbox::set_call_limits(const SandboxSpec& spec) {
+  spec_.output_limit = spec.output_limit;
+  spec_.call_time_limit_s = spec.call_time_limit_s;
+  spec_.tools = spec.tools;
+}
+
+bool ServedSandbox::has_ended() const { return envs::has_ended(requests_.spawned().process); }
+
+Result<LookOutcome> ServedSandbox::look(const LookRequest& wanted, const std::stop_token& stop) {
+  if (stop.stop_requested()) return fail(Status::cancelled("the look was cancelled"));
+  const auto fields = encode(wanted);
+  if (fields.size() > kLargestLook) return fail(Status::invalid("the command is too long"));
+  return decode_looked(TRY(requests_.request(RequestKind::kLook, fields, wanted.seconds + kGrace, stop)));
+}
+
+Result<std::unique_ptr<McpClient>> ServedSandbox::start_server(const McpServerSpec& server) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Status::from_errno("socketpair", errno));
+  FileDescriptor ours(ends[0]);
+  FileDescriptor theirs(ends[1]);
+  std::string fields;
+  put_text(fields, server.name);
+  put_text(fields, server.command);
+  const auto reply = TRY(requests_.request(RequestKind::kStartServer, fields, kCollectTime, {}, theirs.get()));
+  theirs.reset();  // so that the server's end is the end
+  TRY(worked(reply, "the server " + server.name + " could not be started"));
+  return McpClient::begin(server.name, std::move(ours), SystemClock().now() + from_seconds(kServerTime));
+}
+
+// What a server does wrong is for the model to read; only a sandbox that is lost is an error.
+Result<ToolOutcome> ServedSandbox::call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,
+                                                const std::stop_token& stop) {
+  if (!arguments.is_object()) return ToolOutcome::refused("the arguments must be a JSON object");
+  if (const auto wrong = check_by_schema(tool.parameters, arguments); !wrong.empty())
+    return ToolOutcome::refused(make_printable(wrong));
+  const SystemClock clock;
+  const Time start = clock.now();
+  const auto before = TRY(requests_.request(RequestKind::kFingerprint, "", kCollectTime));
+  auto answer = server.call(tool, arguments, start + from_seconds(spec_.call_time_limit_s), stop);
+  const auto after = TRY(requests_.request(RequestKind::kFingerprint, "", kCollectTime));
+  if (!answer && answer.error().code() == Code::kCancelled) return fail(answer.error());
+  auto outcome = answer ? std::move(*answer) : ToolOutcome::refused(answer.error().message());
+  outcome.changed_files = before != after;
+  outcome.output = bound_output(outcome.output, spec_.output_limit, outcome.truncated) + refusals_->take();
+  outcome.seconds = to_seconds(clock.now() - start);
+  return outcome;
+}
+
+Result<std::string> ServedSandbox::ask_about_sources(RequestKind kind, std::string_view question) {
+  if (question.size() > kLargestFrame / 2) return fail(Status::exhausted("there are too many files to search"));
+  const auto reply = TRY(requests_.request(kind, question, kCollectTime));
+  if (reply.empty())
+    return fail(Status::exhausted("looking at the files was killed, perhaps for using too much memory"));
+  FieldReader fields(reply);
+  if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::unavailable(why));
+  return fields.text();
+}
+
+SandboxUsage ServedSandbox::usage() const { return usage_of(requests_.spawned().process); }
+
+}  // namespace tandem::envs

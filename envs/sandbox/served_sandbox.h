@@ -1,0 +1,57 @@
+// A sandbox whose first process serves requests (init.h), whoever has made it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "envs/mcp/mcp_client.h"
+#include "envs/network/proxy.h"
+#include "envs/sandbox/requests.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+class Refusals;
+
+class ServedSandbox : public Sandbox {
+ public:
+  // Ends the sandbox when it is destroyed.
+  ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec);
+  ~ServedSandbox() override;
+
+  // Before anything else, in this order: waits until the first process has confined itself, and takes the socket that
+  // it sends for the proxy where the spec opens hosts. kUnfit with its words where it could not; kUnavailable where it
+  // was killed.
+  Status wait_until_ready();
+  Status open_network(std::shared_ptr<NetworkProxy> proxy);
+
+  Status put(const Files& files) override;
+  Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override;
+  Result<Collected> collect() override;
+  Result<Snapshot> snapshot() override;
+  Status restore(const Snapshot& snapshot) override;
+  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override;
+  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override;
+  Status start_servers(std::span<const McpServerSpec> servers) override;
+  std::vector<ForeignTool> foreign_tools() const override;
+  void set_call_limits(const SandboxSpec& spec) override;
+  bool has_ended() const override;
+  Result<LookOutcome> look(const LookRequest& wanted, const std::stop_token& stop) override;
+  void end(std::string_view why) override { requests_.end(why); }
+  SandboxUsage usage() const override;
+
+ private:
+  Result<std::unique_ptr<McpClient>> start_server(const McpServerSpec& server);
+  Result<ToolOutcome> call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,
+                                   const std::stop_token& stop);
+  Result<std::string> ask_about_sources(RequestKind kind, std::string_view question);
+
+  Requests requests_;
+  SandboxSpec spec_;
+  const std::shared_ptr<Refusals> refusals_;
+  std::shared_ptr<NetworkProxy> proxy_;
+  std::unique_ptr<NetworkProxy::Door> door_;
+  std::vector<std::unique_ptr<McpClient>> servers_;
+};
+
+}  // namespace tandem::envs

@@ -1,0 +1,37 @@
+#include "envs/sandbox/spec_message.h"
+
+#include "envs/sandbox/frames.h"
+
+namespace tandem::envs {
+
+std::string encode(const SandboxSpec& spec) {
+  std::string bytes;
+  put_number(bytes, static_cast<uint64_t>(spec.processes));
+  put_number(bytes, spec.memory_bytes);
+  put_number(bytes, spec.disk_bytes);
+  put_number(bytes, spec.file_bytes);
+  put_text(bytes, spec.workspace ? spec.workspace->string() : "");
+  put_files(bytes, spec.links);
+  const auto hosts = spec.network.entries();
+  put_number(bytes, hosts.size());
+  for (const auto& host : hosts) put_text(bytes, host);
+  return bytes;
+}
+
+Result<SandboxSpec> decode_spec(std::string_view bytes) {
+  FieldReader fields(bytes);
+  SandboxSpec spec;
+  spec.processes = static_cast<int>(TRY(fields.number()));
+  spec.memory_bytes = TRY(fields.number());
+  spec.disk_bytes = TRY(fields.number());
+  spec.file_bytes = TRY(fields.number());
+  const auto workspace = TRY(fields.text());
+  if (!workspace.empty()) spec.workspace = workspace;
+  spec.links = TRY(fields.files());
+  std::vector<std::string> hosts;
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) hosts.push_back(TRY(fields.text()));
+  spec.network = TRY(AllowList::parse(hosts));
+  return spec;
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,17 @@
+// What a first process must know of its sandbox, as a message.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// Limits, the bound folder, links and open hosts; not what the host alone needs (tools, time limits, the holder).
+std::string encode(const SandboxSpec& spec);
+// kCorrupt where it is none.
+Result<SandboxSpec> decode_spec(std::string_view bytes);
+
+}  // namespace tandem::envs
