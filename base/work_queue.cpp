@@ -14,17 +14,22 @@ WorkQueue::~WorkQueue() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    jobs_.clear();
+    lanes_.clear();
+    turns_.clear();
+    waiting_ = 0;
   }
   changed_.notify_all();
   for (auto& thread : threads_) thread.join();
 }
 
-bool WorkQueue::submit(Job job) {
+bool WorkQueue::submit(Job job, uint64_t lane) {
   {
     std::lock_guard lock(mutex_);
-    if (jobs_.size() >= capacity_) return false;
-    jobs_.push_back(std::move(job));
+    const auto found = lanes_.find(lane);
+    if ((found == lanes_.end() ? 0 : found->second.size()) >= capacity_) return false;
+    if (found == lanes_.end()) turns_.push_back(lane);
+    lanes_[lane].push_back(std::move(job));
+    ++waiting_;
   }
   changed_.notify_one();
   return true;
@@ -33,10 +38,17 @@ bool WorkQueue::submit(Job job) {
 void WorkQueue::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    changed_.wait(lock, [&] { return stopping_ || !turns_.empty(); });
     if (stopping_) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    const auto lane = lanes_.find(turns_.front());
+    turns_.pop_front();
+    Job job = std::move(lane->second.front());
+    lane->second.pop_front();
+    --waiting_;
+    if (lane->second.empty())
+      lanes_.erase(lane);
+    else
+      turns_.push_back(lane->first);
     ++running_;
     lock.unlock();
     Completion completion = job();
@@ -61,7 +73,7 @@ void WorkQueue::run_completions() {
 
 size_t WorkQueue::pending() const {
   std::lock_guard lock(mutex_);
-  return jobs_.size() + running_ + done_.size();
+  return waiting_ + running_ + done_.size();
 }
 
 }  // namespace tandem

@@ -3,13 +3,17 @@
 // The owner submits jobs, waits on `wake_fd` along with its sockets, and runs the completions that have come in: what a
 // job returns is a function for the owner's thread. The queue is bounded; a full one says so.
 //
+// Jobs stand in lanes, and lanes with jobs take turns: whoever submits a thousand at once holds up only its own.
+//
 // Thread safety: submit, run_completions and the destructor on the owner's thread; jobs run on the queue's own. The
 // destructor waits for the jobs that have begun and forgets the others.
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -23,12 +27,13 @@ class WorkQueue {
   using Completion = std::function<void()>;
   using Job = std::function<Completion()>;
 
+  // `capacity`: jobs of one lane that wait.
   WorkQueue(int threads, size_t capacity);
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  bool submit(Job job);  // false where the queue is full
+  bool submit(Job job, uint64_t lane = 0);  // false where the lane is full
   void run_completions();
   int wake_fd() const { return wake_.get(); }
   size_t pending() const;  // jobs that have not been completed
@@ -39,7 +44,9 @@ class WorkQueue {
   FileDescriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;
+  std::map<uint64_t, std::deque<Job>> lanes_;  // those that have jobs
+  std::deque<uint64_t> turns_;                 // the same lanes, the next one first
+  size_t waiting_ = 0;                         // jobs of all lanes
   std::deque<Completion> done_;
   size_t running_ = 0;
   bool stopping_ = false;

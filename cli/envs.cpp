@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/envs_commands.h"
 #include "cli/fleet_view.h"
+#include "cli/run_layout.h"
 
 namespace tandem::cli {
 namespace {
@@ -22,6 +23,7 @@ struct Options {
 Result<int> list_sandboxes(const FleetTarget& target, bool json) {
   auto client = TRY(FleetClient::open(target));
   std::vector<SeenSandbox> seen;
+  const auto run = target.run.empty() ? "" : RunLayout(target.run).name();
   Status trouble;
   size_t answered = 0;
   for (auto& line : client.lines()) {
@@ -32,7 +34,10 @@ Result<int> list_sandboxes(const FleetTarget& target, bool json) {
       continue;
     }
     ++answered;
-    for (auto& row : *rows) seen.push_back({line.name(), std::move(row)});
+    for (auto& row : *rows) {
+      const auto& of_run = row.holder.run;  // empty: it is kept ready, or the server has one run
+      if (run.empty() || of_run.empty() || of_run == run) seen.push_back({line.name(), std::move(row)});
+    }
   }
   if (answered == 0) return fail(std::move(trouble));
   if (json) {
@@ -51,19 +56,23 @@ Action add_envs(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command.require_subcommand(1);
   command.footer(
-      "RUN is a run that is on; its environment server is found through its directory, those on other hosts by\n"
-      "--endpoint. docs/environments.md shows each of them at work.\n\n"
+      "RUN is a run that is on; its environment servers are found through its directory. A host that serves many runs\n"
+      "is also asked by --endpoint and --key, without a run. docs/environments.md shows each of them at work.\n\n"
       "Example:\n"
       "  tandem envs ls runs/tiny-1\n"
+      "  tandem envs ls --endpoint tcp://10.0.0.5:7070 --key ~/tandem.key\n"
       "  tandem envs exec runs/tiny-1 h2kq-17 -- ps aux");
   const auto add = [&](const char* name, const char* summary) {
     auto* sub = command.add_subcommand(name, summary);
-    sub->add_option("RUN", options->target.run, "The run directory")->required();
+    sub->add_option("RUN", options->target.run, "The run directory");
     sub->add_option(
            "--endpoint", options->target.endpoints,
-           "A server in place of the run's own on this machine: tcp://HOST:PORT or ipc://PATH; may be repeated")
+           "A server in place of those of the run: tcp://HOST:PORT or ipc://PATH; may be repeated. Of a host of many "
+           "runs all is shown where RUN is left out")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    sub->add_option("--key", options->target.key, "File with the key of hosts; the run's env.key by default")
+        ->check(CLI::ExistingFile);
     sub->add_option("--timeout", options->target.patience, "Seconds for a server to answer")
         ->check(CLI::Range(0.1, 3600.0))
         ->capture_default_str();

@@ -10,8 +10,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/run_layout.h"
+#include "cli/env_hosts.h"
 #include "dashboard/run_files.h"
+#include "wire/ask.h"
 
 namespace tandem::cli {
 
@@ -19,17 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::string_view kIpc = "ipc://", kTcp = "tcp://";
-
-Status check_endpoint(const std::string& endpoint) {
-  const auto colon = endpoint.rfind(':');
-  const auto port = colon == std::string::npos ? "" : endpoint.substr(colon + 1);
-  const bool is_tcp = endpoint.starts_with(kTcp) && colon > kTcp.size() && !port.empty() && port.size() <= 5 &&
-                      port.find_first_not_of("0123456789") == std::string::npos;
-  if (is_tcp || (endpoint.starts_with(kIpc) && endpoint.size() > kIpc.size())) return {};
-  return Status::invalid(fmt::format("--endpoint: \"{}\" is not an address of a server", endpoint))
-      .hint("give tcp://HOST:PORT or ipc://PATH");
-}
+constexpr std::string_view kIpc = "ipc://";
 
 // Whether a process listens on a socket of this machine. One that was killed leaves the file behind.
 bool has_listener(const std::string& path) {
@@ -52,66 +43,76 @@ std::string state_of(const fs::path& run_dir) {
   return "the run was killed, or its server is just starting again";
 }
 
+// Waits until the run's own server listens: a run that is on starts one again that was killed; one that is not has no
+// folder of sockets.
+Status await_local(const std::string& address, const FleetTarget& target, const RunLayout& layout) {
+  const SystemClock clock;
+  const auto path = address.substr(kIpc.size());
+  std::error_code error;
+  const Time deadline = clock.now() + from_seconds(target.patience);
+  while (!has_listener(path)) {
+    if (!fs::exists(layout.socket_folder(), error) || clock.now() > deadline) {
+      return Status::unavailable(
+          fmt::format("no environment server of {} is alive: {}", target.run, state_of(target.run)));
+    }
+    ::usleep(20'000);
+  }
+  return {};
+}
+
+// Where the servers of a run are.
+Result<std::vector<rollout::EnvAddress>> servers_of(const FleetTarget& target) {
+  TRY(dashboard::check_run_directory(target.run));
+  const RunLayout layout(target.run);
+  auto config = TRY(read_resolved(target.run));
+  if (!target.key.empty()) config.env.key = target.key;
+  auto addresses = TRY(env_addresses(config, layout));
+  if (has_local_env(config)) TRY(await_local(layout.address("env"), target, layout));
+  return addresses;
+}
+
+Result<std::vector<rollout::EnvAddress>> servers_at(const FleetTarget& target) {
+  std::optional<wire::Secret> secret;
+  if (!target.key.empty()) secret = TRY(wire::Secret::read(target.key));
+  std::vector<rollout::EnvAddress> addresses;
+  for (const auto& endpoint : target.endpoints) {
+    if (Status status = check_env_address(endpoint); !status) return fail(std::move(status).at("--endpoint"));
+    addresses.push_back({endpoint, endpoint.starts_with(kIpc) ? std::nullopt : secret});
+  }
+  return addresses;
+}
+
 }  // namespace
 
 Result<envs::FleetAnswer> FleetLine::ask(const envs::FleetQuery& query, double seconds,
                                          const Interrupted& interrupted) {
-  const SystemClock clock;
-  const Time deadline = clock.now() + from_seconds(seconds);
-  const uint64_t id = ++last_id_;
-  bool sent = false;
-  for (;;) {
-    if (!sent) {
-      wire::Outgoing message(id);
-      envs::write_query(query, message.body().initFleetQuery());
-      sent = socket_.send("", message).ok();  // fails until there is a connection
-    }
-    while (auto message = socket_.receive()) {
-      if (message->id() != id) continue;  // of a question that was given up
-      const auto body = message->body();
-      name_ = message->sender();
-      epoch_ = message->epoch();
-      if (body.isFailed()) return fail(wire::read_failure(body.getFailed()));
-      if (!body.isFleetAnswer()) return fail(Status::corrupt(endpoint_ + " answered something else than was asked"));
-      return envs::read_answer(body.getFleetAnswer());
-    }
-    if (interrupted && interrupted()) return fail(Status::cancelled("interrupted"));
-    const Duration left = deadline - clock.now();
-    if (left <= Duration::zero()) break;
-    wire::Socket* const sockets[] = {&socket_};
-    wire::wait(sockets, std::min<Duration>(left, sent ? 100ms : 20ms));
+  const auto write = [&](wire::Body::Builder body) { envs::write_query(query, body.initFleetQuery()); };
+  auto answer = wire::ask(socket_, ++last_id_, write, seconds, interrupted);
+  if (!answer) {
+    if (answer.error().code() != Code::kDeadline) return fail(std::move(answer).error());
+    return fail(std::move(answer).error().hint("is it a server of this run? those of others do not answer"));
   }
-  if (!sent) return fail(Status::unavailable(fmt::format("no environment server answers at {}", endpoint_)));
-  return fail(
-      Status::deadline(fmt::format("the environment server at {} did not answer within {:g} s", endpoint_, seconds))
-          .hint("is it a server of this run? those of others do not answer"));
+  name_ = answer->sender();
+  epoch_ = answer->epoch();
+  if (!answer->body().isFleetAnswer())
+    return fail(Status::corrupt(endpoint_ + " answered something else than was asked"));
+  return envs::read_answer(answer->body().getFleetAnswer());
 }
 
 Result<FleetClient> FleetClient::open(const FleetTarget& target) {
-  TRY(dashboard::check_run_directory(target.run));
-  const RunLayout layout(target.run);
-  auto endpoints = target.endpoints;
-  for (const auto& endpoint : endpoints) TRY(check_endpoint(endpoint));
-  if (endpoints.empty()) {
-    endpoints.push_back(layout.address("env"));
-    const SystemClock clock;
-    const auto path = endpoints.back().substr(kIpc.size());
-    std::error_code error;
-    const Time deadline = clock.now() + from_seconds(target.patience);
-    // A run that is on starts a server again that was killed; one that is not has no folder of sockets.
-    while (!has_listener(path)) {
-      if (!fs::exists(layout.socket_folder(), error) || clock.now() > deadline)
-        return fail(Status::unavailable(
-            fmt::format("no environment server of {} is alive: {}", target.run, state_of(target.run))));
-      ::usleep(20'000);
-    }
-  }
+  if (target.run.empty() && target.endpoints.empty())
+    return fail(Status::invalid("whose sandboxes?").hint("give a run directory, or --endpoint of a host"));
+  if (!target.run.empty()) TRY(dashboard::check_run_directory(target.run));
+  const auto servers = TRY(target.endpoints.empty() ? servers_of(target) : servers_at(target));
   FleetClient client(std::make_unique<zmq::context_t>(), target.patience);
   const auto epoch = static_cast<uint64_t>(SystemClock().unix_seconds() * 1e6);
-  const wire::Identity identity{
-      .sender = fmt::format("operator-{}-{:x}", ::getpid(), epoch), .epoch = epoch, .run = layout.run_id()};
-  for (const auto& endpoint : endpoints)
-    client.lines_.emplace_back(TRY(wire::Socket::connect(*client.context_, endpoint, identity)), endpoint);
+  const wire::Identity identity{.sender = fmt::format("operator-{}-{:x}", ::getpid(), epoch),
+                                .epoch = epoch,
+                                .run = target.run.empty() ? wire::kEveryRun : RunLayout(target.run).run_id()};
+  for (const auto& [address, secret] : servers) {
+    auto socket = TRY(wire::Socket::connect(*client.context_, address, identity, secret ? &*secret : nullptr));
+    client.lines_.emplace_back(std::move(socket), address);
+  }
   return client;
 }
 

@@ -1,6 +1,6 @@
 // Lines to the environment servers of a run, for `tandem envs`.
 //
-// The server of a run on this machine is found through the run directory, those on other hosts by their endpoints.
+// Those of a run are found through its directory; hosts of many runs also by their endpoints.
 // Every wait has a deadline.
 //
 // Thread safety: none.
@@ -17,8 +17,9 @@
 namespace tandem::cli {
 
 struct FleetTarget {
-  std::string run;                     // its directory
-  std::vector<std::string> endpoints;  // in place of the server that the run directory leads to
+  std::string run;                     // its directory; may be empty where endpoints name hosts of many runs
+  std::vector<std::string> endpoints;  // in place of the servers that the run's config leads to
+  std::string key;                     // file with the key of hosts; the run's own where it is empty
   double patience = 3;                 // seconds for a server to answer
 };
 

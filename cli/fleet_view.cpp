@@ -80,14 +80,19 @@ std::string short_time(double seconds) {
 }
 
 std::string table_of(std::span<const SeenSandbox> seen) {
-  using Line = std::array<std::string, 12>;
-  std::vector<Line> lines = {
-      {"sandbox", "state", "for", "episode", "task", "doing", "age", "lease", "memory", "procs", "class", "server"}};
+  using Line = std::array<std::string, 13>;
+  const bool has_runs =
+      std::any_of(seen.begin(), seen.end(), [](const auto& each) { return !each.row.holder.run.empty(); });
+  std::vector<Line> lines = {{"sandbox", "state", "for", "episode", "task", "doing", "age", "lease", "memory", "procs",
+                              "class", "server", has_runs ? "run" : ""}};
   for (const auto& [server, row] : seen) {
     lines.push_back({row.id, std::string(to_string(row.state)), short_time(row.state_seconds), episode_of(row.holder),
                      task_of(row.holder), row.doing.empty() ? "-" : safe(row.doing), short_time(row.age_seconds),
                      row.lease_seconds < 0 ? "-" : short_time(row.lease_seconds), format_bytes(row.usage.memory_bytes),
-                     std::to_string(row.usage.processes), safe(row.kind), safe(server)});
+                     std::to_string(row.usage.processes), safe(row.kind), safe(server),
+                     !has_runs                ? ""
+                     : row.holder.run.empty() ? "-"
+                                              : safe(row.holder.run)});
   }
   std::array<size_t, std::tuple_size_v<Line>> widths{};
   for (const auto& line : lines) {
@@ -112,6 +117,7 @@ Json to_json(const SeenSandbox& seen) {
           {"episode", held ? Json(row.holder.episode) : Json()},
           {"attempt", held ? Json(row.holder.attempt) : Json()},
           {"task", held ? Json(row.holder.task) : Json()},
+          {"run", row.holder.run.empty() ? Json() : Json(row.holder.run)},
           {"lease", held ? Json(row.holder.lease) : Json()},
           {"lease_seconds", row.lease_seconds < 0 ? Json() : Json(row.lease_seconds)},
           {"doing", row.doing.empty() ? Json() : Json(row.doing)},

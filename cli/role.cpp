@@ -5,15 +5,10 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/env_hosts.h"
+#include "cli/env_role.h"
 #include "cli/run_layout.h"
-#include "cli/run_tasks.h"
-#include "envs/fleet/watched_backend.h"
-#include "envs/sandbox/caching_backend.h"
-#include "envs/sandbox/namespace_backend.h"
-#include "envs/sandbox/pool.h"
-#include "envs/server.h"
 #include "rollout/coordinator.h"
-#include "rollout/peer.h"
 #include "rollout/worker.h"
 #include "trainer/trainer.h"
 
@@ -25,15 +20,35 @@ struct Options {
   std::string name;
   std::string run_dir;
   int rank = 0;
+  EnvHostSettings host;
 };
 
 std::atomic<bool> stop_requested{false};
+std::atomic<int> interrupts{0};
 
-void on_signal(int) { stop_requested = true; }
+void on_signal(int) {
+  stop_requested = true;
+  ++interrupts;
+}
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
+Result<int> run_host(const Options& options) {
+  if (options.name != "env") return fail(Status::invalid("--listen is for `tandem role env`"));
+  if (!options.run_dir.empty())
+    return fail(Status::invalid("--listen and --run-dir exclude each other: a host serves every run"));
+  const std::string& address = options.host.address;
+  const bool picks_port = address.ends_with(":*");
+  TRY(check_env_address(picks_port ? address.substr(0, address.size() - 1) + "0" : address).at("--listen"));
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, on_signal);
+  TRY(run_env_host(options.host, interrupts));
+  return kDone;
+}
+
 Result<int> run(const Options& options) {
+  if (!options.host.address.empty()) return run_host(options);
+  if (options.run_dir.empty()) return fail(Status::invalid("which run? --run-dir says it"));
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, SIG_IGN);  // the supervisor decides what an interrupt means
   const RunConfig config = TRY(read_resolved(options.run_dir));
@@ -81,7 +96,8 @@ Result<int> run(const Options& options) {
     TRY(rollout::run_worker({.identity = identity,
                              .coordinator = layout.address("coordinator"),
                              .trainer = layout.address("trainer"),
-                             .env = layout.address("env"),
+                             .envs = TRY(env_addresses(config, layout)),
+                             .run_dir = fs::absolute(options.run_dir).lexically_normal().string(),
                              .address = layout.address(sender),
                              .model = layout.model(),
                              .format = format,
@@ -92,68 +108,7 @@ Result<int> run(const Options& options) {
     return kDone;
   }
   if (options.name == "env") {
-    const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
-    envs::ReadCache read_cache(static_cast<size_t>(config.env.read_cache_mb) << 20);
-    envs::CachingBackend caching(*backend, read_cache);
-    envs::WatchedBackend watched(caching, clock, identity.epoch);
-    envs::SandboxPool pool(
-        watched, clock, {},
-        {.least = static_cast<size_t>(config.env.warm), .most = static_cast<size_t>(config.env.most_warm)});
-    TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
-    envs::MakeTask make_task = envs::make_task;
-    if (!config.tasks.path.empty()) {
-      const auto set = std::make_shared<const envs::TaskSet>(TRY(read_recorded_tasks(config, options.run_dir)));
-      make_task = [set](const envs::TaskSpec& spec) { return set->task(spec); };
-    }
-    zmq::context_t context;
-    rollout::CoordinatorLink link(TRY(wire::Socket::connect(context, layout.address("coordinator"), identity)), clock,
-                                  [&](wire::Hello::Builder hello) {
-                                    hello.setRole("env");
-                                    hello.setName(sender);
-                                    hello.setPid(::getpid());
-                                  });
-    const auto tools = TRY(envs::choose_tools(config.env.tools));
-    const auto servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers));
-    const auto network = TRY(envs::AllowList::parse(config.env.network));
-    bool told_to_stop = false;
-    std::atomic<bool> stop{false};
-    TRY(envs::serve({.address = layout.address("env"),
-                     .identity = identity,
-                     .threads = config.env.threads,
-                     .make_task = make_task,
-                     .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
-                                 .call_time_limit_s = config.env.call_seconds,
-                                 .test_time_limit_s = config.env.call_seconds,
-                                 .tools = tools,
-                                 .network = network,
-                                 .servers = servers},
-                     .fleet = &watched,
-                     .read_cache = &read_cache},
-                    pool, clock, stop, [&](const std::string& doing, const envs::ServerCounters& c) {
-                      while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
-                      link.tick(doing, [&] {
-                        const auto made = pool.counters();
-                        const auto reads = read_cache.counters();
-                        return Json{{"acquired", c.acquired},
-                                    {"calls", c.calls},
-                                    {"scored", c.scored},
-                                    {"failed", c.failed},
-                                    {"reaped", c.reaped},
-                                    {"live", c.live},
-                                    {"waiting", c.waiting},
-                                    {"busy_seconds", c.busy_seconds},
-                                    {"warm", made.ready},
-                                    {"taken_warm", made.warm},
-                                    {"made_on_demand", made.fresh},
-                                    {"not_made", made.failed},
-                                    {"warm_lost", made.lost},
-                                    {"known_reads", reads.lookups},
-                                    {"cached_reads", reads.hits},
-                                    {"spawners", backend->spawners_started()},
-                                    {"spawn_ms", made.last_fresh_milliseconds}};
-                      });
-                      if (told_to_stop || stop_requested) stop = true;
-                    }));
+    TRY(run_env_role(options.run_dir, config, identity, stop_requested));
     return kDone;
   }
   return fail(Status::invalid(
@@ -165,11 +120,49 @@ Result<int> run(const Options& options) {
 Action add_role(CLI::App& command) {
   auto options = std::make_shared<Options>();
   command.add_option("name", options->name, "coordinator, trainer, rollout or env")->required();
-  command.add_option("--run-dir", options->run_dir, "The run it belongs to")->required()->check(CLI::ExistingDirectory);
+  command.add_option("--run-dir", options->run_dir, "The run it belongs to")->check(CLI::ExistingDirectory);
   command.add_option("--rank", options->rank, "Number among the processes of this role")->check(CLI::Range(0, 100000));
+  constexpr const char* kHost = "A host of environments";
+  EnvHostSettings& host = options->host;
+  command.add_option("--listen", host.address, "Serve environments to every run: tcp://HOST:PORT (* picks a port)")
+      ->group(kHost);
+  command.add_option("--key", host.key, "File with the key that runs must have too; made where there is none")
+      ->group(kHost);
+  command.add_option("--threads", host.threads, "Tool calls that run at once; 0: four a core")
+      ->check(CLI::Range(0, 4096))
+      ->group(kHost);
+  command.add_option("--episodes", host.most_episodes, "Episodes at once")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--episodes-of-a-run", host.most_episodes_of_a_run, "Of one run at once; 0: as many as there are")
+      ->check(CLI::Range(0, 100'000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--warm", host.warm, "Sandboxes that are kept ready at least")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--most-warm", host.most_warm, "And at most")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--read-cache-mb", host.read_cache_mb, "Memory for outcomes of calls that read what is known")
+      ->check(CLI::Range(0, 65536))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--drain-seconds", host.drain_seconds, "After the first interrupt, for episodes to end")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->group(kHost);
   command.footer(
-      "Started by `tandem run` and by cluster launchers; not by hand.\nExample:\n  tandem role rollout --run-dir "
-      "runs/tiny-1 --rank 1");
+      "Roles of a run are started by `tandem run` and by cluster launchers. A host of environments is started by hand "
+      "or\n"
+      "by a service manager, once a machine; runs name it in env.hosts, and must lie on a file system that both "
+      "see.\n\n"
+      "Examples:\n"
+      "  tandem role rollout --run-dir runs/tiny-1 --rank 1\n"
+      "  tandem role env --listen tcp://10.0.0.5:7070 --key ~/tandem.key");
   return [options]() -> Result<int> {
     const Result<int> outcome = run(*options);
     if (outcome || outcome.error().code() != Code::kCorrupt) return outcome;

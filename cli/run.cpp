@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/env_hosts.h"
 #include "cli/run_checks.h"
 #include "cli/run_tasks.h"
 #include "cli/supervisor.h"
@@ -312,6 +313,7 @@ Result<int> run(const Options& options) {
     TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
   if (tasks && !exists) TRY(record_tasks(config, *tasks, run_dir));
   TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
+  TRY(greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));
   int attempt = 1;
@@ -349,6 +351,7 @@ Result<int> run(const Options& options) {
     screen.show(supervisor.report());
   }
   screen.wipe();
+  leave_env_hosts(config, run_dir);
   floors_cancelled = true;
   if (floors.joinable()) floors.join();
 

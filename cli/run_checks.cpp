@@ -5,6 +5,7 @@
 #include <sys/file.h>
 
 #include "base/json.h"
+#include "cli/env_hosts.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
@@ -51,6 +52,7 @@ Status check_inputs(const RunConfig& config) {
                                          config.rollout.max_tokens, model.max_positions));
     }
   }
+  if (!has_local_env(config)) return {};
   const auto sandboxes = TRY(envs::NamespaceBackend::start());
   TRY(sandboxes->create({}));
   return {};

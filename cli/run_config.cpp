@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/env_hosts.h"
 #include "cli/lora_fields.h"
 #include "envs/protocol.h"
 #include "envs/task.h"
@@ -125,6 +126,10 @@ Schema schema_of(RunConfig& c) {
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
   s.add("env.read_cache_mb", c.env.read_cache_mb,
         "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
+  s.add("env.hosts", c.env.hosts,
+        "Environment servers that share the episodes: local, the run's own, and tcp://HOST:PORT of `tandem role env "
+        "--listen`");
+  s.add("env.key", c.env.key, "File with the key of those hosts, for addresses beyond this machine");
   return s;
 }
 
@@ -155,6 +160,7 @@ Status check(const RunConfig& c) {
     return std::move(servers).error().at("env.mcp_servers");
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
+  TRY(check_env_hosts(c));
   TRY(algorithm_of(c));
   TRY(optimizer_of(c));
   return {};

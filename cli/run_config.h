@@ -90,6 +90,8 @@ struct RunConfig {
     std::vector<std::string> tools, network, mcp_servers;
     int warm = 2, most_warm = 16;
     int read_cache_mb = 64;
+    std::vector<std::string> hosts = {"local"};
+    std::string key;
   } env;
 };
 

@@ -14,6 +14,8 @@ class RunLayout {
 
   // The same for every process of the run; other runs' messages are refused by it.
   uint64_t run_id() const { return run_id_; }
+  // For people; hosts of environments show it.
+  std::string name() const { return run_dir_.filename().string(); }
   fs::path model() const { return run_dir_ / "model"; }
   // Sockets lie outside the run directory, whose path may be longer than a socket's may be. The folder's name follows
   // from the run directory, so the next start finds and sweeps what a killed run left.

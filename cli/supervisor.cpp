@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/env_hosts.h"
 #include "dashboard/run_files.h"
 #include "rollout/coordinator.h"
 
@@ -49,7 +50,7 @@ std::vector<fs::path> remove_unfinished(const fs::path& run_dir) {
 Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt)
     : run_dir_(fs::absolute(run_dir)), config_(config), layout_(run_dir), clock_(clock), attempt_(attempt) {
   roles_.push_back({.name = "coordinator"});
-  roles_.push_back({.name = "env"});
+  if (has_local_env(config)) roles_.push_back({.name = "env"});
   roles_.push_back({.name = "trainer"});
   for (int rank = 0; rank < config.rollout.workers; ++rank) roles_.push_back({.name = "rollout", .rank = rank});
   constructed_ = clock.now();

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/work_queue.h"
 #include "envs/fleet/desk.h"
@@ -22,7 +24,39 @@ struct TurnAnswer {
   Message response;
 };
 
+// The most runs that a host knows at once; one without episodes is forgotten for another.
+constexpr size_t kMostRuns = 256;
+constexpr const char* kTooManyRuns = "the environment server has too many runs";
+
+// One of the runs of a host.
+class HostedRun {
+ public:
+  // Opened when it is first needed; what went wrong is tried again.
+  Result<std::shared_ptr<const RunTerms>> terms(const ServerSettings& settings, uint64_t run,
+                                                const std::string& run_dir) {
+    std::lock_guard lock(mutex_);
+    if (!terms_) {
+      terms_ = std::make_shared<const RunTerms>(
+          settings.open_run ? TRY(settings.open_run(run, run_dir))
+                            : RunTerms{.name = "", .make_task = settings.make_task, .episode = settings.episode});
+    }
+    return terms_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<const RunTerms> terms_;
+};
+
+// Who waits for an answer.
+struct Asker {
+  explicit Asker(const wire::Incoming& message) : peer(message.sender()), id(message.id()), run(message.run()) {}
+  std::string peer;
+  uint64_t id, run;
+};
+
 struct Session {
+  uint64_t run = 0;
   std::mutex mutex;  // one request of an episode at a time
   std::unique_ptr<Episode> episode;
   std::map<uint32_t, TurnAnswer> turns;
@@ -43,8 +77,9 @@ class Server {
     if (settings.fleet) desk_.emplace(*settings.fleet, clock);
   }
 
-  void run(const std::atomic<bool>& stop, const std::function<void(const std::string&, const ServerCounters&)>& tick) {
-    while (!stop) {
+  void run(const StopFlags& stop, const std::function<void(const std::string&, const ServerCounters&)>& tick) {
+    while (!stop.now && !(draining_ && sessions_.empty())) {
+      draining_ = stop.drain;
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, 50ms, queue_.wake_fd());
       queue_.run_completions();
@@ -57,11 +92,16 @@ class Server {
       reap();
       counters_.live = sessions_.size();
       counters_.waiting = queue_.pending();
-      tick(fmt::format("{} episodes, {} requests", counters_.live, counters_.waiting), counters_);
+      tick(fmt::format("{}{} episodes, {} requests", draining_ ? "draining, " : "", counters_.live, counters_.waiting),
+           counters_);
     }
   }
 
  private:
+  using Writer = std::function<void(wire::Body::Builder)>;
+
+  static void write_welcome(wire::Body::Builder body) { body.initWelcome(); }
+
   void on(wire::Incoming message) {
     const auto body = message.body();
     switch (body.which()) {
@@ -72,15 +112,18 @@ class Server {
       case wire::Body::SCORE:
         return with_session(std::move(message), body.getScore().getLease(), &Server::score);
       case wire::Body::RELEASE: {
-        sessions_.erase(body.getRelease());
+        const auto found = sessions_.find(body.getRelease());
+        if (found != sessions_.end() && found->second->run == message.run()) sessions_.erase(found);
         return;
       }
-      case wire::Body::HELLO: {
-        wire::Outgoing welcome(message.id());  // by its epoch they see whether we are who they asked
-        welcome.body().initWelcome();
-        (void)socket_.send(message.sender(), welcome);
-        return;
-      }
+      case wire::Body::HELLO:  // by our epoch they see whether we are who they asked
+        return answer(Asker(message), Writer(write_welcome));
+      case wire::Body::OPEN_RUN:
+        return open_run(message);
+      case wire::Body::CLOSE_RUN:
+        std::erase_if(sessions_, [&](const auto& entry) { return entry.second->run == message.run(); });
+        runs_.erase(message.run());  // its directory may be another one's the next time
+        return answer(Asker(message), Writer(write_welcome));
       case wire::Body::FLEET_QUERY:
         return ask_fleet(message);
       default:
@@ -89,14 +132,14 @@ class Server {
   }
 
   void ask_fleet(const wire::Incoming& message) {
-    const auto answer = [this, peer = message.sender(), id = message.id()](const Result<FleetAnswer>& outcome) {
-      wire::Outgoing out(id);
+    const auto answer = [this, asker = Asker(message)](const Result<FleetAnswer>& outcome) {
+      wire::Outgoing out(asker.id, asker.run);
       if (outcome) {
         write_answer(*outcome, out.body().initFleetAnswer());
       } else {
         wire::write_failure(out.body(), outcome.error());
       }
-      (void)socket_.send(peer, out);  // an operator who does not listen any more will not miss it
+      (void)socket_.send(asker.peer, out);  // an operator who does not listen any more will not miss it
     };
     if (!desk_) return answer(fail(Status::unfit("this environment server does not answer operators")));
     desk_->ask(
@@ -115,52 +158,89 @@ class Server {
     return own;
   }
 
-  using Writer = std::function<void(wire::Body::Builder)>;
-
   // Runs `work` on a thread of the queue; what it returns is sent back.
   // `after` comes before the answer, on the loop's thread, also where the queue is full.
   void answer_later(
       const wire::Incoming& message, std::function<Result<Writer>()> work,
       std::function<void(bool worked)> after = [](bool) {}) {
-    const std::string peer = message.sender();
-    const uint64_t id = message.id();
-    const bool taken = queue_.submit([this, peer, id, work = std::move(work), after]() -> WorkQueue::Completion {
+    const Asker asker(message);
+    const auto job = [this, asker, work = std::move(work), after]() -> WorkQueue::Completion {
       const Time start = clock_.now();
       auto outcome = work();
       const double seconds = to_seconds(clock_.now() - start);
-      return [this, peer, id, seconds, after, outcome = std::move(outcome)] {
+      return [this, asker, seconds, after, outcome = std::move(outcome)] {
         counters_.busy_seconds += seconds;
         after(outcome.has_value());
-        answer(peer, id, outcome);
+        answer(asker, outcome);
       };
-    });
-    if (taken) return;
+    };
+    if (queue_.submit(job, asker.run)) return;
     after(false);
-    answer(peer, id, fail(Status::exhausted("the environment server has too many requests waiting")));
+    answer(asker, fail(Status::exhausted("the environment server has too many requests waiting")));
   }
 
-  void answer(const std::string& peer, uint64_t id, const Result<Writer>& outcome) {
-    wire::Outgoing message(id);
+  void answer(const Asker& asker, const Result<Writer>& outcome) {
+    wire::Outgoing message(asker.id, asker.run);
     if (outcome) {
       (*outcome)(message.body());
     } else {
       ++counters_.failed;
       wire::write_failure(message.body(), outcome.error());
     }
-    (void)socket_.send(peer, message);  // a rollout that is gone will not miss it; one that is not asks again
+    (void)socket_.send(asker.peer, message);  // a rollout that is gone will not miss it; one that is not asks again
+  }
+
+  std::shared_ptr<HostedRun> run_of(uint64_t number) {
+    if (const auto known = runs_.find(number); known != runs_.end()) return known->second;
+    if (runs_.size() >= kMostRuns) {
+      std::set<uint64_t> busy;
+      for (const auto& [lease, session] : sessions_) busy.insert(session->run);
+      std::erase_if(runs_, [&](const auto& entry) { return !busy.contains(entry.first); });
+    }
+    if (runs_.size() >= kMostRuns) return nullptr;
+    return runs_.emplace(number, std::make_shared<HostedRun>()).first->second;
+  }
+
+  // Why no new episode of this run can begin.
+  Status has_room(uint64_t run) const {
+    if (draining_) return Status::exhausted("the environment server is about to end, and takes no new episodes");
+    if (sessions_.size() >= settings_.most_episodes)
+      return Status::exhausted(fmt::format("the environment server has its {} episodes", settings_.most_episodes));
+    const auto is_its = [run](const auto& entry) { return entry.second->run == run; };
+    if (settings_.most_episodes_of_a_run < settings_.most_episodes &&
+        static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), is_its)) >=
+            settings_.most_episodes_of_a_run) {
+      return Status::exhausted(fmt::format("the run has its {} episodes here", settings_.most_episodes_of_a_run));
+    }
+    return {};
+  }
+
+  void open_run(const wire::Incoming& message) {
+    auto run = run_of(message.run());
+    if (!run) return answer(Asker(message), fail(Status::exhausted(kTooManyRuns)));
+    answer_later(
+        message,
+        [this, run, number = message.run(), run_dir = std::string(message.body().getOpenRun())]() -> Result<Writer> {
+          TRY(run->terms(settings_, number, run_dir));
+          return Writer(write_welcome);
+        });
   }
 
   void acquire(wire::Incoming message) {
     const auto in = message.body().getAcquire();
     const auto key = fmt::format("{}/{}/{}", message.sender(), in.getEpisode(), in.getAttempt());
+    const auto run = run_of(message.run());
+    if (!run) return answer(Asker(message), fail(Status::exhausted(kTooManyRuns)));
     uint64_t lease = 0;
     std::shared_ptr<Session> session;
     if (const auto known = leases_.find(key); known != leases_.end() && sessions_.contains(known->second)) {
       lease = known->second;
       session = sessions_.at(lease);
     } else {
+      if (const Status status = has_room(message.run()); !status) return answer(Asker(message), fail(status));
       lease = ++next_lease_;
       session = std::make_shared<Session>();
+      session->run = message.run();
       sessions_[lease] = session;
       leases_[key] = lease;
       ++counters_.acquired;
@@ -173,31 +253,36 @@ class Server {
       sessions_.erase(lease);
       leases_.erase(key);
     };
-    EpisodeOptions options = settings_.episode;
-    options.holder = {.lease = lease, .episode = in.getEpisode(), .attempt = in.getAttempt(), .task = ""};
+    const SandboxHolder holder{
+        .lease = lease, .episode = in.getEpisode(), .attempt = in.getAttempt(), .task = "", .run = ""};
     const TaskSpec spec{
         .kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
     answer_later(
         message,
-        [this, lease, session, spec, options, episode_id = in.getEpisode(),
-         attempt = in.getAttempt()]() -> Result<Writer> {
+        [this, session, spec, holder, run, number = message.run(),
+         run_dir = std::string(in.getRunDir())]() -> Result<Writer> {
           std::lock_guard lock(session->mutex);
-          if (!session->episode)
-            session->episode = TRY(Episode::open(TRY(settings_.make_task(spec)), backend_, options));
+          if (!session->episode) {
+            const auto terms = TRY(run->terms(settings_, number, run_dir));
+            EpisodeOptions options = terms->episode;
+            options.holder = holder;
+            options.holder.run = terms->name;
+            session->episode = TRY(Episode::open(TRY(terms->make_task(spec)), backend_, options));
+          }
           const Episode& episode = *session->episode;
-          return Writer([lease, episode_id, attempt, prompt = episode.prompt(),
-                         turns = episode.task().max_turns](wire::Body::Builder body) {
-            auto out = body.initAcquired();
-            out.setLease(lease);
-            out.setEpisode(episode_id);
-            out.setAttempt(attempt);
-            out.setMaxTurns(static_cast<uint32_t>(turns));
-            auto messages = out.initMessages(static_cast<unsigned>(prompt.size()));
-            for (unsigned i = 0; i < messages.size(); ++i) {
-              messages[i].setRole(prompt[i].role);
-              messages[i].setContent(prompt[i].content);
-            }
-          });
+          return Writer(
+              [holder, prompt = episode.prompt(), turns = episode.task().max_turns](wire::Body::Builder body) {
+                auto out = body.initAcquired();
+                out.setLease(holder.lease);
+                out.setEpisode(holder.episode);
+                out.setAttempt(holder.attempt);
+                out.setMaxTurns(static_cast<uint32_t>(turns));
+                auto messages = out.initMessages(static_cast<unsigned>(prompt.size()));
+                for (unsigned i = 0; i < messages.size(); ++i) {
+                  messages[i].setRole(prompt[i].role);
+                  messages[i].setContent(prompt[i].content);
+                }
+              });
         },
         after);
   }
@@ -205,8 +290,8 @@ class Server {
   void with_session(wire::Incoming message, uint64_t lease,
                     Result<Writer> (Server::*work)(Session&, const wire::Incoming&)) {
     const auto found = sessions_.find(lease);
-    if (found == sessions_.end()) {
-      return answer(message.sender(), message.id(), fail(Status::not_found(fmt::format("no lease {}", lease))));
+    if (found == sessions_.end() || found->second->run != message.run()) {
+      return answer(Asker(message), fail(Status::not_found(fmt::format("no lease {}", lease))));
     }
     const auto session = found->second;
     session->last_used = clock_.now();
@@ -281,6 +366,8 @@ class Server {
   wire::Socket socket_;
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;
   std::map<std::string, uint64_t> leases_;  // by who asked for what
+  std::map<uint64_t, std::shared_ptr<HostedRun>> runs_;
+  bool draining_ = false;
   ServerCounters counters_;
   WorkQueue queue_;  // its threads use what stands above
   uint64_t next_lease_;
@@ -290,10 +377,12 @@ class Server {
 
 }  // namespace
 
-Status serve(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, const std::atomic<bool>& stop,
-             const std::function<void(const std::string&, const ServerCounters&)>& tick) {
+Status serve(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, const StopFlags& stop,
+             const std::function<void(const std::string&, const ServerCounters&)>& tick,
+             const std::function<void(const std::string&)>& on_address) {
   zmq::context_t context;
-  auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity));
+  auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity, settings.secret));
+  if (on_address) on_address(socket.address());
   Server(settings, backend, clock, std::move(socket)).run(stop, tick);
   return {};
 }

@@ -5,9 +5,13 @@
 // may be sent again: the same turn is answered again, not run again. An episode that nobody has asked about for a while
 // is let go.
 //
+// A server has one run, or is a host of environments for every run that names it (rollouts say whose episode they
+// ask for). Runs of a host take turns, have quotas, and see nothing of each other.
+//
 // Operators (`tandem envs`) ask over the same socket; no episode waits for them.
 //
-// Errors come back as Failed: not_found for a lease of another life of this server, exhausted where the queue is full.
+// Errors come back as Failed: not_found for a lease of another life of this server or of another run, exhausted where
+// there is no room: the run's queue is full, it has as many episodes as it may, or no new ones are taken any more.
 #pragma once
 
 #include <atomic>
@@ -25,16 +29,30 @@ namespace tandem::envs {
 // What a spec stands for. Called from several threads.
 using MakeTask = std::function<Result<Task>(const TaskSpec&)>;
 
+// What one run has of its environments.
+struct RunTerms {
+  std::string name;  // for operators
+  MakeTask make_task = envs::make_task;
+  EpisodeOptions episode;
+};
+// What the run whose number and directory these are has. Called from several threads; may read files.
+using OpenRun = std::function<Result<RunTerms>(uint64_t run, const std::string& run_dir)>;
+
 struct ServerSettings {
   std::string address;
   wire::Identity identity;
   int threads = 4;
-  size_t queue = 4096;        // requests that wait
+  size_t queue = 4096;        // requests of a run that wait
   double idle_seconds = 180;  // then an episode is let go
   MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
   WatchedBackend* fleet = nullptr;        // what operators are answered from (envs/fleet); null: they are refused
   const ReadCache* read_cache = nullptr;  // whose figures operators are told; may be null
+  // Of a host of many runs, whose identity has kEveryRun: in place of make_task and episode.
+  OpenRun open_run;
+  const wire::Secret* secret = nullptr;      // for tcp:// beyond this machine
+  size_t most_episodes = SIZE_MAX;           // at once, of all runs
+  size_t most_episodes_of_a_run = SIZE_MAX;  // at once
 };
 
 struct ServerCounters {
@@ -42,8 +60,16 @@ struct ServerCounters {
   double busy_seconds = 0;  // of all threads together
 };
 
-// Serves until `stop`. `tick` is called in every turn of the loop with what it is doing.
-Status serve(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, const std::atomic<bool>& stop,
-             const std::function<void(const std::string& doing, const ServerCounters&)>& tick);
+// How a server is told to end.
+struct StopFlags {
+  std::atomic<bool> now{false};
+  std::atomic<bool> drain{false};  // take no new episodes, and end when the last one is let go
+};
+
+// Serves until it is told to stop. `on_address` is told where it can be reached; `tick` is called in every turn of the
+// loop with what it is doing.
+Status serve(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, const StopFlags& stop,
+             const std::function<void(const std::string& doing, const ServerCounters&)>& tick,
+             const std::function<void(const std::string& address)>& on_address = {});
 
 }  // namespace tandem::envs

@@ -13,7 +13,7 @@ std::string_view to_string(Waiting waiting) {
   return kNames[static_cast<size_t>(waiting)];
 }
 
-void write_env_request(const AgentEpisode& e, wire::Body::Builder body) {
+void write_env_request(const AgentEpisode& e, const std::string& run_dir, wire::Body::Builder body) {
   if (e.waiting == Waiting::kSandbox) {
     auto acquire = body.initAcquire();
     acquire.setEpisode(e.lease.key.episode);
@@ -21,6 +21,7 @@ void write_env_request(const AgentEpisode& e, wire::Body::Builder body) {
     acquire.setKind(e.lease.kind);
     acquire.setSplit(e.lease.split);
     acquire.setSeed(e.lease.task_seed);
+    acquire.setRunDir(run_dir);
   } else if (e.waiting == Waiting::kTools) {
     auto call = body.initCall();
     call.setLease(e.env_lease);
@@ -69,6 +70,7 @@ void write_handover(const AgentEpisode& e, wire::Outgoing& message) {
   write_lease(e.lease, out.initLease());
   write_trajectory(e.trajectory, out.initTrajectory(), message);
   out.setEnvLease(e.env_lease);  // none before it has begun
+  out.setEnvServer(static_cast<uint32_t>(e.env_server.value_or(0)));
   out.setSaid(e.said);
   out.setTurns(e.turns);
   out.setMaxTurns(e.max_turns);

@@ -35,6 +35,7 @@ struct AgentEpisode {
   Waiting waiting = Waiting::kWeights;
   Trajectory trajectory;
   uint64_t env_lease = 0;
+  std::optional<size_t> env_server;  // whose lease that is, or where one was asked for
   uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0, steals = 0;
   Waiting parked_as = Waiting::kWeights;  // what it waited for when it was handed over
   std::string said;                       // in the last turn
@@ -47,10 +48,11 @@ struct AgentEpisode {
   uint64_t request = 0;  // outstanding, to the environment
   int sends = 0;
   Time started{}, sent{};
+  Time wanted{}, ask_at{};  // when a sandbox was first asked for; when to ask again where there was no room
 };
 
 // What the episode asks of the environment now: a sandbox, a turn's calls, or a grade.
-void write_env_request(const AgentEpisode& episode, wire::Body::Builder body);
+void write_env_request(const AgentEpisode& episode, const std::string& run_dir, wire::Body::Builder body);
 // How it ended. `version` stands for those of its tokens where it has none.
 void write_commit(const AgentEpisode& episode, uint64_t version, Time now, wire::Commit::Builder out);
 // All that another rollout needs to go on with it, and back; the taker's copy waits for its claim.

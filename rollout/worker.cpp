@@ -27,7 +27,8 @@ Status Worker::run(const std::atomic<bool>& stop) {
   while (!stop && !stopped_) {
     const bool busy = !engine_.idle();
     if (!busy) {
-      wire::Socket* const sockets[] = {&link_.socket(), &trainer_, &env_.socket(), &peers_};
+      std::vector<wire::Socket*> sockets = {&link_.socket(), &trainer_, &peers_};
+      env_.add_sockets(sockets);
       const Time before = clock_.now();
       wire::wait(sockets, 5ms);
       idle_seconds_ += to_seconds(clock_.now() - before);
@@ -123,12 +124,18 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   zmq::context_t context;
   auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
   auto trainer = TRY(wire::Socket::connect(context, settings.trainer, settings.identity));
-  auto env = TRY(wire::Socket::connect(context, settings.env, settings.identity));
+  std::vector<wire::Socket> envs;
+  for (const auto& env : settings.envs) {
+    // Servers of many runs tell rollouts of the same name apart by their runs.
+    wire::Identity identity = settings.identity;
+    identity.sender = fmt::format("{:016x}/{}", identity.run, identity.sender);
+    envs.push_back(TRY(wire::Socket::connect(context, env.address, identity, env.secret ? &*env.secret : nullptr)));
+  }
   auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   Worker* self = nullptr;
   CoordinatorLink link(std::move(coordinator), clock, [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link),
-                std::move(trainer), std::move(env), std::move(peers), context);
+                std::move(trainer), std::move(envs), std::move(peers), context);
   self = &worker;
   return worker.run(stop);
 }

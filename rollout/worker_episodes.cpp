@@ -18,6 +18,7 @@ void Worker::start_ready() {
     // One that was taken over has its sandbox: its turn is answered again, not run again, and the engine computes the
     // tokens when the next turn starts.
     e.waiting = e.env_lease == 0 ? Waiting::kSandbox : Waiting::kTools;
+    e.wanted = clock_.now();
     env_.ask(e);
   }
 }

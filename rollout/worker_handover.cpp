@@ -47,7 +47,12 @@ void Worker::on_handover(const wire::Incoming& message) {
   auto e = read_handover(message, clock_.now());
   if (!e) return spdlog::warn("{}", e.error().message());  // the other side takes it back
   const uint64_t id = e->lease.key.episode;
-  if (!episodes_.contains(id)) send_claim(episodes_.emplace(id, std::move(*e)).first->second);
+  if (episodes_.contains(id)) return;
+  if (e->env_lease != 0) {
+    if (const Status status = env_.adopt(*e, message.body().getHandover().getEnvServer()); !status)
+      return spdlog::warn("{}", status.message());
+  }
+  send_claim(episodes_.emplace(id, std::move(*e)).first->second);
 }
 
 void Worker::send_claim(AgentEpisode& e) {

@@ -21,9 +21,9 @@ void Worker::receive() {
     if (body.isTrajectoryAck()) on_stored({body.getTrajectoryAck().getEpisode(), body.getTrajectoryAck().getAttempt()});
   }
   for (int i = 0; i < 64; ++i) {
-    auto message = env_.socket().receive();
-    if (!message) break;
-    on_env(*message);
+    auto heard = env_.receive();
+    if (!heard) break;
+    on_env(*heard);
   }
   for (int i = 0; i < 16; ++i) {
     auto message = peers_.receive();
@@ -76,12 +76,13 @@ void Worker::on_coordinator(const wire::Incoming& message) {
   }
 }
 
-void Worker::on_env(const wire::Incoming& message) {
-  if (env_.is_new_life(message)) ask_new_env();
+void Worker::on_env(const EnvLines::Heard& heard) {
+  const wire::Incoming& message = heard.message;
+  if (heard.new_life) ask_new_env(heard.server);
   if (message.body().isWelcome()) return;
   const auto id = env_.episode_of(message);
   if (!id) {
-    if (message.body().isAcquired()) on_unasked_lease(message.body().getAcquired());
+    if (message.body().isAcquired()) on_unasked_lease(heard.server, message.body().getAcquired());
     return;
   }
   const auto found = episodes_.find(*id);
@@ -92,6 +93,8 @@ void Worker::on_env(const wire::Incoming& message) {
   const auto body = message.body();
   if (body.isFailed()) {
     const Status failure = wire::read_failure(body.getFailed());
+    const bool no_room = e.waiting == Waiting::kSandbox && failure.code() == Code::kExhausted;
+    if (no_room && clock_.now() - e.wanted < 2 * from_seconds(settings_.request_seconds)) return env_.ask_elsewhere(e);
     return hand_back(e, Outcome::kInfraError, failure.message());
   }
   if (body.isAcquired() && e.waiting == Waiting::kSandbox) return begin(e, body.getAcquired());
@@ -103,16 +106,17 @@ void Worker::on_env(const wire::Incoming& message) {
   }
 }
 
-void Worker::ask_new_env() {
+void Worker::ask_new_env(size_t server) {
   for (auto& [id, e] : episodes_) {
-    if (is_for_env(e.waiting)) env_.repeat(e);
+    if (is_for_env(e.waiting) && e.env_server == server && e.request != 0) env_.repeat(e);
   }
 }
 
-void Worker::on_unasked_lease(wire::Acquired::Reader acquired) {
+void Worker::on_unasked_lease(size_t server, wire::Acquired::Reader acquired) {
   const auto found = episodes_.find(acquired.getEpisode());
-  if (found == episodes_.end() || found->second.lease.key.attempt != acquired.getAttempt())
-    env_.release(acquired.getLease());
+  if (found == episodes_.end() || found->second.lease.key.attempt != acquired.getAttempt() ||
+      found->second.env_server != server)
+    env_.release(server, acquired.getLease());
 }
 
 void Worker::send_trajectory(AgentEpisode& e) {
@@ -139,6 +143,12 @@ void Worker::resend_late() {
     env_is_slow = env_is_slow || (is_for_env(e.waiting) && waited > 1s);
     switch (e.waiting) {
       case Waiting::kSandbox:
+        if (e.request == 0 ? now >= e.ask_at : env_.is_stranded(e)) {
+          env_.ask(e);
+          break;
+        }
+        if (e.request == 0) break;
+        [[fallthrough]];
       case Waiting::kTools:
       case Waiting::kGrade:
         if (waited < from_seconds(settings_.request_seconds)) break;

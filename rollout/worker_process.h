@@ -7,7 +7,7 @@
 #include <map>
 
 #include "rollout/conversation.h"
-#include "rollout/env_line.h"
+#include "rollout/env_lines.h"
 #include "rollout/lease.h"
 #include "rollout/peer.h"
 #include "rollout/weights_feed.h"
@@ -18,15 +18,15 @@ namespace tandem::rollout {
 class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
-         model::ModelConfig config, CoordinatorLink link, wire::Socket trainer, wire::Socket env, wire::Socket peers,
-         zmq::context_t& context)
+         model::ModelConfig config, CoordinatorLink link, wire::Socket trainer, std::vector<wire::Socket> envs,
+         wire::Socket peers, zmq::context_t& context)
       : settings_(settings),
         clock_(clock),
         engine_(std::move(engine)),
         conversation_(std::move(conversation)),
         link_(std::move(link)),
         trainer_(std::move(trainer)),
-        env_(std::move(env), clock),
+        env_(std::move(envs), settings.run_dir, std::hash<std::string>()(settings.identity.sender), clock),
         peers_(std::move(peers)),
         context_(context),
         feed_(config, settings.format, 0, settings.chunk_window, clock) {}
@@ -45,13 +45,13 @@ class Worker {
   // ---- worker_messages.cpp: what arrives, what is asked again ----
   void receive();
   void on_coordinator(const wire::Incoming& message);
-  void on_env(const wire::Incoming& message);
-  // The environment has started anew: what was asked of its former life is asked again, and leases of then are refused
-  // at once instead of being waited for.
-  void ask_new_env();
-  // The answer to a request that was given up. The environment gives the same lease to the same attempt, so it is let
-  // go only where that attempt is not here, or has come back and asks again.
-  void on_unasked_lease(wire::Acquired::Reader acquired);
+  void on_env(const EnvLines::Heard& heard);
+  // An environment server has started anew: what was asked of its former life is asked again, and leases of then are
+  // refused at once instead of being waited for.
+  void ask_new_env(size_t server);
+  // The answer to a request that was given up. A server gives the same lease to the same attempt, so it is let go only
+  // where that attempt is not here, or has gone to another server.
+  void on_unasked_lease(size_t server, wire::Acquired::Reader acquired);
   void send_trajectory(AgentEpisode& e);
   void send_commit(AgentEpisode& e);
   // The environment may be slow or gone; trainer and coordinator come back, and are asked until they do.
@@ -92,7 +92,7 @@ class Worker {
   Conversation conversation_;
   CoordinatorLink link_;
   wire::Socket trainer_;
-  EnvLine env_;
+  EnvLines env_;
   wire::Socket peers_;
   zmq::context_t& context_;
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address

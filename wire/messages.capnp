@@ -51,6 +51,8 @@ struct Body {
     claimed @33 :EpisodeAttempt;            # coordinator -> rollout: what you handed over is another's now
     fleetQuery @34 :FleetQuery;             # operator -> env
     fleetAnswer @35 :FleetAnswer;           # env -> operator
+    openRun @36 :Text;                      # supervisor -> env of many runs: can you serve this run directory? welcome, or failed
+    closeRun @37 :Void;                     # supervisor -> env of many runs: the run is over, let go of all it has; welcome
   }
 }
 
@@ -175,6 +177,7 @@ struct Acquire {
   kind @2 :Text;
   split @3 :Text;
   seed @4 :UInt64;
+  runDir @5 :Text;                     # for a server of many runs: whose config and tasks these are
 }
 
 struct ChatMessage {
@@ -237,6 +240,7 @@ struct Handover {
   toolCalls @6 :UInt32;
   steals @7 :UInt32;
   promptTokens @8 :UInt32;
+  envServer @9 :UInt32;                # whose envLease it is, by its place in the run's list
 }
 
 # What an operator asks of an environment server: `tandem envs`.
@@ -295,6 +299,7 @@ struct SandboxRow {
   memoryBytes @12 :UInt64;
   processes @13 :UInt32;
   calls @14 :UInt32;
+  run @15 :Text;                       # whose episode's; empty where the server has one run
 }
 
 struct RowsPage {

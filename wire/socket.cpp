@@ -4,6 +4,7 @@
 #include <capnp/serialize.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 
 namespace tandem::wire {
@@ -52,6 +53,40 @@ void read_all(const capnp::DynamicValue::Reader& value) {
   }
 }
 
+// A host that is switched off closes no connection.
+constexpr int kHeartbeatMs = 2000, kHeartbeatTimeoutMs = 10'000;
+
+constexpr std::string_view kTcp = "tcp://";
+
+bool is_loopback(const std::string& address) {
+  const std::string_view host = std::string_view(address).substr(kTcp.size());
+  return host.starts_with("127.") || host.starts_with("[::1]:") || host.starts_with("localhost:");
+}
+
+// Keys and watchfulness of a socket between machines; nothing for one within.
+Status protect(zmq::socket_t& socket, const std::string& address, const Secret* secret, bool listens) {
+  if (!address.starts_with(kTcp)) return {};
+  if (!secret && !is_loopback(address)) {
+    return Status::invalid(fmt::format("{} leads beyond this machine, and needs a key", address))
+        .hint("docs/environments.md, \"Several hosts\", shows how to make one");
+  }
+  socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
+  socket.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
+  if (!secret) return {};
+  if (listens) {
+    socket.set(zmq::sockopt::curve_server, true);
+    socket.set(zmq::sockopt::curve_secretkey, secret->secret_key());
+    return {};
+  }
+  std::array<char, 41> own_public{}, own_secret{};
+  if (::zmq_curve_keypair(own_public.data(), own_secret.data()) != 0)
+    return Status::unfit("this ZeroMQ was built without CURVE");
+  socket.set(zmq::sockopt::curve_serverkey, secret->public_key());
+  socket.set(zmq::sockopt::curve_publickey, std::string(own_public.data()));
+  socket.set(zmq::sockopt::curve_secretkey, std::string(own_secret.data()));
+  return {};
+}
+
 zmq::message_t frame_of(capnp::MessageBuilder& builder) {
   const auto words = capnp::messageToFlatArray(builder);
   const auto bytes = words.asBytes();
@@ -73,7 +108,8 @@ std::span<const std::byte> Incoming::bulk(size_t index) const {
   return {static_cast<const std::byte*>(bulk_[index].data()), bulk_[index].size()};
 }
 
-Result<Socket> Socket::listen(zmq::context_t& context, const std::string& address, const Identity& identity) {
+Result<Socket> Socket::listen(zmq::context_t& context, const std::string& address, const Identity& identity,
+                              const Secret* secret) {
   try {
     zmq::socket_t socket(context, zmq::socket_type::router);
     socket.set(zmq::sockopt::router_mandatory, 1);
@@ -82,6 +118,7 @@ Result<Socket> Socket::listen(zmq::context_t& context, const std::string& addres
     socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxBulkBytes));
     socket.set(zmq::sockopt::sndhwm, kQueueMessages);
     socket.set(zmq::sockopt::rcvhwm, kQueueMessages);
+    TRY(protect(socket, address, secret, true));
     socket.bind(address);
     Socket result(std::move(socket), true, identity);
     result.address_ = result.socket_.get(zmq::sockopt::last_endpoint);
@@ -91,7 +128,8 @@ Result<Socket> Socket::listen(zmq::context_t& context, const std::string& addres
   }
 }
 
-Result<Socket> Socket::connect(zmq::context_t& context, const std::string& address, const Identity& identity) {
+Result<Socket> Socket::connect(zmq::context_t& context, const std::string& address, const Identity& identity,
+                               const Secret* secret) {
   try {
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::routing_id, identity.sender);
@@ -102,6 +140,7 @@ Result<Socket> Socket::connect(zmq::context_t& context, const std::string& addre
     socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxBulkBytes));
     socket.set(zmq::sockopt::sndhwm, kQueueMessages);
     socket.set(zmq::sockopt::rcvhwm, kQueueMessages);
+    TRY(protect(socket, address, secret, false));
     socket.connect(address);
     Socket result(std::move(socket), false, identity);
     result.address_ = address;
@@ -118,7 +157,7 @@ Status Socket::send(const std::string& peer, Outgoing& message) {
   header.setSender(identity_.sender);
   header.setEpoch(identity_.epoch);
   header.setId(message.id_);
-  header.setRun(identity_.run);
+  header.setRun(message.run_.value_or(identity_.run));
   std::vector<zmq::message_t> frames;
   if (listening_) frames.emplace_back(peer.data(), peer.size());
   frames.push_back(frame_of(head));
@@ -172,8 +211,11 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
     const auto words = aligned(head);
     capnp::FlatArrayMessageReader reader(words, limits(words.size(), kReadOften));
     const auto header = reader.getRoot<Header>();
-    if (header.getProtocol() != kProtocolVersion || header.getRun() != identity_.run) return std::nullopt;
+    const bool serves_every_run = listening_ && identity_.run == kEveryRun;
+    if (header.getProtocol() != kProtocolVersion || (!serves_every_run && header.getRun() != identity_.run))
+      return std::nullopt;
     Incoming message;
+    message.run_ = header.getRun();
     message.sender_ = header.getSender();
     // A peer speaks for itself only.
     if (listening_ && message.sender_ != frames[0].to_string_view()) return std::nullopt;

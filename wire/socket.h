@@ -8,6 +8,9 @@
 // A connected socket keeps the name `sender` on the other side; a process that starts again takes its name over, and
 // its new epoch tells the two apart.
 //
+// Between machines (tcp://) both ends have one Secret: what they say is encrypted, and who does not have it is not
+// heard. Without one, tcp:// is for loopback alone.
+//
 // Thread safety: none; a socket belongs to the thread that made it.
 #pragma once
 
@@ -24,13 +27,17 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "wire/messages.capnp.h"
+#include "wire/secret.h"
 
 namespace tandem::wire {
 
 constexpr uint16_t kProtocolVersion = 1;
 
+// As the run of a listening socket: it serves every run, and answers each as one of its own.
+constexpr uint64_t kEveryRun = 0;
+
 struct Identity {
-  std::string sender;  // unique in the run: "rollout-1"
+  std::string sender;  // unique in the run: "rollout-1"; unique among runs where the other side serves every run
   uint64_t epoch = 0;  // grows with every start
   uint64_t run = 0;
 };
@@ -38,7 +45,8 @@ struct Identity {
 // A message that is being written.
 class Outgoing {
  public:
-  explicit Outgoing(uint64_t id = 0) : id_(id) {}
+  // `run`: of the request that this answers; the socket's own where there is none.
+  explicit Outgoing(uint64_t id = 0, std::optional<uint64_t> run = {}) : id_(id), run_(run) {}
   Body::Builder body() { return body_.getRoot<Body>(); }
   uint64_t id() const { return id_; }
   void add_bulk(std::span<const std::byte> bytes) { bulk_.emplace_back(bytes.data(), bytes.size()); }
@@ -50,6 +58,7 @@ class Outgoing {
  private:
   friend class Socket;
   uint64_t id_;
+  std::optional<uint64_t> run_;
   capnp::MallocMessageBuilder body_;
   std::vector<zmq::message_t> bulk_;
 };
@@ -60,6 +69,7 @@ class Incoming {
   const std::string& sender() const { return sender_; }
   uint64_t epoch() const { return epoch_; }
   uint64_t id() const { return id_; }
+  uint64_t run() const { return run_; }
   Body::Reader body() const;
   size_t bulk_count() const { return bulk_.size(); }
   std::span<const std::byte> bulk(size_t index) const;
@@ -78,16 +88,19 @@ class Incoming {
   friend class Socket;
   struct Storage;
   std::string sender_;
-  uint64_t epoch_ = 0, id_ = 0;
+  uint64_t epoch_ = 0, id_ = 0, run_ = 0;
   std::shared_ptr<Storage> storage_;
   std::vector<zmq::message_t> bulk_;
 };
 
 class Socket {
  public:
-  // `address`: ipc://PATH or tcp://HOST:PORT; tcp://127.0.0.1:* picks a port.
-  static Result<Socket> listen(zmq::context_t& context, const std::string& address, const Identity& identity);
-  static Result<Socket> connect(zmq::context_t& context, const std::string& address, const Identity& identity);
+  // `address`: ipc://PATH or tcp://HOST:PORT; tcp://127.0.0.1:* picks a port. kInvalid for a tcp:// address beyond
+  // loopback without a secret, null.
+  static Result<Socket> listen(zmq::context_t& context, const std::string& address, const Identity& identity,
+                               const Secret* secret = nullptr);
+  static Result<Socket> connect(zmq::context_t& context, const std::string& address, const Identity& identity,
+                                const Secret* secret = nullptr);
 
   // Where a listening socket can be reached.
   const std::string& address() const { return address_; }

@@ -54,6 +54,7 @@ void write(const SandboxRow& row, wire::SandboxRow::Builder out) {
   out.setEpisode(row.holder.episode);
   out.setAttempt(row.holder.attempt);
   out.setTask(row.holder.task);
+  out.setRun(row.holder.run);
   out.setAgeSeconds(row.age_seconds);
   out.setStateSeconds(row.state_seconds);
   out.setLeaseSeconds(row.lease_seconds);
@@ -71,6 +72,7 @@ Result<SandboxRow> read(wire::SandboxRow::Reader in) {
   row.doing = TRY(text(in.getDoing(), "doing"));
   row.holder = {.lease = in.getLease(), .episode = in.getEpisode(), .attempt = in.getAttempt(), .task = ""};
   row.holder.task = TRY(text(in.getTask(), "task"));
+  row.holder.run = TRY(text(in.getRun(), "run"));
   row.age_seconds = TRY(number(in.getAgeSeconds(), "ageSeconds", 0, kLongestTime));
   row.state_seconds = TRY(number(in.getStateSeconds(), "stateSeconds", 0, kLongestTime));
   row.lease_seconds = TRY(number(in.getLeaseSeconds(), "leaseSeconds", -kLongestTime, kLongestTime));

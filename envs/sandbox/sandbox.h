@@ -26,6 +26,7 @@ struct SandboxHolder {
   uint32_t attempt = 0;
   std::string task;      // its name
   bool grading = false;  // the fresh sandbox that an episode's tests run in
+  std::string run;       // its name, where there are several
   friend bool operator==(const SandboxHolder&, const SandboxHolder&) = default;
 };
 

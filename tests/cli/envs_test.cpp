@@ -407,7 +407,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
   auto backend = envs::NamespaceBackend::start();
   ASSERT_TRUE(backend) << backend.error().to_string();
   envs::WatchedBackend watched(**backend, clock, 1);
-  std::atomic<bool> stop{false};
+  envs::StopFlags stop;
   std::thread server([&] {
     EXPECT_TRUE(envs::serve(
         {.address = address, .identity = {.sender = "env-3", .epoch = 1, .run = layout.run_id()}, .fleet = &watched},
@@ -429,7 +429,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
                              root() / "operator");
     ASSERT_TRUE(within(20s, [&] { return watched.rows(0, 1).at(0).usage.processes > 1; }));
     const auto began = std::chrono::steady_clock::now();
-    stop = true;
+    stop.now = true;
     server.join();
     EXPECT_LT(std::chrono::steady_clock::now() - began, 15s);
   }

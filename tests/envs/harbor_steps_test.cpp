@@ -155,7 +155,7 @@ TEST_F(HarborSteps, the_environment_server_gives_the_next_instruction_for_an_ans
   const auto task = *only_task(set_.path / "t");
   const SystemClock clock;
   const auto address = "ipc:///tmp/tandem-steps-" + std::to_string(getpid());
-  std::atomic<bool> stop{false};
+  StopFlags stop;
   std::thread server([&] {
     const auto served = serve({.address = address,
                                .identity = {.sender = "env-0", .epoch = 1, .run = 1},
@@ -219,7 +219,7 @@ TEST_F(HarborSteps, the_environment_server_gives_the_next_instruction_for_an_ans
     ASSERT_TRUE(scored && scored->body().isScored());
     EXPECT_EQ(scored->body().getScored().getReward(), 0.5);
   }
-  stop = true;
+  stop.now = true;
   server.join();
 }
 

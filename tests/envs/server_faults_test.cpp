@@ -159,7 +159,7 @@ TEST_F(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
     auto backend = NamespaceBackend::start();
     ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
     SandboxPool pool(**backend, clock_, {}, {.least = 4, .most = 8});
-    std::atomic<bool> stop{false};
+    StopFlags stop;
     std::mutex mutex;
     std::thread server([&] {
       const ServerSettings settings{.address = address,
@@ -199,7 +199,7 @@ TEST_F(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
       std::lock_guard lock(mutex);
       return last.live == 0 && last.waiting == 0;
     })) << last.live;
-    stop = true;
+    stop.now = true;
     server.join();
     // One is started when it is needed; one that was killed twice before it was gone counts once.
     EXPECT_TRUE((*backend)->create({}).has_value());

@@ -27,7 +27,7 @@ class WorkerTest : public testing::Test {
       WorkerSettings settings{.identity = identity("rollout-0"),
                               .coordinator = coordinator_.address(),
                               .trainer = trainer_.address(),
-                              .env = env_.address(),
+                              .envs = {{.address = env_.address()}},
                               .address = "tcp://127.0.0.1:*",
                               .model = kModel};
       settings.engine = {.slots = 2, .max_tokens = 128};
