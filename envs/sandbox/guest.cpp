@@ -35,17 +35,11 @@ Result<FirstProcess> decode_process(std::string_view bytes) {
 // Where the guest has no user namespace it may be root: then it becomes who a sandbox of root's is.
 Status leave_root(const SandboxSpec& spec) {
   if (getuid() != 0) return {};
-  unsigned user = kNobody, group = kNobody;
-  struct stat info {};
-  if (stat(kWorkspace, &info) != 0) return Status::from_errno(kWorkspace, errno);
-  if (spec.workspace) {
-    user = info.st_uid;
-    group = info.st_gid;
-  } else if (chown(kWorkspace, user, group) != 0) {
-    // Root of a namespace that has no such user: an ordinary one outside of it.
+  const User user = outer_user(spec.workspace ? std::optional<fs::path>(kWorkspace) : std::nullopt);
+  // Root of a namespace that has no such user is an ordinary one outside of it, and stays that.
+  if (!spec.workspace && chown(kWorkspace, user.id, user.group) != 0)
     return errno == EINVAL ? Status() : Status::from_errno(kWorkspace, errno);
-  }
-  return user == 0 ? Status() : become_user(user, group);
+  return user.id == 0 ? Status() : become_user(user);
 }
 
 [[noreturn]] void become_guest(int socket) {
