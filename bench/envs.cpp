@@ -11,8 +11,8 @@
 #include "bench/measure.h"
 #include "envs/demonstration.h"
 #include "envs/episode.h"
+#include "envs/sandbox/backends.h"
 #include "envs/sandbox/caching_backend.h"
-#include "envs/sandbox/namespace_backend.h"
 #include "envs/sandbox/pool.h"
 
 namespace tandem::bench {
@@ -67,7 +67,7 @@ Result<double> per_second(double seconds, int threads, envs::SandboxBackend& bac
 }  // namespace
 
 Result<std::vector<Figure>> bench_envs(const Settings& settings) {
-  const auto backend = TRY(envs::NamespaceBackend::start());
+  const auto backend = TRY(envs::start_sandboxes());
   std::vector<Figure> figures;
   const auto add = [&](const std::string& name, const auto& work, bool with_tail = false) -> Status {
     const auto rounds = TRY(sorted_rounds(settings.seconds, work));
@@ -84,6 +84,11 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   TRY(add("sandbox: create and destroy", [&]() -> Status { return TRY(backend->create({})), Status{}; }));
   TRY(add(
       "sandbox: create, run true, destroy", [&] { return run_in_fresh(*backend); }, true));
+  if (const auto bubblewrapped = envs::start_sandboxes("", "bubblewrap"); bubblewrapped) {
+    TRY(add(
+        "sandbox by bubblewrap, our hardening inside: create, run true, destroy",
+        [&] { return run_in_fresh(**bubblewrapped); }, true));
+  }
   const SystemClock clock;
   {
     envs::SandboxPool pool(*backend, clock, {}, {.least = 8, .most = 8});

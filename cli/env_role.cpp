@@ -9,8 +9,8 @@
 #include "cli/run_layout.h"
 #include "cli/run_tasks.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/sandbox/caching_backend.h"
-#include "envs/sandbox/namespace_backend.h"
 #include "envs/sandbox/pool.h"
 #include "rollout/peer.h"
 
@@ -20,23 +20,22 @@ namespace {
 // What sandboxes of a server go through: made by the back end, read from a cache, watched, kept ready.
 struct Sandboxes {
   struct Settings {
-    std::string label;
+    std::string label, kind;  // kind: see start_sandboxes
     size_t read_cache_mb = 0, warm = 0, most_warm = 0;
   };
   static Result<std::unique_ptr<Sandboxes>> start(const Settings& settings, const Clock& clock, uint64_t life) {
-    auto backend = TRY(envs::NamespaceBackend::start(settings.label));
-    TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
+    auto backend = TRY(envs::start_sandboxes(settings.label, settings.kind));
     return std::unique_ptr<Sandboxes>(new Sandboxes(std::move(backend), settings, clock, life));
   }
 
-  std::unique_ptr<envs::NamespaceBackend> backend;
+  std::unique_ptr<envs::SandboxBackend> backend;
   envs::ReadCache read_cache;
   envs::CachingBackend caching;
   envs::WatchedBackend watched;
   envs::SandboxPool pool;
 
  private:
-  Sandboxes(std::unique_ptr<envs::NamespaceBackend> made, const Settings& settings, const Clock& clock, uint64_t life)
+  Sandboxes(std::unique_ptr<envs::SandboxBackend> made, const Settings& settings, const Clock& clock, uint64_t life)
       : backend(std::move(made)),
         read_cache(settings.read_cache_mb << 20),
         caching(*backend, read_cache),
@@ -108,6 +107,7 @@ Status run_env_role(const fs::path& run_dir, const RunConfig& config, const wire
   const SystemClock clock;
   const RunLayout layout(run_dir);
   const auto sandboxes = TRY(Sandboxes::start({.label = run_dir.string(),
+                                               .kind = config.env.sandbox,
                                                .read_cache_mb = static_cast<size_t>(config.env.read_cache_mb),
                                                .warm = static_cast<size_t>(config.env.warm),
                                                .most_warm = static_cast<size_t>(config.env.most_warm)},
@@ -150,6 +150,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
   }
   const wire::Identity identity{.sender = "env@" + host_name(), .epoch = new_epoch(clock), .run = wire::kEveryRun};
   const auto sandboxes = TRY(Sandboxes::start({.label = settings.address,
+                                               .kind = "",
                                                .read_cache_mb = settings.read_cache_mb,
                                                .warm = settings.warm,
                                                .most_warm = settings.most_warm},

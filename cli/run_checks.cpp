@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "cli/env_hosts.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
 #include "rollout/conversation.h"
@@ -53,8 +53,7 @@ Status check_inputs(const RunConfig& config) {
     }
   }
   if (!has_local_env(config)) return {};
-  const auto sandboxes = TRY(envs::NamespaceBackend::start());
-  TRY(sandboxes->create({}));
+  TRY(envs::start_sandboxes("", config.env.sandbox));
   return {};
 }
 

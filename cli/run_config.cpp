@@ -7,6 +7,7 @@
 #include "cli/env_hosts.h"
 #include "cli/lora_fields.h"
 #include "envs/protocol.h"
+#include "envs/sandbox/backends.h"
 #include "envs/task.h"
 #include "model/weight_format.h"
 
@@ -121,6 +122,8 @@ Schema schema_of(RunConfig& c) {
       "env.mcp_servers", c.env.mcp_servers,
       "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
       "are NAME__TOOL");
+  s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart; auto: bubblewrap where namespaces are refused",
+        {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);

@@ -88,6 +88,7 @@ struct RunConfig {
     double call_seconds = 10;
     int output_bytes = 2000;
     std::vector<std::string> tools, network, mcp_servers;
+    std::string sandbox = "auto";
     int warm = 2, most_warm = 16;
     int read_cache_mb = 64;
     std::vector<std::string> hosts = {"local"};
