@@ -15,12 +15,14 @@
 namespace tandem::envs {
 
 inline constexpr unsigned kInnerId = 1000;  // user and group inside
+// Who a sandbox runs as outside, where we are root and no folder of the host is in it.
+inline constexpr unsigned kNobody = 65534;
 
 // A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
 // /workspace. Nothing else of the host can be named after it.
 Status build_root(const SandboxSpec& spec);
 
-// The loopback device up; there is no other one.
+// The loopback device up, where it is not; there is no other one.
 Status raise_loopback();
 
 // A socket that listens at kProxyPort of the loopback device, for a proxy that accepts from it outside (envs/network).
@@ -43,10 +45,11 @@ int landlock_version();
 // Needs no_new_privs.
 Status restrict_files();
 
-// All capabilities of the new user namespace, effective; they are lost with the change of user.
-Status raise_capabilities();
+// Another user and group, with the capabilities that the process has, all of them effective.
+Status become_user(unsigned user, unsigned group);
 
-// No capability, no way to gain one, Landlock, and the filter. The last step.
+// No capability, no way to gain one, Landlock, and the filter. The last step. kUnfit where capabilities are left that
+// the process may not drop.
 Status drop_privileges(const std::string& filter);
 
 }  // namespace tandem::envs

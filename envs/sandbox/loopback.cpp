@@ -16,6 +16,7 @@ Status raise_loopback() {
   FileDescriptor socket_fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
   strncpy(request.ifr_name, "lo", IFNAMSIZ);
+  if (ioctl(socket_fd.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP)) return {};
   request.ifr_flags = IFF_UP;
   if (ioctl(socket_fd.get(), SIOCSIFFLAGS, &request) < 0) return Status::from_errno("loopback", errno);
   return {};

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "envs/sandbox/confine.h"
@@ -22,6 +23,40 @@ Status limit(__rlimit_resource resource, uint64_t value, const char* what) {
   getrlimit(resource, &now);
   const rlimit wanted = {std::min<rlim_t>(value, now.rlim_max), std::min<rlim_t>(value, now.rlim_max)};
   return check(setrlimit(resource, &wanted), what);
+}
+
+using Capabilities = std::array<__user_cap_data_struct, 2>;  // 32 of each set in each
+
+Result<Capabilities> held() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  Capabilities capabilities{};
+  TRY(check(syscall(SYS_capget, &header, capabilities.data()), "capabilities"));
+  return capabilities;
+}
+
+Status hold(const Capabilities& capabilities) {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  return check(syscall(SYS_capset, &header, capabilities.data()), "capabilities");
+}
+
+// Who may not touch the bounding set must have an empty one.
+Status drop_capabilities() {
+  const bool may_bound = TRY(held())[0].effective & (1u << CAP_SETPCAP);
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if (may_bound) TRY(check(prctl(PR_CAPBSET_DROP, capability), "dropping capabilities"));
+    if (prctl(PR_CAPBSET_READ, capability) == 0) continue;
+    return Status::unfit("capability " + std::to_string(capability) +
+                         " is left in the bounding set, and may not be dropped");
+  }
+  if (may_bound) {
+    constexpr int kBits = SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_CAP_AMBIENT_RAISE;
+    TRY(check(prctl(PR_SET_SECUREBITS, kBits | (kBits << 1) | SECBIT_KEEP_CAPS_LOCKED), "securebits"));
+  }
+  TRY(hold({}));
+  for (const auto& each : TRY(held())) {
+    if ((each.effective | each.permitted | each.inheritable) != 0) return Status::unfit("a capability is left");
+  }
+  return {};
 }
 
 }  // namespace
@@ -39,23 +74,20 @@ Status set_limits(const SandboxSpec& spec) {
   return limit(RLIMIT_NPROC, static_cast<uint64_t>(spec.processes), "limit of processes");
 }
 
-Status raise_capabilities() {
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct all[2] = {};
-  TRY(check(syscall(SYS_capget, &header, all), "capabilities"));
-  for (auto& each : all) each.effective = each.permitted;
-  return check(syscall(SYS_capset, &header, all), "capabilities");
+Status become_user(unsigned user, unsigned group) {
+  int at_end_of_parent = 0;  // the signal, which is lost with the user
+  TRY(check(prctl(PR_GET_PDEATHSIG, &at_end_of_parent), "signal at the end of the parent"));
+  TRY(check(prctl(PR_SET_KEEPCAPS, 1), "capabilities"));
+  TRY(check(setresgid(group, group, group), "group"));
+  TRY(check(setresuid(user, user, user), "user"));
+  auto capabilities = TRY(held());
+  for (auto& each : capabilities) each.effective = each.permitted;
+  TRY(hold(capabilities));
+  return check(prctl(PR_SET_PDEATHSIG, at_end_of_parent), "signal at the end of the parent");
 }
 
 Status drop_privileges(const std::string& filter) {
-  for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
-    TRY(check(prctl(PR_CAPBSET_DROP, capability), "dropping capabilities"));
-  }
-  constexpr int kBits = SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_CAP_AMBIENT_RAISE;
-  TRY(check(prctl(PR_SET_SECUREBITS, kBits | (kBits << 1) | SECBIT_KEEP_CAPS_LOCKED), "securebits"));
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2] = {};
-  TRY(check(syscall(SYS_capset, &header, none), "dropping capabilities"));
+  TRY(drop_capabilities());
   TRY(check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs"));
   TRY(restrict_files());
   sock_fprog program = {static_cast<unsigned short>(filter.size() / sizeof(sock_filter)),

@@ -22,8 +22,7 @@
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
-#include "envs/sandbox/frames.h"
-#include "envs/sandbox/init.h"
+#include "envs/sandbox/first_process.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/program/program.h"
 #include "envs/sandbox/spec_message.h"
@@ -35,10 +34,6 @@ namespace {
 
 constexpr size_t kLargestRequest = 65536;
 constexpr const char* kHiddenArgument = "--tandem-spawner";
-constexpr unsigned kNobody =
-    65534;  // who a sandbox runs as outside, where we are root and no folder of the host is in it
-
-Time soon() { return SystemClock().now() + std::chrono::seconds(20); }
 
 Status write_map(pid_t process, const char* file, const std::string& text) {
   const auto path = "/proc/" + std::to_string(process) + "/" + file;
@@ -47,7 +42,7 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   return write_all(map.get(), text, path);
 }
 
-// In the new process: everything up to serving calls. Says "ready" or what went wrong in its first message.
+// In the new process: everything up to serving calls.
 [[noreturn]] void become_sandbox(const SandboxSpec& spec, const std::string& filter, int socket, int go) {
   prctl(PR_SET_NAME, "tandem-init");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -56,38 +51,18 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   if (read(go, &byte, 1) != 1) _exit(1);  // the spawner could not write the maps, and says so itself
   dup2(socket, 3);
   syscall(SYS_close_range, 4u, ~0u, 0u);
-  FileDescriptor listener;
-  const auto set_up = [&]() -> Status {
-    // Capabilities of the new user namespace are needed until the root is built.
-    prctl(PR_SET_KEEPCAPS, 1);
-    if (setresgid(kInnerId, kInnerId, kInnerId) != 0) return Status::from_errno("group", errno);
-    if (setresuid(kInnerId, kInnerId, kInnerId) != 0) return Status::from_errno("user", errno);
-    TRY(raise_capabilities());
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user cleared it
-    umask(022);
-    setsid();
-    if (sethostname("tandem", 6) != 0) return Status::from_errno("host name", errno);
+  confine_and_serve(3, [&]() -> Result<FirstProcess> {
+    TRY(become_user(kInnerId, kInnerId));  // the capabilities of the new user namespace are needed for the root
+    if (sethostname("tandem", 6) != 0) return fail(Status::from_errno("host name", errno));
     TRY(build_root(spec));
-    const int null = open("/dev/null", O_RDWR);
-    for (int fd : {0, 1, 2}) dup2(null, fd);
-    close(null);
-    TRY(raise_loopback());
-    if (!spec.network.empty()) listener = TRY(listen_for_proxy());
-    TRY(set_limits(spec));
-    return drop_privileges(filter);
-  };
-  const Status status = set_up();
-  if (!send_frame(3, status ? "ready" : status.message(), soon()) || !status) _exit(1);
-  if (listener && !send_descriptors(3, "l", {listener.get()})) _exit(1);
-  listener.reset();
-  clearenv();
-  serve_sandbox(3, spec.network.empty() ? std::vector<std::string>() : proxy_settings());
+    return FirstProcess{spec, filter};
+  });
 }
 
 constexpr uint64_t kNamespaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
                                  CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD | SIGCHLD;
 
-struct FirstProcess {
+struct NewProcess {
   pid_t process = -1;
   FileDescriptor handle;  // a pidfd
 };
@@ -193,7 +168,7 @@ class SpawnerProcess {
     auto ends = TRY(make_ends());
     auto* group = cgroups_.take(spec, SystemClock().now());
     if (group && !group->maker) start_maker(*group);
-    std::optional<FirstProcess> first;
+    std::optional<NewProcess> first;
     if (group && group->maker) {
       first = TRY(make_in(*group, request, ends));
       // A maker that was killed may have made a process just before: that ends without its word, and must not take that
@@ -229,7 +204,7 @@ class SpawnerProcess {
     return send_descriptors(socket_, "spawned", {ends.ours.get(), first->handle.get()});
   }
 
-  Result<FirstProcess> make_here(const SandboxSpec& spec, Ends& ends) {
+  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends) {
     int pidfd = -1;
     const auto process = static_cast<pid_t>(syscall(SYS_clone, kNamespaces, nullptr, &pidfd, nullptr, nullptr));
     if (process < 0) return fail(no_namespaces(errno));
@@ -239,11 +214,11 @@ class SpawnerProcess {
       ends.go_write.reset();
       become_sandbox(spec, filter_, ends.theirs.get(), ends.go_read.get());
     }
-    return FirstProcess{process, FileDescriptor(pidfd)};
+    return NewProcess{process, FileDescriptor(pidfd)};
   }
 
   // None where the maker does not answer; then it is given up.
-  Result<std::optional<FirstProcess>> make_in(CgroupPool::Group& group, std::string_view request, const Ends& ends) {
+  Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, std::string_view request, const Ends& ends) {
     const Status sent = send_descriptors(group.maker.get(), request, {ends.theirs.get(), ends.go_read.get()});
     auto answer = sent ? receive(group.maker.get(), 32) : Received();
     if (answer.text.empty()) {
@@ -252,7 +227,7 @@ class SpawnerProcess {
     }
     const int number = atoi(answer.text.c_str());
     if (answer.descriptors.empty()) return fail(no_namespaces(number));
-    return std::optional(FirstProcess{number, std::move(answer.descriptors[0])});
+    return std::optional(NewProcess{number, std::move(answer.descriptors[0])});
   }
 
   // Leaves the group without one where that cannot be.

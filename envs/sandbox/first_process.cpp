@@ -1,0 +1,51 @@
+#include "envs/sandbox/first_process.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "envs/sandbox/confine.h"
+#include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/init.h"
+
+namespace tandem::envs {
+namespace {
+
+Time soon() { return SystemClock().now() + std::chrono::seconds(20); }
+
+Status close_standard_streams() {
+  const FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return Status::from_errno("/dev/null", errno);
+  for (const int stream : {0, 1, 2}) dup2(null.get(), stream);
+  return {};
+}
+
+}  // namespace
+
+void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& begin) {
+  FirstProcess self;
+  FileDescriptor listener;
+  const auto set_up = [&]() -> Status {
+    umask(022);
+    setsid();
+    // Where it is not, the rest of a sandbox would neither end with it nor be kept from signalling it.
+    if (getpid() != 1) return Status::unfit("a sandbox needs a namespace of processes of its own");
+    self = TRY(begin());
+    TRY(close_standard_streams());
+    TRY(raise_loopback());
+    if (!self.spec.network.empty()) listener = TRY(listen_for_proxy());
+    TRY(set_limits(self.spec));
+    return drop_privileges(self.filter);
+  };
+  const Status status = set_up();
+  if (!send_frame(socket, status ? "ready" : status.message(), soon()) || !status) _exit(1);
+  if (listener && !send_descriptors(socket, "l", {listener.get()})) _exit(1);
+  listener.reset();
+  clearenv();
+  serve_sandbox(socket, self.spec.network.empty() ? std::vector<std::string>() : proxy_settings());
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,23 @@
+// From the moment that the first process of a sandbox has its namespaces to the moment that it serves.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// What the first process of a sandbox is to be.
+struct FirstProcess {
+  SandboxSpec spec;
+  std::string filter;  // of make_filter
+};
+
+// In that process, which must be the first of its namespace of processes. `begin` says what it is to be and leaves it
+// in the root that it is to have; then it gives up all else that it may do, and serves at `socket`. Its first message
+// there is "ready", or what went wrong; behind it, where the spec opens hosts, comes the socket for the proxy.
+[[noreturn]] void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& begin);
+
+}  // namespace tandem::envs
