@@ -120,6 +120,9 @@ Schema schema_of(RunConfig& c) {
       "env.mcp_servers", c.env.mcp_servers,
       "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
       "are NAME__TOOL");
+  s.add("env.engine", c.env.engine,
+        "The container engine for tasks that name an image: the path of its socket; auto: podman's or Docker's, where "
+        "one is; none. Nobody asks for it otherwise");
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);

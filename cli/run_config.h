@@ -87,6 +87,7 @@ struct RunConfig {
     int threads = 4;
     double call_seconds = 10;
     int output_bytes = 2000;
+    std::string engine = "auto";
     std::vector<std::string> tools, network, mcp_servers;
     int warm = 2, most_warm = 16;
     int read_cache_mb = 64;

@@ -78,6 +78,7 @@ Result<int> show_task(const Options& options) {
                             {"files", task.files},
                             {"setup", task.setup},
                             {"needs", task.needs},
+                            {"image", task.image},
                             {"turns", task.max_turns},
                             {"check", check_of(task)}}
                            .dump(2, ' ', false, Json::error_handler_t::replace));
@@ -97,6 +98,7 @@ Result<int> show_task(const Options& options) {
     for (const auto& each : task.expectation.commands->commands) print_text(each.command);
   }
   for (const auto& need : task.needs) fmt::print("needs {}\n", need);
+  if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
   return kDone;
 }
 

@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "envs/container/choosing_backend.h"
+#include "envs/container/engine.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/namespace_backend.h"
@@ -115,6 +117,21 @@ Check overlay() {
   return check;
 }
 
+// For tasks that name an image; nothing else asks for one.
+Check engine() {
+  Check check{"container engine"};
+  const auto place = engine_place("");
+  const Result<Engine> found = place == kNoEngine ? fail(Status::unfit("none, as it is set")) : Engine::find(place);
+  if (found) {
+    check.found = found->version().name + " " + found->version().version + " at " + found->socket();
+  } else {
+    check.level = CheckLevel::kWarning;
+    check.found = found.error().message();
+    check.mend = "tasks that name an image need one: " + found.error().hint();
+  }
+  return check;
+}
+
 // Which languages read_lints can check here, and by what.
 Check linters() {
   Check check{"linters"};
@@ -158,6 +175,7 @@ std::vector<Check> check_machine() {
       sandbox(),
       cgroups(),
       overlay(),
+      engine(),
       program("rg", CheckLevel::kWarning, "apt-get install ripgrep; until then grep stands in, and ignores no files"),
       program("python3", CheckLevel::kFailed, "apt-get install python3; it runs the tests of code tasks"),
       program(
