@@ -13,8 +13,8 @@
 #include "envs/container/container_backend.h"
 #include "envs/demonstration.h"
 #include "envs/episode.h"
+#include "envs/sandbox/backends.h"
 #include "envs/sandbox/caching_backend.h"
-#include "envs/sandbox/namespace_backend.h"
 #include "envs/sandbox/pool.h"
 
 namespace tandem::bench {
@@ -69,7 +69,7 @@ Result<double> per_second(double seconds, int threads, envs::SandboxBackend& bac
 }  // namespace
 
 Result<std::vector<Figure>> bench_envs(const Settings& settings) {
-  const auto backend = TRY(envs::NamespaceBackend::start());
+  const auto backend = TRY(envs::start_sandboxes("", "namespaces"));
   std::vector<Figure> figures;
   const auto add = [&](const std::string& name, const auto& work, bool with_tail = false) -> Status {
     const auto rounds = TRY(sorted_rounds(settings.seconds, work));
@@ -86,6 +86,11 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   TRY(add("sandbox: create and destroy", [&]() -> Status { return TRY(backend->create({})), Status{}; }));
   TRY(add(
       "sandbox: create, run true, destroy", [&] { return run_in_fresh(*backend); }, true));
+  if (const auto bubblewrapped = envs::start_sandboxes("", "bubblewrap")) {
+    TRY(add(
+        "sandbox by bubblewrap, our hardening inside: create, run true, destroy",
+        [&] { return run_in_fresh(**bubblewrapped); }, true));
+  }
   const SystemClock clock;
   {
     envs::SandboxPool pool(*backend, clock, {}, {.least = 8, .most = 8});

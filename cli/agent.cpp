@@ -17,7 +17,7 @@
 #include "cli/workspace.h"
 #include "envs/changes/folder_copy.h"
 #include "envs/episode.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/search/searching_backend.h"
 #include "rollout/agent/endpoint_model.h"
 #include "rollout/agent/engine_model.h"
@@ -175,7 +175,7 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto store = TRY(undo_store_for(folder));  // before the work, not after it
   const bool people = !o.json;
   const auto view = people ? view_for_people(stdout, ::isatty(STDOUT_FILENO) == 1) : view_for_scripts(stdout);
-  const auto backend = TRY(envs::NamespaceBackend::start());
+  const auto backend = TRY(envs::start_sandboxes());
   spec.workspace.reset();  // its files are copied
   spec.output_limit = o.model.empty() ? kServedOutput : envs::EpisodeOptions().output_limit;
   spec.tools = TRY(tools_of(o));

@@ -13,7 +13,7 @@
 #include "cli/workspace.h"
 #include "envs/mcp/mcp_http.h"
 #include "envs/mcp/mcp_stdio.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/search/searching_backend.h"
 
 namespace tandem::cli {
@@ -87,7 +87,7 @@ Result<int> serve_mcp(const McpOptions& options) {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   std::signal(SIGPIPE, SIG_IGN);  // who does not read any more is seen where it is written to
-  const auto backend = TRY(envs::NamespaceBackend::start());
+  const auto backend = TRY(envs::start_sandboxes());
   // What stands in the way of sandboxes is said now, to a person, and not to the model that makes the first call.
   TRY(backend->create(serving.spec));
   serving.backend = backend.get();

@@ -8,8 +8,8 @@
 #include "cli/run_layout.h"
 #include "cli/run_tasks.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/sandbox/caching_backend.h"
-#include "envs/sandbox/namespace_backend.h"
 #include "envs/sandbox/pool.h"
 #include "envs/server.h"
 #include "rollout/coordinator.h"
@@ -92,14 +92,13 @@ Result<int> run(const Options& options) {
     return kDone;
   }
   if (options.name == "env") {
-    const auto backend = TRY(envs::NamespaceBackend::start(options.run_dir));
+    const auto backend = TRY(envs::start_sandboxes(options.run_dir, config.env.sandbox, config.env.engine));
     envs::ReadCache read_cache(static_cast<size_t>(config.env.read_cache_mb) << 20);
     envs::CachingBackend caching(*backend, read_cache);
     envs::WatchedBackend watched(caching, clock, identity.epoch);
     envs::SandboxPool pool(
         watched, clock, {},
         {.least = static_cast<size_t>(config.env.warm), .most = static_cast<size_t>(config.env.most_warm)});
-    TRY(backend->create({}));  // what no sandbox can be made on is known before an episode needs one
     envs::MakeTask make_task = envs::make_task;
     if (!config.tasks.path.empty()) {
       const auto set = std::make_shared<const envs::TaskSet>(TRY(read_recorded_tasks(config, options.run_dir)));

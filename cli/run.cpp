@@ -19,7 +19,7 @@
 #include "dashboard/summary.h"
 #include "dashboard/tensorboard.h"
 #include "envs/floors.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/server.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -328,7 +328,7 @@ Result<int> run(const Options& options) {
   std::jthread floors;
   if (config.tasks.floors && config.tasks.heldout > 0 && !fs::exists(run_dir / "floors.json")) {
     floors = std::jthread([&] {
-      auto backend = envs::NamespaceBackend::start(run_dir.string());
+      auto backend = envs::start_sandboxes(run_dir.string(), config.env.sandbox, config.env.engine);
       if (!backend) return;
       const envs::MakeTask make_task =
           tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return tasks->task(spec); }) : envs::make_task;

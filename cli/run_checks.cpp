@@ -5,7 +5,7 @@
 #include <sys/file.h>
 
 #include "base/json.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
 #include "rollout/conversation.h"
@@ -51,8 +51,7 @@ Status check_inputs(const RunConfig& config) {
                                          config.rollout.max_tokens, model.max_positions));
     }
   }
-  const auto sandboxes = TRY(envs::NamespaceBackend::start());
-  TRY(sandboxes->create({}));
+  TRY(envs::start_sandboxes("", config.env.sandbox));
   return {};
 }
 

@@ -6,7 +6,9 @@
 
 #include "cli/lora_fields.h"
 #include "envs/protocol.h"
+#include "envs/sandbox/backends.h"
 #include "envs/task.h"
+#include "envs/tasks/built_image.h"
 #include "model/weight_format.h"
 
 namespace tandem::cli {
@@ -33,6 +35,10 @@ Schema schema_of(RunConfig& c) {
   s.add("tasks.path", c.tasks.path,
         "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
         "workspace family");
+  s.add("tasks.recipes", c.tasks.recipes,
+        "What is made of the Dockerfiles of that set: what of them a sandbox of this machine can follow, or the images "
+        "that `tandem tasks build` has built of them",
+        {envs::kRecipeNames.begin(), envs::kRecipeNames.end()});
   s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
   s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
   s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
@@ -120,6 +126,8 @@ Schema schema_of(RunConfig& c) {
       "env.mcp_servers", c.env.mcp_servers,
       "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
       "are NAME__TOOL");
+  s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart; auto: bubblewrap where namespaces are refused",
+        {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
   s.add("env.engine", c.env.engine,
         "The container engine for tasks that name an image: the path of its socket; auto: podman's or Docker's, where "
         "one is; none. Nobody asks for it otherwise");

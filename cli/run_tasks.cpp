@@ -18,7 +18,9 @@ using envs::Split;
 fs::path record_path(const fs::path& run_dir) { return run_dir / "tasks.json"; }
 
 Result<envs::TaskSet> read_set(const RunConfig& config, const fs::path& path) {
-  return envs::TaskSet::read(path, {.heldout_share = config.tasks.heldout_share, .kinds = config.tasks.set_kinds});
+  return envs::TaskSet::read(path, {.heldout_share = config.tasks.heldout_share,
+                                    .kinds = config.tasks.set_kinds,
+                                    .recipes = envs::recipes_from(config.tasks.recipes)});
 }
 
 Json json_of(const envs::TaskSet& set) {

@@ -18,7 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress_line.h"
 #include "cli/tasks_commands.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/tasks/deletion.h"
 #include "envs/tasks/folder_files.h"
 
@@ -155,7 +155,7 @@ Result<int> make_tasks(const MakeOptions& options) {
   std::set<std::string> programs;
   TRY(envs::add_folder_files(options.repository, "", files, programs));
   const Json description = description_of(files, options.command);
-  const auto backend = TRY(envs::NamespaceBackend::start());
+  const auto backend = TRY(envs::start_sandboxes());
   const auto interrupt = TRY(Interrupt::listen());
   ProgressLine progress;
   progress.show("running the tests");

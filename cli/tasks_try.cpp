@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/task_source.h"
 #include "cli/tasks_commands.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/tasks/validate.h"
 
 namespace tandem::cli {
@@ -24,7 +24,7 @@ int print_grade(const envs::Grade& grade) {
 }  // namespace
 
 Result<int> try_task(const envs::Task& task, const TryOptions& options) {
-  const auto backend = TRY(envs::NamespaceBackend::start());
+  const auto backend = TRY(envs::start_sandboxes());
   // A person wants to see more of an output, and for longer, than a model is shown.
   const envs::EpisodeOptions limits{.output_limit = 100'000, .call_time_limit_s = 120};
   if (options.solution) return print_grade(TRY(envs::play_solution(task, *backend, limits)));

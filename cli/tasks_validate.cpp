@@ -17,7 +17,7 @@
 #include "cli/command.h"
 #include "cli/progress_line.h"
 #include "cli/tasks_commands.h"
-#include "envs/sandbox/namespace_backend.h"
+#include "envs/sandbox/backends.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/validate.h"
 
@@ -119,8 +119,7 @@ int exit_code(const std::vector<Validation>& all) {
 
 Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateOptions& options) {
   auto results = TRY(Results::open(options.results));
-  const auto backend = TRY(envs::NamespaceBackend::start());
-  TRY(backend->create({}));
+  const auto backend = TRY(envs::start_sandboxes());
   std::vector<Validation> all;
   std::vector<const envs::Task*> open;
   for (const auto& task : tasks) {

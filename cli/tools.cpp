@@ -10,8 +10,8 @@
 #include "cli/offered_tools.h"
 #include "cli/search_options.h"
 #include "cli/workspace.h"
+#include "envs/sandbox/backends.h"
 #include "envs/sandbox/host_backend.h"
-#include "envs/sandbox/namespace_backend.h"
 #include "envs/search/searching_backend.h"
 #include "envs/tools/tool.h"
 
@@ -38,7 +38,7 @@ Result<int> call_tool(const CallOptions& options) {
   if (options.no_sandbox) {
     backend = std::make_unique<envs::HostBackend>();
   } else {
-    backend = TRY(envs::NamespaceBackend::start());
+    backend = TRY(envs::start_sandboxes());
   }
   const auto searcher = TRY(searcher_of(options.search, *spec.workspace));
   std::unique_ptr<envs::SearchingBackend> searching;

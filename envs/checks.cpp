@@ -7,11 +7,11 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "envs/sandbox/backends.h"
 #include "envs/container/choosing_backend.h"
 #include "envs/container/engine.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
-#include "envs/sandbox/namespace_backend.h"
 #include "envs/tools/linters.h"
 #include "envs/tools/process.h"
 
@@ -32,36 +32,42 @@ Check namespaces() {
   const auto apparmor = first_line("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
   check.found = most.empty() ? "not known to this kernel" : "up to " + most;
   if (most.empty() || most == "0") {
-    check.level = CheckLevel::kFailed;
     check.mend = "sysctl user.max_user_namespaces=10000";
   } else if (geteuid() != 0 && debian == "0") {
-    check.level = CheckLevel::kFailed;
     check.found = "only for root";
     check.mend = "sysctl kernel.unprivileged_userns_clone=1";
   } else if (geteuid() != 0 && apparmor == "1") {
-    check.level = CheckLevel::kWarning;
     check.found = "restricted by AppArmor";
     check.mend = "sysctl kernel.apparmor_restrict_unprivileged_userns=0";
   }
+  if (!check.mend.empty()) check.level = CheckLevel::kWarning;  // bubblewrap may have what we have not
   return check;
 }
 
 Check sandbox() {
   Check check{"sandbox"};
-  const auto works = []() -> Status {
-    const auto backend = TRY(NamespaceBackend::start());
+  std::string kind;
+  const auto works = [&]() -> Status {
+    const auto backend = TRY(start_sandboxes());
+    kind = backend->kind();
     const auto sandbox = TRY(backend->create({.call_time_limit_s = 5}));
     const auto outcome = TRY(sandbox->call("run_terminal_cmd", {{"command", "echo works"}}));
     if (outcome.output != "works\n") return Status::unfit("a command printed \"" + outcome.output + "\"");
     return {};
   };
   if (const Status status = works(); status) {
-    check.found = "made one and ran a command in it";
+    check.found = "made one by " + kind + " and ran a command in it";
+    const auto own = start_sandboxes("", "namespaces");
+    if (kind == "bubblewrap" && !own) {
+      check.level = CheckLevel::kWarning;
+      check.mend = "works, but takes longer; without bubblewrap: " + own.error().message();
+    }
   } else {
     check.level = CheckLevel::kFailed;
     check.found = status.message();
     check.mend =
-        "allow user namespaces; in a container, allow new namespaces and mounts (docker: "
+        "allow user namespaces, or apt-get install bubblewrap; in a container, allow new namespaces and mounts "
+        "(docker: "
         "--security-opt seccomp=unconfined --security-opt systempaths=unconfined)";
   }
   return check;

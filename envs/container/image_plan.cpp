@@ -81,7 +81,7 @@ __attribute__((constructor)) void prepare_entry(int argc, char** argv) {
   if (argc != 3 || strcmp(argv[1], kPrepareArgument) != 0) return;
   const auto connected = connect_to(argv[2]);
   if (!connected) {
-    perror(argv[2]);
+    fprintf(stderr, "%s\n", connected.error().message().c_str());
     _exit(1);
   }
   const auto soon = [] { return SystemClock().now() + std::chrono::seconds(20); };

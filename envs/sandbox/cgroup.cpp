@@ -86,7 +86,7 @@ std::string CgroupPool::available() {
   return kind;
 }
 
-CgroupPool::CgroupPool() : kind_(available()) {
+CgroupPool::CgroupPool(int beside) : beside_(beside), kind_(available()) {
   if (kind_.empty()) return;
   std::string kind;
   parents_ = find_parents(kind);
@@ -113,7 +113,7 @@ bool CgroupPool::set(Group& group, const SandboxSpec& spec) {
   if (group.processes == spec.processes && group.memory_bytes == spec.memory_bytes) return true;
   const auto memory = std::to_string(spec.memory_bytes);
   const bool done =
-      set_value(group.folders.front() + "/pids.max", std::to_string(spec.processes + 1)) &&  // and the maker
+      set_value(group.folders.front() + "/pids.max", std::to_string(spec.processes + beside_)) &&
       set_value(group.folders.back() + (kind_ == "v2" ? "/memory.max" : "/memory.limit_in_bytes"), memory);
   group.processes = spec.processes;
   group.memory_bytes = spec.memory_bytes;

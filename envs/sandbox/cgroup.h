@@ -24,7 +24,8 @@ namespace tandem::envs {
 
 class CgroupPool {
  public:
-  CgroupPool();
+  // Each group is for a sandbox and for so many processes of ours beside it.
+  explicit CgroupPool(int beside = 1);
   ~CgroupPool() { clear(); }
 
   struct Group {
@@ -55,6 +56,7 @@ class CgroupPool {
   void sweep(const std::string& parent);
   void remove_leaving();
 
+  const int beside_;
   std::string kind_;
   std::vector<std::string> parents_;  // where folders are made, one of each hierarchy
   std::vector<Group> groups_;         // the first that is free is taken, so that those at the end fall idle

@@ -15,8 +15,13 @@
 namespace tandem::envs {
 
 inline constexpr unsigned kInnerId = 1000;  // user and group inside
-// Who a sandbox runs as outside, where we are root and no folder of the host is in it.
+
+struct User {
+  unsigned id = kInnerId, group = kInnerId;
+};
+// Who a sandbox runs as outside: we; where we are root, the owner of the folder that is in it, or kNobody.
 inline constexpr unsigned kNobody = 65534;
+User outer_user(const std::optional<std::filesystem::path>& folder);
 
 // A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
 // /workspace. Nothing else of the host can be named after it.
@@ -46,7 +51,7 @@ int landlock_version();
 Status restrict_files();
 
 // Another user and group, with the capabilities that the process has, all of them effective.
-Status become_user(unsigned user, unsigned group);
+Status become_user(const User& user);
 
 // No capability, no way to gain one, Landlock, and the filter. The last step. kUnfit where capabilities are left that
 // the process may not drop.

@@ -3,9 +3,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "base/text.h"
 
 namespace tandem::envs {
 namespace {
@@ -43,7 +46,11 @@ Result<FileDescriptor> connect_to(const std::string& path) {
   return std::move(place.socket);
 }
 
-Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors) {
+Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> all) {
+  std::vector<int> descriptors;
+  for (const int descriptor : all) {
+    if (descriptor >= 0) descriptors.push_back(descriptor);
+  }
   iovec data = {const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
   msghdr message{};
@@ -56,7 +63,7 @@ Status send_descriptors(int socket, std::string_view text, std::initializer_list
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-    memcpy(CMSG_DATA(header), descriptors.begin(), descriptors.size() * sizeof(int));
+    memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size() * sizeof(int));
   }
   if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return Status::from_errno("spawner", errno);
   return {};
@@ -86,6 +93,12 @@ Received receive(int socket, size_t limit) {
     }
   }
   return received;
+}
+
+std::string written_to(const FileDescriptor& file) {
+  std::string text(1000, '\0');
+  const ssize_t size = pread(file.get(), text.data(), text.size(), 0);
+  return std::string(trim(std::string_view(text).substr(0, size > 0 ? static_cast<size_t>(size) : 0)));
 }
 
 }  // namespace tandem::envs

@@ -16,9 +16,10 @@ namespace tandem::envs {
 Result<FileDescriptor> listen_at(const std::string& path);
 Result<FileDescriptor> connect_to(const std::string& path);
 
-inline constexpr size_t kMostDescriptors = 2;  // beside one message
+inline constexpr size_t kMostDescriptors = 3;  // beside one message
 
-// `text`, which is not empty, in one message with the descriptors; they stay the caller's.
+// `text`, which is not empty, in one message with the descriptors; they stay the caller's. Those
+// below 0 are none.
 Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors);
 
 struct Received {
@@ -28,5 +29,8 @@ struct Received {
 
 // One message, `limit` bytes of it at most; waits for it. Empty where the other side is gone.
 Received receive(int socket, size_t limit);
+
+// What was written to a file, wherever in it one stands; the first 1000 bytes, without spaces around them.
+std::string written_to(const FileDescriptor& file);
 
 }  // namespace tandem::envs

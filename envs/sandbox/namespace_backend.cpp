@@ -11,13 +11,13 @@ constexpr int kMostAttempts = 3;  // at making one, where what makes it is kille
 
 }  // namespace
 
-NamespaceBackend::NamespaceBackend(std::shared_ptr<Spawner> spawner, std::string label)
-    : label_(std::move(label)), spawner_(std::move(spawner)) {}
+NamespaceBackend::NamespaceBackend(IsolatedBy by, std::shared_ptr<Spawner> spawner, std::string label)
+    : by_(by), label_(std::move(label)), spawner_(std::move(spawner)) {}
 NamespaceBackend::~NamespaceBackend() = default;
 
-Result<std::unique_ptr<NamespaceBackend>> NamespaceBackend::start(std::string label) {
-  std::shared_ptr<Spawner> spawner = TRY(Spawner::start(label));
-  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(std::move(spawner), std::move(label)));
+Result<std::unique_ptr<NamespaceBackend>> NamespaceBackend::start(IsolatedBy by, std::string label) {
+  std::shared_ptr<Spawner> spawner = TRY(Spawner::start(by, label));
+  return std::unique_ptr<NamespaceBackend>(new NamespaceBackend(by, std::move(spawner), std::move(label)));
 }
 
 Result<std::shared_ptr<Spawner>> NamespaceBackend::live_spawner() {
@@ -29,7 +29,7 @@ Result<std::shared_ptr<Spawner>> NamespaceBackend::live_spawner() {
                                     std::to_string(RestartBudget::kWindow.count()) + " s")
                     .hint("`dmesg` may say what ends it, for example too little memory"));
   }
-  spawner_ = TRY(Spawner::start(label_));
+  spawner_ = TRY(Spawner::start(by_, label_));
   ++spawners_started_;
   return spawner_;
 }
@@ -46,7 +46,8 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
     const auto spawner = TRY(live_spawner());
     auto spawned = spawner->spawn(spec);
     if (!spawned) {
-      if (spawner->lost() && attempt < kMostAttempts) continue;
+      const bool killed = spawner->lost() || spawned.error().code() == Code::kUnavailable;
+      if (killed && attempt < kMostAttempts) continue;
       return fail(std::move(spawned).error());
     }
     auto sandbox = std::make_unique<ServedSandbox>(std::move(*spawned), spec);

@@ -1,4 +1,4 @@
-// Sandboxes of Linux namespaces: the one way in which calls of a model are run.
+// Sandboxes of Linux namespaces, which we make ourselves or bubblewrap makes for us.
 //
 // Each has its own user, processes, mounts, network (none but loopback, and a proxy at it where the spec opens hosts),
 // System V objects, host name; a system call filter; no capability. Its first process runs the library of tools and is
@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 
+#include "envs/sandbox/isolation.h"
 #include "envs/sandbox/restart_budget.h"
 #include "envs/sandbox/sandbox.h"
 
@@ -24,20 +25,22 @@ class Spawner;
 class NamespaceBackend final : public SandboxBackend {
  public:
   // Starts the spawner; `label` is shown in its command line and that of its sandboxes (the run directory). kUnfit,
-  // with what is missing, where this machine cannot isolate; then nothing is run at all.
-  static Result<std::unique_ptr<NamespaceBackend>> start(std::string label = "");
+  // with what is missing, where this machine cannot isolate; much of that is known with the first sandbox only.
+  static Result<std::unique_ptr<NamespaceBackend>> start(IsolatedBy by, std::string label = "");
   ~NamespaceBackend() override;  // ends all sandboxes that are left
 
   // kUnavailable where a spawner or the new sandbox was killed over and over while it was made.
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
 
-  uint64_t spawners_started() const { return spawners_started_; }
+  std::string_view kind() const override { return by_ == IsolatedBy::kBubblewrap ? "bubblewrap" : "namespaces"; }
+  uint64_t spawners_started() const override { return spawners_started_; }
 
  private:
-  NamespaceBackend(std::shared_ptr<Spawner> spawner, std::string label);
+  NamespaceBackend(IsolatedBy by, std::shared_ptr<Spawner> spawner, std::string label);
   Result<std::shared_ptr<Spawner>> live_spawner();
   std::shared_ptr<NetworkProxy> proxy();  // begins with the first sandbox that needs it
 
+  const IsolatedBy by_;
   const std::string label_;
   std::mutex mutex_;
   std::shared_ptr<Spawner> spawner_;

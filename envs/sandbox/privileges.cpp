@@ -6,6 +6,7 @@
 #include <linux/securebits.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -76,14 +77,21 @@ Status set_limits(const SandboxSpec& spec) {
   return limit(RLIMIT_NPROC, static_cast<uint64_t>(spec.processes), "limit of processes");
 }
 
-Status become_user(unsigned user, unsigned group) {
+User outer_user(const std::optional<fs::path>& folder) {
+  if (geteuid() != 0) return {geteuid(), getegid()};
+  struct stat info {};
+  if (folder && stat(folder->c_str(), &info) == 0) return {info.st_uid, info.st_gid};
+  return {kNobody, kNobody};
+}
+
+Status become_user(const User& user) {
   int at_end_of_parent = 0;  // the signal, which is lost with the user
   TRY(check(prctl(PR_GET_PDEATHSIG, &at_end_of_parent), "signal at the end of the parent"));
   TRY(check(prctl(PR_SET_KEEPCAPS, 1), "capabilities"));
   // Groups of root, which the list of a container's image may give it; a namespace of an ordinary user has none.
   if (setgroups(0, nullptr) != 0 && errno != EPERM) return Status::from_errno("groups", errno);
-  TRY(check(setresgid(group, group, group), "group"));
-  TRY(check(setresuid(user, user, user), "user"));
+  TRY(check(setresgid(user.group, user.group, user.group), "group"));
+  TRY(check(setresuid(user.id, user.id, user.id), "user"));
   auto capabilities = TRY(held());
   for (auto& each : capabilities) each.effective = each.permitted;
   TRY(hold(capabilities));

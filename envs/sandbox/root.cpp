@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/root_contents.h"
 
 namespace tandem::envs {
 namespace {
@@ -70,32 +71,21 @@ Status small_tmpfs(const std::string& path, uint64_t bytes, const char* mode) {
 Status build_devices(const std::string& dev) {
   TRY(check(mkdir(dev.c_str(), 0755), dev));
   TRY(check(mount("tandem", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,mode=755"), dev));
-  for (const char* name : {"null", "zero", "full", "random", "urandom"}) {
+  for (const char* name : kDevices) {
     const auto tree = clone_tree(std::string("/dev/") + name);
     const auto target = dev + "/" + name;
     if (!tree) return Status::from_errno(std::string("/dev/") + name, errno);
     TRY(check(mknod(target.c_str(), S_IFREG | 0666, 0), target));
     TRY(attach(tree, target));
   }
-  for (const auto& [name, to] : {std::pair{"fd", "/proc/self/fd"},
-                                 {"stdin", "/proc/self/fd/0"},
-                                 {"stdout", "/proc/self/fd/1"},
-                                 {"stderr", "/proc/self/fd/2"}}) {
-    TRY(check(symlink(to, (dev + "/" + name).c_str()), name));
-  }
-  return small_tmpfs(dev + "/shm", 16 << 20, "1777");
+  for (const auto& [name, to] : kDeviceLinks) TRY(check(symlink(to, (dev + "/" + name).c_str()), name));
+  return small_tmpfs(dev + "/shm", kSharedMemoryBytes, "1777");
 }
 
 Status build_etc(const std::string& etc) {
   TRY(check(mkdir(etc.c_str(), 0755), etc));
-  TRY(write_text(etc + "/passwd", "root:x:0:0:root:/:/bin/false\nagent:x:1000:1000:agent:/workspace:/bin/bash\n"));
-  TRY(write_text(etc + "/group", "root:x:0:\nagent:x:1000:\n"));
-  TRY(write_text(etc + "/hosts", "127.0.0.1 localhost tandem\n"));
-  TRY(write_text(etc + "/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"));
-  // What the dynamic linker and chosen programs (awk, editors) need.
-  for (const char* name : {"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"}) {
-    TRY(show(std::string("/etc/") + name, etc + "/" + name));
-  }
+  for (const auto& [name, text] : etc_files({})) TRY(write_text(etc + "/" + name, text));
+  for (const char* name : kShownOfEtc) TRY(show(std::string("/etc/") + name, etc + "/" + name));
   return {};
 }
 
@@ -112,8 +102,7 @@ Status build_root(const SandboxSpec& spec) {
   }
   const std::string root = "/tmp";
   TRY(check(mount("tandem", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755"), "tmpfs for the root"));
-  for (const char* name : {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"})
-    TRY(show(name, root + name));
+  for (const char* name : kShownFolders) TRY(show(name, root + name));
   TRY(build_etc(root + "/etc"));
   TRY(build_devices(root + "/dev"));
   TRY(small_tmpfs(root + "/tmp", spec.disk_bytes, "1777"));

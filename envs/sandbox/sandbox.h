@@ -142,6 +142,10 @@ class SandboxBackend {
   virtual ~SandboxBackend() = default;
   // kUnfit where this machine has no means to isolate; nothing is ever run without.
   virtual Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) = 0;
+  // What keeps its sandboxes apart, of kSandboxKinds (backends.h); empty where it makes none itself.
+  virtual std::string_view kind() const { return ""; }
+  // How often what makes them was started, where that is a process.
+  virtual uint64_t spawners_started() const { return 0; }
 };
 
 // Lets files in the workspace be run. kUnavailable where that could not be done.

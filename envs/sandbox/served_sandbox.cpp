@@ -68,9 +68,11 @@ ServedSandbox::ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec)
 ServedSandbox::~ServedSandbox() { requests_.end("the sandbox was let go"); }
 
 Status ServedSandbox::wait_until_ready() {
-  const auto first = TRY(receive_frame(requests_.spawned().socket.get(), SystemClock().now() + from_seconds(kGrace)));
-  if (first == "ready") return {};
-  return Status::unfit("no sandbox can be made here: " + first).hint("`tandem doctor` says what is missing");
+  const auto first = receive_frame(requests_.spawned().socket.get(), SystemClock().now() + from_seconds(kGrace));
+  if (first && *first == "ready") return {};
+  const auto why = first ? *first : written_to(requests_.spawned().errors);
+  if (why.empty()) return first.error();
+  return Status::unfit("no sandbox can be made here: " + why).hint("`tandem doctor` says what is missing");
 }
 
 // The first process has sent the socket that its proxy is to listen at.

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "envs/sandbox/isolation.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/sandbox/spawned.h"
 
@@ -22,7 +23,7 @@ class Spawner {
  public:
   // kUnfit, naming what is missing, where this machine cannot isolate. `label` is shown in the command line of the
   // spawner and of every sandbox, so that those of one run can be told from others.
-  static Result<std::unique_ptr<Spawner>> start(std::string label = "");
+  static Result<std::unique_ptr<Spawner>> start(IsolatedBy by, std::string label);
   ~Spawner();
 
   Result<SpawnedSandbox> spawn(const SandboxSpec& spec);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -45,6 +46,13 @@ std::string folder_of(const std::string& groups, std::string_view controller) {
   return "";
 }
 
+// Beside the processes of a sandbox the group has its maker in it, and where bubblewrap has made it, that.
+int processes_beside(pid_t first, const std::string& groups) {
+  const auto stat = small_file("/proc/" + std::to_string(first) + "/stat");
+  const auto words = split(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)), ' ');  // " S PARENT ..."
+  return words.size() > 2 && small_file("/proc/" + std::string(words[2]) + "/cgroup") == groups ? 2 : 1;
+}
+
 // Groups are used again, and files that others have read there before still count in their sum.
 std::optional<SandboxUsage> usage_of_group(pid_t process) {
   const auto groups = small_file("/proc/" + std::to_string(process) + "/cgroup");
@@ -56,7 +64,7 @@ std::optional<SandboxUsage> usage_of_group(pid_t process) {
   const auto current = atoi(small_file(processes + "/pids.current").c_str());
   if (counts.empty() || current <= 0) return std::nullopt;
   return SandboxUsage{.memory_bytes = count_of(counts, unified.empty() ? "rss" : "anon") + count_of(counts, "shmem"),
-                      .processes = static_cast<uint32_t>(current - 1)};  // without the maker
+                      .processes = static_cast<uint32_t>(std::max(0, current - processes_beside(process, groups)))};
 }
 
 SandboxUsage usage_of_descendants(pid_t first) {

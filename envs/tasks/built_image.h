@@ -4,6 +4,7 @@
 // task whose recipe has changed has no image until it is.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -20,6 +21,9 @@ enum class Recipes : uint8_t {
   kFollowed,  // the part of it that a sandbox of this machine can follow
   kBuilt,     // an image, all of it
 };
+
+inline constexpr std::array kRecipeNames = {"followed", "built"};
+Recipes recipes_from(std::string_view name);  // one of these
 
 struct BuildContext {
   Files files;

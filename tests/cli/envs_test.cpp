@@ -404,7 +404,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
     address = wire::Socket::listen(context, "tcp://127.0.0.1:*", {.sender = "x"})->address();
   }
   const SystemClock clock;
-  auto backend = envs::NamespaceBackend::start();
+  auto backend = envs::NamespaceBackend::start(envs::IsolatedBy::kNamespaces);
   ASSERT_TRUE(backend) << backend.error().to_string();
   envs::WatchedBackend watched(**backend, clock, 1);
   std::atomic<bool> stop{false};

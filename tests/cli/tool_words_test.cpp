@@ -168,7 +168,7 @@ TEST_F(ToolWords, the_agent_s_model_reads_them) {
 }
 
 TEST_F(ToolWords, an_episode_s_model_reads_them_and_its_prompt_names_the_tools) {
-  auto backend = envs::NamespaceBackend::start();
+  auto backend = envs::NamespaceBackend::start(envs::IsolatedBy::kNamespaces);
   ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
   envs::Task task;
   task.instruction = "Do it.";

@@ -1,7 +1,12 @@
 // What becomes of sandboxes in containers when something of them is killed, missing or gone.
+#include "envs/container/choosing_backend.h"
 #include "envs/container/owner.h"
+#include "envs/container/tar.h"
 #include "envs/episode.h"
+#include "envs/tasks/task_set.h"
+#include "envs/tasks/validate.h"
 #include "tests/envs/container_fixture.h"
+#include "tests/envs/scratch.h"
 
 namespace tandem::envs {
 namespace {
@@ -103,6 +108,7 @@ TEST_F(ContainerFaultsTest, containers_of_a_killed_process_end_and_what_is_left_
 }
 
 TEST_F(ContainerFaultsTest, an_episode_begins_with_the_image_and_is_graded_in_a_fresh_container_of_it) {
+  engine_->make_folder_image();
   Task task;
   task.name = "image/notes";
   task.instruction = "Turn the notes around, without the script.";
@@ -125,6 +131,33 @@ TEST_F(ContainerFaultsTest, an_episode_begins_with_the_image_and_is_graded_in_a_
   EXPECT_EQ(play("true"), 0);
   task.image = "quay.io/nobody/nothing:1";
   EXPECT_EQ(Episode::open(task, *backend_).error().code(), Code::kUnfit) << "never a reward";
+}
+
+TEST_F(ContainerFaultsTest, a_recipe_is_built_once_and_its_task_is_solved_in_the_image) {
+  Scratch scratch;
+  scratch.put("h/task.toml", "schema_version = \"1.1\"\n");
+  scratch.put("h/instruction.md", "Write the word.\n");
+  scratch.put("h/environment/Dockerfile", std::string("FROM ") + TestEngine::kImage +
+                                              " AS first\nRUN echo built > /etc/word\nFROM first\nARG AT=/srv/word\n"
+                                              "WORKDIR $AT\nCOPY --from=first /etc/word given.txt\n");
+  scratch.put("h/tests/test.sh",
+              "mkdir -p /logs/verifier; cd /srv/word\n"
+              "if [ \"$(cat word.txt given.txt)\" = \"$(printf 'built\\nbuilt')\" ]; then r=1; else r=0; fi\n"
+              "echo $r > /logs/verifier/reward.txt\n");
+  scratch.put("h/solution/solve.sh", "cat /etc/word > /srv/word/word.txt\n");
+  const auto set = TaskSet::read(scratch.path, {.kinds = {}, .recipes = Recipes::kBuilt});
+  ASSERT_TRUE(set.has_value()) << set.error().to_string();
+  const Task& task = set->tasks()[0];
+  EXPECT_EQ(check_images(engine_->socket(), {task.image}).code(), Code::kUnfit);
+  const auto context = read_build_context(set->recipes_of_images().at(task.image));
+  ASSERT_TRUE(context.has_value());
+  const Status built = engine_->engine().build(*tar_of(context->files, context->programs), task.image);
+  ASSERT_TRUE(built) << built.to_string();
+  EXPECT_TRUE(check_images(engine_->socket(), {task.image}));
+  const auto grade = play_solution(task, *backend_);
+  ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
+  EXPECT_EQ(grade->reward, 1) << grade->why;
+  EXPECT_EQ(validate(task, *backend_, 1).verdict, Verdict::kPassed);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "envs/container/container_backend.h"
+#include "envs/container/tar.h"
 #include "envs/sandbox/program/program.h"
 #include "tests/envs/sandbox_fixture.h"
 
@@ -76,8 +77,8 @@ class TestEngine {
   Engine engine() const { return *Engine::find(socket()); }
   const fs::path& folder() const { return folder_; }
 
-  // The images, once: this machine's programs, with what they are linked to.
-  void make_images() {
+  // The image, once: this machine's programs, with what they are linked to.
+  void make_image() {
     const auto root = folder_ / "image";
     ASSERT_EQ(run(copy_programs(root)), 0);
     ASSERT_TRUE(write_file(root / "etc/hello", "of the image\n"));
@@ -90,16 +91,16 @@ class TestEngine {
     ASSERT_EQ(run("tar -C " + root.string() + " -cf " + archive.string() + " ."), 0);
     const Status imported = engine().import(*read_file(archive), kImage);
     ASSERT_TRUE(imported) << imported.to_string();
-    ASSERT_TRUE(make_directories(folder_ / "build"));
-    ASSERT_TRUE(
-        write_file(folder_ / "build/Dockerfile", std::string("FROM ") + kImage +
-                                                     "\nENV GREETING=hello PATH=/opt/bin:/usr/bin:/bin\nWORKDIR "
-                                                     "/srv/app\n"));
-    ASSERT_EQ(run("tar -C " + (folder_ / "build").string() + " -cf " + archive.string() + " ."), 0);
-    const Status built = engine().build(*read_file(archive), kFolderImage);
-    ASSERT_TRUE(built) << built.to_string();
     fs::remove_all(root);
     fs::remove(archive);
+  }
+
+  // Of that one, for tests of the folder that an image works in.
+  void make_folder_image() {
+    const std::string recipe =
+        std::string("FROM ") + kImage + "\nENV GREETING=hello PATH=/opt/bin:/usr/bin:/bin\nWORKDIR /srv/app\n";
+    const Status built = engine().build(*tar_of({{"Dockerfile", recipe}}, {}), kFolderImage);
+    ASSERT_TRUE(built) << built.to_string();
   }
 
   size_t containers() const {
@@ -153,7 +154,7 @@ class ContainerTest : public testing::Test {
   static void SetUpTestSuite() {
     if (!TestEngine::why_not().empty()) return;
     engine_ = std::make_unique<TestEngine>();
-    engine_->make_images();
+    engine_->make_image();
   }
   static void TearDownTestSuite() { engine_.reset(); }
 

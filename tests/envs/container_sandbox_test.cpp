@@ -92,7 +92,7 @@ TEST_F(ContainerTest, tools_answer_in_the_bytes_of_every_other_sandbox) {
        {{"merge", false}, {"todos", Json::array({{{"id", "1"}, {"content", "x"}, {"status", "pending"}}})}}},
       {"no_such_tool", Json::object()}};
   make();
-  const auto namespaces = NamespaceBackend::start();
+  const auto namespaces = NamespaceBackend::start(IsolatedBy::kNamespaces);
   ASSERT_TRUE(namespaces.has_value());
   auto plain = spec_;
   plain.image.reset();
@@ -113,6 +113,7 @@ TEST_F(ContainerTest, tools_answer_in_the_bytes_of_every_other_sandbox) {
 }
 
 TEST_F(ContainerTest, the_workspace_begins_with_the_folder_that_the_image_works_in) {
+  engine_->make_folder_image();
   spec_.image->name = TestEngine::kFolderImage;
   make();
   EXPECT_EQ(shell("cat notes.txt link; ./sub/run.sh; cd /srv/app && pwd -P; echo $GREETING $PATH"),

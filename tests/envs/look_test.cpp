@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-class LookTest : public SandboxTest {
+class LookTest : public EitherSandbox {
  protected:
   LookOutcome look(std::vector<std::string> argv, double seconds = 10, size_t limit = 65536) {
     const LookRequest request{.argv = std::move(argv), .seconds = seconds, .output_limit = limit};
@@ -24,7 +24,9 @@ class LookTest : public SandboxTest {
   }
 };
 
-TEST_F(LookTest, a_look_starts_where_the_shell_is_and_leaves_it_as_it_was) {
+FOR_BOTH_KINDS_OF_SANDBOXES(LookTest);
+
+TEST_P(LookTest, a_look_starts_where_the_shell_is_and_leaves_it_as_it_was) {
   shell("mkdir deep; cd deep; export COLOUR=green");
   const auto seen = look_by("pwd; echo $COLOUR; cd /tmp; export COLOUR=red OTHER=1");
   EXPECT_EQ(seen.output, "/workspace/deep\ngreen\n");
@@ -33,7 +35,7 @@ TEST_F(LookTest, a_look_starts_where_the_shell_is_and_leaves_it_as_it_was) {
   EXPECT_EQ(shell("pwd; echo $COLOUR$OTHER"), "/workspace/deep\ngreen\n");
 }
 
-TEST_F(LookTest, output_errors_and_exit_code_are_the_programs_own) {
+TEST_P(LookTest, output_errors_and_exit_code_are_the_programs_own) {
   const auto mixed = look_by("echo out; echo err >&2; exit 7");
   EXPECT_EQ(mixed.output, "out\n");
   EXPECT_EQ(mixed.errors, "err\n");
@@ -47,7 +49,7 @@ TEST_F(LookTest, output_errors_and_exit_code_are_the_programs_own) {
   EXPECT_EQ(look({"cat"}).output, "") << "there is no input";
 }
 
-TEST_F(LookTest, time_and_output_are_bounded_and_nothing_runs_on) {
+TEST_P(LookTest, time_and_output_are_bounded_and_nothing_runs_on) {
   const auto late = look_by("echo begun; setsid sleep 1000 & sleep 1000", 0.3);
   EXPECT_TRUE(late.timed_out);
   EXPECT_EQ(late.exit_code, 124);
@@ -61,7 +63,7 @@ TEST_F(LookTest, time_and_output_are_bounded_and_nothing_runs_on) {
   EXPECT_LT(long_one.errors.size(), 1200u);
 }
 
-TEST_F(LookTest, a_look_and_a_call_run_at_once) {
+TEST_P(LookTest, a_look_and_a_call_run_at_once) {
   auto call_result = std::async(
       std::launch::async, [&] { return shell("touch begun; while [ ! -e go ]; do sleep 0.01; done; echo gone"); });
   ASSERT_TRUE(eventually([&] { return look({"test", "-e", "begun"}).exit_code == 0; }));
@@ -69,7 +71,7 @@ TEST_F(LookTest, a_look_and_a_call_run_at_once) {
   EXPECT_EQ(call_result.get(), "gone\n");
 }
 
-TEST_F(LookTest, files_are_collected_though_somebody_looks_in) {
+TEST_P(LookTest, files_are_collected_though_somebody_looks_in) {
   auto looking = std::async(std::launch::async, [&] {
     const LookRequest request{.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100};
     return sandbox_->look(request, {});
@@ -83,7 +85,7 @@ TEST_F(LookTest, files_are_collected_though_somebody_looks_in) {
   EXPECT_EQ(looked.error().code(), Code::kUnavailable);
 }
 
-TEST_F(LookTest, a_look_that_is_cancelled_ends_and_the_sandbox_goes_on) {
+TEST_P(LookTest, a_look_that_is_cancelled_ends_and_the_sandbox_goes_on) {
   std::stop_source stop;
   auto looking = std::async(std::launch::async, [&] {
     const LookRequest request{.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100};
@@ -95,7 +97,7 @@ TEST_F(LookTest, a_look_that_is_cancelled_ends_and_the_sandbox_goes_on) {
   EXPECT_EQ(shell("echo on"), "on\n");
 }
 
-TEST_F(LookTest, a_sandbox_that_is_ended_says_why_to_the_call_in_it_and_to_all_that_follow) {
+TEST_P(LookTest, a_sandbox_that_is_ended_says_why_to_the_call_in_it_and_to_all_that_follow) {
   auto running = std::async(std::launch::async, [&] {
     return sandbox_->call("run_terminal_cmd", {{"command", "touch begun; sleep 100"}});
   });
@@ -111,7 +113,7 @@ TEST_F(LookTest, a_sandbox_that_is_ended_says_why_to_the_call_in_it_and_to_all_t
   EXPECT_EQ(sandbox_->usage().processes, 0u);
 }
 
-TEST_F(LookTest, what_a_sandbox_uses_is_counted) {
+TEST_P(LookTest, what_a_sandbox_uses_is_counted) {
   const auto before = sandbox_->usage();
   EXPECT_GE(before.processes, 1u);
   EXPECT_GT(before.memory_bytes, 0u);
@@ -125,7 +127,7 @@ TEST_F(LookTest, what_a_sandbox_uses_is_counted) {
 class WatchedTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto backend = NamespaceBackend::start();
+    auto backend = NamespaceBackend::start(IsolatedBy::kNamespaces);
     ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
     backend_ = std::move(*backend);
     watched_.emplace(*backend_, clock_, 7);

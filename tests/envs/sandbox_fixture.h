@@ -25,13 +25,20 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
-// Of them those that are not a control group's maker: of a spawner the first processes of its sandboxes.
+inline std::string name_of(pid_t process) {
+  return read_file("/proc/" + std::to_string(process) + "/comm").value_or("");
+}
+
+// Of a spawner the first processes of its sandboxes: children that are not a control group's maker, or the child of one
+// that is bubblewrap.
 inline std::vector<pid_t> sandboxes_of(pid_t spawner) {
-  auto found = children_of(spawner);
-  std::erase_if(found, [](pid_t process) {
-    const auto name = read_file("/proc/" + std::to_string(process) + "/comm");
-    return !name || *name == "tandem-maker\n";
-  });
+  std::vector<pid_t> found;
+  for (const pid_t child : children_of(spawner)) {
+    const auto name = name_of(child);
+    if (name.empty() || name == "tandem-maker\n") continue;
+    const auto first = name == "bwrap\n" ? children_of(child) : std::vector<pid_t>{child};
+    found.insert(found.end(), first.begin(), first.end());
+  }
   return found;
 }
 
@@ -58,8 +65,10 @@ bool eventually(Condition condition) {
 
 class SandboxTest : public testing::Test {
  protected:
+  explicit SandboxTest(IsolatedBy isolated_by = IsolatedBy::kNamespaces) : isolated_by_(isolated_by) {}
   void SetUp() override {
-    auto backend = NamespaceBackend::start();
+    if (isolated_by_ == IsolatedBy::kBubblewrap && !fs::exists("/usr/bin/bwrap")) GTEST_SKIP() << "no bubblewrap";
+    auto backend = NamespaceBackend::start(isolated_by_);
     ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
     backend_ = std::move(*backend);
     spec_.call_time_limit_s = 10;
@@ -80,9 +89,23 @@ class SandboxTest : public testing::Test {
   // The output of a Python program.
   std::string python(const std::string& program) { return shell("python3 - <<'END'\n" + program + "\nEND\n"); }
 
+  const IsolatedBy isolated_by_;
   std::unique_ptr<NamespaceBackend> backend_;
   SandboxSpec spec_;
   std::unique_ptr<Sandbox> sandbox_;
 };
+
+// What holds for sandboxes of both kinds.
+class EitherSandbox : public SandboxTest, public testing::WithParamInterface<IsolatedBy> {
+ protected:
+  EitherSandbox() : SandboxTest(GetParam()) {}
+};
+
+inline std::string name_of_kind(const testing::TestParamInfo<IsolatedBy>& info) {
+  return info.param == IsolatedBy::kBubblewrap ? "by_bubblewrap" : "by_namespaces";
+}
+
+#define FOR_BOTH_KINDS_OF_SANDBOXES(suite) \
+  INSTANTIATE_TEST_SUITE_P(, suite, testing::Values(IsolatedBy::kNamespaces, IsolatedBy::kBubblewrap), name_of_kind)
 
 }  // namespace tandem::envs

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class SandboxHardening : public SandboxTest {
+class SandboxHardening : public EitherSandbox {
  protected:
   // What the command prints; where the program is not installed, that it was not needed.
   void expect_prints(const char* program, const std::string& command, const std::string& expected) {
@@ -23,7 +23,9 @@ class SandboxHardening : public SandboxTest {
   }
 };
 
-TEST_F(SandboxHardening, system_calls_that_are_not_on_the_list_are_refused) {
+FOR_BOTH_KINDS_OF_SANDBOXES(SandboxHardening);
+
+TEST_P(SandboxHardening, system_calls_that_are_not_on_the_list_are_refused) {
   std::string numbers;
   for (const long call : {SYS_acct,
                           SYS_add_key,
@@ -106,7 +108,7 @@ TEST_F(SandboxHardening, system_calls_that_are_not_on_the_list_are_refused) {
   EXPECT_EQ(refused("*range(451, 512), 435", 38), "done\n");
 }
 
-TEST_F(SandboxHardening, bits_that_the_kernel_does_not_look_at_hide_nothing) {
+TEST_P(SandboxHardening, bits_that_the_kernel_does_not_look_at_hide_nothing) {
   EXPECT_EQ(python("import ctypes\n"
                    "libc = ctypes.CDLL(None, use_errno=True)\n"
                    "high = 1 << 32\n"
@@ -120,7 +122,7 @@ TEST_F(SandboxHardening, bits_that_the_kernel_does_not_look_at_hide_nothing) {
             "-1 1\n-1 97\n-1 97\n-1 1\n");
 }
 
-TEST_F(SandboxHardening, calls_of_another_architecture_end_the_process) {
+TEST_P(SandboxHardening, calls_of_another_architecture_end_the_process) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "int 0x80 is of x86";
 #endif
@@ -135,7 +137,7 @@ TEST_F(SandboxHardening, calls_of_another_architecture_end_the_process) {
   EXPECT_EQ(outcome.exit_code, 128 + SIGSYS) << outcome.output;
 }
 
-TEST_F(SandboxHardening, shells_and_text_tools_work) {
+TEST_P(SandboxHardening, shells_and_text_tools_work) {
   expect_prints("bash", "f() { echo \"$1\"; }; f a | tr a b; echo <(true) | wc -l; read x <<< c; echo $x", "b\n1\nc\n");
   expect_prints("awk", "printf '1\\n2\\n' | awk '{s += $1} END {print s}'", "3\n");
   expect_prints("perl", "perl -e 'print join(\",\", sort(qw(b a))), \"\\n\"; print `echo sub`; fork or exit; wait'",
@@ -148,7 +150,7 @@ TEST_F(SandboxHardening, shells_and_text_tools_work) {
   expect_prints("sort", "seq 20000 | shuf | sort -n --parallel=4 -S 1M | tail -n 1", "20000\n");
 }
 
-TEST_F(SandboxHardening, python_works_with_threads_processes_sockets_and_databases) {
+TEST_P(SandboxHardening, python_works_with_threads_processes_sockets_and_databases) {
   EXPECT_EQ(
       python("import asyncio, concurrent.futures as f, multiprocessing, os, signal, socket, sqlite3, subprocess\n"
              "import tempfile, threading, time\n"
@@ -168,7 +170,7 @@ TEST_F(SandboxHardening, python_works_with_threads_processes_sockets_and_databas
       "[1, 2]\nhi\n[1, 2]\n2\n0\nb'x'\nalarm\nTrue\nTrue True\n");
 }
 
-TEST_F(SandboxHardening, compilers_git_make_and_node_work) {
+TEST_P(SandboxHardening, compilers_git_make_and_node_work) {
   spec_.call_time_limit_s = 60;
   make();
   expect_prints("gcc", "printf '#include <stdio.h>\\nint main() { puts(\"c\"); }\\n' > a.c && gcc -O1 -o a a.c && ./a",
@@ -191,7 +193,7 @@ TEST_F(SandboxHardening, compilers_git_make_and_node_work) {
       "x\n");
 }
 
-TEST_F(SandboxHardening, files_are_written_in_the_workspace_and_temporary_folders_alone) {
+TEST_P(SandboxHardening, files_are_written_in_the_workspace_and_temporary_folders_alone) {
   if (landlock_version() == 0) GTEST_SKIP() << "no Landlock in this kernel";
   // The mount of /proc can be written to, and these files are the process's own: Landlock alone refuses.
   EXPECT_THAT(shell("echo x > /proc/self/comm; echo 5 > /proc/self/oom_score_adj"), HasSubstr("Permission denied"));

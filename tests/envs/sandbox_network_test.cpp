@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-class SandboxNetwork : public SandboxTest {
+class SandboxNetwork : public EitherSandbox {
  protected:
   SandboxNetwork() : server_(served()) {}
   void open(const std::vector<std::string>& hosts) {
@@ -46,7 +46,9 @@ class SandboxNetwork : public SandboxTest {
   const LocalServer server_;
 };
 
-TEST_F(SandboxNetwork, a_host_of_the_list_is_reached_by_plain_requests_and_by_tunnels) {
+FOR_BOTH_KINDS_OF_SANDBOXES(SandboxNetwork);
+
+TEST_P(SandboxNetwork, a_host_of_the_list_is_reached_by_plain_requests_and_by_tunnels) {
   open({server_.host()});
   EXPECT_EQ(get("http://" + server_.host() + "/a.txt"), "the text\n\n");
   EXPECT_EQ(python("import http.client\n"
@@ -63,7 +65,7 @@ TEST_F(SandboxNetwork, a_host_of_the_list_is_reached_by_plain_requests_and_by_tu
   }
 }
 
-TEST_F(SandboxNetwork, everything_else_is_refused_with_a_line_that_the_model_can_read) {
+TEST_P(SandboxNetwork, everything_else_is_refused_with_a_line_that_the_model_can_read) {
   open({server_.host(), "localhost:" + server_.port()});
   const std::string hosts = server_.host() + ", localhost:" + server_.port();
   EXPECT_EQ(get("http://example.org/"),
@@ -86,7 +88,7 @@ TEST_F(SandboxNetwork, everything_else_is_refused_with_a_line_that_the_model_can
   EXPECT_EQ(shell("echo well"), "well\n");
 }
 
-TEST_F(SandboxNetwork, there_is_still_no_device_but_loopback_and_no_name_service) {
+TEST_P(SandboxNetwork, there_is_still_no_device_but_loopback_and_no_name_service) {
   open({server_.host()});
   EXPECT_EQ(python("import socket\n"
                    "for address in [('127.0.0.2', " +
@@ -102,7 +104,7 @@ TEST_F(SandboxNetwork, there_is_still_no_device_but_loopback_and_no_name_service
   EXPECT_THAT(python("import socket\ns = socket.socket()\ns.bind(('127.0.0.1', 3128))"), HasSubstr("Address already"));
 }
 
-TEST_F(SandboxNetwork, the_proxy_is_all_that_the_environment_tells) {
+TEST_P(SandboxNetwork, the_proxy_is_all_that_the_environment_tells) {
   EXPECT_THAT(shell("env"), Not(HasSubstr("proxy")));
   open({server_.host()});
   EXPECT_EQ(shell("env | grep -i proxy | sort"),
@@ -113,7 +115,7 @@ TEST_F(SandboxNetwork, the_proxy_is_all_that_the_environment_tells) {
   EXPECT_THAT(looked->output, HasSubstr("http_proxy=http://127.0.0.1:3128\n"));
 }
 
-TEST_F(SandboxNetwork, a_sandbox_that_ends_takes_its_connections_and_its_network_with_it) {
+TEST_P(SandboxNetwork, a_sandbox_that_ends_takes_its_connections_and_its_network_with_it) {
   const size_t before = count_entries("/proc/self/fd");
   for (int i = 0; i < 20; ++i) {
     open({server_.host()});
@@ -125,7 +127,7 @@ TEST_F(SandboxNetwork, a_sandbox_that_ends_takes_its_connections_and_its_network
   EXPECT_TRUE(eventually([&] { return count_entries("/proc/self/task") <= 3; }));
 }
 
-TEST_F(SandboxNetwork, each_request_is_an_event_of_its_sandbox) {
+TEST_P(SandboxNetwork, each_request_is_an_event_of_its_sandbox) {
   const SystemClock clock;
   WatchedBackend watched(*backend_, clock, 1);
   spec_.network = *AllowList::parse(std::vector{server_.host()});
@@ -147,7 +149,7 @@ TEST_F(SandboxNetwork, each_request_is_an_event_of_its_sandbox) {
   sandbox_.reset();
 }
 
-TEST_F(SandboxNetwork, a_pool_gives_open_hosts_to_who_asked_for_them_alone) {
+TEST_P(SandboxNetwork, a_pool_gives_open_hosts_to_who_asked_for_them_alone) {
   const SystemClock clock;
   SandboxPool pool(*backend_, clock, {}, {.least = 1, .most = 4});
   ASSERT_TRUE(eventually([&] { return pool.counters().ready >= 1; }));
@@ -161,7 +163,7 @@ TEST_F(SandboxNetwork, a_pool_gives_open_hosts_to_who_asked_for_them_alone) {
   sandbox_.reset();
 }
 
-TEST_F(SandboxNetwork, a_task_names_hosts_that_its_model_is_told_and_its_tests_do_not_have) {
+TEST_P(SandboxNetwork, a_task_names_hosts_that_its_model_is_told_and_its_tests_do_not_have) {
   Scratch set;
   set.put("t.yaml",
           "instruction: Fetch it.\nnetwork: [a.example, '*.b.example:8080']\ncheck:\n  commands:\n"
@@ -181,7 +183,7 @@ TEST_F(SandboxNetwork, a_task_names_hosts_that_its_model_is_told_and_its_tests_d
   EXPECT_EQ(episode->score("")->reward, 1);
 }
 
-TEST_F(SandboxNetwork, a_task_cannot_open_what_is_not_of_the_internet) {
+TEST_P(SandboxNetwork, a_task_cannot_open_what_is_not_of_the_internet) {
   Scratch set;
   set.put("t.yaml", "instruction: Fetch it.\nnetwork: [a.example, 10.0.0.1]\ncheck: {answer: x}\n");
   const auto task = only_task(set.path);

@@ -156,7 +156,7 @@ TEST_F(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
   std::vector<Script> scripts(200);
   ServerCounters last;
   {
-    auto backend = NamespaceBackend::start();
+    auto backend = NamespaceBackend::start(IsolatedBy::kNamespaces);
     ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
     SandboxPool pool(**backend, clock_, {}, {.least = 4, .most = 8});
     std::atomic<bool> stop{false};

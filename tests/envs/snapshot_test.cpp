@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class Snapshots : public SandboxTest {
+class Snapshots : public EitherSandbox {
  protected:
   // A fresh sandbox that begins with what the snapshot holds.
   std::unique_ptr<Sandbox> begin_from(const Snapshot& snapshot) {
@@ -30,7 +30,9 @@ class Snapshots : public SandboxTest {
   }
 };
 
-TEST_F(Snapshots, a_branch_begins_with_all_that_the_other_held_and_goes_its_own_way) {
+FOR_BOTH_KINDS_OF_SANDBOXES(Snapshots);
+
+TEST_P(Snapshots, a_branch_begins_with_all_that_the_other_held_and_goes_its_own_way) {
   const std::string tree = "find . /tmp -mindepth 1 -printf '%p %M %s %l %TY-%Tm-%Td %TH:%TM:%TS\\n' | sort; cat a/f";
   shell(
       "mkdir -p a/empty; printf 'one\\0two' > a/f; chmod 751 a/f; chmod 500 a/empty; ln -s f a/link; mkfifo p; "
@@ -46,7 +48,7 @@ TEST_F(Snapshots, a_branch_begins_with_all_that_the_other_held_and_goes_its_own_
   EXPECT_EQ(shell(tree), before);
 }
 
-TEST_F(Snapshots, a_snapshot_outlives_its_sandbox_and_begins_again_at_any_turn) {
+TEST_P(Snapshots, a_snapshot_outlives_its_sandbox_and_begins_again_at_any_turn) {
   std::vector<Snapshot> turns;
   for (int turn = 0; turn < 3; ++turn) {
     shell("echo " + std::to_string(turn) + " >> log");
@@ -58,7 +60,7 @@ TEST_F(Snapshots, a_snapshot_outlives_its_sandbox_and_begins_again_at_any_turn) 
   EXPECT_EQ(shell_of(*begin_from(turns[2]), "cat log"), "0\n1\n2\n");
 }
 
-TEST_F(Snapshots, too_much_for_a_snapshot_is_refused_and_the_sandbox_goes_on) {
+TEST_P(Snapshots, too_much_for_a_snapshot_is_refused_and_the_sandbox_goes_on) {
   shell("for i in 1 2 3; do head -c 20000000 /dev/zero > f$i; done");
   const auto snapshot = sandbox_->snapshot();
   ASSERT_FALSE(snapshot.has_value());
@@ -68,7 +70,7 @@ TEST_F(Snapshots, too_much_for_a_snapshot_is_refused_and_the_sandbox_goes_on) {
   EXPECT_TRUE(sandbox_->snapshot().has_value());
 }
 
-TEST_F(Snapshots, an_episode_branches_and_both_are_scored_for_themselves) {
+TEST_P(Snapshots, an_episode_branches_and_both_are_scored_for_themselves) {
   const auto task = *make_task({"set", Split::kTrain, 5});
   auto episode = *Episode::open(task, *backend_);
   ASSERT_TRUE(episode->call("list_dir", {{"target_directory", "."}}).has_value());

@@ -137,11 +137,50 @@ TEST_F(ToolsCommand, works_for_an_ordinary_user) {
   EXPECT_EQ(scratch_.get("made"), "x\n");
 }
 
+// A machine on which we may make no namespaces of users, and bubblewrap those that it needs. Root of a namespace is an
+// ordinary user outside of it.
+constexpr const char* kNoUserNamespaces =
+    "unshare -Urm sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh";
+constexpr const char* kNoBubblewrapEither =
+    "unshare -Urm sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; mount --bind /dev/null /usr/bin/bwrap; "
+    "exec \"$@\"' sh";
+
+TEST_F(ToolsCommand, runs_in_bubblewrap_where_user_namespaces_are_refused) {
+  if (!fs::exists("/usr/bin/bwrap")) GTEST_SKIP() << "no bubblewrap";
+  const auto [output, code] = call(
+      "run_terminal_cmd '{\"command\": \"hostname; ls /; ls /sys /home; echo made > made; "
+      "grep -E \\\"Cap|NoNew|Seccomp:\\\" /proc/self/status; cat /proc/sys/kernel/osrelease\"}' --raw",
+      kNoUserNamespaces);
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_THAT(output, testing::StartsWith("tandem\nbin\n"));
+  EXPECT_THAT(output, HasSubstr("'/sys': No such file"));
+  EXPECT_THAT(output, HasSubstr("'/home': No such file"));
+  EXPECT_THAT(output, testing::ContainsRegex("CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
+                                             "CapBnd:\t0000000000000000\n"));
+  EXPECT_THAT(output, HasSubstr("NoNewPrivs:\t1\nSeccomp:\t2\n"));
+  EXPECT_THAT(output, HasSubstr("osrelease: No such file"));
+  EXPECT_EQ(scratch_.get("made"), "made\n");
+  const auto [doctor, fit] = on_host(std::string(kNoUserNamespaces) + " '" TANDEM_BINARY "' doctor");
+  EXPECT_THAT(doctor, HasSubstr("made one by bubblewrap and ran a command in it"));
+  EXPECT_THAT(doctor, HasSubstr("without bubblewrap: no sandbox can be made here: new namespaces: "));
+}
+
+TEST_F(ToolsCommand, the_environment_says_what_keeps_sandboxes_apart) {
+  if (!fs::exists("/usr/bin/bwrap")) GTEST_SKIP() << "no bubblewrap";
+  const std::string list = "run_terminal_cmd '{\"command\": \"ls /proc | grep -c meminfo; id -u\"}' --raw";
+  EXPECT_EQ(call(list).first, "0\n1000\n");
+  EXPECT_EQ(call(list, "TANDEM__ENV__SANDBOX=bubblewrap").first, "1\n1000\n");
+  EXPECT_EQ(call(list, "TANDEM__ENV__SANDBOX=namespaces " + std::string(kNoUserNamespaces)).second, 3);
+  const auto [output, code] = call(list, "TANDEM__ENV__SANDBOX=none");
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(output, HasSubstr("TANDEM__ENV__SANDBOX is \"none\", which is none of auto, namespaces, bubblewrap"));
+}
+
 TEST_F(ToolsCommand, runs_nothing_and_exits_with_three_where_no_sandbox_can_be_had) {
-  const auto [output, code] = call("run_terminal_cmd '{\"command\": \"echo ran > ran\"}'",
-                                   "unshare -Ur sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh");
+  const auto [output, code] = call("run_terminal_cmd '{\"command\": \"echo ran > ran\"}'", kNoBubblewrapEither);
   EXPECT_EQ(code, 3) << output;
-  EXPECT_THAT(output, HasSubstr("no sandbox can be made here"));
+  EXPECT_THAT(output, HasSubstr("no sandbox can be made here: new namespaces: "));
+  EXPECT_THAT(output, HasSubstr("; with bubblewrap: no sandbox can be made here: /usr/bin/bwrap: Permission denied"));
   EXPECT_FALSE(fs::exists(scratch_.path / "ran"));
 }
 
@@ -156,17 +195,21 @@ TEST_F(ToolsCommand, nothing_survives_when_it_is_killed) {
   };
   const auto command = std::string("'" TANDEM_BINARY "' tools call run_terminal_cmd ") +
                        "'{\"command\": \"setsid sleep 86399 & sleep 86399\"}' --workspace " + scratch_.path.string();
-  const pid_t process = fork();
-  if (process == 0) {
-    execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
-    _exit(127);
+  for (const char* kind : {"namespaces", "bubblewrap"}) {
+    if (kind == std::string("bubblewrap") && !fs::exists("/usr/bin/bwrap")) continue;
+    const pid_t process = fork();
+    if (process == 0) {
+      setenv("TANDEM__ENV__SANDBOX", kind, 1);
+      execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+      _exit(127);
+    }
+    for (int i = 0; i < 200 && running() < 2; ++i) usleep(20'000);
+    EXPECT_EQ(running(), 2u) << kind;
+    kill(process, SIGKILL);
+    waitpid(process, nullptr, 0);
+    for (int i = 0; i < 50 && running() > 0; ++i) usleep(20'000);
+    EXPECT_EQ(running(), 0u) << kind;
   }
-  for (int i = 0; i < 200 && running() < 2; ++i) usleep(20'000);
-  EXPECT_EQ(running(), 2u);
-  kill(process, SIGKILL);
-  waitpid(process, nullptr, 0);
-  for (int i = 0; i < 50 && running() > 0; ++i) usleep(20'000);
-  EXPECT_EQ(running(), 0u);
 }
 
 TEST(Checks, say_what_this_machine_has_and_how_to_mend_what_is_missing) {

@@ -1,0 +1,58 @@
+// How a spawner keeps a sandbox apart from the rest of the machine: by namespaces that it makes itself, or by
+// bubblewrap.
+//
+// A sandbox begins as one new process of the spawner, which becomes its first process or starts that; the first process
+// goes no further than the namespaces of its own until the spawner lets it go on. Thread safety: none; used in the
+// spawner and its makers, which have one thread each.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+enum class IsolatedBy { kNamespaces, kBubblewrap };
+
+struct NewProcess {
+  pid_t process = -1;
+  FileDescriptor handle;  // a pidfd
+};
+
+// Of a sandbox, what its new process gets.
+struct InnerEnds {
+  int socket = -1;  // that it serves at
+  int go = -1;      // a socket too: one byte comes from it where the process may go on, none where it must end
+  int errors = -1;  // a file, where writes_errors()
+};
+
+class Isolation {
+ public:
+  virtual ~Isolation() = default;
+
+  virtual uint64_t clone_flags() const = 0;
+  // Whether what goes wrong in the new process is written to a file; else it is the first message of the first process.
+  virtual bool writes_errors() const { return false; }
+  // Processes of ours that are in the control group of each sandbox.
+  virtual int processes_beside() const = 0;
+
+  // In the new process.
+  [[noreturn]] virtual void begin(const SandboxSpec& spec, const InnerEnds& ends) = 0;
+
+  // The rest in the spawner, with the other ends. kUnavailable where the process was killed.
+  virtual Result<NewProcess> first_process(NewProcess made, int go) = 0;
+  virtual Status let_go(const NewProcess& first, const SandboxSpec& spec, int socket, int go) = 0;
+};
+
+// kUnfit, with what is missing.
+Result<std::unique_ptr<Isolation>> isolate_by_namespaces(std::string filter);
+// `label` is shown in the command line of each sandbox.
+Result<std::unique_ptr<Isolation>> isolate_by_bubblewrap(std::string filter, std::string label);
+
+}  // namespace tandem::envs

@@ -1,0 +1,33 @@
+// What is in the root of a sandbox, whoever builds it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "envs/sandbox/confine.h"
+
+namespace tandem::envs {
+
+// Of the host, read-only, or a link where it is one there.
+inline constexpr std::array kShownFolders = {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
+// What the dynamic linker and chosen programs (awk, editors) need.
+inline constexpr std::array kShownOfEtc = {"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"};
+inline constexpr std::array kDevices = {"null", "zero", "full", "random", "urandom"};
+inline constexpr std::array kDeviceLinks = {std::pair{"fd", "/proc/self/fd"}, std::pair{"stdin", "/proc/self/fd/0"},
+                                            std::pair{"stdout", "/proc/self/fd/1"},
+                                            std::pair{"stderr", "/proc/self/fd/2"}};
+inline constexpr uint64_t kSharedMemoryBytes = 16 << 20;  // of /dev/shm
+
+// The files of /etc, and their texts, for the user whom programs run as.
+inline std::vector<std::pair<std::string, std::string>> etc_files(const User& user) {
+  const auto id = std::to_string(user.id), group = std::to_string(user.group);
+  return {{"passwd", "root:x:0:0:root:/:/bin/false\nagent:x:" + id + ":" + group + ":agent:/workspace:/bin/bash\n"},
+          {"group", "root:x:0:\nagent:x:" + group + ":\n"},
+          {"hosts", "127.0.0.1 localhost tandem\n"},
+          {"nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"}};
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,237 @@
+#include "envs/sandbox/spawner_process.h"
+
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/confine.h"
+#include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/isolation.h"
+#include "envs/sandbox/spec_message.h"
+
+namespace tandem::envs {
+
+const char* const kSpawnerArgument = "--tandem-spawner";
+const char* const kBubblewrapSpawnerArgument = "--tandem-bubblewrap-spawner";
+
+namespace {
+
+Status no_process(int error) {
+  return Status(
+      error == EPERM || error == EINVAL || error == ENOSYS || error == ENOSPC ? Code::kUnfit : Code::kExhausted,
+      "new namespaces: " + std::string(strerror(error)));
+}
+
+constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
+
+// What a group's maker does until the spawner is gone: takes a spec with the ends that the sandbox is to have, and
+// answers with the new process, whose parent is the spawner. An answer without a descriptor is the error's number.
+[[noreturn]] void serve_as_maker(int socket, Isolation& isolation) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "tandem-maker");
+  dup2(socket, 3);
+  syscall(SYS_close_range, 4u, ~0u, 0u);
+  for (;;) {
+    auto request = receive(3, kLargestRequest);
+    const auto spec = decode_spec(request.text);
+    if (!spec || request.descriptors.size() < 2) _exit(0);
+    int pidfd = -1;
+    const auto process = static_cast<pid_t>(
+        syscall(SYS_clone, isolation.clone_flags() | kHandle | CLONE_PARENT, nullptr, &pidfd, nullptr, nullptr));
+    if (process == 0) {
+      // Were it still open while this process waits for the spawner's word, the spawner would wait for a maker that has
+      // been killed meanwhile.
+      close(3);
+      const auto& ends = request.descriptors;
+      isolation.begin(*spec, {ends[0].get(), ends[1].get(), ends.size() > 2 ? ends[2].get() : -1});
+    }
+    const FileDescriptor handle(process > 0 ? pidfd : -1);
+    const int error = errno;
+    const Status told = process > 0 ? send_descriptors(3, std::to_string(process), {handle.get()})
+                                    : send_descriptors(3, std::to_string(error), {});
+    if (!told) _exit(0);
+  }
+}
+
+class SpawnerProcess {
+ public:
+  SpawnerProcess(int socket, IsolatedBy by, std::string label) : socket_(socket), by_(by), label_(std::move(label)) {}
+
+  [[noreturn]] void run() {
+    prctl(PR_SET_NAME, "tandem-spawner");
+    signal(SIGINT, SIG_IGN);  // a Ctrl-C is for our maker, which closes the socket when it ends
+    signal(SIGPIPE, SIG_IGN);
+    if (geteuid() == 0)
+      setgroups(0, nullptr);  // groups of ours would count in sandboxes, though they have no name there
+    auto isolation = isolate();
+    if (!isolation) {
+      tell(isolation.error());
+      _exit(1);
+    }
+    isolation_ = std::move(*isolation);
+    cgroups_.emplace(isolation_->processes_beside());
+    signal(SIGCHLD, SIG_IGN);  // ended sandboxes are not waited for
+    (void)tool_schemas();      // read here once, not in every process that serves a call
+    tell("ready");
+    std::string bytes(kLargestRequest, '\0');
+    for (;;) {
+      if (!wait_for_request()) continue;
+      const ssize_t size = recv(socket_, bytes.data(), bytes.size(), 0);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) break;
+      if (const Status status = spawn(std::string_view(bytes).substr(0, static_cast<size_t>(size))); !status) {
+        tell(status);
+      }
+    }
+    cgroups_->clear();
+    _exit(0);
+  }
+
+ private:
+  Result<std::unique_ptr<Isolation>> isolate() {
+    auto filter = TRY(make_filter());
+    if (by_ == IsolatedBy::kBubblewrap) return isolate_by_bubblewrap(std::move(filter), label_);
+    return isolate_by_namespaces(std::move(filter));
+  }
+
+  // Where nobody listens any more, the end of the socket is seen next.
+  void tell(const std::string& text) { (void)send_descriptors(socket_, text, {}).ok(); }
+  void tell(const Status& error) { tell(static_cast<char>('A' + static_cast<int>(error.code())) + error.message()); }
+
+  // Control groups are tidied in the meantime. False where there is none yet.
+  bool wait_for_request() {
+    const Time now = SystemClock().now();
+    const auto again = cgroups_->tidy(now);
+    pollfd wait = {socket_, POLLIN, 0};
+    const auto left = again ? std::chrono::ceil<std::chrono::milliseconds>(*again - now).count() : -1;
+    return poll(&wait, 1, static_cast<int>(left)) > 0;
+  }
+
+  // What a sandbox and those who make it talk over.
+  struct Ends {
+    FileDescriptor ours, theirs, our_go, their_go, errors;
+    InnerEnds inner() const { return {theirs.get(), their_go.get(), errors.get()}; }
+  };
+
+  Result<Ends> make_ends() const {
+    int sockets[2], go[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+      return fail(Status::from_errno("socketpair", errno));
+    Ends ends{.ours = FileDescriptor(sockets[0]), .theirs = FileDescriptor(sockets[1])};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) != 0)
+      return fail(Status::from_errno("socketpair", errno));
+    ends.our_go = FileDescriptor(go[0]);
+    ends.their_go = FileDescriptor(go[1]);
+    if (isolation_->writes_errors()) {
+      ends.errors = FileDescriptor(memfd_create("tandem-errors", MFD_CLOEXEC));
+      if (!ends.errors) return fail(Status::from_errno("memfd", errno));
+    }
+    return ends;
+  }
+
+  Status spawn(std::string_view request) {
+    const auto spec = TRY(decode_spec(request));
+    auto ends = TRY(make_ends());
+    auto* group = cgroups_->take(spec, SystemClock().now());
+    if (group && !group->maker) start_maker(*group);
+    std::optional<NewProcess> made;
+    if (group && group->maker) {
+      made = TRY(make_in(*group, request, ends));
+      // A maker that was killed may have made a process just before: that ends without its word, and must not take that
+      // of another.
+      if (!made) ends = TRY(make_ends());
+    }
+    const bool inside = made.has_value();
+    if (!made) made = TRY(make_here(spec, ends));
+    ends.theirs.reset();
+    ends.their_go.reset();
+    const pid_t process = made->process;
+    const auto prepare = [&]() -> Result<NewProcess> {
+      auto first = TRY(isolation_->first_process(std::move(*made), ends.our_go.get()));
+      if (group && !inside) CgroupPool::enter(*group, first.process);
+      if (group) CgroupPool::give(*group, first.handle.get());
+      TRY(isolation_->let_go(first, spec, ends.ours.get(), ends.our_go.get()));
+      return first;
+    };
+    const auto first = prepare();
+    if (first) return send_descriptors(socket_, "spawned", {ends.ours.get(), first->handle.get(), ends.errors.get()});
+    kill(process, SIGKILL);
+    const auto words = ends.errors ? written_to(ends.errors) : "";
+    return words.empty() ? first.error() : Status::unfit(words);
+  }
+
+  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends) {
+    int pidfd = -1;
+    const auto process =
+        static_cast<pid_t>(syscall(SYS_clone, isolation_->clone_flags() | kHandle, nullptr, &pidfd, nullptr, nullptr));
+    if (process < 0) return fail(no_process(errno));
+    if (process == 0) {
+      close(socket_);
+      ends.ours.reset();
+      ends.our_go.reset();
+      isolation_->begin(spec, ends.inner());
+    }
+    return NewProcess{process, FileDescriptor(pidfd)};
+  }
+
+  // None where the maker does not answer; then it is given up.
+  Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, std::string_view request, const Ends& ends) {
+    const auto [theirs, go, errors] = ends.inner();
+    const Status sent = send_descriptors(group.maker.get(), request, {theirs, go, errors});
+    auto answer = sent ? receive(group.maker.get(), 32) : Received();
+    if (answer.text.empty()) {
+      group.maker.reset();
+      return std::nullopt;
+    }
+    const int number = atoi(answer.text.c_str());
+    if (answer.descriptors.empty()) return fail(no_process(number));
+    return std::optional(NewProcess{number, std::move(answer.descriptors[0])});
+  }
+
+  // Leaves the group without one where that cannot be.
+  void start_maker(CgroupPool::Group& group) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+    FileDescriptor ours(ends[0]), theirs(ends[1]);
+    const pid_t process = fork();
+    if (process == 0) serve_as_maker(theirs.get(), *isolation_);
+    if (process < 0) return;
+    CgroupPool::enter(group, process);
+    group.maker = std::move(ours);
+  }
+
+  const int socket_;
+  const IsolatedBy by_;
+  const std::string label_;
+  std::unique_ptr<Isolation> isolation_;
+  std::optional<CgroupPool> cgroups_;
+};
+
+// Runs before main of whatever program this is linked into, and only where that was started by Spawner::start.
+__attribute__((constructor)) void spawner_entry(int argc, char** argv) {
+  if (argc != 4) return;
+  const bool bubblewrap = strcmp(argv[1], kBubblewrapSpawnerArgument) == 0;
+  if (!bubblewrap && strcmp(argv[1], kSpawnerArgument) != 0) return;
+  const int socket = atoi(argv[2]);
+  struct stat info {};
+  if (fstat(socket, &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  syscall(SYS_close_range, static_cast<unsigned>(socket) + 1, ~0u, 0u);  // the program, where it came as a file
+  SpawnerProcess(socket, bubblewrap ? IsolatedBy::kBubblewrap : IsolatedBy::kNamespaces, argv[3]).run();
+}
+
+}  // namespace
+}  // namespace tandem::envs
