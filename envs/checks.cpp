@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "base/text.h"
-#include "envs/sandbox/backends.h"
 #include "envs/container/choosing_backend.h"
 #include "envs/container/engine.h"
+#include "envs/sandbox/backends.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
 #include "envs/tools/linters.h"
@@ -127,8 +127,9 @@ Check overlay() {
 Check engine() {
   Check check{"container engine"};
   const auto place = engine_place("");
-  const Result<Engine> found = place == kNoEngine ? fail(Status::unfit("none, as it is set")) : Engine::find(place);
-  if (found) {
+  if (place == kNoEngine) {
+    check.found = "none, as " + std::string(kEngineVariable) + " has it";
+  } else if (const auto found = Engine::find(place)) {
     check.found = found->version().name + " " + found->version().version + " at " + found->socket();
   } else {
     check.level = CheckLevel::kWarning;

@@ -48,18 +48,17 @@ Status check_images(const std::string& engine, const std::set<std::string>& imag
   if (images.empty()) return {};
   if (engine == kNoEngine) return no_engine_wanted();
   const auto found = TRY(Engine::find(engine));
-  std::string missing, hint;
+  std::string missing;
   size_t count = 0;
   for (const auto& name : images) {
     const auto image = found.image(name);
     if (image) continue;
     if (image.error().code() != Code::kUnfit) return image.error();
-    if (count == 0) hint = image.error().hint();
     if (++count <= kMostShown) missing += (missing.empty() ? "" : "\n") + image.error().message();
   }
   if (count == 0) return {};
   if (count > kMostShown) missing += fmt::format("\n... and {} more images", count - kMostShown);
-  return Status::unfit(missing).hint(hint);
+  return Status::unfit(missing);
 }
 
 }  // namespace tandem::envs

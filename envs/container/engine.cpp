@@ -136,10 +136,11 @@ Result<EngineImage> Engine::image(const std::string& name) const {
   auto answer = answer_to({.method = "GET", .path = "/images/" + name + "/json"}, "describe the image " + name);
   if (answer) return read_engine_image(*answer);
   if (answer.error().code() != Code::kNotFound) return fail(std::move(answer).error());
-  const bool podman = version_.name.find("odman") != std::string::npos;
-  const std::string_view program = podman ? "podman" : "docker";
-  return fail(Status::unfit(fmt::format("the container engine at {} has no image \"{}\"", socket_, name))
-                  .hint(fmt::format("get it first: `{0} pull {1}`, or `{0} load -i FILE`", program, name)));
+  const std::string_view program = version_.name.find("odman") != std::string::npos ? "podman" : "docker";
+  const auto how = name.starts_with("localhost/")
+                       ? fmt::format("`{} load -i FILE` loads one, `tandem tasks build` builds those of tasks", program)
+                       : fmt::format("`{0} pull {1}` gets it, or `{0} load -i FILE`", program, name);
+  return fail(Status::unfit(fmt::format("the container engine at {} has no image \"{}\"; {}", socket_, name, how)));
 }
 
 Result<std::string> Engine::create(const Json& settings) const {

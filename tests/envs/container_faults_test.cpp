@@ -20,13 +20,12 @@ TEST_F(ContainerFaultsTest, an_image_that_is_not_there_is_named_with_what_gets_i
   const auto sandbox = backend_->create(spec_);
   ASSERT_FALSE(sandbox.has_value());
   EXPECT_EQ(sandbox.error().code(), Code::kUnfit);
-  EXPECT_THAT(sandbox.error().message(), HasSubstr("quay.io/nobody/nothing:1"));
-  EXPECT_THAT(sandbox.error().hint(), HasSubstr("podman pull quay.io/nobody/nothing:1"));
+  EXPECT_THAT(sandbox.error().message(), HasSubstr("no image \"quay.io/nobody/nothing:1\""));
+  EXPECT_THAT(sandbox.error().message(), HasSubstr("`podman pull quay.io/nobody/nothing:1`"));
 }
 
 TEST_F(ContainerFaultsTest, an_image_is_prepared_once_and_containers_leave_nothing) {
   make();
-  const auto folders = count_entries(fs::temp_directory_path().c_str());
   const size_t before = engine_->containers();
   EXPECT_EQ(before, 1u) << "the container that prepared the image is gone";
   make();
@@ -34,7 +33,10 @@ TEST_F(ContainerFaultsTest, an_image_is_prepared_once_and_containers_leave_nothi
   EXPECT_EQ(engine_->containers(), 1u);
   sandbox_.reset();
   EXPECT_TRUE(eventually([&] { return engine_->containers() == 0; }));
-  EXPECT_EQ(count_entries(fs::temp_directory_path().c_str()), folders);
+  const auto own = fs::temp_directory_path() / ("tandem-" + std::to_string(geteuid())) / this_owner();
+  EXPECT_TRUE(fs::exists(own));
+  backend_.reset();
+  EXPECT_FALSE(fs::exists(own));
 }
 
 TEST_F(ContainerFaultsTest, a_container_that_is_removed_is_an_error_of_the_infrastructure) {
