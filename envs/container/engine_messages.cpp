@@ -49,14 +49,14 @@ Result<std::string> id_of(const Json& object) {
 
 Result<EngineVersion> read_engine_version(std::string_view answer) {
   const auto json = TRY(object_in(answer));
-  EngineVersion version{.name = "Engine",
+  EngineVersion version{.name = "Docker Engine",
                         .version = make_printable(TRY(text_of(json, "Version"))),
                         .api_version = make_printable(TRY(text_of(json, "ApiVersion")))};
   if (version.api_version.empty()) return fail(strange("ApiVersion"));
   const auto components = json.find("Components");
   if (components != json.end() && components->is_array() && !components->empty()) {
     const auto name = text_of(components->front(), "Name");
-    if (name && !name->empty()) version.name = make_printable(*name);
+    if (name && !name->empty() && *name != "Engine") version.name = make_printable(*name);
   }
   return version;
 }

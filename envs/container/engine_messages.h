@@ -16,7 +16,7 @@
 namespace tandem::envs {
 
 struct EngineVersion {
-  std::string name;         // "Podman Engine", "Engine" of Docker
+  std::string name;         // "Podman Engine", "Docker Engine"
   std::string version;      // of the engine
   std::string api_version;  // "1.41"
 };

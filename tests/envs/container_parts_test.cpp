@@ -27,6 +27,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(EngineMessages, are_read_in_the_parts_that_are_asked_for) {
+  const auto podman =
+      read_engine_version(R"({"Version":"4.3.1","ApiVersion":"1.41","Components":[{"Name":"Podman Engine"}]})");
+  ASSERT_TRUE(podman.has_value());
+  EXPECT_EQ(podman->name + " " + podman->version, "Podman Engine 4.3.1");
+  EXPECT_EQ(read_engine_version(R"({"Version":"20.10.24","ApiVersion":"1.41","Components":[{"Name":"Engine"}]})")->name,
+            "Docker Engine");
   const auto image = read_engine_image(
       R"({"Id":"sha256:ab","Size":1,"Config":{"WorkingDir":"/app","Env":["PATH=/bin","A=b=c"],"Cmd":null}})");
   ASSERT_TRUE(image.has_value()) << image.error().to_string();
