@@ -69,7 +69,7 @@ Result<double> per_second(double seconds, int threads, envs::SandboxBackend& bac
 }  // namespace
 
 Result<std::vector<Figure>> bench_envs(const Settings& settings) {
-  const auto backend = TRY(envs::start_sandboxes("", "namespaces"));
+  const auto backend = TRY(envs::start_sandboxes());
   std::vector<Figure> figures;
   const auto add = [&](const std::string& name, const auto& work, bool with_tail = false) -> Status {
     const auto rounds = TRY(sorted_rounds(settings.seconds, work));
@@ -86,7 +86,7 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   TRY(add("sandbox: create and destroy", [&]() -> Status { return TRY(backend->create({})), Status{}; }));
   TRY(add(
       "sandbox: create, run true, destroy", [&] { return run_in_fresh(*backend); }, true));
-  if (const auto bubblewrapped = envs::start_sandboxes("", "bubblewrap")) {
+  if (const auto bubblewrapped = envs::start_sandboxes("", "bubblewrap"); bubblewrapped) {
     TRY(add(
         "sandbox by bubblewrap, our hardening inside: create, run true, destroy",
         [&] { return run_in_fresh(**bubblewrapped); }, true));

@@ -16,7 +16,7 @@ namespace tandem::envs {
 Result<FileDescriptor> listen_at(const std::string& path);
 Result<FileDescriptor> connect_to(const std::string& path);
 
-inline constexpr size_t kMostDescriptors = 3;  // beside one message
+inline constexpr size_t kMostDescriptors = 4;  // beside one message
 
 // `text`, which is not empty, in one message with the descriptors; they stay the caller's. Those
 // below 0 are none.

@@ -107,7 +107,7 @@ class BubblewrapIsolation final : public Isolation {
   }
 
   uint64_t clone_flags() const override { return 0; }
-  bool writes_errors() const override { return true; }
+  bool speaks() const override { return true; }
   int processes_beside() const override { return 2; }  // the group's maker, and bubblewrap
 
   [[noreturn]] void begin(const SandboxSpec& spec, const InnerEnds& ends) override {
@@ -116,40 +116,45 @@ class BubblewrapIsolation final : public Isolation {
   }
 
   // Bubblewrap says which process it is, which waits for the word to go on.
-  Result<NewProcess> first_process(NewProcess made, int go) override {
+  Result<NewProcess> first_process(NewProcess made, int pipe) override {
     const Time deadline = SystemClock().now() + std::chrono::seconds(kSeconds);
     std::string text;
     while (text.find('}') == std::string::npos) {
-      pollfd waits[] = {{go, POLLIN, 0}, {made.handle.get(), POLLIN, 0}};
+      pollfd waits[] = {{pipe, POLLIN, 0}, {made.handle.get(), POLLIN, 0}};
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SystemClock().now()).count();
       if (left <= 0 || poll(waits, 2, static_cast<int>(left)) == 0)
         return fail(Status::deadline("bubblewrap does not answer"));
       char buffer[512];
-      const ssize_t size = waits[1].revents != 0 ? 0 : read(go, buffer, sizeof buffer);
+      const ssize_t size = waits[0].revents == 0 ? 0 : read(pipe, buffer, sizeof buffer);
       if (size < 0 && errno == EINTR) continue;
-      if (size <= 0 || text.size() > 4096)
-        return fail(Status::unavailable("bubblewrap was killed while it made a sandbox"));
+      if (size <= 0 || text.size() > 4096) return fail(killed(made));
       text.append(buffer, static_cast<size_t>(size));
     }
     const auto info = TRY(parse_json(text));
     const auto process = info.is_object() ? info.value("child-pid", 0) : 0;
     NewProcess first{process, FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)))};
-    if (!first.handle || parent_of(process) != made.process)
-      return fail(Status::unavailable("the first process was killed while it was made"));
+    if (!first.handle || parent_of(process) != made.process) return fail(killed(made));
     return first;
   }
 
-  Status let_go(const NewProcess& /*first*/, const SandboxSpec& spec, int socket, int go) override {
+  Status let_go(const NewProcess& first, const SandboxSpec& spec, int socket, int go) override {
     FirstProcess wanted{spec, filter_};
     if (!has_users_) {
       // Then the kernel counts every process of the user, not those of the sandbox alone.
       wanted.spec.processes += static_cast<int>(processes_of(outer_user(spec.workspace).id));
     }
-    TRY(send_to_guest(socket, wanted, SystemClock().now() + std::chrono::seconds(kSeconds)));
-    return write_all(go, "g", "sandbox");
+    Status gone = send_to_guest(socket, wanted, SystemClock().now() + std::chrono::seconds(kSeconds));
+    if (gone) gone = write_all(go, "g", "sandbox");
+    if (!gone) syscall(SYS_pidfd_send_signal, first.handle.get(), SIGKILL, nullptr, 0);
+    return gone;
   }
 
  private:
+  static Status killed(const NewProcess& bubblewrap) {
+    kill(-bubblewrap.process, SIGKILL);
+    return Status::unavailable("bubblewrap was killed while it made a sandbox");
+  }
+
   // In a process of its own: bubblewrap, and then, inside, the program of `words`.
   [[noreturn]] void become_bubblewrap(const SandboxSpec& spec, const InnerEnds& ends,
                                       std::initializer_list<std::string> words) const {
@@ -163,7 +168,9 @@ class BubblewrapIsolation final : public Isolation {
           setresuid(outside.id, outside.id, outside.id) != 0)
         _exit(1);
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // Its child waits for it before anything else, and has no signal at its end until it is the guest. So nobody may
+    // end it unseen before it says by itself that it wants to; and all that it has begun can be found by its group.
+    setpgid(0, 0);
     const auto files = etc_files(has_users_ ? User() : outside);
     if (!place_streams(ends, files)) _exit(1);
 
@@ -241,7 +248,7 @@ class BubblewrapIsolation final : public Isolation {
     const auto take_all = [&] {
       const FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
       const FileDescriptor program(open("/proc/self/exe", O_PATH | O_CLOEXEC));
-      for (int stream : {-1, -1, ends.errors, ends.socket, ends.go, ends.go, program.get()}) {
+      for (int stream : {-1, -1, ends.errors, ends.socket, ends.first, ends.go, program.get()}) {
         if (!take(stream < 0 ? null.get() : stream)) return false;
       }
       for (const auto& [name, text] : files) {
@@ -268,7 +275,7 @@ class BubblewrapIsolation final : public Isolation {
     const FileDescriptor handle(pidfd);
     pollfd wait = {pidfd, POLLIN, 0};
     if (poll(&wait, 1, kSeconds * 1000) <= 0) kill(process, SIGKILL);
-    int state = 0;
+    int state = -1;
     waitpid(process, &state, 0);
     if (state == 0) return {};
     const auto words = written_to(errors);

@@ -48,7 +48,7 @@ class NamespaceIsolation final : public Isolation {
     });
   }
 
-  Result<NewProcess> first_process(NewProcess made, int /*go*/) override { return made; }
+  Result<NewProcess> first_process(NewProcess made, int /*first*/) override { return made; }
 
   Status let_go(const NewProcess& first, const SandboxSpec& spec, int /*socket*/, int go) override {
     const auto map = [&]() -> Status {

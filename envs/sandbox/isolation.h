@@ -29,7 +29,9 @@ struct NewProcess {
 struct InnerEnds {
   int socket = -1;  // that it serves at
   int go = -1;      // a socket too: one byte comes from it where the process may go on, none where it must end
-  int errors = -1;  // a file, where writes_errors()
+  // Where speaks():
+  int errors = -1;  // a file for what goes wrong
+  int first = -1;   // a pipe, both of its ends, for which process is the first: writing to it never fails
 };
 
 class Isolation {
@@ -37,8 +39,9 @@ class Isolation {
   virtual ~Isolation() = default;
 
   virtual uint64_t clone_flags() const = 0;
-  // Whether what goes wrong in the new process is written to a file; else it is the first message of the first process.
-  virtual bool writes_errors() const { return false; }
+  // Whether the new process says which one is the first and what went wrong. Else it is the first itself, and that says
+  // what went wrong in its first message.
+  virtual bool speaks() const { return false; }
   // Processes of ours that are in the control group of each sandbox.
   virtual int processes_beside() const = 0;
 
@@ -46,7 +49,7 @@ class Isolation {
   [[noreturn]] virtual void begin(const SandboxSpec& spec, const InnerEnds& ends) = 0;
 
   // The rest in the spawner, with the other ends. kUnavailable where the process was killed.
-  virtual Result<NewProcess> first_process(NewProcess made, int go) = 0;
+  virtual Result<NewProcess> first_process(NewProcess made, int first) = 0;
   virtual Status let_go(const NewProcess& first, const SandboxSpec& spec, int socket, int go) = 0;
 };
 

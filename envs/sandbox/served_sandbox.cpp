@@ -62,15 +62,19 @@ class Refusals {
 };
 
 ServedSandbox::ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec)
-    : requests_(std::move(spawned)), spec_(spec), refusals_(std::make_shared<Refusals>()) {}
+    : errors_(std::move(spawned.errors)),
+      requests_(std::move(spawned)),
+      spec_(spec),
+      refusals_(std::make_shared<Refusals>()) {}
 
 // First of all, so that what waits for something inside sees its end.
 ServedSandbox::~ServedSandbox() { requests_.end("the sandbox was let go"); }
 
 Status ServedSandbox::wait_until_ready() {
   const auto first = receive_frame(requests_.spawned().socket.get(), SystemClock().now() + from_seconds(kGrace));
+  const auto errors = std::move(errors_);
   if (first && *first == "ready") return {};
-  const auto why = first ? *first : written_to(requests_.spawned().errors);
+  const auto why = first ? *first : written_to(errors);
   if (why.empty()) return first.error();
   return Status::unfit("no sandbox can be made here: " + why).hint("`tandem doctor` says what is missing");
 }

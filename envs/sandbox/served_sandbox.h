@@ -49,6 +49,7 @@ class ServedSandbox : public Sandbox {
                                    const std::stop_token& stop);
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question);
 
+  FileDescriptor errors_;  // until it is ready
   Requests requests_;
   SandboxSpec spec_;
   const std::shared_ptr<Refusals> refusals_;

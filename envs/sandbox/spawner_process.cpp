@@ -1,5 +1,6 @@
 #include "envs/sandbox/spawner_process.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
@@ -57,7 +58,8 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
       // been killed meanwhile.
       close(3);
       const auto& ends = request.descriptors;
-      isolation.begin(*spec, {ends[0].get(), ends[1].get(), ends.size() > 2 ? ends[2].get() : -1});
+      const auto at = [&](size_t i) { return i < ends.size() ? ends[i].get() : -1; };
+      isolation.begin(*spec, {at(0), at(1), at(2), at(3)});
     }
     const FileDescriptor handle(process > 0 ? pidfd : -1);
     const int error = errno;
@@ -75,6 +77,7 @@ class SpawnerProcess {
     prctl(PR_SET_NAME, "tandem-spawner");
     signal(SIGINT, SIG_IGN);  // a Ctrl-C is for our maker, which closes the socket when it ends
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
     if (geteuid() == 0)
       setgroups(0, nullptr);  // groups of ours would count in sandboxes, though they have no name there
     auto isolation = isolate();
@@ -123,9 +126,18 @@ class SpawnerProcess {
 
   // What a sandbox and those who make it talk over.
   struct Ends {
-    FileDescriptor ours, theirs, our_go, their_go, errors;
-    InnerEnds inner() const { return {theirs.get(), their_go.get(), errors.get()}; }
+    FileDescriptor ours, theirs, our_go, their_go, errors, first;
+    InnerEnds inner() const { return {theirs.get(), their_go.get(), errors.get(), first.get()}; }
   };
+
+  static Result<FileDescriptor> make_pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return fail(Status::from_errno("pipe", errno));
+    const FileDescriptor reader(ends[0]), writer(ends[1]);
+    FileDescriptor both(open(("/proc/self/fd/" + std::to_string(reader.get())).c_str(), O_RDWR | O_CLOEXEC));
+    if (!both) return fail(Status::from_errno("pipe", errno));
+    return both;
+  }
 
   Result<Ends> make_ends() const {
     int sockets[2], go[2];
@@ -136,8 +148,9 @@ class SpawnerProcess {
       return fail(Status::from_errno("socketpair", errno));
     ends.our_go = FileDescriptor(go[0]);
     ends.their_go = FileDescriptor(go[1]);
-    if (isolation_->writes_errors()) {
+    if (isolation_->speaks()) {
       ends.errors = FileDescriptor(memfd_create("tandem-errors", MFD_CLOEXEC));
+      ends.first = TRY(make_pipe());
       if (!ends.errors) return fail(Status::from_errno("memfd", errno));
     }
     return ends;
@@ -159,9 +172,9 @@ class SpawnerProcess {
     if (!made) made = TRY(make_here(spec, ends));
     ends.theirs.reset();
     ends.their_go.reset();
-    const pid_t process = made->process;
+    const FileDescriptor handle(fcntl(made->handle.get(), F_DUPFD_CLOEXEC, 0));
     const auto prepare = [&]() -> Result<NewProcess> {
-      auto first = TRY(isolation_->first_process(std::move(*made), ends.our_go.get()));
+      auto first = TRY(isolation_->first_process(std::move(*made), ends.first.get()));
       if (group && !inside) CgroupPool::enter(*group, first.process);
       if (group) CgroupPool::give(*group, first.handle.get());
       TRY(isolation_->let_go(first, spec, ends.ours.get(), ends.our_go.get()));
@@ -169,7 +182,7 @@ class SpawnerProcess {
     };
     const auto first = prepare();
     if (first) return send_descriptors(socket_, "spawned", {ends.ours.get(), first->handle.get(), ends.errors.get()});
-    kill(process, SIGKILL);
+    syscall(SYS_pidfd_send_signal, handle.get(), SIGKILL, nullptr, 0);
     const auto words = ends.errors ? written_to(ends.errors) : "";
     return words.empty() ? first.error() : Status::unfit(words);
   }
@@ -190,8 +203,8 @@ class SpawnerProcess {
 
   // None where the maker does not answer; then it is given up.
   Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, std::string_view request, const Ends& ends) {
-    const auto [theirs, go, errors] = ends.inner();
-    const Status sent = send_descriptors(group.maker.get(), request, {theirs, go, errors});
+    const auto [theirs, go, errors, first] = ends.inner();
+    const Status sent = send_descriptors(group.maker.get(), request, {theirs, go, errors, first});
     auto answer = sent ? receive(group.maker.get(), 32) : Received();
     if (answer.text.empty()) {
       group.maker.reset();

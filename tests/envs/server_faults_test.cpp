@@ -63,7 +63,7 @@ struct Script {
   Time asked{};
 };
 
-class ServerFaults : public testing::Test {
+class ServerFaults : public testing::TestWithParam<IsolatedBy> {
  protected:
   void ask(Script& script, wire::Outgoing& message) {
     script.asked = clock_.now();
@@ -148,7 +148,10 @@ class ServerFaults : public testing::Test {
   uint64_t acquires_ = 0;
 };
 
-TEST_F(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left) {
+FOR_BOTH_KINDS_OF_SANDBOXES(ServerFaults);
+
+TEST_P(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left) {
+  if (GetParam() == IsolatedBy::kBubblewrap && !fs::exists("/usr/bin/bwrap")) GTEST_SKIP() << "no bubblewrap";
   const size_t descriptors = count_entries("/proc/self/fd");
   const auto mounts = read_file("/proc/self/mounts");
   const auto address = "ipc:///tmp/tandem-faults-" + std::to_string(getpid());
@@ -156,7 +159,7 @@ TEST_F(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
   std::vector<Script> scripts(200);
   ServerCounters last;
   {
-    auto backend = NamespaceBackend::start(IsolatedBy::kNamespaces);
+    auto backend = NamespaceBackend::start(GetParam());
     ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
     SandboxPool pool(**backend, clock_, {}, {.least = 4, .most = 8});
     std::atomic<bool> stop{false};
