@@ -203,15 +203,4 @@ Status Engine::build(std::string archive, const std::string& name) const {
   return error.empty() ? Status() : Status::invalid("the image " + name + " could not be built: " + error);
 }
 
-Status Engine::import(std::string archive, const std::string& name) const {
-  const auto answer = TRY(answer_to({.method = "POST",
-                                     .path = "/images/create?fromSrc=-&repo=" + percent_encoded(name),
-                                     .type = "application/x-tar",
-                                     .body = std::move(archive),
-                                     .limit = 600s},
-                                    "import " + name));
-  const auto error = read_engine_progress_error(answer);
-  return error.empty() ? Status() : Status::invalid("the image " + name + " could not be imported: " + error);
-}
-
 }  // namespace tandem::envs

@@ -50,8 +50,6 @@ class Engine {
   Status commit(const std::string& container, const std::string& name, const std::string& tag) const;
   // Builds an image, under `name`, of a folder with a Dockerfile that comes as a tar archive.
   Status build(std::string archive, const std::string& name) const;
-  // Makes an image of one layer, which comes as a tar archive.
-  Status import(std::string archive, const std::string& name) const;
 
  private:
   struct Answer {

@@ -43,7 +43,7 @@ Result<EngineImage> read_engine_image(std::string_view answer);
 Result<std::vector<EngineContainer>> read_engine_containers(std::string_view answer);
 Result<std::string> read_created_container(std::string_view answer);  // its id
 Result<EngineState> read_engine_state(std::string_view answer);
-// The last line of a build, an import or a load that says what went wrong; empty where none does.
+// The last line of a build that says what went wrong; empty where none does.
 std::string read_engine_progress_error(std::string_view answer);
 // What an answer that refuses says, for people; never empty.
 std::string read_engine_error(std::string_view answer);

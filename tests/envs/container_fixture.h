@@ -87,10 +87,11 @@ class TestEngine {
     ASSERT_TRUE(write_file(root / "srv/app/sub/run.sh", "#!/bin/sh\necho ran\n"));
     ASSERT_EQ(chmod((root / "srv/app/sub/run.sh").c_str(), 0755), 0);
     fs::create_symlink("notes.txt", root / "srv/app/link");
+    ASSERT_TRUE(write_file(folder_ / "Dockerfile", "FROM scratch\nCOPY image /\n"));
     const auto archive = folder_ / "image.tar";
-    ASSERT_EQ(run("tar -C " + root.string() + " -cf " + archive.string() + " ."), 0);
-    const Status imported = engine().import(*read_file(archive), kImage);
-    ASSERT_TRUE(imported) << imported.to_string();
+    ASSERT_EQ(run("tar -C " + folder_.string() + " -cf " + archive.string() + " Dockerfile image"), 0);
+    const Status built = engine().build(*read_file(archive), kImage);
+    ASSERT_TRUE(built) << built.to_string();
     fs::remove_all(root);
     fs::remove(archive);
   }

@@ -1,11 +1,9 @@
 // Sandboxes in containers of a real engine: the same tools, the same confinement.
-#include "envs/sandbox/host_backend.h"
 #include "tests/envs/container_fixture.h"
 
 namespace tandem::envs {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -45,6 +43,16 @@ TEST_F(ContainerTest, the_system_is_read_only_and_files_of_the_host_are_not_ther
 TEST_F(ContainerTest, there_is_no_network_but_loopback) {
   make();
   EXPECT_EQ(shell("tail -n +3 /proc/net/dev | sed 's/:.*//; s/ //g'"), "lo\n");
+}
+
+TEST_F(ContainerTest, the_proxy_is_reached_and_refuses_hosts_that_are_not_on_the_list) {
+  spec_.network = AllowList::parse(std::vector<std::string>{"packages.example"}).value();
+  make();
+  const auto answer = shell(
+      "echo $http_proxy; exec 3<>/dev/tcp/127.0.0.1/3128; "
+      "printf 'GET http://evil.example/ HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n' >&3; head -c 12 <&3");
+  EXPECT_THAT(answer, StartsWith("http://127.0.0.1:3128\nHTTP/1.1 403"));
+  EXPECT_THAT(answer, HasSubstr("[network: GET evil.example:80 refused"));
 }
 
 TEST_F(ContainerTest, nothing_can_be_asked_of_what_the_container_shares_with_the_host) {
