@@ -134,11 +134,14 @@ TEST_F(RunInput, a_run_directory_belongs_to_one_run_at_a_time) {
 }
 
 TEST_F(RunInput, where_no_sandbox_can_be_made_no_run_is_started) {
-  // In a user namespace of its own a process may forbid itself further ones.
+  // In a user namespace of its own a process may forbid itself further ones, and bubblewrap.
   const fs::path run_dir = root() / "never";
-  std::string line = "echo 0 > /proc/sys/user/max_user_namespaces && exec";
+  std::string line =
+      "echo 0 > /proc/sys/user/max_user_namespaces && { [ ! -e /usr/bin/bwrap ] || mount --bind /dev/null "
+      "/usr/bin/bwrap; } && exec";
   for (const auto& argument : command({}, run_dir)) line += " '" + argument + "'";
-  EXPECT_EQ(Process({"/usr/bin/unshare", "--user", "--map-root-user", "/bin/sh", "-c", line}, output()).wait(), 3)
+  EXPECT_EQ(
+      Process({"/usr/bin/unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", line}, output()).wait(), 3)
       << text(output());
   EXPECT_NE(text(output()).find("no sandbox can be made here"), std::string::npos) << text(output());
   EXPECT_NE(text(output()).find("tandem doctor"), std::string::npos) << text(output());
