@@ -32,6 +32,8 @@ class ChoosingBackend final : public SandboxBackend {
   ~ChoosingBackend() override;
 
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
+  std::string_view kind() const override { return own_->kind(); }
+  uint64_t spawners_started() const override { return own_->spawners_started(); }
 
  private:
   Result<ContainerBackend*> containers();
