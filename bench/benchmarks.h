@@ -26,6 +26,7 @@ struct Settings {
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
   fs::path text;          // of bench_tokenizer alone: the file to tokenise; empty: 1 MB that looks like code
+  std::string image;      // of bench_envs alone: of a container engine; empty: no containers
 };
 
 std::vector<std::string> kernel_operations();

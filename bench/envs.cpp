@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/measure.h"
+#include "envs/container/choosing_backend.h"
+#include "envs/container/container_backend.h"
 #include "envs/demonstration.h"
 #include "envs/episode.h"
 #include "envs/sandbox/backends.h"
@@ -38,8 +40,8 @@ Status run_command(envs::Sandbox& sandbox) {
 }
 
 // One sandbox from its beginning to its end.
-Status run_in_fresh(envs::SandboxBackend& backend) {
-  const auto sandbox = TRY(backend.create({}));
+Status run_in_fresh(envs::SandboxBackend& backend, const envs::SandboxSpec& spec = {}) {
+  const auto sandbox = TRY(backend.create(spec));
   return run_command(*sandbox);
 }
 
@@ -95,6 +97,14 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
     while (pool.counters().ready < 8) ::usleep(1000);
     TRY(add(
         "sandbox of a pool: take, run true, destroy", [&] { return run_in_fresh(pool); }, true));
+  }
+  if (!settings.image.empty()) {
+    const auto containers = TRY(envs::ContainerBackend::start(envs::engine_place("")));
+    envs::SandboxSpec spec;
+    spec.image = envs::SandboxImage{.name = settings.image};
+    TRY(run_in_fresh(*containers, spec));  // the image is prepared once
+    TRY(add("sandbox of a container engine: create, run true, destroy",
+            [&] { return run_in_fresh(*containers, spec); }));
   }
   const double created = TRY(per_second(settings.seconds, 4, *backend));
   figures.push_back({"sandboxes by 4 threads: create, run true, destroy", created, "/s", 0, ""});

@@ -33,7 +33,7 @@ constexpr std::array kBenchmarks = {
 
 struct Options {
   bench::Settings settings;
-  std::string model, text, weights = "bf16", isa;
+  std::string model, text, weights = "bf16", isa, image;
   bool json = false;
 };
 
@@ -47,6 +47,7 @@ Result<int> run(const Options& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
   settings.model = options.model;
   settings.text = options.text;
+  settings.image = options.image;
   if (benchmark.run == bench::bench_tokenizer || benchmark.run == bench::bench_cuda) settings.threads = 1;
   settings.weights = TRY(model::weight_format_named(options.weights));
   for (const kernels::Isa isa : kernels::supported_isas())
@@ -94,6 +95,8 @@ Action add_bench(CLI::App& command) {
           ->check(CLI::IsMember(bench::kernel_operations()));
       sub->add_option("--shape", options->settings.shape, "With --op gemm: MxNxK, such as 1x49152x576");
     }
+    if (benchmark.run == bench::bench_envs)
+      sub->add_option("--image", options->image, "Also containers of this image of podman or Docker");
     if (benchmark.run == bench::bench_tokenizer)
       sub->add_option("--text", options->text, "The file to tokenise (default: 1 MB that looks like code)");
     sub->callback([chosen, &benchmark] { *chosen = &benchmark; });

@@ -20,11 +20,11 @@ namespace {
 // What sandboxes of a server go through: made by the back end, read from a cache, watched, kept ready.
 struct Sandboxes {
   struct Settings {
-    std::string label, kind;  // kind: see start_sandboxes
+    std::string label, kind, engine;  // see start_sandboxes
     size_t read_cache_mb = 0, warm = 0, most_warm = 0;
   };
   static Result<std::unique_ptr<Sandboxes>> start(const Settings& settings, const Clock& clock, uint64_t life) {
-    auto backend = TRY(envs::start_sandboxes(settings.label, settings.kind));
+    auto backend = TRY(envs::start_sandboxes(settings.label, settings.kind, settings.engine));
     return std::unique_ptr<Sandboxes>(new Sandboxes(std::move(backend), settings, clock, life));
   }
 
@@ -108,6 +108,7 @@ Status run_env_role(const fs::path& run_dir, const RunConfig& config, const wire
   const RunLayout layout(run_dir);
   const auto sandboxes = TRY(Sandboxes::start({.label = run_dir.string(),
                                                .kind = config.env.sandbox,
+                                               .engine = config.env.engine,
                                                .read_cache_mb = static_cast<size_t>(config.env.read_cache_mb),
                                                .warm = static_cast<size_t>(config.env.warm),
                                                .most_warm = static_cast<size_t>(config.env.most_warm)},
@@ -151,6 +152,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
   const wire::Identity identity{.sender = "env@" + host_name(), .epoch = new_epoch(clock), .run = wire::kEveryRun};
   const auto sandboxes = TRY(Sandboxes::start({.label = settings.address,
                                                .kind = "",
+                                               .engine = "",
                                                .read_cache_mb = settings.read_cache_mb,
                                                .warm = settings.warm,
                                                .most_warm = settings.most_warm},

@@ -330,7 +330,7 @@ Result<int> run(const Options& options) {
   std::jthread floors;
   if (config.tasks.floors && config.tasks.heldout > 0 && !fs::exists(run_dir / "floors.json")) {
     floors = std::jthread([&] {
-      auto backend = envs::start_sandboxes(run_dir.string(), config.env.sandbox);
+      auto backend = envs::start_sandboxes(run_dir.string(), config.env.sandbox, config.env.engine);
       if (!backend) return;
       const envs::MakeTask make_task =
           tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return tasks->task(spec); }) : envs::make_task;

@@ -9,6 +9,7 @@
 #include "envs/protocol.h"
 #include "envs/sandbox/backends.h"
 #include "envs/task.h"
+#include "envs/tasks/built_image.h"
 #include "model/weight_format.h"
 
 namespace tandem::cli {
@@ -35,6 +36,10 @@ Schema schema_of(RunConfig& c) {
   s.add("tasks.path", c.tasks.path,
         "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
         "workspace family");
+  s.add("tasks.recipes", c.tasks.recipes,
+        "What is made of the Dockerfiles of that set: what of them a sandbox of this machine can follow, or the images "
+        "that `tandem tasks build` has built of them",
+        {envs::kRecipeNames.begin(), envs::kRecipeNames.end()});
   s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
   s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
   s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
@@ -124,6 +129,9 @@ Schema schema_of(RunConfig& c) {
       "are NAME__TOOL");
   s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart; auto: bubblewrap where namespaces are refused",
         {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
+  s.add("env.engine", c.env.engine,
+        "The container engine for tasks that name an image: the path of its socket; auto: podman's or Docker's, where "
+        "one is; none. Nobody asks for it otherwise");
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);

@@ -30,6 +30,7 @@ struct RunConfig {
   } model;
   struct {
     std::string path;
+    std::string recipes = "followed";
     std::vector<std::string> set_kinds;
     double heldout_share = 0.2;
     std::vector<std::string> kinds;
@@ -87,6 +88,7 @@ struct RunConfig {
     int threads = 4;
     double call_seconds = 10;
     int output_bytes = 2000;
+    std::string engine = "auto";
     std::vector<std::string> tools, network, mcp_servers;
     std::string sandbox = "auto";
     int warm = 2, most_warm = 16;

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
+#include "envs/container/choosing_backend.h"
 #include "envs/episode.h"
 
 namespace tandem::cli {
@@ -16,7 +18,9 @@ using envs::Split;
 fs::path record_path(const fs::path& run_dir) { return run_dir / "tasks.json"; }
 
 Result<envs::TaskSet> read_set(const RunConfig& config, const fs::path& path) {
-  return envs::TaskSet::read(path, {.heldout_share = config.tasks.heldout_share, .kinds = config.tasks.set_kinds});
+  return envs::TaskSet::read(path, {.heldout_share = config.tasks.heldout_share,
+                                    .kinds = config.tasks.set_kinds,
+                                    .recipes = envs::recipes_from(config.tasks.recipes)});
 }
 
 Json json_of(const envs::TaskSet& set) {
@@ -32,7 +36,12 @@ Json json_of(const envs::TaskSet& set) {
 }
 
 // All that is lacking, for up to five tasks.
-Status check_machine(const envs::TaskSet& set) {
+Status check_machine(const envs::TaskSet& set, const std::string& engine) {
+  std::set<std::string> images;
+  for (const auto& task : set.tasks()) {
+    if (!task.image.empty()) images.insert(task.image);
+  }
+  TRY(envs::check_images(envs::engine_place(engine), images));
   std::vector<std::string> lines;
   size_t lacking = 0;
   for (const auto& task : set.tasks()) {
@@ -61,7 +70,7 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config) {
                                             set.tasks().size(), config.tasks.path))
                     .hint("lower tasks.heldout_share"));
   }
-  TRY(check_machine(set));
+  TRY(check_machine(set, config.env.engine));
   return set;
 }
 

@@ -6,13 +6,15 @@
 
 #include "base/status.h"
 #include "envs/task.h"
+#include "envs/tasks/built_image.h"
 
 namespace tandem::cli {
 
 // `path` is a set of tasks (see TaskSet::read), "workspace" or "workspace:KIND". Of the workspace family, whose tasks
 // have no end, the first `count` of each kind are taken. `names` chooses from them, whole names or beginnings that end
 // before a slash; empty: all. kNotFound where one of them is no task.
-Result<std::vector<envs::Task>> read_tasks(const std::string& path, int count, const std::vector<std::string>& names);
+Result<std::vector<envs::Task>> read_tasks(const std::string& path, int count, const std::vector<std::string>& names,
+                                           envs::Recipes recipes = envs::Recipes::kFollowed);
 
 // What a task is called in output.
 std::string name_of(const envs::Task& task);

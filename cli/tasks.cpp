@@ -24,12 +24,16 @@ struct Options {
   ValidateOptions validate;
   TryOptions attempt;
   MakeOptions make;
+  BuildOptions build;
+  std::string recipes = envs::kRecipeNames[0];
 };
 
 Result<int> list_tasks(const Options& options) {
-  auto tasks = TRY(read_tasks(options.path, options.count, options.names));
+  auto tasks = TRY(read_tasks(options.path, options.count, options.names, envs::recipes_from(options.recipes)));
   if (!options.path.starts_with("workspace")) {
-    const auto set = TRY(envs::TaskSet::read(options.path, {.heldout_share = options.heldout_share, .kinds = {}}));
+    const auto set = TRY(envs::TaskSet::read(
+        options.path,
+        {.heldout_share = options.heldout_share, .kinds = {}, .recipes = envs::recipes_from(options.recipes)}));
     for (auto& task : tasks) task.spec = set.find(task.name)->spec;
   }
   size_t width = 4;
@@ -56,7 +60,7 @@ Result<int> list_tasks(const Options& options) {
 Result<envs::Task> one_task(const Options& options) {
   std::vector<std::string> names;
   if (!options.name.empty()) names.push_back(options.name);
-  auto tasks = TRY(read_tasks(options.path, options.count, names));
+  auto tasks = TRY(read_tasks(options.path, options.count, names, envs::recipes_from(options.recipes)));
   if (tasks.size() == 1) return std::move(tasks.front());
   return fail(Status::invalid(
       fmt::format("{} has {} tasks; name one of them, like {}", options.path, tasks.size(), name_of(tasks.front()))));
@@ -78,6 +82,7 @@ Result<int> show_task(const Options& options) {
                             {"files", task.files},
                             {"setup", task.setup},
                             {"needs", task.needs},
+                            {"image", task.image},
                             {"turns", task.max_turns},
                             {"check", check_of(task)}}
                            .dump(2, ' ', false, Json::error_handler_t::replace));
@@ -97,6 +102,7 @@ Result<int> show_task(const Options& options) {
     for (const auto& each : task.expectation.commands->commands) print_text(each.command);
   }
   for (const auto& need : task.needs) fmt::print("needs {}\n", need);
+  if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
   return kDone;
 }
 
@@ -117,6 +123,11 @@ Action add_tasks(CLI::App& command) {
     sub->add_option("PATH", options->path, "The tasks")->required();
     sub->add_option("--count", options->count, "Of each kind of the workspace family")
         ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    sub->add_option("--recipes", options->recipes,
+                    "What is made of Dockerfiles: followed, as far as a sandbox of this machine can; or built, by "
+                    "`tandem tasks build`")
+        ->check(CLI::IsMember(std::vector<std::string>(envs::kRecipeNames.begin(), envs::kRecipeNames.end())))
         ->capture_default_str();
     return sub;
   };
@@ -174,12 +185,26 @@ Action add_tasks(CLI::App& command) {
       "Example:\n"
       "  tandem tasks make my-project my-tasks --test 'python3 -m pytest -rA -p no:cacheprovider tests'\n"
       "  tandem tasks validate my-tasks");
+  auto* build = command.add_subcommand("build", "Build the images of Dockerfiles, with podman or Docker");
+  build->add_option("PATH", options->build.path, "The tasks")->required();
+  build->add_flag("--json", options->build.json, "Print a JSON object a line for each image");
+  build->footer(
+      "Of tasks of Harbor and Terminal-Bench. An image is named by what it is built of, and what is there is not "
+      "built\n"
+      "again. The engine pulls what FROM names, and RUN has its network. TANDEM__ENV__ENGINE may name its socket.\n"
+      "Exit code 0: all images are there; 1: one could not be built; 3: no engine answers.\n\n"
+      "Example:\n"
+      "  tandem tasks build my-tasks\n"
+      "  tandem tasks validate my-tasks --recipes built");
   return [=]() -> Result<int> {
+    if (build->parsed()) return build_images(options->build);
     if (make->parsed()) return make_tasks(options->make);
     if (list->parsed()) return list_tasks(*options);
     if (show->parsed()) return show_task(*options);
     if (attempt->parsed()) return try_task(TRY(one_task(*options)), options->attempt);
-    return validate_tasks(TRY(read_tasks(options->path, options->count, options->names)), options->validate);
+    return validate_tasks(
+        TRY(read_tasks(options->path, options->count, options->names, envs::recipes_from(options->recipes))),
+        options->validate);
   };
 }
 

@@ -31,6 +31,14 @@ struct MakeOptions {
 // there are tasks then, kFailed where there are none, kInterrupted after SIGINT or SIGTERM.
 Result<int> make_tasks(const MakeOptions& options);
 
+struct BuildOptions {
+  std::string path;
+  bool json = false;
+};
+// Builds the images of the set's Dockerfiles that the container engine does not have yet, one after another. kDone
+// where all are there then, kFailed where one could not be built.
+Result<int> build_images(const BuildOptions& options);
+
 struct TryOptions {
   std::string answer;
   bool solution = false;  // plays the task's own solution in place of a shell

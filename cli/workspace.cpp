@@ -4,10 +4,17 @@
 
 #include <cstdio>
 
+#include "envs/container/engine.h"
+
 namespace tandem::cli {
 
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
   command.add_option("--workspace", options.folder, "The folder to work in; /workspace inside")->required();
+  command
+      .add_option("--image", options.image,
+                  "Work with the programs of this image of podman or Docker in place of this machine's; "
+                  "TANDEM__ENV__ENGINE may name the engine's socket")
+      ->type_name("IMAGE");
   command.add_option("--time-limit", options.time_limit_s, "Seconds after which a command is ended")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -43,6 +50,10 @@ Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
   }
   envs::SandboxSpec spec;
   spec.workspace = folder;
+  if (!options.image.empty()) {
+    if (Status status = envs::check_image_name(options.image); !status) return fail(std::move(status).at("--image"));
+    spec.image = envs::SandboxImage{.name = options.image, .begins_with_files = false};  // it is the folder's
+  }
   spec.call_time_limit_s = options.time_limit_s;
   auto network = envs::AllowList::parse(options.network);
   if (!network) return fail(std::move(network).error().at("--network"));

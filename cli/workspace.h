@@ -11,12 +11,13 @@ namespace tandem::cli {
 
 struct WorkspaceOptions {
   std::string folder;
+  std::string image;  // of a container engine; empty: the programs of this machine
   double time_limit_s = 120;
   std::vector<std::string> network;  // hosts that are open
   std::vector<std::string> servers;  // of tools, NAME=COMMAND each
 };
 
-// --workspace, --time-limit and --network.
+// --workspace, --image, --time-limit and --network.
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options);
 // --mcp-server NAME=COMMAND.
 void add_server_option(CLI::App& command, WorkspaceOptions& options);
@@ -24,7 +25,7 @@ void add_server_option(CLI::App& command, WorkspaceOptions& options);
 Result<std::vector<envs::McpServerSpec>> servers_of(const WorkspaceOptions& options);
 
 // The sandbox that has the folder as its workspace, read and write; each request to the network is told on stderr.
-// kInvalid where it is no folder, or a host is none.
+// kInvalid where it is no folder, or a host or the image is none.
 Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options);
 
 }  // namespace tandem::cli

@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "envs/container/choosing_backend.h"
+#include "envs/container/engine.h"
 #include "envs/sandbox/backends.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
@@ -121,6 +123,22 @@ Check overlay() {
   return check;
 }
 
+// For tasks that name an image; nothing else asks for one.
+Check engine() {
+  Check check{"container engine"};
+  const auto place = engine_place("");
+  if (place == kNoEngine) {
+    check.found = "none, as " + std::string(kEngineVariable) + " has it";
+  } else if (const auto found = Engine::find(place)) {
+    check.found = found->version().name + " " + found->version().version + " at " + found->socket();
+  } else {
+    check.level = CheckLevel::kWarning;
+    check.found = found.error().message();
+    check.mend = "tasks that name an image need one: " + found.error().hint();
+  }
+  return check;
+}
+
 // Which languages read_lints can check here, and by what.
 Check linters() {
   Check check{"linters"};
@@ -164,6 +182,7 @@ std::vector<Check> check_machine() {
       sandbox(),
       cgroups(),
       overlay(),
+      engine(),
       program("rg", CheckLevel::kWarning, "apt-get install ripgrep; until then grep stands in, and ignores no files"),
       program("python3", CheckLevel::kFailed, "apt-get install python3; it runs the tests of code tasks"),
       program(

@@ -46,19 +46,9 @@ std::optional<double> reward_in(std::string_view text) {
   return value;
 }
 
-// Files by which code under test could decide how it is tested.
-bool steers_tests(std::string_view path) {
-  constexpr std::string_view kNames[] = {"conftest.py",   "pytest.ini",       ".pytest.ini", "sitecustomize.py",
-                                         "pytest.py",     "usercustomize.py", "unittest.py", ".bashrc",
-                                         ".bash_profile", ".profile",         ".npmrc",      ".pythonrc"};
-  const auto name = path.substr(path.rfind('/') + 1);
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.ends_with(".pth") ||
-         is_below(path, ".local");  // where Python looks for packages of the user
-}
-
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
                 const std::set<std::string>& programs) {
-  Place place{.files = left_behind, .programs = programs, .links = task.links};
+  Place place{.files = left_behind, .programs = programs, .links = task.links, .image = task.image};
   std::erase_if(place.files, [](const auto& file) { return steers_tests(file.first); });
   for (const auto& [path, content] : task.files) {
     if (steers_tests(path)) place.files[path] = content;
@@ -80,6 +70,16 @@ Place place_for(const CommandCheck& check, const Task& task, const Files& left_b
 }
 
 }  // namespace
+
+// Files by which code under test could decide how it is tested.
+bool steers_tests(std::string_view path) {
+  constexpr std::string_view kNames[] = {"conftest.py",   "pytest.ini",       ".pytest.ini", "sitecustomize.py",
+                                         "pytest.py",     "usercustomize.py", "unittest.py", ".bashrc",
+                                         ".bash_profile", ".profile",         ".npmrc",      ".pythonrc"};
+  const auto name = path.substr(path.rfind('/') + 1);
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.ends_with(".pth") ||
+         is_below(path, ".local");  // where Python looks for packages of the user
+}
 
 Term judge(const CheckCommand& command, const ToolOutcome& outcome) {
   if (outcome.exit_code != command.exit_code) {

@@ -14,6 +14,7 @@ struct Term {
 // Files of the check take the place of whatever lies at their paths, be it a folder or a file in place of one. Files
 // that tell test runners and interpreters what to do (conftest.py, sitecustomize.py and the like) are as the task began
 // with them, or not there.
+bool steers_tests(std::string_view path);  // whether a file is one of those
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
                           const Runner& runner);
 

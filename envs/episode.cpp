@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "envs/command_check.h"
+#include "envs/shell_words.h"
 #include "envs/tools/process.h"
 #include "envs/turn.h"
 
@@ -15,8 +17,14 @@ std::vector<std::string> tools_of(const EpisodeOptions& options) {
   return options.tools.empty() ? prompted_tools() : options.tools;
 }
 
+std::optional<SandboxImage> image_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  return SandboxImage{.name = name};
+}
+
 SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
+  spec.image = image_of(task.image);
   spec.links = task.links;
   spec.network = task.network;
   spec.output_limit = options.output_limit;
@@ -76,6 +84,43 @@ Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options
   if (task.steps.empty()) return {};
   const TaskStep& first = task.steps.front();
   return prepare(sandbox, {first.files, first.programs, first.setup}, task, options);
+}
+
+// Ends with an error of the infrastructure where that does not work: the files are not those that were left behind.
+Status remove_paths(Sandbox& sandbox, const std::set<std::string>& paths) {
+  constexpr size_t kLongestCommand = 60'000;  // of one word of a command line Linux takes twice as much
+  std::string command;
+  const auto run = [&]() -> Status {
+    if (command.empty()) return {};
+    const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", "rm -rf --" + std::exchange(command, "")}}));
+    if (outcome.ok && outcome.exit_code == 0) return {};
+    return Status::unavailable("files of an image could not be removed: " + outcome.output);
+  };
+  for (const auto& path : paths) {
+    command += " " + shell_quoted("./" + path);
+    if (command.size() > kLongestCommand) TRY(run());
+  }
+  return run();
+}
+
+// What was left behind, in a sandbox that has the files of an image already. Files that are as they were stay, with
+// links and whatever else is no file.
+Status replace_files(Sandbox& sandbox, const Place& place) {
+  const auto before = TRY(sandbox.collect()).files;
+  std::set<std::string> gone;
+  Files changed;
+  for (const auto& [path, content] : before) {
+    if (!place.files.contains(path) && !steers_tests(path)) gone.insert(path);
+  }
+  for (const auto& [path, content] : place.files) {
+    const auto old = before.find(path);
+    if (old != before.end() && old->second == content) continue;
+    changed[path] = content;
+    const auto below = before.lower_bound(path + "/");  // where a folder of that name was
+    if (old != before.end() || (below != before.end() && below->first.starts_with(path + "/"))) gone.insert(path);
+  }
+  TRY(remove_paths(sandbox, gone));
+  return sandbox.put(changed);
 }
 
 }  // namespace
@@ -206,8 +251,9 @@ Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolde
     spec.holder = holder;
     spec.call_time_limit_s = kPreparationSeconds;
     spec.links = place.links;
+    spec.image = image_of(place.image);
     auto sandbox = TRY(backend.create(spec));
-    TRY(sandbox->put(place.files));
+    TRY(place.image.empty() ? sandbox->put(place.files) : replace_files(*sandbox, place));
     TRY(make_executable(*sandbox, place.programs));
     std::vector<ToolOutcome> outcomes;
     for (const auto& command : commands) {

@@ -27,6 +27,9 @@ struct Place {
   Files files;
   std::set<std::string> programs = {};
   Links links = {};
+  // Where there is one its files are there as well, but for those that steer tests all are as `files` says: what is
+  // other there is put in place, and what is not there is deleted.
+  std::string image = {};
 };
 
 // Runs commands in order in a fresh sandbox, until one ends with another exit code than it must or is too slow: the

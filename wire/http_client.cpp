@@ -90,7 +90,7 @@ Status status_of(CURLcode code, const char* details) {
   }
 }
 
-Result<Headers> headers_of(const HttpPost& post) {
+Result<Headers> headers_of(const OutgoingRequest& request) {
   Headers list;
   const auto append = [&](const std::string& line) {
     curl_slist* longer = curl_slist_append(list.get(), line.c_str());
@@ -100,7 +100,7 @@ Result<Headers> headers_of(const HttpPost& post) {
     return true;
   };
   bool whole = append("Expect:");  // no second round trip before the body
-  for (const auto& [name, value] : post.headers) {
+  for (const auto& [name, value] : request.headers) {
     if (value.find_first_of("\r\n") != std::string::npos)
       return fail(Status::invalid(fmt::format("the value of the header {} has a line end", name)));
     whole = whole && append(fmt::format("{}: {}", name, value));
@@ -131,25 +131,34 @@ Status check_url(const std::string& text) {
   return {};
 }
 
-Result<HttpHead> http_post(const HttpPost& post, const OnHttpBody& on_body, const std::stop_token& stop) {
+Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& on_body, const std::stop_token& stop) {
   if (!curl_is_ready()) return fail(Status::internal("curl does not start"));
-  const Headers headers = TRY(headers_of(post));
+  const Headers headers = TRY(headers_of(request));
   const std::unique_ptr<CURL, FreeEasy> easy(curl_easy_init());
   const std::unique_ptr<CURLM, FreeMulti> multi(curl_multi_init());
   if (!easy || !multi) return fail(Status::exhausted("no memory for a request"));
-  Transfer transfer{.on_body = on_body, .room = post.largest_answer, .easy = easy.get()};
+  Transfer transfer{.on_body = on_body, .room = request.largest_answer, .easy = easy.get()};
   char details[CURL_ERROR_SIZE] = "";
   const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(easy.get(), option, value); };
-  set(CURLOPT_URL, post.url.c_str());
+  set(CURLOPT_URL, request.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_HTTPHEADER, headers.get());
-  set(CURLOPT_POST, 1L);
-  set(CURLOPT_POSTFIELDS, post.body.data());
-  set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(post.body.size()));
-  set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(post.connect_limit));
-  set(CURLOPT_TIMEOUT_MS, milliseconds(post.limit));
+  if (request.method == "GET") {
+    set(CURLOPT_HTTPGET, 1L);
+  } else {
+    set(CURLOPT_POST, 1L);
+    set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    set(CURLOPT_POSTFIELDS, request.body.data());
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  }
+  if (!request.unix_socket.empty()) {
+    set(CURLOPT_UNIX_SOCKET_PATH, request.unix_socket.c_str());
+    set(CURLOPT_PROXY, "");
+  }
+  set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connect_limit));
+  set(CURLOPT_TIMEOUT_MS, milliseconds(request.limit));
   // As OpenSSL's own programs take them.
   for (const auto& [name, option] : {std::pair{"SSL_CERT_FILE", CURLOPT_CAINFO}, {"SSL_CERT_DIR", CURLOPT_CAPATH}}) {
     if (const char* place = getenv(name); place != nullptr && place[0] != '\0') set(option, place);

@@ -2,8 +2,8 @@
 //
 // Redirects are not followed: what the request bears is for the server that it was meant for. Certificates are checked,
 // with the system's authorities or those of SSL_CERT_FILE and SSL_CERT_DIR.
-// Proxies are those of the environment, as curl reads it. Thread safety: http_post may be called from several threads;
-// `on_body` is called on the caller's.
+// Proxies are those of the environment, as curl reads it. Thread safety: http_request may be called from several
+// threads; `on_body` is called on the caller's.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,12 @@
 
 namespace tandem::wire {
 
-struct HttpPost {
-  std::string url;  // http or https
-  std::vector<std::pair<std::string, std::string>> headers;
-  std::string body;
+struct OutgoingRequest {
+  std::string url;               // http or https
+  std::string method = "POST";   // GET has no body
+  std::string unix_socket = {};  // of this machine, in place of the host in the URL; proxies are not asked then
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  std::string body = {};
   Duration connect_limit = std::chrono::seconds(10);
   Duration limit = std::chrono::seconds(600);  // of all of it
   size_t largest_answer = size_t{16} << 20;    // bytes
@@ -40,7 +42,7 @@ using OnHttpBody = std::function<Status(const HttpHead& head, std::string_view b
 // kInvalid: no URL of ours; kUnfit: its certificate is not trusted here; kUnavailable: the server cannot be reached, or
 // broke off; kDeadline: not within a limit; kExhausted: the answer is too large; kCancelled: `stop` was asked for,
 // which ends the request at once.
-Result<HttpHead> http_post(const HttpPost& post, const OnHttpBody& on_body, const std::stop_token& stop);
+Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& on_body, const std::stop_token& stop);
 
 // kInvalid, with what is wrong, for what is no http or https URL with a host, or has a name or password in it.
 Status check_url(const std::string& url);

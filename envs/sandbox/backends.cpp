@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "envs/container/choosing_backend.h"
 #include "envs/sandbox/namespace_backend.h"
 
 namespace tandem::envs {
@@ -21,9 +22,7 @@ std::string_view kind_of_environment() {
   return kind ? kind : "auto";
 }
 
-}  // namespace
-
-Result<std::unique_ptr<SandboxBackend>> start_sandboxes(std::string label, std::string_view kind) {
+Result<std::unique_ptr<SandboxBackend>> start_own(const std::string& label, std::string_view kind) {
   if (kind.empty()) kind = kind_of_environment();
   if (std::find(kSandboxKinds.begin(), kSandboxKinds.end(), kind) == kSandboxKinds.end()) {
     return fail(Status::invalid(std::string(kSandboxVariable) + " is \"" + std::string(kind) + "\", which is none of " +
@@ -36,6 +35,13 @@ Result<std::unique_ptr<SandboxBackend>> start_sandboxes(std::string label, std::
   if (bubblewrap || bubblewrap.error().code() != Code::kUnfit) return bubblewrap;
   return fail(Status::unfit(own.error().message() + "; with bubblewrap: " + bubblewrap.error().message())
                   .hint("`tandem doctor` says what is missing"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SandboxBackend>> start_sandboxes(std::string label, std::string_view kind,
+                                                        const std::string& engine) {
+  return std::make_unique<ChoosingBackend>(TRY(start_own(label, kind)), engine_place(engine), label);
 }
 
 }  // namespace tandem::envs

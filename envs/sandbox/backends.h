@@ -1,4 +1,5 @@
-// The one way to sandboxes, for every command: by namespaces of our own, or where those are refused by bubblewrap.
+// The one way to sandboxes, for every command: by namespaces of our own, or where those are refused by bubblewrap; for
+// specs with an image by a container engine.
 #pragma once
 
 #include <array>
@@ -15,8 +16,10 @@ inline constexpr std::array kSandboxKinds = {"auto", "namespaces", "bubblewrap"}
 inline constexpr const char* kSandboxVariable = "TANDEM__ENV__SANDBOX";
 
 // A backend that has made a sandbox. `label` is shown in the command lines of its processes (the run directory); `kind`
-// is one of kSandboxKinds, and what the environment says where it is empty. kUnfit, with what is missing for each kind
-// that was tried, where this machine cannot isolate; kInvalid for a kind that is none.
-Result<std::unique_ptr<SandboxBackend>> start_sandboxes(std::string label = "", std::string_view kind = "");
+// is one of kSandboxKinds, and what the environment says where it is empty; `engine` is what engine_place takes
+// (envs/container/choosing_backend.h), and is asked for when the first spec has an image. kUnfit, with what is missing
+// for each kind that was tried, where this machine cannot isolate; kInvalid for a kind that is none.
+Result<std::unique_ptr<SandboxBackend>> start_sandboxes(std::string label = "", std::string_view kind = "",
+                                                        const std::string& engine = "");
 
 }  // namespace tandem::envs

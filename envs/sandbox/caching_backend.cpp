@@ -32,7 +32,7 @@ class CachingSandbox final : public Sandbox {
  public:
   CachingSandbox(std::unique_ptr<Sandbox> inner, ReadCache& cache, const SandboxSpec& spec)
       : inner_(std::move(inner)), cache_(cache) {
-    if (!spec.workspace)
+    if (!spec.workspace && !spec.image)
       known_ = content_digest(
           {"empty", packed(spec.links), std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});
     set_words(spec);

@@ -1,6 +1,8 @@
 #include "envs/sandbox/descriptors.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +11,40 @@
 #include "base/text.h"
 
 namespace tandem::envs {
+namespace {
+
+struct Place {
+  FileDescriptor socket;
+  sockaddr_un address{};
+  const sockaddr* any() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+Result<Place> socket_for(const std::string& path) {
+  Place place;
+  place.address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof place.address.sun_path)
+    return fail(Status::invalid(path + " is too long for the path of a socket"));
+  path.copy(place.address.sun_path, path.size());
+  place.socket = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!place.socket) return fail(Status::from_errno("socket", errno));
+  return place;
+}
+
+}  // namespace
+
+Result<FileDescriptor> listen_at(const std::string& path) {
+  auto place = TRY(socket_for(path));
+  if (bind(place.socket.get(), place.any(), sizeof place.address) != 0 || chmod(path.c_str(), 0666) != 0 ||
+      listen(place.socket.get(), 4) != 0)
+    return fail(Status::from_errno(path, errno));
+  return std::move(place.socket);
+}
+
+Result<FileDescriptor> connect_to(const std::string& path) {
+  auto place = TRY(socket_for(path));
+  if (connect(place.socket.get(), place.any(), sizeof place.address) != 0) return fail(Status::from_errno(path, errno));
+  return std::move(place.socket);
+}
 
 Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> all) {
   std::vector<int> descriptors;

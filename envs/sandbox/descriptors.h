@@ -1,4 +1,4 @@
-// Descriptors that go with a message over a Unix socket.
+// Unix sockets: connections by their path, and descriptors that go with a message.
 #pragma once
 
 #include <initializer_list>
@@ -10,6 +10,11 @@
 #include "base/status.h"
 
 namespace tandem::envs {
+
+// A stream socket that listens at `path`, for anybody who can reach it, and one that is connected there. kInvalid where
+// the path is too long for a socket.
+Result<FileDescriptor> listen_at(const std::string& path);
+Result<FileDescriptor> connect_to(const std::string& path);
 
 inline constexpr size_t kMostDescriptors = 4;  // beside one message
 

@@ -45,7 +45,12 @@ void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& 
   if (listener && !send_descriptors(socket, "l", {listener.get()})) _exit(1);
   listener.reset();
   clearenv();
-  serve_sandbox(socket, self.spec.network.empty() ? std::vector<std::string>() : proxy_settings());
+  auto settings = self.spec.environment;
+  if (!self.spec.network.empty()) {
+    const auto proxy = proxy_settings();
+    settings.insert(settings.end(), proxy.begin(), proxy.end());
+  }
+  serve_sandbox(socket, settings);
 }
 
 }  // namespace tandem::envs

@@ -5,13 +5,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/spec_message.h"
 #include "envs/tools/tool.h"
@@ -54,26 +55,16 @@ Status leave_root(const SandboxSpec& spec) {
   });
 }
 
-int connect_to(const char* path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (strlen(path) >= sizeof address.sun_path) return -1;
-  strcpy(address.sun_path, path);
-  const int connected = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (connected < 0) return -1;
-  return connect(connected, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? connected : -1;
-}
-
 // Runs before main of whatever program this is linked into.
 __attribute__((constructor)) void guest_entry(int argc, char** argv) {
   if (argc != 4 || strcmp(argv[1], kGuestArgument) != 0) return;
   if (argv[2][0] == '/') {
-    const int socket = connect_to(argv[2]);
-    if (socket < 0) {
-      perror(argv[2]);
+    const auto connected = connect_to(argv[2]);
+    if (!connected) {
+      fprintf(stderr, "%s\n", connected.error().message().c_str());
       _exit(1);
     }
-    become_guest(socket);
+    become_guest(connected->get());
   }
   const int socket = atoi(argv[2]);
   struct stat info {};

@@ -80,7 +80,11 @@ std::vector<std::string> environment_with(const std::vector<std::string>& settin
   ToolContext usual;
   usual.root = kRoot;
   auto environment = clean_environment(usual);
-  environment.insert(environment.end(), settings.begin(), settings.end());
+  for (const auto& setting : settings) {
+    const auto name = setting.substr(0, setting.find('=') + 1);
+    std::erase_if(environment, [&](const std::string& other) { return other.starts_with(name); });
+    environment.push_back(setting);
+  }
   return environment;
 }
 
@@ -148,6 +152,14 @@ std::string serve_restore(FieldReader& fields, const Session& before) {
   return reply_with(before, session, status ? kWorked : status.message());
 }
 
+std::string serve_begin(FieldReader& fields) {
+  const auto begin = [&]() -> Status {
+    return unpack_tree(kRoot, TRY(read_file(TRY(fields.text()), kLargestTree * 2)));
+  };
+  const Status status = begin();
+  return status ? kWorked : status.message();
+}
+
 template <typename Answer>
 std::string serve_sources(std::string_view question, const Answer& answer) {
   std::string reply;
@@ -196,6 +208,8 @@ std::string serve(RequestKind kind, FieldReader& fields, const Session& session,
       const Status status = files ? put_files(kRoot, *files) : files.error();
       return status ? kWorked : status.message();
     }
+    case RequestKind::kBegin:
+      return serve_begin(fields);
     case RequestKind::kSnapshot:
       return serve_snapshot(session);
     case RequestKind::kRestore:

@@ -9,7 +9,7 @@ namespace tandem::envs {
 
 // Requests come as frames {id, kind, ...}; each is served by a process of its own, so that calls run at once and
 // nothing that a call does can harm the others. `settings` ("NAME=value") are in the environment of every command
-// beside the usual ones. Never returns.
+// beside the usual ones, or in their place where the names are the same. Never returns.
 [[noreturn]] void serve_sandbox(int socket, const std::vector<std::string>& settings);
 
 // The reply where there is nothing else to say; an empty one comes of a process that was killed.
@@ -23,6 +23,7 @@ enum class RequestKind : unsigned {
   kCall,      // tool name, arguments as JSON, output limit, time limit in milliseconds, tools that may be called with
               // commas between them -> outcome as JSON
   kPut,       // files -> kWorked, or why not
+  kBegin,     // a file with a tree in it, as pack_tree made it -> kWorked, or why not; the workspace is that tree
   kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
   kRestore,   // workspace, temporary folder, session -> kWorked, or why not
   kCollect,   // -> complete, files; everything else that runs is ended first

@@ -41,6 +41,7 @@ std::shared_ptr<NetworkProxy> NamespaceBackend::proxy() {
 }
 
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
+  if (spec.image) return fail(Status::internal("a sandbox of an image is made by a container engine"));
   for (int attempt = 1;; ++attempt) {
     const auto spawner = TRY(live_spawner());
     auto spawned = spawner->spawn(spec);

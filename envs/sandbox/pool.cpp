@@ -6,8 +6,9 @@ namespace tandem::envs {
 namespace {
 
 bool same_class(const SandboxSpec& a, const SandboxSpec& b) {
-  return a.links == b.links && a.network == b.network && a.processes == b.processes &&
-         a.memory_bytes == b.memory_bytes && a.disk_bytes == b.disk_bytes && a.file_bytes == b.file_bytes;
+  return a.image == b.image && a.environment == b.environment && a.links == b.links && a.network == b.network &&
+         a.processes == b.processes && a.memory_bytes == b.memory_bytes && a.disk_bytes == b.disk_bytes &&
+         a.file_bytes == b.file_bytes;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Limits, capabilities, and the moment from which a process has neither more of them nor other system calls.
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -72,6 +73,7 @@ Status set_limits(const SandboxSpec& spec) {
 #endif
   TRY(limit(RLIMIT_MEMLOCK, 64 << 10, "limit of locked memory"));
   TRY(limit(RLIMIT_MSGQUEUE, 0, "limit of message queues"));
+  if (spec.processes == 0) return {};  // the user may have processes elsewhere, which would count
   return limit(RLIMIT_NPROC, static_cast<uint64_t>(spec.processes), "limit of processes");
 }
 
@@ -86,6 +88,8 @@ Status become_user(const User& user) {
   int at_end_of_parent = 0;  // the signal, which is lost with the user
   TRY(check(prctl(PR_GET_PDEATHSIG, &at_end_of_parent), "signal at the end of the parent"));
   TRY(check(prctl(PR_SET_KEEPCAPS, 1), "capabilities"));
+  // Groups of root, which the list of a container's image may give it; a namespace of an ordinary user has none.
+  if (setgroups(0, nullptr) != 0 && errno != EPERM) return Status::from_errno("groups", errno);
   TRY(check(setresgid(user.group, user.group, user.group), "group"));
   TRY(check(setresuid(user.id, user.id, user.id), "user"));
   auto capabilities = TRY(held());

@@ -1,9 +1,11 @@
 #include "envs/sandbox/requests.h"
 
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <optional>
 
 #include "envs/sandbox/descriptors.h"
@@ -86,8 +88,11 @@ void Requests::end(std::string_view why) {
   kill_all();
 }
 
+// A process of somebody else's (an engine's, asked by an ordinary user) ends when its socket does.
 void Requests::kill_all() {
-  if (spawned_.process) syscall(SYS_pidfd_send_signal, spawned_.process.get(), SIGKILL, nullptr, 0);
+  if (!spawned_.process) return;
+  if (syscall(SYS_pidfd_send_signal, spawned_.process.get(), SIGKILL, nullptr, 0) != 0 && errno == EPERM)
+    shutdown(spawned_.socket.get(), SHUT_RDWR);
 }
 
 }  // namespace tandem::envs

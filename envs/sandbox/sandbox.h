@@ -30,14 +30,24 @@ struct SandboxHolder {
   friend bool operator==(const SandboxHolder&, const SandboxHolder&) = default;
 };
 
+// An image of a container engine, whose programs and files a sandbox has in place of the machine's own.
+struct SandboxImage {
+  std::string name;  // "python:3.12-slim"
+  // Whether the workspace begins with the files of the folder that the image works in (WORKDIR).
+  bool begins_with_files = true;
+  friend bool operator==(const SandboxImage&, const SandboxImage&) = default;
+};
+
 struct SandboxSpec {
-  size_t output_limit = size_t{1} << 20;  // bytes of a call's output that are kept
-  double call_time_limit_s = 120;         // then a command is ended, and the model told
-  int processes = 256;
+  size_t output_limit = size_t{1} << 20;      // bytes of a call's output that are kept
+  double call_time_limit_s = 120;             // then a command is ended, and the model told
+  int processes = 256;                        // 0: bounded by who makes it, not by each process's own limit
   uint64_t memory_bytes = uint64_t{2} << 30;  // per process where there are no cgroups, of all of them where there are
   uint64_t disk_bytes = uint64_t{256} << 20;  // of the workspace, and of /tmp
   uint64_t file_bytes = uint64_t{256} << 20;  // of the largest file
   std::vector<std::string> tools;             // what calls may name; empty: tools() of envs/tools/tool.h
+  std::optional<SandboxImage> image;          // none: /usr of this machine
+  std::vector<std::string> environment;       // "NAME=value", of every command in place of the usual ones
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
   Links links;                                     // made in the root, which is read-only; to where nothing is yet
   AllowList network;                               // the hosts that its programs may speak to, through a proxy

@@ -95,6 +95,13 @@ Status ServedSandbox::open_network(std::shared_ptr<NetworkProxy> proxy) {
   return {};
 }
 
+Status ServedSandbox::begin_with(const std::string& packed_tree) {
+  std::string fields;
+  put_text(fields, packed_tree);
+  return worked(TRY(requests_.request(RequestKind::kBegin, fields, kCollectTime)),
+                "the files of the image could not be put into the workspace");
+}
+
 Status ServedSandbox::put(const Files& files) {
   std::string fields;
   put_files(fields, files);

@@ -25,6 +25,9 @@ class ServedSandbox : public Sandbox {
   Status wait_until_ready();
   Status open_network(std::shared_ptr<NetworkProxy> proxy);
 
+  // The workspace begins with a tree that is in a file of the sandbox's root, packed as snapshot.h has it.
+  Status begin_with(const std::string& packed_tree);
+
   Status put(const Files& files) override;
   Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override;
   Result<Collected> collect() override;

@@ -15,6 +15,8 @@ std::string encode(const SandboxSpec& spec) {
   const auto hosts = spec.network.entries();
   put_number(bytes, hosts.size());
   for (const auto& host : hosts) put_text(bytes, host);
+  put_number(bytes, spec.environment.size());
+  for (const auto& setting : spec.environment) put_text(bytes, setting);
   return bytes;
 }
 
@@ -31,6 +33,7 @@ Result<SandboxSpec> decode_spec(std::string_view bytes) {
   std::vector<std::string> hosts;
   for (uint64_t left = TRY(fields.number()); left > 0; --left) hosts.push_back(TRY(fields.text()));
   spec.network = TRY(AllowList::parse(hosts));
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) spec.environment.push_back(TRY(fields.text()));
   return spec;
 }
 

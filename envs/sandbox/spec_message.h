@@ -9,7 +9,8 @@
 
 namespace tandem::envs {
 
-// Limits, the bound folder, links and open hosts; not what the host alone needs (tools, time limits, the holder).
+// Limits, the bound folder, links, open hosts and the environment; not what the host alone needs (tools, time limits,
+// the holder).
 std::string encode(const SandboxSpec& spec);
 // kCorrupt where it is none.
 Result<SandboxSpec> decode_spec(std::string_view bytes);

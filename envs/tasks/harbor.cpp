@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/text.h"
+#include "envs/container/engine.h"
 #include "envs/shell_words.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
@@ -54,7 +55,7 @@ constexpr TomlKey kKeys[] = {
     {"environment.gpu_types", Support::kSaysNothing},
     {"environment.workdir", Support::kRead},
     {"environment.env", Support::kRead},
-    {"environment.docker_image", Support::kRefused},
+    {"environment.docker_image", Support::kRead},
     {"environment.skills_dir", Support::kRefused},
     {"environment.mcp_servers", Support::kRead},
     {"environment.healthcheck", Support::kRefused},
@@ -99,8 +100,8 @@ bool is_step_name(std::string_view name) {
 
 class HarborReader {
  public:
-  HarborReader(const fs::path& folder, Mistakes& mistakes)
-      : folder_(folder), toml_((folder / "task.toml").string(), mistakes), mistakes_(mistakes) {}
+  HarborReader(const fs::path& folder, Recipes recipes, Mistakes& mistakes)
+      : folder_(folder), recipes_(recipes), toml_((folder / "task.toml").string(), mistakes), mistakes_(mistakes) {}
 
   Task read() {
     task_.max_turns = kTurns;
@@ -113,7 +114,11 @@ class HarborReader {
         mistakes_.add((folder_ / "environment" / name).string(), 0, "several services are not supported");
       }
     }
-    auto build = read_dockerfile(folder_ / "environment", workdir_, {}, mistakes_);
+    if (recipes_ == Recipes::kBuilt && task_.image.empty())
+      task_.image = built_image(folder_ / "environment", mistakes_);
+    // An image was built from the Dockerfile beside it, if there is one.
+    auto build = task_.image.empty() ? read_dockerfile(folder_ / "environment", workdir_, {}, mistakes_)
+                                     : Build{.workdir = workdir_};
     begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),
              task_, mistakes_);
     if (steps_.empty()) {
@@ -143,6 +148,10 @@ class HarborReader {
       if (node.value<std::string>() != "linux") toml_.mistake(line, "environment.os must be \"linux\"");
     } else if (path == "environment.gpus") {
       if (node.value<int64_t>().value_or(1) != 0) toml_.mistake(line, "environment.gpus: there are none in a sandbox");
+    } else if (path == "environment.docker_image") {
+      task_.image = node.value<std::string>().value_or("");
+      if (const Status status = check_image_name(task_.image); !status)
+        toml_.mistake(line, path + ": " + status.message());
     } else if (path == "environment.workdir") {
       workdir_ = node.value<std::string>().value_or("");
       if (!workdir_.starts_with('/')) toml_.mistake(line, "environment.workdir must be an absolute path");
@@ -313,6 +322,7 @@ class HarborReader {
   };
 
   const fs::path folder_;
+  const Recipes recipes_;
   TomlReader toml_;
   Mistakes& mistakes_;
   Task task_;
@@ -325,9 +335,9 @@ class HarborReader {
 
 }  // namespace
 
-std::optional<Task> read_harbor_task(const fs::path& folder, Mistakes& mistakes) {
+std::optional<Task> read_harbor_task(const fs::path& folder, Recipes recipes, Mistakes& mistakes) {
   const size_t before = mistakes.count();
-  Task task = HarborReader(folder, mistakes).read();
+  Task task = HarborReader(folder, recipes, mistakes).read();
   if (mistakes.count() > before) return std::nullopt;
   return task;
 }

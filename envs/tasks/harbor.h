@@ -1,6 +1,6 @@
 // Tasks in Harbor's form (1.0 to 1.3): a folder with task.toml, instruction.md, environment/, tests/ and solution/.
 //
-// What a sandbox cannot give is refused by name and line: several steps, other services, GPUs, prebuilt images, users.
+// What a sandbox cannot give is refused by name and line: other services, GPUs, users.
 // docs/environments.md has the list.
 #pragma once
 
@@ -8,11 +8,12 @@
 
 #include "base/file.h"
 #include "envs/task.h"
+#include "envs/tasks/built_image.h"
 #include "envs/tasks/mistakes.h"
 
 namespace tandem::envs {
 
 // The task in `folder`. Every mistake is added to `mistakes`; then there is no task.
-std::optional<Task> read_harbor_task(const fs::path& folder, Mistakes& mistakes);
+std::optional<Task> read_harbor_task(const fs::path& folder, Recipes recipes, Mistakes& mistakes);
 
 }  // namespace tandem::envs

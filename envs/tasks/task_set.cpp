@@ -25,7 +25,7 @@ bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.
 // Collects the tasks below a path, in the order of their names.
 class Walk {
  public:
-  explicit Walk(const fs::path& root) : root_(root) {
+  Walk(const fs::path& root, Recipes recipes) : root_(root), recipes_(recipes) {
     const auto absolute = fs::absolute(root).lexically_normal();
     own_name_ = absolute.has_filename() ? absolute.stem().string() : absolute.parent_path().stem().string();
   }
@@ -36,11 +36,17 @@ class Walk {
     if (fs::is_regular_file(path, error)) return visit_file(path);
     if (!fs::is_directory(path, error)) return mistakes_.add(path.string(), 0, "is neither a file nor a folder");
     if (fs::exists(path / "task.toml", error)) {
-      if (auto task = read_harbor_task(path, mistakes_)) add(std::move(*task), path);
+      if (auto task = read_harbor_task(path, recipes_, mistakes_)) {
+        if (is_built_image(task->image)) recipes_of_images_[task->image] = path / "environment";
+        add(std::move(*task), path);
+      }
       return;
     }
     if (is_terminal_bench_task(path)) {
-      if (auto task = read_terminal_bench_task(path, mistakes_)) add(std::move(*task), path);
+      if (auto task = read_terminal_bench_task(path, recipes_, mistakes_)) {
+        if (is_built_image(task->image)) recipes_of_images_[task->image] = path;
+        add(std::move(*task), path);
+      }
       return;
     }
     std::vector<fs::path> entries;
@@ -56,6 +62,8 @@ class Walk {
       if (!is_data(entry)) visit(entry, depth + 1);
     }
   }
+
+  std::map<std::string, fs::path> take_recipes() { return std::move(recipes_of_images_); }
 
   Result<std::vector<Task>> take() {
     std::stable_sort(tasks_.begin(), tasks_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
@@ -130,6 +138,8 @@ class Walk {
   }
 
   const fs::path root_;
+  const Recipes recipes_;
+  std::map<std::string, fs::path> recipes_of_images_;
   std::string own_name_;
   uint64_t bytes_ = 0;
   Mistakes mistakes_;
@@ -165,10 +175,11 @@ Json json_of(const CommandCheck& check) {
 Result<TaskSet> TaskSet::read(const fs::path& path, const TaskSetOptions& options) {
   std::error_code error;
   if (!fs::exists(path, error)) return fail(Status::not_found("there is no file or folder " + path.string()));
-  Walk walk(path);
+  Walk walk(path, options.recipes);
   walk.visit(path);
   TaskSet set;
   set.tasks_ = TRY(walk.take());
+  set.recipes_of_images_ = walk.take_recipes();
   if (!options.kinds.empty()) {
     for (auto& task : set.tasks_) set.places_[{task.spec.kind, Split::kTrain}];
     const auto known = set.kinds();
@@ -248,6 +259,7 @@ std::string digest_of_task(const Task& task) {
     json["solution"].push_back(std::move(calls));
   }
   // What older tasks do not have is not in their digests.
+  if (!task.image.empty()) json["image"] = task.image;
   if (!task.network.empty()) json["network"] = task.network.entries();
   for (const auto& server : task.servers) json["servers"].push_back({server.name, server.command});
   for (const auto& step : task.steps) {

@@ -12,12 +12,14 @@
 
 #include "base/file.h"
 #include "envs/task.h"
+#include "envs/tasks/built_image.h"
 
 namespace tandem::envs {
 
 struct TaskSetOptions {
-  double heldout_share = 0;        // about this share of the tasks is held out, by the hash of their names
-  std::vector<std::string> kinds;  // only tasks of these; empty: all
+  double heldout_share = 0;              // about this share of the tasks is held out, by the hash of their names
+  std::vector<std::string> kinds;        // only tasks of these; empty: all
+  Recipes recipes = Recipes::kFollowed;  // what is made of Dockerfiles
 };
 
 class TaskSet {
@@ -36,8 +38,12 @@ class TaskSet {
   Result<Task> task(const TaskSpec& spec) const;
   const Task* find(std::string_view name) const;
 
+  // Of Recipes::kBuilt: the folder with the Dockerfile that an image is built of, by the image's name.
+  const std::map<std::string, fs::path>& recipes_of_images() const { return recipes_of_images_; }
+
  private:
   std::vector<Task> tasks_;
+  std::map<std::string, fs::path> recipes_of_images_;
   std::map<std::pair<std::string, Split>, std::vector<size_t>> places_;
 };
 

@@ -38,8 +38,8 @@ constexpr std::string_view kSilent[] = {"author_name",
 
 class TerminalBenchReader {
  public:
-  TerminalBenchReader(const fs::path& folder, Mistakes& mistakes)
-      : folder_(folder), mistakes_(mistakes), reader_((folder / "task.yaml").string(), mistakes) {}
+  TerminalBenchReader(const fs::path& folder, Recipes recipes, Mistakes& mistakes)
+      : folder_(folder), recipes_(recipes), mistakes_(mistakes), reader_((folder / "task.yaml").string(), mistakes) {}
 
   Task read() {
     task_.max_turns = 30;
@@ -50,7 +50,9 @@ class TerminalBenchReader {
       if (fs::exists(folder_ / name, error)) read_compose(folder_ / name, environment_, mistakes_);
     }
     environment_ += "export TEST_DIR=/tests; ";
-    const auto build = read_dockerfile(folder_, "/workspace", kHidden, mistakes_);
+    if (recipes_ == Recipes::kBuilt) task_.image = built_image(folder_, mistakes_);
+    const auto build = task_.image.empty() ? read_dockerfile(folder_, "/workspace", kHidden, mistakes_)
+                                           : Build{.workdir = "/workspace"};
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);
     read_tests(build);
     read_solution(build);
@@ -152,6 +154,7 @@ class TerminalBenchReader {
   }
 
   const fs::path folder_;
+  const Recipes recipes_;
   Mistakes& mistakes_;
   YamlReader reader_;
   Task task_;
@@ -161,15 +164,17 @@ class TerminalBenchReader {
 
 }  // namespace
 
+std::span<const std::string_view> hidden_of_terminal_bench() { return kHidden; }
+
 bool is_terminal_bench_task(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder / "task.yaml", error) &&
          (fs::exists(folder / "Dockerfile", error) || fs::exists(folder / "run-tests.sh", error));
 }
 
-std::optional<Task> read_terminal_bench_task(const fs::path& folder, Mistakes& mistakes) {
+std::optional<Task> read_terminal_bench_task(const fs::path& folder, Recipes recipes, Mistakes& mistakes) {
   const size_t before = mistakes.count();
-  Task task = TerminalBenchReader(folder, mistakes).read();
+  Task task = TerminalBenchReader(folder, recipes, mistakes).read();
   if (mistakes.count() > before) return std::nullopt;
   return task;
 }

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
+#include "envs/container/engine.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/yaml_reader.h"
 
@@ -22,11 +23,12 @@ class TaskReader {
     task_.ends_on_change = false;
     bool checked = false;
     reader_.map(root, "the task",
-                {"instruction", "kind", "files", "setup", "needs", "network", "mcp", "turns", "ends_on_change", "check",
-                 "solution"},
+                {"instruction", "kind", "image", "files", "setup", "needs", "network", "mcp", "turns", "ends_on_change",
+                 "check", "solution"},
                 [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
                   if (key == "instruction") set(task_.instruction, reader_.text(value, key));
                   if (key == "kind") read_kind(value);
+                  if (key == "image") read_image(value);
                   if (key == "files") read_files(value, "files", task_.files, task_.programs);
                   if (key == "setup") task_.setup = reader_.texts(value, key);
                   if (key == "needs") task_.needs = reader_.texts(value, key);
@@ -39,6 +41,8 @@ class TaskReader {
                 });
     if (!root.IsMap()) return task_;
     if (trim(task_.instruction).empty()) reader_.mistake(root, "the task has no instruction; add `instruction: ...`");
+    if (!task_.image.empty() && !task_.needs.empty())
+      reader_.mistake(root, "needs says what this machine must have; a task with an image has what that holds");
     if (!checked) reader_.mistake(root, "the task has no check; add `check:` with commands, files_after or answer");
     return task_;
   }
@@ -54,6 +58,12 @@ class TaskReader {
     if (!kind) return;
     if (const auto why = why_no_kind(*kind); !why.empty()) return reader_.mistake(node, "kind " + why);
     task_.spec.kind = *kind;
+  }
+
+  void read_image(const YAML::Node& node) {
+    set(task_.image, reader_.text(node, "image"));
+    if (const Status status = check_image_name(task_.image); !status)
+      reader_.mistake(node, "image: " + status.message());
   }
 
   // NAME: COMMAND.

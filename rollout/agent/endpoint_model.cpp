@@ -116,7 +116,7 @@ Result<AgentTurn> EndpointModel::turn(std::span<const envs::ToolOutcome> replies
 Result<ChatAnswer> EndpointModel::ask(size_t server, const TurnListener& listener, const std::stop_token& stop,
                                       wire::AttemptFailed& failure) {
   for (;;) {
-    wire::HttpPost post{.url = settings_.urls[server], .body = request(), .limit = settings_.request_limit};
+    wire::OutgoingRequest post{.url = settings_.urls[server], .body = request(), .limit = settings_.request_limit};
     post.largest_answer = kLargestAnswer;
     post.headers = {{"Content-Type", "application/json"}, {"Accept", "text/event-stream, application/json"}};
     if (!settings_.key.empty()) post.headers.emplace_back("Authorization", fmt::format("Bearer {}", settings_.key));
@@ -137,7 +137,7 @@ Result<ChatAnswer> EndpointModel::ask(size_t server, const TurnListener& listene
       if (const auto piece = spoken.grow(reader.content()); !piece.empty() && listener.text) listener.text(piece);
       return {};
     };
-    const auto head = wire::http_post(post, on_body, stop);
+    const auto head = wire::http_request(post, on_body, stop);
     if (!head) {
       failure.passing = head.error().code() != Code::kInvalid;
       if (head.error().code() == Code::kUnfit) failure.retry_after = Duration::max();  // the next server may be trusted

@@ -77,7 +77,7 @@ TEST_F(Harbor, files_beside_the_tests_are_not_taken_over) {
 
 TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
   scratch_.put("t/task.toml",
-               "schema_version = \"2.0\"\nartifacts = [\"/x\"]\n[environment]\ngpus = 1\ndocker_image = \"a/b\"\n"
+               "schema_version = \"2.0\"\nartifacts = [\"/x\"]\n[environment]\ngpus = 1\nskills_dir = \"a/b\"\n"
                "memry_mb = 4\n[agent]\nuser = \"bob\"\n[verifier.env]\nKEY = \"${KEY}\"\n");
   scratch_.put("t/environment/docker-compose.yaml", "services: {}\n");
   scratch_.put(
@@ -87,7 +87,7 @@ TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
   const auto all = mistakes();
   for (const char* part :
        {"task.toml:1: schema_version must be", "task.toml:2: artifacts is not supported",
-        "task.toml:4: environment.gpus", "task.toml:5: environment.docker_image is not supported",
+        "task.toml:4: environment.gpus", "task.toml:5: environment.skills_dir is not supported",
         "task.toml:6: unknown key environment.memry_mb; did you mean environment.memory_mb?",
         "task.toml:8: agent.user is not supported", "task.toml:10: verifier.env: variables of this machine",
         "docker-compose.yaml: several services are not supported", "Dockerfile:2: FROM: builds of several stages",
@@ -98,6 +98,19 @@ TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
         "Dockerfile:12: HEALTHCHECK: not supported"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
+}
+
+TEST_F(Harbor, an_image_takes_the_place_of_the_recipe) {
+  scratch_.put("t/task.toml",
+               "schema_version = \"1.1\"\n[environment]\ndocker_image = \"quay.io/a/b:1\"\nworkdir = \"/app\"\n");
+  scratch_.put("t/environment/Dockerfile", "FROM x AS y\nFROM y\nARG A=1\n");
+  const auto read = task();
+  ASSERT_TRUE(read.has_value()) << read.error().to_string();
+  EXPECT_EQ(read->image, "quay.io/a/b:1");
+  EXPECT_EQ(read->links.at("/app"), "/workspace");
+  EXPECT_TRUE(read->needs.empty());
+  scratch_.put("t/task.toml", "schema_version = \"1.1\"\n[environment]\ndocker_image = \"../b\"\n");
+  EXPECT_THAT(mistakes(), HasSubstr("task.toml:3: environment.docker_image: \"../b\" is no name of an image"));
 }
 
 TEST_F(Harbor, packages_that_a_recipe_installs_must_be_there) {

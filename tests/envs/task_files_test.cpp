@@ -229,6 +229,19 @@ TEST_F(TaskFiles, tests_that_are_named_must_be_reported_as_passed_whatever_else_
   EXPECT_THAT(other.findings, testing::Contains(HasSubstr("test_five (__main__.A) was not reported")));
 }
 
+TEST_F(TaskFiles, an_image_is_a_part_of_the_task_and_of_its_digest) {
+  scratch_.put("a.yaml", "instruction: x\nimage: python:3.12-slim\ncheck: {answer: y}\n");
+  scratch_.put("b.yaml", "instruction: x\ncheck: {answer: y}\n");
+  const auto set = read();
+  EXPECT_EQ(set.find("a")->image, "python:3.12-slim");
+  auto same = *set.find("a");
+  same.image.clear();
+  EXPECT_NE(digest_of_task(same), digest_of_task(*set.find("a")));
+  scratch_.put("a.yaml", "instruction: x\nimage: a//b\nneeds: [gcc]\ncheck: {answer: y}\n");
+  EXPECT_THAT(mistakes(), HasSubstr("a.yaml:2: image: \"a//b\" is no name of an image"));
+  EXPECT_THAT(mistakes(), HasSubstr("needs says what this machine must have"));
+}
+
 TEST_F(TaskFiles, a_missing_program_is_named_and_nothing_is_scored) {
   scratch_.put("a.yaml", "instruction: x\nneeds: [no-such-program]\ncheck: {answer: y}\nsolution: {answer: y}\n");
   const auto v = validate(read().tasks()[0], *backend_, 1);

@@ -1,5 +1,8 @@
 // Calls that a model makes, frames of clients and sandboxes, what programs in them say.
 #include "base/text.h"
+#include "envs/container/engine_messages.h"
+#include "envs/container/image_plan.h"
+#include "envs/container/owner.h"
 #include "envs/mcp/foreign_tools.h"
 #include "envs/mcp/mcp_session.h"
 #include "envs/mcp/schema_check.h"
@@ -23,6 +26,33 @@
 
 namespace tandem::fuzz {
 namespace {
+
+void engine_answers(std::string_view bytes) {
+  (void)envs::read_engine_version(bytes);
+  (void)envs::read_engine_image(bytes);
+  (void)envs::read_engine_containers(bytes);
+  (void)envs::read_created_container(bytes);
+  (void)envs::read_engine_state(bytes);
+  (void)envs::read_engine_progress_error(bytes);
+  if (envs::read_engine_error(bytes).empty()) __builtin_trap();
+}
+std::vector<std::string> engine_answers_seeds() {
+  return {R"({"Version":"4.3.1","ApiVersion":"1.41","Components":[{"Name":"Podman Engine"}]})",
+          R"({"Id":"sha256:ab","Config":{"WorkingDir":"/app","Env":["PATH=/bin","A=b"]}})",
+          R"([{"Id":"1f","Labels":{"tandem.owner":"a.1.2.3"}}])",
+          R"({"Id":"1f","State":{"Running":true,"Pid":17,"ExitCode":0}})",
+          "{\"stream\":\"x\"}\n{\"error\":\"y\"}\n",
+          R"({"message":"no such image"})"};
+}
+
+void image_plan(std::string_view bytes) {
+  if (const auto plan = envs::decode_image_plan(bytes); plan && envs::decode_image_plan(envs::encode(*plan)) != *plan)
+    __builtin_trap();
+  (void)envs::owner_is_gone(bytes);
+}
+std::vector<std::string> image_plan_seeds() {
+  return {envs::encode({.folder = "/app", .links = {{"/tests", "/tmp/tests"}}}), envs::this_owner()};
+}
 
 void patch(std::string_view bytes) {
   const auto parsed = envs::parse_patch(bytes);
@@ -307,7 +337,9 @@ std::vector<std::string> proxy_request_seeds() {
           "CONNECT 192.0.2.1:443 HTTP/1.1\r\nProxy-Authorization: Basic eA==\r\n\r\n"};
 }
 
-constexpr Target kTargets[] = {{"patch", patch, patch_seeds},
+constexpr Target kTargets[] = {{"engine_answers", engine_answers, engine_answers_seeds},
+                               {"image_plan", image_plan, image_plan_seeds},
+                               {"patch", patch, patch_seeds},
                                {"sketch", sketch, sketch_seeds},
                                {"glob", glob, glob_seeds},
                                {"tool_arguments", tool_arguments, tool_arguments_seeds},

@@ -36,7 +36,7 @@ void harbor(std::string_view bytes) {
   folder.put("solution/solve.sh", "true\n");
   folder.put("steps/a/instruction.md", "Do more.\n");
   envs::Mistakes mistakes;
-  (void)envs::read_harbor_task(folder.path(), mistakes);
+  (void)envs::read_harbor_task(folder.path(), envs::Recipes::kFollowed, mistakes);
 }
 std::vector<std::string> harbor_seeds() {
   return {
@@ -59,7 +59,7 @@ void terminal_bench(std::string_view bytes) {
   folder.put("Dockerfile", "FROM debian\nWORKDIR /app\n");
   folder.put("tests/test_outputs.py", "def test_a():\n    pass\n");
   envs::Mistakes mistakes;
-  (void)envs::read_terminal_bench_task(folder.path(), mistakes);
+  (void)envs::read_terminal_bench_task(folder.path(), envs::Recipes::kFollowed, mistakes);
 }
 std::vector<std::string> terminal_bench_seeds() {
   return {

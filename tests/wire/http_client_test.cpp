@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -41,12 +43,12 @@ class HttpClientTest : public testing::Test {
     thread_.join();
     kept_.clear();
   }
-  HttpPost to(const std::string& path) const {
+  OutgoingRequest to(const std::string& path) const {
     return {.url = "http://127.0.0.1:" + std::to_string(server_.port()) + path, .body = "hello"};
   }
-  Result<HttpHead> post(const HttpPost& what, const std::stop_token& stop = {}) {
+  Result<HttpHead> post(const OutgoingRequest& what, const std::stop_token& stop = {}) {
     body_.clear();
-    return http_post(
+    return http_request(
         what,
         [this](const HttpHead&, std::string_view bytes) -> Status {
           body_.append(bytes);
@@ -63,6 +65,41 @@ class HttpClientTest : public testing::Test {
   std::thread thread_;
   std::string body_;
 };
+
+TEST_F(HttpClientTest, every_method_can_be_asked_with) {
+  auto request = to("/");
+  request.method = "GET";
+  ASSERT_TRUE(post(request));
+  EXPECT_THAT(body_, testing::StartsWith("GET "));
+  request.method = "DELETE";
+  ASSERT_TRUE(post(request));
+  EXPECT_EQ(body_, "DELETE  hello");
+}
+
+TEST_F(HttpClientTest, a_socket_of_this_machine_takes_the_place_of_the_host) {
+  char folder[] = "/tmp/http-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/socket";
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  std::thread answering([&] {
+    const FileDescriptor client(accept(listener.get(), nullptr, nullptr));
+    char bytes[4096];
+    EXPECT_GT(read(client.get(), bytes, sizeof bytes), 0);
+    EXPECT_TRUE(write_all(client.get(), "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlocal", "answer"));
+  });
+  const OutgoingRequest request{.url = "http://engine/", .method = "GET", .unix_socket = path};
+  const auto head = post(request);
+  answering.join();
+  ASSERT_TRUE(head) << head.error().message();
+  EXPECT_EQ(body_, "local");
+  std::error_code error;
+  fs::remove_all(folder, error);
+  EXPECT_EQ(post(request).error().code(), Code::kUnavailable);
+}
 
 TEST_F(HttpClientTest, a_request_gets_its_answer_with_status_type_and_body) {
   auto request = to("/");
@@ -94,7 +131,7 @@ TEST_F(HttpClientTest, what_goes_wrong_has_its_code) {
   auto split = to("/");
   split.headers = {{"X", "a\r\nY: b"}};
   EXPECT_EQ(post(split).error().code(), Code::kInvalid);
-  const auto refused = http_post(to("/"), [](const auto&, auto) { return Status::corrupt("not this"); }, {});
+  const auto refused = http_request(to("/"), [](const auto&, auto) { return Status::corrupt("not this"); }, {});
   EXPECT_EQ(refused.error(), Status::corrupt("not this"));
 }
 
@@ -161,8 +198,8 @@ TEST(HttpTls, a_certificate_is_trusted_where_the_environment_names_it_and_else_r
   ASSERT_NE(server, nullptr);
   int process = 0, port = 0;
   ASSERT_EQ(fscanf(server, "%d %d", &process, &port), 2);
-  const HttpPost post{.url = "https://127.0.0.1:" + std::to_string(port) + "/", .body = "hello"};
-  const auto ask = [&] { return http_post(post, [](const HttpHead&, std::string_view) { return Status(); }, {}); };
+  const OutgoingRequest post{.url = "https://127.0.0.1:" + std::to_string(port) + "/", .body = "hello"};
+  const auto ask = [&] { return http_request(post, [](const HttpHead&, std::string_view) { return Status(); }, {}); };
   const auto refused = ask();
   setenv("SSL_CERT_FILE", (folder / "server.pem").c_str(), 1);
   const auto trusted = ask();

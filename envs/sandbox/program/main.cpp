@@ -1,9 +1,11 @@
 // The program of spawners and of the first processes of sandboxes: linked statically and with nothing in it that they
 // do not need, since every sandbox and every call is a fork of it, and a fork copies what is mapped.
 //
-// The spawner takes over before main (envs/sandbox/spawner.cpp), where this was started as one.
+// The spawner, a guest and what prepares images take over before main, where this was started as one of them.
 #include <cstdio>
 
+#include "envs/container/image_plan.h"
+#include "envs/sandbox/guest.h"
 #include "envs/sandbox/program/program.h"
 #include "envs/sandbox/spawner.h"
 
@@ -11,9 +13,13 @@ namespace tandem::envs {
 
 std::string_view sandbox_program() { return {}; }  // there is none inside of it
 
-// So that the spawner is linked.
+// So that they are linked.
 extern decltype(&Spawner::start) const kStartsSpawners;
 decltype(&Spawner::start) const kStartsSpawners = &Spawner::start;
+extern const char* const* const kGuests;
+const char* const* const kGuests = &kGuestArgument;
+extern const char* const* const kPreparations;
+const char* const* const kPreparations = &kPrepareArgument;
 
 }  // namespace tandem::envs
 

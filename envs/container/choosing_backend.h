@@ -1,0 +1,50 @@
+// Sandboxes of this machine's own programs by one backend, and those of images by a container engine.
+//
+// Nobody asks for an engine before a spec has an image: then one is looked for, and what stands in the way is the
+// error. An engine that was not there is looked for again by the next one.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+class ContainerBackend;
+
+// What env.engine of a run may be beside the path of a socket and kAnyEngine (envs/container/engine.h), and for
+// commands without a configuration TANDEM__ENV__ENGINE in the environment.
+inline constexpr std::string_view kNoEngine = "none";
+inline constexpr const char* kEngineVariable = "TANDEM__ENV__ENGINE";
+
+// `engine`, or where it is empty what the environment says, or kAnyEngine.
+std::string engine_place(const std::string& engine);
+
+class ChoosingBackend final : public SandboxBackend {
+ public:
+  // `own` serves specs without an image. `engine` as engine_place gives it; `label` is a label of containers (the run
+  // directory).
+  ChoosingBackend(std::unique_ptr<SandboxBackend> own, std::string engine, std::string label);
+  ~ChoosingBackend() override;
+
+  Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
+  std::string_view kind() const override { return own_->kind(); }
+  uint64_t spawners_started() const override { return own_->spawners_started(); }
+
+ private:
+  Result<ContainerBackend*> containers();
+
+  const std::unique_ptr<SandboxBackend> own_;
+  const std::string engine_, label_;
+  std::mutex mutex_;
+  std::unique_ptr<ContainerBackend> containers_;
+};
+
+// Whether the images are there; all that are not, a line each. kUnfit where one is not, or no engine answers.
+Status check_images(const std::string& engine, const std::set<std::string>& images);
+
+}  // namespace tandem::envs

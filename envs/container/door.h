@@ -1,0 +1,61 @@
+// The one place where a container and this process meet: a folder that the container sees, read-only, with the program
+// of sandboxes and a socket in it.
+//
+// Once the program has connected the socket is gone: what a model finds in that folder is the program, and a folder
+// that nobody listens in. Folders lie below one of this process that nobody else can open; those of processes that were
+// killed are removed by the next one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/status.h"
+
+namespace tandem::envs {
+
+class Door {
+ public:
+  ~Door();
+  Door(Door&&) = default;
+  Door& operator=(Door&&) = delete;
+
+  const fs::path& folder() const { return folder_; }  // to be mounted at kInside
+
+  static constexpr const char* kInside = "/.tandem";
+  static constexpr const char* kProgram = "/.tandem/program";
+  static constexpr const char* kSocket = "/.tandem/socket";
+
+  // The connection of the process with this number, and no other's. `check` is asked several times a second while
+  // nobody comes, and ends the waiting with its error. Closes the door.
+  Result<FileDescriptor> admit(pid_t process, Duration limit, const std::function<Status()>& check);
+
+ private:
+  friend class Doors;
+  Door(fs::path folder, FileDescriptor listener) : folder_(std::move(folder)), listener_(std::move(listener)) {}
+
+  fs::path folder_;
+  FileDescriptor listener_;
+};
+
+// Thread safety: open may be called from several threads.
+class Doors {
+ public:
+  // kUnfit where this build carries no program of sandboxes, or the folder for temporary files does not let any run.
+  static Result<std::unique_ptr<Doors>> make();
+  ~Doors();
+
+  Result<Door> open();
+
+ private:
+  explicit Doors(fs::path folder) : folder_(std::move(folder)) {}
+
+  const fs::path folder_;
+  std::atomic<uint64_t> next_{1};
+};
+
+}  // namespace tandem::envs

@@ -1,0 +1,45 @@
+#include "envs/tasks/built_image.h"
+
+#include "base/digest.h"
+#include "envs/sandbox/frames.h"
+#include "envs/tasks/folder_files.h"
+#include "envs/tasks/terminal_bench.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr std::string_view kName = "localhost/tandem-task:";
+
+}  // namespace
+
+Recipes recipes_from(std::string_view name) { return name == kRecipeNames[1] ? Recipes::kBuilt : Recipes::kFollowed; }
+
+Result<BuildContext> read_build_context(const fs::path& folder) {
+  BuildContext context;
+  TRY(add_folder_files(folder, "", context.files, context.programs));
+  if (!context.files.contains("Dockerfile"))
+    return fail(Status::invalid((folder / "Dockerfile").string() + " is not there"));
+  for (const auto name : hidden_of_terminal_bench()) {
+    if (!is_terminal_bench_task(folder)) break;
+    std::erase_if(context.files, [&](const auto& file) {
+      return file.first == name || file.first.starts_with(std::string(name) + "/");
+    });
+  }
+  std::erase_if(context.programs, [&](const auto& path) { return !context.files.contains(path); });
+  std::string bytes;
+  put_files(bytes, context.files);
+  for (const auto& path : context.programs) put_text(bytes, path);
+  context.image = std::string(kName) + digest_of(bytes).hex();
+  return context;
+}
+
+bool is_built_image(std::string_view name) { return name.starts_with(kName); }
+
+std::string built_image(const fs::path& folder, Mistakes& mistakes) {
+  const auto context = read_build_context(folder);
+  if (context) return context->image;
+  mistakes.add(folder.string(), 0, context.error().message());
+  return "";
+}
+
+}  // namespace tandem::envs
