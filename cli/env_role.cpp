@@ -72,7 +72,8 @@ Result<envs::RunTerms> terms_of(const RunConfig& config, const fs::path& run_dir
                                    .test_time_limit_s = config.env.call_seconds,
                                    .tools = TRY(envs::choose_tools(config.env.tools)),
                                    .network = TRY(envs::AllowList::parse(config.env.network)),
-                                   .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers))}};
+                                   .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
+                                   .count_lints = config.reward.lints != 0}};
   if (!config.tasks.path.empty()) {
     const auto set = std::make_shared<const envs::TaskSet>(TRY(read_recorded_tasks(config, run_dir)));
     terms.make_task = [set](const envs::TaskSpec& spec) { return set->task(spec); };

@@ -80,6 +80,19 @@ Schema schema_of(RunConfig& c) {
   s.add("algorithm.entropy.coefficient", c.algorithm.entropy.coefficient, "Of an entropy bonus", 0, 1e6);
   s.add("algorithm.shuffle_rewards", c.algorithm.shuffle_rewards,
         "A control: rewards are permuted within a batch and nothing can be learned");
+  s.add("reward.task", c.reward.task, "Weight of the task's own reward in what is learned from", -1e6, 1e6);
+  s.add("reward.tests", c.reward.tests, "Weight of the share of its tests that passed", -1e6, 1e6);
+  s.add("reward.lints", c.reward.lints,
+        "Taken off for n problems that linters find because of the episode: times n / (n + 1); 0: they are not counted",
+        0, 1e6);
+  s.add("reward.format", c.reward.format, "Taken off for calls that could not be read: times their share", 0, 1e6);
+  s.add("reward.effort", c.reward.effort,
+        "Taken off where the task was met: times ((1 + k x)^(1 - q) - 1) / (k (1 - q)), x from the keys below", 0, 1e6);
+  s.add("reward.effort_token", c.reward.effort_token, "Part of x for each token that was sampled", 0, 1e6);
+  s.add("reward.effort_call", c.reward.effort_call, "Part of x for each call", 0, 1e6);
+  s.add("reward.effort_turn", c.reward.effort_turn, "Part of x for each message of the model", 0, 1e6);
+  s.add("reward.effort_k", c.reward.effort_k, "k of the effort", 1e-6, 1e6);
+  s.add("reward.effort_q", c.reward.effort_q, "q of the effort: 0 is a straight line, 1 a logarithm", 0, 1);
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
   s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
   s.add("trainer.max_lag", c.trainer.max_lag, "Versions by which the trainer may be ahead of a sample", 0, 100);
@@ -204,6 +217,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .group_size = c.trainer.group_size,
                         .max_lag = c.trainer.max_lag,
                         .deterministic = c.run.deterministic,
+                        .reward = c.reward,
                         .shuffle_rewards = c.algorithm.shuffle_rewards,
                         .kinds = c.tasks.kinds,
                         .temperature = static_cast<float>(c.rollout.temperature),

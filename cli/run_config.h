@@ -59,6 +59,7 @@ struct RunConfig {
     } entropy;
     bool shuffle_rewards = false;
   } algorithm;
+  rollout::RewardWeights reward;
   struct {
     int groups_per_step = 8;
     int group_size = 8;

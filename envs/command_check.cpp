@@ -112,15 +112,21 @@ Result<Term> run_commands(const Task& task, const Files& left_behind, const std:
   const auto outcomes = TRY(runner(place, commands));
   if (outcomes.empty()) return Term{.value = 1};
   for (size_t i = 0; i + (check.leaves_reward ? 1 : 0) < outcomes.size(); ++i) {
-    if (auto term = judge(commands[i], outcomes[i]); term.value != 1) return term;
+    auto term = judge(commands[i], outcomes[i]);
+    if (term.value == 1) continue;
+    term.share = static_cast<double>(i) / static_cast<double>(commands.size());
+    return term;
   }
   if (outcomes.size() < commands.size()) return Term{.why = "a command of the check was not run"};
   if (check.tests) {
     const auto& output = outcomes.back().output;
-    const auto why = why_not_passed(read_test_report(output), *check.tests);
-    return why.empty() ? Term{.value = 1} : Term{.why = why + "; the output ends:\n" + last_lines(output)};
+    const auto report = read_test_report(output);
+    const auto why = why_not_passed(report, *check.tests);
+    if (why.empty()) return Term{.value = 1, .share = 1};
+    return Term{.why = why + "; the output ends:\n" + last_lines(output),
+                .share = share_that_passed(report, *check.tests)};
   }
-  if (!check.leaves_reward) return Term{.value = 1};
+  if (!check.leaves_reward) return Term{.value = 1, .share = 1};
   const auto reward = reward_in(outcomes.back().output);
   if (!reward || outcomes.back().exit_code != 0) {
     return Term{.why = "the tests left no reward from 0 to 1 in /logs/verifier/reward.json or reward.txt"};

@@ -5,10 +5,11 @@
 
 namespace tandem::envs {
 
-// The value of a term, and why it is not 1.
+// The value of a term, why it is not 1, and the share of it that holds where that is known.
 struct Term {
   double value = 0;
   std::string why = {};
+  std::optional<double> share = {};
 };
 
 // Files of the check take the place of whatever lies at their paths, be it a folder or a file in place of one. Files

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "envs/command_check.h"
+#include "envs/lint_count.h"
 #include "envs/shell_words.h"
 #include "envs/tools/process.h"
 #include "envs/turn.h"
@@ -163,6 +164,8 @@ Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls
   auto outcomes = TRY(run_turn(*sandbox_, calls));
   for (const auto& outcome : outcomes) changed_ = changed_ || outcome.changed_files;
   tool_calls_ += static_cast<int>(outcomes.size());
+  unread_calls_ += static_cast<int>(
+      std::count_if(calls.begin(), calls.end(), [](const ParsedCall& call) { return !call.error.empty(); }));
   return outcomes;
 }
 
@@ -175,6 +178,7 @@ Result<std::unique_ptr<Episode>> Episode::branch() {
   std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
   branch->changed_ = changed_;
   branch->tool_calls_ = tool_calls_;
+  branch->unread_calls_ = unread_calls_;
   branch->step_ = step_;
   branch->grades_ = grades_;
   branch->set_up_failed_ = set_up_failed_;
@@ -198,9 +202,12 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
     failed.why = "files: more or larger ones were left behind than are collected";
     return failed;
   }
-  return grade(task_, collected.files, answer,
-               sandbox_runner(backend_, options_.test_time_limit_s, spec_of(task_, options_).holder),
-               collected.programs);
+  const auto holder = spec_of(task_, options_).holder;
+  auto graded = TRY(grade(task_, collected.files, answer, sandbox_runner(backend_, options_.test_time_limit_s, holder),
+                          collected.programs));
+  if (options_.count_lints)
+    graded.terms["lints"] = TRY(count_new_lints(task_.files, collected.files, backend_, holder));
+  return graded;
 }
 
 Result<std::optional<std::string>> Episode::next_step(std::string_view answer) {
@@ -225,6 +232,8 @@ Grade Episode::joined() const {
     const auto& name = task_.steps[i].name;
     all.terms["step " + name] = grades_[i].reward;
     all.reward += grades_[i].reward / static_cast<double>(grades_.size());
+    if (const auto lints = grades_[i].terms.find("lints"); lints != grades_[i].terms.end())
+      all.terms["lints"] += lints->second;
     if (!grades_[i].why.empty()) all.why += (all.why.empty() ? "" : "\n") + ("step " + name + ": " + grades_[i].why);
   }
   if (task_.last_step_counts) all.reward = set_up_failed_ ? 0 : grades_.back().reward;
@@ -234,6 +243,12 @@ Grade Episode::joined() const {
 }
 
 Result<Grade> Episode::score(std::string_view final_answer) {
+  auto grade = TRY(score_task(final_answer));
+  grade.terms["unread_calls"] = unread_calls_;
+  return grade;
+}
+
+Result<Grade> Episode::score_task(std::string_view final_answer) {
   if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
   const bool is_done = step_ < grades_.size();  // the step that is on, and nothing came of the next one
   auto grade = is_done ? Grade() : TRY(grade_now(final_answer));

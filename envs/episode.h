@@ -26,6 +26,7 @@ struct EpisodeOptions {
   std::vector<std::string> tools = {};      // that there are, and that the prompt names; empty: prompted_tools()
   AllowList network = {};                   // hosts that are open beside those of the task
   std::vector<McpServerSpec> servers = {};  // of tools, beside those of the task
+  bool count_lints = false;                 // problems that linters find because of the episode, as the term "lints"
   SandboxHolder holder = {};                // of its sandboxes; the task's name is put in
 };
 
@@ -62,20 +63,23 @@ class Episode {
   Result<std::unique_ptr<Episode>> branch();
 
   // Collects what was left behind and grades it, hidden tests in a fresh sandbox; of a task in steps the one that is
-  // on, joined with those before it. Once; the sandbox is gone after it.
+  // on, joined with those before it. Terms that do not decide about the reward, for what it is weighed with:
+  // unread_calls (a number), tests_passed (a share, where the check knows it), lints (a number, where they are
+  // counted). Once; the sandbox is gone after it.
   Result<Grade> score(std::string_view final_answer);
 
  private:
   Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
   Result<Grade> grade_now(std::string_view answer);
   Grade joined() const;
+  Result<Grade> score_task(std::string_view final_answer);
 
   Task task_;
   SandboxBackend& backend_;
   EpisodeOptions options_;
   std::unique_ptr<Sandbox> sandbox_;
   bool changed_ = false;
-  int tool_calls_ = 0;
+  int tool_calls_ = 0, unread_calls_ = 0;
   size_t step_ = 0;             // the one that is on
   std::vector<Grade> grades_;   // of the steps that are done
   bool set_up_failed_ = false;  // of the step that would have followed

@@ -132,8 +132,10 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
                     const std::set<std::string>& programs) {
   Grade result;
   const auto& expected = task.expectation;
+  std::optional<double> tests_passed;
   const auto judge_term = [&](const char* name, Term term) {
     result.terms[name] = term.value;
+    if (term.share) tests_passed = term.share;
     if (term.value != 1 && result.why.empty()) result.why = name + (": " + term.why);
   };
   if (expected.files) {
@@ -161,6 +163,7 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
       std::all_of(result.terms.begin(), result.terms.end(), [](const auto& term) { return term.second == 1; });
   result.reward = all && !result.terms.empty() ? 1 : 0;
   if (expected.commands && expected.commands->leaves_reward) result.reward = result.terms.at("tests");
+  if (tests_passed) result.terms["tests_passed"] = *tests_passed;
   return result;
 }
 

@@ -17,9 +17,10 @@
 namespace tandem::envs {
 
 struct Grade {
-  double reward = 0;                    // 1 where every term is 1, else 0; of a check that leaves a reward, that number
-  std::map<std::string, double> terms;  // files, answer, tests: those that the task has
-  std::string why;                      // of a term that is not 1: what was found, for people
+  double reward = 0;  // 1 where every term is 1, else 0; of a check that leaves a reward, that number
+  // files, answer, tests: those that the task has. Beside them tests_passed, a share, where the check knows it.
+  std::map<std::string, double> terms;
+  std::string why;  // of a term that is not 1: what was found, for people
 };
 
 // What a sandbox for grading begins with.

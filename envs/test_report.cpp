@@ -129,6 +129,19 @@ std::string test_name(std::string_view written) {
   return std::string(written.substr(0, written.size() - again.size())) + ")";
 }
 
+double share_that_passed(const TestReport& report, std::span<const std::string> wanted) {
+  const auto passed = [](const auto& test) { return test.second == TestEnd::kPassed; };
+  if (wanted.empty()) {
+    const auto count = std::count_if(report.begin(), report.end(), passed);
+    return report.empty() ? 0 : static_cast<double>(count) / static_cast<double>(report.size());
+  }
+  const auto count = std::count_if(wanted.begin(), wanted.end(), [&](const std::string& name) {
+    const auto found = report.find(test_name(name));
+    return found != report.end() && passed(*found);
+  });
+  return static_cast<double>(count) / static_cast<double>(wanted.size());
+}
+
 std::string why_not_passed(const TestReport& report, std::span<const std::string> wanted) {
   constexpr size_t kMostNamed = 5;
   if (report.empty()) return "no tests were reported by pytest (-rA or -v) or unittest (-v)";

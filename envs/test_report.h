@@ -24,6 +24,9 @@ TestReport read_test_report(std::string_view output);
 // The one form of a name that runners of several versions write in several ways.
 std::string test_name(std::string_view written);
 
+// Of these tests, or of all that were reported where none are named; 0 where there are none.
+double share_that_passed(const TestReport& report, std::span<const std::string> wanted);
+
 // Why these tests have not all passed, in words; empty where they have. None named: all that were reported, at least
 // one.
 std::string why_not_passed(const TestReport& report, std::span<const std::string> wanted);

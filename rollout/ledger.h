@@ -32,14 +32,22 @@
 
 namespace tandem::rollout {
 
+// How the terms of an episode count in what it teaches; see learned_reward.h.
+struct RewardWeights {
+  double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
+  double effort_token = 0.001, effort_call = 0, effort_turn = 0;
+  double effort_k = 1, effort_q = 0.5;
+};
+
 // What a run is to do; a function of its config.
 struct RunPlan {
   uint64_t seed = 0;
   int steps = 0;
   int groups_per_step = 8;
   int group_size = 8;
-  int max_lag = 1;               // versions that the trainer may be ahead of what samples a batch
-  bool deterministic = false;    // batches in order of admission, no lag
+  int max_lag = 1;             // versions that the trainer may be ahead of what samples a batch
+  bool deterministic = false;  // batches in order of admission, no lag
+  RewardWeights reward;
   bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
   std::vector<std::string> kinds;
   CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "rollout/ledger.h"
+#include "rollout/learned_reward.h"
 
 namespace tandem::rollout {
 
@@ -136,28 +136,29 @@ void Ledger::form_batches() {
     TrainBatch batch{.step = batches_formed_ + 1, .entries = {}};
     StepGroups summary{.groups = plan_.groups_per_step};
     std::vector<std::vector<EpisodeRecord*>> members;
-    std::vector<std::vector<double>> rewards;
+    std::vector<std::vector<double>> rewards;  // that are learned from
     double total = 0;
     int episodes = 0;
     for (const uint64_t group : chosen) {
       groups_[group].consumed = true;
       members.emplace_back();
       rewards.emplace_back();
+      double of_group = 0;  // of the tasks: whether they succeeded
       for (int i = 0; i < groups_[group].size; ++i) {
         EpisodeRecord& episode = episodes_[groups_[group].first + i];
         if (episode.state != EpisodeState::kCommitted) continue;
         members.back().push_back(&episode);
-        rewards.back().push_back(*episode.commit->reward);
-        total += rewards.back().back();
+        rewards.back().push_back(learned_reward(*episode.commit, plan_.reward));
+        of_group += *episode.commit->reward;
         ++episodes;
         auto& [sum, count] = summary.kinds[episode.kind];
-        sum += rewards.back().back();
+        sum += *episode.commit->reward;
         ++count;
       }
+      total += of_group;
       if (!rewards.back().empty()) {
         curriculum_.observe(episodes_[groups_[group].first].kind,
-                            std::accumulate(rewards.back().begin(), rewards.back().end(), 0.0) /
-                                static_cast<double>(rewards.back().size()));
+                            of_group / static_cast<double>(rewards.back().size()));
       }
     }
     summary.success = episodes > 0 ? total / episodes : 0;

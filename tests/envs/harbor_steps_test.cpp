@@ -72,7 +72,7 @@ TEST_F(HarborSteps, instructions_follow_each_other_in_one_sandbox_and_the_reward
   const auto grade = episode->score("done");
   ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
   EXPECT_EQ(grade->reward, 0.75);
-  EXPECT_THAT(grade->terms, ElementsAre(Pair("step first", 0.5), Pair("step second", 1)));
+  EXPECT_THAT(grade->terms, ElementsAre(Pair("step first", 0.5), Pair("step second", 1), Pair("unread_calls", 0)));
 }
 
 TEST_F(HarborSteps, a_reward_below_what_a_step_asks_for_ends_the_episode_with_it) {
@@ -83,7 +83,7 @@ TEST_F(HarborSteps, a_reward_below_what_a_step_asks_for_ends_the_episode_with_it
   EXPECT_EQ(next(*episode), "the end");  // asked again, nothing more happens
   const auto grade = episode->score("done");
   EXPECT_EQ(grade->reward, 0.5);
-  EXPECT_THAT(grade->terms, ElementsAre(Pair("step first", 0.5)));
+  EXPECT_THAT(grade->terms, ElementsAre(Pair("step first", 0.5), Pair("unread_calls", 0)));
   episode = open();
   run(*episode, "echo one > a.txt");
   EXPECT_EQ(next(*episode), "Write two into b.txt.\n");

@@ -70,5 +70,14 @@ TEST(TestReport, why_says_which_tests_have_not_passed) {
   EXPECT_THAT(why({"1", "2", "3", "4", "5", "6", "7"}), HasSubstr("5 was not reported; and 2 more"));
 }
 
+TEST(TestReport, the_share_that_passed_is_of_those_that_were_named) {
+  const TestReport report = {{"a", TestEnd::kPassed}, {"b", TestEnd::kFailed}, {"c", TestEnd::kSkipped}};
+  const std::vector<std::string> named = {"a", "b", "missing", "c"}, one = {"a"};
+  EXPECT_DOUBLE_EQ(share_that_passed(report, named), 0.25);
+  EXPECT_DOUBLE_EQ(share_that_passed(report, one), 1);
+  EXPECT_DOUBLE_EQ(share_that_passed(report, {}), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(share_that_passed({}, {}), 0);
+}
+
 }  // namespace
 }  // namespace tandem::envs

@@ -178,6 +178,39 @@ TEST(Ledger, advantages_of_a_group_sum_to_zero_and_constant_groups_are_not_train
   }
 }
 
+// Episodes that did equally well have advantages where one took more effort; success and curriculum do not change.
+TEST(Ledger, effort_makes_a_signal_among_equal_rewards_and_leaves_success_alone) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  plan.reward.effort = 0.1;
+  Ledger ledger(plan);
+  (void)ledger.step(TrainerJoined{0});
+  (void)ledger.step(WorkerJoined{"w0", {}});
+  std::optional<TrainBatch> batch;
+  for (int round = 0; round < 10 && !batch; ++round) {
+    for (const Action& action : ledger.step(Pull{"w0", 3})) {
+      const auto* grant = std::get_if<Grant>(&action);
+      if (!grant) continue;
+      for (const auto& lease : grant->leases) {
+        Commit commit{.worker = "w0", .key = lease.key};
+        commit.reward = 1;
+        commit.sampled_tokens = static_cast<uint32_t>(100 * lease.key.episode);
+        for (const Action& after : ledger.step(commit)) {
+          if (const auto* formed = std::get_if<TrainBatch>(&after); formed && !batch) batch = *formed;
+        }
+      }
+    }
+  }
+  ASSERT_TRUE(batch);
+  ASSERT_EQ(batch->entries.size(), 6u);
+  EXPECT_EQ(ledger.step_groups(1)->with_signal, 2);
+  EXPECT_EQ(ledger.step_groups(1)->success, 1);
+  for (size_t i = 1; i < batch->entries.size(); ++i) {
+    if (i % 3 == 0) continue;  // of another group
+    EXPECT_LT(batch->entries[i].advantage, batch->entries[i - 1].advantage) << "longer";
+  }
+}
+
 TEST(Ledger, under_random_faults_nothing_is_lost_or_trained_twice) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     RunPlan plan = small_plan();

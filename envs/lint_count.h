@@ -1,0 +1,15 @@
+// Problems that linters find in what an episode left behind and did not find in what it began with.
+#pragma once
+
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// Of the files that are new or other than they were, in a fresh sandbox of `backend` by read_lints. A problem that only
+// moved to another line is no new one. 0 where no linter is known for any of them.
+Result<int> count_new_lints(const Files& before, const Files& after, SandboxBackend& backend, SandboxHolder holder);
+
+// The problems that a report of read_lints lists, without their lines and columns, sorted.
+std::vector<std::string> problems_in(std::string_view report);
+
+}  // namespace tandem::envs
