@@ -25,10 +25,10 @@ WorkQueue::~WorkQueue() {
 bool WorkQueue::submit(Job job, uint64_t lane) {
   {
     std::lock_guard lock(mutex_);
-    const auto found = lanes_.find(lane);
-    if ((found == lanes_.end() ? 0 : found->second.size()) >= capacity_) return false;
-    if (found == lanes_.end()) turns_.push_back(lane);
-    lanes_[lane].push_back(std::move(job));
+    auto& jobs = lanes_[lane];
+    if (jobs.size() >= capacity_) return false;
+    if (jobs.empty()) turns_.push_back(lane);
+    jobs.push_back(std::move(job));
     ++waiting_;
   }
   changed_.notify_one();

@@ -27,7 +27,7 @@ class WorkQueue {
   using Completion = std::function<void()>;
   using Job = std::function<Completion()>;
 
-  // `capacity`: jobs of one lane that wait.
+  // `capacity`: jobs of one lane that wait, one at least.
   WorkQueue(int threads, size_t capacity);
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;

@@ -21,7 +21,7 @@ Result<std::vector<std::pair<std::string, Status>>> ask_hosts(const RunConfig& c
   const RunLayout layout(run_dir);
   const auto addresses = TRY(env_addresses(config, layout));
   zmq::context_t context;
-  const auto epoch = static_cast<uint64_t>(SystemClock().unix_seconds() * 1e6);
+  const auto epoch = wire::new_epoch(SystemClock());
   const wire::Identity identity{
       .sender = fmt::format("{:016x}/supervisor-{:x}", layout.run_id(), epoch), .epoch = epoch, .run = layout.run_id()};
   std::vector<std::pair<std::string, Status>> said;

@@ -105,7 +105,7 @@ Result<FleetClient> FleetClient::open(const FleetTarget& target) {
   if (!target.run.empty()) TRY(dashboard::check_run_directory(target.run));
   const auto servers = TRY(target.endpoints.empty() ? servers_of(target) : servers_at(target));
   FleetClient client(std::make_unique<zmq::context_t>(), target.patience);
-  const auto epoch = static_cast<uint64_t>(SystemClock().unix_seconds() * 1e6);
+  const auto epoch = wire::new_epoch(SystemClock());
   const wire::Identity identity{.sender = fmt::format("operator-{}-{:x}", ::getpid(), epoch),
                                 .epoch = epoch,
                                 .run = target.run.empty() ? wire::kEveryRun : RunLayout(target.run).run_id()};

@@ -55,8 +55,7 @@ Result<int> run(const Options& options) {
   const RunLayout layout(options.run_dir);
   const SystemClock clock;
   const std::string sender = fmt::format("{}-{}", options.name, options.rank);
-  const wire::Identity identity{
-      .sender = sender, .epoch = static_cast<uint64_t>(clock.unix_seconds() * 1e6), .run = layout.run_id()};
+  const wire::Identity identity{.sender = sender, .epoch = wire::new_epoch(clock), .run = layout.run_id()};
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", sender));
 
   if (options.name == "coordinator") {

@@ -105,8 +105,7 @@ Status Supervisor::start() {
   TRY(make_directories(layout_.socket_folder()));
   if (::chmod(layout_.socket_folder().c_str(), 0700) != 0)
     return Status::from_errno(layout_.socket_folder().string(), errno);
-  const wire::Identity identity{
-      .sender = "supervisor", .epoch = static_cast<uint64_t>(clock_.unix_seconds() * 1e6), .run = layout_.run_id()};
+  const wire::Identity identity{.sender = "supervisor", .epoch = wire::new_epoch(clock_), .run = layout_.run_id()};
   coordinator_ = TRY(wire::Socket::connect(context_, layout_.address("coordinator"), identity));
   last_report_ = clock_.now();
   for (Role& role : roles_) TRY(spawn(role));

@@ -121,8 +121,7 @@ class Server {
       case wire::Body::OPEN_RUN:
         return open_run(message);
       case wire::Body::CLOSE_RUN:
-        std::erase_if(sessions_, [&](const auto& entry) { return entry.second->run == message.run(); });
-        runs_.erase(message.run());  // its directory may be another one's the next time
+        forget_run(message.run());
         return answer(Asker(message), Writer(write_welcome));
       case wire::Body::FLEET_QUERY:
         return ask_fleet(message);
@@ -215,8 +214,16 @@ class Server {
     return {};
   }
 
+  // Its directory may hold another one the next time.
+  void forget_run(uint64_t run) {
+    std::erase_if(sessions_, [run](const auto& entry) { return entry.second->run == run; });
+    runs_.erase(run);
+  }
+
+  // It begins, or goes on after its end: what a life of it that was killed has left is nobody's.
   void open_run(const wire::Incoming& message) {
-    auto run = run_of(message.run());
+    forget_run(message.run());
+    const auto run = run_of(message.run());
     if (!run) return answer(Asker(message), fail(Status::exhausted(kTooManyRuns)));
     answer_later(
         message,

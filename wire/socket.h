@@ -42,6 +42,9 @@ struct Identity {
   uint64_t run = 0;
 };
 
+// The epoch of a process that starts now.
+inline uint64_t new_epoch(const Clock& clock) { return static_cast<uint64_t>(clock.unix_seconds() * 1e6); }
+
 // A message that is being written.
 class Outgoing {
  public:

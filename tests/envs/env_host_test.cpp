@@ -133,6 +133,17 @@ TEST_F(EnvHost, a_run_that_is_over_has_nothing_left_there_and_takes_nothing_of_a
   EXPECT_EQ(opened_, 3);
 }
 
+// Its supervisor was killed, so nobody closed it.
+TEST_F(EnvHost, a_run_that_begins_again_is_read_again_and_has_nothing_of_its_former_life) {
+  start(8, 8);
+  auto client = run(1);
+  const auto lease = client.acquire(5);
+  ASSERT_TRUE(lease);
+  ASSERT_TRUE(client.ask([](wire::Body::Builder body) { body.setOpenRun("/runs/1"); }));
+  EXPECT_EQ(opened_, 2);
+  EXPECT_EQ(client.call(*lease, "true").error().code(), Code::kNotFound);
+}
+
 TEST_F(EnvHost, a_run_that_cannot_be_opened_is_told_why_each_time) {
   start(8, 8);
   RunClient stranger(address_, 3, "/runs/4");
