@@ -60,7 +60,7 @@ class NamespaceIsolation final : public Isolation {
     };
     const Status status = map();
     // What is missing then is the process, and nothing of the machine.
-    if (!status && has_ended(first.handle))
+    if (!status && has_ended(first.handle, 1000))
       return Status::unavailable("the first process was killed while it was made");
     return status ? status : Status::unfit(status.message());
   }
