@@ -17,7 +17,8 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostGroups = 512;
-constexpr size_t kLeastGroups = 4;  // that stay, however long nobody has asked
+constexpr int kMostAttempts = 2000;  // of a millisecond, at removing a group whose last processes are on their way out
+constexpr size_t kLeastGroups = 4;   // that stay, however long nobody has asked
 
 bool set_value(const std::string& file, const std::string& value) {
   FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CLOEXEC));
@@ -63,7 +64,7 @@ bool is_idle(const CgroupPool::Group& group) { return !group.user || has_ended(g
 
 }  // namespace
 
-// Groups of spawners that are no more. Their last processes may be on their way out.
+// Groups of spawners that are no more. Their last processes may be on their way out, and end by themselves.
 void CgroupPool::sweep(const std::string& parent) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
@@ -166,11 +167,12 @@ void CgroupPool::clear() {
       poll(&wait, 1, 1000);
     }
     for (const auto& folder : group.folders) {
-      for (int attempt = 0; attempt < 200 && rmdir(folder.c_str()) != 0 && errno == EBUSY; ++attempt) usleep(1000);
+      for (int attempt = 0; attempt < kMostAttempts && rmdir(folder.c_str()) != 0 && errno == EBUSY; ++attempt)
+        usleep(1000);
     }
   }
   groups_.clear();
-  for (int attempt = 0; attempt < 200 && !leaving_.empty(); ++attempt) {
+  for (int attempt = 0; attempt < kMostAttempts && !leaving_.empty(); ++attempt) {
     remove_leaving();
     if (!leaving_.empty()) usleep(1000);
   }
