@@ -84,6 +84,22 @@ std::vector<Lint> read_compiler(std::string_view output) {
   });
 }
 
+// "PATH:LINE: MESSAGE" too, where there is no column.
+std::string with_columns(std::string_view output) {
+  std::string text;
+  for (const auto line : split(output, '\n')) {
+    text += line;
+    if (!read_place(line)) {
+      if (const auto end = line.find(": "); end != std::string_view::npos) {
+        text.resize(text.size() - line.size());
+        text.append(line.substr(0, end)).append(":1").append(line.substr(end));
+      }
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 std::vector<Lint> read_shellcheck(std::string_view output) {
   return read_lines(output, [](Lint& lint) {
     lint.severity = take_severity(lint, {"error", "warning", "note"});
@@ -160,6 +176,21 @@ std::vector<Lint> read_node(std::string_view output) {
   }
   return {};
 }
+
+}  // namespace
+
+std::vector<Lint> read_any_linter(std::string_view output) {
+  return read_lines(with_columns(output), [](Lint& lint) {
+    lint.severity = take_severity(lint, {"error", "warning", "note", "info", "fatal error"});
+    if (lint.severity == "fatal error") lint.severity = "error";
+    if (lint.severity == "info") lint.severity = "note";
+    if (lint.severity.empty()) lint.severity = "warning";
+    take_code(lint, '[', ']');
+    return true;
+  });
+}
+
+namespace {
 
 Linter clang(std::string_view program, const char* language, const char* standard) {
   return {"clang",

@@ -95,10 +95,12 @@ constexpr std::array kTools = {
     Tool{
         "read_lints",
         "Runs the linters that are installed and prints what they find, as PATH:LINE:COLUMN: SEVERITY: MESSAGE (LINTER "
-        "CODE). Problems may be older than your changes.",
+        "CODE). Problems may be older than your changes, unless only_new is true.",
         R"({"type":"object","properties":{
            "paths":{"type":"array","items":{"type":"string"},
-             "description":"Files and folders to check. The whole workspace by default."}},
+             "description":"Files and folders to check. The whole workspace by default."},
+           "only_new":{"type":"boolean",
+             "description":"Leave out what was found in the last git commit already. Default false."}},
            "required":[],"additionalProperties":false})",
         ToolEffect::kReads, tool_read_lints},
     Tool{"todo_write", "Keeps a list of what is to be done, and prints it. Use it for work of several steps.",

@@ -91,6 +91,107 @@ TEST_F(ReadLints, ignored_files_are_left_out_unless_they_are_named) {
   EXPECT_THAT(lint({"made/a.py"}), HasSubstr("made/a.py:1:"));
 }
 
+class NewLints : public ReadLints {
+ protected:
+  void SetUp() override {
+    ReadLints::SetUp();
+    if (!installed({"git"}) || !installed({"ruff", "pyflakes3", "pyflakes"})) GTEST_SKIP() << "no git or no pyflakes";
+  }
+  void git(const std::string& arguments, const std::string& folder = ".") {
+    const auto command = "cd '" + (scratch_.path / folder).string() +
+                         "' && git -c user.name=a -c user.email=a@b -c init.defaultBranch=main " + arguments +
+                         " >/dev/null 2>&1";
+    ASSERT_EQ(system(command.c_str()), 0) << command;
+  }
+  std::string lint_new() { return call("read_lints", {{"only_new", true}}).output; }
+};
+
+TEST_F(NewLints, are_those_that_the_last_commit_did_not_have_wherever_they_moved) {
+  scratch_.put("old.py", "import os\nprint(missing)\n");
+  scratch_.put("same.py", "import sys\n");
+  git("init && git add . && git -c user.name=a -c user.email=a@b commit -m one");
+  EXPECT_THAT(lint_new(), HasSubstr("No new problems in 2 files ("));
+  EXPECT_THAT(lint_new(), HasSubstr(" 3 problems were in the last commit already.\n"));
+  scratch_.put("old.py", "\n\nimport os\nprint(missing)\nprint(other)\n");
+  scratch_.put("new.py", "import re\n");
+  const auto found = lint_new();
+  EXPECT_THAT(found, HasSubstr("old.py:5:7: error: "));
+  EXPECT_THAT(found, HasSubstr("new.py:1:"));
+  EXPECT_THAT(found, Not(HasSubstr("missing")));
+  EXPECT_THAT(found, Not(HasSubstr("same.py")));
+  EXPECT_THAT(found, HasSubstr("2 new problems in 3 files ("));
+  EXPECT_THAT(lint(), HasSubstr("5 problems in 3 files ("));
+}
+
+TEST_F(NewLints, one_more_of_a_kind_is_one_new_problem) {
+  scratch_.put("a.py", "print(missing)\n");
+  git("init && git add . && git -c user.name=a -c user.email=a@b commit -m one");
+  scratch_.put("a.py", "print(missing)\nprint(1)\nprint(missing)\n");
+  EXPECT_THAT(lint_new(), testing::StartsWith("a.py:3:7: error: "));
+  EXPECT_THAT(lint_new(), HasSubstr("1 new problem in 1 file ("));
+}
+
+TEST_F(NewLints, of_a_repository_below_the_workspace_are_found_and_it_stays_as_it_is) {
+  scratch_.put("part/a.py", "import os\n");
+  git("init && git add . && git -c user.name=a -c user.email=a@b commit -m one", "part");
+  scratch_.put("part/a.py", "import os\nimport re\n");
+  scratch_.put("b.py", "import sys\n");
+  const auto index = scratch_.get("part/.git/index");
+  const auto found = lint_new();
+  EXPECT_THAT(found, HasSubstr("part/a.py:2:"));
+  EXPECT_THAT(found, HasSubstr("b.py:1:"));
+  EXPECT_THAT(found, HasSubstr("2 new problems in 2 files ("));
+  EXPECT_EQ(scratch_.get("part/.git/index"), index);
+}
+
+TEST_F(NewLints, all_are_shown_where_there_is_nothing_to_compare_with) {
+  scratch_.put("a.py", "import os\n");
+  EXPECT_THAT(lint_new(),
+              HasSubstr("Problems that are older are shown too: there is no git repository.\n1 problem in"));
+  git("init");
+  EXPECT_THAT(lint_new(), HasSubstr("Problems that are older are shown too: there is no commit yet.\n1 problem in"));
+}
+
+TEST_F(ReadLints, a_project_names_linters_of_its_own) {
+  scratch_.put(".tandemlinters.json", R"({
+    "spelling": {"files": ["*.md", "src/*.sh"],
+                 "command": ["awk", "/teh/ {print FILENAME \":\" FNR \": error: spelled teh [T1]\"}"]},
+    "long": {"files": ["*.md"], "command": ["awk", "{if (length > 9) print FILENAME \":\" FNR \":10: long line\"}"]}})");
+  scratch_.put("docs/a.md", "one\nteh end of it\n");
+  scratch_.put("src/b.sh", "#!/bin/sh\n# teh\n");
+  scratch_.put("c.sh", "#!/bin/sh\n# teh\n");
+  scratch_.put("d.txt", "teh\n");
+  const auto found = lint();
+  EXPECT_THAT(found, testing::StartsWith("docs/a.md:2:1: error: spelled teh (spelling T1)\n"
+                                         "docs/a.md:2:10: warning: long line (long)\n"
+                                         "src/b.sh:2:1: error: spelled teh (spelling T1)\n"));
+  EXPECT_THAT(found, Not(HasSubstr("d.txt")));
+  EXPECT_THAT(found, Not(HasSubstr("c.sh:2:")));
+  EXPECT_THAT(lint({"docs/a.md"}), HasSubstr("2 problems in 1 file (long, spelling)."));
+}
+
+TEST_F(ReadLints, what_is_wrong_with_the_linters_of_a_project_is_said) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[]", ".tandemlinters.json must be an object"},
+      {"{", ".tandemlinters.json: "},
+      {R"({"a": {}})", "\"a\" needs command, a list"},
+      {R"({"a": {"command": ["awk"], "files": []}})", "\"a\" needs files, a list"},
+      {R"({"a": {"command": ["awk", 3], "files": ["*"]}})", "\"a\" has something in command that is no text"},
+      {R"({"a": {"command": ["./lint"], "files": ["*"]}})", "must name an installed program, not a path"},
+      {R"({"a": {"command": ["awk"], "files": ["[a"]}})", "\"a\" "},
+      {R"({"a": {"comand": ["awk"], "files": ["*"]}})", "did you mean \"command\""},
+  };
+  for (const auto& [text, words] : wrong) {
+    scratch_.put(".tandemlinters.json", text);
+    const auto outcome = call("read_lints", Json::object());
+    EXPECT_FALSE(outcome.ok);
+    EXPECT_THAT(outcome.output, HasSubstr(words)) << text;
+  }
+  scratch_.put(".tandemlinters.json", R"({"a": {"command": ["no-such-linter"], "files": ["*.md"]}})");
+  scratch_.put("a.md", "x\n");
+  EXPECT_EQ(lint(), "1 file not checked by a: there is no program no-such-linter here\n");
+}
+
 TEST_F(ReadLints, more_than_two_hundred_files_are_refused) {
   for (int i = 0; i < 201; ++i) scratch_.put("f" + std::to_string(i) + ".py", "");
   EXPECT_THAT(lint(), HasSubstr("more than 200 files"));
