@@ -71,6 +71,12 @@ std::string cached_share(const envs::ServerFigures& figures) {
                                                                static_cast<double>(figures.known_reads));
 }
 
+std::string pressure_of(const envs::ServerFigures& figures) {
+  if (!figures.pressure) return "not counted by this kernel";
+  return fmt::format("{:.0f}% of the last 10 s waited for a core, {:.0f}% for memory, {:.0f}% for a disk",
+                     100 * figures.pressure->cpu, 100 * figures.pressure->memory, 100 * figures.pressure->io);
+}
+
 uint32_t in_use(const envs::FleetFigures& fleet) { return fleet.leased + fleet.calling + fleet.grading; }
 
 }  // namespace
@@ -190,17 +196,21 @@ std::string lines_of(const std::string& server, const envs::ServerFigures& figur
       "  in use   {}: {} between calls, {} calling, {} grading; {} warm, {} draining\n"
       "  queue    {} of {} requests\n"
       "  reads    {} of {} of known content answered from the cache\n"
+      "  pressure {}\n"
       "  kills    {}\n",
       safe(server), format_seconds(fleet.uptime_seconds), figures.episodes, fleet.calls, figures.failed,
       fleet.spawns_per_second, fleet.spawn_p50_ms, fleet.spawn_p99_ms, fleet.made, fleet.not_made, warm_share(fleet),
       in_use(fleet), fleet.leased, fleet.calling, fleet.grading, fleet.warm, fleet.draining, figures.waiting,
-      figures.queue, figures.cached_reads, figures.known_reads, kills_in_words(fleet));
+      figures.queue, figures.cached_reads, figures.known_reads, pressure_of(figures), kills_in_words(fleet));
 }
 
 Json to_json(const envs::ServerFigures& figures) {
   const auto& fleet = figures.fleet;
   Json kills = Json::object();
   for (const auto& [why, times] : kills_of(fleet)) kills[why] = times;
+  Json pressure;
+  if (figures.pressure)
+    pressure = {{"cpu", figures.pressure->cpu}, {"memory", figures.pressure->memory}, {"io", figures.pressure->io}};
   return {{"uptime_seconds", fleet.uptime_seconds},
           {"episodes", figures.episodes},
           {"sandboxes",
@@ -221,6 +231,7 @@ Json to_json(const envs::ServerFigures& figures) {
           {"calls", fleet.calls},
           {"reads", {{"known", figures.known_reads}, {"cached", figures.cached_reads}}},
           {"execs", fleet.looks},
+          {"pressure", pressure},
           {"failed_requests", figures.failed},
           {"kills", kills}};
 }

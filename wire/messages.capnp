@@ -350,6 +350,9 @@ struct Figures {
   failed @19 :UInt64;                  # requests, since the server began
   knownReads @20 :UInt64;              # calls that read what was known
   cachedReads @21 :UInt64;             # those of them answered from the cache
+  cpuPressure @22 :Float64 = -1;       # shares of the last 10 s in which work waited; below 0 where that is not counted
+  memoryPressure @23 :Float64 = -1;
+  ioPressure @24 :Float64 = -1;
 }
 
 struct Looked {

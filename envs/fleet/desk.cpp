@@ -64,10 +64,11 @@ void OperatorDesk::ask(Result<FleetQuery> query, const std::function<LoopFigures
   later(
       [this,
        figures =
-           ServerFigures{{}, own.episodes, own.waiting, own.queue, own.failed, own.reads.lookups, own.reads.hits}]()
+           ServerFigures{{}, own.episodes, own.waiting, own.queue, own.failed, own.reads.lookups, own.reads.hits, {}}]()
           -> Result<FleetAnswer> {
         ServerFigures all = figures;
         all.fleet = fleet_.figures();
+        all.pressure = read_pressure();
         return FleetAnswer(std::move(all));
       },
       std::move(answer), false);

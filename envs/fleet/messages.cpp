@@ -138,6 +138,10 @@ void write(const ServerFigures& figures, wire::Figures::Builder out) {
   out.setFailed(figures.failed);
   out.setKnownReads(figures.known_reads);
   out.setCachedReads(figures.cached_reads);
+  if (!figures.pressure) return;
+  out.setCpuPressure(figures.pressure->cpu);
+  out.setMemoryPressure(figures.pressure->memory);
+  out.setIoPressure(figures.pressure->io);
 }
 
 Result<ServerFigures> read(wire::Figures::Reader in) {
@@ -169,6 +173,11 @@ Result<ServerFigures> read(wire::Figures::Reader in) {
   figures.failed = in.getFailed();
   figures.known_reads = in.getKnownReads();
   figures.cached_reads = in.getCachedReads();
+  if (in.getCpuPressure() >= 0) {
+    figures.pressure = Pressure{.cpu = TRY(number(in.getCpuPressure(), "cpuPressure", 0, 1)),
+                                .memory = TRY(number(in.getMemoryPressure(), "memoryPressure", 0, 1)),
+                                .io = TRY(number(in.getIoPressure(), "ioPressure", 0, 1))};
+  }
   return figures;
 }
 

@@ -3,11 +3,13 @@
 // Readers take what anybody may have sent: every field is checked against its limits, and the error names it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "envs/fleet/fleet.h"
+#include "envs/fleet/pressure.h"
 #include "wire/messages.capnp.h"
 
 namespace tandem::envs {
@@ -50,6 +52,7 @@ struct ServerFigures {
   FleetFigures fleet;
   uint64_t episodes = 0, waiting = 0, queue = 0, failed = 0;
   uint64_t known_reads = 0, cached_reads = 0;  // calls that read known content; those of them answered from the cache
+  std::optional<Pressure> pressure;            // of its machine or control group
 };
 struct Killed {
   SandboxRow before;

@@ -82,6 +82,8 @@ class WatchedSandbox final : public Sandbox {
   Result<Collected> collect() override { return seen(inner_->collect()); }
   Result<Snapshot> snapshot() override { return seen(inner_->snapshot()); }
   Status restore(const Snapshot& snapshot) override { return seen(inner_->restore(snapshot)); }
+  Status freeze() override { return seen(inner_->freeze()); }
+  Status thaw() override { return seen(inner_->thaw()); }
   Status start_servers(std::span<const McpServerSpec> servers) override { return seen(inner_->start_servers(servers)); }
   std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {

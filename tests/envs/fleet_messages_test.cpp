@@ -132,6 +132,7 @@ TEST(FleetMessages, answers_arrive_as_they_were_given) {
   figures.queue = 4096;
   figures.known_reads = 8;
   figures.cached_reads = 6;
+  figures.pressure = Pressure{.cpu = 0.5, .memory = 0, .io = 0.25};
   const auto read = sent(FleetAnswer(figures));
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(std::get<ServerFigures>(*read).fleet.ended, figures.fleet.ended);
@@ -139,6 +140,9 @@ TEST(FleetMessages, answers_arrive_as_they_were_given) {
   EXPECT_EQ(std::get<ServerFigures>(*read).queue, 4096u);
   EXPECT_EQ(std::get<ServerFigures>(*read).known_reads, 8u);
   EXPECT_EQ(std::get<ServerFigures>(*read).cached_reads, 6u);
+  ASSERT_TRUE(std::get<ServerFigures>(*read).pressure);
+  EXPECT_EQ(std::get<ServerFigures>(*read).pressure->io, 0.25);
+  EXPECT_FALSE(std::get<ServerFigures>(*sent(FleetAnswer(ServerFigures{}))).pressure);
 
   const LookOutcome outcome{.exit_code = 3, .truncated = true, .output = std::string("a\0b", 3), .errors = "e"};
   const auto looked = sent(FleetAnswer(outcome));

@@ -1,0 +1,23 @@
+// How much of the time work waited for what this machine is short of, as the kernel counts it: "pressure stall
+// information", Documentation/accounting/psi.rst of Linux.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace tandem::envs {
+
+// Shares, 0 to 1, of the last 10 s in which at least one task waited.
+struct Pressure {
+  double cpu = 0, memory = 0, io = 0;
+};
+
+// Of the control group that this process and its sandboxes are in, where it is of version 2, else of the whole machine.
+// None where the kernel does not count it.
+std::optional<Pressure> read_pressure();
+
+// Of a folder with files cpu, memory and io, their names behind `suffix` ("cpu.pressure").
+std::optional<Pressure> read_pressure(const std::filesystem::path& folder, std::string_view suffix);
+
+}  // namespace tandem::envs
