@@ -66,6 +66,27 @@ Result<double> per_second(double seconds, int threads, envs::SandboxBackend& bac
   return done / to_seconds(clock.now() - begin);
 }
 
+// A branch of an episode: what a sandbox holds, as a value, and a fresh sandbox that begins with it.
+Status add_branches(std::vector<Figure>& figures, const Settings& settings, envs::SandboxBackend& backend) {
+  for (const int files : {10, 1000}) {
+    const auto sandbox = TRY(backend.create({}));
+    envs::Files content;
+    for (int i = 0; i < files; ++i) content[fmt::format("folder{}/file{}.txt", i % 10, i)] = std::string(2000, 'x');
+    TRY(sandbox->put(content));
+    const auto snapshot = TRY(sandbox->snapshot());
+    const double taken =
+        TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(sandbox->snapshot()), Status{}; }));
+    const double begun = TRY(median_seconds(settings.seconds, [&]() -> Status {
+      const auto branch = TRY(backend.create({}));
+      return branch->restore(snapshot);
+    }));
+    const auto of = fmt::format(" of {} files of 2 kB", files);
+    figures.push_back({"snapshot" + of, 1e3 * taken, "ms", 0, ""});
+    figures.push_back({"create, restore a snapshot" + of + ", destroy", 1e3 * begun, "ms", 0, ""});
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Figure>> bench_envs(const Settings& settings) {
@@ -122,6 +143,12 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   };
   figures.push_back({"call: read_file", TRY(read(*sandbox)), "ms", 0, ""});
   figures.push_back({"call: read_file, answered from the cache", 1e3 * TRY(read(*cached)), "us", 0, ""});
+  const double frozen = TRY(milliseconds([&]() -> Status {
+    TRY(sandbox->freeze());
+    return sandbox->thaw();
+  }));
+  figures.push_back({"freeze and thaw", frozen, "ms", 0, ""});
+  TRY(add_branches(figures, settings, *backend));
   uint64_t seed = 0;
   const double episode = TRY(median_seconds(settings.seconds, [&]() -> Status {
     Random random(++seed);

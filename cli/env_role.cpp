@@ -8,6 +8,7 @@
 
 #include "cli/run_layout.h"
 #include "cli/run_tasks.h"
+#include "envs/fleet/pressure.h"
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/backends.h"
 #include "envs/sandbox/caching_backend.h"
@@ -46,23 +47,29 @@ struct Sandboxes {
 Json metrics_of(const envs::ServerCounters& c, const Sandboxes& sandboxes) {
   const auto made = sandboxes.pool.counters();
   const auto reads = sandboxes.read_cache.counters();
-  return {{"acquired", c.acquired},
-          {"calls", c.calls},
-          {"scored", c.scored},
-          {"failed", c.failed},
-          {"reaped", c.reaped},
-          {"live", c.live},
-          {"waiting", c.waiting},
-          {"busy_seconds", c.busy_seconds},
-          {"warm", made.ready},
-          {"taken_warm", made.warm},
-          {"made_on_demand", made.fresh},
-          {"not_made", made.failed},
-          {"warm_lost", made.lost},
-          {"known_reads", reads.lookups},
-          {"cached_reads", reads.hits},
-          {"spawners", sandboxes.backend->spawners_started()},
-          {"spawn_ms", made.last_fresh_milliseconds}};
+  Json metrics = {{"acquired", c.acquired},
+                  {"calls", c.calls},
+                  {"scored", c.scored},
+                  {"failed", c.failed},
+                  {"reaped", c.reaped},
+                  {"live", c.live},
+                  {"waiting", c.waiting},
+                  {"busy_seconds", c.busy_seconds},
+                  {"warm", made.ready},
+                  {"taken_warm", made.warm},
+                  {"made_on_demand", made.fresh},
+                  {"not_made", made.failed},
+                  {"warm_lost", made.lost},
+                  {"known_reads", reads.lookups},
+                  {"cached_reads", reads.hits},
+                  {"spawners", sandboxes.backend->spawners_started()},
+                  {"spawn_ms", made.last_fresh_milliseconds}};
+  if (const auto pressure = envs::read_pressure()) {
+    metrics["cpu_pressure"] = pressure->cpu;
+    metrics["memory_pressure"] = pressure->memory;
+    metrics["io_pressure"] = pressure->io;
+  }
+  return metrics;
 }
 
 Result<envs::RunTerms> terms_of(const RunConfig& config, const fs::path& run_dir) {
@@ -73,7 +80,8 @@ Result<envs::RunTerms> terms_of(const RunConfig& config, const fs::path& run_dir
                                    .tools = TRY(envs::choose_tools(config.env.tools)),
                                    .network = TRY(envs::AllowList::parse(config.env.network)),
                                    .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
-                                   .count_lints = config.reward.lints != 0}};
+                                   .count_lints = config.reward.lints != 0,
+                                   .freeze_between_turns = config.env.freeze_between_turns}};
   if (!config.tasks.path.empty()) {
     const auto set = std::make_shared<const envs::TaskSet>(TRY(read_recorded_tasks(config, run_dir)));
     terms.make_task = [set](const envs::TaskSpec& spec) { return set->task(spec); };
@@ -98,8 +106,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
-
-uint64_t new_epoch(const Clock& clock) { return static_cast<uint64_t>(clock.unix_seconds() * 1e6); }
 
 }  // namespace
 
@@ -150,7 +156,8 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
       fmt::print(stderr, "made the key {}; runs that are to use this host need a copy, as their env.key\n",
                  settings.key.string());
   }
-  const wire::Identity identity{.sender = "env@" + host_name(), .epoch = new_epoch(clock), .run = wire::kEveryRun};
+  const wire::Identity identity{
+      .sender = "env@" + host_name(), .epoch = wire::new_epoch(clock), .run = wire::kEveryRun};
   const auto sandboxes = TRY(Sandboxes::start({.label = settings.address,
                                                .kind = "",
                                                .engine = "",

@@ -150,6 +150,8 @@ Schema schema_of(RunConfig& c) {
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
   s.add("env.read_cache_mb", c.env.read_cache_mb,
         "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
+  s.add("env.freeze_between_turns", c.env.freeze_between_turns,
+        "Whether what an episode has running in the background stops while the model thinks");
   s.add("env.hosts", c.env.hosts,
         "Environment servers that share the episodes: local, the run's own, and tcp://HOST:PORT of `tandem role env "
         "--listen`");

@@ -94,6 +94,7 @@ struct RunConfig {
     std::string sandbox = "auto";
     int warm = 2, most_warm = 16;
     int read_cache_mb = 64;
+    bool freeze_between_turns = false;
     std::vector<std::string> hosts = {"local"};
     std::string key;
   } env;

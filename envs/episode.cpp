@@ -161,7 +161,9 @@ Result<ToolOutcome> Episode::call(std::string_view name, const Json& arguments) 
 
 Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls) {
   if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
+  if (options_.freeze_between_turns) TRY(sandbox_->thaw());
   auto outcomes = TRY(run_turn(*sandbox_, calls));
+  if (options_.freeze_between_turns) TRY(sandbox_->freeze());
   for (const auto& outcome : outcomes) changed_ = changed_ || outcome.changed_files;
   tool_calls_ += static_cast<int>(outcomes.size());
   unread_calls_ += static_cast<int>(
@@ -182,6 +184,7 @@ Result<std::unique_ptr<Episode>> Episode::branch() {
   branch->step_ = step_;
   branch->grades_ = grades_;
   branch->set_up_failed_ = set_up_failed_;
+  branch->linted_ = linted_;
   return branch;
 }
 
@@ -205,9 +208,25 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
   const auto holder = spec_of(task_, options_).holder;
   auto graded = TRY(grade(task_, collected.files, answer, sandbox_runner(backend_, options_.test_time_limit_s, holder),
                           collected.programs));
-  if (options_.count_lints)
-    graded.terms["lints"] = TRY(count_new_lints(task_.files, collected.files, backend_, holder));
+  if (options_.count_lints) graded.terms["lints"] = TRY(count_lints(collected.files));
   return graded;
+}
+
+// What setup and an image have made is there before the model is. Looked at in a sandbox of its own, for collecting
+// files ends what runs.
+Result<int> Episode::count_lints(const Files& left_behind) {
+  auto holder = spec_of(task_, options_).holder;
+  holder.grading = true;
+  if (!linted_) {
+    SandboxSpec spec = spec_of(task_, options_);
+    spec.holder = holder;
+    const auto sandbox = TRY(backend_.create(spec));
+    TRY(prepare(*sandbox, task_, options_));
+    linted_ = TRY(sandbox->collect()).files;
+  }
+  const int lints = TRY(count_new_lints(*linted_, left_behind, backend_, holder));
+  linted_ = left_behind;
+  return lints;
 }
 
 Result<std::optional<std::string>> Episode::next_step(std::string_view answer) {
@@ -222,6 +241,9 @@ Result<std::optional<std::string>> Episode::next_step(std::string_view answer) {
   if (set_up_failed_) return std::nullopt;
   TRY(Status(ready));
   TRY(sandbox_->start_servers(task_.servers));  // collecting has ended them
+  if (linted_) {
+    for (const auto& [path, content] : next.files) (*linted_)[path] = content;
+  }
   task_.begin_step(++step_);
   return task_.instruction;
 }

@@ -27,6 +27,7 @@ struct EpisodeOptions {
   AllowList network = {};                   // hosts that are open beside those of the task
   std::vector<McpServerSpec> servers = {};  // of tools, beside those of the task
   bool count_lints = false;                 // problems that linters find because of the episode, as the term "lints"
+  bool freeze_between_turns = false;        // what runs in the background stops while the model thinks
   SandboxHolder holder = {};                // of its sandboxes; the task's name is put in
 };
 
@@ -72,6 +73,7 @@ class Episode {
   Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
   Result<Grade> grade_now(std::string_view answer);
   Grade joined() const;
+  Result<int> count_lints(const Files& left_behind);
   Result<Grade> score_task(std::string_view final_answer);
 
   Task task_;
@@ -80,9 +82,10 @@ class Episode {
   std::unique_ptr<Sandbox> sandbox_;
   bool changed_ = false;
   int tool_calls_ = 0, unread_calls_ = 0;
-  size_t step_ = 0;             // the one that is on
-  std::vector<Grade> grades_;   // of the steps that are done
-  bool set_up_failed_ = false;  // of the step that would have followed
+  size_t step_ = 0;              // the one that is on
+  std::vector<Grade> grades_;    // of the steps that are done
+  bool set_up_failed_ = false;   // of the step that would have followed
+  std::optional<Files> linted_;  // what the step that is on began with, where lints are counted; once a step is graded
 };
 
 // kUnfit, naming task and program, where this machine lacks what the task cannot be judged without.

@@ -48,7 +48,6 @@ Result<int> count_new_lints(const Files& before, const Files& after, SandboxBack
   }
   if (new_paths.empty()) return 0;
   SandboxSpec spec;
-  holder.grading = true;
   spec.holder = std::move(holder);
   const auto sandbox = TRY(backend.create(spec));
   TRY(sandbox->put(before));

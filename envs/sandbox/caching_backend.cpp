@@ -70,6 +70,8 @@ class CachingSandbox final : public Sandbox {
 
   Result<Collected> collect() override { return inner_->collect(); }
   Result<Snapshot> snapshot() override { return inner_->snapshot(); }
+  Status freeze() override { return inner_->freeze(); }
+  Status thaw() override { return inner_->thaw(); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
     return inner_->source_changes(known);
   }

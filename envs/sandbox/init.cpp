@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <map>
 #include <optional>
-#include <sstream>
 #include <vector>
 
 #include "base/file.h"
@@ -20,38 +18,17 @@
 #include "base/text.h"
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
-#include "envs/sandbox/look.h"
-#include "envs/sandbox/sandbox.h"
-#include "envs/sandbox/snapshot.h"
+#include "envs/sandbox/pause.h"
+#include "envs/sandbox/serve_request.h"
 #include "envs/tools/functions.h"
-#include "envs/tools/paths.h"
-#include "envs/tools/process.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
 namespace {
 
-const char* const kRoot = "/workspace";
-const char* const kTemporary = "/tmp";
-
 constexpr auto kCancelGrace = std::chrono::seconds(2);  // in which a cancelled call can finish what it writes
 
 Time soon() { return SystemClock().now() + std::chrono::seconds(60); }
-
-// Ends every process that this one's command left, whatever sessions they moved to: as a subreaper it inherits them.
-void end_descendants() {
-  const std::string list = "/proc/self/task/" + std::to_string(getpid()) + "/children";
-  for (int round = 0; round < 10'000; ++round) {
-    FileDescriptor file(open(list.c_str(), O_RDONLY | O_CLOEXEC));
-    char text[4096];
-    const ssize_t size = file ? read(file.get(), text, sizeof text) : 0;
-    if (size <= 0) return;
-    std::istringstream words(std::string(text, static_cast<size_t>(size)));
-    for (pid_t child; words >> child;) kill(child, SIGKILL);
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-  }
-}
 
 // In the process that serves a call: ends the program that a tool waits for, with its group, so that the tool comes
 // back. A signal handler: what it calls may be called there.
@@ -78,7 +55,7 @@ void end_children(int) {
 
 std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
   ToolContext usual;
-  usual.root = kRoot;
+  usual.root = "/workspace";
   auto environment = clean_environment(usual);
   for (const auto& setting : settings) {
     const auto name = setting.substr(0, setting.find('=') + 1);
@@ -86,160 +63,6 @@ std::vector<std::string> environment_with(const std::vector<std::string>& settin
     environment.push_back(setting);
   }
   return environment;
-}
-
-// Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
-std::string reply_with(const Session& before, const Session& after, const std::string& rest) {
-  std::string reply;
-  put_number(reply, after != before ? 1 : 0);
-  if (after != before) put_session(reply, after);
-  put_text(reply, rest);
-  return reply;
-}
-
-std::string serve_call(FieldReader& fields, Session session, const std::vector<std::string>& environment) {
-  const Session before = session;
-  const auto serve = [&]() -> Result<ToolOutcome> {
-    const auto name = TRY(fields.text());
-    const auto arguments = TRY(fields.text());
-    ToolContext context;
-    context.root = kRoot;
-    context.shown_root = kRoot;
-    context.environment = environment;
-    context.session = &session;
-    context.output_limit = TRY(fields.number());
-    context.time_limit_s = TRY(fields.seconds());
-    const auto tools = TRY(fields.text());
-    for (const auto tool : split(tools, ',')) {
-      if (!tool.empty()) context.tools.emplace_back(tool);
-    }
-    const auto json = TRY(parse_json(arguments));
-    auto outcome = run_tool(context, name, json);
-    const bool background =
-        json.is_object() && json.contains("is_background") && json.at("is_background") == Json(true);
-    if (!background) end_descendants();
-    return outcome;
-  };
-  const auto outcome = serve();
-  return reply_with(before, session,
-                    dump_json(to_json(outcome ? *outcome : ToolOutcome::refused(outcome.error().message()))));
-}
-
-std::string serve_snapshot(const Session& session) {
-  std::string reply;
-  const auto workspace = pack_tree(kRoot);
-  const auto temporary = workspace ? pack_tree(kTemporary, kLargestTree - workspace->size()) : workspace;
-  if (!temporary) {
-    put_text(reply, temporary.error().message());
-    return reply;
-  }
-  put_text(reply, "");
-  put_text(reply, *workspace);
-  put_text(reply, *temporary);
-  put_session(reply, session);
-  return reply;
-}
-
-std::string serve_restore(FieldReader& fields, const Session& before) {
-  Session session = before;
-  const auto restore = [&]() -> Status {
-    TRY(unpack_tree(kRoot, TRY(fields.text())));
-    TRY(unpack_tree(kTemporary, TRY(fields.text())));
-    session = TRY(fields.session());
-    return {};
-  };
-  const Status status = restore();
-  return reply_with(before, session, status ? kWorked : status.message());
-}
-
-std::string serve_begin(FieldReader& fields) {
-  const auto begin = [&]() -> Status {
-    return unpack_tree(kRoot, TRY(read_file(TRY(fields.text()), kLargestTree * 2)));
-  };
-  const Status status = begin();
-  return status ? kWorked : status.message();
-}
-
-template <typename Answer>
-std::string serve_sources(std::string_view question, const Answer& answer) {
-  std::string reply;
-  const Result<std::string> text = answer(question);
-  put_text(reply, text ? "" : text.error().message());
-  if (text) put_text(reply, *text);
-  return reply;
-}
-
-Result<std::string> source_changes(std::string_view question) {
-  return encode(TRY(changes_of_sources(kRoot, TRY(decode_known_sources(question)))));
-}
-
-Result<std::string> source_lines(std::string_view question) {
-  std::string texts;
-  for (const auto& text : read_lines(kRoot, TRY(decode_source_lines(question)))) put_text(texts, text);
-  return texts;
-}
-
-std::string serve_start(FieldReader& fields, int socket, const std::vector<std::string>& environment) {
-  const auto start = [&]() -> Status {
-    const auto name = TRY(fields.text());
-    ProcessSpec spec;
-    const auto bash = find_program("bash");
-    spec.argv = {bash.empty() ? "/bin/sh" : bash, "-c", TRY(fields.text())};
-    spec.directory = kRoot;
-    spec.environment = environment;
-    const auto log = server_log(name);
-    const FileDescriptor errors(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
-    if (!errors) return Status::from_errno(log, errno);
-    TRY(start_process(spec, socket, errors.get()));
-    return {};
-  };
-  const Status status = start();
-  return status ? kWorked : status.message();
-}
-
-std::string serve(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
-                  const std::vector<std::string>& environment) {
-  std::string reply;
-  switch (kind) {
-    case RequestKind::kCall:
-      return serve_call(fields, session, environment);
-    case RequestKind::kPut: {
-      const auto files = fields.files();
-      const Status status = files ? put_files(kRoot, *files) : files.error();
-      return status ? kWorked : status.message();
-    }
-    case RequestKind::kBegin:
-      return serve_begin(fields);
-    case RequestKind::kSnapshot:
-      return serve_snapshot(session);
-    case RequestKind::kRestore:
-      return serve_restore(fields, session);
-    case RequestKind::kCollect: {
-      const auto collected = collect_files(kRoot);
-      put_number(reply, collected.complete ? 1 : 0);
-      put_files(reply, collected.files);
-      put_number(reply, collected.programs.size());
-      for (const auto& path : collected.programs) put_text(reply, path);
-      return reply;
-    }
-    case RequestKind::kSourceChanges:
-      return serve_sources(fields.rest(), source_changes);
-    case RequestKind::kSourceLines:
-      return serve_sources(fields.rest(), source_lines);
-    case RequestKind::kFingerprint:
-      put_number(reply, fingerprint(kRoot));
-      return reply;
-    case RequestKind::kStartServer:
-      return serve_start(fields, descriptor, environment);
-    case RequestKind::kLook: {
-      auto looked = serve_look(fields, kRoot, session, environment);
-      end_descendants();
-      return looked;
-    }
-    case RequestKind::kCancel:
-      break;  // the first process itself sees to it
-  }
-  return "";
 }
 
 struct Worker {
@@ -276,20 +99,26 @@ class Server {
     const auto frame = receive_frame(socket_, soon());
     if (!frame) _exit(0);
     FieldReader fields(*frame);
-    const auto id = fields.number(), kind = fields.number();
-    if (!id || !kind) _exit(1);
-    if (*kind == static_cast<uint64_t>(RequestKind::kCancel)) return cancel(*id);
+    const auto id = fields.number(), number = fields.number();
+    if (!id || !number) _exit(1);
+    const auto kind = static_cast<RequestKind>(*number);
+    if (kind == RequestKind::kCancel) return cancel(*id);
+    if (kind == RequestKind::kFreeze || kind == RequestKind::kThaw) {
+      freeze(kind == RequestKind::kFreeze);
+      return send(*id, kWorked);
+    }
     FileDescriptor descriptor;
-    if (*kind == static_cast<uint64_t>(RequestKind::kStartServer)) {
+    if (kind == RequestKind::kStartServer) {
       auto received = receive(socket_, 1);
       if (received.descriptors.size() != 1) _exit(1);
       descriptor = std::move(received.descriptors[0]);
     }
-    if (*kind == static_cast<uint64_t>(RequestKind::kCollect) && only_looks()) {
+    if (kind == RequestKind::kCollect && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
     }
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, *kind, "too many calls at once");
+    if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, kind, "too many calls at once");
+    if (kind == RequestKind::kSnapshot) pause_.begin();
     FileDescriptor reader(ends[0]), writer(ends[1]);
     pid_t process = -1;
     for (int attempt = 0; attempt < 50 && process < 0; ++attempt) {
@@ -310,19 +139,28 @@ class Server {
       action.sa_handler = end_children;
       action.sa_flags = SA_RESTART;
       sigaction(SIGTERM, &action, nullptr);
-      const auto reply = serve(static_cast<RequestKind>(*kind), fields, session_, descriptor.get(), environment_);
+      const auto reply = serve_request(kind, fields, session_, descriptor.get(), environment_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
-    if (process < 0) return refuse(*id, *kind, "too many processes are running; end some first");
+    if (process < 0) {
+      if (kind == RequestKind::kSnapshot) pause_.end();
+      return refuse(*id, kind, "too many processes are running; end some first");
+    }
     fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-    workers_.push_back({*id, static_cast<RequestKind>(*kind), process, std::move(reader), ""});
+    workers_.push_back({*id, kind, process, std::move(reader), ""});
   }
 
   // Who looks in does not keep files from being collected in peace.
   bool only_looks() const {
     return std::all_of(workers_.begin(), workers_.end(),
                        [](const Worker& worker) { return worker.kind == RequestKind::kLook; });
+  }
+
+  void freeze(bool frozen) {
+    if (frozen == frozen_) return;
+    frozen_ = frozen;
+    frozen ? pause_.begin() : pause_.end();
   }
 
   // A tool that has lost its program ends by itself, its files whole; one that goes on is killed.
@@ -353,6 +191,7 @@ class Server {
       return true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (worker.kind == RequestKind::kSnapshot) pause_.end();
     const bool has_session = worker.kind == RequestKind::kCall || worker.kind == RequestKind::kRestore;
     send(worker.id, has_session ? take_session(worker.reply) : worker.reply);
     return false;
@@ -371,8 +210,8 @@ class Server {
     return outcome ? std::move(*outcome) : "";
   }
 
-  void refuse(uint64_t id, uint64_t kind, const char* why) {
-    const bool reads_outcome = kind != static_cast<uint64_t>(RequestKind::kLook);
+  void refuse(uint64_t id, RequestKind kind, const char* why) {
+    const bool reads_outcome = kind != RequestKind::kLook;
     send(id, reads_outcome ? dump_json(to_json(ToolOutcome::refused(why))) : "");
   }
 
@@ -387,11 +226,11 @@ class Server {
   const std::vector<std::string> environment_;  // of commands
   std::vector<Worker> workers_;
   Session session_;
+  Pause pause_;
+  bool frozen_ = false;  // for who asked for it; snapshots pause beside that
 };
 
 }  // namespace
-
-std::string server_log(std::string_view name) { return std::string("/tmp/").append(name).append(".mcp.log"); }
 
 void serve_sandbox(int socket, const std::vector<std::string>& settings) {
   // No process of the sandbox may look into this one or its workers.

@@ -109,6 +109,10 @@ class Sandbox {
   // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
   // call.
   virtual Status restore(const Snapshot& snapshot) = 0;
+  // Every process that runs now stops until thaw(), and takes no core meanwhile; of time limits the clock goes on. What
+  // is begun while they are stopped runs. Either may be asked for twice. A snapshot does both by itself.
+  virtual Status freeze();
+  virtual Status thaw();
   // What is other in the workspace than was known, and lines of its files, for a search that runs elsewhere
   // (envs/search/sources.h): the sandbox looks, nobody else opens its files.
   virtual Result<SourceChanges> source_changes(std::span<const KnownSource> known) = 0;

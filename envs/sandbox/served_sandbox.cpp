@@ -165,6 +165,10 @@ Status ServedSandbox::restore(const Snapshot& snapshot) {
   return worked(*reply, "a snapshot could not be restored");
 }
 
+Status ServedSandbox::ask_to(RequestKind kind) {
+  return worked(TRY(requests_.request(kind, "", kCollectTime)), "a sandbox could not be stopped or go on");
+}
+
 Result<SourceChanges> ServedSandbox::source_changes(std::span<const KnownSource> known) {
   const auto reply = TRY(ask_about_sources(RequestKind::kSourceChanges, encode(known)));
   return decode_source_changes(reply);

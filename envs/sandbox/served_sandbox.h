@@ -33,6 +33,8 @@ class ServedSandbox : public Sandbox {
   Result<Collected> collect() override;
   Result<Snapshot> snapshot() override;
   Status restore(const Snapshot& snapshot) override;
+  Status freeze() override { return ask_to(RequestKind::kFreeze); }
+  Status thaw() override { return ask_to(RequestKind::kThaw); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override;
   Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override;
   Status start_servers(std::span<const McpServerSpec> servers) override;
@@ -47,6 +49,7 @@ class ServedSandbox : public Sandbox {
   Result<std::unique_ptr<McpClient>> start_server(const McpServerSpec& server);
   Result<ToolOutcome> call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,
                                    const std::stop_token& stop);
+  Status ask_to(RequestKind kind);
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question);
 
   FileDescriptor errors_;  // until it is ready

@@ -40,6 +40,8 @@ class SearchingSandbox final : public Sandbox {
   Result<Collected> collect() override { return inner_->collect(); }
   Result<Snapshot> snapshot() override { return inner_->snapshot(); }
   Status restore(const Snapshot& snapshot) override { return inner_->restore(snapshot); }
+  Status freeze() override { return inner_->freeze(); }
+  Status thaw() override { return inner_->thaw(); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
     return inner_->source_changes(known);
   }

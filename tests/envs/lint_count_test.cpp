@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "envs/episode.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {
@@ -40,6 +41,24 @@ TEST_F(LintCountTest, only_what_the_episode_caused_counts) {
   after["b.py"] = "print(1)\n";  // mended
   after["c.txt"] = "no code\n";
   EXPECT_EQ(count(before, after), 0);
+}
+
+TEST_F(LintCountTest, what_setup_has_made_is_not_the_models_doing) {
+  Task task;
+  task.name = "lints";
+  task.files = {{"given.py", "import os\n"}};
+  task.setup = {"printf 'import sys\\n' > made.py"};
+  task.expectation.contains = {{"given.py", "import os\n"}};
+  const auto lints_of = [&](const EpisodeOptions& options) -> std::optional<double> {
+    const auto episode = Episode::open(task, *backend_, options);
+    if (!episode) return std::nullopt;
+    EXPECT_TRUE((*episode)->call("write", {{"file_path", "own.py"}, {"contents", "import re\n"}}));
+    const auto grade = (*episode)->score("");
+    if (!grade || !grade->terms.contains("lints")) return std::nullopt;
+    return grade->terms.at("lints");
+  };
+  EXPECT_EQ(lints_of({}), std::nullopt);
+  EXPECT_EQ(lints_of({.count_lints = true}), 1);
 }
 
 }  // namespace

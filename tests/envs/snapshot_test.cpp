@@ -4,6 +4,8 @@
 
 #include "envs/sandbox/snapshot.h"
 
+#include <thread>
+
 #include "base/random.h"
 #include "envs/episode.h"
 #include "envs/sandbox/host_backend.h"
@@ -68,6 +70,98 @@ TEST_P(Snapshots, too_much_for_a_snapshot_is_refused_and_the_sandbox_goes_on) {
   EXPECT_THAT(snapshot.error().message(), HasSubstr("48 MiB"));
   EXPECT_EQ(shell("rm f1 f2; ls"), "f3\n");
   EXPECT_TRUE(sandbox_->snapshot().has_value());
+}
+
+// One file is always written before the other, and many lie between them for whoever copies all.
+TEST_P(Snapshots, what_runs_in_the_background_stops_while_it_is_copied) {
+  shell("mkdir m; cd m; touch $(seq 3000)");
+  call(
+      "run_terminal_cmd",
+      {{"command", "cd /workspace; for i in $(seq 1000000); do echo $i > new; mv new a; echo $i > new; mv new z; done"},
+       {"is_background", true}});
+  ASSERT_TRUE(eventually([&] { return shell("cat /workspace/z 2>&1").size() <= 8; }));
+  for (int round = 0; round < 5; ++round) {
+    const auto snapshot = sandbox_->snapshot();
+    ASSERT_TRUE(snapshot.has_value()) << snapshot.error().to_string();
+    std::map<std::string, int> content;
+    const auto entries = read_tree(snapshot->workspace);
+    for (const auto& entry : *entries) content[entry.path] = atoi(entry.content.c_str());
+    EXPECT_THAT(content.at("a") - content.at("z"), testing::AllOf(testing::Ge(0), testing::Le(1)));
+  }
+  EXPECT_TRUE(eventually([&, before = shell("cat /workspace/z")] { return shell("cat /workspace/z") != before; }));
+}
+
+class Freeze : public EitherSandbox {
+ protected:
+  // The processes named "sleep" and the states that they are in: "T" where they are stopped.
+  std::string states() {
+    return shell("for p in $(pidof sleep); do cut -d' ' -f3 /proc/$p/stat; done | sort | tr -d '\n'");
+  }
+};
+
+FOR_BOTH_KINDS_OF_SANDBOXES(Freeze);
+
+TEST_P(Freeze, stops_what_runs_and_lets_it_go_on_but_not_what_was_stopped_before) {
+  for (int i = 0; i < 3; ++i) call("run_terminal_cmd", {{"command", "exec sleep 1000"}, {"is_background", true}});
+  ASSERT_TRUE(eventually([&] { return states() == "SSS\n"; })) << states();
+  shell("kill -STOP $(pidof -s sleep)");
+  ASSERT_TRUE(eventually([&] { return states() == "SST\n"; }));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(sandbox_->freeze());
+    ASSERT_TRUE(sandbox_->freeze());
+    EXPECT_EQ(states(), "TTT\n") << "calls run all the same";
+    ASSERT_TRUE(sandbox_->snapshot().has_value());
+    EXPECT_EQ(states(), "TTT\n") << "a snapshot ends no freeze";
+    ASSERT_TRUE(sandbox_->thaw());
+    ASSERT_TRUE(sandbox_->thaw());
+    EXPECT_TRUE(eventually([&] { return states() == "SST\n"; })) << states();
+  }
+}
+
+TEST_P(Freeze, a_call_that_was_stopped_goes_on_and_what_is_frozen_can_be_collected_and_ended) {
+  shell("mkfifo p");
+  std::string read;
+  std::jthread waiting([&] { read = shell("cat p"); });
+  ASSERT_TRUE(eventually([&] { return shell("pidof cat >/dev/null && echo there") == "there\n"; }));
+  ASSERT_TRUE(sandbox_->freeze());
+  EXPECT_EQ(shell("cut -d' ' -f3 /proc/$(pidof cat)/stat"), "T\n");
+  ASSERT_TRUE(sandbox_->thaw());
+  shell("echo word > p");
+  waiting.join();
+  EXPECT_EQ(read, "word\n");
+  call("run_terminal_cmd", {{"command", "sleep 1000"}, {"is_background", true}});
+  ASSERT_TRUE(sandbox_->freeze());
+  EXPECT_TRUE(sandbox_->collect().has_value());
+  EXPECT_EQ(shell("pidof sleep || echo none"), "none\n");
+}
+
+// Of a process that this machine shows with these words, "S" or "T" and the like; empty where there is none.
+std::string state_of(const std::string& words) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    if (read_file(entry.path() / "cmdline").value_or("") != words) continue;
+    const auto stat = read_file(entry.path() / "stat").value_or(") ?");
+    return stat.substr(stat.rfind(") ") + 2, 1);
+  }
+  return "";
+}
+
+TEST_P(Freeze, of_an_episode_is_between_turns_and_only_where_that_is_asked_for) {
+  for (const bool freezes : {false, true}) {
+    const auto seconds = std::to_string(1'000'000 + getpid() * 2 + (freezes ? 1 : 0));  // of no other test's process
+    auto episode = *Episode::open(*make_task({"set", Split::kTrain, 5}), *backend_, {.freeze_between_turns = freezes});
+    const auto turn = [&](const Json& arguments) {
+      ParsedCall call;
+      call.call.name = "run_terminal_cmd";
+      call.call.arguments = arguments;
+      return episode->turn(std::vector<ParsedCall>{call})->at(0).output;
+    };
+    turn({{"command", "exec sleep " + seconds}, {"is_background", true}});
+    const auto words = std::string("sleep\0", 6) + seconds + std::string(1, '\0');
+    EXPECT_TRUE(eventually([&] { return turn({{"command", "pidof sleep >/dev/null && echo there"}}) == "there\n"; }));
+    EXPECT_EQ(state_of(words), freezes ? "T" : "S");
+    EXPECT_NE(turn({{"command", "cut -d' ' -f3 /proc/$(pidof sleep)/stat"}}), "T\n");
+    EXPECT_EQ(state_of(words), freezes ? "T" : "S");
+  }
 }
 
 TEST_P(Snapshots, an_episode_branches_and_both_are_scored_for_themselves) {

@@ -1,0 +1,18 @@
+// What is done for each request, in a process of its own that the first process of a sandbox has made for it (init.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/init.h"
+#include "envs/tools/session.h"
+
+namespace tandem::envs {
+
+// The reply. Those of kCall and kRestore begin with what became of the session: 0, or 1 and the session; then comes the
+// rest as a text. `descriptor` came with the request, where one did; `environment` is that of every command.
+std::string serve_request(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
+                          const std::vector<std::string>& environment);
+
+}  // namespace tandem::envs
