@@ -39,14 +39,22 @@ Status run_command(envs::Sandbox& sandbox) {
   return outcome.ok ? Status{} : Status::internal("the sandbox refused `true`: " + outcome.output);
 }
 
-// One sandbox from its beginning to its end.
+// One sandbox from its beginning to its end, with one program in it: the least that a sandbox is good for.
+Status execute_in_fresh(envs::SandboxBackend& backend) {
+  const auto sandbox = TRY(backend.create({}));
+  const auto outcome = TRY(sandbox->look({.argv = {"true"}}, {}));
+  return outcome.exit_code == 0 ? Status{} : Status::internal("`true` did not work: " + outcome.errors);
+}
+
+// The same with a call of the terminal tool, a shell whose session is kept.
 Status run_in_fresh(envs::SandboxBackend& backend, const envs::SandboxSpec& spec = {}) {
   const auto sandbox = TRY(backend.create(spec));
   return run_command(*sandbox);
 }
 
 // How many of them there are in a second, made by several threads at once.
-Result<double> per_second(double seconds, int threads, envs::SandboxBackend& backend) {
+template <typename Work>
+Result<double> per_second(double seconds, int threads, const Work& work) {
   const SystemClock clock;
   const Time end = clock.now() + from_seconds(seconds), begin = clock.now();
   std::atomic<int> done{0};
@@ -56,7 +64,7 @@ Result<double> per_second(double seconds, int threads, envs::SandboxBackend& bac
     for (auto& status : trouble) {
       workers.emplace_back([&] {
         while (status && clock.now() < end) {
-          status = run_in_fresh(backend);
+          status = work();
           ++done;
         }
       });
@@ -106,6 +114,8 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   if (run_program(bubblewrap)) TRY(add("bubblewrap --unshare-all: run true", [&] { return run_program(bubblewrap); }));
   TRY(add("sandbox: create and destroy", [&]() -> Status { return TRY(backend->create({})), Status{}; }));
   TRY(add(
+      "sandbox: create, execute true, destroy", [&] { return execute_in_fresh(*backend); }, true));
+  TRY(add(
       "sandbox: create, run true, destroy", [&] { return run_in_fresh(*backend); }, true));
   if (const auto bubblewrapped = envs::start_sandboxes("", "bubblewrap"); bubblewrapped) {
     TRY(add(
@@ -127,7 +137,9 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
     TRY(add("sandbox of a container engine: create, run true, destroy",
             [&] { return run_in_fresh(*containers, spec); }));
   }
-  const double created = TRY(per_second(settings.seconds, 4, *backend));
+  const double executed = TRY(per_second(settings.seconds, 4, [&] { return execute_in_fresh(*backend); }));
+  figures.push_back({"sandboxes by 4 threads: create, execute true, destroy", executed, "/s", 0, ""});
+  const double created = TRY(per_second(settings.seconds, 4, [&] { return run_in_fresh(*backend); }));
   figures.push_back({"sandboxes by 4 threads: create, run true, destroy", created, "/s", 0, ""});
   const auto sandbox = TRY(backend->create({}));
   const double commanded = TRY(milliseconds([&] { return run_command(*sandbox); }));

@@ -60,21 +60,25 @@ bool ProjectLinter::takes(std::string_view path) const {
 
 Linter ProjectLinter::as_linter() const { return {name, program, arguments, read_any_linter}; }
 
-Result<std::vector<ProjectLinter>> project_linters(const fs::path& root) {
-  std::vector<ProjectLinter> linters;
-  std::error_code error;
-  if (!fs::is_regular_file(root / kProjectLinters, error)) return linters;
-  const auto text = read_file(root / kProjectLinters, kLargestFile);
-  if (!text) return fail(Status::invalid(std::string(kProjectLinters) + ": " + text.error().message()));
-  const auto json = parse_json(*text);
+Result<std::vector<ProjectLinter>> parse_project_linters(std::string_view text) {
+  const auto json = parse_json(text);
   if (!json) return fail(Status::invalid(std::string(kProjectLinters) + ": " + json.error().message()));
   if (!json->is_object() || json->size() > kMostLinters) {
     return fail(Status::invalid(std::string(kProjectLinters) + " must be an object of at most " +
                                 std::to_string(kMostLinters) +
                                 " linters: {\"NAME\": {\"files\": [..], \"command\": [..]}}"));
   }
+  std::vector<ProjectLinter> linters;
   for (const auto& [name, settings] : json->items()) linters.push_back(TRY(read(name, settings)));
   return linters;
+}
+
+Result<std::vector<ProjectLinter>> project_linters(const fs::path& root) {
+  std::error_code error;
+  if (!fs::is_regular_file(root / kProjectLinters, error)) return std::vector<ProjectLinter>();
+  const auto text = read_file(root / kProjectLinters, kLargestFile);
+  if (!text) return fail(Status::invalid(std::string(kProjectLinters) + ": " + text.error().message()));
+  return parse_project_linters(*text);
 }
 
 }  // namespace tandem::envs

@@ -27,7 +27,9 @@ struct ProjectLinter {
   Linter as_linter() const;  // refers to this one
 };
 
-// Those of the workspace at `root`; none where there is no such file. kInvalid with what is wrong in it, for a model.
+// What such a file says. kInvalid with what is wrong in it, for a model.
+Result<std::vector<ProjectLinter>> parse_project_linters(std::string_view text);
+// Those of the workspace at `root`; none where there is no such file.
 Result<std::vector<ProjectLinter>> project_linters(const std::filesystem::path& root);
 
 }  // namespace tandem::envs

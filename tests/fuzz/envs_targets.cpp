@@ -19,7 +19,9 @@
 #include "envs/search/words.h"
 #include "envs/tools/arguments.h"
 #include "envs/tools/glob.h"
+#include "envs/tools/linters.h"
 #include "envs/tools/patch.h"
+#include "envs/tools/project_linters.h"
 #include "envs/tools/sketch.h"
 #include "envs/tools/tool.h"
 #include "tests/fuzz/targets.h"
@@ -52,6 +54,24 @@ void image_plan(std::string_view bytes) {
 }
 std::vector<std::string> image_plan_seeds() {
   return {envs::encode({.folder = "/app", .links = {{"/tests", "/tmp/tests"}}}), envs::this_owner()};
+}
+
+void linters(std::string_view bytes) {
+  for (const auto& language : envs::lint_languages()) {
+    for (const auto& linter : language.linters) (void)linter.read(bytes);
+  }
+  (void)envs::read_any_linter(bytes);
+  if (const auto of_project = envs::parse_project_linters(bytes)) {
+    for (const auto& linter : *of_project) (void)linter.takes("src/a.py");
+  }
+}
+std::vector<std::string> linters_seeds() {
+  return {R"({"mypy": {"files": ["*.py", "src/**/*.{c,h}"], "command": ["mypy", "--no-error-summary"]}})",
+          "./a.py:1:8: F401 [*] `os` imported but unused\nFound 1 error.\n",
+          "a.cpp:4:15: error: no member named 'sise' in 'Part' [-Wall]\n/usr/include/x.h:1:1: fatal error: x\n",
+          "a.yaml:3:1: [error] duplication of key \"a\" in mapping (key-duplicates)\n",
+          "/tmp/a.js:2\nlet x = ;\n        ^\n\nSyntaxError: Unexpected token ';'\n",
+          "docs/a.md:7: teh\n"};
 }
 
 void patch(std::string_view bytes) {
@@ -339,6 +359,7 @@ std::vector<std::string> proxy_request_seeds() {
 
 constexpr Target kTargets[] = {{"engine_answers", engine_answers, engine_answers_seeds},
                                {"image_plan", image_plan, image_plan_seeds},
+                               {"linters", linters, linters_seeds},
                                {"patch", patch, patch_seeds},
                                {"sketch", sketch, sketch_seeds},
                                {"glob", glob, glob_seeds},
