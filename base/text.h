@@ -1,6 +1,7 @@
 // Words for people: suggestions for misspelt names, sizes and times.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -25,7 +26,10 @@ std::string escape_html(std::string_view text);
 std::string format_bytes(uint64_t bytes);    // "270 MB"
 std::string format_seconds(double seconds);  // "1.2 s", "3m05s", "2h10m"
 
+// Parts of `text`, which must outlive them.
 std::vector<std::string_view> split(std::string_view text, char separator);
+template <std::same_as<std::string> Temporary>
+std::vector<std::string_view> split(Temporary&& text, char separator) = delete;
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 

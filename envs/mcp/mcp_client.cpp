@@ -21,6 +21,10 @@ constexpr size_t kLongestWords = 2000;                      // bytes of a server
 constexpr int kTurnMilliseconds = 50;                       // in which `stop` is seen
 constexpr auto kPartingWords = std::chrono::milliseconds(100);
 
+struct EndTurn {
+  void operator()(std::binary_semaphore* turn) const { turn->release(); }
+};
+
 Json message_of(std::string_view method, const Json& params) {
   return {{"jsonrpc", "2.0"}, {"method", method}, {"params", params}};
 }
@@ -72,8 +76,9 @@ Result<ToolOutcome> McpClient::call(const ForeignTool& tool, const Json& argumen
 
 Result<Json> McpClient::request(std::string_view method, const Json& params, Time deadline,
                                 const std::stop_token& stop) {
-  std::unique_lock lock(mutex_, deadline);
-  if (!lock) return fail(Status::deadline(fmt::format("the server {} is busy with another call", server_)));
+  if (!turn_.try_acquire_until(deadline))
+    return fail(Status::deadline(fmt::format("the server {} is busy with another call", server_)));
+  const std::unique_ptr<std::binary_semaphore, EndTurn> turn(&turn_);
   if (!lost_) return fail(lost_);
   const uint64_t id = ++last_id_;
   Json message = message_of(method, params);

@@ -10,7 +10,7 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
+#include <semaphore>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -51,7 +51,7 @@ class McpClient {
   const std::string server_;
   const FileDescriptor socket_;
   std::vector<ForeignTool> tools_;
-  std::timed_mutex mutex_;  // of what follows
+  std::binary_semaphore turn_{1};  // to talk to the server, and to touch what follows
   LineSplitter lines_;
   std::deque<RpcMessage> waiting_;
   uint64_t last_id_ = 0;

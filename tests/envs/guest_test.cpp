@@ -8,6 +8,7 @@
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
+#include "envs/sandbox/program/program.h"
 #include "envs/sandbox/served_sandbox.h"
 #include "envs/tools/process.h"
 #include "tests/envs/sandbox_fixture.h"
@@ -50,7 +51,14 @@ class Guest : public testing::Test {
     ASSERT_TRUE(filter.has_value()) << filter.error().to_string();
     wanted_.filter = *filter;
   }
-  static std::string program() { return fs::read_symlink("/proc/self/exe"); }
+  // The one that sandboxes run; where there is none, this one, which can be it too.
+  std::string program() const {
+    if (sandbox_program().empty()) return fs::read_symlink("/proc/self/exe");
+    const auto path = scratch_.path / "guest";
+    EXPECT_TRUE(write_file(path, sandbox_program()));
+    fs::permissions(path, fs::perms::owner_all | fs::perms::others_read | fs::perms::others_exec);
+    return path;
+  }
   std::vector<std::string> in_bubblewrap(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {"/usr/bin/bwrap", "--die-with-parent", "--as-pid-1"};
     words.insert(words.end(), more.begin(), more.end());
@@ -68,6 +76,7 @@ class Guest : public testing::Test {
     return answer ? *answer : answer.error().to_string();
   }
 
+  const Scratch scratch_;
   FileDescriptor ours_, theirs_;
   FirstProcess wanted_;
 };

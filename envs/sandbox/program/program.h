@@ -5,7 +5,7 @@
 
 namespace tandem::envs {
 
-// An executable of this machine; empty in builds that have none (sanitizers, no static libraries), where the program
+// An executable of this machine; empty in builds that have none (the address sanitizer, no static libraries), where the program
 // that is running does its work.
 std::string_view sandbox_program();
 
