@@ -9,13 +9,13 @@
 #include "base/digest.h"
 #include "envs/container/door.h"
 #include "envs/container/image_plan.h"
-#include "envs/container/owner.h"
 #include "envs/container/settings.h"
 #include "envs/network/proxy.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/guest.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/owner.h"
 #include "envs/sandbox/served_sandbox.h"
 
 namespace tandem::envs {

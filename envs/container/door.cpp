@@ -9,8 +9,8 @@
 
 #include <cerrno>
 
-#include "envs/container/owner.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/owner.h"
 #include "envs/sandbox/program/program.h"
 
 namespace tandem::envs {

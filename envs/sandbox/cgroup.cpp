@@ -11,11 +11,13 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "envs/sandbox/owner.h"
 #include "envs/sandbox/process_handle.h"
 
 namespace tandem::envs {
 namespace {
 
+constexpr std::string_view kPrefix = "tandem-";
 constexpr size_t kMostGroups = 512;
 constexpr int kMostAttempts = 2000;  // of a millisecond, at removing a group whose last processes are on their way out
 constexpr size_t kLeastGroups = 4;   // that stay, however long nobody has asked
@@ -69,9 +71,9 @@ void CgroupPool::sweep(const std::string& parent) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
     const auto name = entry.path().filename().string();
-    if (!name.starts_with("tandem-")) continue;
-    const auto owner = static_cast<pid_t>(atoi(name.c_str() + 7));
-    if (owner > 0 && kill(owner, 0) != 0 && errno == ESRCH) leaving_.push_back(entry.path());
+    if (name.starts_with(kPrefix) &&
+        owner_is_gone(std::string_view(name).substr(kPrefix.size(), name.rfind('-') - kPrefix.size())))
+      leaving_.push_back(entry.path());
   }
 }
 
@@ -80,7 +82,7 @@ std::string CgroupPool::available() {
   const auto parents = find_parents(kind);
   if (parents.empty()) return "";
   for (const auto& parent : parents) {
-    const auto folder = parent + "/tandem-" + std::to_string(getpid()) + "-check";
+    const auto folder = parent + "/" + std::string(kPrefix) + this_owner() + "-check";
     if (mkdir(folder.c_str(), 0755) != 0) return "";
     rmdir(folder.c_str());
   }
@@ -101,7 +103,7 @@ CgroupPool::Group* CgroupPool::free_group() {
   if (groups_.size() >= kMostGroups) return nullptr;
   Group group;
   for (const auto& parent : parents_) {
-    const auto folder = parent + "/tandem-" + std::to_string(getpid()) + "-" + std::to_string(made_);
+    const auto folder = parent + "/" + std::string(kPrefix) + this_owner() + "-" + std::to_string(made_);
     if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return nullptr;
     group.folders.push_back(folder);
   }

@@ -1,9 +1,9 @@
 // Limits on all processes of a sandbox together, where this machine lets us make control groups.
 //
-// Version 1 (pids and memory hierarchies) and version 2. Groups are named tandem-PID-N, reused, since making them is
-// slow, and removed when the spawner ends or when more of them are idle than were in use of late; groups that a killed
-// spawner left are swept by the next one. Where no group can be made, rlimits stand alone. Thread safety: none; owned
-// by the spawner.
+// Version 1 (pids and memory hierarchies) and version 2. Groups are named tandem-OWNER-N (owner.h), reused, since
+// making them is slow, and removed when the spawner ends or when more of them are idle than were in use of late; groups
+// that a killed spawner left are swept by the next one. Where no group can be made, rlimits stand alone. Thread safety:
+// none; owned by the spawner.
 //
 // A process that moves into a group can make every fork of the machine wait for 20 ms. So each group has a maker: a
 // process that was moved there once, stays, and makes the sandboxes that are to be in it (envs/sandbox/spawner.cpp).

@@ -44,12 +44,16 @@ Status hold(const Capabilities& capabilities) {
 // Who may not touch the bounding set must have an empty one.
 Status drop_capabilities() {
   const bool may_bound = TRY(held())[0].effective & (1u << CAP_SETPCAP);
-  for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
-    if (may_bound) TRY(check(prctl(PR_CAPBSET_DROP, capability), "dropping capabilities"));
-    if (prctl(PR_CAPBSET_READ, capability) == 0) continue;
+  int capability = 0;
+  if (may_bound) {
+    while (prctl(PR_CAPBSET_DROP, capability) == 0) ++capability;
+    if (errno != EINVAL || capability == 0) return Status::from_errno("dropping capabilities", errno);
+  }
+  // The kernel knows none of this number and above where all were dropped.
+  while (prctl(PR_CAPBSET_READ, capability) == 0) ++capability;
+  if (prctl(PR_CAPBSET_READ, capability) > 0)
     return Status::unfit("capability " + std::to_string(capability) +
                          " is left in the bounding set, and may not be dropped");
-  }
   if (may_bound) {
     constexpr int kBits = SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_CAP_AMBIENT_RAISE;
     TRY(check(prctl(PR_SET_SECUREBITS, kBits | (kBits << 1) | SECBIT_KEEP_CAPS_LOCKED), "securebits"));

@@ -22,6 +22,7 @@
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/isolation.h"
+#include "envs/sandbox/quiet_network.h"
 #include "envs/sandbox/spec_message.h"
 
 namespace tandem::envs {
@@ -46,13 +47,16 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
   prctl(PR_SET_NAME, "tandem-maker");
   dup2(socket, 3);
   syscall(SYS_close_range, 4u, ~0u, 0u);
+  QuietNetwork network;
   for (;;) {
     auto request = receive(3, kLargestRequest);
     const auto spec = decode_spec(request.text);
     if (!spec || request.descriptors.size() < 2) _exit(0);
+    // One at a time is in the group, and the one before has ended.
+    auto flags = isolation.clone_flags() | kHandle | CLONE_PARENT;
+    if ((flags & CLONE_NEWNET) && network.ready()) flags &= ~uint64_t{CLONE_NEWNET};
     int pidfd = -1;
-    const auto process = static_cast<pid_t>(
-        syscall(SYS_clone, isolation.clone_flags() | kHandle | CLONE_PARENT, nullptr, &pidfd, nullptr, nullptr));
+    const auto process = static_cast<pid_t>(syscall(SYS_clone, flags, nullptr, &pidfd, nullptr, nullptr));
     if (process == 0) {
       // Were it still open while this process waits for the spawner's word, the spawner would wait for a maker that has
       // been killed meanwhile.

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "envs/sandbox/owner.h"
+
 namespace tandem {
 
 namespace {
@@ -32,7 +34,7 @@ std::set<std::string> groups_without_owner() {
     const std::string name = it->path().filename();
     if (!name.starts_with("tandem-")) continue;
     it.disable_recursion_pending();
-    if (::kill(std::atoi(name.c_str() + 7), 0) != 0 && errno == ESRCH) found.insert(it->path());
+    if (envs::owner_is_gone(std::string_view(name).substr(7, name.rfind('-') - 7))) found.insert(it->path());
   }
   return found;
 }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "envs/sandbox/cgroup.h"
+#include "envs/sandbox/owner.h"
 #include "envs/sandbox/pool.h"
 #include "tests/envs/sandbox_fixture.h"
 
@@ -128,6 +129,25 @@ struct Process {
   pid_t id = -1;
   FileDescriptor socket, handle;
 };
+
+// Numbers of processes are soon given to others where many are made.
+TEST(CgroupPool, sweeps_a_group_though_its_owners_number_has_another_process_now) {
+  if (CgroupPool::available().empty()) GTEST_SKIP() << "no control groups can be made here";
+  std::vector<fs::path> left;
+  {
+    CgroupPool groups;
+    const auto* group = groups.take({}, Time(1min));
+    ASSERT_NE(group, nullptr);
+    const auto owner = this_owner();  // ends with when it began
+    const auto before = owner.substr(0, owner.rfind('.')) + ".1";
+    for (const fs::path folder : group->folders)
+      for (const auto& of : {before, owner}) left.push_back(folder.parent_path() / ("tandem-" + of + "-test"));
+  }
+  for (const auto& folder : left) ASSERT_TRUE(fs::create_directory(folder));
+  CgroupPool().clear();
+  for (size_t i = 0; i < left.size(); ++i) EXPECT_EQ(fs::exists(left[i]), i % 2 == 1) << left[i];
+  for (const auto& folder : left) ::rmdir(folder.c_str());
+}
 
 TEST(CgroupPool, lets_go_of_what_a_burst_has_left_with_makers_and_folders) {
   if (CgroupPool::available().empty()) GTEST_SKIP() << "no control groups can be made here";

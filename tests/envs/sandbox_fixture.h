@@ -42,6 +42,20 @@ inline std::vector<pid_t> sandboxes_of(pid_t spawner) {
   return found;
 }
 
+// The folders of control groups that a spawner has made.
+inline std::vector<std::string> groups_of(pid_t spawner) {
+  std::vector<std::string> found;
+  for (const char* folder : {"/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"}) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const auto name = entry.path().filename().string();
+      if (name.starts_with("tandem-") && name.find("." + std::to_string(spawner) + ".") != std::string::npos)
+        found.push_back(entry.path());
+    }
+  }
+  return found;
+}
+
 // A process that has ended counts as gone, whether or not somebody has asked how: the first process of a container may
 // never do so.
 inline bool is_gone(pid_t process) {

@@ -88,6 +88,56 @@ TEST_P(SandboxNetwork, everything_else_is_refused_with_a_line_that_the_model_can
   EXPECT_EQ(shell("echo well"), "well\n");
 }
 
+class NetworkOfASandbox : public EitherSandbox {
+ protected:
+  std::string network() { return shell("readlink /proc/self/ns/net"); }
+  std::string counts() {
+    return shell("cat /proc/self/net/dev /proc/self/net/snmp /proc/self/net/sockstat | grep -v ^sockets");
+  }
+  // A port that is left in TIME_WAIT, so that it cannot be bound without SO_REUSEADDR.
+  std::string use() {
+    return python(
+        "import socket\n"
+        "server = socket.socket(); server.bind(('127.0.0.1', 8080)); server.listen()\n"
+        "client = socket.create_connection(('127.0.0.1', 8080))\n"
+        "taken, _ = server.accept(); taken.close(); print(client.recv(1)); client.close()\n");
+  }
+};
+
+FOR_BOTH_KINDS_OF_SANDBOXES(NetworkOfASandbox);
+
+TEST_P(NetworkOfASandbox, is_as_new_whatever_the_one_before_has_done) {
+  const auto unused = counts();
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(use(), "b''\n") << "the port is still taken";
+    const auto used = network();
+    EXPECT_NE(counts(), unused);
+    sandbox_.reset();
+    make();
+    EXPECT_EQ(counts(), unused);
+    EXPECT_NE(network(), used);
+  }
+}
+
+TEST_P(NetworkOfASandbox, is_of_no_other_that_is_there_at_the_same_time) {
+  std::set<std::string> networks;
+  std::vector<std::unique_ptr<Sandbox>> others;
+  for (int i = 0; i < 8; ++i) {
+    networks.insert(network());
+    others.push_back(std::move(sandbox_));
+    make();
+  }
+  EXPECT_EQ(networks.size(), 8u);
+  EXPECT_FALSE(networks.contains(fs::read_symlink("/proc/self/ns/net").string() + "\n"));
+}
+
+TEST_P(NetworkOfASandbox, is_nobodys_to_configure) {
+  EXPECT_EQ(python("import fcntl, socket, struct\n"
+                   "try: fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh14x', b'lo', 0))\n"  // SIOCSIFFLAGS
+                   "except OSError as error: print(error.strerror)"),
+            "Operation not permitted\n");
+}
+
 TEST_P(SandboxNetwork, there_is_still_no_device_but_loopback_and_no_name_service) {
   open({server_.host()});
   EXPECT_EQ(python("import socket\n"

@@ -5,8 +5,8 @@
 
 namespace tandem::envs {
 
-// An executable of this machine; empty in builds that have none (the address sanitizer, no static libraries), where the program
-// that is running does its work.
+// An executable of this machine; empty in builds that have none (the address sanitizer, no static libraries), where the
+// program that is running does its work.
 std::string_view sandbox_program();
 
 }  // namespace tandem::envs

@@ -1,5 +1,5 @@
-// Who has made a container or a folder for one, so that what a killed process left is known and nothing else is taken
-// for that.
+// Who has made a container, a folder for one or a control group, so that what a killed process left is known and
+// nothing else is taken for that.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "envs/container/owner.h"
+#include "envs/sandbox/owner.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
