@@ -52,9 +52,10 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
     auto request = receive(3, kLargestRequest);
     const auto spec = decode_spec(request.text);
     if (!spec || request.descriptors.size() < 2) _exit(0);
-    // One at a time is in the group, and the one before has ended.
+    // One at a time is in the group, and the one before has ended. Where hosts are open, though, the way to them
+    // listens in the network for as long as somebody outside holds it.
     auto flags = isolation.clone_flags() | kHandle | CLONE_PARENT;
-    if ((flags & CLONE_NEWNET) && network.ready()) flags &= ~uint64_t{CLONE_NEWNET};
+    if ((flags & CLONE_NEWNET) && spec->network.empty() && network.ready()) flags &= ~uint64_t{CLONE_NEWNET};
     int pidfd = -1;
     const auto process = static_cast<pid_t>(syscall(SYS_clone, flags, nullptr, &pidfd, nullptr, nullptr));
     if (process == 0) {

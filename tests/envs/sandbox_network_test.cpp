@@ -138,6 +138,24 @@ TEST_P(NetworkOfASandbox, is_nobodys_to_configure) {
             "Operation not permitted\n");
 }
 
+// Which it would be, if both were in one network: what listens for the first lives as long as whoever holds that.
+TEST_P(SandboxNetwork, the_way_out_of_one_that_has_ended_is_nobodys) {
+  std::vector<std::unique_ptr<Sandbox>> ended;
+  for (int i = 0; i < 6; ++i) {
+    open({server_.host()});
+    sandbox_->end("this one is over");
+    ASSERT_TRUE(eventually([&] { return sandbox_->has_ended(); }));
+    ended.push_back(std::move(sandbox_));
+    spec_.network = {};
+    make();
+    EXPECT_EQ(python("import socket\n"
+                     "try: socket.create_connection(('127.0.0.1', 3128), timeout=5)\n"
+                     "except OSError as error: print(error.strerror)"),
+              "Connection refused\n");
+    sandbox_.reset();
+  }
+}
+
 TEST_P(SandboxNetwork, there_is_still_no_device_but_loopback_and_no_name_service) {
   open({server_.host()});
   EXPECT_EQ(python("import socket\n"
