@@ -66,7 +66,8 @@ Check sandbox() {
     check.level = CheckLevel::kFailed;
     check.found = status.message();
     check.mend =
-        "allow user namespaces, or apt-get install bubblewrap; in a container, allow new namespaces and mounts "
+        "allow user namespaces, or apt-get install bubblewrap (a chroot cannot have either); in a container, allow new "
+        "namespaces and mounts "
         "(docker: "
         "--security-opt seccomp=unconfined --security-opt systempaths=unconfined)";
   }
