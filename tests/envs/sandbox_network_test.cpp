@@ -245,9 +245,9 @@ TEST_P(SandboxNetwork, a_task_names_hosts_that_its_model_is_told_and_its_tests_d
               HasSubstr("Programs reach these hosts through the proxy that http_proxy and https_proxy name, and no "
                         "others: a.example, *.b.example:8080, " +
                         server_.host() + "\n\nFetch it."));
-  EXPECT_EQ(episode->call("run_terminal_cmd", {{"command", "curl -sS http://" + server_.host() + "/a.txt || true"}})
-                ->output.substr(0, 8),
-            find_program("curl").empty() ? "bash: li" : "the text");
+  const auto fetch = "python3 -c \"import urllib.request as r; print(r.urlopen('http://" + server_.host() +
+                     "/a.txt').read().decode(), end='')\"";
+  EXPECT_EQ(episode->call("run_terminal_cmd", {{"command", fetch}})->output, "the text\n");
   EXPECT_EQ(episode->score("")->reward, 1);
 }
 
