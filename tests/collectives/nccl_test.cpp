@@ -14,19 +14,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A group over the fakes of this folder, each rank a thread: `use(rank, group)`.
+// A group over the fakes of this folder, each rank a thread: `use(rank, group)`. The libraries are loaded before the
+// first thread begins: what the loader's own lock orders, the thread sanitizer does not see.
 template <typename Use>
 void in_group_of_threads(int ranks, const Use& use, int stuck_rank = -1) {
+  auto nccl = NcclLibrary::load(TANDEM_FAKE_NCCL);
+  ASSERT_TRUE(nccl) << nccl.error().to_string();
+  auto kernels = kernels::cuda::Library::load(std::filesystem::path(TANDEM_FAKE_CUDA));
+  ASSERT_TRUE(kernels) << kernels.error().to_string();
   GroupFolder folder;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       auto meeting = meet_locally({.folder = folder.path(), .rank = rank, .ranks = ranks, .deadline = kEnough});
       ASSERT_TRUE(meeting) << meeting.error().to_string();
-      auto nccl = NcclLibrary::load(TANDEM_FAKE_NCCL);
-      ASSERT_TRUE(nccl) << nccl.error().to_string();
-      auto kernels = kernels::cuda::Library::load(std::filesystem::path(TANDEM_FAKE_CUDA));
-      ASSERT_TRUE(kernels) << kernels.error().to_string();
       TandemCudaStream stream = nullptr;
       ASSERT_EQ(kernels->functions().stream_create(rank == stuck_rank, &stream), 0);
       {
