@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <optional>
 #include <thread>
 
 #include "cli/run_layout.h"
@@ -22,7 +23,7 @@ namespace {
 struct Sandboxes {
   struct Settings {
     std::string label, kind, engine;  // see start_sandboxes
-    size_t read_cache_mb = 0, warm = 0, most_warm = 0;
+    size_t read_cache_mb = 0, beginnings_mb = 0, warm = 0, most_warm = 0;
   };
   static Result<std::unique_ptr<Sandboxes>> start(const Settings& settings, const Clock& clock, uint64_t life) {
     auto backend = TRY(envs::start_sandboxes(settings.label, settings.kind, settings.engine));
@@ -34,6 +35,7 @@ struct Sandboxes {
   envs::CachingBackend caching;
   envs::WatchedBackend watched;
   envs::SandboxPool pool;
+  envs::Beginnings* beginnings() { return beginnings_ ? &*beginnings_ : nullptr; }
 
  private:
   Sandboxes(std::unique_ptr<envs::SandboxBackend> made, const Settings& settings, const Clock& clock, uint64_t life)
@@ -41,10 +43,14 @@ struct Sandboxes {
         read_cache(settings.read_cache_mb << 20),
         caching(*backend, read_cache),
         watched(caching, clock, life),
-        pool(watched, clock, {}, {.least = settings.warm, .most = settings.most_warm}) {}
+        pool(watched, clock, {}, {.least = settings.warm, .most = settings.most_warm}) {
+    if (settings.beginnings_mb > 0) beginnings_.emplace(uint64_t{settings.beginnings_mb} << 20);
+  }
+
+  std::optional<envs::Beginnings> beginnings_;
 };
 
-Json metrics_of(const envs::ServerCounters& c, const Sandboxes& sandboxes) {
+Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
   const auto made = sandboxes.pool.counters();
   const auto reads = sandboxes.read_cache.counters();
   Json metrics = {{"acquired", c.acquired},
@@ -64,6 +70,12 @@ Json metrics_of(const envs::ServerCounters& c, const Sandboxes& sandboxes) {
                   {"cached_reads", reads.hits},
                   {"spawners", sandboxes.backend->spawners_started()},
                   {"spawn_ms", made.last_fresh_milliseconds}};
+  if (const auto* beginnings = sandboxes.beginnings()) {
+    const auto counters = beginnings->counters();
+    metrics["beginnings_made"] = counters.made;
+    metrics["begun"] = counters.begun;
+    metrics["beginnings_mb"] = static_cast<double>(counters.bytes) / (1 << 20);
+  }
   if (const auto pressure = envs::read_pressure()) {
     metrics["cpu_pressure"] = pressure->cpu;
     metrics["memory_pressure"] = pressure->memory;
@@ -117,10 +129,12 @@ Status run_env_role(const fs::path& run_dir, const RunConfig& config, const wire
                                                .kind = config.env.sandbox,
                                                .engine = config.env.engine,
                                                .read_cache_mb = static_cast<size_t>(config.env.read_cache_mb),
+                                               .beginnings_mb = static_cast<size_t>(config.env.beginnings_mb),
                                                .warm = static_cast<size_t>(config.env.warm),
                                                .most_warm = static_cast<size_t>(config.env.most_warm)},
                                               clock, identity.epoch));
   auto terms = TRY(terms_of(config, run_dir));
+  terms.episode.beginnings = sandboxes->beginnings();
   zmq::context_t context;
   rollout::CoordinatorLink link(TRY(wire::Socket::connect(context, layout.address("coordinator"), identity)), clock,
                                 [&](wire::Hello::Builder hello) {
@@ -162,6 +176,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
                                                .kind = "",
                                                .engine = "",
                                                .read_cache_mb = settings.read_cache_mb,
+                                               .beginnings_mb = settings.beginnings_mb,
                                                .warm = settings.warm,
                                                .most_warm = settings.most_warm},
                                               clock, identity.epoch));
@@ -188,7 +203,11 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
        .threads = settings.threads > 0 ? settings.threads : 4 * cores,
        .fleet = &sandboxes->watched,
        .read_cache = &sandboxes->read_cache,
-       .open_run = open_run,
+       .open_run = [&](uint64_t run, const std::string& run_dir) -> Result<envs::RunTerms> {
+         auto terms = TRY(open_run(run, run_dir));
+         terms.episode.beginnings = sandboxes->beginnings();
+         return terms;
+       },
        .secret = secret ? &*secret : nullptr,
        .most_episodes = settings.most_episodes,
        .most_episodes_of_a_run = settings.most_episodes_of_a_run > 0 ? settings.most_episodes_of_a_run : SIZE_MAX},

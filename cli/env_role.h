@@ -16,7 +16,7 @@ struct EnvHostSettings {
   int threads = 0;
   size_t most_episodes = 256, most_episodes_of_a_run = 0;  // 0: no limit of its own
   size_t warm = 2, most_warm = 16;
-  size_t read_cache_mb = 64;
+  size_t read_cache_mb = 64, beginnings_mb = 256;
   double drain_seconds = 600;
 };
 

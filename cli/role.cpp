@@ -150,6 +150,12 @@ Action add_role(CLI::App& command) {
       ->check(CLI::Range(0, 65536))
       ->capture_default_str()
       ->group(kHost);
+  command
+      .add_option("--beginnings-mb", host.beginnings_mb,
+                  "Memory for what episodes begin with whose tasks have many files or a setup")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str()
+      ->group(kHost);
   command.add_option("--drain-seconds", host.drain_seconds, "After the first interrupt, for episodes to end")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()

@@ -150,6 +150,10 @@ Schema schema_of(RunConfig& c) {
         "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
   s.add("env.read_cache_mb", c.env.read_cache_mb,
         "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
+  s.add("env.beginnings_mb", c.env.beginnings_mb,
+        "Memory for what episodes begin with whose tasks have many files or a setup: made once, and shared; 0: every "
+        "episode is made ready by itself",
+        0, 1'000'000);
   s.add("env.freeze_between_turns", c.env.freeze_between_turns,
         "Whether what an episode has running in the background stops while the model thinks");
   s.add("env.hosts", c.env.hosts,

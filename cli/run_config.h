@@ -93,7 +93,7 @@ struct RunConfig {
     std::vector<std::string> tools, network, mcp_servers;
     std::string sandbox = "auto";
     int warm = 2, most_warm = 16;
-    int read_cache_mb = 64;
+    int read_cache_mb = 64, beginnings_mb = 256;
     bool freeze_between_turns = false;
     std::vector<std::string> hosts = {"local"};
     std::string key;

@@ -12,6 +12,7 @@
 #include "envs/sandbox/backends.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/layer_holder.h"
 #include "envs/tools/linters.h"
 #include "envs/tools/process.h"
 
@@ -110,16 +111,26 @@ Check landlock() {
   return check;
 }
 
+// Whether a sandbox can begin where another ended, without a copy.
 Check overlay() {
   Check check{"overlayfs"};
-  std::ifstream file("/proc/filesystems");
-  bool there = false;
-  for (std::string line; std::getline(file, line);)
-    there = there || trim(line) == "nodev\toverlay" || line.ends_with("\toverlay");
-  check.found = there ? "known to the kernel" : "not loaded";
-  if (!there) {
+  const auto works = []() -> Status {
+    TRY(LayerHolder::start(""));
+    const auto backend = TRY(start_sandboxes());
+    const auto sandbox = TRY(backend->create({.sealable = true}));
+    TRY(sandbox->put({{"word", "works\n"}}));
+    const auto sealed = TRY(sandbox->seal());
+    const auto next = TRY(begin_again(*backend, {.call_time_limit_s = 5}, sealed));
+    const auto outcome = TRY(next->call("run_terminal_cmd", {{"command", "cat word"}}));
+    return outcome.output == "works\n" ? Status() : Status::unfit("a command printed \"" + outcome.output + "\"");
+  };
+  const Status status = works();
+  check.found = status ? "a sandbox began with the files of another" : status.message();
+  if (!status) {
     check.level = CheckLevel::kWarning;
-    check.mend = "modprobe overlay; images of one's own need it, the built-in tasks do not";
+    check.mend =
+        "each episode has a copy of its files; they are shared where root makes the sandboxes and the kernel knows "
+        "overlay (`modprobe overlay`)";
   }
   return check;
 }

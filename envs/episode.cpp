@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "envs/command_check.h"
 #include "envs/lint_count.h"
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/spec_message.h"
 #include "envs/shell_words.h"
 #include "envs/tools/process.h"
 #include "envs/turn.h"
@@ -31,6 +33,7 @@ SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
   spec.tools = tools_of(options);
+  spec.sealable = options.branches;
   spec.holder = options.holder;
   spec.holder.task = task.name.empty() ? task.spec.id() : task.name;
   return spec;
@@ -87,6 +90,43 @@ Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options
   return prepare(sandbox, {first.files, first.programs, first.setup}, task, options);
 }
 
+// What makes two episodes begin with the same.
+ContentDigest key_of(const Beginning& beginning, const Beginning& step, const SandboxSpec& spec) {
+  std::string bytes = encode(spec);
+  for (const auto* part : {&beginning, &step}) {
+    put_files(bytes, part->files);
+    put_number(bytes, part->programs.size());
+    for (const auto& path : part->programs) put_text(bytes, path);
+    put_number(bytes, part->setup.size());
+    for (const auto& command : part->setup) put_text(bytes, command);
+  }
+  return content_digest({bytes});
+}
+
+// Less is sooner put into a sandbox that is kept ready.
+bool is_much(const Beginning& beginning) {
+  constexpr size_t kManyFiles = 100, kManyBytes = 1 << 20;
+  size_t bytes = 0;
+  for (const auto& [path, content] : beginning.files) bytes += content.size();
+  return !beginning.setup.empty() || beginning.files.size() >= kManyFiles || bytes >= kManyBytes;
+}
+
+// A sandbox in which the task can be begun.
+Result<std::unique_ptr<Sandbox>> make_ready(SandboxBackend& backend, const Task& task, const EpisodeOptions& options) {
+  const auto spec = spec_of(task, options);
+  const auto prepare_it = [&](Sandbox& sandbox) {
+    const Status ready = prepare(sandbox, task, options);
+    return ready.code() == Code::kInvalid ? Status::unavailable(ready.message()) : ready;
+  };
+  const TaskStep none, &first = task.steps.empty() ? none : task.steps.front();
+  const Beginning all{task.files, task.programs, task.setup}, step{first.files, first.programs, first.setup};
+  if (options.beginnings && !spec.image && (is_much(all) || is_much(step)))
+    return options.beginnings->begin(backend, spec, key_of(all, step, spec), prepare_it);
+  auto sandbox = TRY(backend.create(spec));
+  TRY(prepare_it(*sandbox));
+  return sandbox;
+}
+
 // Ends with an error of the infrastructure where that does not work: the files are not those that were left behind.
 Status remove_paths(Sandbox& sandbox, const std::set<std::string>& paths) {
   constexpr size_t kLongestCommand = 60'000;  // of one word of a command line Linux takes twice as much
@@ -132,11 +172,7 @@ Episode::Episode(Task task, SandboxBackend& backend, const EpisodeOptions& optio
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
   TRY(check_needs(task));
   task.network = TRY(task.network.with(options.network));
-  auto sandbox = TRY(backend.create(spec_of(task, options)));
-  if (Status ready = prepare(*sandbox, task, options); !ready) {
-    const Code code = ready.code() == Code::kInvalid ? Code::kUnavailable : ready.code();
-    return fail(Status(code, ready.message()));
-  }
+  auto sandbox = TRY(make_ready(backend, task, options));
   task.servers.insert(task.servers.end(), options.servers.begin(), options.servers.end());
   TRY(sandbox->start_servers(task.servers));
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
@@ -173,9 +209,11 @@ Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls
 
 Result<std::unique_ptr<Episode>> Episode::branch() {
   if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
-  const auto snapshot = TRY(sandbox_->snapshot());
-  auto sandbox = TRY(backend_.create(spec_of(task_, options_)));
-  TRY(sandbox->restore(snapshot));
+  const auto sealed = sandbox_->seal();
+  if (!sealed && sealed.error().code() != Code::kUnfit) return fail(sealed.error());
+  const auto snapshot = sealed ? *sealed : TRY(sandbox_->snapshot());
+  if (sealed) sandbox_ = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
+  auto sandbox = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
   TRY(sandbox->start_servers(task_.servers));
   std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
   branch->changed_ = changed_;

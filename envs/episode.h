@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "envs/beginnings.h"
 #include "envs/grade.h"
 #include "envs/protocol.h"
 #include "envs/sandbox/sandbox.h"
@@ -28,6 +29,8 @@ struct EpisodeOptions {
   std::vector<McpServerSpec> servers = {};  // of tools, beside those of the task
   bool count_lints = false;                 // problems that linters find because of the episode, as the term "lints"
   bool freeze_between_turns = false;        // what runs in the background stops while the model thinks
+  bool branches = false;                    // it is going to be branched; then that takes no copy of the files
+  Beginnings* beginnings = nullptr;         // shared by episodes; null: each is made ready by itself
   SandboxHolder holder = {};                // of its sandboxes; the task's name is put in
 };
 
@@ -60,7 +63,7 @@ class Episode {
 
   // A second episode of the task that goes on from here by itself: files, shell and counts are as they are now, what
   // runs in the background is not there, and servers of tools begin anew. kExhausted where the files are too many for a
-  // snapshot.
+  // snapshot and cannot be shared.
   Result<std::unique_ptr<Episode>> branch();
 
   // Collects what was left behind and grades it, hidden tests in a fresh sandbox; of a task in steps the one that is

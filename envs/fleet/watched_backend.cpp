@@ -44,7 +44,7 @@ class WatchedSandbox final : public Sandbox {
       : state_(std::move(state)), inner_(std::move(inner)), number_(number) {}
   // Whoever looks in just now lets go of it soon; the sandbox itself is over with this.
   ~WatchedSandbox() override {
-    const bool was_lost = inner_->has_ended();
+    const bool was_lost = !sealed_ && inner_->has_ended();
     if (inner_.use_count() > 1) inner_->end("the sandbox was let go");
     inner_.reset();
     std::lock_guard lock(state_->mutex);
@@ -82,6 +82,11 @@ class WatchedSandbox final : public Sandbox {
   Result<Collected> collect() override { return seen(inner_->collect()); }
   Result<Snapshot> snapshot() override { return seen(inner_->snapshot()); }
   Status restore(const Snapshot& snapshot) override { return seen(inner_->restore(snapshot)); }
+  Result<Snapshot> seal() override {
+    auto sealed = seen(inner_->seal());
+    sealed_ = sealed.has_value();
+    return sealed;
+  }
   Status freeze() override { return seen(inner_->freeze()); }
   Status thaw() override { return seen(inner_->thaw()); }
   Status start_servers(std::span<const McpServerSpec> servers) override { return seen(inner_->start_servers(servers)); }
@@ -120,6 +125,7 @@ class WatchedSandbox final : public Sandbox {
   std::shared_ptr<State> state_;
   std::shared_ptr<Sandbox> inner_;
   const uint64_t number_;
+  bool sealed_ = false;  // it has ended as it was to
 };
 
 }  // namespace

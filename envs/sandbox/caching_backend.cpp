@@ -32,9 +32,10 @@ class CachingSandbox final : public Sandbox {
  public:
   CachingSandbox(std::unique_ptr<Sandbox> inner, ReadCache& cache, const SandboxSpec& spec)
       : inner_(std::move(inner)), cache_(cache) {
-    if (!spec.workspace && !spec.image)
-      known_ = content_digest(
-          {"empty", packed(spec.links), std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});
+    const auto& on = spec.begins_on;
+    if (!spec.workspace && !spec.image && (on.empty() || !on.content.empty()))
+      known_ = content_digest({on.empty() ? "empty" : "on layers", on.content, packed(spec.links),
+                               std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});
     set_words(spec);
   }
 
@@ -50,9 +51,17 @@ class CachingSandbox final : public Sandbox {
     return status;
   }
 
+  // What is on layers has the files already.
   Status restore(const Snapshot& snapshot) override {
-    begin_change();
+    if (snapshot.layers.empty()) begin_change();
     return inner_->restore(snapshot);
+  }
+  Result<Snapshot> seal() override {
+    const Step step = begin_change();
+    auto sealed = inner_->seal();
+    if (sealed && step.before) sealed->layers.content = bytes_of(*step.before);
+    if (!sealed && step.before) end_change(step, *step.before);
+    return sealed;
   }
   Status start_servers(std::span<const McpServerSpec> servers) override {
     if (!servers.empty()) begin_change();

@@ -64,16 +64,24 @@ std::vector<std::string> find_parents(std::string& kind) {
 
 bool is_idle(const CgroupPool::Group& group) { return !group.user || has_ended(group.user); }
 
+void kill_all_in(const std::string& folder) {
+  std::ifstream file(folder + "/cgroup.procs");
+  for (pid_t process; file >> process;) kill(process, SIGKILL);
+}
+
 }  // namespace
 
-// Groups of spawners that are no more. Their last processes may be on their way out, and end by themselves.
+// Groups of spawners that are no more. Their processes have lost what they are for; bubblewrap, where it was killed
+// together with its spawner at an unlucky moment, leaves one that would never end.
 void CgroupPool::sweep(const std::string& parent) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
     const auto name = entry.path().filename().string();
     if (name.starts_with(kPrefix) &&
-        owner_is_gone(std::string_view(name).substr(kPrefix.size(), name.rfind('-') - kPrefix.size())))
+        owner_is_gone(std::string_view(name).substr(kPrefix.size(), name.rfind('-') - kPrefix.size()))) {
+      kill_all_in(entry.path());
       leaving_.push_back(entry.path());
+    }
   }
 }
 
@@ -96,9 +104,30 @@ CgroupPool::CgroupPool(int beside) : beside_(beside), kind_(available()) {
   for (const auto& parent : parents_) sweep(parent);
 }
 
+// Files in memory count where they were written, for as long as anybody has them.
+bool CgroupPool::holds_files(const Group& group) const {
+  constexpr uint64_t kLittle = 4 << 20;  // of a maker, and of what the kernel has not taken back yet
+  uint64_t bytes = 0;
+  std::ifstream(group.folders.back() + (kind_ == "v2" ? "/memory.current" : "/memory.usage_in_bytes")) >> bytes;
+  return bytes > kLittle;
+}
+
+// Its maker sees the socket close, and ends.
+void CgroupPool::let_go(size_t index) {
+  std::move(groups_[index].folders.begin(), groups_[index].folders.end(), std::back_inserter(leaving_));
+  groups_.erase(groups_.begin() + static_cast<long>(index));
+}
+
 CgroupPool::Group* CgroupPool::free_group() {
-  for (auto& group : groups_) {
-    if (is_idle(group)) return &group;
+  for (size_t i = 0; i < groups_.size();) {
+    const auto& group = groups_[i];
+    if (!is_idle(group)) {
+      ++i;
+    } else if (group.sealable && holds_files(group)) {
+      let_go(i);
+    } else {
+      return &groups_[i];
+    }
   }
   if (groups_.size() >= kMostGroups) return nullptr;
   Group group;
@@ -127,6 +156,7 @@ CgroupPool::Group* CgroupPool::take(const SandboxSpec& spec, Time now) {
   if (parents_.empty()) return nullptr;
   Group* group = free_group();
   if (!group) return nullptr;
+  group->sealable = spec.sealable;
   use_.used(static_cast<size_t>(group - groups_.data()) + 1, now);
   return set(*group, spec) ? group : nullptr;
 }
@@ -137,9 +167,7 @@ std::optional<Time> CgroupPool::tidy(Time now) {
   const size_t keep = std::max(kLeastGroups, use_.most(now));
   for (size_t i = groups_.size(); i-- > keep;) {
     if (!is_idle(groups_[i])) continue;
-    auto& folders = groups_[i].folders;
-    std::move(folders.begin(), folders.end(), std::back_inserter(leaving_));
-    groups_.erase(groups_.begin() + static_cast<long>(i));  // its maker sees the socket close, and ends
+    let_go(i);
   }
   remove_leaving();
   next_look_ = now + std::chrono::milliseconds(leaving_.empty() ? 1000 : 100);
@@ -160,10 +188,7 @@ void CgroupPool::give(Group& group, int pidfd) { group.user = FileDescriptor(fcn
 void CgroupPool::clear() {
   for (auto& group : groups_) {
     // The sandboxes get their signal when the spawner ends; here it comes first, so that the folders are empty.
-    for (const auto& folder : group.folders) {
-      std::ifstream file(folder + "/cgroup.procs");
-      for (pid_t process; file >> process;) kill(process, SIGKILL);
-    }
+    for (const auto& folder : group.folders) kill_all_in(folder);
     if (group.user) {
       pollfd wait = {group.user.get(), POLLIN, 0};
       poll(&wait, 1, 1000);

@@ -34,6 +34,7 @@ class CgroupPool {
     FileDescriptor user;   // a pidfd; readable when the sandbox that used it has ended
     uint64_t memory_bytes = 0;
     int processes = 0;
+    bool sealable = false;  // its sandbox may have left files in memory that others are on
   };
 
   // A group that nobody uses, with the limits of the spec; null where there is none. Good until the next call.
@@ -52,6 +53,8 @@ class CgroupPool {
 
  private:
   Group* free_group();
+  bool holds_files(const Group& group) const;
+  void let_go(size_t index);
   bool set(Group& group, const SandboxSpec& spec);
   void sweep(const std::string& parent);
   void remove_leaving();

@@ -50,12 +50,20 @@ Result<LookOutcome> Sandbox::look(const LookRequest&, const std::stop_token&) {
 }
 
 // Where there is no isolation no process outlasts its call.
+Result<Snapshot> Sandbox::seal() { return fail(Status::unfit("sandboxes of this kind share no files")); }
 Status Sandbox::freeze() { return {}; }
 Status Sandbox::thaw() { return {}; }
 
 void Sandbox::end(std::string_view) {}
 
 SandboxUsage Sandbox::usage() const { return {}; }
+
+Result<std::unique_ptr<Sandbox>> begin_again(SandboxBackend& backend, SandboxSpec spec, const Snapshot& snapshot) {
+  spec.begins_on = snapshot.layers;
+  auto sandbox = TRY(backend.create(spec));
+  TRY(sandbox->restore(snapshot));
+  return sandbox;
+}
 
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths) {
   if (paths.empty()) return {};

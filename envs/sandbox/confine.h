@@ -24,8 +24,9 @@ inline constexpr unsigned kNobody = 65534;
 User outer_user(const std::optional<std::filesystem::path>& folder);
 
 // A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
-// /workspace. Nothing else of the host can be named after it.
-Status build_root(const SandboxSpec& spec);
+// /workspace. Nothing else of the host can be named after it. `begun`: workspace and /tmp of a sandbox that
+// begins on layers. The answer is the same of one that begins empty, attached nowhere, where the spec asks for it.
+Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees begun);
 
 // The loopback device up, where it is not; there is no other one.
 Status raise_loopback();

@@ -46,11 +46,16 @@ Result<FileDescriptor> connect_to(const std::string& path) {
   return std::move(place.socket);
 }
 
-Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> all) {
+Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors) {
+  return send_descriptors(socket, text, std::span(descriptors.begin(), descriptors.size()));
+}
+
+Status send_descriptors(int socket, std::string_view text, std::span<const int> all) {
   std::vector<int> descriptors;
   for (const int descriptor : all) {
     if (descriptor >= 0) descriptors.push_back(descriptor);
   }
+  if (descriptors.size() > kMostDescriptors) return Status::internal("too many descriptors for a message");
   iovec data = {const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
   msghdr message{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +17,11 @@ namespace tandem::envs {
 Result<FileDescriptor> listen_at(const std::string& path);
 Result<FileDescriptor> connect_to(const std::string& path);
 
-inline constexpr size_t kMostDescriptors = 4;  // beside one message
+inline constexpr size_t kMostDescriptors = 8;  // beside one message
 
 // `text`, which is not empty, in one message with the descriptors; they stay the caller's. Those
 // below 0 are none.
+Status send_descriptors(int socket, std::string_view text, std::span<const int> descriptors);
 Status send_descriptors(int socket, std::string_view text, std::initializer_list<int> descriptors);
 
 struct Received {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
@@ -42,6 +43,10 @@ void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& 
   };
   const Status status = set_up();
   if (!send_frame(socket, status ? "ready" : status.message(), soon()) || !status) _exit(1);
+  if (self.spec.sealable) {
+    const auto own = std::exchange(self.own, {});
+    if (!send_descriptors(socket, own.workspace ? "f" : "-", {own.workspace.get(), own.temporary.get()})) _exit(1);
+  }
   if (listener && !send_descriptors(socket, "l", {listener.get()})) _exit(1);
   listener.reset();
   clearenv();

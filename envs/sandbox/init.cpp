@@ -88,8 +88,7 @@ class Server {
         if (waits[i + 1].revents != 0 && !gather(workers_[i])) workers_.erase(workers_.begin() + static_cast<long>(i));
       }
       if (waits[0].revents != 0) accept();
-      while (waitpid(-1, nullptr, WNOHANG) > 0) {
-      }
+      (void)reap();
     }
   }
 
@@ -107,6 +106,7 @@ class Server {
       freeze(kind == RequestKind::kFreeze);
       return send(*id, kWorked);
     }
+    if (kind == RequestKind::kSeal) return seal(*id);
     FileDescriptor descriptor;
     if (kind == RequestKind::kStartServer) {
       auto received = receive(socket_, 1);
@@ -124,8 +124,7 @@ class Server {
     for (int attempt = 0; attempt < 50 && process < 0; ++attempt) {
       process = fork();
       if (process < 0) {
-        while (waitpid(-1, nullptr, WNOHANG) > 0) {
-        }
+        (void)reap();
         usleep(2000);  // processes that were killed take a moment to go
       }
     }
@@ -155,6 +154,26 @@ class Server {
   bool only_looks() const {
     return std::all_of(workers_.begin(), workers_.end(),
                        [](const Worker& worker) { return worker.kind == RequestKind::kLook; });
+  }
+
+  // Whether there is no other process: each is a descendant of this one, and who loses its parent becomes its child.
+  bool reap() {
+    pid_t ended = -1;
+    while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) std::erase(leaving_, ended);
+    return ended < 0 && errno == ECHILD;
+  }
+
+  void seal(uint64_t id) {
+    bool alone = reap();
+    for (int attempt = 0; attempt < 200 && !alone && !leaving_.empty(); ++attempt) {
+      usleep(50);
+      alone = reap();
+    }
+    std::string reply;
+    put_text(reply, alone ? "" : "something runs in the sandbox");
+    if (alone) put_session(reply, session_);
+    send(id, reply);
+    if (alone) _exit(0);
   }
 
   void freeze(bool frozen) {
@@ -191,6 +210,7 @@ class Server {
       return true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    leaving_.push_back(worker.process);
     if (worker.kind == RequestKind::kSnapshot) pause_.end();
     const bool has_session = worker.kind == RequestKind::kCall || worker.kind == RequestKind::kRestore;
     send(worker.id, has_session ? take_session(worker.reply) : worker.reply);
@@ -225,6 +245,7 @@ class Server {
   int socket_;
   const std::vector<std::string> environment_;  // of commands
   std::vector<Worker> workers_;
+  std::vector<pid_t> leaving_;  // workers that have said all and are on their way out
   Session session_;
   Pause pause_;
   bool frozen_ = false;  // for who asked for it; snapshots pause beside that

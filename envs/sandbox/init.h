@@ -25,7 +25,8 @@ enum class RequestKind : unsigned {
   kPut,       // files -> kWorked, or why not
   kBegin,     // a file with a tree in it, as pack_tree made it -> kWorked, or why not; the workspace is that tree
   kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
-  kRestore,   // workspace, temporary folder, session -> kWorked, or why not
+  kRestore,   // workspace, temporary folder, session -> kWorked, or why not; trees that are empty stay as they are
+  kSeal,      // -> why not, or empty and the session; the sandbox has ended then
   kCollect,   // -> complete, files; everything else that runs is ended first
   kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/search/sources.h)
   kSourceLines,    // lines of files -> why not, or empty; their texts

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/first_process.h"
@@ -21,6 +24,22 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   FileDescriptor map(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!map) return Status::from_errno(path, errno);
   return write_all(map.get(), text, path);
+}
+
+// The socket becomes 3, and nothing else stays open but what the sandbox begins with, where there is that.
+FileTrees keep_only(int socket, std::span<const FileDescriptor> begun) {
+  constexpr int kBeyond = 256;  // where none of them is
+  std::vector<FileDescriptor> high;
+  for (const auto& tree : begun) high.emplace_back(fcntl(tree.get(), F_DUPFD_CLOEXEC, kBeyond));
+  dup2(socket, 3);
+  FileTrees kept;
+  if (high.size() == 2) {
+    kept.workspace = FileDescriptor(dup3(high[0].get(), 4, O_CLOEXEC));
+    kept.temporary = FileDescriptor(dup3(high[1].get(), 5, O_CLOEXEC));
+  }
+  high.clear();
+  syscall(SYS_close_range, kept.workspace ? 6u : 4u, ~0u, 0u);
+  return kept;
 }
 
 class NamespaceIsolation final : public Isolation {
@@ -38,13 +57,12 @@ class NamespaceIsolation final : public Isolation {
     signal(SIGCHLD, SIG_DFL);
     char byte = 0;
     if (read(ends.go, &byte, 1) != 1) _exit(1);  // the spawner could not write the maps, and says so itself
-    dup2(ends.socket, 3);
-    syscall(SYS_close_range, 4u, ~0u, 0u);
+    auto begun = keep_only(ends.socket, ends.begun);
     confine_and_serve(3, [&]() -> Result<FirstProcess> {
       TRY(become_user({kInnerId, kInnerId}));  // the capabilities of the new user namespace are needed for the root
       if (sethostname("tandem", 6) != 0) return fail(Status::from_errno("host name", errno));
-      TRY(build_root(spec));
-      return FirstProcess{spec, filter_};
+      auto own = TRY(build_root(spec, std::exchange(begun, {})));
+      return FirstProcess{spec, filter_, std::move(own)};
     });
   }
 

@@ -2,14 +2,15 @@
 // bubblewrap.
 //
 // A sandbox begins as one new process of the spawner, which becomes its first process or starts that; the first process
-// goes no further than the namespaces of its own until the spawner lets it go on. Thread safety: none; used in the
-// spawner and its makers, which have one thread each.
+// goes no further than the namespaces of its own until the spawner lets it go on. Thread safety: none;
+// used in the spawner and its makers, which have one thread each.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/file.h"
@@ -32,6 +33,7 @@ struct InnerEnds {
   // Where speaks():
   int errors = -1;  // a file for what goes wrong
   int first = -1;   // a pipe, both of its ends, for which process is the first: writing to it never fails
+  std::span<const FileDescriptor> begun = {};  // its workspace and /tmp, where it begins on layers
 };
 
 class Isolation {

@@ -1,6 +1,7 @@
 #include "envs/sandbox/namespace_backend.h"
 
 #include "envs/network/proxy.h"
+#include "envs/sandbox/layer_holder.h"
 #include "envs/sandbox/served_sandbox.h"
 #include "envs/sandbox/spawner.h"
 
@@ -40,17 +41,37 @@ std::shared_ptr<NetworkProxy> NamespaceBackend::proxy() {
   return proxy_;
 }
 
+std::shared_ptr<LayerHolder> NamespaceBackend::holder() {
+  std::lock_guard lock(mutex_);
+  if (holder_ && holder_->lost()) holder_.reset();
+  if (!holder_ && can_hold_ && restarts_.take(SystemClock().now())) {
+    auto started = LayerHolder::start(label_);
+    can_hold_ = started || started.error().code() != Code::kUnfit;
+    holder_ = started ? std::move(*started) : nullptr;
+  }
+  return holder_;
+}
+
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
+  if (!spec.begins_on.empty() && by_ == IsolatedBy::kBubblewrap)
+    return fail(Status::internal("sandboxes by bubblewrap begin on no layers"));
   if (spec.image) return fail(Status::internal("a sandbox of an image is made by a container engine"));
   for (int attempt = 1;; ++attempt) {
     const auto spawner = TRY(live_spawner());
-    auto spawned = spawner->spawn(spec);
+    auto begun = spec.begins_on.empty()
+                     ? LayerHolder::Begun()
+                     : TRY(spec.begins_on.all.front()->holder().begin_on(spec.begins_on, spec.disk_bytes));
+    auto spawned = spawner->spawn(spec, begun.trees);
     if (!spawned) {
       const bool killed = spawner->lost() || spawned.error().code() == Code::kUnavailable;
       if (killed && attempt < kMostAttempts) continue;
       return fail(std::move(spawned).error());
     }
     auto sandbox = std::make_unique<ServedSandbox>(std::move(*spawned), spec);
+    if (begun.written)
+      sandbox->let_hold(begun.written->holder().shared_from_this(), begun.written);
+    else if (spec.sealable && by_ == IsolatedBy::kNamespaces)
+      sandbox->let_hold(holder(), nullptr);
     Status ready = sandbox->wait_until_ready();
     if (ready && !spec.network.empty()) ready = sandbox->open_network(proxy());
     if (ready) return sandbox;

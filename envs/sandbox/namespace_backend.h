@@ -19,6 +19,7 @@
 
 namespace tandem::envs {
 
+class LayerHolder;
 class NetworkProxy;
 class Spawner;
 
@@ -29,7 +30,8 @@ class NamespaceBackend final : public SandboxBackend {
   static Result<std::unique_ptr<NamespaceBackend>> start(IsolatedBy by, std::string label = "");
   ~NamespaceBackend() override;  // ends all sandboxes that are left
 
-  // kUnavailable where a spawner or the new sandbox was killed over and over while it was made.
+  // kUnavailable where a spawner or the new sandbox was killed over and over while it was made, or what it was to begin
+  // on is lost.
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
 
   std::string_view kind() const override { return by_ == IsolatedBy::kBubblewrap ? "bubblewrap" : "namespaces"; }
@@ -38,13 +40,17 @@ class NamespaceBackend final : public SandboxBackend {
  private:
   NamespaceBackend(IsolatedBy by, std::shared_ptr<Spawner> spawner, std::string label);
   Result<std::shared_ptr<Spawner>> live_spawner();
-  std::shared_ptr<NetworkProxy> proxy();  // begins with the first sandbox that needs it
+  // Each begins with the first sandbox that needs it.
+  std::shared_ptr<NetworkProxy> proxy();
+  std::shared_ptr<LayerHolder> holder();  // null where there can be none
 
   const IsolatedBy by_;
   const std::string label_;
   std::mutex mutex_;
   std::shared_ptr<Spawner> spawner_;
   std::shared_ptr<NetworkProxy> proxy_;
+  std::shared_ptr<LayerHolder> holder_;
+  bool can_hold_ = true;
   RestartBudget restarts_;
   std::atomic<uint64_t> spawners_started_{1};
 };

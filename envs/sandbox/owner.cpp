@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/sandbox/process_fields.h"
 
 namespace tandem::envs {
 namespace {
@@ -26,13 +27,10 @@ std::string process_namespace() {
   return name.empty() ? "unknown" : name;
 }
 
-// In ticks since the boot, field 22 of the file; empty where there is no such process, or none that still runs.
+// Empty where there is no such process, or none that still runs.
 std::string start_of(std::string_view process) {
-  const auto stat = read_file(fmt::format("/proc/{}/stat", process), 4096);
-  const auto end = stat ? stat->rfind(')') : std::string::npos;
-  if (end == std::string::npos) return "";
-  const auto fields = split(trim(std::string_view(*stat).substr(end + 1)), ' ');
-  return fields.size() < 20 || fields[0] == "Z" ? "" : std::string(fields[19]);
+  const auto fields = process_fields(process);
+  return fields.size() < 20 || fields[0] == "Z" ? "" : fields[19];
 }
 
 }  // namespace

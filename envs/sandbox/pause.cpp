@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "envs/sandbox/process_fields.h"
 
 namespace tandem::envs {
 namespace {
@@ -23,11 +24,10 @@ std::vector<pid_t> processes() {
   return all;
 }
 
-// 'T' where it is stopped, 'Z' where it has ended; of "PID (NAME) T ...", where a name may have parentheses of its own.
+// 'T' where it is stopped, 'Z' where it has ended.
 char state_of(pid_t process) {
-  const auto stat = read_file("/proc/" + std::to_string(process) + "/stat", 4096).value_or("");
-  const auto end = stat.rfind(") ");
-  return end == std::string::npos || end + 2 >= stat.size() ? 'Z' : stat[end + 2];
+  const auto fields = process_fields(std::to_string(process));
+  return fields.empty() || fields[0].empty() ? 'Z' : fields[0][0];
 }
 
 bool goes_on(pid_t process) { return std::string_view("TZX").find(state_of(process)) == std::string_view::npos; }

@@ -8,7 +8,7 @@ namespace {
 bool same_class(const SandboxSpec& a, const SandboxSpec& b) {
   return a.image == b.image && a.environment == b.environment && a.links == b.links && a.network == b.network &&
          a.processes == b.processes && a.memory_bytes == b.memory_bytes && a.disk_bytes == b.disk_bytes &&
-         a.file_bytes == b.file_bytes;
+         a.file_bytes == b.file_bytes && a.sealable == b.sealable;
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ std::unique_ptr<Sandbox> SandboxPool::take_ready(Class& of, Ended& ended) {
 }
 
 Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {
-  if (!spec.workspace) {
+  if (!spec.workspace && spec.begins_on.empty()) {
     std::unique_ptr<Sandbox> sandbox;
     Ended ended;  // without the lock
     {

@@ -1,7 +1,8 @@
 // Sandboxes kept ready, so that an episode does not wait for one to be made.
 //
 // Those of one class (its image, limits, links and open hosts) can stand in for each other. How many of a class are
-// kept is decided by a WarmPlan; whoever finds none, or asks for one with a folder of the host, waits for a fresh one.
+// kept is decided by a WarmPlan; whoever finds none, or asks for one with a folder of the host or on layers, waits for
+// a fresh one.
 // A sandbox is used once and never comes back; one that ended while it was kept (its first process was killed) is never
 // given away. Thread safety: create may be called from several threads.
 #pragma once

@@ -68,6 +68,19 @@ Status small_tmpfs(const std::string& path, uint64_t bytes, const char* mode) {
   return check(mount("tandem", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()), "tmpfs at " + path);
 }
 
+// A folder to work in: what begins on layers, made already, or one that is empty. The answer is that, attached nowhere,
+// where it can be a layer for others.
+Result<FileDescriptor> work_folder(const std::string& path, const char* mode, const SandboxSpec& spec,
+                                   const FileDescriptor& begun) {
+  if (begun) {
+    TRY(check(mkdir(path.c_str(), 0755), path));
+    TRY(attach(begun, path));
+    return FileDescriptor();
+  }
+  TRY(small_tmpfs(path, spec.disk_bytes, mode));
+  return spec.sealable ? clone_tree(path) : FileDescriptor();
+}
+
 Status build_devices(const std::string& dev) {
   TRY(check(mkdir(dev.c_str(), 0755), dev));
   TRY(check(mount("tandem", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,mode=755"), dev));
@@ -91,13 +104,13 @@ Status build_etc(const std::string& etc) {
 
 }  // namespace
 
-Status build_root(const SandboxSpec& spec) {
+Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees begun) {
   TRY(check(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "making mounts private"));
   FileDescriptor workspace;
   if (spec.workspace) {
     // Before anything is mounted over it.
     workspace = clone_tree(spec.workspace->string());
-    if (!workspace) return Status::from_errno(spec.workspace->string(), errno);
+    if (!workspace) return fail(Status::from_errno(spec.workspace->string(), errno));
     TRY(restrict_tree(workspace.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_EMPTY_PATH | AT_RECURSIVE));
   }
   const std::string root = "/tmp";
@@ -105,7 +118,8 @@ Status build_root(const SandboxSpec& spec) {
   for (const char* name : kShownFolders) TRY(show(name, root + name));
   TRY(build_etc(root + "/etc"));
   TRY(build_devices(root + "/dev"));
-  TRY(small_tmpfs(root + "/tmp", spec.disk_bytes, "1777"));
+  FileTrees own;
+  own.temporary = TRY(work_folder(root + "/tmp", "1777", spec, begun.temporary));
   TRY(check(mkdir((root + "/proc").c_str(), 0755), "/proc"));
   // Only processes, and only ours: no /proc/sys, kcore, sysrq-trigger or keys.
   TRY(check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"), "/proc"));
@@ -113,7 +127,7 @@ Status build_root(const SandboxSpec& spec) {
     TRY(check(mkdir((root + "/workspace").c_str(), 0755), "/workspace"));
     TRY(attach(workspace, root + "/workspace"));
   } else {
-    TRY(small_tmpfs(root + "/workspace", spec.disk_bytes, "755"));
+    own.workspace = TRY(work_folder(root + "/workspace", "755", spec, begun.workspace));
   }
   for (const auto& [path, target] : spec.links) {
     TRY(make_directories(fs::path(root + path).parent_path()));
@@ -124,7 +138,8 @@ Status build_root(const SandboxSpec& spec) {
   TRY(check(umount2(".", MNT_DETACH), "letting go of the old root"));
   TRY(restrict_tree(AT_FDCWD, "/", MOUNT_ATTR_RDONLY, 0));
   TRY(restrict_tree(AT_FDCWD, "/dev", MOUNT_ATTR_RDONLY, 0));
-  return check(chdir("/workspace"), "/workspace");
+  TRY(check(chdir("/workspace"), "/workspace"));
+  return own;
 }
 
 }  // namespace tandem::envs

@@ -14,6 +14,7 @@
 #include "envs/mcp/foreign_tools.h"
 #include "envs/network/allow_list.h"
 #include "envs/network/use.h"
+#include "envs/sandbox/layers.h"
 #include "envs/search/sources.h"
 #include "envs/task.h"
 #include "envs/tools/tool.h"
@@ -52,6 +53,8 @@ struct SandboxSpec {
   Links links;                                     // made in the root, which is read-only; to where nothing is yet
   AllowList network;                               // the hosts that its programs may speak to, through a proxy
   OnNetworkUse on_network;                         // told of each request; may be empty
+  bool sealable = false;                           // whether it can be sealed
+  FileLayers begins_on;                            // of a sandbox that was: what is in it from the first
   SandboxHolder holder;
 };
 
@@ -86,8 +89,9 @@ struct Collected {
 // What a sandbox held at one moment: its workspace, its /tmp, the shell's folder and variables, the todos. A value: it
 // outlives its sandbox, and any number of others can begin from it. What ran in the background is not in it.
 struct Snapshot {
-  std::string workspace, temporary;  // trees, see snapshot.h
+  std::string workspace, temporary;  // trees, see snapshot.h; empty where there are layers
   Session session;
+  FileLayers layers = {};
 };
 
 // Thread safety: calls may be made from several threads and run at once; destruction must come last.
@@ -109,6 +113,10 @@ class Sandbox {
   // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
   // call.
   virtual Status restore(const Snapshot& snapshot) = 0;
+  // The same without a copy, whatever the files take: the sandbox ends, and what it held is shared by all that begin
+  // with it (begin_again), from then on. kUnfit, and it goes on, where something runs in it, its spec does not say
+  // that it is sealable, it is on kMostLayers already, its files take most of its disk, or we are not root.
+  virtual Result<Snapshot> seal();
   // Every process that runs now stops until thaw(), and takes no core meanwhile; of time limits the clock goes on. What
   // is begun while they are stopped runs. Either may be asked for twice. A snapshot does both by itself.
   virtual Status freeze();
@@ -152,6 +160,9 @@ class SandboxBackend {
   // How often what makes them was started, where that is a process.
   virtual uint64_t spawners_started() const { return 0; }
 };
+
+// A sandbox that begins with what another one held; of a backend of the same kind where that was sealed.
+Result<std::unique_ptr<Sandbox>> begin_again(SandboxBackend& backend, SandboxSpec spec, const Snapshot& snapshot);
 
 // Lets files in the workspace be run. kUnavailable where that could not be done.
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths);

@@ -94,8 +94,9 @@ std::string serve_snapshot(const Session& session) {
 std::string serve_restore(FieldReader& fields, const Session& before) {
   Session session = before;
   const auto restore = [&]() -> Status {
-    TRY(unpack_tree(kRoot, TRY(fields.text())));
-    TRY(unpack_tree(kTemporary, TRY(fields.text())));
+    for (const char* root : {kRoot, kTemporary}) {
+      if (const auto tree = TRY(fields.text()); !tree.empty()) TRY(unpack_tree(root, tree));
+    }
     session = TRY(fields.session());
     return {};
   };
@@ -192,6 +193,7 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
     case RequestKind::kCancel:
     case RequestKind::kFreeze:
     case RequestKind::kThaw:
+    case RequestKind::kSeal:
       break;  // the first process itself sees to them
   }
   return "";

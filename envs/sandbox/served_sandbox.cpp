@@ -9,6 +9,7 @@
 #include "envs/mcp/schema_check.h"
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
+#include "envs/sandbox/layer_holder.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/usage.h"
@@ -31,6 +32,16 @@ Result<Collected> decode_collected(std::string_view reply) {
   collected.files = TRY(fields.files());
   for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
   return collected;
+}
+
+// What the first process sends by itself before it serves, one byte and these.
+Result<std::vector<FileDescriptor>> receive_with_descriptors(int socket) {
+  pollfd wait = {socket, POLLIN, 0};
+  if (poll(&wait, 1, static_cast<int>(kGrace * 1000)) <= 0)
+    return fail(Status::deadline("a sandbox did not finish to say what it is"));
+  auto received = receive(socket, 1);
+  if (received.text.empty()) return fail(Status::unavailable("a sandbox ended while it was made"));
+  return std::move(received.descriptors);
 }
 
 Status worked(const std::string& reply, const std::string& what) {
@@ -73,25 +84,28 @@ ServedSandbox::~ServedSandbox() { requests_.end("the sandbox was let go"); }
 Status ServedSandbox::wait_until_ready() {
   const auto first = receive_frame(requests_.spawned().socket.get(), SystemClock().now() + from_seconds(kGrace));
   const auto errors = std::move(errors_);
-  if (first && *first == "ready") return {};
+  if (first && *first == "ready") return spec_.sealable && spec_.begins_on.empty() ? take_own_trees() : Status();
   const auto why = first ? *first : written_to(errors);
   if (why.empty()) return first.error();
   return Status::unfit("no sandbox can be made here: " + why).hint("`tandem doctor` says what is missing");
 }
 
+Status ServedSandbox::take_own_trees() {
+  auto received = TRY(receive_with_descriptors(requests_.spawned().socket.get()));
+  if (received.size() == 2) own_ = {std::move(received[0]), std::move(received[1])};
+  return {};
+}
+
 // The first process has sent the socket that its proxy is to listen at.
 Status ServedSandbox::open_network(std::shared_ptr<NetworkProxy> proxy) {
-  pollfd wait = {requests_.spawned().socket.get(), POLLIN, 0};
-  if (poll(&wait, 1, static_cast<int>(kGrace * 1000)) <= 0)
-    return Status::deadline("a sandbox did not say where its proxy is to listen");
-  auto received = receive(requests_.spawned().socket.get(), 1);
-  if (received.descriptors.size() != 1) return Status::unavailable("a sandbox ended before its network was opened");
+  auto received = TRY(receive_with_descriptors(requests_.spawned().socket.get()));
+  if (received.size() != 1) return Status::unavailable("a sandbox sent no socket for its proxy");
   const auto on_use = [refusals = refusals_, on_network = spec_.on_network](const NetworkUse& use) {
     refusals->add(use);
     if (on_network) on_network(use);
   };
   proxy_ = std::move(proxy);
-  door_ = proxy_->open(std::move(received.descriptors[0]), spec_.network, on_use);
+  door_ = proxy_->open(std::move(received[0]), spec_.network, on_use);
   return {};
 }
 
@@ -163,6 +177,30 @@ Status ServedSandbox::restore(const Snapshot& snapshot) {
   const auto reply = requests_.request(RequestKind::kRestore, fields, kCollectTime);
   if (!reply) return reply.error();
   return worked(*reply, "a snapshot could not be restored");
+}
+
+Status ServedSandbox::can_be_sealed() const {
+  if (!spec_.sealable || !holder_ || (!own_.workspace && !written_))
+    return Status::unfit("the files of the sandbox cannot be shared");
+  if (spec_.begins_on.all.size() >= kMostLayers)
+    return Status::unfit("the files of the sandbox are on too many layers");
+  // What begins on them has the rest of the disk.
+  if ((written_ ? written_->size() : size_of(own_)).bytes + spec_.begins_on.size().bytes > spec_.disk_bytes / 2)
+    return Status::unfit("the files of the sandbox take most of its disk");
+  return {};
+}
+
+Result<Snapshot> ServedSandbox::seal() {
+  TRY(can_be_sealed());
+  const auto reply = TRY(requests_.request(RequestKind::kSeal, "", kCollectTime));
+  FieldReader fields(reply);
+  if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::unfit(why));
+  Snapshot snapshot;
+  snapshot.session = TRY(fields.session());
+  requests_.end("the sandbox was sealed");
+  snapshot.layers.all = {written_ ? std::move(written_) : TRY(holder_->keep(std::move(own_)))};
+  snapshot.layers.all.insert(snapshot.layers.all.end(), spec_.begins_on.all.begin(), spec_.begins_on.all.end());
+  return snapshot;
 }
 
 Status ServedSandbox::ask_to(RequestKind kind) {

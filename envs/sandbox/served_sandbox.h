@@ -19,11 +19,17 @@ class ServedSandbox : public Sandbox {
   ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec);
   ~ServedSandbox() override;
 
-  // Before anything else, in this order: waits until the first process has confined itself, and takes the socket that
-  // it sends for the proxy where the spec opens hosts. kUnfit with its words where it could not; kUnavailable where it
-  // was killed.
+  // Before anything else, in this order: waits until the first process has confined itself and has sent what it writes
+  // where the spec asks for that, and takes the socket that it sends for the proxy where the spec opens hosts. kUnfit
+  // with its words where it could not; kUnavailable where it was killed.
   Status wait_until_ready();
   Status open_network(std::shared_ptr<NetworkProxy> proxy);
+
+  // Where what it holds goes when it is sealed, and what it writes where it begins on layers; else it cannot be.
+  void let_hold(std::shared_ptr<LayerHolder> holder, std::shared_ptr<const FileLayer> written) {
+    holder_ = std::move(holder);
+    written_ = std::move(written);
+  }
 
   // The workspace begins with a tree that is in a file of the sandbox's root, packed as snapshot.h has it.
   Status begin_with(const std::string& packed_tree);
@@ -33,6 +39,7 @@ class ServedSandbox : public Sandbox {
   Result<Collected> collect() override;
   Result<Snapshot> snapshot() override;
   Status restore(const Snapshot& snapshot) override;
+  Result<Snapshot> seal() override;
   Status freeze() override { return ask_to(RequestKind::kFreeze); }
   Status thaw() override { return ask_to(RequestKind::kThaw); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override;
@@ -50,11 +57,17 @@ class ServedSandbox : public Sandbox {
   Result<ToolOutcome> call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,
                                    const std::stop_token& stop);
   Status ask_to(RequestKind kind);
+  Status take_own_trees();
+  Status can_be_sealed() const;
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question);
 
   FileDescriptor errors_;  // until it is ready
   Requests requests_;
   SandboxSpec spec_;
+  // Where it can be sealed: one of the two for what it writes, the first where it began empty.
+  FileTrees own_;
+  std::shared_ptr<const FileLayer> written_;
+  std::shared_ptr<LayerHolder> holder_;
   const std::shared_ptr<Refusals> refusals_;
   std::shared_ptr<NetworkProxy> proxy_;
   std::unique_ptr<NetworkProxy::Door> door_;

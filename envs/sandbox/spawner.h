@@ -26,7 +26,8 @@ class Spawner {
   static Result<std::unique_ptr<Spawner>> start(IsolatedBy by, std::string label);
   ~Spawner();
 
-  Result<SpawnedSandbox> spawn(const SandboxSpec& spec);
+  // `begun`: its workspace and /tmp, where it begins on layers.
+  Result<SpawnedSandbox> spawn(const SandboxSpec& spec, const FileTrees& begun);
 
   // Whether it has ended, or did not answer in time and was ended: every spawn fails from then on, and its sandboxes
   // are gone.

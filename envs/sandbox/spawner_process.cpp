@@ -51,7 +51,8 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
   for (;;) {
     auto request = receive(3, kLargestRequest);
     const auto spec = decode_spec(request.text);
-    if (!spec || request.descriptors.size() < 2) _exit(0);
+    const size_t ends = isolation.speaks() ? 4 : 2;
+    if (!spec || request.descriptors.size() < ends) _exit(0);
     // One at a time is in the group, and the one before has ended. Where hosts are open, though, the way to them
     // listens in the network for as long as somebody outside holds it.
     auto flags = isolation.clone_flags() | kHandle | CLONE_PARENT;
@@ -62,9 +63,8 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
       // Were it still open while this process waits for the spawner's word, the spawner would wait for a maker that has
       // been killed meanwhile.
       close(3);
-      const auto& ends = request.descriptors;
-      const auto at = [&](size_t i) { return i < ends.size() ? ends[i].get() : -1; };
-      isolation.begin(*spec, {at(0), at(1), at(2), at(3)});
+      const auto at = [&](size_t i) { return i < ends ? request.descriptors[i].get() : -1; };
+      isolation.begin(*spec, {at(0), at(1), at(2), at(3), std::span(request.descriptors).subspan(ends)});
     }
     const FileDescriptor handle(process > 0 ? pidfd : -1);
     const int error = errno;
@@ -95,15 +95,11 @@ class SpawnerProcess {
     signal(SIGCHLD, SIG_IGN);  // ended sandboxes are not waited for
     (void)tool_schemas();      // read here once, not in every process that serves a call
     tell("ready");
-    std::string bytes(kLargestRequest, '\0');
     for (;;) {
       if (!wait_for_request()) continue;
-      const ssize_t size = recv(socket_, bytes.data(), bytes.size(), 0);
-      if (size < 0 && errno == EINTR) continue;
-      if (size <= 0) break;
-      if (const Status status = spawn(std::string_view(bytes).substr(0, static_cast<size_t>(size))); !status) {
-        tell(status);
-      }
+      const auto request = receive(socket_, kLargestRequest);
+      if (request.text.empty()) break;
+      if (const Status status = spawn(request); !status) tell(status);
     }
     cgroups_->clear();
     _exit(0);
@@ -161,8 +157,8 @@ class SpawnerProcess {
     return ends;
   }
 
-  Status spawn(std::string_view request) {
-    const auto spec = TRY(decode_spec(request));
+  Status spawn(const Received& request) {
+    const auto spec = TRY(decode_spec(request.text));
     auto ends = TRY(make_ends());
     auto* group = cgroups_->take(spec, SystemClock().now());
     if (group && !group->maker) start_maker(*group);
@@ -174,7 +170,7 @@ class SpawnerProcess {
       if (!made) ends = TRY(make_ends());
     }
     const bool inside = made.has_value();
-    if (!made) made = TRY(make_here(spec, ends));
+    if (!made) made = TRY(make_here(spec, ends, request.descriptors));
     ends.theirs.reset();
     ends.their_go.reset();
     const FileDescriptor handle(fcntl(made->handle.get(), F_DUPFD_CLOEXEC, 0));
@@ -192,7 +188,7 @@ class SpawnerProcess {
     return words.empty() ? first.error() : Status::unfit(words);
   }
 
-  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends) {
+  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends, std::span<const FileDescriptor> begun) {
     int pidfd = -1;
     const auto process =
         static_cast<pid_t>(syscall(SYS_clone, isolation_->clone_flags() | kHandle, nullptr, &pidfd, nullptr, nullptr));
@@ -201,15 +197,19 @@ class SpawnerProcess {
       close(socket_);
       ends.ours.reset();
       ends.our_go.reset();
-      isolation_->begin(spec, ends.inner());
+      auto inner = ends.inner();
+      inner.begun = begun;
+      isolation_->begin(spec, inner);
     }
     return NewProcess{process, FileDescriptor(pidfd)};
   }
 
   // None where the maker does not answer; then it is given up.
-  Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, std::string_view request, const Ends& ends) {
-    const auto [theirs, go, errors, first] = ends.inner();
-    const Status sent = send_descriptors(group.maker.get(), request, {theirs, go, errors, first});
+  Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, const Received& request, const Ends& ends) {
+    const auto inner = ends.inner();
+    std::vector<int> descriptors = {inner.socket, inner.go, inner.errors, inner.first};
+    for (const auto& tree : request.descriptors) descriptors.push_back(tree.get());
+    const Status sent = send_descriptors(group.maker.get(), request.text, descriptors);
     auto answer = sent ? receive(group.maker.get(), 32) : Received();
     if (answer.text.empty()) {
       group.maker.reset();

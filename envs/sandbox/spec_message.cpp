@@ -17,6 +17,7 @@ std::string encode(const SandboxSpec& spec) {
   for (const auto& host : hosts) put_text(bytes, host);
   put_number(bytes, spec.environment.size());
   for (const auto& setting : spec.environment) put_text(bytes, setting);
+  put_number(bytes, spec.sealable && spec.begins_on.empty() ? 1 : 0);
   return bytes;
 }
 
@@ -34,6 +35,7 @@ Result<SandboxSpec> decode_spec(std::string_view bytes) {
   for (uint64_t left = TRY(fields.number()); left > 0; --left) hosts.push_back(TRY(fields.text()));
   spec.network = TRY(AllowList::parse(hosts));
   for (uint64_t left = TRY(fields.number()); left > 0; --left) spec.environment.push_back(TRY(fields.text()));
+  spec.sealable = TRY(fields.number()) == 1;
   return spec;
 }
 

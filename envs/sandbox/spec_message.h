@@ -10,7 +10,7 @@
 namespace tandem::envs {
 
 // Limits, the bound folder, links, open hosts and the environment; not what the host alone needs (tools, time limits,
-// the holder).
+// the holder), nor layers.
 std::string encode(const SandboxSpec& spec);
 // kCorrupt where it is none.
 Result<SandboxSpec> decode_spec(std::string_view bytes);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "envs/sandbox/process_fields.h"
 #include "envs/sandbox/process_handle.h"
 
 namespace tandem::envs {
@@ -48,10 +49,8 @@ std::string folder_of(const std::string& groups, std::string_view controller) {
 
 // Beside the processes of a sandbox the group has its maker in it, and where bubblewrap has made it, that.
 int processes_beside(pid_t first, const std::string& groups) {
-  const auto stat = small_file("/proc/" + std::to_string(first) + "/stat");
-  const auto rest = std::string_view(stat).substr(std::min(stat.size(), stat.rfind(')') + 1));  // " S PARENT ..."
-  const auto words = split(rest, ' ');
-  return words.size() > 2 && small_file("/proc/" + std::string(words[2]) + "/cgroup") == groups ? 2 : 1;
+  const auto fields = process_fields(std::to_string(first));
+  return fields.size() > 1 && small_file("/proc/" + fields[1] + "/cgroup") == groups ? 2 : 1;
 }
 
 // Groups are used again, and files that others have read there before still count in their sum.

@@ -40,6 +40,7 @@ class SearchingSandbox final : public Sandbox {
   Result<Collected> collect() override { return inner_->collect(); }
   Result<Snapshot> snapshot() override { return inner_->snapshot(); }
   Status restore(const Snapshot& snapshot) override { return inner_->restore(snapshot); }
+  Result<Snapshot> seal() override { return inner_->seal(); }
   Status freeze() override { return inner_->freeze(); }
   Status thaw() override { return inner_->thaw(); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {

@@ -53,7 +53,7 @@ class Git {
 
 CommittedFiles::~CommittedFiles() {
   std::error_code ignored;
-  if (!root_.empty()) fs::remove_all(root_, ignored);
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
 }
 
 Result<CommittedFiles> CommittedFiles::write_out(const ToolContext& context, const std::set<std::string>& files,
@@ -66,7 +66,7 @@ Result<CommittedFiles> CommittedFiles::write_out(const ToolContext& context, con
   std::string folder = (fs::temp_directory_path() / "tandem-committed-XXXXXX").string();
   if (!mkdtemp(folder.data())) return fail(Status::from_errno(folder, errno));
   CommittedFiles committed(folder);
-  const auto index = committed.root_ / ".index";
+  const auto index = committed.folder_ / "index";
   for (const auto& repository : repositories) {
     Git git(context, context.root / repository, index, deadline);
     if (const auto head = git.run({"rev-parse", "--verify", "--quiet", "HEAD"}); !head) {
@@ -74,7 +74,7 @@ Result<CommittedFiles> CommittedFiles::write_out(const ToolContext& context, con
       return fail(Status::not_found("there is no commit yet"));
     }
     TRY(git.run({"read-tree", "HEAD"}));
-    TRY(git.run({"checkout-index", "--all", "--force", "--prefix=" + (committed.root_ / repository).string() + "/"}));
+    TRY(git.run({"checkout-index", "--all", "--force", "--prefix=" + (committed.root() / repository).string() + "/"}));
     std::error_code ignored;
     fs::remove(index, ignored);
   }

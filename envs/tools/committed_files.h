@@ -20,15 +20,15 @@ class CommittedFiles {
   static Result<CommittedFiles> write_out(const ToolContext& context, const std::set<std::string>& files,
                                           Time deadline);
   ~CommittedFiles();
-  CommittedFiles(CommittedFiles&& other) noexcept : root_(std::exchange(other.root_, {})) {}
+  CommittedFiles(CommittedFiles&& other) noexcept : folder_(std::exchange(other.folder_, {})) {}
   CommittedFiles& operator=(CommittedFiles&&) = delete;
 
-  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path root() const { return folder_ / "files"; }
 
  private:
-  explicit CommittedFiles(std::filesystem::path root) : root_(std::move(root)) {}
+  explicit CommittedFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  std::filesystem::path root_;
+  std::filesystem::path folder_;
 };
 
 }  // namespace tandem::envs

@@ -47,7 +47,7 @@ class TestEngine {
   ~TestEngine() {
     stop();
     run(podman() + " rm -af -t 0");
-    run("umount -l " + (folder_ / "root/overlay").string());
+    run("while umount -l " + (folder_ / "root/overlay").string() + "; do :; done");  // once for each start
     std::error_code error;
     fs::remove_all(folder_, error);
   }

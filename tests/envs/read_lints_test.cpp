@@ -144,6 +144,15 @@ TEST_F(NewLints, of_a_repository_below_the_workspace_are_found_and_it_stays_as_i
   EXPECT_EQ(scratch_.get("part/.git/index"), index);
 }
 
+TEST_F(NewLints, a_file_of_the_commit_with_any_name_is_in_nobodys_way) {
+  scratch_.put(".index", "mine\n");
+  scratch_.put("index", "mine\n");
+  scratch_.put("a.py", "import os\n");
+  git("init && git add . && git -c user.name=a -c user.email=a@b commit -m one");
+  scratch_.put("a.py", "import os\nimport re\n");
+  EXPECT_THAT(lint_new(), testing::StartsWith("a.py:2:"));
+}
+
 TEST_F(NewLints, all_are_shown_where_there_is_nothing_to_compare_with) {
   scratch_.put("a.py", "import os\n");
   EXPECT_THAT(lint_new(),

@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/owner.h"
 #include "envs/sandbox/pool.h"
+#include "envs/sandbox/process_handle.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {
@@ -144,7 +146,15 @@ TEST(CgroupPool, sweeps_a_group_though_its_owners_number_has_another_process_now
       for (const auto& of : {before, owner}) left.push_back(folder.parent_path() / ("tandem-" + of + "-test"));
   }
   for (const auto& folder : left) ASSERT_TRUE(fs::create_directory(folder));
+  // As bubblewrap can leave one.
+  const Process lost, living;
+  for (size_t i = 0; i < left.size(); ++i)
+    ASSERT_TRUE(std::ofstream(left[i] / "cgroup.procs") << (i % 2 == 1 ? living : lost).id << std::flush);
   CgroupPool().clear();
+  EXPECT_TRUE(has_ended(lost.handle));
+  EXPECT_FALSE(has_ended(living.handle));
+  kill(living.id, SIGKILL);
+  for (const auto* process : {&lost, &living}) process->wait();
   for (size_t i = 0; i < left.size(); ++i) EXPECT_EQ(fs::exists(left[i]), i % 2 == 1) << left[i];
   for (const auto& folder : left) ::rmdir(folder.c_str());
 }

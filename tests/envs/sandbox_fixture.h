@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "envs/sandbox/namespace_backend.h"
 
 namespace tandem::envs {
@@ -61,6 +62,16 @@ inline std::vector<std::string> groups_of(pid_t spawner) {
 inline bool is_gone(pid_t process) {
   const auto stat = read_file("/proc/" + std::to_string(process) + "/stat");
   return !stat || stat->at(stat->rfind(')') + 2) == 'Z';
+}
+
+// All that is mounted, but for what container engines of other tests mount meanwhile.
+inline std::vector<std::string> mounts_here() {
+  const auto text = read_file("/proc/self/mounts").value_or("");
+  std::vector<std::string> mounts;
+  for (const auto line : split(text, '\n')) {
+    if (line.find("/engine-") == std::string_view::npos) mounts.emplace_back(line);
+  }
+  return mounts;
 }
 
 inline size_t count_entries(const char* folder) {

@@ -1,11 +1,14 @@
-// The program of spawners and of the first processes of sandboxes: linked statically and with nothing in it that they
-// do not need, since every sandbox and every call is a fork of it, and a fork copies what is mapped.
+// The program of spawners, of what holds layers and of the first processes of sandboxes: linked statically and with
+// nothing in it that they do not need, since every sandbox and every call is a fork of it, and a fork copies what is
+// mapped.
 //
-// The spawner, a guest and what prepares images take over before main, where this was started as one of them.
+// The spawner, a guest, what holds layers and what prepares images take over before main, where this was started as one
+// of them.
 #include <cstdio>
 
 #include "envs/container/image_plan.h"
 #include "envs/sandbox/guest.h"
+#include "envs/sandbox/layer_process.h"
 #include "envs/sandbox/program/program.h"
 #include "envs/sandbox/spawner.h"
 
@@ -18,6 +21,8 @@ extern decltype(&Spawner::start) const kStartsSpawners;
 decltype(&Spawner::start) const kStartsSpawners = &Spawner::start;
 extern const char* const* const kGuests;
 const char* const* const kGuests = &kGuestArgument;
+extern const char* const* const kLayers;
+const char* const* const kLayers = &kLayerArgument;
 extern const char* const* const kPreparations;
 const char* const* const kPreparations = &kPrepareArgument;
 

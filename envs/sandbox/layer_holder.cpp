@@ -1,0 +1,111 @@
+#include "envs/sandbox/layer_holder.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "envs/sandbox/frames.h"
+#include "envs/sandbox/init.h"
+#include "envs/sandbox/layer_process.h"
+#include "envs/sandbox/program/program_process.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr int kLongest = 20'000;  // milliseconds for an answer
+
+std::string request_of(LayerRequest kind) {
+  std::string bytes;
+  put_number(bytes, static_cast<uint64_t>(kind));
+  return bytes;
+}
+
+// Its answer. What is not kWorked says what went wrong.
+Result<Received> answer_of(int socket) {
+  pollfd wait = {socket, POLLIN, 0};
+  if (poll(&wait, 1, kLongest) <= 0) return fail(Status::deadline("what holds the files of sandboxes does not answer"));
+  auto answer = receive(socket, 1024);
+  if (answer.text.empty()) return fail(Status::unavailable("what holds the files of sandboxes is gone"));
+  return answer;
+}
+
+}  // namespace
+
+FileLayer::~FileLayer() { holder_->let_go(number_); }
+
+Result<std::shared_ptr<LayerHolder>> LayerHolder::start(const std::string& label) {
+  auto started = TRY(start_program("tandem-layers", kLayerArgument, label));
+  std::shared_ptr<LayerHolder> holder(new LayerHolder(std::move(started.socket), started.process));
+  const auto answer = TRY(answer_of(holder->socket_.get()));
+  if (answer.text != kWorked) return fail(Status::unfit("files of sandboxes cannot be shared here: " + answer.text));
+  return holder;
+}
+
+LayerHolder::~LayerHolder() {
+  socket_.reset();
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Result<Received> LayerHolder::ask(const std::string& request, std::span<const int> descriptors) {
+  std::lock_guard lock(mutex_);
+  if (lost_) return fail(Status::unavailable("what holds the files of sandboxes is gone"));
+  const Status sent = send_descriptors(socket_.get(), request, descriptors);
+  auto answer = sent ? answer_of(socket_.get()) : fail(sent);
+  if (!answer) {
+    lost_ = true;
+    kill(process_, SIGKILL);
+    return fail(Status::unavailable(answer.error().message()));
+  }
+  if (answer->text != kWorked) return fail(Status::unavailable("files of a sandbox: " + answer->text));
+  return answer;
+}
+
+uint64_t LayerHolder::next_number() {
+  std::lock_guard lock(mutex_);
+  return next_++;
+}
+
+Result<std::shared_ptr<const FileLayer>> LayerHolder::keep(FileTrees trees) {
+  const uint64_t number = next_number();
+  auto request = request_of(LayerRequest::kKeep);
+  put_number(request, number);
+  const int descriptors[] = {trees.workspace.get(), trees.temporary.get()};
+  // From here on it is let go of, also where only one of them was kept.
+  auto layer = std::make_shared<const FileLayer>(shared_from_this(), number, std::move(trees));
+  TRY(ask(request, descriptors));
+  return layer;
+}
+
+Result<LayerHolder::Begun> LayerHolder::begin_on(const FileLayers& layers, uint64_t disk_bytes) {
+  const uint64_t number = next_number();
+  auto request = request_of(LayerRequest::kBegin);
+  put_number(request, number);
+  put_number(request, disk_bytes);
+  for (const auto& layer : layers.all) {
+    if (&layer->holder() != this) return fail(Status::unavailable("files of a sandbox were lost with what held them"));
+    put_number(request, layer->number());
+  }
+  auto answer = ask(request, {});
+  if (answer && answer->descriptors.size() != 4)
+    answer = fail(Status::unavailable("files of a sandbox: there are too many open files"));
+  if (!answer) {
+    let_go(number);
+    return fail(std::move(answer).error());
+  }
+  auto& trees = answer->descriptors;
+  return Begun{{std::move(trees[0]), std::move(trees[1])},
+               std::make_shared<const FileLayer>(shared_from_this(), number,
+                                                 FileTrees{std::move(trees[2]), std::move(trees[3])})};
+}
+
+void LayerHolder::let_go(uint64_t number) {
+  auto request = request_of(LayerRequest::kLetGo);
+  put_number(request, number);
+  std::lock_guard lock(mutex_);
+  if (!lost_) (void)send_descriptors(socket_.get(), request, {}).ok();  // of one that is gone nothing is left
+}
+
+}  // namespace tandem::envs
