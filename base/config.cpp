@@ -232,7 +232,10 @@ struct Schema::Reading {
     open_files.push_back(file);
     if (const YAML::Node base = root["extends"]) {
       const auto one = [&](const YAML::Node& node) {
-        load((file.parent_path() / node.as<std::string>()).lexically_normal());
+        const YAML::Mark mark = node.Mark();
+        node.IsScalar() ? load((file.parent_path() / node.Scalar()).lexically_normal())
+                        : mistake(fmt::format("{}:{}:{}", file.string(), mark.line + 1, mark.column + 1),
+                                  "extends: a list of files is expected");
       };
       if (base.IsScalar())
         one(base);

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/file.h"
 
 namespace tandem {
 namespace {
@@ -53,6 +56,18 @@ TEST(Config, overrides_are_checked_all_at_once) {
   EXPECT_THAT(status.message(), HasSubstr("101"));
   EXPECT_THAT(status.message(), HasSubstr("did you mean"));
   EXPECT_THAT(status.message(), HasSubstr("model.name"));
+}
+
+TEST(Config, what_is_no_file_cannot_be_extended) {
+  const fs::path path = fs::temp_directory_path() / ("tandem-extends-" + std::to_string(getpid()) + ".yaml");
+  for (const auto& [text, place] :
+       {std::pair{"extends:\n- a.yaml:\n- b\n", ":2:3: "}, {"extends:\n- [b]\n", ":2:3: "}}) {
+    ASSERT_TRUE(write_file(path, std::string_view(text)));
+    Settings read;
+    EXPECT_THAT(read.schema().read(path, {}).message(),
+                HasSubstr(path.string() + place + "extends: a list of files is expected"));
+  }
+  fs::remove(path);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ void config(std::string_view bytes) {
 
 std::vector<std::string> config_seeds() {
   return {"run:\n  flag: true\n  count: 3\ntrainer:\n  rate: 1e-3\n  name: one\n  kinds: [a, b]\n",
+          "extends:\n- a.yaml\n- b.yaml\nrun:\n  count: 2\n",
           "run: &a {count: 2}\ntrainer: {name: \"two\", kinds: ['x']}\n"};
 }
 
