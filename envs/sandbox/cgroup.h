@@ -31,6 +31,7 @@ class CgroupPool {
   struct Group {
     std::vector<std::string> folders;
     FileDescriptor maker;  // the socket of the process that makes sandboxes in it; invalid where there is none
+    uint64_t system = 0;   // state_of_system() when that began
     FileDescriptor user;   // a pidfd; readable when the sandbox that used it has ended
     uint64_t memory_bytes = 0;
     int processes = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,20 @@ inline constexpr unsigned kNobody = 65534;
 User outer_user(const std::optional<std::filesystem::path>& folder);
 
 // A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
-// /workspace. Nothing else of the host can be named after it. `begun`: workspace and /tmp of a sandbox that
-// begins on layers. The answer is the same of one that begins empty, attached nowhere, where the spec asks for it.
-Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees begun);
+// /workspace. Nothing else of the host can be named after it. `there`: /workspace and /tmp where they are made already,
+// attached nowhere. `is_prepared`: what all sandboxes have is the root already, by prepare_root of the process that
+// this one was cloned from. The answer is what will be written there, attached nowhere, where the spec asks for that.
+Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees there, bool is_prepared);
+
+// In a process that sandboxes are cloned from, which must be root's: moves it into a namespace of mounts whose root is
+// what all sandboxes have. They have a third of the work then.
+Status prepare_root();
+
+// Another number when files of the system that a prepared root holds have been replaced.
+uint64_t state_of_system();
+
+// A folder of the host, to be /workspace: attached nowhere, without devices and setuid programs.
+Result<FileDescriptor> bound_folder(const std::filesystem::path& path);
 
 // The loopback device up, where it is not; there is no other one.
 Status raise_loopback();

@@ -26,19 +26,21 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   return write_all(map.get(), text, path);
 }
 
-// The socket becomes 3, and nothing else stays open but what the sandbox begins with, where there is that.
-FileTrees keep_only(int socket, std::span<const FileDescriptor> begun) {
+// The socket becomes 3, and nothing else stays open but the trees that are there already.
+FileTrees keep_only(int socket, std::span<const FileDescriptor> trees) {
   constexpr int kBeyond = 256;  // where none of them is
   std::vector<FileDescriptor> high;
-  for (const auto& tree : begun) high.emplace_back(fcntl(tree.get(), F_DUPFD_CLOEXEC, kBeyond));
+  for (const auto& tree : trees) high.emplace_back(fcntl(tree.get(), F_DUPFD_CLOEXEC, kBeyond));
   dup2(socket, 3);
   FileTrees kept;
-  if (high.size() == 2) {
-    kept.workspace = FileDescriptor(dup3(high[0].get(), 4, O_CLOEXEC));
-    kept.temporary = FileDescriptor(dup3(high[1].get(), 5, O_CLOEXEC));
+  unsigned next = 4;
+  for (auto* place : {&kept.workspace, &kept.temporary}) {
+    if (next - 4 >= high.size()) break;
+    *place = FileDescriptor(dup3(high[next - 4].get(), static_cast<int>(next), O_CLOEXEC));
+    ++next;
   }
   high.clear();
-  syscall(SYS_close_range, kept.workspace ? 6u : 4u, ~0u, 0u);
+  syscall(SYS_close_range, next, ~0u, 0u);
   return kept;
 }
 
@@ -50,6 +52,8 @@ class NamespaceIsolation final : public Isolation {
     return CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
   }
   int processes_beside() const override { return 1; }  // the group's maker
+  // It stays where it is where that cannot be.
+  void prepare() override { is_prepared_ = geteuid() == 0 && prepare_root().ok(); }
 
   [[noreturn]] void begin(const SandboxSpec& spec, const InnerEnds& ends) override {
     prctl(PR_SET_NAME, "tandem-init");
@@ -57,11 +61,11 @@ class NamespaceIsolation final : public Isolation {
     signal(SIGCHLD, SIG_DFL);
     char byte = 0;
     if (read(ends.go, &byte, 1) != 1) _exit(1);  // the spawner could not write the maps, and says so itself
-    auto begun = keep_only(ends.socket, ends.begun);
+    auto there = keep_only(ends.socket, ends.there);
     confine_and_serve(3, [&]() -> Result<FirstProcess> {
       TRY(become_user({kInnerId, kInnerId}));  // the capabilities of the new user namespace are needed for the root
       if (sethostname("tandem", 6) != 0) return fail(Status::from_errno("host name", errno));
-      auto own = TRY(build_root(spec, std::exchange(begun, {})));
+      auto own = TRY(build_root(spec, std::exchange(there, {}), is_prepared_));
       return FirstProcess{spec, filter_, std::move(own)};
     });
   }
@@ -85,6 +89,7 @@ class NamespaceIsolation final : public Isolation {
 
  private:
   const std::string filter_;
+  bool is_prepared_ = false;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ struct InnerEnds {
   // Where speaks():
   int errors = -1;  // a file for what goes wrong
   int first = -1;   // a pipe, both of its ends, for which process is the first: writing to it never fails
-  std::span<const FileDescriptor> begun = {};  // its workspace and /tmp, where it begins on layers
+  std::span<const FileDescriptor> there = {};  // its workspace, or that and its /tmp, where they are made already
 };
 
 class Isolation {
@@ -41,6 +41,8 @@ class Isolation {
   virtual ~Isolation() = default;
 
   virtual uint64_t clone_flags() const = 0;
+  // In a maker, once, before it makes the first.
+  virtual void prepare() {}
   // Whether the new process says which one is the first and what went wrong. Else it is the first itself, and that says
   // what went wrong in its first message.
   virtual bool speaks() const { return false; }

@@ -1,6 +1,7 @@
 // The sandbox's view of the file system, on a small read-only tmpfs that holds mounts.
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -62,27 +63,15 @@ Status write_text(const std::string& path, std::string_view text) {
   return write_all(file.get(), text, path);
 }
 
+Status folder(const std::string& path) { return check(mkdir(path.c_str(), 0755), path); }
+
 Status small_tmpfs(const std::string& path, uint64_t bytes, const char* mode) {
-  TRY(check(mkdir(path.c_str(), 0755), path));
   const auto options = "size=" + std::to_string(bytes) + ",nr_inodes=65536,mode=" + mode;
   return check(mount("tandem", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()), "tmpfs at " + path);
 }
 
-// A folder to work in: what begins on layers, made already, or one that is empty. The answer is that, attached nowhere,
-// where it can be a layer for others.
-Result<FileDescriptor> work_folder(const std::string& path, const char* mode, const SandboxSpec& spec,
-                                   const FileDescriptor& begun) {
-  if (begun) {
-    TRY(check(mkdir(path.c_str(), 0755), path));
-    TRY(attach(begun, path));
-    return FileDescriptor();
-  }
-  TRY(small_tmpfs(path, spec.disk_bytes, mode));
-  return spec.sealable ? clone_tree(path) : FileDescriptor();
-}
-
 Status build_devices(const std::string& dev) {
-  TRY(check(mkdir(dev.c_str(), 0755), dev));
+  TRY(folder(dev));
   TRY(check(mount("tandem", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,mode=755"), dev));
   for (const char* name : kDevices) {
     const auto tree = clone_tree(std::string("/dev/") + name);
@@ -92,54 +81,107 @@ Status build_devices(const std::string& dev) {
     TRY(attach(tree, target));
   }
   for (const auto& [name, to] : kDeviceLinks) TRY(check(symlink(to, (dev + "/" + name).c_str()), name));
-  return small_tmpfs(dev + "/shm", kSharedMemoryBytes, "1777");
+  return folder(dev + "/shm");
 }
 
 Status build_etc(const std::string& etc) {
-  TRY(check(mkdir(etc.c_str(), 0755), etc));
+  TRY(folder(etc));
   for (const auto& [name, text] : etc_files({})) TRY(write_text(etc + "/" + name, text));
   for (const char* name : kShownOfEtc) TRY(show(std::string("/etc/") + name, etc + "/" + name));
   return {};
 }
 
-}  // namespace
-
-Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees begun) {
+// What all sandboxes have, on a small tmpfs, and the places for what each has of its own.
+Status build_common(const std::string& root) {
   TRY(check(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "making mounts private"));
-  FileDescriptor workspace;
-  if (spec.workspace) {
-    // Before anything is mounted over it.
-    workspace = clone_tree(spec.workspace->string());
-    if (!workspace) return fail(Status::from_errno(spec.workspace->string(), errno));
-    TRY(restrict_tree(workspace.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_EMPTY_PATH | AT_RECURSIVE));
-  }
-  const std::string root = "/tmp";
   TRY(check(mount("tandem", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755"), "tmpfs for the root"));
   for (const char* name : kShownFolders) TRY(show(name, root + name));
   TRY(build_etc(root + "/etc"));
   TRY(build_devices(root + "/dev"));
-  FileTrees own;
-  own.temporary = TRY(work_folder(root + "/tmp", "1777", spec, begun.temporary));
-  TRY(check(mkdir((root + "/proc").c_str(), 0755), "/proc"));
+  for (const char* name : {"/tmp", "/proc", "/workspace"}) TRY(folder(root + name));
+  return {};
+}
+
+// A folder to work in: one that is there already, or an empty one. The answer is that, attached nowhere, where the spec
+// asks for it.
+Result<FileDescriptor> work_folder(const std::string& path, const char* mode, const SandboxSpec& spec,
+                                   const FileDescriptor& there) {
+  if (there) {
+    TRY(attach(there, path));
+    return FileDescriptor();
+  }
+  TRY(small_tmpfs(path, spec.disk_bytes, mode));
+  return spec.sealable ? clone_tree(path) : FileDescriptor();
+}
+
+Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, const FileTrees& there) {
+  TRY(small_tmpfs(root + "/dev/shm", kSharedMemoryBytes, "1777"));
+  FileTrees written;
+  written.temporary = TRY(work_folder(root + "/tmp", "1777", spec, there.temporary));
+  written.workspace = TRY(work_folder(root + "/workspace", "755", spec, there.workspace));
   // Only processes, and only ours: no /proc/sys, kcore, sysrq-trigger or keys.
   TRY(check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"), "/proc"));
-  if (spec.workspace) {
-    TRY(check(mkdir((root + "/workspace").c_str(), 0755), "/workspace"));
-    TRY(attach(workspace, root + "/workspace"));
-  } else {
-    own.workspace = TRY(work_folder(root + "/workspace", "755", spec, begun.workspace));
-  }
-  for (const auto& [path, target] : spec.links) {
-    TRY(make_directories(fs::path(root + path).parent_path()));
-    TRY(check(symlink(target.c_str(), (root + path).c_str()), path));
-  }
+  return written;
+}
+
+Status enter(const std::string& root) {
   TRY(check(chdir(root.c_str()), root));
   TRY(check(syscall(SYS_pivot_root, ".", "."), "pivot_root"));
   TRY(check(umount2(".", MNT_DETACH), "letting go of the old root"));
   TRY(restrict_tree(AT_FDCWD, "/", MOUNT_ATTR_RDONLY, 0));
   TRY(restrict_tree(AT_FDCWD, "/dev", MOUNT_ATTR_RDONLY, 0));
+  return check(chdir("/"), "/");
+}
+
+constexpr const char* kNewRoot = "/tmp";
+
+}  // namespace
+
+Result<FileDescriptor> bound_folder(const fs::path& path) {
+  auto tree = clone_tree(path);
+  if (!tree) return fail(Status::from_errno(path.string(), errno));
+  TRY(restrict_tree(tree.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_EMPTY_PATH | AT_RECURSIVE));
+  return tree;
+}
+
+Status prepare_root() {
+  TRY(check(unshare(CLONE_NEWNS), "a namespace of mounts"));
+  TRY(build_common(kNewRoot));
+  // The kernel lets an ordinary user mount a /proc only where there is a whole one: it is what his covers.
+  const FileDescriptor proc(
+      static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, "/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
+  if (!proc) return Status::from_errno("/proc", errno);
+  TRY(attach(proc, std::string(kNewRoot) + "/proc"));
+  return enter(kNewRoot);
+}
+
+uint64_t state_of_system() {
+  uint64_t state = 0;
+  for (const char* name : kShownOfEtc) {
+    struct stat info {};
+    if (stat((std::string("/etc/") + name).c_str(), &info) != 0) continue;
+    state = state * 31 + info.st_ino + static_cast<uint64_t>(info.st_dev) * 17;
+  }
+  return state;
+}
+
+Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees there, bool is_prepared) {
+  if (spec.workspace && !there.workspace) there.workspace = TRY(bound_folder(*spec.workspace));
+  FileTrees written;
+  if (is_prepared && spec.links.empty()) {
+    written = TRY(build_own("", spec, there));
+  } else {
+    const std::string root = kNewRoot;
+    TRY(build_common(root));
+    written = TRY(build_own(root, spec, there));
+    for (const auto& [path, target] : spec.links) {
+      TRY(make_directories(fs::path(root + path).parent_path()));
+      TRY(check(symlink(target.c_str(), (root + path).c_str()), path));
+    }
+    TRY(enter(root));
+  }
   TRY(check(chdir("/workspace"), "/workspace"));
-  return own;
+  return written;
 }
 
 }  // namespace tandem::envs

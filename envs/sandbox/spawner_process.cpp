@@ -47,6 +47,7 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
   prctl(PR_SET_NAME, "tandem-maker");
   dup2(socket, 3);
   syscall(SYS_close_range, 4u, ~0u, 0u);
+  isolation.prepare();
   QuietNetwork network;
   for (;;) {
     auto request = receive(3, kLargestRequest);
@@ -161,10 +162,11 @@ class SpawnerProcess {
     const auto spec = TRY(decode_spec(request.text));
     auto ends = TRY(make_ends());
     auto* group = cgroups_->take(spec, SystemClock().now());
+    if (group && group->maker && group->system != state_of_system()) group->maker.reset();
     if (group && !group->maker) start_maker(*group);
     std::optional<NewProcess> made;
     if (group && group->maker) {
-      made = TRY(make_in(*group, request, ends));
+      made = TRY(make_in(*group, spec, request, ends));
       // A maker that was killed may have made a process just before: that ends without its word, and must not take that
       // of another.
       if (!made) ends = TRY(make_ends());
@@ -188,7 +190,7 @@ class SpawnerProcess {
     return words.empty() ? first.error() : Status::unfit(words);
   }
 
-  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends, std::span<const FileDescriptor> begun) {
+  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends, std::span<const FileDescriptor> there) {
     int pidfd = -1;
     const auto process =
         static_cast<pid_t>(syscall(SYS_clone, isolation_->clone_flags() | kHandle, nullptr, &pidfd, nullptr, nullptr));
@@ -198,16 +200,21 @@ class SpawnerProcess {
       ends.ours.reset();
       ends.our_go.reset();
       auto inner = ends.inner();
-      inner.begun = begun;
+      inner.there = there;
       isolation_->begin(spec, inner);
     }
     return NewProcess{process, FileDescriptor(pidfd)};
   }
 
   // None where the maker does not answer; then it is given up.
-  Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, const Received& request, const Ends& ends) {
+  Result<std::optional<NewProcess>> make_in(CgroupPool::Group& group, const SandboxSpec& spec, const Received& request,
+                                            const Ends& ends) {
+    // A maker may have left the host's files behind; where it is root's.
+    FileDescriptor bound;
+    if (spec.workspace && !isolation_->speaks() && geteuid() == 0) bound = TRY(bound_folder(*spec.workspace));
     const auto inner = ends.inner();
     std::vector<int> descriptors = {inner.socket, inner.go, inner.errors, inner.first};
+    if (bound) descriptors.push_back(bound.get());
     for (const auto& tree : request.descriptors) descriptors.push_back(tree.get());
     const Status sent = send_descriptors(group.maker.get(), request.text, descriptors);
     auto answer = sent ? receive(group.maker.get(), 32) : Received();
@@ -230,6 +237,7 @@ class SpawnerProcess {
     if (process < 0) return;
     CgroupPool::enter(group, process);
     group.maker = std::move(ours);
+    group.system = state_of_system();
   }
 
   const int socket_;

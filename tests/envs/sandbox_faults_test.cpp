@@ -1,5 +1,8 @@
 // Sandboxes, makers and spawners that are killed, and what bounds those that stay.
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +16,7 @@
 #include "envs/sandbox/pool.h"
 #include "envs/sandbox/process_handle.h"
 #include "tests/envs/sandbox_fixture.h"
+#include "tests/envs/scratch.h"
 
 namespace tandem::envs {
 namespace {
@@ -72,6 +76,31 @@ TEST_P(SandboxFaults, sandboxes_are_made_while_makers_are_killed) {
   stop = true;
   killer.join();
   EXPECT_EQ(backend_->spawners_started(), 1u);
+}
+
+// A maker has files of the system in its root, which may be replaced while it lives; in mounts of this test's own.
+TEST(Makers, files_of_the_system_are_those_of_now) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounts need root";
+  Scratch scratch;
+  const FileDescriptor before(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  {
+    const auto backend = NamespaceBackend::start(IsolatedBy::kNamespaces);
+    ASSERT_TRUE(backend.has_value()) << backend.error().to_string();
+    const auto shown = [&] {
+      const auto sandbox = (*backend)->create({});
+      EXPECT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+      return (*sandbox)->call("run_terminal_cmd", {{"command", "cat /etc/ld.so.conf"}})->output;
+    };
+    EXPECT_EQ(shown(), *read_file("/etc/ld.so.conf"));
+    for (const std::string name : {"one", "two"}) {
+      scratch.put(name, "# " + name + "\n");
+      ASSERT_EQ(mount((scratch.path / name).c_str(), "/etc/ld.so.conf", nullptr, MS_BIND, nullptr), 0);
+      EXPECT_EQ(shown(), "# " + name + "\n");
+    }
+  }
+  ASSERT_EQ(setns(before.get(), CLONE_NEWNS), 0);
 }
 
 TEST(RestartBudget, allows_so_many_in_any_window_and_no_more) {
