@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "base/digest.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "envs/container/door.h"
 #include "envs/container/image_plan.h"
 #include "envs/container/settings.h"
@@ -16,6 +20,7 @@
 #include "envs/sandbox/guest.h"
 #include "envs/sandbox/init.h"
 #include "envs/sandbox/owner.h"
+#include "envs/sandbox/process_fields.h"
 #include "envs/sandbox/served_sandbox.h"
 
 namespace tandem::envs {
@@ -58,7 +63,21 @@ class ContainerSandbox final : public ServedSandbox {
 
 struct Started {
   FileDescriptor socket, process;
+  bool is_counted = false;
 };
+
+// Whether the kernel bounds the number of a container's processes. An engine that is an ordinary user's may not be able
+// to have it do so, and then says nothing.
+bool is_counted(pid_t process) {
+  const auto groups = read_file("/proc/" + std::to_string(process) + "/cgroup", 64 << 10).value_or("");
+  for (const auto line : split(groups, '\n')) {
+    const auto parts = split(line, ':');
+    if (parts.size() < 3 || (parts[1] != "pids" && !parts[1].empty())) continue;
+    const auto folder = "/sys/fs/cgroup/" + std::string(parts[1]) + std::string(parts[2]);
+    if (atoi(read_file(folder + "/pids.max", 64).value_or("").c_str()) > 0) return true;
+  }
+  return false;
+}
 
 Result<Started> start(const Engine& engine, const std::string& container, Door& door) {
   TRY(engine.start(container));
@@ -71,7 +90,9 @@ Result<Started> start(const Engine& engine, const std::string& container, Door& 
         now.exit_code));
   };
   if (!state.running || state.process <= 0) TRY(still_runs());
-  Started started{.socket = TRY(door.admit(state.process, kStartLimit, still_runs)), .process = {}};
+  Started started{.socket = TRY(door.admit(state.process, kStartLimit, still_runs)),
+                  .process = {},
+                  .is_counted = is_counted(state.process)};
   started.process = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, state.process, 0)));
   if (!started.process) return fail(Status::unavailable("the first process of a container has ended"));
   return started;
@@ -175,7 +196,8 @@ Result<std::unique_ptr<Sandbox>> ContainerBackend::create(const SandboxSpec& spe
   Container container(engine_, TRY(engine_->create(settings_of(spec, image->name, door, owner_, label_))));
   auto started = TRY(envs::start(*engine_, container.id(), door));
   FirstProcess process{.spec = spec, .filter = filter_};
-  process.spec.processes = 0;  // the engine counts those of this container, the kernel all of their user
+  // Where the engine counts those of this container nobody else must: the kernel counts all of their user.
+  process.spec.processes = started.is_counted ? 0 : spec.processes + static_cast<int>(processes_of(std::nullopt));
   process.spec.environment.insert(process.spec.environment.begin(), image->environment.begin(),
                                   image->environment.end());
   TRY(send_to_guest(started.socket.get(), process, SystemClock().now() + kStartLimit));

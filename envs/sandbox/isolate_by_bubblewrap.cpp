@@ -25,6 +25,7 @@
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/guest.h"
 #include "envs/sandbox/isolation.h"
+#include "envs/sandbox/process_fields.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/root_contents.h"
 
@@ -73,21 +74,9 @@ class Arguments {
   std::vector<std::string> words_;
 };
 
-size_t processes_of(unsigned user) {
-  size_t count = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    struct stat info {};
-    count += isdigit(static_cast<unsigned char>(entry.path().filename().c_str()[0])) &&
-             stat(entry.path().c_str(), &info) == 0 && info.st_uid == user;
-  }
-  return count;
-}
-
-// The number after `PID (name) S` in /proc/PID/stat.
 pid_t parent_of(pid_t process) {
-  const auto stat = read_file("/proc/" + std::to_string(process) + "/stat", 4096);
-  return stat ? atoi(stat->c_str() + std::min(stat->size(), stat->rfind(')') + 4)) : 0;
+  const auto fields = process_fields(std::to_string(process));
+  return fields.size() > 1 ? atoi(fields[1].c_str()) : 0;
 }
 
 class BubblewrapIsolation final : public Isolation {
