@@ -28,8 +28,8 @@ Result<std::unique_ptr<Sandbox>> Beginnings::begin(SandboxBackend& backend, cons
   }
   if (snapshot) {
     auto begun = begin_again(backend, spec, *snapshot);
-    if (begun || begun.error().code() != Code::kUnavailable) return begun;
-    forget(key);  // it may be lost with what held it
+    if (begun) return begun;
+    forget(key);  // it may be lost with what held it; whatever it is, what follows does without
   }
   auto sandbox = TRY(backend.create(spec));
   TRY(prepare(*sandbox));

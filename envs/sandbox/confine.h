@@ -25,10 +25,11 @@ inline constexpr unsigned kNobody = 65534;
 User outer_user(const std::optional<std::filesystem::path>& folder);
 
 // A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
-// /workspace. Nothing else of the host can be named after it. `there`: /workspace and /tmp where they are made already,
-// attached nowhere. `is_prepared`: what all sandboxes have is the root already, by prepare_root of the process that
-// this one was cloned from. The answer is what will be written there, attached nowhere, where the spec asks for that.
-Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees there, bool is_prepared);
+// /workspace. Nothing else of the host can be named after it. `there`: the folder that the spec binds, as bound_folder
+// has it, or the socket where workspace and /tmp come from (LayerHolder::begin_on), where that is so. `is_prepared`:
+// what all sandboxes have is the root already, by prepare_root of the process that this one was cloned from. The answer
+// is what will be written there, attached nowhere, where the spec asks for that.
+Result<FileTrees> build_root(const SandboxSpec& spec, FileDescriptor there, bool is_prepared);
 
 // In a process that sandboxes are cloned from, which must be root's: moves it into a namespace of mounts whose root is
 // what all sandboxes have. They have a third of the work then.

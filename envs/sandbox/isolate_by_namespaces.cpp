@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/first_process.h"
@@ -26,21 +24,13 @@ Status write_map(pid_t process, const char* file, const std::string& text) {
   return write_all(map.get(), text, path);
 }
 
-// The socket becomes 3, and nothing else stays open but the trees that are there already.
-FileTrees keep_only(int socket, std::span<const FileDescriptor> trees) {
-  constexpr int kBeyond = 256;  // where none of them is
-  std::vector<FileDescriptor> high;
-  for (const auto& tree : trees) high.emplace_back(fcntl(tree.get(), F_DUPFD_CLOEXEC, kBeyond));
+// The socket becomes 3, and nothing else stays open but `there`, where it is one.
+FileDescriptor keep_only(int socket, int there) {
+  constexpr int kBeyond = 256;
+  const FileDescriptor high(there < 0 ? -1 : fcntl(there, F_DUPFD_CLOEXEC, kBeyond));
   dup2(socket, 3);
-  FileTrees kept;
-  unsigned next = 4;
-  for (auto* place : {&kept.workspace, &kept.temporary}) {
-    if (next - 4 >= high.size()) break;
-    *place = FileDescriptor(dup3(high[next - 4].get(), static_cast<int>(next), O_CLOEXEC));
-    ++next;
-  }
-  high.clear();
-  syscall(SYS_close_range, next, ~0u, 0u);
+  FileDescriptor kept(high ? dup3(high.get(), 4, O_CLOEXEC) : -1);
+  syscall(SYS_close_range, kept ? 5u : 4u, ~0u, 0u);
   return kept;
 }
 

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "base/file.h"
@@ -33,7 +32,7 @@ struct InnerEnds {
   // Where speaks():
   int errors = -1;  // a file for what goes wrong
   int first = -1;   // a pipe, both of its ends, for which process is the first: writing to it never fails
-  std::span<const FileDescriptor> there = {};  // its workspace, or that and its /tmp, where they are made already
+  int there = -1;   // the folder that is bound, or where its trees come from (build_root); -1 where it is neither
 };
 
 class Isolation {

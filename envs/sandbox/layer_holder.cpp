@@ -49,18 +49,25 @@ LayerHolder::~LayerHolder() {
   }
 }
 
-Result<Received> LayerHolder::ask(const std::string& request, std::span<const int> descriptors) {
-  std::lock_guard lock(mutex_);
-  if (lost_) return fail(Status::unavailable("what holds the files of sandboxes is gone"));
+// With the lock held.
+Status LayerHolder::tell(const std::string& request, std::span<const int> descriptors) {
+  if (lost_) return Status::unavailable("what holds the files of sandboxes is gone");
   const Status sent = send_descriptors(socket_.get(), request, descriptors);
-  auto answer = sent ? answer_of(socket_.get()) : fail(sent);
-  if (!answer) {
-    lost_ = true;
-    kill(process_, SIGKILL);
-    return fail(Status::unavailable(answer.error().message()));
-  }
-  if (answer->text != kWorked) return fail(Status::unavailable("files of a sandbox: " + answer->text));
-  return answer;
+  return sent ? sent : lose(sent);
+}
+
+Status LayerHolder::ask(const std::string& request, std::span<const int> descriptors) {
+  std::lock_guard lock(mutex_);
+  TRY(tell(request, descriptors));
+  const auto answer = answer_of(socket_.get());
+  if (!answer) return lose(answer.error());
+  return answer->text == kWorked ? Status() : Status::unavailable("files of a sandbox: " + answer->text);
+}
+
+Status LayerHolder::lose(const Status& why) {
+  lost_ = true;
+  kill(process_, SIGKILL);
+  return Status::unavailable(why.message());
 }
 
 uint64_t LayerHolder::next_number() {
@@ -74,12 +81,14 @@ Result<std::shared_ptr<const FileLayer>> LayerHolder::keep(FileTrees trees) {
   put_number(request, number);
   const int descriptors[] = {trees.workspace.get(), trees.temporary.get()};
   // From here on it is let go of, also where only one of them was kept.
-  auto layer = std::make_shared<const FileLayer>(shared_from_this(), number, std::move(trees));
+  const auto layer = std::make_shared<FileLayer>(shared_from_this(), number);
   TRY(ask(request, descriptors));
+  layer->is_in(std::move(trees));
   return layer;
 }
 
-Result<LayerHolder::Begun> LayerHolder::begin_on(const FileLayers& layers, uint64_t disk_bytes) {
+Result<std::shared_ptr<FileLayer>> LayerHolder::begin_on(const FileLayers& layers, uint64_t disk_bytes,
+                                                         const FileDescriptor& socket) {
   const uint64_t number = next_number();
   auto request = request_of(LayerRequest::kBegin);
   put_number(request, number);
@@ -88,24 +97,18 @@ Result<LayerHolder::Begun> LayerHolder::begin_on(const FileLayers& layers, uint6
     if (&layer->holder() != this) return fail(Status::unavailable("files of a sandbox were lost with what held them"));
     put_number(request, layer->number());
   }
-  auto answer = ask(request, {});
-  if (answer && answer->descriptors.size() != 4)
-    answer = fail(Status::unavailable("files of a sandbox: there are too many open files"));
-  if (!answer) {
-    let_go(number);
-    return fail(std::move(answer).error());
-  }
-  auto& trees = answer->descriptors;
-  return Begun{{std::move(trees[0]), std::move(trees[1])},
-               std::make_shared<const FileLayer>(shared_from_this(), number,
-                                                 FileTrees{std::move(trees[2]), std::move(trees[3])})};
+  auto layer = std::make_shared<FileLayer>(shared_from_this(), number);
+  const int descriptors[] = {socket.get()};
+  std::lock_guard lock(mutex_);
+  TRY(tell(request, descriptors));
+  return layer;
 }
 
 void LayerHolder::let_go(uint64_t number) {
   auto request = request_of(LayerRequest::kLetGo);
   put_number(request, number);
   std::lock_guard lock(mutex_);
-  if (!lost_) (void)send_descriptors(socket_.get(), request, {}).ok();  // of one that is gone nothing is left
+  (void)tell(request, {}).ok();  // of one that is gone nothing is left
 }
 
 }  // namespace tandem::envs

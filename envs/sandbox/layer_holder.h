@@ -30,12 +30,11 @@ class LayerHolder : public std::enable_shared_from_this<LayerHolder> {
   // What a sandbox held that began empty and writes no more, from now on a layer.
   Result<std::shared_ptr<const FileLayer>> keep(FileTrees trees);
 
-  struct Begun {
-    FileTrees trees;                           // for one sandbox, attached nowhere
-    std::shared_ptr<const FileLayer> written;  // what it writes there; a layer when it does so no more
-  };
-  // What begins on layers, in `disk_bytes` less what they take.
-  Result<Begun> begin_on(const FileLayers& layers, uint64_t disk_bytes);
+  // Has the trees of one sandbox that begins on layers, in `disk_bytes` less what they take, sent over a socket:
+  // kWorked with the two trees and with the two that what it writes is in, or what went wrong. Waits for nothing. The
+  // answer is what it writes: a layer when it does so no more.
+  Result<std::shared_ptr<FileLayer>> begin_on(const FileLayers& layers, uint64_t disk_bytes,
+                                              const FileDescriptor& socket);
 
   bool lost() const { return lost_; }
 
@@ -43,7 +42,9 @@ class LayerHolder : public std::enable_shared_from_this<LayerHolder> {
   friend class FileLayer;
   LayerHolder(FileDescriptor socket, int process) : socket_(std::move(socket)), process_(process) {}
 
-  Result<Received> ask(const std::string& request, std::span<const int> descriptors);
+  Status tell(const std::string& request, std::span<const int> descriptors);
+  Status ask(const std::string& request, std::span<const int> descriptors);
+  Status lose(const Status& why);
   void let_go(uint64_t number);
   uint64_t next_number();
 

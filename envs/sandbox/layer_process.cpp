@@ -144,29 +144,33 @@ Result<std::vector<FileDescriptor>> begin_on(const std::string& layer, FieldRead
   return trees;
 }
 
+// Where nobody listens any more for what began, it is let go of next.
+void answer_with(int socket, const Result<std::vector<FileDescriptor>>& trees) {
+  std::vector<int> descriptors;
+  if (trees) {
+    for (const auto& tree : *trees) descriptors.push_back(tree.get());
+  }
+  (void)send_descriptors(socket, trees ? kWorked : trees.error().message(), descriptors).ok();
+}
+
+// An error where it cannot be understood.
 Status serve(int socket, const Received& request) {
   FieldReader fields(request.text);
   const auto kind = static_cast<LayerRequest>(TRY(fields.number()));
   const auto layer = "/" + std::to_string(TRY(fields.number()));
-  std::vector<FileDescriptor> trees;
-  Status status;
   switch (kind) {
+    case LayerRequest::kKeep: {
+      const Status kept = keep(layer, request.descriptors);
+      return send_descriptors(socket, kept ? kWorked : kept.message(), std::span<const int>());
+    }
+    case LayerRequest::kBegin:
+      if (request.descriptors.size() == 1) answer_with(request.descriptors[0].get(), begin_on(layer, fields));
+      return {};
     case LayerRequest::kLetGo:
       let_go(layer);
       return {};
-    case LayerRequest::kKeep:
-      status = keep(layer, request.descriptors);
-      break;
-    case LayerRequest::kBegin: {
-      auto begun = begin_on(layer, fields);
-      if (begun) trees = std::move(*begun);
-      if (!begun) status = std::move(begun).error();
-      break;
-    }
   }
-  std::vector<int> descriptors;
-  for (const auto& tree : trees) descriptors.push_back(tree.get());
-  return send_descriptors(socket, status ? kWorked : status.message(), descriptors);
+  return Status::corrupt("no request");
 }
 
 [[noreturn]] void hold_layers(int socket) {

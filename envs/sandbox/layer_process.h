@@ -8,12 +8,11 @@ namespace tandem::envs {
 // Its command line: this, the number of its socket, a label.
 extern const char* const kLayerArgument;
 
-// Requests: one of these and numbers, the first of them that of a layer. All but the last are answered, with kWorked or
-// why not.
+// Requests: one of these and numbers, the first of them that of a layer.
 enum class LayerRequest : uint64_t {
-  kKeep,   // with the two trees of the layer
-  kBegin,  // bytes, then the layers that are begun on, the youngest first; the answer has the two trees of a sandbox,
-           // and those that what it writes is in, which is the layer
+  kKeep,   // with the two trees of the layer -> kWorked, or why not
+  kBegin,  // bytes, then the layers that are begun on, the youngest first; with a socket, where kWorked goes with the
+           // two trees of a sandbox and those that what it writes is in, which is the layer; or why not
   kLetGo,
 };
 

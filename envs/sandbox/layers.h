@@ -1,7 +1,8 @@
 // Files that sandboxes begin on without a copy: what others held, left where it was.
 //
 // A layer is the two trees that a sandbox worked in. Who begins on it sees them below files of its own, by overlay file
-// systems, and writes none of them. It lives in memory (tmpfs) as long as somebody has it. Thread safety: immutable.
+// systems, and writes none of them. It lives in memory (tmpfs) as long as somebody has it. Thread safety: immutable
+// once it is shared.
 #pragma once
 
 #include <sys/statfs.h>
@@ -41,20 +42,22 @@ inline LayerSize size_of(const FileTrees& trees) {
 
 class FileLayer {
  public:
-  FileLayer(std::shared_ptr<LayerHolder> holder, uint64_t number, FileTrees trees)
-      : holder_(std::move(holder)), number_(number), trees_(std::move(trees)) {}
+  FileLayer(std::shared_ptr<LayerHolder> holder, uint64_t number) : holder_(std::move(holder)), number_(number) {}
   ~FileLayer();
   FileLayer(const FileLayer&) = delete;
   FileLayer& operator=(const FileLayer&) = delete;
 
   LayerHolder& holder() const { return *holder_; }
   uint64_t number() const { return number_; }
+
+  // What it is in; before anybody else has it.
+  void is_in(FileTrees trees) { trees_ = std::move(trees); }
   LayerSize size() const { return size_of(trees_); }
 
  private:
   const std::shared_ptr<LayerHolder> holder_;
   const uint64_t number_;
-  const FileTrees trees_;
+  FileTrees trees_;
 };
 
 struct FileLayers {

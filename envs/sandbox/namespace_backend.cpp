@@ -1,5 +1,9 @@
 #include "envs/sandbox/namespace_backend.h"
 
+#include <sys/socket.h>
+
+#include <cerrno>
+
 #include "envs/network/proxy.h"
 #include "envs/sandbox/layer_holder.h"
 #include "envs/sandbox/served_sandbox.h"
@@ -7,6 +11,23 @@
 
 namespace tandem::envs {
 namespace {
+
+struct Begun {
+  FileDescriptor trees;  // the socket that they come over
+  std::shared_ptr<FileLayer> written;
+};
+
+// What it begins on is made while the sandbox is.
+Result<Begun> begin_on(const SandboxSpec& spec) {
+  if (spec.begins_on.empty()) return Begun();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Status::from_errno("socketpair", errno));
+  const FileDescriptor theirs(ends[1]);
+  Begun begun{.trees = FileDescriptor(ends[0]), .written = nullptr};
+  begun.written = TRY(spec.begins_on.all.front()->holder().begin_on(spec.begins_on, spec.disk_bytes, theirs));
+  return begun;
+}
 
 constexpr int kMostAttempts = 3;  // at making one, where what makes it is killed meanwhile
 
@@ -58,9 +79,7 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
   if (spec.image) return fail(Status::internal("a sandbox of an image is made by a container engine"));
   for (int attempt = 1;; ++attempt) {
     const auto spawner = TRY(live_spawner());
-    auto begun = spec.begins_on.empty()
-                     ? LayerHolder::Begun()
-                     : TRY(spec.begins_on.all.front()->holder().begin_on(spec.begins_on, spec.disk_bytes));
+    const auto begun = TRY(begin_on(spec));
     auto spawned = spawner->spawn(spec, begun.trees);
     if (!spawned) {
       const bool killed = spawner->lost() || spawned.error().code() == Code::kUnavailable;
@@ -68,10 +87,8 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
       return fail(std::move(spawned).error());
     }
     auto sandbox = std::make_unique<ServedSandbox>(std::move(*spawned), spec);
-    if (begun.written)
-      sandbox->let_hold(begun.written->holder().shared_from_this(), begun.written);
-    else if (spec.sealable && by_ == IsolatedBy::kNamespaces)
-      sandbox->let_hold(holder(), nullptr);
+    if (begun.written || (spec.sealable && by_ == IsolatedBy::kNamespaces))
+      sandbox->let_hold(begun.written ? begun.written->holder().shared_from_this() : holder(), begun.written);
     Status ready = sandbox->wait_until_ready();
     if (ready && !spec.network.empty()) ready = sandbox->open_network(proxy());
     if (ready) return sandbox;

@@ -1,6 +1,7 @@
 // The sandbox's view of the file system, on a small read-only tmpfs that holds mounts.
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -12,6 +13,8 @@
 
 #include "base/file.h"
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/init.h"
 #include "envs/sandbox/root_contents.h"
 
 namespace tandem::envs {
@@ -102,26 +105,43 @@ Status build_common(const std::string& root) {
   return {};
 }
 
-// A folder to work in: one that is there already, or an empty one. The answer is that, attached nowhere, where the spec
-// asks for it.
-Result<FileDescriptor> work_folder(const std::string& path, const char* mode, const SandboxSpec& spec,
-                                   const FileDescriptor& there) {
-  if (there) {
-    TRY(attach(there, path));
-    return FileDescriptor();
-  }
-  TRY(small_tmpfs(path, spec.disk_bytes, mode));
-  return spec.sealable ? clone_tree(path) : FileDescriptor();
+struct WorkTrees {
+  FileTrees shown;    // where they are made already
+  FileTrees written;  // what will be written there, where that is known and asked for
+};
+
+Result<WorkTrees> trees_from(const FileDescriptor& socket) {
+  constexpr int kSeconds = 20;
+  pollfd wait = {socket.get(), POLLIN, 0};
+  if (poll(&wait, 1, kSeconds * 1000) <= 0) return fail(Status::deadline("the files to begin on did not come"));
+  auto received = receive(socket.get(), 1024);
+  auto& trees = received.descriptors;
+  if (received.text != kWorked || trees.size() != 4)
+    return fail(Status::unavailable("the files to begin on: " + received.text));
+  return WorkTrees{{std::move(trees[0]), std::move(trees[1])}, {std::move(trees[2]), std::move(trees[3])}};
 }
 
-Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, const FileTrees& there) {
+// Whatever is not there is made, empty.
+Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, FileDescriptor there) {
   TRY(small_tmpfs(root + "/dev/shm", kSharedMemoryBytes, "1777"));
-  FileTrees written;
-  written.temporary = TRY(work_folder(root + "/tmp", "1777", spec, there.temporary));
-  written.workspace = TRY(work_folder(root + "/workspace", "755", spec, there.workspace));
   // Only processes, and only ours: no /proc/sys, kcore, sysrq-trigger or keys.
   TRY(check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"), "/proc"));
-  return written;
+  WorkTrees trees;
+  if (spec.workspace) {
+    trees.shown.workspace = std::move(there);
+  } else if (there) {
+    trees = TRY(trees_from(there));
+  }
+  const auto place = [&](const std::string& path, const char* mode, const FileDescriptor& shown,
+                         FileDescriptor& written) -> Status {
+    if (shown) return attach(shown, path);
+    TRY(small_tmpfs(path, spec.disk_bytes, mode));
+    if (spec.sealable) written = clone_tree(path);
+    return {};
+  };
+  TRY(place(root + "/tmp", "1777", trees.shown.temporary, trees.written.temporary));
+  TRY(place(root + "/workspace", "755", trees.shown.workspace, trees.written.workspace));
+  return std::move(trees.written);
 }
 
 Status enter(const std::string& root) {
@@ -165,15 +185,15 @@ uint64_t state_of_system() {
   return state;
 }
 
-Result<FileTrees> build_root(const SandboxSpec& spec, FileTrees there, bool is_prepared) {
-  if (spec.workspace && !there.workspace) there.workspace = TRY(bound_folder(*spec.workspace));
+Result<FileTrees> build_root(const SandboxSpec& spec, FileDescriptor there, bool is_prepared) {
+  if (spec.workspace && !there) there = TRY(bound_folder(*spec.workspace));
   FileTrees written;
   if (is_prepared && spec.links.empty()) {
-    written = TRY(build_own("", spec, there));
+    written = TRY(build_own("", spec, std::move(there)));
   } else {
     const std::string root = kNewRoot;
     TRY(build_common(root));
-    written = TRY(build_own(root, spec, there));
+    written = TRY(build_own(root, spec, std::move(there)));
     for (const auto& [path, target] : spec.links) {
       TRY(make_directories(fs::path(root + path).parent_path()));
       TRY(check(symlink(target.c_str(), (root + path).c_str()), path));

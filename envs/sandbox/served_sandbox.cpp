@@ -84,7 +84,7 @@ ServedSandbox::~ServedSandbox() { requests_.end("the sandbox was let go"); }
 Status ServedSandbox::wait_until_ready() {
   const auto first = receive_frame(requests_.spawned().socket.get(), SystemClock().now() + from_seconds(kGrace));
   const auto errors = std::move(errors_);
-  if (first && *first == "ready") return spec_.sealable && spec_.begins_on.empty() ? take_own_trees() : Status();
+  if (first && *first == "ready") return spec_.sealable ? take_own_trees() : Status();
   const auto why = first ? *first : written_to(errors);
   if (why.empty()) return first.error();
   return Status::unfit("no sandbox can be made here: " + why).hint("`tandem doctor` says what is missing");
@@ -180,12 +180,11 @@ Status ServedSandbox::restore(const Snapshot& snapshot) {
 }
 
 Status ServedSandbox::can_be_sealed() const {
-  if (!spec_.sealable || !holder_ || (!own_.workspace && !written_))
-    return Status::unfit("the files of the sandbox cannot be shared");
+  if (!holder_ || !own_.workspace) return Status::unfit("the files of the sandbox cannot be shared");
   if (spec_.begins_on.all.size() >= kMostLayers)
     return Status::unfit("the files of the sandbox are on too many layers");
   // What begins on them has the rest of the disk.
-  if ((written_ ? written_->size() : size_of(own_)).bytes + spec_.begins_on.size().bytes > spec_.disk_bytes / 2)
+  if (size_of(own_).bytes + spec_.begins_on.size().bytes > spec_.disk_bytes / 2)
     return Status::unfit("the files of the sandbox take most of its disk");
   return {};
 }
@@ -198,6 +197,7 @@ Result<Snapshot> ServedSandbox::seal() {
   Snapshot snapshot;
   snapshot.session = TRY(fields.session());
   requests_.end("the sandbox was sealed");
+  if (written_) written_->is_in(std::move(own_));
   snapshot.layers.all = {written_ ? std::move(written_) : TRY(holder_->keep(std::move(own_)))};
   snapshot.layers.all.insert(snapshot.layers.all.end(), spec_.begins_on.all.begin(), spec_.begins_on.all.end());
   return snapshot;

@@ -26,7 +26,7 @@ class ServedSandbox : public Sandbox {
   Status open_network(std::shared_ptr<NetworkProxy> proxy);
 
   // Where what it holds goes when it is sealed, and what it writes where it begins on layers; else it cannot be.
-  void let_hold(std::shared_ptr<LayerHolder> holder, std::shared_ptr<const FileLayer> written) {
+  void let_hold(std::shared_ptr<LayerHolder> holder, std::shared_ptr<FileLayer> written) {
     holder_ = std::move(holder);
     written_ = std::move(written);
   }
@@ -64,9 +64,9 @@ class ServedSandbox : public Sandbox {
   FileDescriptor errors_;  // until it is ready
   Requests requests_;
   SandboxSpec spec_;
-  // Where it can be sealed: one of the two for what it writes, the first where it began empty.
+  // Where it can be sealed: what it writes, and the layer that it is or becomes, where it began on others.
   FileTrees own_;
-  std::shared_ptr<const FileLayer> written_;
+  std::shared_ptr<FileLayer> written_;
   std::shared_ptr<LayerHolder> holder_;
   const std::shared_ptr<Refusals> refusals_;
   std::shared_ptr<NetworkProxy> proxy_;

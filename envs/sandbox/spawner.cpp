@@ -53,13 +53,13 @@ void Spawner::reap() {
   process_ = -1;
 }
 
-Result<SpawnedSandbox> Spawner::spawn(const SandboxSpec& spec, const FileTrees& begun) {
+Result<SpawnedSandbox> Spawner::spawn(const SandboxSpec& spec, const FileDescriptor& trees) {
   const auto request = encode(spec);
   if (request.size() > kLargestRequest)
     return fail(Status::invalid("the links of a sandbox take more than " + std::to_string(kLargestRequest) + " bytes"));
   std::lock_guard lock(mutex_);
   if (lost_) return fail(Status::unavailable("the sandbox spawner is gone"));
-  const Status sent = send_descriptors(socket_.get(), request, {begun.workspace.get(), begun.temporary.get()});
+  const Status sent = send_descriptors(socket_.get(), request, {trees.get()});
   auto answer = sent ? receive_answer(socket_.get()) : fail(sent);
   if (!answer) {
     // Gone before the next one starts, which sweeps what this one has left.

@@ -26,8 +26,8 @@ class Spawner {
   static Result<std::unique_ptr<Spawner>> start(IsolatedBy by, std::string label);
   ~Spawner();
 
-  // `begun`: its workspace and /tmp, where it begins on layers.
-  Result<SpawnedSandbox> spawn(const SandboxSpec& spec, const FileTrees& begun);
+  // `trees`: the socket where workspace and /tmp come from, where it begins on layers.
+  Result<SpawnedSandbox> spawn(const SandboxSpec& spec, const FileDescriptor& trees = {});
 
   // Whether it has ended, or did not answer in time and was ended: every spawn fails from then on, and its sandboxes
   // are gone.

@@ -65,7 +65,8 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
       // been killed meanwhile.
       close(3);
       const auto at = [&](size_t i) { return i < ends ? request.descriptors[i].get() : -1; };
-      isolation.begin(*spec, {at(0), at(1), at(2), at(3), std::span(request.descriptors).subspan(ends)});
+      const int there = request.descriptors.size() > ends ? request.descriptors[ends].get() : -1;
+      isolation.begin(*spec, {at(0), at(1), at(2), at(3), there});
     }
     const FileDescriptor handle(process > 0 ? pidfd : -1);
     const int error = errno;
@@ -172,7 +173,7 @@ class SpawnerProcess {
       if (!made) ends = TRY(make_ends());
     }
     const bool inside = made.has_value();
-    if (!made) made = TRY(make_here(spec, ends, request.descriptors));
+    if (!made) made = TRY(make_here(spec, ends, request.descriptors.empty() ? -1 : request.descriptors[0].get()));
     ends.theirs.reset();
     ends.their_go.reset();
     const FileDescriptor handle(fcntl(made->handle.get(), F_DUPFD_CLOEXEC, 0));
@@ -190,7 +191,7 @@ class SpawnerProcess {
     return words.empty() ? first.error() : Status::unfit(words);
   }
 
-  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends, std::span<const FileDescriptor> there) {
+  Result<NewProcess> make_here(const SandboxSpec& spec, Ends& ends, int there) {
     int pidfd = -1;
     const auto process =
         static_cast<pid_t>(syscall(SYS_clone, isolation_->clone_flags() | kHandle, nullptr, &pidfd, nullptr, nullptr));
@@ -215,7 +216,7 @@ class SpawnerProcess {
     const auto inner = ends.inner();
     std::vector<int> descriptors = {inner.socket, inner.go, inner.errors, inner.first};
     if (bound) descriptors.push_back(bound.get());
-    for (const auto& tree : request.descriptors) descriptors.push_back(tree.get());
+    for (const auto& there : request.descriptors) descriptors.push_back(there.get());
     const Status sent = send_descriptors(group.maker.get(), request.text, descriptors);
     auto answer = sent ? receive(group.maker.get(), 32) : Received();
     if (answer.text.empty()) {

@@ -17,7 +17,7 @@ std::string encode(const SandboxSpec& spec) {
   for (const auto& host : hosts) put_text(bytes, host);
   put_number(bytes, spec.environment.size());
   for (const auto& setting : spec.environment) put_text(bytes, setting);
-  put_number(bytes, spec.sealable && spec.begins_on.empty() ? 1 : 0);
+  put_number(bytes, spec.sealable ? 1 : 0);
   return bytes;
 }
 
