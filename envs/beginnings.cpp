@@ -90,7 +90,7 @@ void Beginnings::settle(const ContentDigest& key, const Snapshot* snapshot) {
       entry.state = snapshot ? State::kMade : State::kNotToBeHad;
       if (!snapshot) continue;
       entry.snapshot = *snapshot;
-      entry.bytes = snapshot->layers.size().bytes;
+      entry.bytes = snapshot->layers.bytes();
       counters_.bytes += entry.bytes;
       ++counters_.made;
       ++counters_.begun;

@@ -103,7 +103,7 @@ Status begin(const std::string& tree_of_layer, uint64_t bytes, const std::vector
     const auto place = was_written ? kept + kWritten : kept, files = was_written ? place + kFiles : place;
     if (top.empty()) top = files;
     lower += (lower.empty() ? "" : ":") + files;
-    taken += size_of(FileDescriptor(open(place.c_str(), O_PATH | O_CLOEXEC))).bytes;
+    taken += bytes_in(FileDescriptor(open(place.c_str(), O_PATH | O_CLOEXEC)));
   }
   if (taken >= bytes) return Status::exhausted("what a sandbox begins on takes all of its disk");
   const auto own = tree_of_layer + kWritten, files = own + kFiles, work = own + kWork;

@@ -26,19 +26,13 @@ struct FileTrees {
   FileDescriptor workspace, temporary;
 };
 
-// What they take, files and folders alike.
-struct LayerSize {
-  uint64_t bytes = 0, entries = 0;
-};
-inline LayerSize size_of(const FileDescriptor& tree) {
+// The memory that they take.
+inline uint64_t bytes_in(const FileDescriptor& tree) {
   struct statfs info {};
-  if (!tree || fstatfs(tree.get(), &info) != 0) return {};
-  return {(info.f_blocks - info.f_bfree) * static_cast<uint64_t>(info.f_bsize), info.f_files - info.f_ffree};
+  if (!tree || fstatfs(tree.get(), &info) != 0) return 0;
+  return (info.f_blocks - info.f_bfree) * static_cast<uint64_t>(info.f_bsize);
 }
-inline LayerSize size_of(const FileTrees& trees) {
-  const auto workspace = size_of(trees.workspace), temporary = size_of(trees.temporary);
-  return {workspace.bytes + temporary.bytes, workspace.entries + temporary.entries};
-}
+inline uint64_t bytes_in(const FileTrees& trees) { return bytes_in(trees.workspace) + bytes_in(trees.temporary); }
 
 class FileLayer {
  public:
@@ -52,7 +46,7 @@ class FileLayer {
 
   // What it is in; before anybody else has it.
   void is_in(FileTrees trees) { trees_ = std::move(trees); }
-  LayerSize size() const { return size_of(trees_); }
+  uint64_t bytes() const { return bytes_in(trees_); }
 
  private:
   const std::shared_ptr<LayerHolder> holder_;
@@ -65,9 +59,9 @@ struct FileLayers {
   std::string content = {};  // a digest of what they hold together; empty where nobody knows it (CachingBackend)
 
   bool empty() const { return all.empty(); }
-  LayerSize size() const {
-    LayerSize sum;
-    for (const auto& layer : all) sum = {sum.bytes + layer->size().bytes, sum.entries + layer->size().entries};
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const auto& layer : all) sum += layer->bytes();
     return sum;
   }
 };

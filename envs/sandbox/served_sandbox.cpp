@@ -184,7 +184,7 @@ Status ServedSandbox::can_be_sealed() const {
   if (spec_.begins_on.all.size() >= kMostLayers)
     return Status::unfit("the files of the sandbox are on too many layers");
   // What begins on them has the rest of the disk.
-  if (size_of(own_).bytes + spec_.begins_on.size().bytes > spec_.disk_bytes / 2)
+  if (bytes_in(own_) + spec_.begins_on.bytes() > spec_.disk_bytes / 2)
     return Status::unfit("the files of the sandbox take most of its disk");
   return {};
 }
