@@ -1,6 +1,7 @@
 #include "envs/beginnings.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem::envs {
 namespace {
@@ -90,7 +91,8 @@ void Beginnings::settle(const ContentDigest& key, const Snapshot* snapshot) {
       entry.state = snapshot ? State::kMade : State::kNotToBeHad;
       if (!snapshot) continue;
       entry.snapshot = *snapshot;
-      entry.bytes = snapshot->layers.bytes();
+      // Another may have been made meanwhile, where one was forgotten that was being made.
+      counters_.bytes -= std::exchange(entry.bytes, snapshot->layers.bytes());
       counters_.bytes += entry.bytes;
       ++counters_.made;
       ++counters_.begun;

@@ -210,7 +210,7 @@ class Server {
       return true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    leaving_.push_back(worker.process);
+    if (kill(worker.process, 0) == 0) leaving_.push_back(worker.process);  // else it was reaped before
     if (worker.kind == RequestKind::kSnapshot) pause_.end();
     const bool has_session = worker.kind == RequestKind::kCall || worker.kind == RequestKind::kRestore;
     send(worker.id, has_session ? take_session(worker.reply) : worker.reply);

@@ -181,6 +181,7 @@ Status ServedSandbox::restore(const Snapshot& snapshot) {
 
 Status ServedSandbox::can_be_sealed() const {
   if (!holder_ || !own_.workspace) return Status::unfit("the files of the sandbox cannot be shared");
+  if (!servers_.empty()) return Status::unfit("the sandbox has servers of tools, which would be lost");
   if (spec_.begins_on.all.size() >= kMostLayers)
     return Status::unfit("the files of the sandbox are on too many layers");
   // What begins on them has the rest of the disk.
