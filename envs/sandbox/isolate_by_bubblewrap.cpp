@@ -89,7 +89,7 @@ class BubblewrapIsolation final : public Isolation {
     if (stat(kBubblewrap, &info) != 0) return Status::unfit(std::string(kBubblewrap) + " is not installed");
     of_root_ = (info.st_mode & S_ISUID) && info.st_uid == 0 && geteuid() != 0;
     const Status with_users = try_out();
-    if (with_users) return {};
+    if (with_users || with_users.code() == Code::kUnavailable) return with_users;
     has_users_ = false;
     if ((of_root_ || geteuid() == 0) && try_out()) return {};
     return with_users;
@@ -268,6 +268,9 @@ class BubblewrapIsolation final : public Isolation {
     waitpid(process, &state, 0);
     if (state == 0) return {};
     const auto words = written_to(errors);
+    // Nothing is said by that of the machine; bubblewrap itself ends with 128 and a signal that has ended its program.
+    if (words.empty() && (WIFSIGNALED(state) || WEXITSTATUS(state) > 128))
+      return Status::unavailable("bubblewrap was killed while it was tried out");
     return Status::unfit(words.empty() ? "bubblewrap does not work here" : words);
   }
 
