@@ -3,8 +3,8 @@
 #include "base/buffer.h"
 #include "base/random.h"
 #include "bench/measure.h"
-#include "trainer/learner.h"
-#include "trainer/tape.h"
+#include "trainer/learn/learner.h"
+#include "trainer/learn/tape.h"
 
 namespace tandem::bench {
 

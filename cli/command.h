@@ -8,20 +8,10 @@
 #include <functional>
 #include <span>
 
+#include "base/exit_code.h"
 #include "base/status.h"
 
 namespace tandem::cli {
-
-enum ExitCode {
-  kDone = 0,
-  kFailed = 1,
-  kUsage = 2,         // usage or config
-  kUnfit = 3,         // this machine lacks what is needed
-  kRegression = 4,    // an eval got worse
-  kIncomplete = 5,    // incomplete, or too many errors
-  kDamaged = 6,       // of a role: files of its run are not what was written
-  kInterrupted = 75,  // stopped with a good checkpoint: run again
-};
 
 // What a subcommand does once its flags are parsed; the result is the exit code. A Status becomes a message on stderr
 // and an exit code by its kind: kInvalid 2, kUnfit 3, everything else 1.

@@ -1,12 +1,13 @@
 // `tandem config`: what the config of a run, or of `tandem sft`, may say, and what a file does say.
+#include "run/config.h"
+
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/run_config.h"
-#include "cli/sft_config.h"
+#include "cli/sft/sft_config.h"
 
 namespace tandem::cli {
 namespace {
@@ -43,9 +44,9 @@ constexpr const char* kSftPreface =
 
 // The config that was asked for: one of both is used.
 struct Configs {
-  RunConfig run;
+  run::RunConfig run;
   SftConfig sft;
-  Schema schema_of(const std::string& name) { return name == "sft" ? cli::schema_of(sft) : cli::schema_of(run); }
+  Schema schema_of(const std::string& name) { return name == "sft" ? cli::schema_of(sft) : run::schema_of(run); }
 };
 
 Result<Schema> read(const Options& options, Configs& configs) {

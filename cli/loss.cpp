@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
-#include "trainer/batch_loss.h"
+#include "trainer/learn/batch_loss.h"
 
 namespace tandem::cli {
 namespace {

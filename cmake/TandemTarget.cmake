@@ -53,11 +53,15 @@ endfunction()
 set(TANDEM_HEADERS <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <span> <string> <vector>
                    <fmt/format.h> <nlohmann/json.hpp>)
 
-# tandem_library(NAME DEPENDS target... [EXCLUDE file...] [HEADERS header...]): the library of the current folder, all its
-# sources; HEADERS are precompiled too.
+# tandem_library(NAME [FOLDER folder] [FLAT] DEPENDS target... [EXCLUDE file...] [HEADERS header...]): the library of the current
+# folder or of a folder in it: all sources in it, with FLAT without those of its folders; HEADERS are precompiled too.
 function(tandem_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;EXCLUDE;HEADERS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  cmake_parse_arguments(ARG "FLAT" "FOLDER" "DEPENDS;EXCLUDE;HEADERS" ${ARGN})
+  set(glob GLOB_RECURSE)
+  if(ARG_FLAT)
+    set(glob GLOB)
+  endif()
+  file(${glob} sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FOLDER}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/example/")
   foreach(file ${ARG_EXCLUDE})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})

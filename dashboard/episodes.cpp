@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "rollout/trajectory.h"
+#include "rollout/books/trajectory.h"
 
 namespace tandem::dashboard {
 

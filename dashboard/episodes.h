@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "rollout/ledger.h"
+#include "rollout/books/ledger.h"
 
 namespace tandem::rollout {
 struct Trajectory;

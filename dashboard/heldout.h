@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "dashboard/statistics.h"
-#include "rollout/ledger.h"
+#include "rollout/books/ledger.h"
 
 namespace tandem::dashboard {
 

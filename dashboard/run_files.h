@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "rollout/ledger.h"
+#include "rollout/books/ledger.h"
 
 namespace tandem::dashboard {
 

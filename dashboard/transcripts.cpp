@@ -7,7 +7,7 @@
 
 #include "dashboard/episodes.h"
 #include "model/tokenizer.h"
-#include "rollout/trajectory.h"
+#include "rollout/books/trajectory.h"
 
 namespace tandem::dashboard {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "rollout/lease.h"
+#include "rollout/books/lease.h"
 
 namespace tandem::rollout {
 

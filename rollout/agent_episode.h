@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/clock.h"
-#include "rollout/outcome.h"
-#include "rollout/trajectory.h"
+#include "rollout/books/outcome.h"
+#include "rollout/books/trajectory.h"
 
 namespace tandem::rollout {
 

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/record_log.h"
-#include "rollout/lease.h"
-#include "rollout/metrics_log.h"
+#include "rollout/books/lease.h"
+#include "rollout/books/metrics_log.h"
 
 namespace tandem::rollout {
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "rollout/ledger.h"
+#include "rollout/books/ledger.h"
 #include "wire/socket.h"
 
 namespace tandem::rollout {

@@ -133,7 +133,8 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   }
   auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   Worker* self = nullptr;
-  CoordinatorLink link(std::move(coordinator), clock, [&self](wire::Hello::Builder hello) { self->introduce(hello); });
+  wire::CoordinatorLink link(std::move(coordinator), clock,
+                             [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link),
                 std::move(trainer), std::move(envs), std::move(peers), context);
   self = &worker;

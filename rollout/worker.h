@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "kernels/stream.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
 #include "wire/socket.h"
 
 namespace tandem::rollout {

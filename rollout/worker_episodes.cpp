@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "rollout/turn_rules.h"
+#include "rollout/agent/turn_rules.h"
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {

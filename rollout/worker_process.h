@@ -6,19 +6,19 @@
 
 #include <map>
 
-#include "rollout/conversation.h"
+#include "rollout/agent/conversation.h"
+#include "rollout/books/lease.h"
 #include "rollout/env_lines.h"
-#include "rollout/lease.h"
-#include "rollout/peer.h"
 #include "rollout/weights_feed.h"
 #include "rollout/worker.h"
+#include "wire/coordinator_link.h"
 
 namespace tandem::rollout {
 
 class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
-         model::ModelConfig config, CoordinatorLink link, wire::Socket trainer, std::vector<wire::Socket> envs,
+         model::ModelConfig config, wire::CoordinatorLink link, wire::Socket trainer, std::vector<wire::Socket> envs,
          wire::Socket peers, zmq::context_t& context)
       : settings_(settings),
         clock_(clock),
@@ -90,7 +90,7 @@ class Worker {
   const Clock& clock_;
   Engine engine_;
   Conversation conversation_;
-  CoordinatorLink link_;
+  wire::CoordinatorLink link_;
   wire::Socket trainer_;
   EnvLines env_;
   wire::Socket peers_;

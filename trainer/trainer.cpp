@@ -8,10 +8,10 @@
 #include <set>
 
 #include "base/work_queue.h"
-#include "rollout/peer.h"
-#include "rollout/trajectory.h"
-#include "trainer/checkpoints.h"
+#include "rollout/books/trajectory.h"
+#include "trainer/learn/checkpoints.h"
 #include "weights_sync/carrier.h"
+#include "wire/coordinator_link.h"
 
 namespace tandem::trainer {
 
@@ -58,7 +58,7 @@ Json to_json(const StepMetrics& m) {
 class Trainer {
  public:
   Trainer(const TrainerSettings& settings, const Clock& clock, Learner learner, TrajectoryStore store,
-          wire::Socket rollouts, rollout::CoordinatorLink link)
+          wire::Socket rollouts, wire::CoordinatorLink link)
       : settings_(settings),
         clock_(clock),
         learner_(std::move(learner)),
@@ -348,7 +348,7 @@ class Trainer {
   const std::string numerics_id_ = learner_.numerics_id();
   TrajectoryStore store_;
   wire::Socket rollouts_;
-  rollout::CoordinatorLink link_;
+  wire::CoordinatorLink link_;
   std::shared_ptr<Published> published_;
   std::map<uint64_t, Batch> batches_;        // ordered, not yet trained
   std::map<uint64_t, std::string> reports_;  // of the newest steps, as they were sent
@@ -400,8 +400,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
   Trainer* self = nullptr;
-  rollout::CoordinatorLink link(std::move(coordinator), clock,
-                                [&self](wire::Hello::Builder hello) { self->introduce(hello); });
+  wire::CoordinatorLink link(std::move(coordinator), clock,
+                             [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Trainer trainer(settings, clock, std::move(learner), std::move(store), std::move(rollouts), std::move(link));
   self = &trainer;
   return trainer.run(stop);

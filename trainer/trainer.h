@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "trainer/learner.h"
+#include "trainer/learn/learner.h"
 #include "wire/socket.h"
 
 namespace tandem::trainer {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "rollout/turn_rules.h"
+#include "rollout/agent/turn_rules.h"
 
 namespace tandem::rollout {
 namespace {

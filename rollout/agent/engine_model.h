@@ -10,9 +10,9 @@
 #include "model/tool_dialect.h"
 #include "model/weights.h"
 #include "rollout/agent/agent_model.h"
-#include "rollout/conversation.h"
-#include "rollout/engine.h"
-#include "rollout/trajectory.h"
+#include "rollout/agent/conversation.h"
+#include "rollout/books/trajectory.h"
+#include "rollout/engine/engine.h"
 
 namespace tandem::rollout {
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "envs/protocol.h"
-#include "rollout/trajectory.h"
+#include "rollout/books/trajectory.h"
 #include "tests/cli/run_fixture.h"
 #include "tests/cli/scripted_server.h"
 #include "tests/envs/sandbox_fixture.h"

@@ -158,7 +158,7 @@ class EnvsOfServer : public EnvsCommand {
   std::string run() const { return run_dir_.string(); }
 
   fs::path run_dir_;
-  std::optional<cli::RunLayout> layout_;
+  std::optional<run::RunLayout> layout_;
   std::optional<Process> server_;
   std::optional<ScriptedRollout> rollout_;
 
@@ -397,7 +397,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
   const fs::path run_dir = root() / "far";
   ASSERT_TRUE(make_directories(run_dir));
   ASSERT_TRUE(write_file(run_dir / "config.resolved.json", "{}"));
-  const cli::RunLayout layout(run_dir);
+  const run::RunLayout layout(run_dir);
   std::string address;
   {
     zmq::context_t context;

@@ -102,7 +102,7 @@ void RunTest::TearDownTestSuite() {
   std::error_code ignored;
   // A run that was killed and not gone on with has left its sockets for a next start that does not come.
   for (const auto& entry : fs::directory_iterator(root(), ignored))
-    fs::remove_all(cli::RunLayout(entry.path()).socket_folder(), ignored);
+    fs::remove_all(run::RunLayout(entry.path()).socket_folder(), ignored);
   fs::remove_all(root(), ignored);
 }
 
@@ -247,7 +247,7 @@ void RunTest::expect_nothing_trained_twice(const fs::path& run_dir) {
 }
 
 void RunTest::expect_nothing_left(const fs::path& run_dir) {
-  const fs::path sockets = cli::RunLayout(run_dir).socket_folder();
+  const fs::path sockets = run::RunLayout(run_dir).socket_folder();
   EXPECT_FALSE(fs::exists(sockets)) << sockets;
   EXPECT_FALSE(has_line_with("/proc/net/unix", sockets.string()));
   // A sandbox and its control group end with the process that holds them, which takes the kernel a moment.

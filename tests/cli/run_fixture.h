@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/run_layout.h"
+#include "run/layout.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 
 #include "base/record_log.h"
 #include "dashboard/run_files.h"
-#include "rollout/trajectory.h"
+#include "rollout/books/trajectory.h"
 
 namespace tandem::dashboard {
 

@@ -1,4 +1,4 @@
-#include "rollout/learned_reward.h"
+#include "rollout/books/learned_reward.h"
 
 #include <gtest/gtest.h>
 

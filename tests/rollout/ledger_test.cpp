@@ -1,4 +1,4 @@
-#include "rollout/ledger.h"
+#include "rollout/books/ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rollout/metrics_log.h"
+#include "rollout/books/metrics_log.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "rollout/task_order.h"
+#include "rollout/books/task_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

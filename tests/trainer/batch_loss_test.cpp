@@ -1,4 +1,4 @@
-#include "trainer/batch_loss.h"
+#include "trainer/learn/batch_loss.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "tests/model/engine_logprobs.h"
-#include "trainer/learner.h"
+#include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
 namespace {

@@ -1,11 +1,11 @@
-#include "trainer/learner.h"
+#include "trainer/learn/learner.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/random.h"
-#include "trainer/batch_loss.h"
+#include "trainer/learn/batch_loss.h"
 
 namespace tandem::trainer {
 namespace {

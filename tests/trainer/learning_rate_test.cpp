@@ -1,4 +1,4 @@
-#include "trainer/learning_rate.h"
+#include "trainer/learn/learning_rate.h"
 
 #include <gtest/gtest.h>
 

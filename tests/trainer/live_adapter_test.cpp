@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tests/model/engine_logprobs.h"
-#include "trainer/tape.h"
+#include "trainer/learn/tape.h"
 
 namespace tandem::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/low_rank.h"
+#include "trainer/learn/low_rank.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "trainer/learner.h"
+#include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
 namespace {

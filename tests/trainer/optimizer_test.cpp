@@ -1,4 +1,4 @@
-#include "trainer/optimizer.h"
+#include "trainer/learn/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/tape.h"
+#include "trainer/learn/tape.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/tiny_model.h"
+#include "trainer/sft/tiny_model.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include "envs/protocol.h"
 #include "model/tokenizer.h"
 #include "model/weights.h"
-#include "rollout/conversation.h"
-#include "trainer/phrase_tokenizer.h"
+#include "rollout/agent/conversation.h"
+#include "trainer/sft/phrase_tokenizer.h"
 
 namespace tandem::trainer {
 namespace {

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "model/chat_template.h"
 #include "model/config.h"
-#include "trainer/learner.h"
+#include "trainer/learn/learner.h"
 #include "trainer/sft/transcript.h"
 
 namespace tandem::trainer {

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "model/weights.h"
-#include "trainer/checkpoints.h"
+#include "trainer/learn/checkpoints.h"
 #include "trainer/sft/sample_order.h"
 
 namespace tandem::trainer {

@@ -4,7 +4,7 @@
 // The result is a function of the settings, the samples and the model alone: a training that was interrupted and goes
 // on ends with the same bits, with any number of threads.
 //
-// In its folder: `checkpoints/` (trainer/checkpoints.h), `best_N/` (the model of the best validation so far) and
+// In its folder: `checkpoints/` (trainer/learn/checkpoints.h), `best_N/` (the model of the best validation so far) and
 // `metrics.jsonl` (a line a step and a validation). Checkpoints and `best_N` go when the model is written.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <stop_token>
 
 #include "base/json.h"
-#include "trainer/learner.h"
+#include "trainer/learn/learner.h"
 #include "trainer/sft/sample_set.h"
 
 namespace tandem::trainer {

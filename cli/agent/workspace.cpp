@@ -1,0 +1,65 @@
+#include "cli/agent/workspace.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "envs/container/engine.h"
+
+namespace tandem::cli {
+
+void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
+  command.add_option("--workspace", options.folder, "The folder to work in; /workspace inside")->required();
+  command
+      .add_option("--image", options.image,
+                  "Work with the programs of this image of podman or Docker in place of this machine's; "
+                  "TANDEM__ENV__ENGINE may name the engine's socket")
+      ->type_name("IMAGE");
+  command.add_option("--time-limit", options.time_limit_s, "Seconds after which a command is ended")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--network", options.network,
+                  "Open these hosts, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is not 80 or "
+                  "443; commas between them. None by default")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("HOST,...");
+}
+
+void add_server_option(CLI::App& command, WorkspaceOptions& options) {
+  command
+      .add_option("--mcp-server", options.servers,
+                  "Run this server of the Model Context Protocol in the sandbox and offer its tools as NAME__TOOL; may "
+                  "be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=COMMAND");
+}
+
+Result<std::vector<envs::McpServerSpec>> servers_of(const WorkspaceOptions& options) {
+  auto servers = envs::parse_mcp_servers(options.servers);
+  if (!servers) return fail(std::move(servers).error().at("--mcp-server"));
+  return servers;
+}
+
+Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
+  std::error_code error;
+  const auto folder = std::filesystem::canonical(options.folder, error);
+  if (error || !std::filesystem::is_directory(folder)) {
+    return fail(Status::invalid("--workspace: \"" + options.folder + "\" is not a folder"));
+  }
+  envs::SandboxSpec spec;
+  spec.workspace = folder;
+  if (!options.image.empty()) {
+    if (Status status = envs::check_image_name(options.image); !status) return fail(std::move(status).at("--image"));
+    spec.image = envs::SandboxImage{.name = options.image, .begins_with_files = false};  // it is the folder's
+  }
+  spec.call_time_limit_s = options.time_limit_s;
+  auto network = envs::AllowList::parse(options.network);
+  if (!network) return fail(std::move(network).error().at("--network"));
+  spec.network = std::move(*network);
+  spec.on_network = [](const envs::NetworkUse& use) { fmt::print(stderr, "network: {}\n", envs::to_string(use)); };
+  return spec;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,25 @@
+#include "cli/model/model_options.h"
+
+#include "model/live_adapter.h"
+
+namespace tandem::cli {
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("--model", options.model, "Model directory (Hugging Face layout)")->required();
+  command.add_option("--adapter", options.adapter, "Directory of a LoRA adapter in PEFT's format, merged in memory");
+  command.add_flag("--live", options.live, "Leave the weights as they are and compute the adapter's products beside")
+      ->needs("--adapter");
+  add_number_format_options(command, options.format);
+}
+
+Result<model::Weights> load_model(kernels::Stream& stream, const ModelOptions& options) {
+  const auto format = TRY(number_format(options.format, options.model));
+  auto weights = TRY(model::load_weights(options.model, false, format));
+  if (options.live)
+    weights.attach(TRY(model::LiveAdapter::read(stream, options.adapter, weights)));
+  else if (!options.adapter.empty())
+    TRY(model::merge_adapter(stream, options.adapter, weights));
+  return weights;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/json_lines.h"
+#include "cli/model/model_options.h"
+#include "cli/model/scorer.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct Options {
+  JsonLinesOptions lines;
+  ModelOptions model;
+  std::string path = "engine";
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+};
+
+Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max_positions) {
+  if (!line.contains("tokens") || !line["tokens"].is_array())
+    return fail(Status::invalid("\"tokens\" must be a list of token ids"));
+  std::vector<int32_t> tokens;
+  for (const Json& token : line["tokens"]) {
+    if (!token.is_number_integer() || token.get<int64_t>() < 0 || token.get<int64_t>() >= vocabulary) {
+      return fail(Status::invalid(
+          fmt::format("tokens[{}] is {}, expected 0 to {}", tokens.size(), token.dump(), vocabulary - 1)));
+    }
+    tokens.push_back(token.get<int32_t>());
+  }
+  if (tokens.empty()) return fail(Status::invalid("\"tokens\" is empty"));
+  if (static_cast<int>(tokens.size()) > max_positions) {
+    return fail(Status::invalid(fmt::format("{} tokens, the model takes at most {}", tokens.size(), max_positions)));
+  }
+  return tokens;
+}
+
+Result<int> run(const Options& options) {
+  auto stream = TRY(kernels::Stream::cpu(options.threads));
+  const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), options.threads));
+  const auto& config = scorer->weights().config();
+  static constexpr std::array<std::string_view, 1> kKeys = {"tokens"};
+  return run_json_lines(options.lines, kKeys, [&](const Json& line) -> Result<Json> {
+    const auto tokens = TRY(tokens_of(line, config.vocabulary, config.max_positions));
+    const Scores scores = TRY(options.path == "engine" ? scorer->by_engine(tokens) : scorer->by_trainer(tokens));
+    Json logprobs = Json::array({nullptr});
+    for (const float logprob : scores.logprobs) logprobs.push_back(logprob);
+    return Json{{"logprobs", logprobs}, {"argmax", scores.argmax}};
+  });
+}
+
+}  // namespace
+
+Action add_score(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  add_json_lines_options(command, options->lines);
+  add_model_options(command, options->model);
+  command.add_option("--path", options->path, "Which code computes: both give the same bits")
+      ->check(CLI::IsMember({"trainer", "engine"}));
+  command.add_option("--threads", options->threads, "Threads to compute with");
+  command.footer(
+      "Examples:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
+      "trainer\n"
+      "  tandem score --model models/SmolLM2-135M-Instruct --adapter adapters/mine --input texts.jsonl");
+  return [options] { return run(*options); };
+}
+
+}  // namespace tandem::cli

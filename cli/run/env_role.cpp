@@ -1,0 +1,217 @@
+#include "cli/run/env_role.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <thread>
+
+#include "envs/fleet/pressure.h"
+#include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/backends.h"
+#include "envs/sandbox/caching_backend.h"
+#include "envs/sandbox/pool.h"
+#include "run/layout.h"
+#include "run/tasks.h"
+#include "wire/coordinator_link.h"
+
+namespace tandem::cli {
+namespace {
+
+// What sandboxes of a server go through: made by the back end, read from a cache, watched, kept ready.
+struct Sandboxes {
+  struct Settings {
+    std::string label, kind, engine;  // see start_sandboxes
+    size_t read_cache_mb = 0, beginnings_mb = 0, warm = 0, most_warm = 0;
+  };
+  static Result<std::unique_ptr<Sandboxes>> start(const Settings& settings, const Clock& clock, uint64_t life) {
+    auto backend = TRY(envs::start_sandboxes(settings.label, settings.kind, settings.engine));
+    return std::unique_ptr<Sandboxes>(new Sandboxes(std::move(backend), settings, clock, life));
+  }
+
+  std::unique_ptr<envs::SandboxBackend> backend;
+  envs::ReadCache read_cache;
+  envs::CachingBackend caching;
+  envs::WatchedBackend watched;
+  envs::SandboxPool pool;
+  envs::Beginnings* beginnings() { return beginnings_ ? &*beginnings_ : nullptr; }
+
+ private:
+  Sandboxes(std::unique_ptr<envs::SandboxBackend> made, const Settings& settings, const Clock& clock, uint64_t life)
+      : backend(std::move(made)),
+        read_cache(settings.read_cache_mb << 20),
+        caching(*backend, read_cache),
+        watched(caching, clock, life),
+        pool(watched, clock, {}, {.least = settings.warm, .most = settings.most_warm}) {
+    if (settings.beginnings_mb > 0) beginnings_.emplace(uint64_t{settings.beginnings_mb} << 20);
+  }
+
+  std::optional<envs::Beginnings> beginnings_;
+};
+
+Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
+  const auto made = sandboxes.pool.counters();
+  const auto reads = sandboxes.read_cache.counters();
+  Json metrics = {{"acquired", c.acquired},
+                  {"calls", c.calls},
+                  {"scored", c.scored},
+                  {"failed", c.failed},
+                  {"reaped", c.reaped},
+                  {"live", c.live},
+                  {"waiting", c.waiting},
+                  {"busy_seconds", c.busy_seconds},
+                  {"warm", made.ready},
+                  {"taken_warm", made.warm},
+                  {"made_on_demand", made.fresh},
+                  {"not_made", made.failed},
+                  {"warm_lost", made.lost},
+                  {"known_reads", reads.lookups},
+                  {"cached_reads", reads.hits},
+                  {"spawners", sandboxes.backend->spawners_started()},
+                  {"spawn_ms", made.last_fresh_milliseconds}};
+  if (const auto* beginnings = sandboxes.beginnings()) {
+    const auto counters = beginnings->counters();
+    metrics["beginnings_made"] = counters.made;
+    metrics["begun"] = counters.begun;
+    metrics["beginnings_mb"] = static_cast<double>(counters.bytes) / (1 << 20);
+  }
+  if (const auto pressure = envs::read_pressure()) {
+    metrics["cpu_pressure"] = pressure->cpu;
+    metrics["memory_pressure"] = pressure->memory;
+    metrics["io_pressure"] = pressure->io;
+  }
+  return metrics;
+}
+
+Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& run_dir) {
+  envs::RunTerms terms{.name = run::RunLayout(run_dir).name(),
+                       .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
+                                   .call_time_limit_s = config.env.call_seconds,
+                                   .test_time_limit_s = config.env.call_seconds,
+                                   .tools = TRY(envs::choose_tools(config.env.tools)),
+                                   .network = TRY(envs::AllowList::parse(config.env.network)),
+                                   .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
+                                   .count_lints = config.reward.lints != 0,
+                                   .freeze_between_turns = config.env.freeze_between_turns}};
+  if (!config.tasks.path.empty()) {
+    const auto set = std::make_shared<const envs::TaskSet>(TRY(run::read_recorded_tasks(config, run_dir)));
+    terms.make_task = [set](const envs::TaskSpec& spec) { return set->task(spec); };
+  }
+  return terms;
+}
+
+Result<envs::RunTerms> open_run(uint64_t run, const std::string& run_dir) {
+  constexpr size_t kLongestPath = 4096;
+  if (run_dir.empty() || run_dir.size() > kLongestPath || !fs::path(run_dir).is_absolute())
+    return fail(Status::invalid("a run must say its directory, as an absolute path"));
+  if (run::RunLayout(run_dir).run_id() != run) return fail(Status::invalid("the run is not the one of " + run_dir));
+  std::error_code error;
+  if (!fs::exists(fs::path(run_dir) / "config.resolved.json", error)) {
+    return fail(Status::not_found(fmt::format("{} cannot be seen on this host", run_dir))
+                    .hint("runs and hosts need a file system that they share, at the same path"));
+  }
+  return terms_of(TRY(run::read_resolved(run_dir)), run_dir);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+}  // namespace
+
+Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const wire::Identity& identity,
+                    const std::atomic<bool>& stop) {
+  const SystemClock clock;
+  const run::RunLayout layout(run_dir);
+  const auto sandboxes = TRY(Sandboxes::start({.label = run_dir.string(),
+                                               .kind = config.env.sandbox,
+                                               .engine = config.env.engine,
+                                               .read_cache_mb = static_cast<size_t>(config.env.read_cache_mb),
+                                               .beginnings_mb = static_cast<size_t>(config.env.beginnings_mb),
+                                               .warm = static_cast<size_t>(config.env.warm),
+                                               .most_warm = static_cast<size_t>(config.env.most_warm)},
+                                              clock, identity.epoch));
+  auto terms = TRY(terms_of(config, run_dir));
+  terms.episode.beginnings = sandboxes->beginnings();
+  zmq::context_t context;
+  wire::CoordinatorLink link(TRY(wire::Socket::connect(context, layout.address("coordinator"), identity)), clock,
+                             [&](wire::Hello::Builder hello) {
+                               hello.setRole("env");
+                               hello.setName(identity.sender);
+                               hello.setPid(::getpid());
+                             });
+  envs::StopFlags flags;
+  bool told_to_stop = false;
+  const auto tick = [&](const std::string& doing, const envs::ServerCounters& counters) {
+    while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
+    link.tick(doing, [&] { return metrics_of(counters, *sandboxes); });
+    if (told_to_stop || stop) flags.now = true;
+  };
+  return envs::serve({.address = layout.address("env"),
+                      .identity = identity,
+                      .threads = config.env.threads,
+                      .make_task = std::move(terms.make_task),
+                      .episode = std::move(terms.episode),
+                      .fleet = &sandboxes->watched,
+                      .read_cache = &sandboxes->read_cache},
+                     sandboxes->pool, clock, flags, tick);
+}
+
+Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& interrupts) {
+  const SystemClock clock;
+  std::optional<wire::Secret> secret;
+  if (!settings.key.empty()) {
+    std::error_code error;
+    const bool exists = fs::exists(settings.key, error);
+    secret = TRY(exists ? wire::Secret::read(settings.key) : wire::Secret::create(settings.key));
+    if (!exists)
+      fmt::print(stderr, "made the key {}; runs that are to use this host need a copy, as their env.key\n",
+                 settings.key.string());
+  }
+  const wire::Identity identity{
+      .sender = "env@" + host_name(), .epoch = wire::new_epoch(clock), .run = wire::kEveryRun};
+  const auto sandboxes = TRY(Sandboxes::start({.label = settings.address,
+                                               .kind = "",
+                                               .engine = "",
+                                               .read_cache_mb = settings.read_cache_mb,
+                                               .beginnings_mb = settings.beginnings_mb,
+                                               .warm = settings.warm,
+                                               .most_warm = settings.most_warm},
+                                              clock, identity.epoch));
+  const auto cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  envs::StopFlags flags;
+  std::optional<Time> drain_until;
+  const auto tick = [&](const std::string&, const envs::ServerCounters& counters) {
+    if (interrupts == 0) return;
+    const Time now = clock.now();
+    if (!drain_until) {
+      drain_until = now + from_seconds(settings.drain_seconds);
+      fmt::print(stderr, "draining: no new episodes, {} are left; interrupt again to end at once\n", counters.live);
+    }
+    flags.drain = true;
+    flags.now = interrupts > 1 || now > *drain_until;
+  };
+  const auto on_address = [&](const std::string& address) {
+    fmt::print(stderr, "environment host at {}: {} episodes at most, for any run with the key\n", address,
+               settings.most_episodes);
+  };
+  return envs::serve(
+      {.address = settings.address,
+       .identity = identity,
+       .threads = settings.threads > 0 ? settings.threads : 4 * cores,
+       .fleet = &sandboxes->watched,
+       .read_cache = &sandboxes->read_cache,
+       .open_run = [&](uint64_t run, const std::string& run_dir) -> Result<envs::RunTerms> {
+         auto terms = TRY(open_run(run, run_dir));
+         terms.episode.beginnings = sandboxes->beginnings();
+         return terms;
+       },
+       .secret = secret ? &*secret : nullptr,
+       .most_episodes = settings.most_episodes,
+       .most_episodes_of_a_run = settings.most_episodes_of_a_run > 0 ? settings.most_episodes_of_a_run : SIZE_MAX},
+      sandboxes->pool, clock, flags, tick, on_address);
+}
+
+}  // namespace tandem::cli

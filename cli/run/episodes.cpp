@@ -1,0 +1,45 @@
+// `tandem episodes`: every episode of a run, one JSON object a line.
+#include "dashboard/episodes.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include "cli/command.h"
+#include "dashboard/run_files.h"
+#include "rollout/coordinator.h"
+#include "run/config.h"
+
+namespace tandem::cli {
+namespace {
+
+struct EpisodesOptions {
+  std::string run;
+  bool tokens = false;
+};
+
+Result<int> print_episodes(const EpisodesOptions& options) {
+  TRY(dashboard::check_run_directory(options.run));
+  const auto ledger =
+      TRY(rollout::read_ledger(options.run, TRY(run::plan_of(TRY(run::read_resolved(options.run)), options.run))));
+  const auto with_tokens = options.tokens ? dashboard::WithTokens::kYes : dashboard::WithTokens::kNo;
+  TRY(dashboard::visit_episodes(options.run, ledger, with_tokens, [](const Json& object) -> Status {
+    const std::string line = dump_json(object) + "\n";
+    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
+      return Status::from_errno("standard output", errno);
+    return {};
+  }));
+  if (std::fflush(stdout) != 0) return fail(Status::from_errno("standard output", errno));
+  return kDone;
+}
+
+}  // namespace
+
+Action add_episodes(CLI::App& command) {
+  const auto options = std::make_shared<EpisodesOptions>();
+  command.add_option("RUN", options->run, "The run directory; the run may still be on")->required();
+  command.add_flag("--tokens", options->tokens,
+                   "With the tokens of each, which were sampled, their logprobs and versions");
+  return [options] { return print_episodes(*options); };
+}
+
+}  // namespace tandem::cli

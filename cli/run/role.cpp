@@ -1,0 +1,179 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/run/env_role.h"
+#include "rollout/coordinator.h"
+#include "rollout/worker.h"
+#include "run/env_hosts.h"
+#include "run/layout.h"
+#include "trainer/trainer.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct Options {
+  std::string name;
+  std::string run_dir;
+  int rank = 0;
+  EnvHostSettings host;
+};
+
+std::atomic<bool> stop_requested{false};
+std::atomic<int> interrupts{0};
+
+void on_signal(int) {
+  stop_requested = true;
+  ++interrupts;
+}
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+Result<int> run_host(const Options& options) {
+  if (options.name != "env") return fail(Status::invalid("--listen is for `tandem role env`"));
+  if (!options.run_dir.empty())
+    return fail(Status::invalid("--listen and --run-dir exclude each other: a host serves every run"));
+  const std::string& address = options.host.address;
+  const bool picks_port = address.ends_with(":*");
+  TRY(run::check_env_address(picks_port ? address.substr(0, address.size() - 1) + "0" : address).at("--listen"));
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, on_signal);
+  TRY(run_env_host(options.host, interrupts));
+  return kDone;
+}
+
+Result<int> run(const Options& options) {
+  if (!options.host.address.empty()) return run_host(options);
+  if (options.run_dir.empty()) return fail(Status::invalid("which run? --run-dir says it"));
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, SIG_IGN);  // the supervisor decides what an interrupt means
+  const run::RunConfig config = TRY(run::read_resolved(options.run_dir));
+  const run::RunLayout layout(options.run_dir);
+  const SystemClock clock;
+  const std::string sender = fmt::format("{}-{}", options.name, options.rank);
+  const wire::Identity identity{.sender = sender, .epoch = wire::new_epoch(clock), .run = layout.run_id()};
+  spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", sender));
+
+  if (options.name == "coordinator") {
+    const rollout::RunPlan plan = TRY(run::plan_of(config, options.run_dir));
+    TRY(rollout::run_coordinator({.run_dir = options.run_dir,
+                                  .address = layout.address("coordinator"),
+                                  .identity = identity,
+                                  .plan = plan,
+                                  .silence_seconds = config.run.silence_seconds,
+                                  .episode_seconds = config.rollout.episode_seconds},
+                                 clock, stop_requested));
+    return kDone;
+  }
+  if (options.name == "trainer") {
+    const auto& t = config.trainer;
+    const auto format = TRY(model::weight_format_named(config.model.weights));
+    const auto optimizer = TRY(run::optimizer_of(config));
+    const auto algorithm = TRY(run::algorithm_of(config));
+    TRY(trainer::run_trainer({.run_dir = options.run_dir,
+                              .model = layout.model(),
+                              .format = format,
+                              .address = layout.address("trainer"),
+                              .coordinator = layout.address("coordinator"),
+                              .identity = identity,
+                              .optimizer = optimizer,
+                              .algorithm = algorithm,
+                              .threads = t.threads > 0 ? t.threads : cores(),
+                              .steps = config.run.steps,
+                              .checkpoint_every = t.checkpoint_every},
+                             clock, stop_requested));
+    return kDone;
+  }
+  if (options.name == "rollout") {
+    const auto& r = config.rollout;
+    const auto format = TRY(model::weight_format_named(config.model.weights));
+    const int threads = r.threads > 0 ? r.threads : std::max(1, cores() / r.workers);
+    TRY(rollout::run_worker({.identity = identity,
+                             .coordinator = layout.address("coordinator"),
+                             .trainer = layout.address("trainer"),
+                             .envs = TRY(run::env_addresses(config, layout)),
+                             .run_dir = fs::absolute(options.run_dir).lexically_normal().string(),
+                             .address = layout.address(sender),
+                             .model = layout.model(),
+                             .format = format,
+                             .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
+                             .threads = threads,
+                             .max_new_tokens = r.max_new_tokens},
+                            clock, stop_requested));
+    return kDone;
+  }
+  if (options.name == "env") {
+    TRY(run_env_role(options.run_dir, config, identity, stop_requested));
+    return kDone;
+  }
+  return fail(Status::invalid(
+      fmt::format("\"{}\" is not a role; expected coordinator, trainer, rollout or env", options.name)));
+}
+
+}  // namespace
+
+Action add_role(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  command.add_option("name", options->name, "coordinator, trainer, rollout or env")->required();
+  command.add_option("--run-dir", options->run_dir, "The run it belongs to")->check(CLI::ExistingDirectory);
+  command.add_option("--rank", options->rank, "Number among the processes of this role")->check(CLI::Range(0, 100000));
+  constexpr const char* kHost = "A host of environments";
+  EnvHostSettings& host = options->host;
+  command.add_option("--listen", host.address, "Serve environments to every run: tcp://HOST:PORT (* picks a port)")
+      ->group(kHost);
+  command.add_option("--key", host.key, "File with the key that runs must have too; made where there is none")
+      ->group(kHost);
+  command.add_option("--threads", host.threads, "Tool calls that run at once; 0: four a core")
+      ->check(CLI::Range(0, 4096))
+      ->group(kHost);
+  command.add_option("--episodes", host.most_episodes, "Episodes at once")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--episodes-of-a-run", host.most_episodes_of_a_run, "Of one run at once; 0: as many as there are")
+      ->check(CLI::Range(0, 100'000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--warm", host.warm, "Sandboxes that are kept ready at least")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--most-warm", host.most_warm, "And at most")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--read-cache-mb", host.read_cache_mb, "Memory for outcomes of calls that read what is known")
+      ->check(CLI::Range(0, 65536))
+      ->capture_default_str()
+      ->group(kHost);
+  command
+      .add_option("--beginnings-mb", host.beginnings_mb,
+                  "Memory for what episodes begin with whose tasks have many files or a setup")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str()
+      ->group(kHost);
+  command.add_option("--drain-seconds", host.drain_seconds, "After the first interrupt, for episodes to end")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->group(kHost);
+  command.footer(
+      "Roles of a run are started by `tandem run` and by cluster launchers. A host of environments is started by hand "
+      "or\n"
+      "by a service manager, once a machine; runs name it in env.hosts, and must lie on a file system that both "
+      "see.\n\n"
+      "Examples:\n"
+      "  tandem role rollout --run-dir runs/tiny-1 --rank 1\n"
+      "  tandem role env --listen tcp://10.0.0.5:7070 --key ~/tandem.key");
+  return [options]() -> Result<int> {
+    const Result<int> outcome = run(*options);
+    if (outcome || outcome.error().code() != Code::kCorrupt) return outcome;
+    fmt::print(stderr, "tandem role: {}\n", outcome.error().to_string());
+    return kDamaged;  // starting again would find the same
+  };
+}
+
+}  // namespace tandem::cli

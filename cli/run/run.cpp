@@ -1,0 +1,403 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <optional>
+#include <thread>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "dashboard/live.h"
+#include "dashboard/report.h"
+#include "dashboard/run_files.h"
+#include "dashboard/summary.h"
+#include "dashboard/tensorboard.h"
+#include "envs/floors.h"
+#include "envs/sandbox/backends.h"
+#include "envs/server.h"
+#include "model/transformer.h"
+#include "model/weights.h"
+#include "rollout/coordinator.h"
+#include "run/checks.h"
+#include "run/env_hosts.h"
+#include "run/supervisor.h"
+#include "run/tasks.h"
+#include "trainer/sft/tiny_model.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string run_dir;
+  bool resume = false, dry_run = false, json = false;
+};
+
+std::atomic<int> interrupts{0};
+void on_signal(int) { ++interrupts; }
+
+std::string timestamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  return text;
+}
+
+// The newest run of this config that has not ended well, for --resume without --run-dir.
+Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
+  fs::path best;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(stem + "-") && fs::exists(entry.path() / "config.resolved.json") &&
+        name > best.filename().string())
+      best = entry.path();
+  }
+  if (best.empty()) {
+    return fail(Status::invalid(fmt::format("there is no run of {} in {} to resume", stem, folder.string()))
+                    .hint("give --run-dir, or start one without --resume"));
+  }
+  return best;
+}
+
+Json memory_table(const run::RunConfig& config, const model::ModelConfig& model) {
+  const auto layout = model::parameter_layout(model);
+  const uint64_t n = layout ? layout->elements : 0;
+  const uint64_t page = kernels::page_elements(model::attention_shape(model)) * model.layers * sizeof(kernels::bf16);
+  const uint64_t pages = static_cast<uint64_t>(config.rollout.slots) * ((config.rollout.max_tokens + 63) / 64) * 3 / 2;
+  const uint64_t queries = static_cast<uint64_t>(model.heads) * model.head_size;
+  const uint64_t keys = static_cast<uint64_t>(model.kv_heads) * model.head_size;
+  uint64_t attention = 2 * queries + 2 * keys;
+  if (const auto& latent = model.latent; latent.rank > 0) {
+    const kernels::AttentionShape shape = model::attention_shape(model);
+    attention = latent.rank + latent.turned + 2 * latent.query_rank + queries + (model.heads + 1ull) * shape.head_size +
+                static_cast<uint64_t>(model.heads) * (shape.values() + latent.value);
+  }
+  uint64_t row = 0;
+  for (int layer = 0; layer < model.layers; ++layer) {
+    const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width) +
+                                                        2ull * model.experts.shared_width
+                                                  : 2ull * model.mlp_width;
+    const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
+    row += 2 * (3ull * model.width + attention + normed + mlp);
+  }
+  const uint64_t moments = config.trainer.moments == "bf16" ? 4 : 8;
+  uint64_t learning = (8 + moments) * n;
+  if (config.lora.rank > 0 && layout) {
+    // Gradients of all weights; the targets as they were; factors with their gradients and moments.
+    if (const auto low_rank = trainer::LowRank::plan(*layout, config.lora))
+      learning = 6 * n + (10 + moments) * low_rank->elements();
+  }
+  return {{"trainer",
+           {{"masters, gradients and moments", learning},
+            {"weights and panels", 6 * n},
+            {"published version", 2 * n},
+            {"activations of one pass", row * config.trainer.max_pass_tokens}}},
+          {"rollout (each)", {{"weights, live and coming", 8 * n}, {"keys and values", page * pages}}}};
+}
+
+void print_plan(const run::RunConfig& config, const Schema& schema, const Json& memory, const std::string& tasks) {
+  const auto& t = config.trainer;
+  fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
+             t.groups_per_step, t.group_size, t.groups_per_step * t.group_size, config.run.steps,
+             t.groups_per_step * t.group_size * config.run.steps);
+  fmt::print("tasks     {}\n", tasks);
+  fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
+             config.tasks.heldout_samples);
+  fmt::print("processes coordinator, env, trainer, {} x rollout with {} slots\n", config.rollout.workers,
+             config.rollout.slots);
+  for (const auto& [role, parts] : memory.items()) {
+    uint64_t total = 0;
+    for (const auto& [what, bytes] : parts.items()) total += bytes.get<uint64_t>();
+    fmt::print("memory    {}: {}\n", role, format_bytes(total));
+    for (const auto& [what, bytes] : parts.items())
+      fmt::print("            {:<32} {}\n", what, format_bytes(bytes.get<uint64_t>()));
+  }
+  fmt::print("config\n");
+  for (const Field& field : schema.fields())
+    fmt::print("  {} = {}  ({})\n", field.path, dump_json(field.get()), schema.origin(field.path));
+}
+
+// The scripted floors, on the held-out tasks.
+Json play_floors(const std::vector<envs::TaskSpec>& specs, const envs::MakeTask& make_task,
+                 envs::SandboxBackend& backend, const std::atomic<bool>& cancelled) {
+  Json rates = Json::object();
+  for (const envs::Floor floor : envs::floors()) {
+    double sum = 0;
+    int count = 0;
+    for (const auto& spec : specs) {
+      if (cancelled) break;
+      const auto made = make_task(spec);
+      if (!made) continue;
+      const auto grade = envs::play_floor(floor, *made, backend);
+      if (!grade) continue;
+      sum += grade->reward;
+      ++count;
+    }
+    if (count > 0) rates[std::string(envs::to_string(floor))] = sum / count;
+  }
+  return rates;
+}
+
+// RUN/model: a link to the directory, or the tiny model itself.
+Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
+  const fs::path model = run_dir / "model";
+  if (fs::exists(model)) return {};
+  if (config.model.path == run::kTinyModel) {
+    return trainer::make_tiny_model(
+        model, {.seed = config.run.seed, .threads = static_cast<int>(std::thread::hardware_concurrency())},
+        [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  }
+  std::error_code error;
+  fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
+  return error ? Status::from_errno(model.string(), error.value()) : Status();
+}
+
+// What is going on, on a terminal as a few lines drawn over and over, elsewhere a line now and then.
+class Screen {
+ public:
+  Screen(const fs::path& run_dir, const Clock& clock)
+      : run_dir_(run_dir), clock_(clock), started_(clock.now()), tty_(::isatty(STDERR_FILENO) == 1) {}
+
+  void note(const std::string& text) {
+    wipe();
+    fmt::print(stderr, "{}\n", text);
+  }
+  void show(const Json& report) {
+    const Time now = clock_.now();
+    if (report.empty() || now < next_) return;
+    next_ = now + (tty_ ? std::chrono::milliseconds(500) : std::chrono::seconds(5));
+    Json status = report;
+    status["time"] = clock_.unix_seconds();
+    const auto history = dashboard::read_metrics(run_dir_);
+    const Json lines = history ? Json(*history) : Json::array();
+    if (tty_) {
+      wipe();
+      const std::string view = dashboard::render_live(status, lines, 100);
+      drawn_ = static_cast<int>(std::count(view.begin(), view.end(), '\n'));
+      fmt::print(stderr, "{}", view);
+      return;
+    }
+    const std::string line = dashboard::plain_line(status, lines);
+    if (line != last_) fmt::print(stderr, "{:>8}  {}\n", format_seconds(to_seconds(now - started_)), line);
+    last_ = line;
+  }
+  void wipe() {
+    if (drawn_ > 0) fmt::print(stderr, "\033[{}A\033[J", drawn_);
+    drawn_ = 0;
+  }
+
+ private:
+  const fs::path run_dir_;
+  const Clock& clock_;
+  const Time started_;
+  const bool tty_;
+  Time next_{};
+  int drawn_ = 0;
+  std::string last_;
+};
+
+std::string interval(const Json& rate) {
+  if (rate.is_null() || rate["pass_rate"].is_null()) return "-";
+  return fmt::format("{:.1f} % [{:.1f}, {:.1f}]", 100 * rate["pass_rate"].get<double>(),
+                     100 * rate["ci95"][0].get<double>(), 100 * rate["ci95"][1].get<double>());
+}
+
+// What came out, on one screen.
+void print_result(const fs::path& run_dir, const Json& summary) {
+  const Json& heldout = summary["heldout"];
+  fmt::print("\n{} in {}\n", run_dir.string(), format_seconds(summary.value("wall_seconds", 0.0)));
+  if (!heldout["before"].is_null() && heldout["before"]["n_tasks"].get<int>() > 0) {
+    fmt::print("held-out success   sampled {} -> {}\n                   greedy  {} -> {}\n",
+               interval(heldout["before"]), interval(heldout["after"]), interval(heldout["greedy"]["before"]),
+               interval(heldout["greedy"]["after"]));
+    for (const auto& [name, rate] : heldout["floors"].items())
+      fmt::print("  floor {:<14} {:.1f} %\n", name, 100 * rate.get<double>());
+  }
+  const Json& books = summary["episodes"];
+  uint64_t dropped = 0;
+  for (const auto& [reason, count] : books["dropped"].items()) dropped += count.get<uint64_t>();
+  fmt::print("episodes           {} admitted = {} trained + {} dropped + {} in flight\n",
+             books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>(), dropped,
+             books["in_flight"].get<uint64_t>());
+  const Json& logprob = summary["logprob"];
+  fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
+             dump_json(logprob["tokens_compared"]));
+  fmt::print("report             {}\n", (run_dir / "report.html").string());
+  if (fs::exists(run_dir / "export")) fmt::print("trained model      {}\n", (run_dir / "export").string());
+}
+
+// TensorBoard's files are made from the metrics when the run ends; they are a view, not a record.
+void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
+  const auto lines = dashboard::read_metrics(run_dir);
+  auto file = dashboard::EventFile::create(run_dir / "tb", clock);
+  if (!lines || !file) return;
+  for (const Json& line : *lines) {
+    if (!file->add_line(line).ok()) return;
+  }
+}
+
+// What is left to people and scripts when a run ends: summary.json, report.html, tb/.
+Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock) {
+  const rollout::RunPlan plan = TRY(run::plan_of(config, run_dir));
+  const Json summary = TRY(dashboard::summarise(run_dir, plan));
+  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
+  TRY(dashboard::write_report(run_dir, plan));
+  write_tensorboard(run_dir, clock);
+  return summary;
+}
+
+Result<int> run(const Options& options) {
+  run::RunConfig config;
+  Schema schema = schema_of(config);
+  TRY(schema.read(options.config, options.overrides));
+  const std::string stem = fs::path(options.config).stem();
+  fs::path run_dir = options.run_dir;
+  if (run_dir.empty())
+    run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
+                             : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
+  FileDescriptor claim;
+  if (fs::exists(run_dir)) claim = TRY(run::claim_run_dir(run_dir));
+  const bool exists = fs::exists(run_dir / "config.resolved.json");
+  if (exists && !options.resume) {
+    return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
+                    .hint("go on with it by --resume, or choose another --run-dir"));
+  }
+  if (!exists && options.resume)
+    return fail(Status::invalid(fmt::format("{} holds no run to resume", run_dir.string())));
+  if (exists) {
+    // What a run is does not change when it goes on; only its length may.
+    const int steps = config.run.steps;
+    config = TRY(run::read_resolved(run_dir));
+    config.run.steps = std::max(steps, config.run.steps);
+  }
+  const SystemClock clock;
+  const auto show = [&](const Json& summary) {
+    if (options.json)
+      fmt::print("{}\n", dump_json(summary));
+    else
+      print_result(run_dir, summary);
+  };
+  if (exists && TRY(rollout::read_ledger(run_dir, TRY(run::plan_of(config, run_dir)))).finished()) {
+    fmt::print(stderr, "{} is done already\n", run_dir.string());
+    show(TRY(conclude(run_dir, config, clock)));
+    return kDone;
+  }
+  TRY(run::check_inputs(config));
+  std::optional<envs::TaskSet> tasks;
+  if (!config.tasks.path.empty())
+    tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
+  const bool tiny = config.model.path == run::kTinyModel;
+  const Json memory = tiny ? Json::object() : memory_table(config, TRY(model::read_config(config.model.path)));
+  if (options.dry_run) {
+    if (options.json)
+      fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
+    else
+      print_plan(config, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
+    return kDone;
+  }
+
+  TRY(make_directories(run_dir));
+  if (!claim) {
+    claim = TRY(run::claim_run_dir(run_dir));
+    if (fs::exists(run_dir / "config.resolved.json"))
+      return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
+  }
+  if (!exists && !options.config.empty())
+    TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
+  if (tasks && !exists) TRY(run::record_tasks(config, *tasks, run_dir));
+  TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
+  TRY(run::greet_env_hosts(config, run_dir));
+  if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
+  TRY(provide_model(config, run_dir));
+  int attempt = 1;
+  while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
+
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, on_signal);
+  run::Supervisor supervisor(run_dir, config, clock, attempt);
+  for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
+  fmt::print(stderr, "run {}\n", run_dir.string());
+  TRY(supervisor.start());
+
+  std::atomic<bool> floors_cancelled{false};
+  std::jthread floors;
+  if (config.tasks.floors && config.tasks.heldout > 0 && !fs::exists(run_dir / "floors.json")) {
+    floors = std::jthread([&] {
+      auto backend = envs::start_sandboxes(run_dir.string(), config.env.sandbox, config.env.engine);
+      if (!backend) return;
+      const envs::MakeTask make_task =
+          tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return tasks->task(spec); }) : envs::make_task;
+      const Json rates = play_floors(run::heldout_specs(config, tasks), make_task, **backend, floors_cancelled);
+      if (!floors_cancelled) (void)write_file(run_dir / "floors.json", rates.dump(2) + "\n");
+    });
+  }
+
+  int seen_interrupts = 0;
+  size_t shown_notes = 0;
+  Screen screen(run_dir, clock);
+  while (supervisor.turn()) {
+    while (seen_interrupts < interrupts) {
+      ++seen_interrupts;
+      supervisor.interrupt();
+    }
+    for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
+    screen.show(supervisor.report());
+  }
+  screen.wipe();
+  run::leave_env_hosts(config, run_dir);
+  floors_cancelled = true;
+  if (floors.joinable()) floors.join();
+
+  const auto end = supervisor.end();
+  const int exit = end == run::Supervisor::End::kDone          ? kDone
+                   : end == run::Supervisor::End::kInterrupted ? kInterrupted
+                                                               : kFailed;
+  const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
+                       {"exit", exit},
+                       {"wall_seconds", supervisor.wall_seconds()},
+                       {"cores", std::max(1u, std::thread::hardware_concurrency())},
+                       {"restarts", supervisor.restarts()},
+                       {"attempt", attempt},
+                       {"last_report", supervisor.report()}};
+  TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
+  if (end == run::Supervisor::End::kFailed) {
+    TRY(write_file(
+        run_dir / "failure.json",
+        Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
+            2) +
+            "\n"));
+    (void)conclude(run_dir, config, clock);  // as far as what failed allows
+    return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
+  }
+  const Json summary = TRY(conclude(run_dir, config, clock));
+  show(summary);
+  return exit;
+}
+
+}  // namespace
+
+Action add_run(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  command.add_option("config", options->config, "YAML file")->required()->check(CLI::ExistingFile);
+  command.add_option("overrides", options->overrides, "key=value, over the file's");
+  command.add_option("--run-dir", options->run_dir, "Folder of the run (default: a new one below runs/)");
+  command.add_flag("--resume", options->resume, "Go on with the run in --run-dir, or with the newest of this config");
+  command.add_flag("--dry-run", options->dry_run,
+                   "Say what would be done, with memory and batch arithmetic, and do nothing");
+  command.add_flag("--json", options->json, "Print results as JSON");
+  command.footer(
+      "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
+      "trainer.learning_rate=1e-5\n"
+      "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine");
+  return [options] { return run(*options); };
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,110 @@
+// `tandem view`: the report of a run; live on 127.0.0.1 while the run is on.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "dashboard/report.h"
+#include "dashboard/summary.h"
+#include "dashboard/view_server.h"
+#include "run/config.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr double kRenderSeconds = 2;  // between two renderings of a live page
+constexpr auto kStale = std::chrono::seconds(15);
+
+struct ViewOptions {
+  std::string run;
+  int port = 0;
+  bool once = false, json = false;
+};
+
+std::atomic<bool> stop_requested{false};
+void on_signal(int) { stop_requested = true; }
+
+// A run replaces status.json every second; one that stopped doing so was killed.
+bool is_on(const fs::path& run_dir, const Json& status) {
+  const std::string state = status.value("state", "");
+  if (state != "starting" && state != "running" && state != "stopping") return false;
+  std::error_code error;
+  const auto written = fs::last_write_time(run_dir / "status.json", error);
+  return !error && fs::file_time_type::clock::now() - written < kStale;
+}
+
+// What is served, rendered anew when it is asked for and old enough.
+class LivePage {
+ public:
+  LivePage(fs::path run_dir, rollout::RunPlan plan) : run_dir_(std::move(run_dir)), plan_(std::move(plan)) {}
+
+  Result<dashboard::ServedPage> answer(const std::string& path) {
+    if (path != "/" && path != "/summary.json") return fail(Status::not_found("there is / and /summary.json"));
+    const Time now = clock_.now();
+    if (html_.empty() || to_seconds(now - rendered_) >= kRenderSeconds) {
+      const auto run = TRY(dashboard::read_run(run_dir_, plan_));
+      const bool on = is_on(run_dir_, run.status);
+      html_ = dashboard::render_report(run, on ? dashboard::PageUpdates::kWhileServed : dashboard::PageUpdates::kNever);
+      summary_ = dump_json(dashboard::summarise(run)) + "\n";
+      rendered_ = clock_.now();
+    }
+    if (path == "/") return dashboard::ServedPage{"text/html; charset=utf-8", html_};
+    return dashboard::ServedPage{"application/json", summary_};
+  }
+
+ private:
+  const fs::path run_dir_;
+  const rollout::RunPlan plan_;
+  const SystemClock clock_;
+  Time rendered_{};
+  std::string html_, summary_;
+};
+
+void announce(const ViewOptions& options, bool on, const fs::path& report, const std::string& url) {
+  if (options.json) {
+    fmt::print("{}\n", dump_json(Json{{"running", on},
+                                      {"report", report.empty() ? Json() : Json(report.string())},
+                                      {"url", url.empty() ? Json() : Json(url)}}));
+  } else {
+    fmt::print("{}\n", url.empty() ? report.string() : url);
+  }
+  std::fflush(stdout);
+}
+
+Result<int> view(const ViewOptions& options) {
+  TRY(dashboard::check_run_directory(options.run));
+  const fs::path run_dir = fs::absolute(options.run).lexically_normal();
+  const rollout::RunPlan plan = TRY(run::plan_of(TRY(run::read_resolved(run_dir)), run_dir));
+  const bool on = is_on(run_dir, TRY(dashboard::read_run(run_dir, plan)).status);
+  if (!on || options.once) {
+    TRY(dashboard::write_report(run_dir, plan));
+    announce(options, on, run_dir / "report.html", "");
+    return kDone;
+  }
+  auto server = TRY(dashboard::ViewServer::listen(static_cast<uint16_t>(options.port)));
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  announce(options, on, {}, fmt::format("http://127.0.0.1:{}/", server.port()));
+  if (!options.json) fmt::print(stderr, "live until Ctrl-C\n");
+  LivePage page(run_dir, plan);
+  TRY(server.serve([&](const std::string& path) { return page.answer(path); }, stop_requested));
+  return kDone;
+}
+
+}  // namespace
+
+Action add_view(CLI::App& command) {
+  const auto options = std::make_shared<ViewOptions>();
+  command.add_option("RUN", options->run, "The run directory")->required();
+  command.add_option("--port", options->port, "Where a run that is on is served, on 127.0.0.1; 0: any free port")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command.add_flag("--once", options->once, "Write RUN/report.html and end, also while the run is on");
+  command.add_flag("--json", options->json, "Print {running, report, url}");
+  return [options] { return view(*options); };
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,142 @@
+#include "cli/sft/sft_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <thread>
+
+#include "cli/iso_time.h"
+#include "envs/task.h"
+#include "trainer/learn/lora_fields.h"
+
+namespace tandem::cli {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kWarmStartKeys = {"transcripts_per_step", "max_tokens", "warmup_steps",
+                                                            "kinds", "stages."};
+constexpr std::array<std::string_view, 4> kTranscriptKeys = {"data.", "trainer.", "lora.", "validation."};
+
+bool is_of(std::string_view path, std::span<const std::string_view> keys) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](std::string_view key) { return key.ends_with('.') ? path.starts_with(key) : path == key; });
+}
+
+}  // namespace
+
+Schema schema_of(SftConfig& c) {
+  Schema s;
+  const auto kinds = envs::task_kinds();
+  c.kinds.assign(kinds.begin(), kinds.end());
+  s.add("model", c.model, "Model directory to start from");
+  s.add("out", c.out, "Model directory to write");
+  s.add("seed", c.seed, "Of the order of transcripts, or of the demonstrations");
+  s.add("threads", c.threads, "Threads to compute with; 0: all cores", 0, 1024);
+  auto& d = c.data;
+  s.add("data.train", d.train,
+        "Files of transcripts (JSON Lines of messages, ATIF, episodes) and run directories; empty: a warm start on "
+        "demonstrations");
+  s.add("data.validation", d.validation, "The same, to validate on");
+  s.add("data.validation_share", d.validation_share,
+        "Of data.train, held out to validate on by the hash of the content", 0, 0.9);
+  s.add("data.max_tokens", d.max_tokens, "Longer transcripts are left out; at most what the model takes", 2, 1 << 20);
+  s.add("data.min_reward", d.min_reward, "Episodes of a run with less are left out", -1e9, 1e9);
+  s.add("data.tool_calls", d.tool_calls,
+        "Who writes tool calls: the model's chat template, or we into the messages, as the workspace tasks have them",
+        {"template", "text"});
+  s.add("data.now", d.now, "The time, such as 2026-01-31, for chat templates that write the date");
+  auto& t = c.trainer;
+  s.add("trainer.epochs", t.epochs, "Times that every transcript is learned from", 1, 1000);
+  s.add("trainer.steps", t.steps, "Optimizer steps, in place of epochs; 0: by the epochs", 0, 1e7);
+  s.add("trainer.tokens_per_step", t.tokens_per_step,
+        "A step takes transcripts of so many tokens together, one at least", 1, 1e9);
+  s.add("trainer.optimizer", t.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
+        {trainer::kOptimizerNames.begin(), trainer::kOptimizerNames.end()});
+  s.add("trainer.moments", t.moments, "Number format of AdamW's moments; bf16 halves their memory",
+        {trainer::kMomentNames.begin(), trainer::kMomentNames.end()});
+  s.add("trainer.learning_rate", t.learning_rate, "Of the optimizer", 0, 1);
+  s.add("trainer.warmup_share", t.warmup_share, "Of the steps, over which the learning rate rises", 0, 1);
+  s.add("trainer.schedule", t.schedule, "How it falls from then to the last step",
+        {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
+  s.add("trainer.final_share", t.final_share, "Of the learning rate, where a fall ends", 0, 1);
+  s.add("trainer.beta1", t.beta1, "Of AdamW", 0, 1);
+  s.add("trainer.beta2", t.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
+  s.add("trainer.momentum", t.momentum, "Of Muon", 0, 1);
+  s.add("trainer.weight_decay", t.weight_decay, "Decoupled", 0, 1);
+  s.add("trainer.max_grad_norm", t.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
+  s.add("trainer.max_pass_tokens", t.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
+  s.add("trainer.checkpoint_every", t.checkpoint_every, "Steps between checkpoints", 1, 1e6);
+  add_lora_fields(s, c.lora);
+  s.add("validation.every", c.validation.every, "Steps between validations; the last step is always validated", 1, 1e6);
+  s.add("validation.patience", c.validation.patience,
+        "Validations without a better one after which training ends; 0: it never ends early", 0, 1e6);
+  s.add("transcripts_per_step", c.transcripts_per_step, "Of the warm start: demonstrations a step", 1, 4096);
+  s.add("max_tokens", c.max_tokens, "Of the warm start: longer demonstrations are left out", 64, 1 << 20);
+  s.add("warmup_steps", c.warmup_steps, "Of the warm start: over which the learning rate rises", 0, 10000);
+  s.add("kinds", c.kinds, "Of the warm start: kinds of task", {kinds.begin(), kinds.end()});
+  for (auto [name, stage] : {std::pair{"first", &c.first}, {"second", &c.second}}) {
+    const std::string prefix = fmt::format("stages.{}.", name);
+    s.add(prefix + "steps", stage->steps, "Of the warm start: optimizer steps", 0, 1e6);
+    s.add(prefix + "learning_rate", stage->learning_rate, "Of AdamW", 0, 1);
+    s.add(prefix + "random_tool", stage->random_tool, "Probability of a random call in place of the next one", 0, 1);
+    s.add(prefix + "corrupt_argument", stage->corrupt_argument, "Probability of a wrong argument", 0, 1);
+    s.add(prefix + "dictated", stage->dictated, "Share whose instruction dictates the call", 0, 1);
+  }
+  return s;
+}
+
+Status check(const SftConfig& c, const Schema& schema) {
+  for (const Field& field : schema.fields()) {
+    const std::string origin = schema.origin(field.path);
+    if (origin == "default" || field.path == "data.train") continue;
+    if (c.on_transcripts() && is_of(field.path, kWarmStartKeys)) {
+      return Status::invalid(
+                 fmt::format("{}: {} is of the warm start, and data.train names transcripts", origin, field.path))
+          .hint("the keys below data, trainer, lora and validation say how to train on transcripts");
+    }
+    if (!c.on_transcripts() && is_of(field.path, kTranscriptKeys)) {
+      return Status::invalid(
+                 fmt::format("{}: {} is of training on transcripts, and data.train names none", origin, field.path))
+          .hint("name files in data.train, such as data.train=[chats.jsonl]");
+    }
+  }
+  TRY(optimizer_of(c, 1));
+  if (!c.data.validation.empty() && c.data.validation_share > 0)
+    return Status::invalid("data.validation names files: leave data.validation_share at 0");
+  if (c.validation.patience > 0 && c.data.validation.empty() && c.data.validation_share == 0)
+    return Status::invalid("validation.patience needs data.validation or data.validation_share: nothing is validated");
+  if (!c.data.now.empty() && !parse_iso_time(c.data.now))
+    return Status::invalid(
+        fmt::format("data.now is \"{}\", not a time like 2026-01-31 or 2026-01-31T12:30:00", c.data.now));
+  return {};
+}
+
+Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t steps) {
+  const auto& t = c.trainer;
+  const auto rising = static_cast<int>(std::lround(t.warmup_share * static_cast<double>(steps)));
+  trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
+                                      .moments = TRY(trainer::moments_named(t.moments)),
+                                      .learning_rate = {.peak = t.learning_rate,
+                                                        .warmup_steps = rising,
+                                                        .decay = TRY(trainer::decay_named(t.schedule)),
+                                                        .steps = steps,
+                                                        .final_share = t.final_share},
+                                      .beta1 = t.beta1,
+                                      .beta2 = t.beta2,
+                                      .weight_decay = t.weight_decay,
+                                      .momentum = t.momentum,
+                                      .max_grad_norm = t.max_grad_norm,
+                                      .low_rank = c.lora,
+                                      .max_pass_tokens = t.max_pass_tokens};
+  settings.low_rank.seed = c.seed;
+  TRY(trainer::check(settings));
+  return settings;
+}
+
+int threads_of(const SftConfig& c) {
+  return c.threads > 0 ? c.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,69 @@
+// The config of `tandem sft`: training on transcripts where `data.train` names some, the warm start elsewhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "trainer/learn/learner.h"
+
+namespace tandem::cli {
+
+struct WarmStartStage {
+  int steps = 0;
+  double learning_rate = 0, random_tool = 0, corrupt_argument = 0, dictated = 0;
+};
+
+struct SftConfig {
+  std::string model = "models/SmolLM2-135M-Instruct";
+  std::string out = "models/warm-start";
+  uint64_t seed = 1;
+  int threads = 0;
+  struct {
+    std::vector<std::string> train, validation;
+    double validation_share = 0;
+    int max_tokens = 4096;
+    double min_reward = 1;
+    std::string tool_calls = "template";
+    std::string now;
+  } data;
+  struct {
+    int epochs = 3;
+    int steps = 0;
+    int tokens_per_step = 8192;
+    double learning_rate = 2e-5;
+    double warmup_share = 0.05;
+    std::string schedule = "cosine";
+    double final_share = 0.1;
+    std::string optimizer = "adamw", moments = "fp32";
+    double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
+    int max_pass_tokens = 1024;
+    int checkpoint_every = 100;
+  } trainer;
+  struct {
+    int every = 50;
+    int patience = 0;
+  } validation;
+  trainer::LowRankSettings lora;
+  // Of the warm start.
+  int transcripts_per_step = 16;
+  int max_tokens = 1024;
+  int warmup_steps = 5;
+  std::vector<std::string> kinds;
+  WarmStartStage first{
+      .steps = 40, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};
+  WarmStartStage second{.steps = 80, .learning_rate = 1.2e-4, .random_tool = 0.1};
+
+  bool on_transcripts() const { return !data.train.empty(); }
+};
+
+Schema schema_of(SftConfig& config);
+
+// Keys of the one kind of training that were set for the other, and values that contradict each other.
+Status check(const SftConfig& config, const Schema& schema);
+
+// Of training on transcripts, of so many steps.
+Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& config, int64_t steps);
+int threads_of(const SftConfig& config);
+
+}  // namespace tandem::cli

@@ -1,0 +1,22 @@
+// Training on transcripts as people see it, and one of its samples with what is learned from marked.
+#pragma once
+
+#include <string>
+
+#include "cli/sft/sft_config.h"
+#include "trainer/sft/fine_tuning.h"
+
+namespace tandem::cli {
+
+// What was read and what is planned; lines ended by '\n'.
+std::string describe(const SftConfig& config, const trainer::SampleSet& samples, int64_t steps);
+// The same for scripts, as an event.
+Json to_json(const trainer::SampleSet& samples, int64_t steps);
+
+// A sample as text: what is trained in colour, or between ⟦ and ⟧.
+std::string marked_text(std::span<const trainer::TokenRun> runs, bool colour);
+
+// An event of the training as a line without its end.
+std::string line_of(const Json& event, double seconds);
+
+}  // namespace tandem::cli

@@ -1,0 +1,211 @@
+// `tandem tasks`: tasks on disk and of the workspace family.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/tasks/task_source.h"
+#include "cli/tasks/tasks_commands.h"
+#include "envs/protocol.h"
+#include "envs/tasks/task_set.h"
+
+namespace tandem::cli {
+namespace {
+
+struct Options {
+  std::string path;
+  std::vector<std::string> names;
+  std::string name;
+  int count = 10;
+  double heldout_share = 0.2;
+  bool json = false;
+  ValidateOptions validate;
+  TryOptions attempt;
+  MakeOptions make;
+  BuildOptions build;
+  std::string recipes = envs::kRecipeNames[0];
+};
+
+Result<int> list_tasks(const Options& options) {
+  auto tasks = TRY(read_tasks(options.path, options.count, options.names, envs::recipes_from(options.recipes)));
+  if (!options.path.starts_with("workspace")) {
+    const auto set = TRY(envs::TaskSet::read(
+        options.path,
+        {.heldout_share = options.heldout_share, .kinds = {}, .recipes = envs::recipes_from(options.recipes)}));
+    for (auto& task : tasks) task.spec = set.find(task.name)->spec;
+  }
+  size_t width = 4;
+  for (const auto& task : tasks) width = std::max(width, std::min<size_t>(name_of(task).size(), 60));
+  if (!options.json) fmt::print("{:<{}}  {:<14} {:<8} {:>5}  {}\n", "name", width, "kind", "split", "files", "check");
+  for (const auto& task : tasks) {
+    const auto split = envs::to_string(task.spec.split);
+    if (options.json) {
+      fmt::print("{}\n", dump_json(Json{{"name", name_of(task)},
+                                        {"kind", task.spec.kind},
+                                        {"split", split},
+                                        {"files", task.files.size()},
+                                        {"check", check_of(task)},
+                                        {"digest", envs::digest_of_task(task)}}));
+    } else {
+      fmt::print("{:<{}}  {:<14} {:<8} {:>5}  {}\n", name_of(task), width, task.spec.kind, split, task.files.size(),
+                 check_of(task));
+    }
+  }
+  return kDone;
+}
+
+// The one task that a command is about: the only one of its path, or the one that is named.
+Result<envs::Task> one_task(const Options& options) {
+  std::vector<std::string> names;
+  if (!options.name.empty()) names.push_back(options.name);
+  auto tasks = TRY(read_tasks(options.path, options.count, names, envs::recipes_from(options.recipes)));
+  if (tasks.size() == 1) return std::move(tasks.front());
+  return fail(Status::invalid(
+      fmt::format("{} has {} tasks; name one of them, like {}", options.path, tasks.size(), name_of(tasks.front()))));
+}
+
+void print_text(std::string_view text) {
+  for (const auto line : split(trim(text), '\n')) fmt::print("    {}\n", line);
+}
+
+Result<int> show_task(const Options& options) {
+  const auto task = TRY(one_task(options));
+  const auto messages = envs::prompt(task);
+  if (options.json) {
+    Json prompt = Json::array();
+    for (const auto& message : messages) prompt.push_back({{"role", message.role}, {"content", message.content}});
+    fmt::print("{}\n", Json{{"name", name_of(task)},
+                            {"kind", task.spec.kind},
+                            {"messages", prompt},
+                            {"files", task.files},
+                            {"setup", task.setup},
+                            {"needs", task.needs},
+                            {"image", task.image},
+                            {"turns", task.max_turns},
+                            {"check", check_of(task)}}
+                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    return kDone;
+  }
+  fmt::print("{}, kind {}, at most {} turns\n", name_of(task), task.spec.kind, task.max_turns);
+  for (const auto& message : messages) {
+    fmt::print("\n{}\n", message.role);
+    print_text(message.content);
+  }
+  for (size_t i = 1; i < task.steps.size(); ++i) {
+    fmt::print("\nuser, after step {}\n", task.steps[i - 1].name);
+    print_text(task.steps[i].instruction);
+  }
+  fmt::print("\nchecked by {}{}\n", check_of(task), task.steps.empty() ? "" : " in the first step");
+  if (task.expectation.commands) {
+    for (const auto& each : task.expectation.commands->commands) print_text(each.command);
+  }
+  for (const auto& need : task.needs) fmt::print("needs {}\n", need);
+  if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
+  return kDone;
+}
+
+}  // namespace
+
+Action add_tasks(CLI::App& command) {
+  const auto options = std::make_shared<Options>();
+  command.require_subcommand(1);
+  command.footer(
+      "PATH is a set of tasks: a folder, a task file (.yaml), JSON Lines of HumanEvalPack or SWE-bench, a task of\n"
+      "Harbor or Terminal-Bench; or workspace:KIND, or workspace. docs/environments.md has the way from a repository\n"
+      "to a task that trains.\n\n"
+      "Example:\n"
+      "  tandem tasks validate my-tasks\n"
+      "  tandem tasks try my-tasks strings/reverse");
+  const auto add = [&](const char* name, const char* summary) {
+    auto* sub = command.add_subcommand(name, summary);
+    sub->add_option("PATH", options->path, "The tasks")->required();
+    sub->add_option("--count", options->count, "Of each kind of the workspace family")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    sub->add_option("--recipes", options->recipes,
+                    "What is made of Dockerfiles: followed, as far as a sandbox of this machine can; or built, by "
+                    "`tandem tasks build`")
+        ->check(CLI::IsMember(std::vector<std::string>(envs::kRecipeNames.begin(), envs::kRecipeNames.end())))
+        ->capture_default_str();
+    return sub;
+  };
+  auto* list = add("list", "Print the tasks, their kinds and sides");
+  list->add_option("NAMES", options->names, "Tasks, or folders of them; all by default");
+  list->add_option("--heldout-share", options->heldout_share, "As tasks.heldout_share of a run")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  list->add_flag("--json", options->json, "Print a JSON object a line");
+  auto* show = add("show", "Print one task as a model meets it, and how it is checked");
+  show->add_option("NAME", options->name, "The task, where there are several");
+  show->add_flag("--json", options->json, "Print a JSON object");
+  auto* validate = add("validate", "Prove that tasks can be trained on");
+  validate->add_option("NAMES", options->names, "Tasks, or folders of them; all by default");
+  validate->add_option("--repeats", options->validate.repeats, "Of the solution, and of doing nothing")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  validate->add_option("--threads", options->validate.threads, "Tasks at once; 0: one for each core")
+      ->check(CLI::Range(0, 1024));
+  validate->add_option("--results", options->validate.results,
+                       "A file of JSON Lines to keep verdicts in and go on with");
+  validate->add_flag("--json", options->validate.json, "Print the verdicts as JSON");
+  validate->footer(
+      "A task passes where its solution scores 1, doing nothing scores 0, again and again, and no cheat scores:\n"
+      "editing tests, writing rewards, code that exits early, files that steer interpreters and test runners.\n"
+      "Exit code 0: all passed; 1: some failed; 3: some need what this machine does not have; 75: interrupted.\n\n"
+      "Example:\n"
+      "  tandem tasks validate my-tasks --results verdicts.jsonl\n"
+      "  tandem tasks validate workspace:bug --count 20");
+  auto* attempt = add("try", "A shell in a task's sandbox, then the grade");
+  attempt->add_option("NAME", options->name, "The task, where there are several");
+  attempt->add_option("--answer", options->attempt.answer, "What you answer at the end");
+  attempt->add_flag("--solution", options->attempt.solution, "Play the task's solution in place of a shell");
+  attempt->footer(
+      "Lines of standard input run in the sandbox's bash, one after another, as a model's commands do. Exit code 0:\n"
+      "the grade is 1; 1: it is less.\n\n"
+      "Example:\n"
+      "  tandem tasks try my-tasks strings/reverse\n"
+      "  echo 'sed -i s/a/b/ notes.txt' | tandem tasks try my-tasks/notes.yaml");
+  auto* make = command.add_subcommand("make", "Tasks from a Python repository: functions to write anew");
+  make->add_option("REPOSITORY", options->make.repository, "A folder of Python with tests")->required();
+  make->add_option("FOLDER", options->make.folder, "Where the tasks go, and where an earlier call left off")
+      ->required();
+  make->add_option("--test", options->make.command, "Runs the tests, and reports them by name")
+      ->default_val("python3 -m unittest -v");
+  make->add_flag("--undocumented", options->make.undocumented, "Functions without a docstring, too");
+  make->add_option("--limit", options->make.limit, "At most so many tasks; 0: all")->check(CLI::Range(0, 100000));
+  make->add_option("--threads", options->make.threads, "Functions at once; 0: one for each core")
+      ->check(CLI::Range(0, 1024));
+  make->add_flag("--json", options->make.json, "Print a JSON object a line for each function");
+  make->footer(
+      "One function after another loses its body; where tests of the repository then fail, to write it anew is a\n"
+      "task. Nothing of the repository runs outside of sandboxes. Exit code 0: there are tasks; 1: no function came\n"
+      "to one; 75: interrupted, the same command goes on.\n\n"
+      "Example:\n"
+      "  tandem tasks make my-project my-tasks --test 'python3 -m pytest -rA -p no:cacheprovider tests'\n"
+      "  tandem tasks validate my-tasks");
+  auto* build = command.add_subcommand("build", "Build the images of Dockerfiles, with podman or Docker");
+  build->add_option("PATH", options->build.path, "The tasks")->required();
+  build->add_flag("--json", options->build.json, "Print a JSON object a line for each image");
+  build->footer(
+      "Of tasks of Harbor and Terminal-Bench. An image is named by what it is built of, and what is there is not "
+      "built\n"
+      "again. The engine pulls what FROM names, and RUN has its network. TANDEM__ENV__ENGINE may name its socket.\n"
+      "Exit code 0: all images are there; 1: one could not be built; 3: no engine answers.\n\n"
+      "Example:\n"
+      "  tandem tasks build my-tasks\n"
+      "  tandem tasks validate my-tasks --recipes built");
+  return [=]() -> Result<int> {
+    if (build->parsed()) return build_images(options->build);
+    if (make->parsed()) return make_tasks(options->make);
+    if (list->parsed()) return list_tasks(*options);
+    if (show->parsed()) return show_task(*options);
+    if (attempt->parsed()) return try_task(TRY(one_task(*options)), options->attempt);
+    return validate_tasks(
+        TRY(read_tasks(options->path, options->count, options->names, envs::recipes_from(options->recipes))),
+        options->validate);
+  };
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,26 @@
+// Rewards of a group against each other: what the coordinator sends to the trainer.
+//
+// Sources: GRPO (Shao et al. 2024), Dr.GRPO (Liu et al. 2025), RLOO (Ahmadian et al. 2024). Pure functions in double.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem::rollout {
+
+// The last two are of tokens, not of groups: trainer/learn/batch_loss.h.
+enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae };
+Result<AdvantageKind> advantage_kind(std::string_view name);
+std::string_view to_string(AdvantageKind kind);
+
+// grpo: (r - mean) / (std + epsilon) with the unbiased std, a group of one has mean 0 and std 1; dr_grpo: r - mean;
+// rloo: r - mean of the others.
+std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon);
+
+// Permutes all rewards of a batch among its episodes: a control that must learn nothing.
+void shuffle_within(std::vector<std::vector<double>>& rewards, uint64_t seed);
+
+}  // namespace tandem::rollout

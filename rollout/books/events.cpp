@@ -1,0 +1,130 @@
+// Events as JSON, the form in which the log keeps them.
+#include <fmt/format.h>
+
+#include "rollout/books/ledger.h"
+
+namespace tandem::rollout {
+
+namespace {
+
+template <typename... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+Json keys_to_json(const std::vector<EpisodeKey>& keys) {
+  Json list = Json::array();
+  for (const EpisodeKey& key : keys) list.push_back({key.episode, key.attempt});
+  return list;
+}
+
+std::vector<EpisodeKey> keys_from_json(const Json& json) {
+  std::vector<EpisodeKey> keys;
+  for (const Json& key : json) keys.push_back({key.at(0).get<uint64_t>(), key.at(1).get<uint32_t>()});
+  return keys;
+}
+
+EpisodeKey key_of(const Json& json) { return {json.at("episode").get<uint64_t>(), json.at("attempt").get<uint32_t>()}; }
+
+}  // namespace
+
+Json to_json(const Event& event) {
+  return std::visit(
+      Overloaded{
+          [](const WorkerJoined& e) -> Json {
+            return {{"event", "worker_joined"}, {"worker", e.worker}, {"holding", keys_to_json(e.holding)}};
+          },
+          [](const WorkerLost& e) -> Json {
+            return {{"event", "worker_lost"}, {"worker", e.worker}};
+          },
+          [](const Pull& e) -> Json {
+            return {{"event", "pull"}, {"worker", e.worker}, {"credits", e.credits}};
+          },
+          [](const Commit& e) -> Json {
+            return {{"event", "commit"},
+                    {"worker", e.worker},
+                    {"episode", e.key.episode},
+                    {"attempt", e.key.attempt},
+                    {"outcome", to_string(e.outcome)},
+                    {"reason", e.reason},
+                    {"reward", e.reward ? Json(*e.reward) : Json()},
+                    {"terms", e.terms},
+                    {"first_version", e.first_version},
+                    {"last_version", e.last_version},
+                    {"turns", e.turns},
+                    {"tool_calls", e.tool_calls},
+                    {"steals", e.steals},
+                    {"prompt_tokens", e.prompt_tokens},
+                    {"sampled_tokens", e.sampled_tokens},
+                    {"seconds", e.seconds}};
+          },
+          [](const TrainerJoined& e) -> Json {
+            return {{"event", "trainer_joined"}, {"step", e.step}};
+          },
+          [](const Trained& e) -> Json {
+            return {{"event", "trained"}, {"step", e.step}, {"missing", keys_to_json(e.missing)}};
+          },
+          [](const Checkpointed& e) -> Json {
+            return {{"event", "checkpointed"}, {"step", e.step}};
+          },
+          [](const Expired& e) -> Json {
+            return {{"event", "expired"}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
+          },
+          [](const Claimed& e) -> Json {
+            return {{"event", "claimed"}, {"worker", e.worker}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
+          },
+          [](const StealEnded& e) -> Json {
+            return {{"event", "steal_ended"}, {"thief", e.thief}};
+          },
+          [](const FinishRequested&) -> Json {
+            return {{"event", "finish_requested"}};
+          },
+          [](const CoordinatorStarted&) -> Json {
+            return {{"event", "coordinator_started"}};
+          },
+      },
+      event);
+}
+
+Result<Event> event_from_json(const Json& json) {
+  try {
+    const auto name = json.at("event").get<std::string>();
+    if (name == "worker_joined") return WorkerJoined{json.at("worker"), keys_from_json(json.at("holding"))};
+    if (name == "worker_lost") return WorkerLost{json.at("worker")};
+    if (name == "pull") return Pull{json.at("worker"), json.at("credits")};
+    if (name == "commit") {
+      const auto outcome = TRY(outcome_from(json.at("outcome").get<std::string>()));
+      Commit c{.worker = json.at("worker"),
+               .key = key_of(json),
+               .outcome = outcome,
+               .reason = json.at("reason"),
+               .reward = {},
+               .terms = json.at("terms"),
+               .first_version = json.at("first_version"),
+               .last_version = json.at("last_version"),
+               .turns = json.at("turns"),
+               .tool_calls = json.at("tool_calls"),
+               .steals = json.at("steals"),
+               .prompt_tokens = json.at("prompt_tokens"),
+               .sampled_tokens = json.at("sampled_tokens"),
+               .seconds = json.at("seconds")};
+      if (!json.at("reward").is_null()) c.reward = json.at("reward").get<double>();
+      return c;
+    }
+    if (name == "trainer_joined") return TrainerJoined{json.at("step")};
+    if (name == "trained") return Trained{json.at("step"), keys_from_json(json.at("missing"))};
+    if (name == "checkpointed") return Checkpointed{json.at("step")};
+    if (name == "expired") return Expired{key_of(json)};
+    if (name == "claimed") return Claimed{key_of(json), json.at("worker")};
+    if (name == "steal_ended") return StealEnded{json.at("thief")};
+    if (name == "finish_requested") return FinishRequested{};
+    if (name == "coordinator_started") return CoordinatorStarted{};
+    return fail(Status::corrupt(fmt::format("unknown event \"{}\"", name)));
+  } catch (const Json::exception& error) {
+    return fail(Status::corrupt(fmt::format("event cannot be read: {}", error.what())));
+  }
+}
+
+}  // namespace tandem::rollout

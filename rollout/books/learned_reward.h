@@ -1,0 +1,20 @@
+// What an episode teaches: the number that its advantage comes from, made of all that is known of how it went.
+//
+// The reward of its task alone says whether it succeeded, and it stays what success is counted by; this weighs in how.
+#pragma once
+
+#include "rollout/books/ledger.h"
+
+namespace tandem::rollout {
+
+// weights.task * reward
+//   + weights.tests * share of the tests that passed (of the reward, where a task has no such share)
+//   - weights.lints * n / (n + 1) for n problems that linters found and that were not there before
+//   - weights.format * share of the calls that could not be read
+//   - weights.effort * C(x) where the task was met: giving up early never pays.
+// C(x) = ((1 + k x)^(1 - q) - 1) / (k (1 - q)), ln(1 + k x) / k for q = 1: bends, so that what easy tasks take too much
+// of counts more than what hard ones need (Cursor, "Composer"). x is weights.effort_token for each sampled token, and
+// so for calls and messages.
+double learned_reward(const Commit& commit, const RewardWeights& weights);
+
+}  // namespace tandem::rollout

@@ -1,0 +1,286 @@
+// The books of a run: which episode is where, who may run it, what is trained when.
+//
+// Pure: no clock, socket, thread or file inside. Every event is written to the log before it takes effect here, so a
+// ledger that replays the log is the ledger that wrote it, and the same object runs in the coordinator, in tests, and
+// in `tandem episodes`, which only reads.
+//
+// Every admitted episode ends in exactly one of *trained* or *dropped for a named reason*:
+//   queued -> leased -> committed -> batched -> trained
+// and back to queued, with the next attempt, when its worker is lost or the infrastructure failed it. A batch is
+// trained when the trainer says so; a trainer that comes back with an older checkpoint gets the batches since then
+// again, the same episodes with the same advantages, so that nothing is trained twice in what survives.
+//
+// Invariant: books().admitted == trained + dropped + in flight, after every step.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "rollout/books/advantage.h"
+#include "rollout/books/curriculum.h"
+#include "rollout/books/outcome.h"
+#include "rollout/books/task_order.h"
+
+namespace tandem::rollout {
+
+// How the terms of an episode count in what it teaches; see learned_reward.h.
+struct RewardWeights {
+  double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
+  double effort_token = 0.001, effort_call = 0, effort_turn = 0;
+  double effort_k = 1, effort_q = 0.5;
+};
+
+// What a run is to do; a function of its config.
+struct RunPlan {
+  uint64_t seed = 0;
+  int steps = 0;
+  int groups_per_step = 8;
+  int group_size = 8;
+  int max_lag = 1;             // versions that the trainer may be ahead of what samples a batch
+  bool deterministic = false;  // batches in order of admission, no lag
+  RewardWeights reward;
+  bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
+  std::vector<std::string> kinds;
+  CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end
+  float temperature = 1;
+  int heldout_tasks = 0;
+  int heldout_samples = 4;                // each at temperature 1, and one greedy
+  std::string heldout_split = "heldout";  // which wordings, names and formats they are drawn from
+  int max_attempts = 4;
+  AdvantageKind advantage = AdvantageKind::kDrGrpo;
+  double std_epsilon = 1e-6;
+  int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
+  friend bool operator==(const RunPlan&, const RunPlan&) = default;
+};
+
+struct EpisodeKey {
+  uint64_t episode = 0;
+  uint32_t attempt = 0;
+  friend auto operator<=>(const EpisodeKey&, const EpisodeKey&) = default;
+};
+
+// ---- Events ----
+struct WorkerJoined {  // a rollout process started, or met a coordinator that had restarted
+  std::string worker;
+  std::vector<EpisodeKey> holding;
+};
+struct WorkerLost {
+  std::string worker;
+};
+struct Pull {
+  std::string worker;
+  uint32_t credits = 0;
+};
+struct Commit {
+  std::string worker;
+  EpisodeKey key;
+  Outcome outcome = Outcome::kCompleted;
+  std::string reason;
+  std::optional<double> reward;
+  std::map<std::string, double> terms;
+  uint64_t first_version = 0, last_version = 0;
+  uint32_t turns = 0, tool_calls = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
+  double seconds = 0;
+};
+struct TrainerJoined {
+  uint64_t step = 0;  // what its checkpoint holds
+};
+struct Trained {
+  uint64_t step = 0;
+  std::vector<EpisodeKey> missing;  // of the batch, whose trajectories could not be read
+};
+struct Checkpointed {
+  uint64_t step = 0;
+};
+struct StealEnded {  // all was handed over, or nothing could be
+  std::string thief;
+};
+struct Expired {  // an episode took longer than any may
+  EpisodeKey key;
+};
+struct Claimed {  // an episode changed hands
+  EpisodeKey key;
+  std::string worker;
+};
+struct FinishRequested {};
+struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
+using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired,
+                           Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
+Json to_json(const Event& event);
+Result<Event> event_from_json(const Json& json);
+
+// ---- Actions ----
+struct LeaseTerms {
+  EpisodeKey key;
+  uint64_t group = 0;
+  std::string kind, split;
+  uint64_t task_seed = 0, sample_seed = 0;
+  float temperature = 1;
+  uint64_t min_version = 0, max_version = 0;
+};
+struct Grant {
+  std::string worker;
+  std::vector<LeaseTerms> leases;
+};
+struct Acknowledge {  // a commit took effect, or had already
+  std::string worker;
+  EpisodeKey key;
+};
+struct Revoke {
+  std::string worker;
+  EpisodeKey key;
+};
+struct BatchEntry {
+  EpisodeKey key;
+  uint64_t group = 0;
+  double advantage = 0;
+};
+struct TrainBatch {
+  uint64_t step = 0;
+  std::vector<BatchEntry> entries;
+};
+struct Steal {  // `thief` has room and there is nothing to grant: `victim` may hand over up to `count`
+  std::string victim, thief;
+  uint32_t count = 0;
+};
+struct Transferred {  // the episode is now `to`'s
+  std::string from, to;
+  EpisodeKey key;
+};
+struct StepDone {  // for the record: a batch was trained
+  uint64_t step = 0;
+};
+struct PhaseDone {
+  std::string phase;
+};
+struct Finish {  // nothing more is to be done
+  std::string reason;
+};
+using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, StepDone, PhaseDone, Finish>;
+
+// ---- State ----
+enum class EpisodeState : uint8_t { kQueued, kLeased, kCommitted, kBatched, kTrained, kDropped };
+std::string_view to_string(EpisodeState state);
+
+enum class Phase : uint8_t { kBefore, kTrain, kAfter, kDone };
+std::string_view to_string(Phase phase);
+
+struct EpisodeRecord {
+  uint64_t episode = 0;
+  uint32_t attempt = 1;
+  int failures = 0;          // attempts that count against it
+  bool interrupted = false;  // leased while the run is being stopped: losing that attempt is nobody's failure
+  uint64_t group = 0;
+  Phase phase = Phase::kTrain;
+  std::string kind, split;
+  uint64_t task_seed = 0;
+  float temperature = 1;
+  uint64_t min_version = 0, max_version = 0;
+  EpisodeState state = EpisodeState::kQueued;
+  std::string worker;
+  std::string dropped;  // the reason
+  std::optional<Commit> commit;
+  double advantage = 0;
+  uint64_t step = 0;  // that trains it
+};
+
+struct Books {
+  uint64_t admitted = 0, trained = 0, in_flight = 0;
+  std::map<std::string, uint64_t> dropped;
+  uint64_t dropped_total() const;
+  friend bool operator==(const Books&, const Books&) = default;
+};
+
+class Ledger {
+ public:
+  explicit Ledger(RunPlan plan);
+
+  // Deterministic. Events that make no sense (unknown episodes, late commits) change nothing.
+  std::vector<Action> step(const Event& event);
+
+  Books books() const;
+  Phase phase() const { return phase_; }
+  bool finished() const { return finished_; }  // nothing more will be done
+  uint64_t steps_trained() const { return steps_trained_; }
+  uint64_t checkpointed() const { return checkpointed_; }
+  const RunPlan& plan() const { return plan_; }
+  const std::deque<EpisodeRecord>& episodes() const { return episodes_; }
+  std::map<std::string, uint64_t> in_states() const;
+  uint64_t late_commits() const { return late_commits_; }
+  const TrainBatch* batch(uint64_t step) const;
+  // Training groups that a step consumed: number, with a signal, mean reward.
+  struct StepGroups {
+    int groups = 0, with_signal = 0;
+    double success = 0;
+    std::map<std::string, std::pair<double, int>> kinds;  // sum of rewards, episodes
+  };
+  const StepGroups* step_groups(uint64_t step) const;
+  // Episodes leased to `worker`.
+  std::vector<EpisodeKey> held_by(const std::string& worker) const;
+
+ private:
+  struct Group {
+    uint64_t first = 0;  // episode
+    int size = 0, open = 0;
+    bool consumed = false;
+    Phase phase = Phase::kTrain;
+  };
+
+  EpisodeRecord* find(const EpisodeKey& key);
+  void on(const WorkerJoined& event);
+  void on(const WorkerLost& event);
+  void on(const Pull& event);
+  void on(const Commit& event);
+  void on(const TrainerJoined& event);
+  void on(const Trained& event);
+  void on(const Checkpointed& event);
+  void on(const Expired& event);
+  void on(const Claimed& event);
+  void on(const StealEnded& event);
+  void on(const FinishRequested& event);
+  void on(const CoordinatorStarted& event);
+
+  void requeue(EpisodeRecord& episode, std::string_view reason_if_last);
+  void drop(EpisodeRecord& episode, std::string_view reason);
+  void close(EpisodeRecord& episode);
+  void admit_group(const std::string& kind, const std::string& split, uint64_t task_seed, Phase phase,
+                   std::span<const float> temperatures, uint64_t min_version, uint64_t max_version);
+  void admit_evaluation(Phase phase, uint64_t version);
+  void admit_training();
+  void form_batches();
+  void grant();
+  void steal();
+  void advance();
+
+  RunPlan plan_;
+  Curriculum curriculum_;
+  TaskOrder order_;
+  Phase phase_ = Phase::kBefore;
+  bool finishing_ = false, finished_ = false, evaluation_admitted_ = false;
+  std::deque<EpisodeRecord> episodes_;
+  std::vector<Group> groups_;
+  std::set<uint64_t> queued_;                // episodes
+  std::map<std::string, uint32_t> credits_;  // of workers that want more
+  std::set<std::string> stealing_;           // thieves whose last attempt has not ended
+  std::map<uint64_t, TrainBatch> batches_;
+  std::map<uint64_t, StepGroups> step_groups_;
+  std::vector<uint64_t> open_training_;  // groups admitted and not yet consumed
+  uint64_t train_groups_admitted_ = 0, open_phase_ = 0;
+  uint64_t steps_trained_ = 0, batches_formed_ = 0, checkpointed_ = 0, late_commits_ = 0;
+  std::vector<std::string> drawn_;  // kinds for the groups to come
+  uint64_t draws_ = 0;
+  std::map<std::string, uint64_t> dropped_;
+  uint64_t trained_ = 0;
+  std::vector<Action> actions_;
+};
+
+}  // namespace tandem::rollout

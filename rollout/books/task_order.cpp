@@ -1,0 +1,32 @@
+#include "rollout/books/task_order.h"
+
+#include <numeric>
+
+#include "base/random.h"
+
+namespace tandem::rollout {
+
+uint64_t TaskOrder::next(const std::string& kind) {
+  Progress& progress = progress_[kind];
+  if (progress.left.empty()) {
+    progress.left.resize(counts_.at(kind).train);
+    std::iota(progress.left.begin(), progress.left.end(), 0);
+    Random random(derive_seed(derive_seed(seed_, kind), {progress.rounds++}));
+    random.shuffle(progress.left);
+  }
+  const uint64_t task = progress.left.back();
+  progress.left.pop_back();
+  return task;
+}
+
+std::vector<std::string> trainable(const std::vector<std::string>& kinds, const CountsByKind& counts) {
+  if (counts.empty()) return kinds;
+  std::vector<std::string> found;
+  for (const auto& kind : kinds) {
+    const auto count = counts.find(kind);
+    if (count != counts.end() && count->second.train > 0) found.push_back(kind);
+  }
+  return found;
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,144 @@
+#include "rollout/books/trajectory.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+
+#include "base/digest.h"
+
+namespace tandem::rollout {
+
+void Trajectory::append(std::span<const int32_t> observed) {
+  tokens.insert(tokens.end(), observed.begin(), observed.end());
+  sampled.resize(tokens.size(), 0);
+  logprobs.resize(tokens.size(), 0);
+  versions.resize(tokens.size(), 0);
+}
+
+void Trajectory::append_sampled(int32_t token, float logprob, uint64_t version) {
+  tokens.push_back(token);
+  sampled.push_back(1);
+  logprobs.push_back(logprob);
+  versions.push_back(version);
+}
+
+namespace {
+
+template <typename T>
+std::string_view bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+std::string all_bytes(const Trajectory& t) {
+  std::string bytes;
+  bytes.append(bytes_of(t.tokens))
+      .append(bytes_of(t.sampled))
+      .append(bytes_of(t.logprobs))
+      .append(bytes_of(t.versions));
+  return bytes;
+}
+
+template <typename T>
+void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
+  values.resize(count);
+  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  bytes.remove_prefix(count * sizeof(T));
+}
+
+constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(float) + sizeof(uint64_t);
+
+}  // namespace
+
+void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
+  out.setEpisode(t.key.episode);
+  out.setAttempt(t.key.attempt);
+  out.setGroup(t.group);
+  out.setCount(static_cast<uint32_t>(t.tokens.size()));
+  const Digest digest = digest_of(all_bytes(t));
+  out.setDigestLow(digest.low);
+  out.setDigestHigh(digest.high);
+  out.setNumericsId(t.numerics_id);
+  message.add_bulk_of(std::span<const int32_t>(t.tokens));
+  message.add_bulk_of(std::span<const uint8_t>(t.sampled));
+  message.add_bulk_of(std::span<const float>(t.logprobs));
+  message.add_bulk_of(std::span<const uint64_t>(t.versions));
+}
+
+Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message) {
+  Trajectory t{.key = {in.getEpisode(), in.getAttempt()}, .group = in.getGroup(), .numerics_id = in.getNumericsId()};
+  t.tokens = TRY(message.bulk_of<int32_t>(0, in.getCount()));
+  t.sampled = TRY(message.bulk_of<uint8_t>(1, in.getCount()));
+  t.logprobs = TRY(message.bulk_of<float>(2, in.getCount()));
+  t.versions = TRY(message.bulk_of<uint64_t>(3, in.getCount()));
+  if (digest_of(all_bytes(t)) != Digest{in.getDigestLow(), in.getDigestHigh()}) {
+    return fail(Status::corrupt(fmt::format("the trajectory of episode {} was damaged on its way", t.key.episode)));
+  }
+  return t;
+}
+
+// A record is a line of JSON, then the four lists as they lie in memory.
+Status TrajectoryStore::append(const Trajectory& t) {
+  const Json head = {{"episode", t.key.episode},
+                     {"attempt", t.key.attempt},
+                     {"group", t.group},
+                     {"numerics_id", t.numerics_id},
+                     {"count", t.tokens.size()}};
+  offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
+  return log_->sync();
+}
+
+Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
+  const auto found = offsets_.find(key);
+  if (found == offsets_.end()) {
+    return fail(Status::not_found(fmt::format("no trajectory of episode {}, attempt {}", key.episode, key.attempt))
+                    .at(path_.string()));
+  }
+  const std::string record = TRY(read_record(path_, found->second));
+  const size_t line = record.find('\n');
+  const Json head = TRY(parse_json(std::string_view(record).substr(0, line)));
+  std::string_view bytes = std::string_view(record).substr(line + 1);
+  const size_t count = head.value("count", size_t{0});
+  if (bytes.size() != count * kBytesPerToken)
+    return fail(Status::corrupt("a trajectory has the wrong size").at(path_.string()));
+  Trajectory t{.key = key, .group = head.value("group", uint64_t{0}), .numerics_id = head.value("numerics_id", "")};
+  take(bytes, count, t.tokens);
+  take(bytes, count, t.sampled);
+  take(bytes, count, t.logprobs);
+  take(bytes, count, t.versions);
+  return t;
+}
+
+Status TrajectoryStore::index() {
+  if (!fs::exists(path_)) return {};
+  const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
+    const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
+    offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;
+    return {};
+  };
+  // An episode without its trajectory is one sample less; the others are as good as before.
+  const LogContent content = TRY(read_log(path_, visit, Damage::kSkip));
+  for (const uint64_t offset : content.damaged)
+    spdlog::error("{}: the trajectory at byte {} is damaged and counts as lost", path_.string(), offset);
+  return {};
+}
+
+Result<TrajectoryStore> TrajectoryStore::open(const fs::path& folder) {
+  TRY(make_directories(folder));
+  TrajectoryStore store;
+  store.path_ = folder / "episodes.log";
+  uint64_t cut = 0;
+  store.log_ = TRY(RecordLog::open(store.path_, &cut, Damage::kSkip));
+  if (cut > 0) spdlog::warn("{}: the last {} bytes were torn off and cut", store.path_.string(), cut);
+  TRY(store.index());
+  return store;
+}
+
+Result<TrajectoryStore> TrajectoryStore::open_to_read(const fs::path& folder) {
+  TrajectoryStore store;
+  store.path_ = folder / "episodes.log";
+  TRY(store.index());
+  return store;
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,56 @@
+// What an episode was, token by token: what the trainer learns from and `tandem episodes --tokens` prints.
+//
+// Token ids from first to last, never text made into tokens again. Four lists of one length; logprobs and versions mean
+// something only where `sampled` is 1.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/record_log.h"
+#include "rollout/books/ledger.h"
+#include "wire/socket.h"
+
+namespace tandem::rollout {
+
+struct Trajectory {
+  EpisodeKey key;
+  uint64_t group = 0;
+  std::string numerics_id;
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> sampled;
+  std::vector<float> logprobs;
+  std::vector<uint64_t> versions;
+  friend bool operator==(const Trajectory&, const Trajectory&) = default;
+
+  void append(std::span<const int32_t> observed);
+  void append_sampled(int32_t token, float logprob, uint64_t version);
+};
+
+// As a message (header fields and four bulk frames) and back; kCorrupt where lengths or the digest do not fit.
+void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder out, wire::Outgoing& message);
+Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message);
+
+// All trajectories of a run, in RUN/trajectories/. Appending and reading by key; the last record of a key counts.
+// Thread safety: none; one process appends, others may open it to read.
+class TrajectoryStore {
+ public:
+  static Result<TrajectoryStore> open(const fs::path& folder);  // to append
+  static Result<TrajectoryStore> open_to_read(const fs::path& folder);
+
+  Status append(const Trajectory& trajectory);  // durable when it returns
+  bool contains(const EpisodeKey& key) const { return offsets_.contains(key); }
+  Result<Trajectory> read(const EpisodeKey& key) const;
+  size_t size() const { return offsets_.size(); }
+
+ private:
+  TrajectoryStore() = default;
+  Status index();
+  fs::path path_;
+  std::optional<RecordLog> log_;
+  std::map<EpisodeKey, uint64_t> offsets_;
+};
+
+}  // namespace tandem::rollout

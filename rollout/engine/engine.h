@@ -1,0 +1,150 @@
+// Samples tokens for many sequences at once: continuous batching over paged keys and values.
+//
+// A sequence is token ids from first to last: a prompt, what the model says, what a tool answered, what the model says
+// next. `add` starts it, each `step` runs one pass over a batch of sequences, a turn ends on a stop token or a limit,
+// `extend` adds the tokens of a tool result and starts the next turn. Between turns a sequence is parked: it keeps its
+// pages while nobody needs them. A prompt that several sequences share is computed once and its pages are shared.
+//
+// What is sampled at a position depends on the tokens before it, the weights, and (seed, position), never on batch,
+// order, slots, chunking, or whether pages were found or computed again (docs/numerics.md).
+//
+// New weights take effect between two steps. All keys and values are then computed again, so every sampled token's
+// logprob is that of one version of the weights given all tokens before it.
+//
+// Thread safety: none; one thread owns an engine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/sampling.h"
+#include "model/constraint/matcher.h"
+#include "model/forward.h"
+#include "rollout/engine/kv_cache.h"
+
+namespace tandem::rollout {
+
+using SequenceId = uint64_t;
+
+struct EngineSettings {
+  int slots = 32;            // sequences that sample at once
+  int pages = 0;             // of key/value memory; 0: enough for `slots` sequences of `max_tokens`, and half again
+  int max_tokens = 1024;     // the longest sequence, prompt included
+  int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
+};
+
+// What a turn may say: texts of the grammar, in tokens of the vocabulary. Stop tokens come exactly where a text may
+// end.
+struct TurnConstraint {
+  std::shared_ptr<const model::constraint::Grammar> grammar;
+  std::shared_ptr<const model::constraint::Vocabulary> vocabulary;
+};
+
+struct TurnRequest {
+  int max_new_tokens = 256;
+  kernels::SamplingSettings sampling;
+  uint64_t seed = 0;
+  std::vector<int32_t> stop_tokens;  // end the turn; kept in the sequence
+  std::optional<TurnConstraint> constraint;
+};
+
+// Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
+// was drawn.
+enum class TurnEnd : uint8_t { kStop, kLength, kContext, kConstraint };
+
+struct SampledToken {
+  SequenceId sequence = 0;
+  int32_t token = 0;
+  float logprob = 0;           // the model's own
+  float sampling_logprob = 0;  // under the constraint, after temperature and truncation
+  uint64_t version = 0;        // of the weights
+  bool turn_ended = false;
+  TurnEnd end = TurnEnd::kStop;
+};
+
+struct EngineCounters {
+  uint64_t steps = 0, prompt_tokens = 0, shared_tokens = 0, sampled_tokens = 0, recomputed_tokens = 0;
+  double forward_seconds = 0, sample_seconds = 0;
+};
+
+class Engine {
+ public:
+  static Result<Engine> create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
+                               const EngineSettings& settings);
+
+  // kInvalid: a token outside the vocabulary, an empty prompt, one that leaves no room to sample, an id in use, or a
+  // constraint without a stop token, or whose texts may hold one.
+  Status add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest& turn);
+  // The next turn of a parked sequence. kNotFound, or kExhausted where the tokens do not fit.
+  Status extend(SequenceId id, std::span<const int32_t> tokens, const TurnRequest& turn);
+  // Forgets a sequence, whatever its state. Unknown ids are ignored.
+  void release(SequenceId id);
+
+  // One pass; empty where nothing is to be done.
+  Result<std::vector<SampledToken>> step();
+
+  // Takes effect for the next step.
+  Status swap_weights(std::shared_ptr<const model::Weights> weights, uint64_t version);
+
+  bool knows(SequenceId id) const { return sequences_.contains(id); }
+  bool idle() const { return running() == 0; }
+  int running() const;  // sequences in a turn, waiting ones included
+  int parked() const { return static_cast<int>(sequences_.size()) - running(); }
+  int free_slots() const;
+  uint64_t version() const { return version_; }
+  const EngineCounters& counters() const { return counters_; }
+  const EngineSettings& settings() const { return settings_; }
+  std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
+
+ private:
+  struct Sequence {
+    std::vector<int32_t> tokens;
+    int computed = 0;  // positions whose keys and values are in pages
+    PageTable pages;
+    TurnRequest turn;
+    std::unique_ptr<model::constraint::Matcher> matcher;  // of a turn with a constraint
+    int turn_start = 0;                                   // tokens before the turn
+    bool in_turn = false;
+    bool admitted = false;  // holds a slot
+    uint64_t touched = 0;   // step at which it last ran
+  };
+  struct Chunk {
+    SequenceId id = 0;
+    Sequence* sequence = nullptr;
+    int rows = 0;
+    bool samples = false;
+  };
+
+  Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
+         EngineSettings settings, model::KvPool pool);
+
+  Status check_tokens(std::span<const int32_t> tokens) const;
+  Status check_turn(const TurnRequest& turn) const;
+  static void begin_turn(Sequence& sequence, const TurnRequest& turn);
+  // Draws the next token under the sequence's constraint, and follows it. kExhausted where it can be followed no
+  // further.
+  Result<kernels::Sampled> sample_constrained(Sequence& sequence, std::span<const float> logits, float log_sum) const;
+  void admit();
+  std::vector<Chunk> schedule();
+  bool adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled);
+  bool make_room(Sequence& sequence, int tokens);
+  Result<std::vector<SampledToken>> sample(std::span<const Chunk> chunks);
+
+  std::shared_ptr<const model::Weights> weights_;
+  uint64_t version_ = 0;
+  kernels::Stream stream_;
+  EngineSettings settings_;
+  KvCache cache_;
+  model::Forward forward_;
+  std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing
+  std::vector<SequenceId> waiting_;           // turns without a slot, first come first
+  EngineCounters counters_;
+  std::vector<float> logits_;
+  std::vector<kernels::RunningSum> panel_sums_;
+};
+
+}  // namespace tandem::rollout

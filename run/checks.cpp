@@ -1,0 +1,73 @@
+#include "run/checks.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include "base/json.h"
+#include "envs/sandbox/backends.h"
+#include "model/parameters.h"
+#include "model/safetensors.h"
+#include "rollout/agent/conversation.h"
+#include "run/env_hosts.h"
+#include "trainer/learn/low_rank.h"
+
+namespace tandem::run {
+
+namespace {
+
+// All that loading would refuse, without reading the numbers.
+Status check_weights(const fs::path& folder, const model::ParameterLayout& layout) {
+  const auto checkpoint = TRY(model::Safetensors::open(folder));
+  std::vector<std::string> names;
+  for (const auto& parameter : layout.parameters) {
+    for (const auto& part : parameter.parts) names.push_back(part.checkpoint_name);
+  }
+  if (Status missing = checkpoint.require(names); !missing.ok()) return std::move(missing).at(folder.string());
+  for (const auto& parameter : layout.parameters) {
+    for (const auto& part : parameter.parts) {
+      const auto tensor = TRY(checkpoint.get(part.checkpoint_name));
+      const int64_t expected = static_cast<int64_t>(parameter.split ? 1 : part.rows) * parameter.columns;
+      if (tensor.elements() == expected) continue;
+      return Status::invalid(fmt::format("tensor {} has {} elements, config.json says {}", part.checkpoint_name,
+                                         tensor.elements(), expected))
+          .at(folder.string());
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_inputs(const RunConfig& config) {
+  TRY(check(config));
+  if (config.model.path != kTinyModel) {
+    const auto model = TRY(model::read_config(config.model.path));
+    const auto layout = TRY(model::parameter_layout(model));
+    TRY(rollout::Conversation::load(config.model.path));
+    TRY(check_weights(config.model.path, layout));
+    if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));
+    if (config.rollout.max_tokens > model.max_positions) {
+      return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}",
+                                         config.rollout.max_tokens, model.max_positions));
+    }
+  }
+  if (!has_local_env(config)) return {};
+  TRY(envs::start_sandboxes("", config.env.sandbox));
+  return {};
+}
+
+Result<FileDescriptor> claim_run_dir(const fs::path& run_dir) {
+  FileDescriptor folder(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return fail(Status::from_errno(run_dir.string(), errno));
+  if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;
+  if (errno != EWOULDBLOCK) return fail(Status::from_errno(run_dir.string(), errno));
+  std::string who = "another process";
+  if (const auto text = read_file(run_dir / "status.json")) {
+    if (const auto status = parse_json(*text)) who = fmt::format("process {}", status->value("pid", 0));
+  }
+  return fail(Status::invalid(fmt::format("{} is in use by {}", run_dir.string(), who))
+                  .hint("`tandem view` shows what it does; wait for its end, or choose another --run-dir"));
+}
+
+}  // namespace tandem::run

@@ -1,0 +1,18 @@
+// What can be known to be wrong with a run before a process is started or a file written, and who holds its folder.
+#pragma once
+
+#include "run/config.h"
+
+namespace tandem::run {
+
+constexpr std::string_view kTinyModel = "tiny";  // as model.path: made when the run starts
+
+// Config, model folder (its tokenizer and template, every tensor's place, type and size), and whether a sandbox can be
+// made here.
+Status check_inputs(const RunConfig& config);
+
+// Held by the one `tandem run` that may write to a run directory, until it ends in whatever way. kInvalid names the
+// process that has it.
+Result<FileDescriptor> claim_run_dir(const fs::path& run_dir);
+
+}  // namespace tandem::run

@@ -1,0 +1,308 @@
+#include "run/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "envs/protocol.h"
+#include "envs/sandbox/backends.h"
+#include "envs/task.h"
+#include "envs/tasks/built_image.h"
+#include "model/weight_format.h"
+#include "run/env_hosts.h"
+#include "trainer/learn/lora_fields.h"
+
+namespace tandem::run {
+
+Schema schema_of(RunConfig& c) {
+  Schema s;
+  if (c.env.tools.empty()) c.env.tools = envs::prompted_tools();
+  const auto kinds = envs::task_kinds();
+  if (c.tasks.kinds.empty()) c.tasks.kinds.assign(kinds.begin(), kinds.end());
+  s.add("run.seed", c.run.seed, "Of everything random in the run; held-out tasks do not depend on it");
+  s.add("run.steps", c.run.steps, "Training steps", 0, 1e7);
+  s.add("run.deterministic", c.run.deterministic, "The result is a function of config and seed alone; costs overlap");
+  s.add("run.dir", c.run.dir, "Folder in which runs get folders of their own");
+  s.add("run.max_restarts", c.run.max_restarts, "Restarts of one role before the run fails", 0, 1e6);
+  s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
+        3600);
+  s.add("run.start_seconds", c.run.start_seconds,
+        "Within which a role that was started has loaded what it needs and introduces itself", 1, 86400);
+  s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
+  s.add("model.weights", c.model.weights,
+        "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
+        model::weight_format_names());
+  const auto known = envs::every_kind();
+  s.add("tasks.path", c.tasks.path,
+        "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
+        "workspace family");
+  s.add("tasks.recipes", c.tasks.recipes,
+        "What is made of the Dockerfiles of that set: what of them a sandbox of this machine can follow, or the images "
+        "that `tandem tasks build` has built of them",
+        {envs::kRecipeNames.begin(), envs::kRecipeNames.end()});
+  s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
+  s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
+  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
+  s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
+  s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
+        1024);
+  s.add("tasks.heldout_split", c.tasks.heldout_split,
+        "What is new in held-out tasks: everything, or instances, wordings or formats alone",
+        {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
+  s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");
+  s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below",
+        {"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});
+  s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own",
+        {"", "grpo", "dr_grpo", "rloo"});
+  s.add("algorithm.clip_low", c.algorithm.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", -1, 1);
+  s.add("algorithm.clip_high", c.algorithm.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", -1,
+        100);
+  s.add("algorithm.dual_clip", c.algorithm.dual_clip, "Bounds the loss of a negative advantage; 0: off", 0, 1e6);
+  s.add("algorithm.mask_low", c.algorithm.mask_low, "Fall of a token's probability that dppo leaves out", 0, 1);
+  s.add("algorithm.mask_high", c.algorithm.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
+  s.add("algorithm.penalty", c.algorithm.penalty, "Of dppo, on the squared log ratio", 0, 1e6);
+  s.add("algorithm.std_epsilon", c.algorithm.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
+  s.add("algorithm.aggregation", c.algorithm.aggregation, "How token losses become one; empty: the algorithm's own",
+        {"", "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
+  s.add("algorithm.aggregation_length", c.algorithm.aggregation_length, "Length for sum_over_length", 0, 1e9);
+  s.add("algorithm.correction.kind", c.algorithm.correction.kind,
+        "Weight for what the sampler did differently; ratios are 1 then", {"none", "tis", "mis", "icepop"});
+  s.add("algorithm.correction.level", c.algorithm.correction.level, "What shares a weight", {"token", "sequence"});
+  s.add("algorithm.correction.low", c.algorithm.correction.low, "Weights below are dropped; -1: the kind's own", -1,
+        1e6);
+  s.add("algorithm.correction.high", c.algorithm.correction.high,
+        "Weights above are held (tis) or dropped; -1: the kind's own", -1, 1e6);
+  s.add("algorithm.kl.estimator", c.algorithm.kl.estimator,
+        "Term for the distance from the starting model; costs a forward pass and its memory",
+        {"none", "k1", "k2", "k3"});
+  s.add("algorithm.kl.coefficient", c.algorithm.kl.coefficient, "Of that term", 0, 1e6);
+  s.add("algorithm.kl.clamp", c.algorithm.kl.clamp, "Holds the estimate of a token; 0: off", 0, 1e6);
+  s.add("algorithm.entropy.coefficient", c.algorithm.entropy.coefficient, "Of an entropy bonus", 0, 1e6);
+  s.add("algorithm.shuffle_rewards", c.algorithm.shuffle_rewards,
+        "A control: rewards are permuted within a batch and nothing can be learned");
+  s.add("reward.task", c.reward.task, "Weight of the task's own reward in what is learned from", -1e6, 1e6);
+  s.add("reward.tests", c.reward.tests, "Weight of the share of its tests that passed", -1e6, 1e6);
+  s.add("reward.lints", c.reward.lints,
+        "Taken off for n problems that linters find because of the episode: times n / (n + 1); 0: they are not counted",
+        0, 1e6);
+  s.add("reward.format", c.reward.format, "Taken off for calls that could not be read: times their share", 0, 1e6);
+  s.add("reward.effort", c.reward.effort,
+        "Taken off where the task was met: times ((1 + k x)^(1 - q) - 1) / (k (1 - q)), x from the keys below", 0, 1e6);
+  s.add("reward.effort_token", c.reward.effort_token, "Part of x for each token that was sampled", 0, 1e6);
+  s.add("reward.effort_call", c.reward.effort_call, "Part of x for each call", 0, 1e6);
+  s.add("reward.effort_turn", c.reward.effort_turn, "Part of x for each message of the model", 0, 1e6);
+  s.add("reward.effort_k", c.reward.effort_k, "k of the effort", 1e-6, 1e6);
+  s.add("reward.effort_q", c.reward.effort_q, "q of the effort: 0 is a straight line, 1 a logarithm", 0, 1);
+  s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
+  s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
+  s.add("trainer.max_lag", c.trainer.max_lag, "Versions by which the trainer may be ahead of a sample", 0, 100);
+  s.add("trainer.optimizer", c.trainer.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
+        {trainer::kOptimizerNames.begin(), trainer::kOptimizerNames.end()});
+  s.add("trainer.moments", c.trainer.moments, "Number format of AdamW's moments; bf16 halves their memory",
+        {trainer::kMomentNames.begin(), trainer::kMomentNames.end()});
+  s.add("trainer.learning_rate", c.trainer.learning_rate, "Of the optimizer", 0, 1);
+  s.add("trainer.warmup_steps", c.trainer.warmup_steps, "Over which the learning rate rises", 0, 1e6);
+  s.add("trainer.schedule", c.trainer.schedule, "How it falls from then to the last step",
+        {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
+  s.add("trainer.final_share", c.trainer.final_share, "Of the learning rate, where a fall ends", 0, 1);
+  s.add("trainer.beta1", c.trainer.beta1, "Of AdamW", 0, 1);
+  s.add("trainer.beta2", c.trainer.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
+  s.add("trainer.momentum", c.trainer.momentum, "Of Muon", 0, 1);
+  s.add("trainer.weight_decay", c.trainer.weight_decay, "Decoupled", 0, 1);
+  s.add("trainer.max_grad_norm", c.trainer.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
+  s.add("trainer.max_pass_tokens", c.trainer.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
+  s.add("trainer.checkpoint_every", c.trainer.checkpoint_every, "Steps between checkpoints", 1, 1e6);
+  s.add("trainer.threads", c.trainer.threads, "Threads of the trainer; 0: all cores", 0, 1024);
+  trainer::add_lora_fields(s, c.lora);
+  s.add("rollout.workers", c.rollout.workers, "Engines, each a process", 1, 256);
+  s.add("rollout.slots", c.rollout.slots, "Sequences that one engine samples at once", 1, 4096);
+  s.add("rollout.threads", c.rollout.threads, "Threads of one engine; 0: an equal share of the cores", 0, 1024);
+  s.add("rollout.max_tokens", c.rollout.max_tokens, "Longest episode in tokens", 64, 1e6);
+  s.add("rollout.max_new_tokens", c.rollout.max_new_tokens, "Longest turn of the model in tokens", 1, 1e6);
+  s.add("rollout.temperature", c.rollout.temperature, "Of training samples", 0, 100);
+  s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1,
+        1e6);
+  s.add("rollout.steal_from", c.rollout.steal_from,
+        "A dry engine takes episodes from one that holds at least so many more, and two; 0: never", 0, 1e6);
+  s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
+  s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
+  s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
+  std::vector<std::string> tools;
+  for (const auto& tool : envs::every_tool()) {
+    if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
+  }
+  s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
+        std::move(tools));
+  s.add("env.network", c.env.network,
+        "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
+        "not 80 or 443");
+  s.add(
+      "env.mcp_servers", c.env.mcp_servers,
+      "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
+      "are NAME__TOOL");
+  s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart; auto: bubblewrap where namespaces are refused",
+        {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
+  s.add("env.engine", c.env.engine,
+        "The container engine for tasks that name an image: the path of its socket; auto: podman's or Docker's, where "
+        "one is; none. Nobody asks for it otherwise");
+  s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
+  s.add("env.most_warm", c.env.most_warm,
+        "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
+  s.add("env.read_cache_mb", c.env.read_cache_mb,
+        "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
+  s.add("env.beginnings_mb", c.env.beginnings_mb,
+        "Memory for what episodes begin with whose tasks have many files or a setup: made once, and shared; 0: every "
+        "episode is made ready by itself",
+        0, 1'000'000);
+  s.add("env.freeze_between_turns", c.env.freeze_between_turns,
+        "Whether what an episode has running in the background stops while the model thinks");
+  s.add("env.hosts", c.env.hosts,
+        "Environment servers that share the episodes: local, the run's own, and tcp://HOST:PORT of `tandem role env "
+        "--listen`");
+  s.add("env.key", c.env.key, "File with the key of those hosts, for addresses beyond this machine");
+  return s;
+}
+
+Status check(const RunConfig& c) {
+  if (c.rollout.max_new_tokens >= c.rollout.max_tokens) {
+    return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})",
+                                       c.rollout.max_new_tokens, c.rollout.max_tokens));
+  }
+  if (c.run.deterministic && c.trainer.max_lag != 0 && c.trainer.max_lag != RunConfig{}.trainer.max_lag) {
+    return Status::invalid("run.deterministic needs trainer.max_lag 0: a lag depends on timing");
+  }
+  if (!c.tasks.path.empty() && c.tasks.heldout_split != "heldout") {
+    return Status::invalid(
+        fmt::format("tasks.heldout_split: {} is of the workspace family; leave it at heldout with "
+                    "tasks.path",
+                    c.tasks.heldout_split));
+  }
+  if (c.tasks.path.empty() && !c.tasks.set_kinds.empty()) {
+    return Status::invalid("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds");
+  }
+  if (c.env.warm > c.env.most_warm) {
+    return Status::invalid(
+        fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm));
+  }
+  if (auto network = envs::AllowList::parse(c.env.network); !network)
+    return std::move(network).error().at("env.network");
+  if (auto servers = envs::parse_mcp_servers(c.env.mcp_servers); !servers)
+    return std::move(servers).error().at("env.mcp_servers");
+  if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
+  if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
+  TRY(check_env_hosts(c));
+  TRY(algorithm_of(c));
+  TRY(optimizer_of(c));
+  return {};
+}
+
+namespace {
+
+// How many tasks there are of each kind of the set that a run began with.
+Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
+  const fs::path path = run_dir / "tasks.json";
+  const Json record = TRY(parse_json(TRY(read_file(path))));
+  rollout::CountsByKind counts;
+  try {
+    for (const Json& task : record.at("tasks")) {
+      auto& of_kind = counts[task.at("kind").get<std::string>()];
+      ++(task.at("split") == "train" ? of_kind.train : of_kind.heldout);
+    }
+  } catch (const Json::exception& error) {
+    return fail(Status::corrupt(path.string() + " is not what was written: " + error.what()));
+  }
+  return counts;
+}
+
+}  // namespace
+
+Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
+  rollout::RunPlan plan{.seed = c.run.seed,
+                        .steps = c.run.steps,
+                        .groups_per_step = c.trainer.groups_per_step,
+                        .group_size = c.trainer.group_size,
+                        .max_lag = c.trainer.max_lag,
+                        .deterministic = c.run.deterministic,
+                        .reward = c.reward,
+                        .shuffle_rewards = c.algorithm.shuffle_rewards,
+                        .kinds = c.tasks.kinds,
+                        .temperature = static_cast<float>(c.rollout.temperature),
+                        .heldout_tasks = c.tasks.heldout,
+                        .heldout_samples = c.tasks.heldout_samples,
+                        .heldout_split = c.tasks.heldout_split,
+                        .std_epsilon = c.algorithm.std_epsilon,
+                        .steal_from = c.rollout.steal_from};
+  if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;
+  if (c.tasks.path.empty()) return plan;
+  plan.counts = TRY(recorded_counts(run_dir));
+  plan.kinds.clear();
+  int heldout = 0;
+  for (const auto& [kind, count] : plan.counts) {
+    plan.kinds.push_back(kind);
+    heldout += static_cast<int>(count.heldout);
+  }
+  plan.heldout_tasks = std::min(plan.heldout_tasks, heldout);
+  return plan;
+}
+
+Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
+  const auto& t = c.trainer;
+  trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
+                                      .moments = TRY(trainer::moments_named(t.moments)),
+                                      .learning_rate = {.peak = t.learning_rate,
+                                                        .warmup_steps = t.warmup_steps,
+                                                        .decay = TRY(trainer::decay_named(t.schedule)),
+                                                        .steps = c.run.steps,
+                                                        .final_share = t.final_share},
+                                      .beta1 = t.beta1,
+                                      .beta2 = t.beta2,
+                                      .weight_decay = t.weight_decay,
+                                      .momentum = t.momentum,
+                                      .max_grad_norm = t.max_grad_norm,
+                                      .low_rank = c.lora,
+                                      .max_pass_tokens = t.max_pass_tokens};
+  settings.low_rank.seed = c.run.seed;
+  TRY(trainer::check(settings));
+  return settings;
+}
+
+Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
+  const auto& a = c.algorithm;
+  Json json = {{"name", a.name},
+               {"std_epsilon", a.std_epsilon},
+               {"aggregation_length", a.aggregation_length},
+               {"dual_clip", a.dual_clip},
+               {"mask_low", a.mask_low},
+               {"mask_high", a.mask_high},
+               {"penalty", a.penalty},
+               {"correction", {{"kind", a.correction.kind}, {"level", a.correction.level}}},
+               {"kl", {{"estimator", a.kl.estimator}, {"coefficient", a.kl.coefficient}, {"clamp", a.kl.clamp}}},
+               {"entropy", {{"coefficient", a.entropy.coefficient}}}};
+  const auto unless_own = [](Json& object, const char* key, const auto& value, const auto& own) {
+    if (value != own) object[key] = value;
+  };
+  unless_own(json, "advantage", a.advantage, "");
+  unless_own(json, "aggregation", a.aggregation, "");
+  unless_own(json, "clip_low", a.clip_low, kOwn);
+  unless_own(json, "clip_high", a.clip_high, kOwn);
+  unless_own(json["correction"], "low", a.correction.low, kOwn);
+  unless_own(json["correction"], "high", a.correction.high, kOwn);
+  auto algorithm = TRY(trainer::algorithm_from_json(json));
+  if (algorithm.policy == trainer::Policy::kMasked && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
+    return fail(Status::invalid(
+        "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
+  }
+  return algorithm;
+}
+
+Result<RunConfig> read_resolved(const fs::path& run_dir) {
+  const fs::path path = run_dir / "config.resolved.json";
+  RunConfig config;
+  Schema schema = schema_of(config);
+  if (Status status = schema.apply_resolved(TRY(parse_json(TRY(read_file(path, 1 << 20))))); !status.ok()) {
+    return fail(std::move(status).at(path.string()));
+  }
+  return config;
+}
+
+}  // namespace tandem::run

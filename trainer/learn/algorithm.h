@@ -1,0 +1,72 @@
+// The `algorithm` section: a name sets the defaults, every key can be overridden.
+//
+// Names and meanings are those of docs/config.md. Sources: PPO (Schulman et al. 2017), GRPO (Shao et al. 2024), Dr.GRPO
+// (Liu et al. 2025), DAPO (Yu et al. 2025), GSPO (Zheng et al. 2025), CISPO (MiniMax 2025), RLOO (Ahmadian et al.
+// 2024), REINFORCE++ (Hu 2025); DPPO as in prime-rl, corrections as in verl and IcePop.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "rollout/books/advantage.h"
+
+namespace tandem::trainer {
+
+// What a token's loss is made of.
+enum class Policy : uint8_t {
+  kClip,      // max(-A r, -A clip(r))
+  kSequence,  // the same with one ratio a sequence, the geometric mean of its tokens' (GSPO)
+  kWeighted,  // -A clip(r) logprob, the clipped ratio held constant (CISPO)
+  kMasked,    // -A r + penalty (log r)^2; tokens whose probability moved too far lose the first term (DPPO)
+};
+
+enum class Aggregation : uint8_t { kTokenMean, kSeqMeanTokenMean, kSeqMeanTokenSum, kSumOverLength };
+
+// Importance weights between the trainer's old logprobs and those of the sampler, held constant.
+struct Correction {
+  enum class Kind : uint8_t { kNone, kTis, kMis, kIcePop };
+  Kind kind = Kind::kNone;
+  bool sequence_level = false;  // one weight a sequence, the product of its tokens'
+  double low = 0;               // mis and icepop drop what lies below
+  double high = 2;              // tis caps here, the others drop what lies above
+  friend bool operator==(const Correction&, const Correction&) = default;
+};
+
+// Distance from the reference model, by D = ref_logprob - logprob, held within +-20: k1 = -D, k2 = D^2 / 2,
+// k3 = e^D - D - 1.
+struct Kl {
+  enum class Estimator : uint8_t { kNone, kK1, kK2, kK3 };
+  Estimator estimator = Estimator::kNone;
+  double coefficient = 0;
+  double clamp = 0;        // of the estimate, both sides; 0: off
+  bool in_reward = false;  // taken off the reward of each token instead of added to the loss
+  friend bool operator==(const Kl&, const Kl&) = default;
+};
+
+struct Algorithm {
+  std::string name = "dr_grpo";
+  Policy policy = Policy::kClip;
+  rollout::AdvantageKind advantage = rollout::AdvantageKind::kDrGrpo;
+  double std_epsilon = 1e-6;
+  double gamma = 1, lambda = 1;  // of reinforce++ and gae
+  bool whiten_advantages = false;
+  double clip_low = 0.2, clip_high = 0.2;  // distances of the ratio from 1
+  double dual_clip = 0;                    // 0: off; else bounds the loss of a negative advantage
+  double mask_low = 0.2, mask_high = 0.2;  // dppo: differences of probability
+  double penalty = 1e-3;                   // dppo
+  Aggregation aggregation = Aggregation::kTokenMean;
+  double aggregation_length = 0;  // for kSumOverLength
+  Correction correction;
+  Kl kl;
+  double entropy = 0;  // coefficient of an entropy bonus
+  friend bool operator==(const Algorithm&, const Algorithm&) = default;
+};
+
+// The defaults of a name. kInvalid suggests the nearest.
+Result<Algorithm> algorithm_named(std::string_view name);
+// `name` and any override; unknown keys and values out of range are errors that name the key.
+Result<Algorithm> algorithm_from_json(const Json& json);
+Json to_json(const Algorithm& algorithm);
+
+}  // namespace tandem::trainer

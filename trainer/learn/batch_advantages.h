@@ -1,0 +1,11 @@
+// Advantages of the tokens of a batch from its rewards.
+#pragma once
+
+#include "trainer/learn/batch_loss.h"
+
+namespace tandem::trainer {
+
+// `rewards`: of every token, with what the distance from a reference model takes off. 0 where the mask is 0.
+Result<Rows> batch_advantages(const Batch& batch, const Rows& rewards, const Algorithm& algorithm);
+
+}  // namespace tandem::trainer

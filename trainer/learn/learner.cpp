@@ -1,0 +1,301 @@
+#include "trainer/learn/learner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/optimizer.h"
+
+namespace tandem::trainer {
+
+Learner::Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
+                 const OptimizerSettings& settings)
+    : weights_(std::make_unique<model::Weights>(std::move(weights))),
+      tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)),
+      stream_(std::move(stream)),
+      settings_(settings),
+      low_rank_(std::move(low_rank)),
+      optimizer_(std::move(optimizer)) {}
+
+Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
+  if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
+  TRY(check(settings));
+  std::unique_ptr<LowRank> low_rank;
+  if (settings.low_rank.rank > 0)
+    low_rank = std::make_unique<LowRank>(TRY(LowRank::create(weights, settings.low_rank)));
+  auto optimizer = low_rank ? TRY(Optimizer::create(low_rank->elements(), settings))
+                            : TRY(Optimizer::create(weights.layout(), settings));
+  Learner learner(std::move(weights), std::move(stream), std::move(low_rank), std::move(optimizer), settings);
+  learner.grads_ = Buffer<float>(learner.weights_->layout().elements);
+  TRY(learner.take_masters());
+  return learner;
+}
+
+Status Learner::take_masters() {
+  const size_t count = low_rank_ ? low_rank_->elements() : grads_.size();
+  masters_ = Buffer<float>(count);
+  if (low_rank_) {
+    factor_grads_ = Buffer<float>(count);
+    rounded_ = Buffer<kernels::bf16>(count);
+    learned_ = low_rank_->learned(weights_->layout());
+    TRY(low_rank_->initialise({masters_.data(), count}));
+  } else {
+    for (size_t i = 0; i < count; ++i) masters_[i] = kernels::to_float(weights_->flat()[i]);
+  }
+  return rebuild_weights();
+}
+
+Status Learner::export_model(const fs::path& directory, const fs::path& source) const {
+  TRY(model::save_weights(*weights_, directory, source));
+  if (!low_rank_) return {};
+  return model::write_adapter(low_rank_->adapter({masters_.data(), masters_.size()}), directory / "adapter",
+                              source.string());
+}
+
+std::string Learner::description() const {
+  return low_rank_ ? fmt::format("{}, {}", optimizer_.description(), low_rank_->description())
+                   : optimizer_.description();
+}
+
+Status Learner::rebuild_weights() {
+  if (low_rank_) {
+    TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
+  } else {
+    for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
+  }
+  return weights_->pack(stream_);
+}
+
+Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
+  if (!copy)
+    copy = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false, weights_->format())));
+  std::ranges::copy(weights_->wire(), copy->wire().begin());
+  TRY(copy->pack_received(stream_));
+  copy->give_back_flat();
+  return {};
+}
+
+Status Learner::keep_reference() { return copy_weights(reference_); }
+
+namespace {
+
+// Of one sample's trained tokens, in order.
+struct TokenLogprobs {
+  std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
+};
+
+}  // namespace
+
+// Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
+// slopes_of(sample, index, logprobs of its trained tokens, slopes of them to write).
+template <typename SampleSlopes>
+Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics) {
+  double entropy_sum = 0;
+  int64_t entropy_rows = 0;
+  for (size_t begin = 0; begin < samples.size();) {
+    std::vector<std::span<const int32_t>> views;
+    TokenTree tree;
+    size_t end = begin;
+    while (end < samples.size()) {
+      views.push_back(samples[end].tokens);
+      TokenTree larger = merge(views);
+      if (end > begin && static_cast<int>(larger.tokens.size()) > settings_.max_pass_tokens) break;
+      tree = std::move(larger);
+      ++end;
+    }
+    struct Wanted {
+      TokenPick pick;
+      size_t sample;  // of the pass
+      size_t place;   // among the sample's trained tokens
+    };
+    std::vector<Wanted> wanted;
+    std::vector<size_t> counts(end - begin, 0);
+    for (size_t s = begin; s < end; ++s) {
+      const Sample& sample = samples[s];
+      const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
+      for (size_t i = 1; i < sample.tokens.size(); ++i) {
+        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s - begin, counts[s - begin]++});
+      }
+      metrics.sample_tokens += static_cast<int64_t>(sample.tokens.size());
+    }
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
+    std::vector<TokenPick> picks;
+    for (const Wanted& w : wanted) picks.push_back(w.pick);
+    std::vector<TokenLogprobs> of_samples(counts.size());
+    const auto hand_out = [&](const std::vector<float>& logprobs, std::vector<double> TokenLogprobs::*member) {
+      for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
+      for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
+    };
+    // The tape keeps the last pass for the way back.
+    if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
+    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
+    std::vector<std::vector<double>> slopes_of_samples(counts.size());
+    for (size_t s = 0; s < counts.size(); ++s) {
+      slopes_of_samples[s].resize(counts[s]);
+      slopes_of(samples[begin + s], begin + s, of_samples[s], slopes_of_samples[s]);
+    }
+    std::vector<float> slopes(picks.size());
+    bool any = false;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      slopes[i] = static_cast<float>(slopes_of_samples[wanted[i].sample][wanted[i].place]);
+      any = any || slopes[i] != 0;
+    }
+    metrics.trained_tokens += static_cast<int64_t>(picks.size());
+    metrics.tree_tokens += static_cast<int64_t>(tree.tokens.size());
+    if (any) {
+      std::vector<float> entropies;
+      TRY(tape_->backward(slopes, {grads_.data(), grads_.size()}, &entropies, learned_));
+      for (const float entropy : entropies) entropy_sum += entropy;
+      entropy_rows += static_cast<int64_t>(entropies.size());
+    }
+    begin = end;
+  }
+  metrics.entropy = entropy_rows > 0 ? entropy_sum / static_cast<double>(entropy_rows) : 0;
+  return {};
+}
+
+Status Learner::apply(StepMetrics& metrics) {
+  if (low_rank_) {
+    TRY(low_rank_->pass_on(stream_, {masters_.data(), masters_.size()}, {grads_.data(), grads_.size()},
+                           {factor_grads_.data(), factor_grads_.size()}));
+  }
+  const Buffer<float>& grads = low_rank_ ? factor_grads_ : grads_;
+  const double squares = TRY(kernels::sum_of_squares(stream_, grads.data(), grads.size()));
+  metrics.grad_norm = std::sqrt(squares);
+  if (!std::isfinite(metrics.grad_norm)) {
+    return Status::corrupt(
+        fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
+  }
+  const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
+  ++steps_;
+  metrics.learning_rate = settings_.learning_rate.at(steps_);
+  TRY(optimizer_.step(stream_,
+                      {.grads = {grads.data(), grads.size()},
+                       .masters = {masters_.data(), masters_.size()},
+                       .weights = low_rank_ ? std::span(rounded_.data(), rounded_.size()) : weights_->flat(),
+                       .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
+                       .learning_rate = static_cast<float>(metrics.learning_rate),
+                       .number = steps_}));
+  forget_gradients();
+  if (low_rank_) TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
+  return weights_->pack(stream_);
+}
+
+// Untouched parts of a Buffer take no memory, so those that nothing was added to are left alone.
+void Learner::forget_gradients() {
+  const auto& parameters = weights_->layout().parameters;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (learned_.empty() || learned_[i] != 0)
+      std::fill_n(grads_.data() + parameters[i].offset, parameters[i].elements(), 0.0f);
+  }
+}
+
+Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  StepMetrics metrics;
+  std::vector<int> lengths;
+  for (const Sample& sample : samples) {
+    lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
+  }
+  const auto weights = sequence_weights(lengths, algorithm);
+  LossCounts counts;
+  TRY(accumulate(
+      samples,
+      [&](const Sample& sample, size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+        std::vector<double> sampled;
+        for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
+          if (!sample.trained[i]) continue;
+          sampled.push_back(sample.logprobs[i]);
+          if (sample.versions[i] == version) {
+            metrics.max_abs_logprob_diff =
+                std::max(metrics.max_abs_logprob_diff, std::abs(at.logprobs[place] - sampled.back()));
+            ++metrics.compared_tokens;
+          }
+          ++place;
+        }
+        const std::vector<double> advantages(sampled.size(), sample.advantage);
+        const bool corrects = algorithm.correction.kind != Correction::Kind::kNone;
+        const CountedTokens tokens{.logprobs = at.logprobs,
+                                   .old_logprobs = corrects ? std::span(at.logprobs) : std::span<const double>(),
+                                   .rollout_logprobs = sampled,
+                                   .ref_logprobs = at.ref_logprobs,
+                                   .advantages = advantages};
+        metrics.loss += sequence_loss(tokens, weights[index], algorithm, slopes, counts);
+      },
+      metrics));
+  auto means = counts.metrics(algorithm, true);
+  if (counts.tokens > 0) {
+    metrics.ratio_mean = means["ratio_mean"];
+    metrics.ratio_max = means["ratio_max"];
+    metrics.mismatch_kl = means["mismatch_kl"];
+    metrics.clip_fraction = algorithm.policy == Policy::kMasked ? means["masked_fraction"] : means["clip_fraction"];
+    metrics.kl = means["kl"];
+    if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
+    metrics.dropped_fraction = means["dropped_fraction"];
+  }
+  TRY(verify_previous(samples, version, metrics));
+  TRY(copy_weights(previous_));
+  previous_version_ = version;
+  TRY(apply(metrics));
+  return metrics;
+}
+
+// Most samples of a run whose trainer is ahead by one version were made with the weights before the last step. A few of
+// them are computed again with those, so that exactness is seen on every step and not only where there is no lag.
+Status Learner::verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics) {
+  constexpr size_t kMaxTokens = 256;
+  if (version == 0 || previous_version_ != version - 1) return {};
+  size_t tokens = 0;
+  for (const Sample& sample : samples) {
+    std::vector<TokenPick> picks;
+    std::vector<float> expected;
+    for (size_t i = 1; i < sample.tokens.size(); ++i) {
+      if (!sample.trained[i] || sample.versions[i] != previous_version_) continue;
+      picks.push_back({static_cast<int32_t>(i - 1), sample.tokens[i]});
+      expected.push_back(sample.logprobs[i]);
+    }
+    if (picks.empty() || tokens + sample.tokens.size() > kMaxTokens) continue;
+    tokens += sample.tokens.size();
+    const std::span<const int32_t> view = sample.tokens;
+    const auto logprobs = TRY(tape_->forward(stream_, *previous_, merge(std::span(&view, 1)), picks));
+    for (size_t i = 0; i < picks.size(); ++i) {
+      metrics.max_abs_logprob_diff =
+          std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprobs[i]) - expected[i]));
+    }
+    metrics.compared_tokens += static_cast<int64_t>(picks.size());
+  }
+  return {};
+}
+
+Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
+  StepMetrics metrics;
+  int64_t tokens = 0;
+  for (const Sample& sample : samples) tokens += std::count(sample.trained.begin(), sample.trained.end(), 1);
+  if (tokens == 0) return fail(Status::invalid("no token of the batch is to be learned from"));
+  double sum = 0;
+  TRY(accumulate(
+      samples,
+      [&](const Sample&, size_t, const TokenLogprobs& at, std::vector<double>& slopes) {
+        for (const double logprob : at.logprobs) sum -= logprob;
+        std::fill(slopes.begin(), slopes.end(), -1.0 / static_cast<double>(tokens));
+      },
+      metrics));
+  metrics.loss = sum / static_cast<double>(tokens);
+  TRY(apply(metrics));
+  return metrics;
+}
+
+Result<double> Learner::evaluate(std::span<const Sample> samples) {
+  StepMetrics metrics;
+  double sum = 0;
+  TRY(accumulate(
+      samples,
+      [&](const Sample&, size_t, const TokenLogprobs& at, std::vector<double>&) {
+        for (const double logprob : at.logprobs) sum -= logprob;
+      },
+      metrics));
+  return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,128 @@
+// Weights that learn: one optimizer step from a batch of samples, by reinforcement or from demonstrations.
+//
+// Samples are merged into prefix trees (token_tree.h) of bounded size, run through the Tape, and their gradients summed
+// in a fixed order; then the norm is clipped and the optimizer moves fp32 masters, from which the bf16 weights are
+// rounded; with LoRA the masters are the factors, merged into the weights (low_rank.h). A step is a function of the
+// weights, the moments and the batch: the same bits on every run with any number of threads.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "model/weights.h"
+#include "trainer/learn/low_rank.h"
+#include "trainer/learn/optimizer.h"
+#include "trainer/learn/sequence_loss.h"
+#include "trainer/learn/tape.h"
+
+namespace tandem::trainer {
+
+struct Sample {
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> trained;    // [tokens]: 1 where the model said the token and learns from it
+  std::vector<float> logprobs;     // [tokens]: of the sampler, where trained; empty for demonstrations
+  std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
+  double advantage = 0;
+};
+
+struct StepMetrics {
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double entropy = 0;      // nats a row, mean over rows that a trained token follows
+  double mismatch_kl = 0;  // mean of r - 1 - ln r, sampler to trainer
+  double clip_fraction = 0;
+  double kl = 0;                // from the reference model, where the algorithm has a KL term
+  double correction_mean = 1;   // weight of a token for what the sampler did differently
+  double dropped_fraction = 0;  // of tokens, by that weight
+  double ratio_mean = 1, ratio_max = 1;
+  int64_t trained_tokens = 0;  // counted by the loss
+  int64_t sample_tokens = 0;   // whole samples
+  int64_t tree_tokens = 0;     // rows really computed
+  double max_abs_logprob_diff =
+      0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
+  int64_t compared_tokens = 0;
+};
+
+class Learner {
+ public:
+  // Starts from a model; the moments are zero.
+  static Result<Learner> create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings);
+
+  const model::Weights& weights() const { return *weights_; }
+  int64_t steps() const { return steps_; }
+  void set_learning_rate(double rate) { settings_.learning_rate.peak = rate; }
+  // Keeps the weights as they are now as the reference model, which a KL term needs. Costs their size and a forward
+  // pass of each batch.
+  Status keep_reference();
+  // A batch without anything to learn from still counts as a step.
+  void skip() { ++steps_; }
+  std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
+
+  // One step on sampled trajectories. `version` is that of the current weights, for the exactness check. A step is the
+  // only one of its batch, so the policy before it is the current one: without a correction ratios are taken against
+  // the sampler; with one they are 1, and the weight bears what the sampler did differently.
+  Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // One step on demonstrations: mean negative log-likelihood of the trained tokens.
+  Result<StepMetrics> imitate(std::span<const Sample> samples);
+  // The mean negative log-likelihood alone.
+  Result<double> evaluate(std::span<const Sample> samples);
+
+  // A Hugging Face directory (model::save_weights); with LoRA the factors too, in adapter/ of it, in PEFT's format.
+  // `source` is the model that was learned from.
+  Status export_model(const fs::path& directory, const fs::path& source) const;
+
+  // Masters and moments, in one folder, whole or not at all (the folder is written aside and renamed). `progress` is
+  // what else the training must find again (checkpoint_progress).
+  Status save(const fs::path& folder, const Json& progress = {});
+  // kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
+  Status load(const fs::path& folder);
+
+ private:
+  Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
+          const OptimizerSettings& settings);
+  Status take_masters();
+  // Weights from masters, and all that is made of them.
+  Status rebuild_weights();
+  std::string description() const;
+  template <typename SampleSlopes>
+  Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
+  Status copy_weights(std::unique_ptr<model::Weights>& copy);
+  Status apply(StepMetrics& metrics);
+  void forget_gradients();
+  Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
+
+  std::unique_ptr<model::Weights> weights_;
+  std::unique_ptr<Tape> tape_;
+  std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
+  std::unique_ptr<model::Weights> reference_;
+  uint64_t previous_version_ = UINT64_MAX;
+  kernels::Stream stream_;
+  OptimizerSettings settings_;
+  int64_t steps_ = 0;
+  std::unique_ptr<LowRank> low_rank_;  // null: all weights learn
+  Optimizer optimizer_;
+  Buffer<float> masters_;
+  Buffer<float> grads_;            // of the weights
+  std::vector<uint8_t> learned_;   // by parameter: 1 where it has a gradient; empty: all
+  Buffer<float> factor_grads_;     // with LoRA alone, as the next
+  Buffer<kernels::bf16> rounded_;  // what AdamW makes of factors besides, and nobody reads
+};
+
+// What was saved with a checkpoint; null where that was nothing.
+Result<Json> checkpoint_progress(const fs::path& folder);
+
+// The weights of a checkpoint that `Learner::save` wrote, not packed. kCorrupt where a digest differs.
+Result<model::Weights> checkpoint_weights(const fs::path& folder);
+
+// The factors of one that learned with LoRA; nothing of others.
+Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder);
+
+}  // namespace tandem::trainer

@@ -1,0 +1,325 @@
+#include "trainer/learn/tape.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/transformer_ops.h"
+#include "model/head_norms.h"
+#include "model/live_adapter.h"
+#include "trainer/learn/tape_ops.h"
+
+namespace tandem::trainer {
+
+template <typename T>
+Tape::TapeOps<T>::TapeOps(const model::ModelConfig& config, int max_positions)
+    : config_(config),
+      shape_(model::attention_shape(config)),
+      columns_(model::attention_columns(config)),
+      rotation_(config, max_positions) {}
+
+template <typename T>
+Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
+                                                     const TokenTree& tree, std::span<const TokenPick> picks) {
+  stream_ = &stream;
+  weights_ = &weights;
+  tree_ = &tree;
+  rows_ = static_cast<int>(tree.tokens.size());
+  records_.clear();
+  arena_.reset();
+  log_sums_.clear();
+  routes_used_ = 0;
+  lay_out_pages();
+  hidden_ = TRY(hidden_states(*this, layout()));
+  return head(picks);
+}
+
+template <typename T>
+Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows) {
+  const T* states = gather(rows);
+  std::vector<float> log_sum(rows.size());
+  std::vector<int32_t> tokens(rows.size());
+  TRY(kernels::lm_head(*stream_,
+                       {.hidden = states,
+                        .head = weights_->packed<T>(layout().head).panels,
+                        .rows = static_cast<int>(rows.size()),
+                        .width = config_.width,
+                        .vocabulary = config_.vocabulary,
+                        .log_sum = log_sum.data(),
+                        .argmax = tokens.data()},
+                       {}, {}));
+  return tokens;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::embed() {
+  Tensor x = record({.kind = kEmbed, .weight = layout().embedding}, rows_, config_.width);
+  TRY(kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width,
+                     tree_->tokens, x.data));
+  return x;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::norm(const Tensor& x, int weight) {
+  const Tensor out = record({.kind = kNorm, .weight = weight, .in = x, .kept = false}, x.rows, x.columns);
+  TRY(compute(records_.back(), x.data, out.data));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::linear(const Tensor& x, int weight, int bias) {
+  const Tensor out =
+      record({.kind = kLinear, .weight = weight, .bias = bias, .in = x}, x.rows, layout().parameters[weight].rows);
+  TRY(multiply(x, weight, bias, nullptr, out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::linear_onto(const Tensor& x, int weight, int bias,
+                                                            const Tensor& residual) {
+  const Tensor out =
+      record({.kind = kLinearOnto, .weight = weight, .bias = bias, .in = x}, x.rows, layout().parameters[weight].rows);
+  TRY(multiply(x, weight, bias, residual.data, out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::norm_onto(const Tensor& x, int weight, const Tensor& residual) {
+  const Tensor out = record({.kind = kNormOnto, .weight = weight, .in = x}, x.rows, x.columns);
+  const size_t count = static_cast<size_t>(x.rows) * x.columns;
+  T* normed = grown(scratch_, count);
+  TRY(compute(records_.back(), x.data, normed));
+  std::memcpy(out.data, residual.data, count * sizeof(T));
+  TRY(kernels::add(*stream_, normed, count, out.data));
+  return out;
+}
+
+// What went in is kept beside what came out: the norm's gradient needs it.
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::head_norm(const Tensor& qkv, int query_weight, int key_weight) {
+  const Tensor out = record({.kind = kHeadNorm, .weight = query_weight, .second_weight = key_weight, .in = qkv},
+                            qkv.rows, qkv.columns);
+  std::memcpy(out.data, qkv.data, static_cast<size_t>(qkv.rows) * qkv.columns * sizeof(T));
+  TRY(model::norm_heads(*stream_, *weights_, query_weight, key_weight, out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::attention(const Tensor& qkv, int layer) {
+  const size_t stride = static_cast<size_t>(qkv.columns);
+  TRY(rotation_.turn(*stream_, qkv.data, stride, tree_->positions));
+  log_sums_.resize(layer + 1);
+  const Tensor out = record({.kind = kAttention, .layer = layer, .in = qkv}, rows_, columns_.out);
+  for (const NodePages& node : pages_of_node_) {
+    const TreeNode& run = tree_->nodes[node.node];
+    if (node.copied_from >= 0) copy_page(node.copied_from, node.pages[node.own_from]);
+    const T* start = qkv.data + run.row * stride;
+    TRY(kernels::write_pages(*stream_, shape_, start + columns_.keys, stride, start + columns_.values, stride, run.rows,
+                             run.position, node.pointers));
+  }
+  TRY(kernels::attention(*stream_, model::attention_shape(config_, layer), qkv.data, stride, runs_, out.data,
+                         static_cast<size_t>(columns_.out),
+                         grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::expand_latents(const Tensor& compressed, int layer) {
+  const Tensor out = record({.kind = kExpandLatents, .layer = layer, .in = compressed}, compressed.rows,
+                            columns_.keys + shape_.head_size);
+  latents_.resize(config_.layers);
+  TRY(model::expand_latents(*stream_, *weights_, layer, compressed, activations_, latents_[layer], out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::project_values(const Tensor& gathered, int layer) {
+  const Tensor out = record({.kind = kProjectValues, .layer = layer, .in = gathered}, gathered.rows,
+                            config_.heads * config_.latent.value);
+  TRY(model::project_values(*stream_, *weights_, layer, gathered, out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::swiglu(const Tensor& gate_up) {
+  const Tensor out = record({.kind = kSwiglu, .in = gate_up, .kept = false}, gate_up.rows, gate_up.columns / 2);
+  TRY(compute(records_.back(), gate_up.data, out.data));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::dispatch(const Tensor& x, int router, int router_bias) {
+  const size_t place = routes_used_++;
+  if (routes_.size() < routes_used_) routes_.emplace_back();
+  TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place]));
+  const Tensor out = record({.kind = kDispatch, .weight = router, .routes = place, .in = x, .kept = false},
+                            x.rows * routes_[place].chosen, x.columns);
+  TRY(compute(records_.back(), x.data, out.data));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::grouped_linear(const Tensor& x, int weights) {
+  const size_t place = routes_used_ - 1;
+  const Tensor out = record({.kind = kGroupedLinear, .weight = weights, .routes = place, .in = x}, x.rows,
+                            layout().parameters[weights].group_rows());
+  TRY(model::multiply_groups(*stream_, *weights_, weights, routes_[place], TRY(multiplied_by(weights, x)), out));
+  return out;
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::combine(const Tensor& y, const Tensor& residual) {
+  const size_t place = routes_used_ - 1;
+  const Tensor out = record({.kind = kCombine, .routes = place, .in = y}, residual.rows, residual.columns);
+  TRY(model::gather(*stream_, routes_[place], y, residual, out));
+  return out;
+}
+
+template <typename T>
+model::BasicTensor<T> Tape::TapeOps<T>::record(Record entry, int rows, int columns) {
+  const size_t count = static_cast<size_t>(rows) * columns;
+  entry.out = {entry.kept ? arena_.take(count) : grown(scratch_of(entry), count), rows, columns,
+               static_cast<int>(records_.size())};
+  records_.push_back(entry);
+  return entry.out;
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::compute(const Record& record, const T* in, T* out) {
+  if (record.kind == kNorm || record.kind == kNormOnto) {
+    return kernels::rms_norm(*stream_, in, weights_->values<T>(record.weight), static_cast<float>(config_.norm_epsilon),
+                             record.in.rows, record.in.columns, out);
+  }
+  if (record.kind == kDispatch) {
+    Tensor x = record.in, y = record.out;
+    x.data = const_cast<T*>(in);
+    y.data = out;
+    return model::send(*stream_, routes_[record.routes], x, y);
+  }
+  return kernels::swiglu(*stream_, in, record.in.rows, record.in.columns / 2, out);
+}
+
+template <typename T>
+Result<model::BasicTensor<T>> Tape::TapeOps<T>::multiplied_by(int weight, const Tensor& x) {
+  Tensor seen = x;
+  if constexpr (std::is_same_v<T, bf16>) {
+    seen.data =
+        const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
+  }
+  return seen;
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
+  TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
+                               .a_stride = static_cast<size_t>(x.columns),
+                               .b = weights_->packed<T>(weight),
+                               .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
+                               .residual = residual,
+                               .out = out.data,
+                               .out_stride = static_cast<size_t>(out.columns),
+                               .m = x.rows,
+                               .n = out.columns,
+                               .k = x.columns}));
+  const model::LiveAdapter* const live = weights_->live_adapter();
+  return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
+}
+
+// Which page holds which positions of which path; the same for all layers, so the memory is used again by each.
+template <typename T>
+void Tape::TapeOps<T>::lay_out_pages() {
+  pages_of_node_.clear();
+  runs_.clear();
+  int used = 0;
+  for (size_t n = 0; n < tree_->nodes.size(); ++n) {
+    const TreeNode& node = tree_->nodes[n];
+    NodePages layout{.node = static_cast<int>(n)};
+    const int whole = node.position / kernels::kPageTokens;
+    if (node.parent >= 0) {
+      const auto& parent = pages_of_node_[node.parent].pages;
+      layout.pages.assign(parent.begin(), parent.begin() + whole);
+      if (node.position % kernels::kPageTokens != 0) layout.copied_from = parent[whole];
+    }
+    layout.own_from = whole;
+    const int needed = (node.position + node.rows + kernels::kPageTokens - 1) / kernels::kPageTokens;
+    while (static_cast<int>(layout.pages.size()) < needed) layout.pages.push_back(used++);
+    pages_of_node_.push_back(std::move(layout));
+  }
+  const size_t elements = kernels::page_elements(shape_);
+  // Slots that no token fills must be finite; they are hidden, so stale numbers of another layer do no harm.
+  grown(page_memory_, used * elements);
+  for (NodePages& node : pages_of_node_) {
+    for (const int page : node.pages) node.pointers.push_back(page_at(page));
+  }
+  for (const NodePages& node : pages_of_node_) {
+    const TreeNode& run = tree_->nodes[node.node];
+    runs_.push_back({run.row, run.rows, run.position, node.pointers});
+  }
+}
+template <typename T>
+kernels::BasicKeyValuePage<T> Tape::TapeOps<T>::page_at(int page) {
+  const size_t elements = kernels::page_elements(shape_);
+  T* keys = page_memory_.data() + page * elements;
+  return {keys, keys + kernels::page_keys(shape_)};
+}
+template <typename T>
+void Tape::TapeOps<T>::copy_page(int from, int to) {
+  std::memcpy(page_at(to).keys, page_at(from).keys, kernels::page_elements(shape_) * sizeof(T));
+}
+
+// The final states of some rows, dense.
+template <typename T>
+const T* Tape::TapeOps<T>::gather(std::span<const int> rows) {
+  T* states = grown(head_states_, rows.size() * config_.width);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(states + i * config_.width, hidden_.data + static_cast<size_t>(rows[i]) * config_.width,
+                config_.width * sizeof(T));
+  }
+  return states;
+}
+
+template <typename T>
+Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> picks) {
+  head_rows_.clear();
+  head_picks_.clear();
+  for (const TokenPick& pick : picks) {
+    if (head_rows_.empty() || head_rows_.back() != pick.row) head_rows_.push_back(pick.row);
+    head_picks_.push_back({static_cast<int32_t>(head_rows_.size()) - 1, pick.token});
+  }
+  head_log_sum_.resize(head_rows_.size());
+  std::vector<float> logprobs(picks.size());
+  const T* states = gather(head_rows_);
+  if (!picks.empty()) {
+    TRY(kernels::lm_head(*stream_,
+                         {.hidden = states,
+                          .head = weights_->packed<T>(layout().head).panels,
+                          .rows = static_cast<int>(head_rows_.size()),
+                          .width = config_.width,
+                          .vocabulary = config_.vocabulary,
+                          .log_sum = head_log_sum_.data()},
+                         head_picks_, logprobs));
+  }
+  return logprobs;
+}
+
+template class Tape::TapeOps<bf16>;
+template class Tape::TapeOps<float>;
+
+Tape::Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format) {
+  if (format == model::WeightFormat::kFloat32)
+    pass_ = std::make_unique<TapeOps<float>>(config, max_positions);
+  else
+    pass_ = std::make_unique<TapeOps<bf16>>(config, max_positions);
+}
+Tape::~Tape() = default;
+
+Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
+                                         std::span<const TokenPick> picks) {
+  return pass_->forward(stream, weights, tree, picks);
+}
+Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+                      std::span<const uint8_t> learned) {
+  return pass_->backward(grad_logprobs, grads, entropies, learned);
+}
+Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
+
+}  // namespace tandem::trainer

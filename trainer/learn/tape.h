@@ -1,0 +1,52 @@
+// The transformer with a memory: forward through the same kernels as the engine, then backward in reverse order.
+//
+// The model is one chain (model/transformer.cpp), so the tape is a list of what was done and the backward pass is that
+// list read from the end, with one gradient buffer for the residual stream and two for what branches off it. Outputs of
+// norms and of SwiGLU are not kept; they are computed again, bit by bit, when a weight gradient needs them.
+//
+// Where products are quantised (model/weight_format.h) gradients pass through the rounding as if it were not there: a
+// product's two gradients are taken at the values that it multiplied, in bf16.
+//
+// Thread safety: none. Buffers grow to the largest batch and stay.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/lm_head.h"
+#include "model/weights.h"
+#include "trainer/learn/token_tree.h"
+
+namespace tandem::trainer {
+
+// The logprob of the token after a row: `row` is the row of the token before it.
+using kernels::TokenPick;
+
+class Tape {
+ public:
+  // Of weights of this format.
+  Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format = model::WeightFormat::kBf16);
+  ~Tape();
+
+  // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
+  Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
+                                     std::span<const TokenPick> picks);
+  // Adds dLoss/dparameter to `grads`, laid out as the weights, given dLoss/dlogprob of each pick of the last forward
+  // pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one entry a
+  // distinct picked row. `learned` says by parameter whose gradient is wanted (empty: all); others cost no products,
+  // and their place in `grads` is not touched.
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies = nullptr,
+                  std::span<const uint8_t> learned = {});
+
+  // The likeliest token after each row of `rows` (ascending); only after a forward pass.
+  Result<std::vector<int32_t>> argmax(std::span<const int> rows);
+
+ private:
+  class Pass;
+  template <typename T>
+  class TapeOps;
+  std::unique_ptr<Pass> pass_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,334 @@
+// The tape read from the end.
+//
+// Gradients flow in grad_residual_ (of the stream), grad_branch_ (of the output of a norm, attention or SwiGLU),
+// grad_dispatched_ and grad_wide_ (of the output of a linear, of the heads' norms or of expanded latents).
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "kernels/experts.h"
+#include "kernels/transformer_ops.h"
+#include "trainer/learn/tape_ops.h"
+
+namespace tandem::trainer {
+
+template <typename T>
+Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+                                  std::vector<float>* entropies, std::span<const uint8_t> learned) {
+  if (!weights_->for_training()) return Status::internal("backward needs weights for training");
+  if (weights_->live_adapter()) return Status::invalid("nothing is trained beside a live adapter; merge it");
+  grads_ = grads.data();
+  learned_ = learned;
+  TRY(head_backward(grad_logprobs, entropies));
+  for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
+  return {};
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
+  const int rows = static_cast<int>(head_rows_.size()), width = config_.width;
+  std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
+  if (entropies) entropies->assign(rows, 0);
+  const T* states = gather(head_rows_);
+  TRY(kernels::lm_head_backward(*stream_,
+                                {.hidden = states,
+                                 .head = weights_->packed<T>(layout().head).panels,
+                                 .head_transposed = weights_->packed_transposed(layout().head),
+                                 .log_sum = head_log_sum_.data(),
+                                 .rows = rows,
+                                 .width = width,
+                                 .vocabulary = config_.vocabulary,
+                                 .grad_hidden = grad_states.data(),
+                                 .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
+                                head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
+  T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
+  std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
+  for (int i = 0; i < rows; ++i) {
+    T* target = grad + static_cast<size_t>(head_rows_[i]) * width;
+    for (int c = 0; c < width; ++c) target[c] = kernels::to_bf16(grad_states[static_cast<size_t>(i) * width + c]);
+  }
+  have_residual_grad_ = false;
+  return {};
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::backward(const Record& r) {
+  switch (r.kind) {
+    case kEmbed:
+      if (!learns(r.weight)) return {};
+      return kernels::embed_backward(*stream_, grad_residual_.data(), config_.width, tree_->tokens, grad_of(r.weight));
+    case kNorm: {
+      const bool accumulate = std::exchange(have_residual_grad_, true);
+      T* grad_residual = grown(grad_residual_, static_cast<size_t>(r.in.rows) * r.in.columns);
+      return norm_backward(r, grad_branch_.data(), grad_residual, accumulate);
+    }
+    case kNormOnto:
+      return norm_backward(r, grad_residual_.data(), grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns),
+                           false);
+    case kLinear:
+      return linear_backward(r, grad_wide_.data());
+    case kLinearOnto:
+      return linear_backward(r, grad_residual_.data());
+    case kHeadNorm:
+      return head_norm_backward(r);
+    case kAttention:
+      return attention_backward(r);
+    case kExpandLatents:
+      return expand_latents_backward(r);
+    case kProjectValues:
+      return project_values_backward(r);
+    case kSwiglu:
+      return kernels::swiglu_backward(*stream_, r.in.data, grad_branch_.data(), r.in.rows, r.in.columns / 2,
+                                      grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns));
+    case kDispatch:
+      return dispatch_backward(r);
+    case kGroupedLinear:
+      return grouped_linear_backward(r);
+    case kCombine:
+      return combine_backward(r);
+  }
+  return {};
+}
+
+template <typename T>
+float* Tape::TapeOps<T>::grad_of_norm(int parameter) {
+  return learns(parameter) ? grad_of(parameter) : grown(unwanted_, layout().parameters[parameter].columns);
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::norm_backward(const Record& r, const T* grad_out, T* grad_x, bool accumulate) {
+  return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
+                                               .weight = weights_->values<T>(r.weight),
+                                               .grad_out = grad_out,
+                                               .grad_x = grad_x,
+                                               .grad_weight = grad_of_norm(r.weight),
+                                               .accumulate = accumulate,
+                                               .epsilon = static_cast<float>(config_.norm_epsilon),
+                                               .rows = r.in.rows,
+                                               .width = r.in.columns});
+}
+
+template <typename T>
+Result<const T*> Tape::TapeOps<T>::recompute(const Record& r) {
+  const T* in = TRY(input_of(r));
+  T* out = grown(scratch_of(r), static_cast<size_t>(r.out.rows) * r.out.columns);
+  TRY(compute(r, in, out));
+  return out;
+}
+
+template <typename T>
+Result<const T*> Tape::TapeOps<T>::input_of(const Record& r) {
+  const Record& producer = records_[r.in.id];
+  if (!producer.kept) return recompute(producer);
+  return r.in.data;
+}
+
+template <typename T>
+Result<const T*> Tape::TapeOps<T>::multiplied_input_of(const Record& r) {
+  Tensor x = r.in;
+  x.data = const_cast<T*>(TRY(input_of(r)));
+  return TRY(multiplied_by(r.weight, x)).data;
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs) {
+  const int even_rows = (rows_ + 1) / 2 * 2;
+  T* packed_x = grown(packed_, kernels::packed_size(inputs, even_rows));
+  TRY(kernels::pack_transposed(*stream_, x, rows_, inputs, packed_x));
+  T* packed_grad = grown(packed_grad_, kernels::packed_size(outputs, even_rows));
+  TRY(kernels::pack_transposed(*stream_, grad_out, rows_, outputs, packed_grad));
+  return kernels::gemm(*stream_, {.a = packed_grad,
+                                  .a_packed = true,
+                                  .b = packed_x,
+                                  .out_float = grad_of(weight),
+                                  .out_stride = static_cast<size_t>(inputs),
+                                  .accumulate = true,
+                                  .m = layout().parameters[weight].rows,
+                                  .n = inputs,
+                                  .k = even_rows});
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::linear_backward(const Record& r, const T* grad_out) {
+  if (r.bias >= 0 && learns(r.bias)) {
+    TRY(kernels::sum_rows(*stream_, {.x = grad_out,
+                                     .stride = static_cast<size_t>(r.out.columns),
+                                     .out = grad_of(r.bias),
+                                     .rows = rows_,
+                                     .width = r.out.columns}));
+  }
+  if (learns(r.weight))
+    TRY(add_weight_gradient(r.weight, TRY(multiplied_input_of(r)), r.in.columns, grad_out, r.out.columns));
+  return kernels::gemm(*stream_, {.a = grad_out,
+                                  .a_stride = static_cast<size_t>(r.out.columns),
+                                  .b = weights_->packed_transposed(r.weight),
+                                  .out = grown(grad_branch_, static_cast<size_t>(rows_) * r.in.columns),
+                                  .out_stride = static_cast<size_t>(r.in.columns),
+                                  .m = rows_,
+                                  .n = r.in.columns,
+                                  .k = r.out.columns});
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::head_norm_backward(const Record& r) {
+  const int query = shape_.heads * shape_.head_size;
+  for (const auto& [start, weight, heads] :
+       {std::tuple{0, r.weight, shape_.heads}, std::tuple{query, r.second_weight, shape_.kv_heads}}) {
+    TRY(kernels::head_norm_backward(*stream_, {.x = r.in.data + start,
+                                               .grad = grad_wide_.data() + start,
+                                               .stride = static_cast<size_t>(r.in.columns),
+                                               .weight = weights_->values<T>(weight),
+                                               .grad_weight = grad_of_norm(weight),
+                                               .epsilon = static_cast<float>(config_.norm_epsilon),
+                                               .rows = r.in.rows,
+                                               .heads = heads,
+                                               .head_size = shape_.head_size}));
+  }
+  return {};
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::combine_backward(const Record& r) {
+  const model::Routes& routes = routes_[r.routes];
+  return kernels::combine_backward(*stream_,
+                                   {.y = r.in.data,
+                                    .places = routes.places.data(),
+                                    .weights = routes.weights.data(),
+                                    .grad_out = grad_residual_.data(),
+                                    .grad_y = grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns),
+                                    .grad_weights = grown(grad_weights_, routes.weights.size()),
+                                    .rows = routes.rows,
+                                    .chosen = routes.chosen,
+                                    .width = r.in.columns});
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::add_grouped_gradient(const Record& r) {
+  const model::Routes& routes = routes_[r.routes];
+  const auto pack = [&](const T* x, int columns, std::vector<T>& packed) {
+    return kernels::pack_groups(
+        *stream_, {.x = x,
+                   .offsets = routes.offsets.data(),
+                   .packed = grown(packed, kernels::packed_groups_size(columns, r.in.rows, routes.experts)),
+                   .groups = routes.experts,
+                   .rows = r.in.rows,
+                   .columns = columns});
+  };
+  TRY(pack(TRY(multiplied_input_of(r)), r.in.columns, packed_));
+  TRY(pack(grad_wide_.data(), r.out.columns, packed_grad_));
+  return kernels::k_grouped_gemm(*stream_, {.a = packed_grad_.data(),
+                                            .b = packed_.data(),
+                                            .offsets = routes.offsets.data(),
+                                            .out = grad_of(r.weight),
+                                            .groups = routes.experts,
+                                            .rows = r.in.rows,
+                                            .m = r.out.columns,
+                                            .n = r.in.columns});
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::grouped_linear_backward(const Record& r) {
+  const model::Routes& routes = routes_[r.routes];
+  const int32_t* offsets = routes.offsets.data();
+  if (learns(r.weight)) TRY(add_grouped_gradient(r));
+  // A shared expert's backward pass comes before dispatch's, and has grad_branch_ for itself.
+  std::vector<T>& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
+  return kernels::grouped_gemm(*stream_, {.a = grad_wide_.data(),
+                                          .a_stride = static_cast<size_t>(r.out.columns),
+                                          .offsets = offsets,
+                                          .b = weights_->packed_transposed(r.weight),
+                                          .out = grown(grad_in, static_cast<size_t>(r.in.rows) * r.in.columns),
+                                          .out_stride = static_cast<size_t>(r.in.columns),
+                                          .groups = routes.experts,
+                                          .m = r.in.rows,
+                                          .n = r.in.columns,
+                                          .k = r.out.columns});
+}
+
+// What the experts want of a row, and on top of it what a shared expert wants, and the router by the weights that
+// `combine` used.
+template <typename T>
+Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
+  const model::Routes& routes = routes_[r.routes];
+  const int width = r.in.columns, even_experts = (routes.experts + 1) / 2 * 2;
+  T* from_experts = grown(grad_wide_, static_cast<size_t>(rows_) * width);
+  TRY(kernels::permute_backward(*stream_, {.grad_out = grad_dispatched_.data(),
+                                           .places = routes.places.data(),
+                                           .grad_x = from_experts,
+                                           .rows = routes.rows,
+                                           .chosen = routes.chosen,
+                                           .width = width}));
+  const bool shared = records_[r.out.id + 1].in.id == r.in.id;
+  if (shared) TRY(kernels::add(*stream_, grad_branch_.data(), static_cast<size_t>(rows_) * width, from_experts));
+  const T* grad_logits = grown(grad_logits_, static_cast<size_t>(rows_) * even_experts);
+  TRY(kernels::route_backward(*stream_, {.logits = routes.logits.data(),
+                                         .ids = routes.ids.data(),
+                                         .weights = routes.weights.data(),
+                                         .grad_weights = grad_weights_.data(),
+                                         .grad_logits = grad_logits_.data(),
+                                         .grad_stride = static_cast<size_t>(even_experts),
+                                         .score = routes.score,
+                                         .scale = routes.scale,
+                                         .normalise = routes.normalise,
+                                         .rows = routes.rows,
+                                         .experts = routes.experts,
+                                         .chosen = routes.chosen}));
+  if (learns(r.weight)) TRY(add_weight_gradient(r.weight, TRY(input_of(r)), width, grad_logits, even_experts));
+  return kernels::gemm(*stream_, {.a = grad_logits,
+                                  .a_stride = static_cast<size_t>(even_experts),
+                                  .b = weights_->packed_transposed(r.weight),
+                                  .residual = from_experts,
+                                  .out = grown(grad_branch_, static_cast<size_t>(rows_) * width),
+                                  .out_stride = static_cast<size_t>(width),
+                                  .m = rows_,
+                                  .n = width,
+                                  .k = even_experts});
+}
+
+template <typename T>
+Status Tape::TapeOps<T>::attention_backward(const Record& r) {
+  const size_t stride = static_cast<size_t>(r.in.columns);
+  // Values that are columns of the keys have their gradient behind that of the keys.
+  const int grad_values = columns_.keys + shape_.kv_heads * shape_.head_size;
+  const size_t grad_stride = static_cast<size_t>(grad_values) + shape_.kv_heads * shape_.values();
+  T* grad = grown(grad_wide_, static_cast<size_t>(rows_) * grad_stride);
+  const std::vector<kernels::TreeRun>& runs = tree_runs();
+  TRY(kernels::attention_backward(*stream_, model::attention_shape(config_, r.layer),
+                                  {.queries = r.in.data,
+                                   .keys = r.in.data + columns_.keys,
+                                   .values = r.in.data + columns_.values,
+                                   .stride = stride,
+                                   .out = r.out.data,
+                                   .grad_out = grad_branch_.data(),
+                                   .log_sum = log_sums_[r.layer].data(),
+                                   .grad_queries = grad,
+                                   .grad_keys = grad + columns_.keys,
+                                   .grad_values = grad + grad_values,
+                                   .grad_stride = grad_stride,
+                                   .rows = rows_},
+                                  std::span(&runs, 1)));
+  return rotation_.turn(*stream_, grad, grad_stride, tree_->positions, true);
+}
+
+template <typename T>
+const std::vector<kernels::TreeRun>& Tape::TapeOps<T>::tree_runs() {
+  paths_.assign(tree_->nodes.size(), {});
+  tree_runs_.clear();
+  for (size_t n = 0; n < tree_->nodes.size(); ++n) {
+    const TreeNode& node = tree_->nodes[n];
+    if (node.parent >= 0) paths_[n] = paths_[node.parent];
+    for (int i = 0; i < node.rows; ++i) paths_[n].push_back(node.row + i);
+    tree_runs_.push_back({node.row, node.rows, paths_[n]});
+  }
+  return tree_runs_;
+}
+
+template class Tape::TapeOps<bf16>;
+
+template <>
+Status Tape::TapeOps<float>::backward(std::span<const float>, std::span<float>, std::vector<float>*,
+                                      std::span<const uint8_t>) {
+  return Status::invalid("training in float32 is not supported");
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,201 @@
+// The operations that a Tape records, and what it remembers of them; forward in tape.cpp, backward in
+// tape_backward.cpp, of latent attention in tape_latent.cpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/buffer.h"
+#include "model/latent.h"
+#include "model/rotation.h"
+#include "model/routes.h"
+#include "model/transformer.h"
+#include "trainer/learn/tape.h"
+
+namespace tandem::trainer {
+
+using kernels::bf16;
+
+// Memory that is handed out front to back and taken back all at once.
+template <typename T>
+class Arena {
+ public:
+  T* take(size_t count) {
+    count = (count + 31) / 32 * 32;
+    while (chunk_ < chunks_.size() && used_ + count > chunks_[chunk_].size()) {
+      ++chunk_;
+      used_ = 0;
+    }
+    if (chunk_ == chunks_.size()) chunks_.emplace_back(std::max<size_t>(count, size_t{1} << 24));
+    T* memory = chunks_[chunk_].data() + used_;
+    used_ += count;
+    return memory;
+  }
+  void reset() { chunk_ = used_ = 0; }
+
+ private:
+  std::vector<Buffer<T>> chunks_;
+  size_t chunk_ = 0, used_ = 0;
+};
+
+template <typename T>
+T* grown(std::vector<T>& buffer, size_t count) {
+  if (buffer.size() < count) buffer.resize(count);
+  return buffer.data();
+}
+
+// A pass in some number format.
+class Tape::Pass {
+ public:
+  virtual ~Pass() = default;
+  virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
+                                             const TokenTree& tree, std::span<const TokenPick> picks) = 0;
+  virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+                          std::span<const uint8_t> learned) = 0;
+  virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
+};
+
+// Forward in bf16 and in fp32, backward in bf16 alone.
+template <typename T>
+class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
+ public:
+  using Tensor = model::BasicTensor<T>;
+
+  TapeOps(const model::ModelConfig& config, int max_positions);
+
+  Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
+                                     std::span<const TokenPick> picks) override;
+  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+                  std::span<const uint8_t> learned) override;
+  Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
+
+  Result<Tensor> embed() override;
+  Result<Tensor> norm(const Tensor& x, int weight) override;
+  Result<Tensor> linear(const Tensor& x, int weight, int bias) override;
+  Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override;
+  Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override;
+  Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
+  Result<Tensor> attention(const Tensor& qkv, int layer) override;
+  Result<Tensor> expand_latents(const Tensor& compressed, int layer) override;
+  Result<Tensor> project_values(const Tensor& gathered, int layer) override;
+  Result<Tensor> swiglu(const Tensor& gate_up) override;
+  Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override;
+  Result<Tensor> grouped_linear(const Tensor& x, int weights) override;
+  Result<Tensor> combine(const Tensor& y, const Tensor& residual) override;
+
+ private:
+  enum Kind {
+    kEmbed,
+    kNorm,
+    kLinear,
+    kLinearOnto,
+    kNormOnto,
+    kHeadNorm,
+    kAttention,
+    kExpandLatents,
+    kProjectValues,
+    kSwiglu,
+    kDispatch,
+    kGroupedLinear,
+    kCombine
+  };
+  struct Record {
+    Kind kind{};
+    int weight = 0;
+    int second_weight = 0;  // of keys, where `weight` is that of queries
+    int bias = -1;
+    int layer = 0;
+    size_t routes = 0;  // which of routes_
+    Tensor in = {};
+    Tensor out = {};
+    bool kept = true;  // false: `out` lives in scratch and is computed again when it is needed
+  };
+  // The pages that a node's path lies in: whole pages of its ancestors, then its own.
+  struct NodePages {
+    int node = 0;
+    int copied_from = -1;  // the ancestors' last page, where the node starts in its middle
+    size_t own_from = 0;
+    std::vector<int> pages = {};
+    std::vector<kernels::BasicKeyValuePage<T>> pointers = {};
+  };
+
+  const model::ParameterLayout& layout() const { return weights_->layout(); }
+  bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
+  float* grad_of(int parameter) const { return grads_ + layout().parameters[parameter].offset; }
+  // Of a norm, whose kernel has no way to leave it out.
+  float* grad_of_norm(int parameter);
+
+  Tensor record(Record entry, int rows, int columns);
+  // The output of a record that was not kept, once more; valid until the next.
+  Result<const T*> recompute(const Record& record);
+  Result<const T*> input_of(const Record& record);
+  Result<const T*> multiplied_input_of(const Record& record);  // as the record's product saw it
+  Status compute(const Record& record, const T* in, T* out);
+  std::vector<T>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
+
+  // Rows as the products with a parameter see them; valid until the next.
+  Result<Tensor> multiplied_by(int weight, const Tensor& x);
+  Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out);
+  void lay_out_pages();
+  kernels::BasicKeyValuePage<T> page_at(int page);
+  void copy_page(int from, int to);
+  const T* gather(std::span<const int> rows);
+  Result<std::vector<float>> head(std::span<const TokenPick> picks);
+
+  Status backward(const Record& record);
+  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
+  Status norm_backward(const Record& record, const T* grad_out, T* grad_x, bool accumulate);
+  Status linear_backward(const Record& record, const T* grad_out);
+  Status add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs);
+  // Adds grad_out^T x to [outputs][inputs] of the gradients at `target`; both of rows of some stride.
+  Status add_strided_gradient(float* target, const T* x, size_t x_stride, int inputs, const T* grad_out,
+                              size_t grad_stride, int outputs);
+  Status head_norm_backward(const Record& record);
+  Status attention_backward(const Record& record);
+  Status expand_latents_backward(const Record& record);
+  Status project_values_backward(const Record& record);
+  Status combine_backward(const Record& record);
+  Status grouped_linear_backward(const Record& record);
+  Status add_grouped_gradient(const Record& record);
+  Status dispatch_backward(const Record& record);
+  const std::vector<kernels::TreeRun>& tree_runs();
+
+  const model::ModelConfig config_;
+  const kernels::AttentionShape shape_;
+  const model::AttentionColumns columns_;
+  const model::Rotation rotation_;
+
+  kernels::Stream* stream_ = nullptr;
+  const model::Weights* weights_ = nullptr;
+  const TokenTree* tree_ = nullptr;
+  float* grads_ = nullptr;
+  std::span<const uint8_t> learned_;
+  int rows_ = 0;
+  bool have_residual_grad_ = false;
+  Arena<T> arena_;
+  model::QuantizedActivations activations_;
+  std::vector<Record> records_;
+  std::vector<std::vector<float>> log_sums_;      // of each layer
+  std::vector<model::Routes> routes_;             // of each layer with experts
+  std::vector<model::LatentQueries<T>> latents_;  // of each layer, where attention is latent
+  size_t routes_used_ = 0;
+  Tensor hidden_;
+  std::vector<NodePages> pages_of_node_;
+  std::vector<kernels::BasicQueryRun<T>> runs_;
+  std::vector<std::vector<int>> paths_;
+  std::vector<kernels::TreeRun> tree_runs_;
+  std::vector<T> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
+  std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
+  std::vector<T> grad_spare_, grad_queries_, columns_of_x_, columns_of_grad_;
+  std::vector<float> grad_weights_, unwanted_;
+  std::vector<int> head_rows_;
+  std::vector<TokenPick> head_picks_;
+  std::vector<T> head_states_, low_rank_;
+  std::vector<float> head_log_sum_;
+};
+
+template <>
+Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+                                      std::vector<float>* entropies, std::span<const uint8_t> learned);
+
+}  // namespace tandem::trainer

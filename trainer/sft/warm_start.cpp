@@ -1,0 +1,51 @@
+#include "trainer/sft/warm_start.h"
+
+#include <fmt/format.h>
+
+namespace tandem::trainer {
+
+Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conversation& conversation,
+                         int max_tokens) {
+  Sample sample;
+  const auto append = [&](const std::vector<int32_t>& tokens, bool trained) {
+    sample.tokens.insert(sample.tokens.end(), tokens.begin(), tokens.end());
+    sample.trained.resize(sample.tokens.size(), trained);
+  };
+  std::vector<rollout::ChatMessage> opening;
+  size_t next = 0;
+  for (; next < transcript.messages.size() && transcript.messages[next].role != "assistant"; ++next) {
+    opening.push_back({transcript.messages[next].role, transcript.messages[next].content});
+  }
+  append(TRY(conversation.prompt(opening)), false);
+  for (; next < transcript.messages.size(); ++next) {
+    const envs::Message& message = transcript.messages[next];
+    if (message.role == "assistant")
+      append(TRY(conversation.spoken(message.content)), true);
+    else
+      append(TRY(conversation.next_turn({message.role, message.content})), false);
+  }
+  if (static_cast<int>(sample.tokens.size()) > max_tokens) {
+    return fail(
+        Status::exhausted(fmt::format("a demonstration of {} tokens, at most {}", sample.tokens.size(), max_tokens)));
+  }
+  return sample;
+}
+
+Result<std::vector<Sample>> demonstrations(const WarmStartSettings& settings, const rollout::Conversation& conversation,
+                                           uint64_t first, int count, int max_tokens) {
+  std::vector<Sample> samples;
+  for (uint64_t number = first; static_cast<int>(samples.size()) < count; ++number) {
+    const auto& kind = settings.kinds[number % settings.kinds.size()];
+    const uint64_t seed = derive_seed(settings.seed, {1, number});
+    const envs::Task task = TRY(envs::make_task({.kind = kind, .split = envs::Split::kTrain, .seed = seed}));
+    Random random(derive_seed(settings.seed, {2, number}));
+    auto sample = sample_of(TRY(envs::demonstrate(task, random, settings.noise)), conversation, max_tokens);
+    if (sample)
+      samples.push_back(std::move(*sample));
+    else if (sample.error().code() != Code::kExhausted)
+      return fail(sample.error());
+  }
+  return samples;
+}
+
+}  // namespace tandem::trainer
