@@ -10,7 +10,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr double kParseSeconds = 60;
-constexpr size_t kMostOutput = size_t{32} << 20;
+constexpr size_t kPythonFunctionsMostOutput = size_t{32} << 20;
 
 // Prints a line of JSON for each function, and the number of them at the end. Columns of `ast` are bytes of UTF-8.
 constexpr std::string_view kParser = R"(
@@ -122,7 +122,7 @@ Result<std::vector<PythonFunction>> find_functions(const Files& files, SandboxBa
   if (find_program("python3").empty()) return fail(Status::unfit("there is no program python3 on this machine"));
   SandboxSpec spec;
   spec.call_time_limit_s = kParseSeconds;
-  spec.output_limit = kMostOutput;
+  spec.output_limit = kPythonFunctionsMostOutput;
   auto sandbox = TRY(backend.create(spec));
   Files sources;
   for (const auto& [path, content] : files) {
