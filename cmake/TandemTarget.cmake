@@ -114,9 +114,10 @@ function(tandem_library name)
   tandem_jumbo(tandem_${name})
 endfunction()
 
-# tandem_tests(FOLDER DEPENDS target... [PROPERTIES property value...]): one GoogleTest program of all tests/FOLDER/*_test.cpp.
+# tandem_tests(FOLDER DEPENDS target... [ALONE] [PROPERTIES property value...]): one GoogleTest program of all tests/FOLDER/*_test.cpp;
+# ALONE: not as a jumbo build.
 function(tandem_tests folder)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "" "DEPENDS;PROPERTIES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
   if(NOT sources)
     return()
@@ -128,7 +129,9 @@ function(tandem_tests folder)
   target_compile_definitions(${program} PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                 TANDEM_BINARY="${CMAKE_BINARY_DIR}/bin/tandem")
   target_precompile_headers(${program} PRIVATE ${TANDEM_HEADERS} <gtest/gtest.h> <gmock/gmock.h>)
-  tandem_jumbo(${program})
+  if(NOT ARG_ALONE)  # each file has shapes of its own under the same short names
+    tandem_jumbo(${program})
+  endif()
   include(GoogleTest)
   # Parameters have names of their own; their values, printed as bytes, would change the tests' names with every start.
   gtest_discover_tests(${program} TEST_PREFIX ${folder}. NO_PRETTY_VALUES PROPERTIES ${ARG_PROPERTIES} DISCOVERY_TIMEOUT 60)

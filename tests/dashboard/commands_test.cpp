@@ -1,4 +1,5 @@
 // The commands as a script meets them: exit codes and what they print.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,6 @@
 #include "dashboard/summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dashboard/statistics.h"

@@ -14,7 +14,7 @@
 namespace tandem::model {
 namespace {
 
-const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
+const fs::path kTokenizerGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
 
 Tokenizer load(const fs::path& path) {
   auto tokenizer = Tokenizer::load(path);
@@ -22,7 +22,7 @@ Tokenizer load(const fs::path& path) {
   return std::move(*tokenizer);
 }
 
-std::vector<Json> read_lines(const fs::path& path) {
+std::vector<Json> tokenizer_read_lines(const fs::path& path) {
   const std::string text = *read_file(path);
   std::vector<Json> lines;
   for (const auto line : split(text, '\n')) {
@@ -34,9 +34,9 @@ std::vector<Json> read_lines(const fs::path& path) {
 class FamilyTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyTest, gives_the_ids_and_the_text_of_hf_tokenizers) {
-  const auto tokenizer = load(kGolden / GetParam());
+  const auto tokenizer = load(kTokenizerGolden / GetParam());
   int cases = 0;
-  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / GetParam() / "cases.jsonl")) {
     const auto ids = item["ids"].get<std::vector<TokenId>>();
     if (item.contains("text")) {
       const auto text = item["text"].get<std::string>();
@@ -50,8 +50,8 @@ TEST_P(FamilyTest, gives_the_ids_and_the_text_of_hf_tokenizers) {
 }
 
 TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
-  const auto tokenizer = load(kGolden / GetParam());
-  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+  const auto tokenizer = load(kTokenizerGolden / GetParam());
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / GetParam() / "cases.jsonl")) {
     StreamDecoder stream(tokenizer);
     std::string text;
     for (const TokenId id : item["ids"].get<std::vector<TokenId>>()) {
@@ -65,8 +65,8 @@ TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
 }
 
 TEST_P(FamilyTest, tokens_end_one_behind_the_other_and_within_the_text) {
-  const auto tokenizer = load(kGolden / GetParam());
-  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+  const auto tokenizer = load(kTokenizerGolden / GetParam());
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / GetParam() / "cases.jsonl")) {
     if (!item.contains("text")) continue;
     const auto text = item["text"].get<std::string>();
     if (!is_valid_utf8(text)) continue;
@@ -98,7 +98,7 @@ std::vector<bool> characters_of(const Json& ranges) {
 }
 
 TEST(BertCharacters, are_classed_as_hf_tokenizers_does_every_one_of_them) {
-  const Json golden = *parse_json(*read_file(kGolden / "bert-characters.json"));
+  const Json golden = *parse_json(*read_file(kTokenizerGolden / "bert-characters.json"));
   const auto characters = *BertCharacters::create();
   const auto removed = characters_of(golden["removed"]), spaces = characters_of(golden["space"]),
              ideographs = characters_of(golden["ideograph"]), accents = characters_of(golden["accent"]),
@@ -129,7 +129,7 @@ TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
       {"\\P{L}", R"({"type": "Split", "pattern": {"Regex": "\\P{L}"}, "behavior": "Isolated", "invert": false})", 'a',
        3},
   };
-  const Json golden = *parse_json(*read_file(kGolden / "cut-characters.json"));
+  const Json golden = *parse_json(*read_file(kTokenizerGolden / "cut-characters.json"));
   RegexScratch scratch;
   for (const Case& item : kCases) {
     const auto expected = characters_of(golden[item.name]);
@@ -148,7 +148,7 @@ TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
 }
 
 TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
-  const WideJson golden = *parse_wide_json(*read_file(kGolden / "lower-case.json"));
+  const WideJson golden = *parse_wide_json(*read_file(kTokenizerGolden / "lower-case.json"));
   const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "Lowercase"})"));
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xd800 && c < 0xe000) continue;
@@ -167,7 +167,7 @@ TEST(Normalizer, strips_the_marks_of_unicode_9_as_hf_tokenizers_does) {
 }
 
 TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them) {
-  const auto tokenizer = load(kGolden / "bert");
+  const auto tokenizer = load(kTokenizerGolden / "bert");
   const std::string text = "Caf\u00e9 \u4e2d, valued";
   const Encoded encoded = *tokenizer.encode_with_ends(text);
   EXPECT_EQ(encoded.ids, *tokenizer.encode(text));
@@ -178,12 +178,12 @@ TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them
 }
 
 TEST(Tokenizer, truncation_and_padding_of_the_file_are_left_to_the_caller) {
-  Json file = *parse_json(*read_file(kGolden / "bert/tokenizer.json"));
+  Json file = *parse_json(*read_file(kTokenizerGolden / "bert/tokenizer.json"));
   file["truncation"] = {{"direction", "Right"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
   file["padding"] = {{"strategy", {{"Fixed", 9}}}, {"pad_id", 0}, {"pad_type_id", 0}, {"pad_token", "[PAD]"}};
   const auto tokenizer = Tokenizer::from_json(file.dump());
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
-  EXPECT_EQ(*tokenizer->encode("the value of a list"), *load(kGolden / "bert").encode("the value of a list"));
+  EXPECT_EQ(*tokenizer->encode("the value of a list"), *load(kTokenizerGolden / "bert").encode("the value of a list"));
 }
 
 TEST(Tokenizer, word_pieces_that_lack_the_unknown_token_are_refused) {
@@ -200,7 +200,7 @@ TEST(Tokenizer, smollm2_gives_the_ids_of_hf_tokenizers) {
   EXPECT_EQ(tokenizer.find("<|im_end|>"), 2);
   EXPECT_TRUE(tokenizer.is_special(2));
   EXPECT_EQ(tokenizer.size(), 49152);
-  for (const Json& item : read_lines(kGolden / "smollm2-cases.jsonl")) {
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / "smollm2-cases.jsonl")) {
     EXPECT_EQ(*tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<TokenId>>())
         << item["text"];
   }
@@ -209,7 +209,7 @@ TEST(Tokenizer, smollm2_gives_the_ids_of_hf_tokenizers) {
 TEST(Tokenizer, long_words_are_merged_as_short_ones_are) {
   // Beyond some length a heap takes the place of looking at all pairs: both sides of every length must agree, which a
   // word between spaces shows, since merges do not cross the pieces.
-  const auto tokenizer = load(kGolden / "gpt2");
+  const auto tokenizer = load(kTokenizerGolden / "gpt2");
   Random random(2);
   for (int round = 0; round < 50; ++round) {
     std::string word;
@@ -223,20 +223,20 @@ TEST(Tokenizer, long_words_are_merged_as_short_ones_are) {
 }
 
 TEST(Tokenizer, bytes_that_are_not_utf8_count_as_the_replacement_character) {
-  const auto tokenizer = load(kGolden / "gpt2");
+  const auto tokenizer = load(kTokenizerGolden / "gpt2");
   EXPECT_EQ(*tokenizer.encode("a\xff\xe2\x82z"), *tokenizer.encode("a\xef\xbf\xbd\xef\xbf\xbdz"));
 }
 
 TEST(Tokenizer, unknown_ids_are_left_out_of_a_text) {
-  const auto tokenizer = load(kGolden / "gpt2");
+  const auto tokenizer = load(kTokenizerGolden / "gpt2");
   const std::vector<TokenId> ids = {-1, 1 << 30, tokenizer.size()};
   EXPECT_EQ(tokenizer.decode(ids), "");
   EXPECT_EQ(tokenizer.find("no such token"), std::nullopt);
 }
 
 TEST(Tokenizer, may_be_used_from_many_threads) {
-  const auto tokenizer = load(kGolden / "qwen2");
-  const auto lines = read_lines(kGolden / "qwen2/cases.jsonl");
+  const auto tokenizer = load(kTokenizerGolden / "qwen2");
+  const auto lines = tokenizer_read_lines(kTokenizerGolden / "qwen2/cases.jsonl");
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int i = 0; i < 4; ++i) {
@@ -253,7 +253,7 @@ TEST(Tokenizer, may_be_used_from_many_threads) {
 }
 
 TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name) {
-  const Json good = *parse_json(*read_file(kGolden / "gpt2/tokenizer.json"));
+  const Json good = *parse_json(*read_file(kTokenizerGolden / "gpt2/tokenizer.json"));
   const struct {
     const char* patch;
     const char* expected;
@@ -288,7 +288,7 @@ TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name)
 }
 
 TEST(Tokenizer, an_expression_that_backtracks_without_end_is_an_error_and_not_a_hang) {
-  Json json = *parse_json(*read_file(kGolden / "gpt2/tokenizer.json"));
+  Json json = *parse_json(*read_file(kTokenizerGolden / "gpt2/tokenizer.json"));
   json["pre_tokenizer"] =
       *parse_json(R"({"type":"Split","pattern":{"Regex":"(a+)+(b+)+(a+)+$|x"},"behavior":"Isolated","invert":false})");
   json["decoder"] = {{"type", "ByteLevel"}};
@@ -300,7 +300,7 @@ TEST(Tokenizer, an_expression_that_backtracks_without_end_is_an_error_and_not_a_
 
 TEST(Tokenizer, damaged_files_give_an_error_or_a_tokenizer_and_never_a_crash) {
   for (const char* family : {"flags", "llama2", "deepseek", "t5", "llama2-unigram"}) {
-    const std::string whole = *read_file(kGolden / family / "tokenizer.json");
+    const std::string whole = *read_file(kTokenizerGolden / family / "tokenizer.json");
     Random random(derive_seed(11, family));
     for (int round = 0; round < 150; ++round) {
       std::string text = whole;
