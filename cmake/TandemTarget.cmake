@@ -86,7 +86,7 @@ endfunction()
 
 # What most files include, directly or not, and takes a second and more to read.
 set(TANDEM_HEADERS <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <span> <string> <vector>
-                   <fmt/format.h> <nlohmann/json.hpp>)
+                   <fmt/format.h>)
 
 # tandem_library(NAME [FOLDER folder] [FLAT] DEPENDS target... [EXCLUDE file...] [HEADERS header...]): the library of the current
 # folder or of a folder in it: all sources in it, with FLAT without those of its folders; HEADERS are precompiled too.
@@ -107,7 +107,7 @@ function(tandem_library name)
   endforeach()
   add_library(tandem_${name} STATIC ${sources})
   tandem_compile_options(tandem_${name})
-  if(NOT name STREQUAL kernels)  # which is compiled once for each instruction set
+  if(NOT TANDEM_JUMBO AND NOT name STREQUAL kernels)  # which is compiled once for each instruction set
     target_precompile_headers(tandem_${name} PRIVATE ${TANDEM_HEADERS} ${ARG_HEADERS})
   endif()
   target_link_libraries(tandem_${name} PUBLIC ${ARG_DEPENDS})
@@ -128,7 +128,9 @@ function(tandem_tests folder)
   target_link_libraries(${program} PRIVATE ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
   target_compile_definitions(${program} PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                 TANDEM_BINARY="${CMAKE_BINARY_DIR}/bin/tandem")
-  target_precompile_headers(${program} PRIVATE ${TANDEM_HEADERS} <gtest/gtest.h> <gmock/gmock.h>)
+  if(NOT TANDEM_JUMBO OR ARG_ALONE)
+    target_precompile_headers(${program} PRIVATE ${TANDEM_HEADERS} <gtest/gtest.h> <gmock/gmock.h>)
+  endif()
   if(NOT ARG_ALONE)  # each file has shapes of its own under the same short names
     tandem_jumbo(${program})
   endif()

@@ -93,13 +93,13 @@ print(found)
 
 Result<PythonFunction> function_of(const Json& json, const Files& files) {
   try {
-    PythonFunction function{.path = json.at("path"),
-                            .name = json.at("name"),
-                            .signature = json.at("signature"),
-                            .docstring = json.at("docstring"),
-                            .begin = json.at("begin"),
-                            .end = json.at("end"),
-                            .indent = json.at("indent")};
+    PythonFunction function{.path = json.at("path").get<std::string>(),
+                            .name = json.at("name").get<std::string>(),
+                            .signature = json.at("signature").get<std::string>(),
+                            .docstring = json.at("docstring").get<std::string>(),
+                            .begin = json.at("begin").get<size_t>(),
+                            .end = json.at("end").get<size_t>(),
+                            .indent = json.at("indent").get<std::string>()};
     const auto file = files.find(function.path);
     if (file != files.end() && function.begin < function.end && function.end <= file->second.size()) return function;
   } catch (const Json::exception&) {

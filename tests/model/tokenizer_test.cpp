@@ -133,7 +133,7 @@ TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
   RegexScratch scratch;
   for (const Case& item : kCases) {
     const auto expected = characters_of(golden[item.name]);
-    const auto by = *PreTokenizer::from_json(*parse_wide_json(item.json));
+    const auto by = *PreTokenizer::from_json(*parse_json(item.json));
     for (char32_t c = 0; c < 0x110000; ++c) {
       if (c >= 0xd800 && c < 0xe000) continue;
       std::string text(1, item.around);
@@ -148,8 +148,8 @@ TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
 }
 
 TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
-  const WideJson golden = *parse_wide_json(*read_file(kTokenizerGolden / "lower-case.json"));
-  const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "Lowercase"})"));
+  const Json golden = *parse_json(*read_file(kTokenizerGolden / "lower-case.json"));
+  const auto normalizer = *Normalizer::from_json(*parse_json(R"({"type": "Lowercase"})"));
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xd800 && c < 0xe000) continue;
     std::string character;
@@ -161,7 +161,7 @@ TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
 
 // U+111C9 and U+1CF2 have changed sides since then.
 TEST(Normalizer, strips_the_marks_of_unicode_9_as_hf_tokenizers_does) {
-  const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "StripAccents"})"));
+  const auto normalizer = *Normalizer::from_json(*parse_json(R"({"type": "StripAccents"})"));
   EXPECT_EQ(*normalizer.apply("a\u0301\u1CF2\U000111C8b"), "a\U000111C8b");
   EXPECT_EQ(*normalizer.apply("a\U000111C9\U0001E2ECb"), "a\U000111C9\U0001E2ECb");
 }

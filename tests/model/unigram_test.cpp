@@ -16,7 +16,7 @@ namespace {
 const fs::path kUnigramGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
 
 Unigram read_unigram(const char* json) {
-  auto model = Unigram::from_json(*parse_wide_json(json));
+  auto model = Unigram::from_json(*parse_json(json));
   EXPECT_TRUE(model) << model.error().to_string();
   return std::move(*model);
 }
@@ -68,12 +68,12 @@ TEST(Unigram, what_no_vocabulary_can_be_is_refused_with_its_place) {
       {R"({"vocab":[["a",-1]],"unk_id":0,"byte_fallback":1})", "byte_fallback is not a bool"},
   };
   for (const auto& [json, expected] : cases) {
-    const auto model = Unigram::from_json(*parse_wide_json(json));
+    const auto model = Unigram::from_json(*parse_json(json));
     ASSERT_FALSE(model) << json;
     EXPECT_NE(model.error().message().find(expected), std::string::npos) << model.error().message();
   }
   const auto longest =
-      Unigram::from_json(*parse_wide_json(R"({"unk_id":0,"vocab":[[")" + std::string(2000, 'a') + R"(",-1]]})"));
+      Unigram::from_json(*parse_json(R"({"unk_id":0,"vocab":[[")" + std::string(2000, 'a') + R"(",-1]]})"));
   ASSERT_FALSE(longest);
   EXPECT_NE(longest.error().message().find("vocab[0] is longer than 1024 bytes"), std::string::npos);
 }
