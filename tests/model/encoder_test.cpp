@@ -26,7 +26,8 @@ class EncoderTest : public testing::TestWithParam<const char*> {
   }
   std::vector<std::vector<TokenId>> texts() const {
     std::vector<std::vector<TokenId>> texts;
-    for (const Json& item : json_of(folder() / "expected.json")) texts.push_back(item["tokens"]);
+    for (const Json& item : json_of(folder() / "expected.json"))
+      texts.push_back(item["tokens"].get<std::vector<int>>());
     return texts;
   }
 };
@@ -44,7 +45,7 @@ TEST_P(EncoderTest, gives_the_embeddings_of_transformers_with_every_instruction_
     for (size_t text = 0; text < expected.size(); ++text) {
       double dot = 0, length = 0;
       for (size_t i = 0; i < width; ++i) {
-        const double ours = (*embeddings)[text * width + i], theirs = expected[text]["embedding"][i];
+        const double ours = (*embeddings)[text * width + i], theirs = expected[text]["embedding"][i].get<double>();
         ASSERT_NEAR(ours, theirs, 2e-6) << expected[text]["text"] << " at " << i;
         dot += ours * theirs;
         length += ours * ours;

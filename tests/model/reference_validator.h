@@ -38,8 +38,8 @@ class ReferenceValidator {
   bool holds(const Json& schema, const std::string& keyword, const Json& rule, const Json& value) const {
     const auto branch = [&](const Json& s) { return valid(s, value); };
     if (keyword == "type") {
-      if (rule.is_string()) return is_type(rule, value);
-      return std::any_of(rule.begin(), rule.end(), [&](const Json& t) { return is_type(t, value); });
+      if (rule.is_string()) return is_type(rule.get<std::string>(), value);
+      return std::any_of(rule.begin(), rule.end(), [&](const Json& t) { return is_type(t.get<std::string>(), value); });
     }
     if (keyword == "enum") return std::any_of(rule.begin(), rule.end(), [&](const Json& v) { return same(v, value); });
     if (keyword == "const") return same(rule, value);

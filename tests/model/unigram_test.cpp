@@ -106,7 +106,7 @@ TEST(Precompiled, joins_every_character_with_its_neighbours_as_hf_tokenizers_doe
   const Json file = *parse_json(*read_file(kUnigramGolden / "t5/tokenizer.json"));
   std::string base64;
   for (const Json& step : file["normalizer"]["normalizers"])
-    if (step["type"] == "Precompiled") base64 = step["precompiled_charsmap"];
+    if (step["type"] == "Precompiled") base64 = step["precompiled_charsmap"].get<std::string>();
   const auto table = *Precompiled::create(base64);
   const Json golden = *parse_json(*read_file(kUnigramGolden / "joined-characters.json"));
   std::vector<bool> behind(0x110000, false), before(0x110000, false);
