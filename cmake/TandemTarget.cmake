@@ -16,6 +16,7 @@ if(TANDEM_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 if(TANDEM_SANITIZE)
+  add_compile_definitions(TANDEM_SANITIZED)
   add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
                       # GCC 12 loses track of values that sanitizers wrap (bug 105562), and of what strings hold (105651).
                       -Wno-maybe-uninitialized -Wno-stringop-overread)
@@ -23,7 +24,7 @@ if(TANDEM_SANITIZE)
   # data empty.
   add_link_options(-fsanitize=${TANDEM_SANITIZE} -Wl,-z,norelro)
 endif()
-# Clang is for fuzzing alone; GCC's warnings are the ones that are kept at none.
+# Clang is for fuzzing and its sanitizers alone; GCC's warnings are the ones that are kept at none.
 set(TANDEM_WARNINGS -Wall -Wextra -Werror -Wnon-virtual-dtor -Wno-missing-field-initializers
                     # GCC 12 sees overlaps and overflows of strings that are not there (bugs 105329, 105651).
                     -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)

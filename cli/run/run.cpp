@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <csignal>
 #include <ctime>
 #include <optional>
@@ -97,6 +98,8 @@ Json memory_table(const run::RunConfig& config, const model::ModelConfig& model)
   }
   return {{"trainer",
            {{"masters, gradients and moments", learning},
+            {"gradients of slots",
+             4 * n * static_cast<uint64_t>(std::bit_width(static_cast<unsigned>(config.trainer.slots)) - 1)},
             {"weights and panels", 6 * n},
             {"published version", 2 * n},
             {"activations of one pass", row * config.trainer.max_pass_tokens}}},
