@@ -1,7 +1,7 @@
 // Events as JSON, the form in which the log keeps them.
-#include <fmt/format.h>
+#include "rollout/books/events.h"
 
-#include "rollout/books/ledger.h"
+#include <fmt/format.h>
 
 namespace tandem::rollout {
 

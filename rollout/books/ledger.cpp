@@ -1,20 +1,12 @@
 #include "rollout/books/ledger.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "base/random.h"
+#include "rollout/books/seeds.h"
 
 namespace tandem::rollout {
-
-Result<Outcome> outcome_from(std::string_view name) {
-  for (size_t i = 0; i < kOutcomeNames.size(); ++i) {
-    if (kOutcomeNames[i] == name) return static_cast<Outcome>(i);
-  }
-  return fail(Status::invalid(fmt::format("\"{}\" is not an outcome", name)));
-}
 
 std::string_view to_string(EpisodeState state) {
   static constexpr std::array<std::string_view, 6> kNames = {"queued",  "leased",  "committed",
@@ -174,7 +166,7 @@ void Ledger::grant() {
                                 .kind = episode.kind,
                                 .split = episode.split,
                                 .task_seed = episode.task_seed,
-                                .sample_seed = derive_seed(plan_.seed, {3, episode.episode}),
+                                .sample_seed = derive_seed(plan_.seed, {kSampleStream, episode.episode}),
                                 .temperature = episode.temperature,
                                 .min_version = episode.min_version,
                                 .max_version = episode.max_version});

@@ -4,6 +4,8 @@
 
 #include "base/random.h"
 #include "rollout/books/learned_reward.h"
+#include "rollout/books/ledger.h"
+#include "rollout/books/seeds.h"
 
 namespace tandem::rollout {
 
@@ -112,7 +114,7 @@ void Ledger::admit_training() {
     drawn_.pop_back();
     const uint64_t number = train_groups_admitted_++;
     open_training_.push_back(groups_.size());
-    const uint64_t task = plan_.counts.empty() ? derive_seed(plan_.seed, {7, number}) : order_.next(kind);
+    const uint64_t task = plan_.counts.empty() ? derive_seed(plan_.seed, {kTaskStream, number}) : order_.next(kind);
     admit_group(kind, "train", task, Phase::kTrain, temperatures, steps_trained_,
                 plan_.deterministic ? steps_trained_ : UINT64_MAX);
   }
@@ -162,7 +164,7 @@ void Ledger::form_batches() {
       }
     }
     summary.success = episodes > 0 ? total / episodes : 0;
-    if (plan_.shuffle_rewards) shuffle_within(rewards, derive_seed(plan_.seed, {11, batch.step}));
+    if (plan_.shuffle_rewards) shuffle_within(rewards, derive_seed(plan_.seed, {kRewardShuffleStream, batch.step}));
     for (size_t g = 0; g < members.size(); ++g) {
       const bool signal =
           std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
