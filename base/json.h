@@ -24,6 +24,10 @@ Result<WideJson> parse_wide_json(std::string_view text);
 std::string dump_json(const Json& value);
 std::string dump_json(const WideJson& value);
 
+// The format of a file of ours by the key "format" of its JSON; 1 where it is missing. A program reads `newest` and the
+// one before; others are kInvalid, with both numbers in the message.
+Result<int> format_of(const Json& object, int newest);
+
 // The keys of `object` must be among `allowed`; the error names the first stranger and the nearest allowed key.
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed);
 

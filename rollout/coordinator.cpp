@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "base/record_log.h"
 #include "rollout/books/lease.h"
 #include "rollout/books/metrics_log.h"
 
@@ -14,16 +13,6 @@ namespace tandem::rollout {
 using namespace std::chrono_literals;
 
 namespace {
-
-fs::path log_path(const fs::path& run_dir) { return run_dir / "ledger" / "events.log"; }
-
-Status replay(const fs::path& path, Ledger& ledger) {
-  TRY(read_log(path, [&](std::string_view record, uint64_t) -> Status {
-    ledger.step(TRY(event_from_json(TRY(parse_json(record)))));
-    return {};
-  }));
-  return {};
-}
 
 struct Peer {
   std::string role;
@@ -39,13 +28,11 @@ struct Peer {
 
 class Coordinator {
  public:
-  Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, RecordLog log,
-              Ledger ledger)
+  Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, LedgerLog log)
       : settings_(settings),
         clock_(clock),
         socket_(std::move(socket)),
         log_(std::move(log)),
-        ledger_(std::move(ledger)),
         metrics_log_(settings.run_dir / "metrics.jsonl") {
     // What was leased before our start may take as long as what we lease.
     for (const EpisodeRecord& episode : ledger_.episodes()) {
@@ -79,9 +66,9 @@ class Coordinator {
   // ---- Events in ----
 
   Status apply(const Event& event, bool durable = false) {
-    TRY(log_.append(dump_json(to_json(event))));
+    const auto actions = TRY(log_.apply(event));
     if (durable) TRY(log_.sync());
-    for (const Action& action : ledger_.step(event)) std::visit([&](const auto& a) { carry_out(a); }, action);
+    for (const Action& action : actions) std::visit([&](const auto& a) { carry_out(a); }, action);
     return {};
   }
 
@@ -173,7 +160,7 @@ class Coordinator {
       if (hello.getStep() > ledger_.steps_trained() && !ledger_.batch(hello.getStep())) {
         return Status::corrupt(fmt::format("the log ends before step {}, which the checkpoint of {} has trained",
                                            hello.getStep(), message.sender()))
-            .at(log_path(settings_.run_dir).string())
+            .at(ledger_log_path(settings_.run_dir).string())
             .hint("restore the log from a copy, or remove the checkpoints after its last step");
       }
       TRY(apply(TrainerJoined{hello.getStep()}, true));
@@ -366,8 +353,8 @@ class Coordinator {
   const CoordinatorSettings settings_;
   const Clock& clock_;
   wire::Socket socket_;
-  RecordLog log_;
-  Ledger ledger_;
+  LedgerLog log_;
+  const Ledger& ledger_ = log_.ledger();
   MetricsLog metrics_log_;
   std::map<std::string, Peer> peers_;
   std::map<EpisodeKey, Time> deadlines_;
@@ -381,13 +368,6 @@ class Coordinator {
 };
 
 }  // namespace
-
-Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan) {
-  Ledger ledger(std::move(plan));
-  const fs::path path = log_path(run_dir);
-  if (fs::exists(path)) TRY(replay(path, ledger));
-  return ledger;
-}
 
 Json progress_of(const Ledger& ledger) {
   const Books books = ledger.books();
@@ -404,18 +384,13 @@ Json progress_of(const Ledger& ledger) {
 }
 
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
-  TRY(make_directories(settings.run_dir / "ledger"));
-  uint64_t cut = 0;
-  auto log = TRY(RecordLog::open(log_path(settings.run_dir), &cut));
-  if (cut > 0)
-    spdlog::warn("{}: the last {} bytes were torn off by a crash and cut", log_path(settings.run_dir).string(), cut);
-  auto ledger = TRY(read_ledger(settings.run_dir, settings.plan));
+  auto log = TRY(LedgerLog::open(settings.run_dir));
   zmq::context_t context;
   auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity));
-  const Books books = ledger.books();
+  const Ledger& ledger = log.ledger();
   spdlog::info("coordinator on {}: step {} of {}, {} episodes in the books", settings.address, ledger.steps_trained(),
-               settings.plan.steps, books.admitted);
-  return Coordinator(settings, clock, std::move(socket), std::move(log), std::move(ledger)).run(stop);
+               ledger.plan().steps, ledger.books().admitted);
+  return Coordinator(settings, clock, std::move(socket), std::move(log)).run(stop);
 }
 
 }  // namespace tandem::rollout

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "rollout/books/outcome.h"
+#include "rollout/books/plan.h"
 
 namespace tandem::rollout {
 
@@ -21,6 +22,15 @@ struct EpisodeKey {
   friend auto operator<=>(const EpisodeKey&, const EpisodeKey&) = default;
 };
 
+struct PlanSet {  // the first event: what the run is to do
+  RunPlan plan;
+};
+struct Extended {  // the run is to have more steps
+  int steps = 0;
+};
+struct ConfigSet {  // for the record: values of the config from here on, by path; first all, later those that changed
+  Json values;
+};
 struct WorkerJoined {  // a rollout process started, or met a coordinator that had restarted
   std::string worker;
   std::vector<EpisodeKey> holding;
@@ -65,9 +75,14 @@ struct Claimed {  // an episode changed hands
 };
 struct FinishRequested {};
 struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
-using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired,
-                           Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
+using Event = std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
+                           Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
+
+// Of the log: 1 did not say the plan.
+inline constexpr int kLogFormat = 2;
+
 Json to_json(const Event& event);
+// kCorrupt where it is no event; kInvalid where the log is of a format that is not kLogFormat.
 Result<Event> event_from_json(const Json& json);
 
 }  // namespace tandem::rollout

@@ -15,7 +15,7 @@ std::string_view to_string(EpisodeState state) {
 }
 
 std::string_view to_string(Phase phase) {
-  static constexpr std::array<std::string_view, 4> kNames = {"before", "train", "after", "done"};
+  static constexpr std::array<std::string_view, 5> kNames = {"before", "train", "after", "done", "between"};
   return kNames[static_cast<size_t>(phase)];
 }
 
@@ -24,16 +24,46 @@ uint64_t Books::dropped_total() const {
                          [](uint64_t sum, const auto& d) { return sum + d.second; });
 }
 
-Ledger::Ledger(RunPlan plan)
-    : plan_(std::move(plan)),
-      curriculum_(trainable(plan_.kinds, plan_.counts), plan_.seed),
-      order_(plan_.counts, plan_.seed) {
+// ---- What the run is to do ----
+
+void Ledger::begin(RunPlan plan) {
+  planned_ = true;
+  plan_ = std::move(plan);
+  curriculum_ = Curriculum(trainable(plan_.kinds, plan_.counts), plan_.seed);
+  order_ = TaskOrder(plan_.counts, plan_.seed);
   if (plan_.deterministic) plan_.max_lag = 0;
   if (plan_.heldout_tasks == 0) phase_ = plan_.steps > 0 ? Phase::kTrain : Phase::kDone;
 }
 
+void Ledger::on(const PlanSet& event) {
+  if (!planned_) begin(event.plan);
+}
+
+// Training goes on from where it was. What was measured after the old last step was measured on the way.
+void Ledger::on(const Extended& event) {
+  if (event.steps <= plan_.steps || event.steps > kMostSteps || trainable(plan_.kinds, plan_.counts).empty()) return;
+  plan_.steps = event.steps;
+  if (phase_ != Phase::kAfter && phase_ != Phase::kDone) return;
+  for (EpisodeRecord& episode : episodes_) {
+    if (episode.phase != Phase::kAfter) continue;
+    episode.phase = Phase::kBetween;
+    if (episode.state == EpisodeState::kLeased)
+      actions_.push_back(Revoke{episode.worker, {episode.episode, episode.attempt}});
+    if (episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased) drop(episode, "run_extended");
+  }
+  phase_ = Phase::kTrain;
+  finished_ = false;
+  evaluation_admitted_ = false;
+}
+
+void Ledger::on(const ConfigSet& event) {
+  if (!event.values.is_object()) return;
+  for (const auto& [path, value] : event.values.items()) config_[path] = value;
+}
+
 std::vector<Action> Ledger::step(const Event& event) {
   actions_.clear();
+  if (!planned_ && !std::holds_alternative<PlanSet>(event)) return {};
   std::visit([&](const auto& e) { on(e); }, event);
   advance();
   return std::move(actions_);

@@ -34,7 +34,13 @@ namespace tandem::rollout {
 enum class EpisodeState : uint8_t { kQueued, kLeased, kCommitted, kBatched, kTrained, kDropped };
 std::string_view to_string(EpisodeState state);
 
-enum class Phase : uint8_t { kBefore, kTrain, kAfter, kDone };
+enum class Phase : uint8_t {
+  kBefore,
+  kTrain,
+  kAfter,
+  kDone,
+  kBetween,  // of episodes alone: measured after what was the last step until the run was extended
+};
 std::string_view to_string(Phase phase);
 
 struct EpisodeRecord {
@@ -65,9 +71,10 @@ struct Books {
 
 class Ledger {
  public:
-  explicit Ledger(RunPlan plan);
+  Ledger() = default;  // its first event sets the plan; before it others change nothing
+  explicit Ledger(RunPlan plan) { begin(std::move(plan)); }
 
-  // Deterministic. Events that make no sense (unknown episodes, late commits) change nothing.
+  // Deterministic. Events that make no sense (unknown episodes, late commits, a second plan) change nothing.
   std::vector<Action> step(const Event& event);
 
   Books books() const;
@@ -75,7 +82,10 @@ class Ledger {
   bool finished() const { return finished_; }  // nothing more will be done
   uint64_t steps_trained() const { return steps_trained_; }
   uint64_t checkpointed() const { return checkpointed_; }
+  bool has_plan() const { return planned_; }
   const RunPlan& plan() const { return plan_; }
+  // Values of the config by path, as the log has them; empty where it has none.
+  const Json& config() const { return config_; }
   const std::deque<EpisodeRecord>& episodes() const { return episodes_; }
   std::map<std::string, uint64_t> in_states() const;
   uint64_t late_commits() const { return late_commits_; }
@@ -98,7 +108,11 @@ class Ledger {
     Phase phase = Phase::kTrain;
   };
 
+  void begin(RunPlan plan);
   EpisodeRecord* find(const EpisodeKey& key);
+  void on(const PlanSet& event);
+  void on(const Extended& event);
+  void on(const ConfigSet& event);
   void on(const WorkerJoined& event);
   void on(const WorkerLost& event);
   void on(const Pull& event);
@@ -124,9 +138,11 @@ class Ledger {
   void steal();
   void advance();
 
+  bool planned_ = false;
   RunPlan plan_;
-  Curriculum curriculum_;
-  TaskOrder order_;
+  Json config_ = Json::object();
+  Curriculum curriculum_{{}, 0};
+  TaskOrder order_{{}, 0};
   Phase phase_ = Phase::kBefore;
   bool finishing_ = false, finished_ = false, evaluation_admitted_ = false;
   std::deque<EpisodeRecord> episodes_;

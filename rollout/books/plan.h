@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -18,15 +19,28 @@ struct RewardWeights {
   double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
   double effort_token = 0.001, effort_call = 0, effort_turn = 0;
   double effort_k = 1, effort_q = 0.5;
+  friend bool operator==(const RewardWeights&, const RewardWeights&) = default;
 };
 
-// What a run is to do; a function of its config.
+// What becomes of an episode that a batch would leave behind: trained later, its tokens would be older than max_lag.
+enum class OnLag : uint8_t {
+  kUnbound,  // it is trained all the same: runs whose log is of format 1
+  kWait,     // the batch waits for it
+  kDrop,     // it is dropped as too old
+};
+std::string_view to_string(OnLag on_lag);
+Result<OnLag> on_lag_named(std::string_view name);
+
+inline constexpr int kMostSteps = 10'000'000;
+
+// A function of the config that the run began with.
 struct RunPlan {
   uint64_t seed = 0;
   int steps = 0;
   int groups_per_step = 8;
   int group_size = 8;
-  int max_lag = 1;             // versions that the trainer may be ahead of what samples a batch
+  int max_lag = 1;  // versions that the trainer may be ahead of what sampled a token
+  OnLag on_lag = OnLag::kWait;
   bool deterministic = false;  // batches in order of admission, no lag
   RewardWeights reward;
   bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
@@ -42,5 +56,12 @@ struct RunPlan {
   int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
+
+// kInvalid where numbers are outside their ranges or there is nothing to train on.
+Status check(const RunPlan& plan);
+
+Json to_json(const RunPlan& plan);
+// kCorrupt where something is missing, and the errors of check().
+Result<RunPlan> plan_from_json(const Json& json);
 
 }  // namespace tandem::rollout

@@ -34,6 +34,7 @@ void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder ou
 Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message);
 
 // All trajectories of a run, in RUN/trajectories/. Appending and reading by key; the last record of a key counts.
+// kInvalid where a record is of a newer format.
 // Thread safety: none; one process appends, others may open it to read.
 class TrajectoryStore {
  public:
