@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ class Cluster {
     // What is logged must say the same when it is read again.
     log.push_back(to_json(event).dump());
     const auto actions = ledger.step(event);
+    for (const auto& watch : watchers) watch(event, actions);
     const Books books = ledger.books();
     ASSERT_EQ(books.admitted, books.trained + books.dropped_total() + books.in_flight);
     for (const Action& action : actions) {
@@ -62,7 +64,11 @@ class Cluster {
   std::map<std::string, std::vector<LeaseTerms>> held;
   std::deque<TrainBatch> batches;
   std::vector<std::string> log;
+  std::vector<std::function<void(const Event&, const std::vector<Action>&)>> watchers;
   bool finished = false;
+  size_t room = 2;                                      // leases that a worker holds at most
+  bool lies = false;                                    // episodes that say that their first token is of version 0
+  double slow = 0;                                      // share of episodes that take a hundred times as long
   std::map<uint64_t, std::vector<BatchEntry>> trained;  // what survived, by step
   std::map<EpisodeKey, uint64_t> first_versions;        // with which its first token was sampled
 
@@ -86,10 +92,14 @@ class Cluster {
       }
       return;
     }
-    if (mine.size() < 2 && random_.chance(0.5)) return send(Pull{worker, static_cast<uint32_t>(2 - mine.size())});
+    if (mine.size() < room && random_.chance(0.5)) {
+      return send(Pull{worker, static_cast<uint32_t>(room - mine.size())});
+    }
     if (!mine.empty() && random_.chance(0.6)) {
-      const LeaseTerms lease = mine.front();
-      mine.erase(mine.begin());
+      const auto next = ready(mine);
+      if (next == mine.end()) return;
+      const LeaseTerms lease = *next;
+      mine.erase(next);
       return commit(worker, lease, random_.chance(fault_) ? Outcome::kInfraError : Outcome::kCompleted);
     }
     if (batches.empty()) return;
@@ -101,12 +111,22 @@ class Cluster {
   }
 
  private:
+  // The lease that ends next. What the weights are not there for cannot end.
+  std::vector<LeaseTerms>::iterator ready(std::vector<LeaseTerms>& mine) {
+    if (slow == 0) return mine.begin();
+    return std::find_if(mine.begin(), mine.end(), [&](const LeaseTerms& lease) {
+      const bool crawls = uniform_at(lease.sample_seed, 0) < slow;
+      return lease.min_version <= ledger.steps_trained() && (!crawls || random_.chance(0.01));
+    });
+  }
+
   void commit(const std::string& worker, const LeaseTerms& lease, Outcome outcome) {
     Commit event{.worker = worker, .key = lease.key, .outcome = outcome};
     // It sampled with what was there when it began, or with something newer.
     const uint64_t newest = std::max(ledger.steps_trained(), lease.min_version);
     event.first_version =
         lease.min_version + derive_seed(lease.sample_seed, {2, newest}) % (newest - lease.min_version + 1);
+    if (lies && lease.key.episode % 5 == 0) event.first_version = 0;
     event.sampled_tokens = 1 + static_cast<uint32_t>(lease.key.episode % 7) * 100;
     first_versions[lease.key] = event.first_version;
     if (is_of_policy(outcome)) event.reward = static_cast<double>(derive_seed(lease.sample_seed, {1}) % 2);
