@@ -25,6 +25,10 @@ class Curriculum {
 
   double success(const std::string& kind) const;
 
+  // What was observed, for a snapshot; load() takes it into a curriculum of the same kinds and seed.
+  Json save() const;
+  void load(const Json& saved);
+
  private:
   struct Kind {
     std::string name;

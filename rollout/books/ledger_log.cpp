@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <cstring>
+
+#include "base/digest.h"
+
 namespace tandem::rollout {
 
 namespace {
@@ -32,20 +36,58 @@ Result<std::optional<FoundPlan>> plan_in(const fs::path& path) {
   return found;
 }
 
-Status replay(const fs::path& path, Ledger& ledger) {
-  TRY(read_log(path, [&](std::string_view record, uint64_t) -> Status {
-    ledger.step(TRY(event_of(record)));
+struct Replayed {
+  uint64_t events = 0, last_record = 0;  // where the last of them begins
+};
+
+// Lets the events from byte `from` on take effect.
+Result<Replayed> replay(const fs::path& path, Ledger& ledger, uint64_t from = 0) {
+  Replayed replayed;
+  const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
+    replayed = {replayed.events + 1, offset};
+    (void)ledger.step(TRY(event_of(record)));
     return {};
-  }));
-  return {};
+  };
+  TRY(read_log(path, visit, Damage::kRefuse, from));
+  return replayed;
 }
 
-Result<RecordLog> open_log(const fs::path& path) {
+Result<RecordLog> open_log(const fs::path& path, uint64_t from = 0) {
   TRY(make_directories(path.parent_path()));
   uint64_t cut = 0;
-  auto log = TRY(RecordLog::open(path, &cut));
+  auto log = TRY(RecordLog::open(path, &cut, Damage::kRefuse, from));
   if (cut > 0) spdlog::warn("{}: the last {} bytes were torn off by a crash and cut", path.string(), cut);
   return log;
+}
+
+// ---- Snapshots: this, then what Ledger::snapshot() gives ----
+
+struct SnapshotHead {
+  uint64_t digest_low = 0, digest_high = 0;  // of all that follows these two
+  uint64_t log_bytes = 0;                    // of the log, that the books are of
+  uint64_t last_record = 0;                  // where the last record of these begins
+  uint64_t last_digest = 0;                  // of its content
+};
+constexpr size_t kDigestBytes = 2 * sizeof(uint64_t);
+
+fs::path snapshot_path(const fs::path& run_dir) { return run_dir / "ledger" / "snapshot"; }
+
+struct Restored {
+  Ledger ledger;
+  uint64_t log_bytes = 0, last_record = 0;
+};
+
+Result<Restored> restore_snapshot(const fs::path& run_dir) {
+  const auto file = TRY(MappedFile::open(snapshot_path(run_dir)));
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  SnapshotHead head;
+  if (bytes.size() < sizeof head) return fail(Status::corrupt("is cut short"));
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (digest_of(bytes.substr(kDigestBytes)) != Digest{head.digest_low, head.digest_high})
+    return fail(Status::corrupt("is damaged"));
+  const auto last = read_record(ledger_log_path(run_dir), head.last_record);
+  if (!last || digest_of(*last).low != head.last_digest) return fail(Status::corrupt("is of another log"));
+  return Restored{TRY(Ledger::restore(bytes.substr(sizeof head))), head.log_bytes, head.last_record};
 }
 
 }  // namespace
@@ -106,25 +148,75 @@ Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const Run
 
 Result<LedgerLog> LedgerLog::open(const fs::path& run_dir) {
   const fs::path path = ledger_log_path(run_dir);
-  auto log = TRY(open_log(path));
-  const auto no_plan = [&]() -> Result<RunPlan> {
-    return fail(Status::corrupt("does not say what the run is to do")
-                    .at(path.string())
-                    .hint("`tandem run CONFIG --resume --run-dir RUN` writes it before it starts the roles"));
-  };
-  auto ledger = TRY(read_ledger(run_dir, no_plan));
-  return LedgerLog(std::move(log), std::move(ledger));
+  uint64_t from = 0, last_record = 0;
+  std::optional<Ledger> ledger;
+  if (fs::exists(path) && fs::exists(snapshot_path(run_dir))) {
+    if (auto restored = restore_snapshot(run_dir)) {
+      ledger = std::move(restored->ledger);
+      from = restored->log_bytes;
+      last_record = restored->last_record;
+    } else {
+      spdlog::warn("{} {}; the whole log is replayed", snapshot_path(run_dir).string(), restored.error().message());
+    }
+  }
+  auto log = TRY(open_log(path, from));
+  if (!ledger) {
+    const auto said = TRY(plan_in(path));
+    if (!said) {
+      return fail(Status::corrupt("does not say what the run is to do")
+                      .at(path.string())
+                      .hint("`tandem run CONFIG --resume --run-dir RUN` writes it before it starts the roles"));
+    }
+    ledger = said->is_first ? Ledger(History::kOpen) : Ledger(said->plan, History::kOpen);
+  }
+  const Replayed tail = TRY(replay(path, *ledger, from));
+  LedgerLog opened(run_dir, std::move(log), std::move(*ledger));
+  opened.last_record_ = std::max(tail.last_record, last_record);
+  opened.events_ = tail.events;
+  return opened;
 }
 
 Result<std::vector<Action>> LedgerLog::apply(const Event& event) {
-  TRY(log_.append(dump_json(to_json(event))));
+  last_record_ = TRY(log_.append(dump_json(to_json(event))));
   unsynced_ = true;
+  ++events_;
   return ledger_.step(event);
 }
 
 Status LedgerLog::sync() {
   if (!std::exchange(unsynced_, false)) return {};
   return log_.sync();
+}
+
+Status LedgerLog::save_snapshot_if_due() {
+  if (events_ - snapshot_at_ < kSnapshotEvents) return {};
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+  return start_snapshot();
+}
+
+Status LedgerLog::save_snapshot() {
+  TRY(start_snapshot());
+  return writing_.get();
+}
+
+Status LedgerLog::start_snapshot() {
+  TRY(sync());  // a snapshot must not know more than the log
+  snapshot_at_ = events_;
+  SnapshotHead head{.log_bytes = log_.size(), .last_record = last_record_};
+  head.last_digest = digest_of(TRY(read_record(ledger_log_path(run_dir_), last_record_))).low;
+  std::string bytes(sizeof head, '\0');
+  bytes += ledger_.snapshot();
+  writing_ = std::async(std::launch::async, [path = snapshot_path(run_dir_), head, bytes = std::move(bytes)]() mutable {
+    std::memcpy(bytes.data(), &head, sizeof head);
+    const Digest digest = digest_of(std::string_view(bytes).substr(kDigestBytes));
+    head.digest_low = digest.low;
+    head.digest_high = digest.high;
+    std::memcpy(bytes.data(), &head, kDigestBytes);
+    Status status = write_file(path, bytes);
+    if (!status.ok()) spdlog::warn("no snapshot of the books: {}", status.to_string());
+    return status;
+  });
+  return {};
 }
 
 }  // namespace tandem::rollout

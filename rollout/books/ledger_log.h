@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <optional>
 
 #include "base/record_log.h"
@@ -37,8 +38,15 @@ struct RunTerms {
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted);
 
 // The log and the books, kept together: what the coordinator owns.
+//
+// Beside the log lies RUN/ledger/snapshot, what the books were at some byte of it: opening replays from there. It is
+// written now and then by a thread of its own; one that is missing, damaged, of another format or of another log costs
+// time and nothing else.
 class LedgerLog {
  public:
+  // Events between two snapshots: half a second of replay.
+  static constexpr uint64_t kSnapshotEvents = 100'000;
+
   // Goes on with the log of a run. kCorrupt where the log does not say what the run is to do.
   static Result<LedgerLog> open(const fs::path& run_dir);
 
@@ -50,11 +58,25 @@ class LedgerLog {
   // Every event applied so far survives the machine: one wait for the disk, however many they are.
   Status sync();
 
+  // After kSnapshotEvents since the last one. The books are copied at once, the file is written in the background; what
+  // goes wrong there is logged.
+  Status save_snapshot_if_due();
+  // Now, whatever came before; done when it returns.
+  Status save_snapshot();
+
  private:
-  LedgerLog(RecordLog log, Ledger ledger) : log_(std::move(log)), ledger_(std::move(ledger)) {}
+  LedgerLog(fs::path run_dir, RecordLog log, Ledger ledger)
+      : run_dir_(std::move(run_dir)), log_(std::move(log)), ledger_(std::move(ledger)) {}
+  Status start_snapshot();
+
+  fs::path run_dir_;
   RecordLog log_;
   Ledger ledger_;
   bool unsynced_ = false;
+  uint64_t events_ = 0,
+           snapshot_at_ = 0;     // replayed and applied; of these, when the last snapshot was made
+  uint64_t last_record_ = 0;     // where the last record begins
+  std::future<Status> writing_;  // waits for its thread where it goes
 };
 
 }  // namespace tandem::rollout
