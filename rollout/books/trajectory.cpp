@@ -53,6 +53,8 @@ constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(flo
 
 }  // namespace
 
+size_t bytes_of(const Trajectory& t) { return t.tokens.size() * kBytesPerToken; }
+
 void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
   out.setEpisode(t.key.episode);
   out.setAttempt(t.key.attempt);
@@ -81,11 +83,19 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
 }
 
 // A record is a line of JSON, then the four lists as they lie in memory.
-Status TrajectoryStore::append(const Trajectory& t) {
-  const Json head = {{"format", kTrajectoryFormat},  {"episode", t.key.episode},
-                     {"attempt", t.key.attempt},     {"group", t.group},
-                     {"numerics_id", t.numerics_id}, {"count", t.tokens.size()}};
-  offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
+Status TrajectoryStore::append(const Trajectory& trajectory) {
+  const Trajectory* const one = &trajectory;
+  return append(std::span(&one, 1));
+}
+
+Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) {
+  for (const Trajectory* const trajectory : trajectories) {
+    const Trajectory& t = *trajectory;
+    const Json head = {{"format", kTrajectoryFormat},  {"episode", t.key.episode},
+                       {"attempt", t.key.attempt},     {"group", t.group},
+                       {"numerics_id", t.numerics_id}, {"count", t.tokens.size()}};
+    offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
+  }
   return log_->sync();
 }
 
