@@ -81,7 +81,9 @@ std::vector<Json> MetricsFollower::next() {
   for (std::string line; std::getline(file, line) && !file.eof();) {  // at the end of the file the line has no end yet
     offset_ += line.size() + 1;
     auto json = parse_json(line);
-    if (json && json->is_object()) lines.push_back(std::move(*json));
+    if (!json || !json->is_object()) continue;
+    json->erase("format");
+    lines.push_back(std::move(*json));
   }
   return lines;
 }

@@ -391,14 +391,14 @@ Json progress_of(const Ledger& ledger) {
           {"step", ledger.steps_trained()},
           {"steps", ledger.plan().steps},
           {"late_commits", ledger.late_commits()},
-          {"waits_for_lag", ledger.waits_for_lag()},
-          {"too_old", ledger.too_old()},
           {"episodes",
            {{"admitted", books.admitted},
             {"trained", books.trained},
             {"dropped", books.dropped},
             {"in_flight", books.in_flight},
-            {"states", ledger.in_states()}}}};
+            {"states", ledger.in_states()},
+            {"too_old", ledger.too_old()},
+            {"waits_for_lag", ledger.waits_for_lag()}}}};
 }
 
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {

@@ -413,7 +413,9 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
       spdlog::info("going on from {}", all.back().second.string());
       break;
     }
-    // An older one costs steps that are trained again; a damaged one would cost the run.
+    // An older one costs steps that are trained again; a damaged one would cost the run. One of a newer format holds
+    // steps that must not be thrown away.
+    if (loaded.code() == Code::kUnfit) return loaded;
     spdlog::error("{}", loaded.to_string());
     all.pop_back();
     if (all.empty()) return loaded;

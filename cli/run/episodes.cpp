@@ -18,7 +18,8 @@ struct EpisodesOptions {
 };
 
 Result<int> print_episodes(const EpisodesOptions& options) {
-  TRY(dashboard::check_run_directory(options.run));
+  // The log is enough; without one there is at least to be a run.
+  if (!fs::exists(rollout::ledger_log_path(options.run))) TRY(dashboard::check_run_directory(options.run));
   const auto plan_of_config = [&]() -> Result<rollout::RunPlan> {
     return run::plan_of(TRY(run::read_resolved(options.run)), options.run);
   };

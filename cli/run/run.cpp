@@ -294,7 +294,7 @@ Result<int> run(const Options& options) {
       print_result(run_dir, summary);
   };
   if (exists) {
-    const auto ledger = TRY(rollout::read_ledger(run_dir, TRY(run::plan_of(recorded, run_dir))));
+    const auto ledger = TRY(rollout::read_books(run_dir, [&] { return run::plan_of(recorded, run_dir); }));
     config.run.steps = std::max(config.run.steps, ledger.plan().steps);  // killed before the config was written
     if (ledger.finished() && config.run.steps == ledger.plan().steps) {
       if (!changes.empty()) {

@@ -36,6 +36,15 @@ Result<std::optional<FoundPlan>> plan_in(const fs::path& path) {
   return found;
 }
 
+// What the log is replayed into: a ledger that its first event gives the plan, or that has it beforehand.
+Result<Ledger> empty_ledger(const fs::path& path, const PlanOfConfig& plan_of_config, History history) {
+  const auto said = fs::exists(path) ? TRY(plan_in(path)) : std::nullopt;
+  if (said) return said->is_first ? Ledger(history) : Ledger(said->plan, history);
+  RunPlan plan = TRY(plan_of_config());
+  plan.on_lag = OnLag::kUnbound;
+  return Ledger(std::move(plan), history);
+}
+
 struct Replayed {
   uint64_t events = 0, last_record = 0;  // where the last of them begins
 };
@@ -90,21 +99,37 @@ Result<Restored> restore_snapshot(const fs::path& run_dir) {
   return Restored{TRY(Ledger::restore(bytes.substr(sizeof head))), head.log_bytes, head.last_record};
 }
 
+struct FromSnapshot {
+  Ledger ledger;
+  uint64_t from = 0;  // bytes of the log that the snapshot held
+  Replayed tail;
+};
+
+// The books by the snapshot, where there is one that can be used, and what the log has beyond it.
+Result<FromSnapshot> replay_from_snapshot(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
+  const fs::path path = ledger_log_path(run_dir), snapshot = snapshot_path(run_dir);
+  if (fs::exists(snapshot)) {
+    if (auto restored = restore_snapshot(run_dir)) {
+      FromSnapshot read{std::move(restored->ledger), restored->log_bytes, {}};
+      read.tail = TRY(replay(path, read.ledger, read.from));
+      read.tail.last_record = std::max(read.tail.last_record, restored->last_record);
+      return read;
+    } else {
+      spdlog::warn("{} {}; the whole log is replayed", snapshot.string(), restored.error().message());
+    }
+  }
+  FromSnapshot read{TRY(empty_ledger(path, plan_of_config, History::kOpen)), 0, {}};
+  read.tail = TRY(replay(path, read.ledger));
+  return read;
+}
+
 }  // namespace
 
 fs::path ledger_log_path(const fs::path& run_dir) { return run_dir / "ledger" / "events.log"; }
 
 Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
   const fs::path path = ledger_log_path(run_dir);
-  const auto said = fs::exists(path) ? TRY(plan_in(path)) : std::nullopt;
-  Ledger ledger;
-  if (!said) {
-    RunPlan plan = TRY(plan_of_config());
-    plan.on_lag = OnLag::kUnbound;
-    ledger = Ledger(std::move(plan));
-  } else if (!said->is_first) {
-    ledger = Ledger(said->plan);
-  }
+  auto ledger = TRY(empty_ledger(path, plan_of_config, History::kFull));
   if (fs::exists(path)) TRY(replay(path, ledger));
   return ledger;
 }
@@ -113,66 +138,53 @@ Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config) {
   return read_ledger(run_dir, [&]() -> Result<RunPlan> { return std::move(plan_of_config); });
 }
 
+Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
+  if (!fs::exists(ledger_log_path(run_dir))) return read_ledger(run_dir, plan_of_config);
+  return std::move(TRY(replay_from_snapshot(run_dir, plan_of_config)).ledger);
+}
+
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted) {
   const fs::path path = ledger_log_path(run_dir);
-  auto log = TRY(open_log(path));
-  const auto say = [&](const Event& event) -> Status {
-    TRY(log.append(dump_json(to_json(event))));
-    return {};
-  };
-  uint64_t records = 0;
-  TRY(read_log(path, [&](std::string_view, uint64_t) -> Status { return ++records, Status(); }));
-  if (records == 0) {
-    TRY(say(PlanSet{wanted.plan}));
-    TRY(say(ConfigSet{wanted.config}));
-    return log.sync();
+  {
+    auto log = TRY(open_log(path));
+    uint64_t records = 0;
+    const auto first = [&](std::string_view, uint64_t) { return ++records, Status::cancelled("seen"); };
+    if (const auto content = read_log(path, first); !content && records == 0) return content.error();
+    if (records == 0) {
+      TRY(log.append(dump_json(to_json(PlanSet{wanted.plan}))));
+      TRY(log.append(dump_json(to_json(ConfigSet{wanted.config}))));
+    } else if (!TRY(plan_in(path))) {
+      RunPlan plan = recorded.plan;
+      plan.on_lag = OnLag::kUnbound;
+      TRY(log.append(dump_json(to_json(PlanSet{plan}))));
+      TRY(log.append(dump_json(to_json(ConfigSet{recorded.config}))));
+    }
+    TRY(log.sync());
   }
-  const auto said = TRY(plan_in(path));
-  if (!said) {
-    RunPlan plan = recorded.plan;
-    plan.on_lag = OnLag::kUnbound;
-    TRY(say(PlanSet{plan}));
-  }
-  const Ledger ledger = TRY(read_ledger(run_dir, recorded.plan));
-  if (wanted.plan.steps > ledger.plan().steps) TRY(say(Extended{wanted.plan.steps}));
-  const Json& before = ledger.config().empty() ? recorded.config : ledger.config();
-  Json changed = ledger.config().empty() ? recorded.config : Json::object();
-  if (!changed.empty()) TRY(say(ConfigSet{std::exchange(changed, Json::object())}));
+  auto log = TRY(LedgerLog::open(run_dir));
+  if (wanted.plan.steps > log.ledger().plan().steps) TRY(log.apply(Extended{wanted.plan.steps}));
+  Json changed = Json::object();
   for (const auto& [key, value] : wanted.config.items()) {
-    const auto was = before.find(key);
-    if (was == before.end() || *was != value) changed[key] = value;
+    const auto was = log.ledger().config().find(key);
+    if (was == log.ledger().config().end() || *was != value) changed[key] = value;
   }
-  if (!changed.empty()) TRY(say(ConfigSet{changed}));
+  if (!changed.empty()) TRY(log.apply(ConfigSet{changed}));
   return log.sync();
 }
 
 Result<LedgerLog> LedgerLog::open(const fs::path& run_dir) {
   const fs::path path = ledger_log_path(run_dir);
-  uint64_t from = 0, last_record = 0;
-  std::optional<Ledger> ledger;
-  if (fs::exists(path) && fs::exists(snapshot_path(run_dir))) {
-    if (auto restored = restore_snapshot(run_dir)) {
-      ledger = std::move(restored->ledger);
-      from = restored->log_bytes;
-      last_record = restored->last_record;
-    } else {
-      spdlog::warn("{} {}; the whole log is replayed", snapshot_path(run_dir).string(), restored.error().message());
-    }
-  }
-  auto log = TRY(open_log(path, from));
-  if (!ledger) {
-    const auto said = TRY(plan_in(path));
-    if (!said) {
-      return fail(Status::corrupt("does not say what the run is to do")
-                      .at(path.string())
-                      .hint("`tandem run CONFIG --resume --run-dir RUN` writes it before it starts the roles"));
-    }
-    ledger = said->is_first ? Ledger(History::kOpen) : Ledger(said->plan, History::kOpen);
-  }
-  const Replayed tail = TRY(replay(path, *ledger, from));
-  LedgerLog opened(run_dir, std::move(log), std::move(*ledger));
-  opened.last_record_ = std::max(tail.last_record, last_record);
-  opened.events_ = tail.events;
+  const auto no_plan = [&]() -> Result<RunPlan> {
+    return fail(Status::corrupt("does not say what the run is to do")
+                    .at(path.string())
+                    .hint("`tandem run CONFIG --resume --run-dir RUN` writes it before it starts the roles"));
+  };
+  if (!fs::exists(path)) return fail(no_plan().error());
+  auto read = TRY(replay_from_snapshot(run_dir, no_plan));
+  auto log = TRY(open_log(path, read.from));
+  LedgerLog opened(run_dir, std::move(log), std::move(read.ledger));
+  opened.last_record_ = read.tail.last_record;
+  opened.events_ = read.tail.events;
   return opened;
 }
 

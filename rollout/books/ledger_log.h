@@ -25,6 +25,9 @@ using PlanOfConfig = std::function<Result<RunPlan>()>;
 Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config);
 Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config);
 
+// The same under History::kOpen, from the snapshot on where there is one: fast, however long the run.
+Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config);
+
 // What a run is to do, and its config by path ({"run.steps": 4, ..}), which the log keeps for the record.
 struct RunTerms {
   RunPlan plan;

@@ -27,7 +27,9 @@ Result<Json> read_state(const fs::path& folder) {
   if (!state.is_object() || !state.contains("config") || !state.contains("digests") || !state["digests"].is_object()) {
     return fail(Status::corrupt("not the state of a checkpoint").at(path.string()));
   }
-  if (auto format = format_of(state, kFormat); !format) return fail(std::move(format).error().at(path.string()));
+  // Not kInvalid: it is good, and another program's.
+  if (auto format = format_of(state, kFormat); !format)
+    return fail(Status::unfit(format.error().message()).at(path.string()));
   return state;
 }
 
