@@ -21,7 +21,6 @@ struct LogContent {
   std::vector<uint64_t> damaged;  // offsets of those that were skipped
   uint64_t good_bytes = 0;        // up to the end of the last good record
   uint64_t file_bytes = 0;
-  bool torn() const { return good_bytes != file_bytes; }
 };
 
 // What a damaged record between good ones is: the end of the matter, or one record less.

@@ -61,11 +61,4 @@ void Curriculum::load(const Json& saved) {
   }
 }
 
-double Curriculum::success(const std::string& kind) const {
-  for (const Kind& k : kinds_) {
-    if (k.name == kind) return k.success;
-  }
-  return 0;
-}
-
 }  // namespace tandem::rollout

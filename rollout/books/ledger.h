@@ -96,7 +96,6 @@ class Ledger {
   bool finished() const { return finished_; }  // nothing more will be done
   uint64_t steps_trained() const { return steps_trained_; }
   uint64_t checkpointed() const { return checkpointed_; }
-  bool has_plan() const { return planned_; }
   const RunPlan& plan() const { return plan_; }
   // Values of the config by path, as the log has them; empty where it has none.
   const Json& config() const { return config_; }

@@ -172,7 +172,7 @@ Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const Run
   return log.sync();
 }
 
-Result<LedgerLog> LedgerLog::open(const fs::path& run_dir) {
+Result<LedgerLog> LedgerLog::open(const fs::path& run_dir, uint64_t snapshot_events) {
   const fs::path path = ledger_log_path(run_dir);
   const auto no_plan = [&]() -> Result<RunPlan> {
     return fail(Status::corrupt("does not say what the run is to do")
@@ -185,6 +185,7 @@ Result<LedgerLog> LedgerLog::open(const fs::path& run_dir) {
   LedgerLog opened(run_dir, std::move(log), std::move(read.ledger));
   opened.last_record_ = read.tail.last_record;
   opened.events_ = read.tail.events;
+  opened.snapshot_events_ = snapshot_events;
   return opened;
 }
 
@@ -201,17 +202,8 @@ Status LedgerLog::sync() {
 }
 
 Status LedgerLog::save_snapshot_if_due() {
-  if (events_ - snapshot_at_ < kSnapshotEvents) return {};
+  if (events_ - snapshot_at_ < snapshot_events_) return {};
   if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
-  return start_snapshot();
-}
-
-Status LedgerLog::save_snapshot() {
-  TRY(start_snapshot());
-  return writing_.get();
-}
-
-Status LedgerLog::start_snapshot() {
   TRY(sync());  // a snapshot must not know more than the log
   snapshot_at_ = events_;
   SnapshotHead head{.log_bytes = log_.size(), .last_record = last_record_};

@@ -50,8 +50,9 @@ class LedgerLog {
   // Events between two snapshots: half a second of replay.
   static constexpr uint64_t kSnapshotEvents = 100'000;
 
-  // Goes on with the log of a run. kCorrupt where the log does not say what the run is to do.
-  static Result<LedgerLog> open(const fs::path& run_dir);
+  // Goes on with the log of a run, with a snapshot every so many events. kCorrupt where the log does not say what the
+  // run is to do.
+  static Result<LedgerLog> open(const fs::path& run_dir, uint64_t snapshot_events = kSnapshotEvents);
 
   const Ledger& ledger() const { return ledger_; }
 
@@ -61,18 +62,16 @@ class LedgerLog {
   // Every event applied so far survives the machine: one wait for the disk, however many they are.
   Status sync();
 
-  // After kSnapshotEvents since the last one. The books are copied at once, the file is written in the background; what
-  // goes wrong there is logged.
+  // Where enough events have come since the last one. The books are copied at once, the file is written in the
+  // background; what goes wrong there is logged.
   Status save_snapshot_if_due();
-  // Now, whatever came before; done when it returns.
-  Status save_snapshot();
 
  private:
   LedgerLog(fs::path run_dir, RecordLog log, Ledger ledger)
       : run_dir_(std::move(run_dir)), log_(std::move(log)), ledger_(std::move(ledger)) {}
-  Status start_snapshot();
 
   fs::path run_dir_;
+  uint64_t snapshot_events_ = kSnapshotEvents;
   RecordLog log_;
   Ledger ledger_;
   bool unsynced_ = false;

@@ -78,18 +78,16 @@ class LedgerLogTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(run_); }
 
-  // All events of a whole run, with a snapshot in the middle.
+  // All events of a whole run, with snapshots on the way.
   Books write_run() {
-    auto log = LedgerLog::open(run_);
+    auto log = LedgerLog::open(run_, 60);
     EXPECT_TRUE(log) << log.error().to_string();
     Cluster cluster(plan_, 1, 0.02);
     cluster.watchers.push_back([&](const Event& event, const auto& actions) {
       const auto same = log->apply(event);
       ASSERT_TRUE(same);
       EXPECT_EQ(text_of(*same), text_of(actions));
-      if (cluster.log.size() == 60) {
-        EXPECT_TRUE(log->save_snapshot().ok());
-      }
+      EXPECT_TRUE(log->save_snapshot_if_due().ok());
     });
     cluster.run();
     EXPECT_TRUE(cluster.finished);
