@@ -136,6 +136,9 @@ class Json {
   // Numbers are converted as by a cast, booleans count as 0 and 1. Lists and maps are read item by item.
   template <typename T>
   T get() const;
+  // The type of what it initialises: {.episode = json.at("episode").as(), .task = json.at("task").as()}.
+  class As;
+  As as() const;
   template <typename T>
   const std::string& get_ref() const {
     static_assert(std::is_same_v<T, const std::string&>);
@@ -410,12 +413,31 @@ T Json::get() const {
   }
 }
 
+class Json::As {
+ public:
+  explicit As(const Json& json) : json_(json) {}
+  template <typename T>
+  requires(std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || json_detail::kIsList<T> ||
+           json_detail::kIsMap<T>)
+  operator T() const {
+    return json_.get<T>();
+  }
+
+ private:
+  const Json& json_;
+};
+inline Json::As Json::as() const { return As(*this); }
+
 // Parses one value. Duplicate keys, nesting beyond 64, numbers beyond a double, and anything after the value are errors
 // that name line and column.
 Result<Json> parse_json(std::string_view text);
 
 // One line; bytes that are not UTF-8 become U+FFFD rather than an exception.
 std::string dump_json(const Json& value);
+
+// The format of a file of ours by the key "format" of its JSON; 1 where it is missing. A program reads `newest` and the
+// one before; others are kInvalid, with both numbers in the message.
+Result<int> format_of(const Json& object, int newest);
 
 // The keys of `object` must be among `allowed`; the error names the first stranger and the nearest allowed key.
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed);
