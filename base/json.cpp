@@ -410,7 +410,8 @@ std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Jso
 Result<int> format_of(const Json& object, int newest) {
   const auto found = object.find("format");
   const Json format = found == object.end() ? Json(1) : *found;
-  if (format.is_number_integer() && format >= std::max(1, newest - 1) && format <= newest) return format.get<int>();
+  const double number = format.is_number_integer() ? format.get<double>() : 0;
+  if (number >= std::max(1, newest - 1) && number <= newest) return format.get<int>();
   return fail(Status::invalid(fmt::format("is of format {}; this program reads formats {} to {}", dump_json(format),
                                           std::max(1, newest - 1), newest)));
 }

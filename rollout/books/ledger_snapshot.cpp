@@ -72,7 +72,7 @@ Result<EpisodeRecord> record_from_json(const Json& json) {
                   .min_version = json.at("versions").at(0).as(),
                   .max_version = json.at("versions").at(1).as(),
                   .worker = json.at("worker").as()};
-  if (const Json& commit = json.at("commit").as(); !commit.is_null())
+  if (const Json& commit = json.at("commit"); !commit.is_null())
     r.commit = std::get<Commit>(TRY(event_from_json(commit)));
   return r;
 }
@@ -175,10 +175,10 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
     ledger.dropped_ = head.at("dropped").get<std::map<std::string, uint64_t>>();
     ledger.too_old_ = head.at("too_old").get<std::map<std::string, uint64_t>>();
     for (const Json& step : head.at("steps")) {
-      StepGroups groups{.groups = step.at(1), .with_signal = step.at(2), .success = step.at(3), .kinds = {}};
+      StepGroups groups{.groups = step.at(1).as(), .with_signal = step.at(2).as(), .success = step.at(3).as(), .kinds = {}};
       for (const auto& [kind, sums] : step.at(4).items())
         groups.kinds[kind] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
-      ledger.step_groups_[step.at(0)] = std::move(groups);
+      ledger.step_groups_[step.at(0).get<uint64_t>()] = std::move(groups);
     }
     const uint64_t episodes = in.count(1);
     for (uint64_t id = 0; id < episodes; ++id) {
@@ -218,11 +218,11 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       ledger.records_[record.episode] = std::make_unique<EpisodeRecord>(std::move(record));
     }
     for (const Json& worker : head.at("workers")) {
-      const std::string name = worker.at(0);
+      const std::string name = worker.at(0).as();
       ledger.workers_.restore({.name = name,
-                               .present = worker.at(1),
-                               .stealing = worker.at(2),
-                               .credits = worker.at(3),
+                               .present = worker.at(1).as(),
+                               .stealing = worker.at(2).as(),
+                               .credits = worker.at(3).as(),
                                .leased = std::move(leased[name])});
     }
     for (const uint64_t group : ledger.open_training_) ledger.complete_ += ledger.groups_.at(group).open == 0;
