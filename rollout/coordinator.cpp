@@ -120,7 +120,8 @@ class Coordinator {
         if (auto metrics = parse_json(std::string_view(body.getTrained().getMetrics().cStr()))) {
           trainer_metrics_[event.step] = *metrics;
           while (trainer_metrics_.size() > kKeptMetrics) trainer_metrics_.erase(trainer_metrics_.begin());
-          for (const Json& key : metrics->value("missing", Json::array())) event.missing.push_back({key[0], key[1]});
+          for (const Json& key : metrics->value("missing", Json::array()))
+            event.missing.push_back({key[0].get<uint64_t>(), key[1].get<uint32_t>()});
         }
         TRY(apply(event, Durable::kYes));
         // Its hello may have come first, and with it the step but not what is to be said of it.
