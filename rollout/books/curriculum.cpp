@@ -56,8 +56,8 @@ Json Curriculum::save() const {
 
 void Curriculum::load(const Json& saved) {
   for (Kind& kind : kinds_) {
-    kind.success = saved.at(kind.name).at(0).as();
-    kind.groups = saved.at(kind.name).at(1).as();
+    kind.success = saved.at(kind.name).at(0).get<double>();
+    kind.groups = saved.at(kind.name).at(1).get<int>();
   }
 }
 

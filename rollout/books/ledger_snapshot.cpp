@@ -59,19 +59,19 @@ Json to_json(const EpisodeRecord& r) {
 }
 
 Result<EpisodeRecord> record_from_json(const Json& json) {
-  EpisodeRecord r{.episode = json.at("episode").as(),
-                  .attempt = json.at("attempt").as(),
-                  .failures = json.at("failures").as(),
-                  .interrupted = json.at("interrupted").as(),
-                  .group = json.at("group").as(),
+  EpisodeRecord r{.episode = json.at("episode").get<uint64_t>(),
+                  .attempt = json.at("attempt").get<uint32_t>(),
+                  .failures = json.at("failures").get<int>(),
+                  .interrupted = json.at("interrupted").get<bool>(),
+                  .group = json.at("group").get<uint64_t>(),
                   .phase = static_cast<Phase>(json.at("phase").get<int>()),
-                  .kind = json.at("kind").as(),
-                  .split = json.at("split").as(),
-                  .task_seed = json.at("task_seed").as(),
-                  .temperature = json.at("temperature").as(),
-                  .min_version = json.at("versions").at(0).as(),
-                  .max_version = json.at("versions").at(1).as(),
-                  .worker = json.at("worker").as()};
+                  .kind = json.at("kind").get<std::string>(),
+                  .split = json.at("split").get<std::string>(),
+                  .task_seed = json.at("task_seed").get<uint64_t>(),
+                  .temperature = json.at("temperature").get<float>(),
+                  .min_version = json.at("versions").at(0).get<uint64_t>(),
+                  .max_version = json.at("versions").at(1).get<uint64_t>(),
+                  .worker = json.at("worker").get<std::string>()};
   if (const Json& commit = json.at("commit"); !commit.is_null())
     r.commit = std::get<Commit>(TRY(event_from_json(commit)));
   return r;
@@ -154,28 +154,31 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
   Ledger ledger(History::kOpen);
   try {
     ledger.begin(TRY(plan_from_json(head.at("plan"))));
-    ledger.planned_ = head.at("planned").as();
+    ledger.planned_ = head.at("planned").get<bool>();
     ledger.config_ = head.at("config");
     ledger.curriculum_.load(head.at("curriculum"));
     ledger.order_.load(head.at("order"));
     ledger.phase_ = static_cast<Phase>(head.at("phase").get<int>());
-    ledger.finishing_ = head.at("finishing").as();
-    ledger.finished_ = head.at("finished").as();
-    ledger.evaluation_admitted_ = head.at("evaluation_admitted").as();
+    ledger.finishing_ = head.at("finishing").get<bool>();
+    ledger.finished_ = head.at("finished").get<bool>();
+    ledger.evaluation_admitted_ = head.at("evaluation_admitted").get<bool>();
     ledger.open_training_ = head.at("open_training").get<std::vector<uint64_t>>();
-    ledger.newest_version_ = head.at("newest_version").as();
-    ledger.train_groups_admitted_ = head.at("train_groups_admitted").as();
-    ledger.open_phase_ = head.at("open_phase").as();
-    ledger.steps_trained_ = head.at("steps_trained").as();
-    ledger.batches_formed_ = head.at("batches_formed").as();
-    ledger.checkpointed_ = head.at("checkpointed").as();
-    ledger.late_commits_ = head.at("late_commits").as();
+    ledger.newest_version_ = head.at("newest_version").get<uint64_t>();
+    ledger.train_groups_admitted_ = head.at("train_groups_admitted").get<uint64_t>();
+    ledger.open_phase_ = head.at("open_phase").get<uint64_t>();
+    ledger.steps_trained_ = head.at("steps_trained").get<uint64_t>();
+    ledger.batches_formed_ = head.at("batches_formed").get<uint64_t>();
+    ledger.checkpointed_ = head.at("checkpointed").get<uint64_t>();
+    ledger.late_commits_ = head.at("late_commits").get<uint64_t>();
     ledger.drawn_ = head.at("drawn").get<std::vector<std::string>>();
-    ledger.draws_ = head.at("draws").as();
+    ledger.draws_ = head.at("draws").get<uint64_t>();
     ledger.dropped_ = head.at("dropped").get<std::map<std::string, uint64_t>>();
     ledger.too_old_ = head.at("too_old").get<std::map<std::string, uint64_t>>();
     for (const Json& step : head.at("steps")) {
-      StepGroups groups{.groups = step.at(1).as(), .with_signal = step.at(2).as(), .success = step.at(3).as(), .kinds = {}};
+      StepGroups groups{.groups = step.at(1).get<int>(),
+                        .with_signal = step.at(2).get<int>(),
+                        .success = step.at(3).get<double>(),
+                        .kinds = {}};
       for (const auto& [kind, sums] : step.at(4).items())
         groups.kinds[kind] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
       ledger.step_groups_[step.at(0).get<uint64_t>()] = std::move(groups);
@@ -218,11 +221,11 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       ledger.records_[record.episode] = std::make_unique<EpisodeRecord>(std::move(record));
     }
     for (const Json& worker : head.at("workers")) {
-      const std::string name = worker.at(0).as();
+      const auto name = worker.at(0).get<std::string>();
       ledger.workers_.restore({.name = name,
-                               .present = worker.at(1).as(),
-                               .stealing = worker.at(2).as(),
-                               .credits = worker.at(3).as(),
+                               .present = worker.at(1).get<bool>(),
+                               .stealing = worker.at(2).get<bool>(),
+                               .credits = worker.at(3).get<uint32_t>(),
                                .leased = std::move(leased[name])});
     }
     for (const uint64_t group : ledger.open_training_) ledger.complete_ += ledger.groups_.at(group).open == 0;

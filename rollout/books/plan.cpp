@@ -24,16 +24,16 @@ Json to_json(const RewardWeights& w) {
 }
 
 RewardWeights weights_from_json(const Json& json) {
-  return {.task = json.at("task").as(),
-          .tests = json.at("tests").as(),
-          .lints = json.at("lints").as(),
-          .format = json.at("format").as(),
-          .effort = json.at("effort").as(),
-          .effort_token = json.at("effort_token").as(),
-          .effort_call = json.at("effort_call").as(),
-          .effort_turn = json.at("effort_turn").as(),
-          .effort_k = json.at("effort_k").as(),
-          .effort_q = json.at("effort_q").as()};
+  return {.task = json.at("task").get<double>(),
+          .tests = json.at("tests").get<double>(),
+          .lints = json.at("lints").get<double>(),
+          .format = json.at("format").get<double>(),
+          .effort = json.at("effort").get<double>(),
+          .effort_token = json.at("effort_token").get<double>(),
+          .effort_call = json.at("effort_call").get<double>(),
+          .effort_turn = json.at("effort_turn").get<double>(),
+          .effort_k = json.at("effort_k").get<double>(),
+          .effort_q = json.at("effort_q").get<double>()};
 }
 
 Status within(std::string_view name, int64_t value, int64_t least, int64_t most) {
@@ -98,27 +98,27 @@ Result<RunPlan> plan_from_json(const Json& json) {
   try {
     const auto on_lag = TRY(on_lag_named(json.at("on_lag").get<std::string>()));
     const auto advantage = TRY(advantage_kind(json.at("advantage").get<std::string>()));
-    RunPlan plan{.seed = json.at("seed").as(),
-                 .steps = json.at("steps").as(),
-                 .groups_per_step = json.at("groups_per_step").as(),
-                 .group_size = json.at("group_size").as(),
-                 .max_lag = json.at("max_lag").as(),
+    RunPlan plan{.seed = json.at("seed").get<uint64_t>(),
+                 .steps = json.at("steps").get<int>(),
+                 .groups_per_step = json.at("groups_per_step").get<int>(),
+                 .group_size = json.at("group_size").get<int>(),
+                 .max_lag = json.at("max_lag").get<int>(),
                  .on_lag = on_lag,
-                 .deterministic = json.at("deterministic").as(),
+                 .deterministic = json.at("deterministic").get<bool>(),
                  .reward = weights_from_json(json.at("reward")),
-                 .shuffle_rewards = json.at("shuffle_rewards").as(),
-                 .kinds = json.at("kinds").as(),
+                 .shuffle_rewards = json.at("shuffle_rewards").get<bool>(),
+                 .kinds = json.at("kinds").get<std::vector<std::string>>(),
                  .counts = {},
-                 .temperature = json.at("temperature").as(),
-                 .heldout_tasks = json.at("heldout_tasks").as(),
-                 .heldout_samples = json.at("heldout_samples").as(),
-                 .heldout_split = json.at("heldout_split").as(),
-                 .max_attempts = json.at("max_attempts").as(),
+                 .temperature = json.at("temperature").get<float>(),
+                 .heldout_tasks = json.at("heldout_tasks").get<int>(),
+                 .heldout_samples = json.at("heldout_samples").get<int>(),
+                 .heldout_split = json.at("heldout_split").get<std::string>(),
+                 .max_attempts = json.at("max_attempts").get<int>(),
                  .advantage = advantage,
-                 .std_epsilon = json.at("std_epsilon").as(),
-                 .steal_from = json.at("steal_from").as()};
+                 .std_epsilon = json.at("std_epsilon").get<double>(),
+                 .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())
-      plan.counts[kind] = {.train = count.at("train").as(), .heldout = count.at("heldout").as()};
+      plan.counts[kind] = {.train = count.at("train").get<uint64_t>(), .heldout = count.at("heldout").get<uint64_t>()};
     TRY(check(plan));
     return plan;
   } catch (const Json::exception& error) {
