@@ -136,9 +136,6 @@ class Json {
   // Numbers are converted as by a cast, booleans count as 0 and 1. Lists and maps are read item by item.
   template <typename T>
   T get() const;
-  // The type of what it initialises: {.episode = json.at("episode").as(), .task = json.at("task").as()}.
-  class As;
-  As as() const;
   template <typename T>
   const std::string& get_ref() const {
     static_assert(std::is_same_v<T, const std::string&>);
@@ -412,21 +409,6 @@ T Json::get() const {
     return values;
   }
 }
-
-class Json::As {
- public:
-  explicit As(const Json& json) : json_(json) {}
-  template <typename T>
-  requires(std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || json_detail::kIsList<T> ||
-           json_detail::kIsMap<T>)
-  operator T() const {
-    return json_.get<T>();
-  }
-
- private:
-  const Json& json_;
-};
-inline Json::As Json::as() const { return As(*this); }
 
 // Parses one value. Duplicate keys, nesting beyond 64, numbers beyond a double, and anything after the value are errors
 // that name line and column.
