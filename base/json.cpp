@@ -407,6 +407,15 @@ std::ostream& operator<<(std::ostream& out, const Json& value) {
 
 std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+Result<int> format_of(const Json& object, int newest) {
+  const auto found = object.find("format");
+  const Json format = found == object.end() ? Json(1) : *found;
+  const double number = format.is_number_integer() ? format.get<double>() : 0;
+  if (number >= std::max(1, newest - 1) && number <= newest) return format.get<int>();
+  return fail(Status::invalid(fmt::format("is of format {}; this program reads formats {} to {}", dump_json(format),
+                                          std::max(1, newest - 1), newest)));
+}
+
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;

@@ -417,6 +417,10 @@ Result<Json> parse_json(std::string_view text);
 // One line; bytes that are not UTF-8 become U+FFFD rather than an exception.
 std::string dump_json(const Json& value);
 
+// The format of a file of ours by the key "format" of its JSON; 1 where it is missing. A program reads `newest` and the
+// one before; others are kInvalid, with both numbers in the message.
+Result<int> format_of(const Json& object, int newest);
+
 // The keys of `object` must be among `allowed`; the error names the first stranger and the nearest allowed key.
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed);
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -44,13 +45,14 @@ std::optional<std::string_view> record_at(std::string_view file, uint64_t offset
 }  // namespace
 
 Result<LogContent> read_log(const fs::path& path, const std::function<Status(std::string_view, uint64_t)>& visit,
-                            Damage damage) {
+                            Damage damage, uint64_t from) {
   const auto mapped = TRY(MappedFile::open(path));
   const std::string_view file(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   LogContent content{.records = 0, .damaged = {}, .good_bytes = 0, .file_bytes = file.size()};
   if (file.size() < kMagic.size() && kMagic.starts_with(file)) return content;  // cut while it was being made
   if (!file.starts_with(kMagic)) return fail(Status::corrupt("is not a record log").at(path.string()));
-  content.good_bytes = kMagic.size();
+  content.good_bytes = std::max<uint64_t>(kMagic.size(), from);
+  if (from > file.size()) return fail(Status::corrupt(fmt::format("ends before byte {}", from)).at(path.string()));
   while (content.good_bytes < file.size()) {
     if (const auto record = record_at(file, content.good_bytes)) {
       TRY(visit(*record, content.good_bytes));
@@ -95,11 +97,11 @@ Result<std::string> read_record(const fs::path& path, uint64_t offset) {
   return record;
 }
 
-Result<RecordLog> RecordLog::open(const fs::path& path, uint64_t* cut, Damage damage) {
+Result<RecordLog> RecordLog::open(const fs::path& path, uint64_t* cut, Damage damage, uint64_t from) {
   uint64_t good = 0;
   if (fs::exists(path)) {
     const LogContent content = TRY(read_log(
-        path, [](std::string_view, uint64_t) { return Status(); }, damage));
+        path, [](std::string_view, uint64_t) { return Status(); }, damage, from));
     good = content.good_bytes;
     if (cut) *cut = content.file_bytes - content.good_bytes;
   }

@@ -21,31 +21,35 @@ struct LogContent {
   std::vector<uint64_t> damaged;  // offsets of those that were skipped
   uint64_t good_bytes = 0;        // up to the end of the last good record
   uint64_t file_bytes = 0;
-  bool torn() const { return good_bytes != file_bytes; }
 };
 
 // What a damaged record between good ones is: the end of the matter, or one record less.
 enum class Damage : uint8_t { kRefuse, kSkip };
 
-// Calls `visit` with every good record and its offset in the file. kCorrupt where the file is no record log, or, under
+// Calls `visit` with every good record from byte `from` on (the end of a record; 0: all) and its offset in the file.
+// kCorrupt where the file is no record log, or, under
 // kRefuse, where good records follow a damaged one; an error of `visit` ends the reading.
 Result<LogContent> read_log(const fs::path& path,
                             const std::function<Status(std::string_view record, uint64_t offset)>& visit,
-                            Damage damage = Damage::kRefuse);
+                            Damage damage = Damage::kRefuse, uint64_t from = 0);
 
 // The record at `offset`, as visited or returned by append.
 Result<std::string> read_record(const fs::path& path, uint64_t offset);
 
 class RecordLog {
  public:
-  // Opens for appending, created where it is missing. `cut` gets the number of bytes that were torn off, if any.
-  static Result<RecordLog> open(const fs::path& path, uint64_t* cut = nullptr, Damage damage = Damage::kRefuse);
+  // Opens for appending, created where it is missing. `cut` gets the number of bytes that were torn off, if any. What
+  // lies before byte `from`, the end of a record, is taken to be good.
+  static Result<RecordLog> open(const fs::path& path, uint64_t* cut = nullptr, Damage damage = Damage::kRefuse,
+                                uint64_t from = 0);
 
   // Returns the record's offset. The bytes are the kernel's when this returns: they survive the process, not the
   // machine.
   Result<uint64_t> append(std::string_view record);
   // They also survive the machine.
   Status sync();
+  // Bytes of the file: where the next record will be.
+  uint64_t size() const { return size_; }
 
  private:
   RecordLog(fs::path path, FileDescriptor fd, uint64_t size)

@@ -51,6 +51,8 @@ Result<std::vector<Figure>> bench_checkpoint(const Settings& settings);
 Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 // Episodes, tool calls and sandboxes.
 Result<std::vector<Figure>> bench_envs(const Settings& settings);
+// The books of a run: an event at the millionth episode, leases, commits on disk, restarts.
+Result<std::vector<Figure>> bench_ledger(const Settings& settings);
 // Messages between two processes' sockets.
 Result<std::vector<Figure>> bench_wire(const Settings& settings);
 

@@ -28,6 +28,7 @@ constexpr std::array kBenchmarks = {
     Benchmark{"checkpoint", "Reading weights, beside reading their files", bench::bench_checkpoint},
     Benchmark{"trainer", "Training steps", bench::bench_trainer},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
+    Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };
 
@@ -48,7 +49,9 @@ Result<int> run(const BenchOptions& options, const Benchmark& benchmark) {
   settings.model = options.model;
   settings.text = options.text;
   settings.image = options.image;
-  if (benchmark.run == bench::bench_tokenizer || benchmark.run == bench::bench_cuda) settings.threads = 1;
+  if (benchmark.run == bench::bench_tokenizer || benchmark.run == bench::bench_cuda ||
+      benchmark.run == bench::bench_ledger)
+    settings.threads = 1;
   settings.weights = TRY(model::weight_format_named(options.weights));
   for (const kernels::Isa isa : kernels::supported_isas())
     if (to_string(isa) == options.isa) settings.isa = isa;
@@ -86,7 +89,8 @@ Action add_bench(CLI::App& command) {
         benchmark.run == bench::bench_trainer)
       sub->add_option("--isa", options->isa, "Instruction set (default: the fastest that is here)")
           ->check(CLI::IsMember(isa_names()));
-    if (benchmark.run != bench::bench_tokenizer && benchmark.run != bench::bench_cuda)
+    if (benchmark.run != bench::bench_tokenizer && benchmark.run != bench::bench_cuda &&
+        benchmark.run != bench::bench_ledger)
       sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
     sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");

@@ -116,15 +116,19 @@ function(tandem_library name)
   tandem_jumbo(tandem_${name})
 endfunction()
 
-# tandem_tests(FOLDER DEPENDS target... [ALONE] [PROPERTIES property value...]): one GoogleTest program of all tests/FOLDER/*_test.cpp;
-# ALONE: not as a jumbo build.
-function(tandem_tests folder)
-  cmake_parse_arguments(ARG "ALONE" "" "DEPENDS;PROPERTIES" ${ARGN})
+# tandem_tests(NAME [FOLDER folder] DEPENDS target... [ALONE] [PROPERTIES property value...]): one GoogleTest program of all
+# tests/FOLDER/*_test.cpp; the folder is NAME unless it is given. ALONE: not as a jumbo build.
+function(tandem_tests name)
+  cmake_parse_arguments(ARG "ALONE" "FOLDER" "DEPENDS;PROPERTIES" ${ARGN})
+  set(folder ${name})
+  if(ARG_FOLDER)
+    set(folder ${ARG_FOLDER})
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
   if(NOT sources)
     return()
   endif()
-  set(program test_${folder})
+  set(program test_${name})
   add_executable(${program} ${sources})
   tandem_compile_options(${program})
   target_link_libraries(${program} PRIVATE ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
@@ -138,5 +142,5 @@ function(tandem_tests folder)
   endif()
   include(GoogleTest)
   # Parameters have names of their own; their values, printed as bytes, would change the tests' names with every start.
-  gtest_discover_tests(${program} TEST_PREFIX ${folder}. NO_PRETTY_VALUES PROPERTIES ${ARG_PROPERTIES} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${program} TEST_PREFIX ${name}. NO_PRETTY_VALUES PROPERTIES ${ARG_PROPERTIES} DISCOVERY_TIMEOUT 60)
 endfunction()

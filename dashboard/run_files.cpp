@@ -6,7 +6,8 @@
 #include <map>
 
 #include "base/text.h"
-#include "rollout/coordinator.h"
+#include "rollout/books/ledger_log.h"
+#include "rollout/books/metrics_log.h"
 
 namespace tandem::dashboard {
 
@@ -62,6 +63,9 @@ Result<std::vector<Json>> read_metrics(const fs::path& dir) {
     if (trim(line).empty()) continue;
     auto json = parse_json(line);
     if (json && json->is_object()) {
+      if (auto format = format_of(*json, rollout::kMetricsFormat); !format)
+        return fail(std::move(format).error().at(path.string(), number));
+      json->erase("format");
       lines.push_back(std::move(*json));
     } else if (end != std::string_view::npos && !rest.empty()) {
       return fail(Status::corrupt(json ? "is not a JSON object" : json.error().message()).at(path.string(), number));
@@ -77,7 +81,9 @@ std::vector<Json> MetricsFollower::next() {
   for (std::string line; std::getline(file, line) && !file.eof();) {  // at the end of the file the line has no end yet
     offset_ += line.size() + 1;
     auto json = parse_json(line);
-    if (json && json->is_object()) lines.push_back(std::move(*json));
+    if (!json || !json->is_object()) continue;
+    json->erase("format");
+    lines.push_back(std::move(*json));
   }
   return lines;
 }

@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "base/record_log.h"
 #include "rollout/books/lease.h"
 #include "rollout/books/metrics_log.h"
 
@@ -15,15 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-fs::path log_path(const fs::path& run_dir) { return run_dir / "ledger" / "events.log"; }
-
-Status replay(const fs::path& path, Ledger& ledger) {
-  TRY(read_log(path, [&](std::string_view record, uint64_t) -> Status {
-    ledger.step(TRY(event_from_json(TRY(parse_json(record)))));
-    return {};
-  }));
-  return {};
-}
+constexpr size_t kKeptMetrics = 64;
 
 struct Peer {
   std::string role;
@@ -39,18 +30,14 @@ struct Peer {
 
 class Coordinator {
  public:
-  Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, RecordLog log,
-              Ledger ledger)
+  Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, LedgerLog log)
       : settings_(settings),
         clock_(clock),
         socket_(std::move(socket)),
         log_(std::move(log)),
-        ledger_(std::move(ledger)),
         metrics_log_(settings.run_dir / "metrics.jsonl") {
     // What was leased before our start may take as long as what we lease.
-    for (const EpisodeRecord& episode : ledger_.episodes()) {
-      if (episode.state == EpisodeState::kLeased) set_deadline({episode.episode, episode.attempt});
-    }
+    for (const EpisodeKey& key : ledger_.leased()) set_deadline(key);
   }
 
   Status run(const std::atomic<bool>& stop) {
@@ -58,6 +45,7 @@ class Coordinator {
     for (const uint64_t step : metrics_log_.missing(ledger_.steps_trained())) carry_out(StepDone{step});
     done_ = ledger_.finished();
     if (!done_) TRY(apply(CoordinatorStarted{}));
+    TRY(carry_out_pending());
     while (!done_) {
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, 50ms);
@@ -68,6 +56,7 @@ class Coordinator {
       }
       TRY(check_deadlines());
       if (stop && !finishing_) TRY(finish());
+      TRY(carry_out_pending());
       if (finishing_ && (trainer_saved_ || clock_.now() > finish_deadline_)) done_ = true;
       report();
     }
@@ -78,11 +67,22 @@ class Coordinator {
  private:
   // ---- Events in ----
 
-  Status apply(const Event& event, bool durable = false) {
-    TRY(log_.append(dump_json(to_json(event))));
-    if (durable) TRY(log_.sync());
-    for (const Action& action : ledger_.step(event)) std::visit([&](const auto& a) { carry_out(a); }, action);
+  // Whether what follows from an event waits until the event survives the machine.
+  enum class Durable : uint8_t { kNo, kYes };
+
+  // What follows from the event is carried out at the end of the turn.
+  Status apply(const Event& event, Durable durable = Durable::kNo) {
+    auto actions = TRY(log_.apply(event));
+    must_sync_ = must_sync_ || durable == Durable::kYes;
+    std::move(actions.begin(), actions.end(), std::back_inserter(pending_));
     return {};
+  }
+
+  // One wait for the disk a turn, however many events came in.
+  Status carry_out_pending() {
+    if (std::exchange(must_sync_, false)) TRY(log_.sync());
+    for (const Action& action : std::exchange(pending_, {})) std::visit([&](const auto& a) { carry_out(a); }, action);
+    return log_.save_snapshot_if_due();
   }
 
   Status on(const wire::Incoming& message) {
@@ -118,23 +118,24 @@ class Coordinator {
       case wire::Body::TRAINED: {
         Trained event{.step = body.getTrained().getStep(), .missing = {}};
         if (auto metrics = parse_json(std::string_view(body.getTrained().getMetrics().cStr()))) {
-          trainer_metrics_ = {event.step, *metrics};
+          trainer_metrics_[event.step] = *metrics;
+          while (trainer_metrics_.size() > kKeptMetrics) trainer_metrics_.erase(trainer_metrics_.begin());
           for (const Json& key : metrics->value("missing", Json::array()))
             event.missing.push_back({key[0].get<uint64_t>(), key[1].get<uint32_t>()});
         }
-        TRY(apply(event, true));
+        TRY(apply(event, Durable::kYes));
         // Its hello may have come first, and with it the step but not what is to be said of it.
         if (without_metrics_.contains(event.step)) carry_out(StepDone{event.step});
         return {};
       }
       case wire::Body::CHECKPOINTED: {
-        TRY(apply(Checkpointed{body.getCheckpointed()}, true));
+        TRY(apply(Checkpointed{body.getCheckpointed()}, Durable::kYes));
         if (finishing_) trainer_saved_ = ledger_.checkpointed() >= ledger_.steps_trained();
         return {};
       }
       case wire::Body::CLAIM: {
         const EpisodeKey key{body.getClaim().getEpisode(), body.getClaim().getAttempt()};
-        return apply(Claimed{key, worker}, true);
+        return apply(Claimed{key, worker}, Durable::kYes);
       }
       case wire::Body::DECLINED: {
         for (const auto& [name, other] : peers_) {
@@ -174,10 +175,10 @@ class Coordinator {
       if (hello.getStep() > ledger_.steps_trained() && !ledger_.batch(hello.getStep())) {
         return Status::corrupt(fmt::format("the log ends before step {}, which the checkpoint of {} has trained",
                                            hello.getStep(), message.sender()))
-            .at(log_path(settings_.run_dir).string())
+            .at(ledger_log_path(settings_.run_dir).string())
             .hint("restore the log from a copy, or remove the checkpoints after its last step");
       }
-      TRY(apply(TrainerJoined{hello.getStep()}, true));
+      TRY(apply(TrainerJoined{hello.getStep()}, Durable::kYes));
       if (!finishing_) return {};
       // It came back while the run is being stopped.
       TRY(apply(FinishRequested{}));
@@ -205,7 +206,7 @@ class Coordinator {
     if (in.getHasReward()) event.reward = in.getReward();
     for (const auto term : in.getTerms()) event.terms[term.getName()] = term.getValue();
     deadlines_.erase(event.key);
-    return apply(event, true);
+    return apply(event, Durable::kYes);
   }
 
   // ---- Actions out ----
@@ -276,8 +277,8 @@ class Coordinator {
       line["groups_with_signal"] = groups->with_signal;
       for (const auto& [kind, sums] : groups->kinds) line["success_by_kind"][kind] = sums.first / sums.second;
     }
-    if (trainer_metrics_.first == done.step) {
-      for (const auto& [key, value] : trainer_metrics_.second.items()) line[key] = value;
+    if (const auto found = trainer_metrics_.find(done.step); found != trainer_metrics_.end()) {
+      for (const auto& [key, value] : found->second.items()) line[key] = value;
       without_metrics_.erase(done.step);
     } else {
       without_metrics_.insert(done.step);
@@ -367,14 +368,16 @@ class Coordinator {
   const CoordinatorSettings settings_;
   const Clock& clock_;
   wire::Socket socket_;
-  RecordLog log_;
-  Ledger ledger_;
+  LedgerLog log_;
+  std::vector<Action> pending_;
+  bool must_sync_ = false;
+  const Ledger& ledger_ = log_.ledger();
   MetricsLog metrics_log_;
   std::map<std::string, Peer> peers_;
   std::map<EpisodeKey, Time> deadlines_;
   std::string trainer_, watcher_;
-  std::pair<uint64_t, Json> trainer_metrics_;  // of a step
-  std::set<uint64_t> without_metrics_;         // steps that are known from a hello alone
+  std::map<uint64_t, Json> trainer_metrics_;  // of the newest steps
+  std::set<uint64_t> without_metrics_;        // steps that are known from a hello alone
   Json last_step_;
   uint64_t steals_ = 0;
   bool finishing_ = false, trainer_saved_ = false, done_ = false;
@@ -382,13 +385,6 @@ class Coordinator {
 };
 
 }  // namespace
-
-Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan) {
-  Ledger ledger(std::move(plan));
-  const fs::path path = log_path(run_dir);
-  if (fs::exists(path)) TRY(replay(path, ledger));
-  return ledger;
-}
 
 Json progress_of(const Ledger& ledger) {
   const Books books = ledger.books();
@@ -401,22 +397,19 @@ Json progress_of(const Ledger& ledger) {
             {"trained", books.trained},
             {"dropped", books.dropped},
             {"in_flight", books.in_flight},
-            {"states", ledger.in_states()}}}};
+            {"states", ledger.in_states()},
+            {"too_old", ledger.too_old()},
+            {"waits_for_lag", ledger.waits_for_lag()}}}};
 }
 
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
-  TRY(make_directories(settings.run_dir / "ledger"));
-  uint64_t cut = 0;
-  auto log = TRY(RecordLog::open(log_path(settings.run_dir), &cut));
-  if (cut > 0)
-    spdlog::warn("{}: the last {} bytes were torn off by a crash and cut", log_path(settings.run_dir).string(), cut);
-  auto ledger = TRY(read_ledger(settings.run_dir, settings.plan));
+  auto log = TRY(LedgerLog::open(settings.run_dir));
   zmq::context_t context;
   auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity));
-  const Books books = ledger.books();
+  const Ledger& ledger = log.ledger();
   spdlog::info("coordinator on {}: step {} of {}, {} episodes in the books", settings.address, ledger.steps_trained(),
-               settings.plan.steps, books.admitted);
-  return Coordinator(settings, clock, std::move(socket), std::move(log), std::move(ledger)).run(stop);
+               ledger.plan().steps, ledger.books().admitted);
+  return Coordinator(settings, clock, std::move(socket), std::move(log)).run(stop);
 }
 
 }  // namespace tandem::rollout

@@ -1,8 +1,8 @@
 // The coordinator: the ledger with sockets, a clock and a log around it. It decides nothing.
 //
 // Every event is appended to RUN/ledger/events.log before it takes effect; a coordinator that starts again replays the
-// log and meets the workers, who go on with what they hold. It also gathers what the roles report: RUN/metrics.jsonl
-// (one line a step) and the status that the supervisor watches.
+// log, which says what the run is to do, and meets the workers, who go on with what they hold. It also gathers what the
+// roles report: RUN/metrics.jsonl (one line a step) and the status that the supervisor watches.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "rollout/books/ledger.h"
+#include "rollout/books/ledger_log.h"
 #include "wire/socket.h"
 
 namespace tandem::rollout {
@@ -19,7 +19,6 @@ struct CoordinatorSettings {
   fs::path run_dir;
   std::string address;
   wire::Identity identity;
-  RunPlan plan;
   double silence_seconds = 8;    // without a word a role counts as lost
   double episode_seconds = 300;  // after which an episode is taken back
 };
@@ -29,8 +28,5 @@ Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, 
 
 // How far a run is, as the coordinator reports it: phase, step, steps, late_commits, episodes.
 Json progress_of(const Ledger& ledger);
-
-// The ledger that RUN/ledger/events.log describes. Works while the run is on.
-Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan);
 
 }  // namespace tandem::rollout

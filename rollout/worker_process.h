@@ -30,7 +30,7 @@ class Worker {
         peers_(std::move(peers)),
         context_(context),
         feed_(config, settings.format, 0, settings.chunk_window, clock,
-              [threads = settings.threads](model::Weights& weights) {
+              [threads = settings.threads](model::Weights& weights) -> Status {
                 auto stream = TRY(kernels::Stream::cpu(threads));
                 return weights.pack_received(stream);
               }) {}

@@ -10,6 +10,7 @@
 #include "envs/tasks/built_image.h"
 #include "model/weight_format.h"
 #include "run/env_hosts.h"
+#include "run/resume.h"
 #include "trainer/learn/lora_fields.h"
 
 namespace tandem::run {
@@ -95,7 +96,12 @@ Schema schema_of(RunConfig& c) {
   s.add("reward.effort_q", c.reward.effort_q, "q of the effort: 0 is a straight line, 1 a logarithm", 0, 1);
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
   s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
-  s.add("trainer.max_lag", c.trainer.max_lag, "Versions by which the trainer may be ahead of a sample", 0, 100);
+  s.add("trainer.max_lag", c.trainer.max_lag,
+        "Versions by which the trainer may be ahead of what sampled a token that it trains", 0, 100);
+  s.add("trainer.on_lag", c.trainer.on_lag,
+        "Where a batch would leave episodes behind that become too old: it waits for them, or they are dropped, which "
+        "favours short answers",
+        {"wait", "drop"});
   s.add("trainer.optimizer", c.trainer.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
         {trainer::kOptimizerNames.begin(), trainer::kOptimizerNames.end()});
   s.add("trainer.moments", c.trainer.moments, "Number format of AdamW's moments; bf16 halves their memory",
@@ -219,11 +225,13 @@ Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
 }  // namespace
 
 Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
+  const auto on_lag = TRY(rollout::on_lag_named(c.trainer.on_lag));
   rollout::RunPlan plan{.seed = c.run.seed,
                         .steps = c.run.steps,
                         .groups_per_step = c.trainer.groups_per_step,
                         .group_size = c.trainer.group_size,
                         .max_lag = c.trainer.max_lag,
+                        .on_lag = on_lag,
                         .deterministic = c.run.deterministic,
                         .reward = c.reward,
                         .shuffle_rewards = c.algorithm.shuffle_rewards,
@@ -298,14 +306,6 @@ Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   return algorithm;
 }
 
-Result<RunConfig> read_resolved(const fs::path& run_dir) {
-  const fs::path path = run_dir / "config.resolved.json";
-  RunConfig config;
-  Schema schema = schema_of(config);
-  if (Status status = schema.apply_resolved(TRY(parse_json(TRY(read_file(path, 1 << 20))))); !status.ok()) {
-    return fail(std::move(status).at(path.string()));
-  }
-  return config;
-}
+Result<RunConfig> read_resolved(const fs::path& run_dir) { return std::move(TRY(read_recorded(run_dir)).config); }
 
 }  // namespace tandem::run

@@ -64,6 +64,7 @@ struct RunConfig {
     int groups_per_step = 8;
     int group_size = 8;
     int max_lag = 1;
+    std::string on_lag = "wait";
     double learning_rate = 3e-5;
     int warmup_steps = 0;
     std::string schedule = "constant";
@@ -113,7 +114,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_di
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);
 
-// RUN/config.resolved.json, as `tandem run` wrote it.
+// RUN/config.resolved.json, as `tandem run` wrote it. kInvalid where it is of a newer format.
 Result<RunConfig> read_resolved(const fs::path& run_dir);
 
 }  // namespace tandem::run

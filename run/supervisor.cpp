@@ -211,10 +211,7 @@ void Supervisor::on_exit(Role& role, int code) {
       if (wire::wait(sockets, 50ms)) hear();
     }
     // It goes when the plan is done, or when the checkpoint that was asked for is there; its log says which.
-    const auto read = [this]() -> Result<rollout::Ledger> {
-      return rollout::read_ledger(run_dir_, TRY(plan_of(config_, run_dir_)));
-    };
-    const auto ledger = read();
+    const auto ledger = rollout::read_books(run_dir_, [this] { return plan_of(config_, run_dir_); });
     if (ledger) report_.update(rollout::progress_of(*ledger));  // which is on disk even where that word was lost
     ending_ = true;
     ending_since_ = now;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <deque>
@@ -10,6 +11,7 @@
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
+#include "trainer/stored_batches.h"
 #include "weights_sync/carrier.h"
 #include "wire/coordinator_link.h"
 
@@ -24,16 +26,12 @@ namespace {
 
 constexpr size_t kKeptCheckpoints = 2;
 constexpr size_t kKeptReports = 8;
+constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
 
 // A version as it is handed out: a copy that stays while the learner goes on.
 struct Published {
   weights_sync::Manifest manifest;
   std::vector<std::byte> bytes;
-};
-
-struct Batch {
-  uint64_t step = 0;
-  std::vector<rollout::BatchEntry> entries;
 };
 
 Json to_json(const StepMetrics& m) {
@@ -66,8 +64,14 @@ class Trainer {
         rollouts_(std::move(rollouts)),
         link_(std::move(link)),
         started_(clock.now()),
+        stored_(store_.size()),
+        storage_(1, 4),
         compute_(1, 4) {
     published_ = publish();
+    for (const int fd : {storage_.wake_fd(), compute_.wake_fd()}) {
+      epoll_event event{.events = EPOLLIN, .data = {}};
+      (void)::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, fd, &event);  // without it both are looked at every 20 ms
+    }
   }
 
   void introduce(wire::Hello::Builder hello) {
@@ -84,7 +88,8 @@ class Trainer {
   Status run(const std::atomic<bool>& stop) {
     while (!stopped_) {
       wire::Socket* const sockets[] = {&link_.socket(), &rollouts_};
-      wire::wait(sockets, 20ms, compute_.wake_fd());
+      wire::wait(sockets, 20ms, wake_.get());
+      storage_.run_completions();
       compute_.run_completions();
       TRY(Status(failure_));
       for (int i = 0; i < 64; ++i) {
@@ -97,6 +102,7 @@ class Trainer {
         if (!message) break;
         TRY(on_rollout(*message));
       }
+      start_storing();
       if (stop) finishing_ = leaving_ = true;
       start_work();
       link_.tick(doing(), [&] { return metrics(); });
@@ -137,16 +143,11 @@ class Trainer {
           spdlog::warn("{}; it will be sent again", trajectory.error().message());
           return {};
         }
-        if (!store_.contains(trajectory->key)) {
-          TRY(store_.append(*trajectory));
-          prompt_tokens_ += std::count(trajectory->sampled.begin(), trajectory->sampled.end(), 0);
-          generated_tokens_ += std::count(trajectory->sampled.begin(), trajectory->sampled.end(), 1);
-        }
-        wire::Outgoing ack;
-        auto out = ack.body().initTrajectoryAck();
-        out.setEpisode(trajectory->key.episode);
-        out.setAttempt(trajectory->key.attempt);
-        (void)rollouts_.send(message.sender(), ack);
+        // What there is no room for is not acknowledged, so it is sent again.
+        if (received_.bytes >= kReceivedBytes) return {};
+        received_.bytes += rollout::bytes_of(*trajectory);
+        received_.trajectories.push_back(std::move(*trajectory));
+        received_.senders.push_back(message.sender());
         return {};
       }
       case wire::Body::WEIGHTS_QUERY: {
@@ -178,6 +179,36 @@ class Trainer {
     (void)rollouts_.send(listener, message);
   }
 
+  // ---- Work of the storage thread: what comes in while it waits for the disk is stored together ----
+
+  void start_storing() {
+    if (storing_ || received_.trajectories.empty()) return;
+    storing_ = true;
+    const auto received = std::make_shared<Received>(std::exchange(received_, {}));
+    storage_.submit([this, received]() -> WorkQueue::Completion {
+      const Stored stored = store_all(store_, *received);
+      return [this, received, stored] {
+        storing_ = false;
+        if (!stored.status.ok()) failure_ = stored.status;
+        if (!failure_.ok()) return;
+        prompt_tokens_ += stored.prompt_tokens;
+        generated_tokens_ += stored.generated_tokens;
+        stored_ = stored.stored;
+        for (size_t i = 0; i < received->senders.size(); ++i)
+          acknowledge(received->senders[i], received->trajectories[i].key);
+        start_storing();
+      };
+    });
+  }
+
+  void acknowledge(const std::string& rollout, const EpisodeKey& key) {
+    wire::Outgoing ack;
+    auto out = ack.body().initTrajectoryAck();
+    out.setEpisode(key.episode);
+    out.setAttempt(key.attempt);
+    (void)rollouts_.send(rollout, ack);
+  }
+
   // ---- Work of the compute thread; one piece at a time ----
 
   void start_work() {
@@ -207,32 +238,24 @@ class Trainer {
     work_ended_ = clock_.now();
   }
 
+  // The storage thread reads the batch, the compute thread trains it.
   void train(const Batch& batch) {
     begin(fmt::format("training step {}", batch.step));
-    std::vector<Sample> samples;
-    std::vector<EpisodeKey> missing;
-    for (const auto& entry : batch.entries) {
-      auto trajectory = store_.read(entry.key);
-      if (!trajectory) {
-        spdlog::error("step {}: {}", batch.step, trajectory.error().message());
-        missing.push_back(entry.key);
-        continue;
-      }
-      samples.push_back({.tokens = std::move(trajectory->tokens),
-                         .trained = std::move(trajectory->sampled),
-                         .logprobs = std::move(trajectory->logprobs),
-                         .versions = std::move(trajectory->versions),
-                         .advantage = entry.advantage,
-                         .group = trajectory->group});
-    }
-    compute_.submit([this, step = batch.step, samples = std::move(samples),
-                     missing = std::move(missing)]() -> WorkQueue::Completion {
+    storage_.submit([this, batch]() -> WorkQueue::Completion {
+      const auto loaded = std::make_shared<Loaded>(load(store_, batch));
+      return [this, loaded] { train(loaded); };
+    });
+  }
+
+  void train(const std::shared_ptr<Loaded>& loaded) {
+    compute_.submit([this, loaded]() -> WorkQueue::Completion {
+      const uint64_t step = loaded->step;
       const Time start = clock_.now();
       Result<StepMetrics> metrics = StepMetrics{};
-      if (samples.empty())
+      if (loaded->samples.empty())
         learner_.skip();
       else
-        metrics = learner_.reinforce(samples, settings_.algorithm, step - 1);
+        metrics = learner_.reinforce(loaded->samples, settings_.algorithm, step - 1);
       const double train_seconds = to_seconds(clock_.now() - start);
       std::shared_ptr<Published> next;
       if (metrics) next = publish();
@@ -241,7 +264,8 @@ class Trainer {
         exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
       }
       const double total = to_seconds(clock_.now() - start);
-      return [this, step, metrics, next, exported, missing, train_seconds, total] {
+      loaded->samples = {};
+      return [this, step, metrics, next, exported, loaded, train_seconds, total] {
         end();
         if (!metrics)
           failure_ = metrics.error();
@@ -256,7 +280,7 @@ class Trainer {
         compared_tokens_ += metrics->compared_tokens;
         max_diff_ = std::max(max_diff_, metrics->max_abs_logprob_diff);
         batches_.erase(step);
-        report_step(step, *metrics, missing, train_seconds, total);
+        report_step(step, *metrics, loaded->missing, train_seconds, total);
         for (const auto& listener : listeners_) announce(listener);
         if (step % settings_.checkpoint_every == 0 || step == static_cast<uint64_t>(settings_.steps)) save();
       };
@@ -340,14 +364,14 @@ class Trainer {
             {"full_bytes", published_->bytes.size()},
             {"compared_tokens", compared_tokens_},
             {"max_abs_logprob_diff", max_diff_},
-            {"trajectories", store_.size()}};
+            {"trajectories", stored_}};
   }
 
   const TrainerSettings settings_;
   const Clock& clock_;
   Learner learner_;
   const std::string numerics_id_ = learner_.numerics_id();
-  TrajectoryStore store_;
+  TrajectoryStore store_;  // the storage thread's
   wire::Socket rollouts_;
   wire::CoordinatorLink link_;
   std::shared_ptr<Published> published_;
@@ -365,16 +389,14 @@ class Trainer {
   double train_seconds_ = 0, sync_seconds_ = 0, save_seconds_ = 0, idle_seconds_ = 0, max_diff_ = 0;
   int64_t prompt_tokens_ = 0, generated_tokens_ = 0, trained_tokens_ = 0, compared_tokens_ = 0;
   uint64_t sent_bytes_ = 0;
-  WorkQueue compute_;  // its thread uses what stands above
+  Received received_;
+  size_t stored_ = 0;  // trajectories
+  bool storing_ = false;
+  const FileDescriptor wake_{::epoll_create1(EPOLL_CLOEXEC)};  // readable when a thread has something to tell
+  WorkQueue storage_, compute_;                                // their threads use what stands above
 };
 
 }  // namespace
-
-std::optional<fs::path> newest_checkpoint(const fs::path& run_dir) {
-  const auto all = checkpoints_of(run_dir);
-  if (all.empty()) return std::nullopt;
-  return all.back().second;
-}
 
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
@@ -391,7 +413,9 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
       spdlog::info("going on from {}", all.back().second.string());
       break;
     }
-    // An older one costs steps that are trained again; a damaged one would cost the run.
+    // An older one costs steps that are trained again; a damaged one would cost the run. One of a newer format holds
+    // steps that must not be thrown away.
+    if (loaded.code() == Code::kUnfit) return loaded;
     spdlog::error("{}", loaded.to_string());
     all.pop_back();
     if (all.empty()) return loaded;

@@ -1,9 +1,10 @@
 // The trainer process: takes trajectories in, trains the batches that the coordinator orders, hands new weights out.
 //
-// Messages are served on one thread while steps, digests and checkpoints run on another, so a rollout never waits for a
-// step to have its trajectory stored or a chunk of weights sent. A trajectory is acknowledged when it is on disk.
-// Batches are trained in order, each once; a trainer that starts again goes on from its newest checkpoint and is sent
-// what followed.
+// Messages are served on one thread while steps, digests and checkpoints run on a second and trajectories go to the
+// disk and come back on a third, so a rollout never waits for a step to have its trajectory stored, nor for the disk to
+// have a chunk of weights sent. A trajectory is acknowledged when it is on disk; those that come in meanwhile share the
+// next wait. What does not fit into the memory for them is not acknowledged and comes again. Batches are trained in
+// order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
 //
 // A version of the weights is the number of steps behind it. It is announced, with the digest of every chunk, when the
 // step is done; rollouts fetch it when they like.
@@ -35,8 +36,5 @@ struct TrainerSettings {
 // Runs until the coordinator says stop. On `stop` or a Stop message with reason "finish" it ends the step it is in,
 // saves a checkpoint and says so before it goes.
 Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
-
-// RUN/checkpoints/step_N for the largest N that is complete, or nothing.
-std::optional<fs::path> newest_checkpoint(const fs::path& run_dir);
 
 }  // namespace tandem::trainer

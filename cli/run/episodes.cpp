@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "dashboard/run_files.h"
-#include "rollout/coordinator.h"
+#include "rollout/books/ledger_log.h"
 #include "run/config.h"
 
 namespace tandem::cli {
@@ -18,9 +18,12 @@ struct EpisodesOptions {
 };
 
 Result<int> print_episodes(const EpisodesOptions& options) {
-  TRY(dashboard::check_run_directory(options.run));
-  const auto ledger =
-      TRY(rollout::read_ledger(options.run, TRY(run::plan_of(TRY(run::read_resolved(options.run)), options.run))));
+  // The log is enough; without one there is at least to be a run.
+  if (!fs::exists(rollout::ledger_log_path(options.run))) TRY(dashboard::check_run_directory(options.run));
+  const auto plan_of_config = [&]() -> Result<rollout::RunPlan> {
+    return run::plan_of(TRY(run::read_resolved(options.run)), options.run);
+  };
+  const auto ledger = TRY(rollout::read_ledger(options.run, plan_of_config));
   const auto with_tokens = options.tokens ? dashboard::WithTokens::kYes : dashboard::WithTokens::kNo;
   TRY(dashboard::visit_episodes(options.run, ledger, with_tokens, [](const Json& object) -> Status {
     const std::string line = dump_json(object) + "\n";

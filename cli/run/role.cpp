@@ -59,11 +59,9 @@ Result<int> run_role(const RoleOptions& options) {
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", sender));
 
   if (options.name == "coordinator") {
-    const rollout::RunPlan plan = TRY(run::plan_of(config, options.run_dir));
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
                                   .address = layout.address("coordinator"),
                                   .identity = identity,
-                                  .plan = plan,
                                   .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
                                  clock, role_stop_requested));

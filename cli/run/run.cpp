@@ -7,6 +7,7 @@
 #include <csignal>
 #include <ctime>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/text.h"
@@ -24,6 +25,7 @@
 #include "rollout/coordinator.h"
 #include "run/checks.h"
 #include "run/env_hosts.h"
+#include "run/resume.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "trainer/sft/tiny_model.h"
@@ -275,11 +277,17 @@ Result<int> run_training(const RunOptions& options) {
   }
   if (!exists && options.resume)
     return fail(Status::invalid(fmt::format("{} holds no run to resume", run_dir.string())));
+  std::set<std::string> given = run::given_keys(schema);
+  std::vector<run::ConfigChange> changes;
+  run::RunConfig recorded = config;
   if (exists) {
-    // What a run is does not change when it goes on; only its length may.
-    const int steps = config.run.steps;
-    config = TRY(run::read_resolved(run_dir));
-    config.run.steps = std::max(steps, config.run.steps);
+    const run::RecordedConfig before = TRY(run::read_recorded(run_dir));
+    run::ResumedConfig resumed = TRY(run::resume_config(before, config, schema, run_dir));
+    recorded = before.config;
+    given = std::move(resumed.given);
+    changes = std::move(resumed.changes);
+    config = std::move(resumed.config);
+    TRY(run::check(config));
   }
   const SystemClock clock;
   const auto show = [&](const Json& summary) {
@@ -288,11 +296,21 @@ Result<int> run_training(const RunOptions& options) {
     else
       print_result(run_dir, summary);
   };
-  if (exists && TRY(rollout::read_ledger(run_dir, TRY(run::plan_of(config, run_dir)))).finished()) {
-    fmt::print(stderr, "{} is done already\n", run_dir.string());
-    show(TRY(conclude(run_dir, config, clock)));
-    return kDone;
+  if (exists) {
+    const auto ledger = TRY(rollout::read_books(run_dir, [&] { return run::plan_of(recorded, run_dir); }));
+    config.run.steps = std::max(config.run.steps, ledger.plan().steps);  // killed before the config was written
+    if (ledger.finished() && config.run.steps == ledger.plan().steps) {
+      if (!changes.empty()) {
+        return fail(Status::invalid(fmt::format("{} cannot change: {} is done", changes.front().key, run_dir.string()))
+                        .hint(fmt::format("run.steps above {} makes it go on", ledger.plan().steps)));
+      }
+      fmt::print(stderr, "{} is done already\n", run_dir.string());
+      show(TRY(conclude(run_dir, config, clock)));
+      return kDone;
+    }
   }
+  for (const auto& [key, before, after] : changes)
+    fmt::print(stderr, "{}: {} -> {}\n", key, dump_json(before), dump_json(after));
   TRY(run::check_inputs(config));
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())
@@ -316,17 +334,22 @@ Result<int> run_training(const RunOptions& options) {
   if (!exists && !options.config.empty())
     TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
   if (tasks && !exists) TRY(run::record_tasks(config, *tasks, run_dir));
-  TRY(write_file(run_dir / "config.resolved.json", schema_of(config).resolved().dump(2) + "\n"));
+  int attempt = 1;
+  while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
+  run::Supervisor supervisor(run_dir, config, clock, attempt);
+  for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
+  // Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
+  // said until now.
+  const rollout::RunTerms before{TRY(run::plan_of(recorded, run_dir)), run::flat(recorded)};
+  if (!exists) TRY(run::write_recorded(run_dir, config, given));
+  TRY(rollout::record_terms(run_dir, before, {TRY(run::plan_of(config, run_dir)), run::flat(config)}));
+  if (exists) TRY(run::write_recorded(run_dir, config, given));
   TRY(run::greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));
-  int attempt = 1;
-  while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
 
   std::signal(SIGTERM, note_interrupt);
   std::signal(SIGINT, note_interrupt);
-  run::Supervisor supervisor(run_dir, config, clock, attempt);
-  for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
   fmt::print(stderr, "run {}\n", run_dir.string());
   TRY(supervisor.start());
 

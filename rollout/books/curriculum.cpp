@@ -48,11 +48,17 @@ void Curriculum::observe(const std::string& kind, double success) {
   }
 }
 
-double Curriculum::success(const std::string& kind) const {
-  for (const Kind& k : kinds_) {
-    if (k.name == kind) return k.success;
+Json Curriculum::save() const {
+  Json saved = Json::object();
+  for (const Kind& kind : kinds_) saved[kind.name] = {kind.success, kind.groups};
+  return saved;
+}
+
+void Curriculum::load(const Json& saved) {
+  for (Kind& kind : kinds_) {
+    kind.success = saved.at(kind.name).at(0).get<double>();
+    kind.groups = saved.at(kind.name).at(1).get<int>();
   }
-  return 0;
 }
 
 }  // namespace tandem::rollout

@@ -23,7 +23,9 @@ class Curriculum {
   // The mean reward of one group of a batch.
   void observe(const std::string& kind, double success);
 
-  double success(const std::string& kind) const;
+  // What was observed, for a snapshot; load() takes it into a curriculum of the same kinds and seed.
+  Json save() const;
+  void load(const Json& saved);
 
  private:
   struct Kind {

@@ -1,7 +1,7 @@
 // Events as JSON, the form in which the log keeps them.
-#include <fmt/format.h>
+#include "rollout/books/events.h"
 
-#include "rollout/books/ledger.h"
+#include <fmt/format.h>
 
 namespace tandem::rollout {
 
@@ -33,6 +33,15 @@ EpisodeKey key_of(const Json& json) { return {json.at("episode").get<uint64_t>()
 Json to_json(const Event& event) {
   return std::visit(
       Overloaded{
+          [](const PlanSet& e) -> Json {
+            return {{"event", "plan_set"}, {"format", kLogFormat}, {"plan", to_json(e.plan)}};
+          },
+          [](const Extended& e) -> Json {
+            return {{"event", "extended"}, {"steps", e.steps}};
+          },
+          [](const ConfigSet& e) -> Json {
+            return {{"event", "config_set"}, {"values", e.values}};
+          },
           [](const WorkerJoined& e) -> Json {
             return {{"event", "worker_joined"}, {"worker", e.worker}, {"holding", keys_to_json(e.holding)}};
           },
@@ -91,6 +100,12 @@ Json to_json(const Event& event) {
 Result<Event> event_from_json(const Json& json) {
   try {
     const auto name = json.at("event").get<std::string>();
+    if (name == "plan_set") {
+      TRY(format_of(json, kLogFormat));
+      return PlanSet{TRY(plan_from_json(json.at("plan")))};
+    }
+    if (name == "extended") return Extended{json.at("steps").get<int>()};
+    if (name == "config_set") return ConfigSet{json.at("values")};
     if (name == "worker_joined")
       return WorkerJoined{json.at("worker").get<std::string>(), keys_from_json(json.at("holding"))};
     if (name == "worker_lost") return WorkerLost{json.at("worker").get<std::string>()};

@@ -1,20 +1,12 @@
 #include "rollout/books/ledger.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "base/random.h"
+#include "rollout/books/seeds.h"
 
 namespace tandem::rollout {
-
-Result<Outcome> outcome_from(std::string_view name) {
-  for (size_t i = 0; i < kOutcomeNames.size(); ++i) {
-    if (kOutcomeNames[i] == name) return static_cast<Outcome>(i);
-  }
-  return fail(Status::invalid(fmt::format("\"{}\" is not an outcome", name)));
-}
 
 std::string_view to_string(EpisodeState state) {
   static constexpr std::array<std::string_view, 6> kNames = {"queued",  "leased",  "committed",
@@ -23,7 +15,7 @@ std::string_view to_string(EpisodeState state) {
 }
 
 std::string_view to_string(Phase phase) {
-  static constexpr std::array<std::string_view, 4> kNames = {"before", "train", "after", "done"};
+  static constexpr std::array<std::string_view, 5> kNames = {"before", "train", "after", "done", "between"};
   return kNames[static_cast<size_t>(phase)];
 }
 
@@ -32,35 +24,84 @@ uint64_t Books::dropped_total() const {
                          [](uint64_t sum, const auto& d) { return sum + d.second; });
 }
 
-Ledger::Ledger(RunPlan plan)
-    : plan_(std::move(plan)),
-      curriculum_(trainable(plan_.kinds, plan_.counts), plan_.seed),
-      order_(plan_.counts, plan_.seed) {
+// ---- What the run is to do ----
+
+void Ledger::begin(RunPlan plan) {
+  planned_ = true;
+  plan_ = std::move(plan);
+  curriculum_ = Curriculum(trainable(plan_.kinds, plan_.counts), plan_.seed);
+  order_ = TaskOrder(plan_.counts, plan_.seed);
   if (plan_.deterministic) plan_.max_lag = 0;
   if (plan_.heldout_tasks == 0) phase_ = plan_.steps > 0 ? Phase::kTrain : Phase::kDone;
 }
 
+void Ledger::on(const PlanSet& event) {
+  if (!planned_) begin(event.plan);
+}
+
+// Training goes on from where it was. What was measured after the old last step was measured on the way.
+void Ledger::on(const Extended& event) {
+  if (event.steps <= plan_.steps || event.steps > kMostSteps || trainable(plan_.kinds, plan_.counts).empty()) return;
+  plan_.steps = event.steps;
+  if (phase_ != Phase::kAfter && phase_ != Phase::kDone) return;
+  for (const auto& record : records_) {
+    if (!record || record->phase != Phase::kAfter) continue;
+    record->phase = Phase::kBetween;
+    if (record->state == EpisodeState::kLeased)
+      actions_.push_back(Revoke{record->worker, {record->episode, record->attempt}});
+    if (record->state == EpisodeState::kQueued || record->state == EpisodeState::kLeased) drop(*record, "run_extended");
+  }
+  phase_ = Phase::kTrain;
+  finished_ = false;
+  evaluation_admitted_ = false;
+  may_form_ = true;
+}
+
+void Ledger::on(const ConfigSet& event) {
+  if (!event.values.is_object()) return;
+  for (const auto& [path, value] : event.values.items()) config_[path] = value;
+}
+
 std::vector<Action> Ledger::step(const Event& event) {
   actions_.clear();
+  if (!planned_ && !std::holds_alternative<PlanSet>(event)) return {};
   std::visit([&](const auto& e) { on(e); }, event);
   advance();
+  if (history_ == History::kOpen) {
+    for (const uint64_t episode : settled_) records_[episode].reset();
+  }
+  settled_.clear();
   return std::move(actions_);
 }
 
+// An episode that is under way. Of the others every event comes too late.
 EpisodeRecord* Ledger::find(const EpisodeKey& key) {
-  if (key.episode >= episodes_.size() || episodes_[key.episode].attempt != key.attempt) return nullptr;
-  return &episodes_[key.episode];
+  if (key.episode >= records_.size()) return nullptr;
+  EpisodeRecord* const record = records_[key.episode].get();
+  return record != nullptr && record->attempt == key.attempt ? record : nullptr;
+}
+
+void Ledger::set_state(uint64_t episode, EpisodeState state) {
+  EpisodeState& at = states_[episode];
+  EpisodeRecord* const record = records_[episode].get();
+  if (at == EpisodeState::kQueued) queued_.erase(episode);
+  if (at == EpisodeState::kLeased && state != at && record != nullptr) workers_.release(record->worker, episode);
+  --counts_[static_cast<size_t>(at)];
+  ++counts_[static_cast<size_t>(state)];
+  at = state;
+  if (record != nullptr) record->state = state;
+  if (state == EpisodeState::kQueued) queued_.insert(episode);
+  if (state >= EpisodeState::kBatched) settled_.push_back(episode);
 }
 
 // ---- Workers ----
 
 void Ledger::on(const WorkerJoined& event) {
-  credits_[event.worker] = 0;
-  stealing_.clear();
+  workers_.set_credits(event.worker, 0);
+  workers_.end_thefts();
   const std::set<EpisodeKey> holding(event.holding.begin(), event.holding.end());
-  for (EpisodeRecord& episode : episodes_) {
-    if (episode.state != EpisodeState::kLeased || episode.worker != event.worker) continue;
-    if (!holding.contains({episode.episode, episode.attempt})) requeue(episode, "worker_lost");
+  for (const EpisodeKey& key : held_by(event.worker)) {
+    if (!holding.contains(key)) requeue(*find(key), "worker_lost");
   }
   for (const EpisodeKey& key : event.holding) {
     const EpisodeRecord* episode = find(key);
@@ -71,32 +112,31 @@ void Ledger::on(const WorkerJoined& event) {
 }
 
 void Ledger::on(const WorkerLost& event) {
-  credits_.erase(event.worker);
-  stealing_.clear();  // whoever was asked may be the one that is gone
-  for (EpisodeRecord& episode : episodes_) {
-    if (episode.state == EpisodeState::kLeased && episode.worker == event.worker) requeue(episode, "worker_lost");
-  }
+  workers_.leave(event.worker);
+  workers_.end_thefts();  // whoever was asked may be the one that is gone
+  for (const EpisodeKey& key : held_by(event.worker)) requeue(*find(key), "worker_lost");
 }
 
-void Ledger::on(const Pull& event) { credits_[event.worker] = event.credits; }
+void Ledger::on(const Pull& event) { workers_.set_credits(event.worker, event.credits); }
 
 void Ledger::on(const Claimed& event) {
   EpisodeRecord* episode = find(event.key);
-  if (episode == nullptr || episode->state != EpisodeState::kLeased || !credits_.contains(event.worker)) {
+  if (episode == nullptr || episode->state != EpisodeState::kLeased || !workers_.is_present(event.worker)) {
     actions_.push_back(Revoke{event.worker, event.key});
     return;
   }
   // A claim sent twice is answered twice.
   actions_.push_back(Transferred{episode->worker, event.worker, event.key});
+  workers_.hand_over(episode->worker, event.worker, episode->episode);
   episode->worker = event.worker;
 }
 
-void Ledger::on(const StealEnded& event) { stealing_.erase(event.thief); }
+void Ledger::on(const StealEnded& event) { workers_.end_theft(event.thief); }
 
 // What is granted to a worker that is not there yet comes back as a failure when it is.
 void Ledger::on(const CoordinatorStarted&) {
-  credits_.clear();
-  stealing_.clear();
+  workers_.leave_all();
+  workers_.end_thefts();
 }
 
 void Ledger::on(const Expired& event) {
@@ -107,27 +147,39 @@ void Ledger::on(const Expired& event) {
 }
 
 void Ledger::requeue(EpisodeRecord& episode, std::string_view reason_if_last) {
+  if (!episode.interrupted && ++episode.failures >= plan_.max_attempts) {
+    drop(episode, reason_if_last);
+    episode.worker.clear();
+    return;
+  }
+  set_state(episode.episode, EpisodeState::kQueued);
   episode.worker.clear();
-  if (!episode.interrupted && ++episode.failures >= plan_.max_attempts) return drop(episode, reason_if_last);
   ++episode.attempt;
-  episode.state = EpisodeState::kQueued;
-  queued_.insert(episode.episode);
+  groups_[episode.group].stale = true;
+  may_form_ = true;
 }
 
 void Ledger::drop(EpisodeRecord& episode, std::string_view reason) {
   const bool was_open = episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased;
-  queued_.erase(episode.episode);
-  episode.state = EpisodeState::kDropped;
+  set_state(episode.episode, EpisodeState::kDropped);
   episode.dropped = reason;
   ++dropped_[episode.dropped];
+  groups_[episode.group].stale = true;
+  may_form_ = true;
   if (was_open) close(episode);
 }
 
 // The episode will get no other result.
 void Ledger::close(EpisodeRecord& episode) {
   Group& group = groups_[episode.group];
-  --group.open;
-  if (group.open == 0 && group.phase != Phase::kTrain) --open_phase_;
+  group.stale = true;
+  if (--group.open > 0) return;
+  if (group.phase == Phase::kTrain) {
+    ++complete_;
+    may_form_ = true;
+  } else {
+    --open_phase_;
+  }
 }
 
 void Ledger::on(const Commit& event) {
@@ -142,12 +194,12 @@ void Ledger::on(const Commit& event) {
   if (!is_of_policy(event.outcome) || !event.reward) {
     return requeue(*episode, to_string(event.outcome));
   }
-  episode->state = EpisodeState::kCommitted;
+  set_state(episode->episode, EpisodeState::kCommitted);
   close(*episode);
   if (episode->phase != Phase::kTrain) {
-    episode->state = EpisodeState::kDropped;
-    episode->dropped = "heldout";
-    ++dropped_[episode->dropped];
+    drop(*episode, "heldout");
+  } else if (binds_lag() && last_step_for(bound_of(*episode)) <= batches_formed_) {
+    drop_as_too_old(*episode);  // it says that it is older than its lease allowed
   }
 }
 
@@ -155,31 +207,36 @@ void Ledger::on(const Commit& event) {
 
 void Ledger::grant() {
   if (finishing_) return;
-  for (bool given = true; given && !queued_.empty();) {
-    given = false;
-    for (auto& [worker, credits] : credits_) {
-      if (credits == 0 || queued_.empty()) continue;
-      // Siblings go together: their prompt is computed once.
-      Grant grant{.worker = worker, .leases = {}};
-      const uint64_t group = episodes_[*queued_.begin()].group;
-      while (credits > 0 && !queued_.empty() && episodes_[*queued_.begin()].group == group) {
-        EpisodeRecord& episode = episodes_[*queued_.begin()];
-        queued_.erase(queued_.begin());
-        episode.state = EpisodeState::kLeased;
+  while (!queued_.empty()) {
+    const WorkerTable::Worker* worker = workers_.first_wanting();
+    if (worker == nullptr) return;
+    // In turns: each gets siblings of one group, for their prompt is computed once.
+    for (; worker != nullptr && !queued_.empty(); worker = workers_.next_wanting(*worker)) {
+      Grant grant{.worker = worker->name, .leases = {}};
+      std::vector<uint64_t> granted;
+      const uint64_t group = records_[*queued_.begin()]->group;
+      while (granted.size() < worker->credits && !queued_.empty()) {
+        EpisodeRecord& episode = *records_[*queued_.begin()];
+        if (episode.group != group) break;
+        set_state(episode.episode, EpisodeState::kLeased);
         episode.interrupted = false;
-        episode.worker = worker;
-        --credits;
+        episode.worker = worker->name;
+        // What waited in the queue need not be sampled by older weights than what is admitted now.
+        if (binds_lag() && episode.phase == Phase::kTrain)
+          episode.min_version = std::max(episode.min_version, newest_version_);
+        granted.push_back(episode.episode);
         grant.leases.push_back({.key = {episode.episode, episode.attempt},
                                 .group = episode.group,
                                 .kind = episode.kind,
                                 .split = episode.split,
                                 .task_seed = episode.task_seed,
-                                .sample_seed = derive_seed(plan_.seed, {3, episode.episode}),
+                                .sample_seed = derive_seed(plan_.seed, {kSampleStream, episode.episode}),
                                 .temperature = episode.temperature,
                                 .min_version = episode.min_version,
                                 .max_version = episode.max_version});
       }
-      given = true;
+      groups_[group].stale = true;
+      workers_.lease(*worker, granted);
       actions_.push_back(std::move(grant));
     }
   }
@@ -190,22 +247,8 @@ void Ledger::grant() {
 // From two on every steal brings them closer together, so there is an end to them.
 void Ledger::steal() {
   if (finishing_ || plan_.steal_from == 0 || !queued_.empty()) return;
-  std::map<std::string, uint32_t> held;
-  for (const auto& [worker, credits] : credits_) held[worker] = 0;
-  for (const EpisodeRecord& episode : episodes_) {
-    if (episode.state == EpisodeState::kLeased) ++held[episode.worker];
-  }
-  for (const auto& [thief, credits] : credits_) {
-    const bool dry = held[thief] * 4 <= credits;
-    if (!dry || credits == 0 || stealing_.contains(thief)) continue;
-    const auto victim =
-        std::max_element(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (victim == held.end() || victim->first == thief || victim->second < held[thief] + std::max(2, plan_.steal_from))
-      continue;
-    const uint32_t count = std::min(credits, std::max(1u, (victim->second - held[thief]) / 2));
-    stealing_.insert(thief);
-    actions_.push_back(Steal{victim->first, thief, count});
-  }
+  for (const auto& theft : workers_.start_thefts(static_cast<uint32_t>(std::max(2, plan_.steal_from))))
+    actions_.push_back(Steal{theft.victim->name, theft.thief->name, theft.count});
 }
 
 void Ledger::advance() {
@@ -215,17 +258,7 @@ void Ledger::advance() {
       form_batches();
       if (!finishing_) admit_training();
       if (steps_trained_ < static_cast<uint64_t>(plan_.steps)) break;
-      for (EpisodeRecord& episode : episodes_) {
-        const bool open = episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased ||
-                          episode.state == EpisodeState::kCommitted;
-        if (!open) continue;
-        if (episode.state == EpisodeState::kLeased)
-          actions_.push_back(Revoke{episode.worker, {episode.episode, episode.attempt}});
-        drop(episode, "run_ended");
-      }
-      actions_.push_back(PhaseDone{"train"});
-      phase_ = plan_.heldout_tasks > 0 ? Phase::kAfter : Phase::kDone;
-      evaluation_admitted_ = false;
+      end_training();
       continue;
     }
     if (phase_ == Phase::kDone) {
@@ -250,14 +283,19 @@ void Ledger::advance() {
 // ---- Reading ----
 
 Books Ledger::books() const {
-  Books books{.admitted = episodes_.size(), .trained = trained_, .in_flight = 0, .dropped = dropped_};
+  Books books{.admitted = states_.size(),
+              .trained = counts_[static_cast<size_t>(EpisodeState::kTrained)],
+              .in_flight = 0,
+              .dropped = dropped_};
   books.in_flight = books.admitted - books.trained - books.dropped_total();
   return books;
 }
 
 std::map<std::string, uint64_t> Ledger::in_states() const {
   std::map<std::string, uint64_t> counts;
-  for (const EpisodeRecord& episode : episodes_) ++counts[std::string(to_string(episode.state))];
+  for (size_t state = 0; state < counts_.size(); ++state) {
+    if (counts_[state] > 0) counts[std::string(to_string(static_cast<EpisodeState>(state)))] = counts_[state];
+  }
   return counts;
 }
 
@@ -273,9 +311,16 @@ const Ledger::StepGroups* Ledger::step_groups(uint64_t step) const {
 
 std::vector<EpisodeKey> Ledger::held_by(const std::string& worker) const {
   std::vector<EpisodeKey> keys;
-  for (const EpisodeRecord& episode : episodes_) {
-    if (episode.state == EpisodeState::kLeased && episode.worker == worker)
-      keys.push_back({episode.episode, episode.attempt});
+  if (const auto* found = workers_.find(worker)) {
+    for (const uint64_t episode : found->leased) keys.push_back({episode, records_[episode]->attempt});
+  }
+  return keys;
+}
+
+std::vector<EpisodeKey> Ledger::leased() const {
+  std::vector<EpisodeKey> keys;
+  for (const auto& [name, worker] : workers_.all()) {
+    for (const uint64_t episode : worker.leased) keys.push_back({episode, records_[episode]->attempt});
   }
   return keys;
 }

@@ -10,168 +10,44 @@
 // trained when the trainer says so; a trainer that comes back with an older checkpoint gets the batches since then
 // again, the same episodes with the same advantages, so that nothing is trained twice in what survives.
 //
+// A token is trained at most plan.max_lag versions after the one that sampled it, whatever is slow: a batch is formed
+// only when all that it leaves behind can still be trained in time.
+//
+// Memory: in full what is under way, and about a hundred bytes of every other episode; all of it under History::kFull.
+// A step takes microseconds, however many episodes there were.
+//
 // Invariant: books().admitted == trained + dropped + in flight, after every step.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/json.h"
-#include "rollout/books/advantage.h"
+#include "rollout/books/actions.h"
 #include "rollout/books/curriculum.h"
-#include "rollout/books/outcome.h"
+#include "rollout/books/events.h"
+#include "rollout/books/plan.h"
 #include "rollout/books/task_order.h"
+#include "rollout/books/workers.h"
 
 namespace tandem::rollout {
 
-// How the terms of an episode count in what it teaches; see learned_reward.h.
-struct RewardWeights {
-  double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
-  double effort_token = 0.001, effort_call = 0, effort_turn = 0;
-  double effort_k = 1, effort_q = 0.5;
-};
-
-// What a run is to do; a function of its config.
-struct RunPlan {
-  uint64_t seed = 0;
-  int steps = 0;
-  int groups_per_step = 8;
-  int group_size = 8;
-  int max_lag = 1;             // versions that the trainer may be ahead of what samples a batch
-  bool deterministic = false;  // batches in order of admission, no lag
-  RewardWeights reward;
-  bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
-  std::vector<std::string> kinds;
-  CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end
-  float temperature = 1;
-  int heldout_tasks = 0;
-  int heldout_samples = 4;                // each at temperature 1, and one greedy
-  std::string heldout_split = "heldout";  // which wordings, names and formats they are drawn from
-  int max_attempts = 4;
-  AdvantageKind advantage = AdvantageKind::kDrGrpo;
-  double std_epsilon = 1e-6;
-  int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
-  friend bool operator==(const RunPlan&, const RunPlan&) = default;
-};
-
-struct EpisodeKey {
-  uint64_t episode = 0;
-  uint32_t attempt = 0;
-  friend auto operator<=>(const EpisodeKey&, const EpisodeKey&) = default;
-};
-
-// ---- Events ----
-struct WorkerJoined {  // a rollout process started, or met a coordinator that had restarted
-  std::string worker;
-  std::vector<EpisodeKey> holding;
-};
-struct WorkerLost {
-  std::string worker;
-};
-struct Pull {
-  std::string worker;
-  uint32_t credits = 0;
-};
-struct Commit {
-  std::string worker;
-  EpisodeKey key;
-  Outcome outcome = Outcome::kCompleted;
-  std::string reason;
-  std::optional<double> reward;
-  std::map<std::string, double> terms;
-  uint64_t first_version = 0, last_version = 0;
-  uint32_t turns = 0, tool_calls = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
-  double seconds = 0;
-};
-struct TrainerJoined {
-  uint64_t step = 0;  // what its checkpoint holds
-};
-struct Trained {
-  uint64_t step = 0;
-  std::vector<EpisodeKey> missing;  // of the batch, whose trajectories could not be read
-};
-struct Checkpointed {
-  uint64_t step = 0;
-};
-struct StealEnded {  // all was handed over, or nothing could be
-  std::string thief;
-};
-struct Expired {  // an episode took longer than any may
-  EpisodeKey key;
-};
-struct Claimed {  // an episode changed hands
-  EpisodeKey key;
-  std::string worker;
-};
-struct FinishRequested {};
-struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
-using Event = std::variant<WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained, Checkpointed, Expired,
-                           Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
-Json to_json(const Event& event);
-Result<Event> event_from_json(const Json& json);
-
-// ---- Actions ----
-struct LeaseTerms {
-  EpisodeKey key;
-  uint64_t group = 0;
-  std::string kind, split;
-  uint64_t task_seed = 0, sample_seed = 0;
-  float temperature = 1;
-  uint64_t min_version = 0, max_version = 0;
-};
-struct Grant {
-  std::string worker;
-  std::vector<LeaseTerms> leases;
-};
-struct Acknowledge {  // a commit took effect, or had already
-  std::string worker;
-  EpisodeKey key;
-};
-struct Revoke {
-  std::string worker;
-  EpisodeKey key;
-};
-struct BatchEntry {
-  EpisodeKey key;
-  uint64_t group = 0;
-  double advantage = 0;
-};
-struct TrainBatch {
-  uint64_t step = 0;
-  std::vector<BatchEntry> entries;
-};
-struct Steal {  // `thief` has room and there is nothing to grant: `victim` may hand over up to `count`
-  std::string victim, thief;
-  uint32_t count = 0;
-};
-struct Transferred {  // the episode is now `to`'s
-  std::string from, to;
-  EpisodeKey key;
-};
-struct StepDone {  // for the record: a batch was trained
-  uint64_t step = 0;
-};
-struct PhaseDone {
-  std::string phase;
-};
-struct Finish {  // nothing more is to be done
-  std::string reason;
-};
-using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, StepDone, PhaseDone, Finish>;
-
-// ---- State ----
 enum class EpisodeState : uint8_t { kQueued, kLeased, kCommitted, kBatched, kTrained, kDropped };
 std::string_view to_string(EpisodeState state);
 
-enum class Phase : uint8_t { kBefore, kTrain, kAfter, kDone };
+enum class Phase : uint8_t {
+  kBefore,
+  kTrain,
+  kAfter,
+  kDone,
+  kBetween,  // of episodes alone: measured after what was the last step until the run was extended
+};
 std::string_view to_string(Phase phase);
 
 struct EpisodeRecord {
@@ -200,11 +76,19 @@ struct Books {
   friend bool operator==(const Books&, const Books&) = default;
 };
 
+// What a ledger keeps of episodes that are batched, trained or dropped.
+enum class History : uint8_t {
+  kFull,  // all: what reads a run
+  kOpen,  // how they ended, in few bytes: what runs it
+};
+
 class Ledger {
  public:
-  explicit Ledger(RunPlan plan);
+  // Its first event sets the plan; before it others change nothing.
+  explicit Ledger(History history = History::kFull) : history_(history) {}
+  explicit Ledger(RunPlan plan, History history = History::kFull) : history_(history) { begin(std::move(plan)); }
 
-  // Deterministic. Events that make no sense (unknown episodes, late commits) change nothing.
+  // Deterministic. Events that make no sense (unknown episodes, late commits, a second plan) change nothing.
   std::vector<Action> step(const Event& event);
 
   Books books() const;
@@ -213,7 +97,8 @@ class Ledger {
   uint64_t steps_trained() const { return steps_trained_; }
   uint64_t checkpointed() const { return checkpointed_; }
   const RunPlan& plan() const { return plan_; }
-  const std::deque<EpisodeRecord>& episodes() const { return episodes_; }
+  // Values of the config by path, as the log has them; empty where it has none.
+  const Json& config() const { return config_; }
   std::map<std::string, uint64_t> in_states() const;
   uint64_t late_commits() const { return late_commits_; }
   const TrainBatch* batch(uint64_t step) const;
@@ -224,18 +109,39 @@ class Ledger {
     std::map<std::string, std::pair<double, int>> kinds;  // sum of rewards, episodes
   };
   const StepGroups* step_groups(uint64_t step) const;
-  // Episodes leased to `worker`.
+  // Episodes leased to `worker`; to all of them.
   std::vector<EpisodeKey> held_by(const std::string& worker) const;
+  std::vector<EpisodeKey> leased() const;
+  // Whether a batch could be formed but for groups that it would leave behind.
+  bool waits_for_lag() const { return waits_for_lag_; }
+  // Of episodes dropped as too old, by the tokens that they had sampled: "256" is up to 256, and "unfinished" those
+  // that were taken back before they ended.
+  const std::map<std::string, uint64_t>& too_old() const { return too_old_; }
+
+  // Episodes whose records are kept, in order of admission.
+  class Episodes;
+  Episodes episodes() const;
+
+  // All that a ledger under History::kOpen is, as bytes, and back. kInvalid where they are of another format, kCorrupt
+  // where they cannot be read.
+  std::string snapshot() const;
+  static Result<Ledger> restore(std::string_view snapshot);
 
  private:
+  static constexpr uint64_t kUnboundVersion = UINT64_MAX;
   struct Group {
     uint64_t first = 0;  // episode
     int size = 0, open = 0;
-    bool consumed = false;
     Phase phase = Phase::kTrain;
+    bool stale = true;                 // whether `bound` must be computed again
+    uint64_t bound = kUnboundVersion;  // no token of it was or is being sampled by an older version
   };
 
+  void begin(RunPlan plan);
   EpisodeRecord* find(const EpisodeKey& key);
+  void on(const PlanSet& event);
+  void on(const Extended& event);
+  void on(const ConfigSet& event);
   void on(const WorkerJoined& event);
   void on(const WorkerLost& event);
   void on(const Pull& event);
@@ -249,6 +155,7 @@ class Ledger {
   void on(const FinishRequested& event);
   void on(const CoordinatorStarted& event);
 
+  void set_state(uint64_t episode, EpisodeState state);
   void requeue(EpisodeRecord& episode, std::string_view reason_if_last);
   void drop(EpisodeRecord& episode, std::string_view reason);
   void close(EpisodeRecord& episode);
@@ -256,31 +163,85 @@ class Ledger {
                    std::span<const float> temperatures, uint64_t min_version, uint64_t max_version);
   void admit_evaluation(Phase phase, uint64_t version);
   void admit_training();
+  void end_training();
   void form_batches();
+  std::vector<uint64_t> choose_oldest() const;
+  std::vector<uint64_t> choose_in_time();
+  void form_batch(std::span<const uint64_t> chosen);
+  bool binds_lag() const { return !plan_.deterministic && plan_.on_lag != OnLag::kUnbound; }
+  uint64_t bound_of(const EpisodeRecord& episode) const;
+  uint64_t bound_of(Group& group);
+  uint64_t last_step_for(uint64_t bound) const;
+  bool all_in_time(std::span<const uint64_t> left, uint64_t step);
+  void drop_as_too_old(EpisodeRecord& episode);
+  void drop_too_old();
   void grant();
   void steal();
   void advance();
 
+  History history_;
+  bool planned_ = false;
   RunPlan plan_;
-  Curriculum curriculum_;
-  TaskOrder order_;
+  Json config_ = Json::object();
+  Curriculum curriculum_{{}, 0};
+  TaskOrder order_{{}, 0};
   Phase phase_ = Phase::kBefore;
   bool finishing_ = false, finished_ = false, evaluation_admitted_ = false;
-  std::deque<EpisodeRecord> episodes_;
+  std::vector<std::unique_ptr<EpisodeRecord>> records_;  // by episode; null where only the state is kept
+  std::vector<EpisodeState> states_;                     // the same
+  std::array<uint64_t, 6> counts_{};                     // of episodes by state
+  std::vector<uint64_t> settled_;                        // by this step: their records can go when it ends
   std::vector<Group> groups_;
-  std::set<uint64_t> queued_;                // episodes
-  std::map<std::string, uint32_t> credits_;  // of workers that want more
-  std::set<std::string> stealing_;           // thieves whose last attempt has not ended
+  std::set<uint64_t> queued_;  // episodes
+  WorkerTable workers_;
   std::map<uint64_t, TrainBatch> batches_;
   std::map<uint64_t, StepGroups> step_groups_;
   std::vector<uint64_t> open_training_;  // groups admitted and not yet consumed
+  uint64_t complete_ = 0;                // of these, whose episodes are all closed
+  bool may_form_ = true;                 // something changed since no batch could be formed
+  bool waits_for_lag_ = false;
+  uint64_t newest_version_ = 0;  // that there ever was
   uint64_t train_groups_admitted_ = 0, open_phase_ = 0;
   uint64_t steps_trained_ = 0, batches_formed_ = 0, checkpointed_ = 0, late_commits_ = 0;
   std::vector<std::string> drawn_;  // kinds for the groups to come
   uint64_t draws_ = 0;
-  std::map<std::string, uint64_t> dropped_;
-  uint64_t trained_ = 0;
+  std::map<std::string, uint64_t> dropped_, too_old_;
   std::vector<Action> actions_;
 };
+
+// A view: a range of records, and each by its episode. Valid until the ledger's next step.
+class Ledger::Episodes {
+ public:
+  using Records = std::vector<std::unique_ptr<EpisodeRecord>>;
+  class Iterator {
+   public:
+    using value_type = EpisodeRecord;
+    using difference_type = std::ptrdiff_t;
+    Iterator(Records::const_iterator at, Records::const_iterator end) : at_(at), end_(end) { skip(); }
+    const EpisodeRecord& operator*() const { return **at_; }
+    Iterator& operator++() {
+      ++at_;
+      skip();
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    void skip() {
+      while (at_ != end_ && !*at_) ++at_;
+    }
+    Records::const_iterator at_, end_;
+  };
+  explicit Episodes(const Records& records) : records_(&records) {}
+  Iterator begin() const { return {records_->begin(), records_->end()}; }
+  Iterator end() const { return {records_->end(), records_->end()}; }
+  // Of an episode whose record is kept; another one is a bug of the caller.
+  const EpisodeRecord& operator[](uint64_t episode) const { return *(*records_)[episode]; }
+
+ private:
+  const Records* records_;
+};
+
+inline Ledger::Episodes Ledger::episodes() const { return Episodes(records_); }
 
 }  // namespace tandem::rollout

@@ -34,7 +34,9 @@ std::vector<uint64_t> MetricsLog::missing(uint64_t last) const {
 }
 
 void MetricsLog::append(const Json& line) {
-  const std::string text = dump_json(line) + "\n";
+  Json with_format = {{"format", kMetricsFormat}};
+  with_format.update(line);
+  const std::string text = dump_json(with_format) + "\n";
   std::FILE* const file = std::fopen(path_.c_str(), "a");
   const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if ((file && std::fclose(file) != 0) || !written) {

@@ -16,6 +16,8 @@
 
 namespace tandem::rollout {
 
+inline constexpr int kMetricsFormat = 2;  // of a line, by its key "format"; the same as 1, which did not say so
+
 class MetricsLog {
  public:
   // What stands in `path` is kept, but for a last line that was torn.
@@ -24,7 +26,7 @@ class MetricsLog {
   // Of the steps 1 to `last`, those without a line.
   std::vector<uint64_t> missing(uint64_t last) const;
 
-  // A line with the key "step".
+  // A line with the key "step"; "format" is added.
   void append(const Json& line);
 
  private:

@@ -19,6 +19,17 @@ uint64_t TaskOrder::next(const std::string& kind) {
   return task;
 }
 
+Json TaskOrder::save() const {
+  Json saved = Json::object();
+  for (const auto& [kind, progress] : progress_) saved[kind] = {progress.rounds, progress.left};
+  return saved;
+}
+
+void TaskOrder::load(const Json& saved) {
+  for (const auto& [kind, progress] : saved.items())
+    progress_[kind] = {progress.at(0).get<uint64_t>(), progress.at(1).get<std::vector<uint64_t>>()};
+}
+
 std::vector<std::string> trainable(const std::vector<std::string>& kinds, const CountsByKind& counts) {
   if (counts.empty()) return kinds;
   std::vector<std::string> found;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace tandem::rollout {
 
 // How many tasks of a kind there are on each side.
@@ -23,6 +25,10 @@ class TaskOrder {
 
   // The number of the next training task of a kind that has some.
   uint64_t next(const std::string& kind);
+
+  // How far it is, for a snapshot; load() takes it into an order of the same counts and seed.
+  Json save() const;
+  void load(const Json& saved);
 
  private:
   struct Progress {

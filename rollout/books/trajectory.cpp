@@ -46,9 +46,14 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
   bytes.remove_prefix(count * sizeof(T));
 }
 
+// Of a record; the same as 1, which did not say so.
+constexpr int kTrajectoryFormat = 2;
+
 constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(float) + sizeof(uint64_t);
 
 }  // namespace
+
+size_t bytes_of(const Trajectory& t) { return t.tokens.size() * kBytesPerToken; }
 
 void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
   out.setEpisode(t.key.episode);
@@ -78,13 +83,19 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
 }
 
 // A record is a line of JSON, then the four lists as they lie in memory.
-Status TrajectoryStore::append(const Trajectory& t) {
-  const Json head = {{"episode", t.key.episode},
-                     {"attempt", t.key.attempt},
-                     {"group", t.group},
-                     {"numerics_id", t.numerics_id},
-                     {"count", t.tokens.size()}};
-  offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
+Status TrajectoryStore::append(const Trajectory& trajectory) {
+  const Trajectory* const one = &trajectory;
+  return append(std::span(&one, 1));
+}
+
+Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) {
+  for (const Trajectory* const trajectory : trajectories) {
+    const Trajectory& t = *trajectory;
+    const Json head = {{"format", kTrajectoryFormat},  {"episode", t.key.episode},
+                       {"attempt", t.key.attempt},     {"group", t.group},
+                       {"numerics_id", t.numerics_id}, {"count", t.tokens.size()}};
+    offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
+  }
   return log_->sync();
 }
 
@@ -113,6 +124,8 @@ Status TrajectoryStore::index() {
   if (!fs::exists(path_)) return {};
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
+    if (auto format = format_of(head, kTrajectoryFormat); !format)
+      return std::move(format).error().at(fmt::format("{}, byte {}", path_.string(), offset));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;
     return {};
   };

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,18 +30,24 @@ struct Trajectory {
   void append_sampled(int32_t token, float logprob, uint64_t version);
 };
 
+// Bytes of its lists.
+size_t bytes_of(const Trajectory& trajectory);
+
 // As a message (header fields and four bulk frames) and back; kCorrupt where lengths or the digest do not fit.
 void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder out, wire::Outgoing& message);
 Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message);
 
 // All trajectories of a run, in RUN/trajectories/. Appending and reading by key; the last record of a key counts.
+// kInvalid where a record is of a newer format.
 // Thread safety: none; one process appends, others may open it to read.
 class TrajectoryStore {
  public:
   static Result<TrajectoryStore> open(const fs::path& folder);  // to append
   static Result<TrajectoryStore> open_to_read(const fs::path& folder);
 
-  Status append(const Trajectory& trajectory);  // durable when it returns
+  // Durable when it returns; all of them with one wait for the disk.
+  Status append(const Trajectory& trajectory);
+  Status append(std::span<const Trajectory* const> trajectories);
   bool contains(const EpisodeKey& key) const { return offsets_.contains(key); }
   Result<Trajectory> read(const EpisodeKey& key) const;
   size_t size() const { return offsets_.size(); }

@@ -92,5 +92,28 @@ TEST_F(RecordLogTest, damage_in_the_middle_is_skipped_where_a_record_less_is_no_
   EXPECT_EQ(found, (std::vector<std::string>{"record 0", "record 2", "record 3", "record 4"}));
 }
 
+TEST_F(RecordLogTest, is_read_and_gone_on_with_from_the_end_of_any_record) {
+  uint64_t second = 0;
+  {
+    auto log = std::move(*RecordLog::open(path));
+    ASSERT_TRUE(log.append("record 0"));
+    second = *log.append("record 1");
+    EXPECT_EQ(log.size(), fs::file_size(path));
+  }
+  std::vector<std::string> found;
+  const auto visit = [&](std::string_view record, uint64_t) {
+    found.emplace_back(record);
+    return Status();
+  };
+  ASSERT_TRUE(read_log(path, visit, Damage::kRefuse, second));
+  EXPECT_EQ(found, std::vector<std::string>{"record 1"});
+  const uint64_t end = fs::file_size(path);
+  EXPECT_FALSE(read_log(path, visit, Damage::kRefuse, end + 1)) << "a file that has lost its end";
+  auto log = std::move(*RecordLog::open(path, nullptr, Damage::kRefuse, end));
+  EXPECT_EQ(*log.append("record 2"), end);
+  ASSERT_TRUE(read_log(path, visit));
+  EXPECT_EQ(found, (std::vector<std::string>{"record 1", "record 0", "record 1", "record 2"}));
+}
+
 }  // namespace
 }  // namespace tandem

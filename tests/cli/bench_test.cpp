@@ -31,6 +31,15 @@ TEST_F(BenchTest, figures_stand_beside_the_limits_of_the_same_run) {
   EXPECT_EQ(lines[3]["name"], "gemm 3x64x64, weights in fp8");
 }
 
+TEST_F(BenchTest, the_ledger_is_timed_at_every_turn_of_its_work) {
+  std::set<std::string> units;
+  for (const Json& line : figures({"ledger"})) {
+    EXPECT_GT(line["value"].get<double>(), 0) << line;
+    units.insert(line["unit"].get<std::string>());
+  }
+  EXPECT_EQ(units, (std::set<std::string>{"us", "/s", "GB/s", "B"}));
+}
+
 TEST_F(BenchTest, an_instruction_set_can_be_named) {
   const auto lines = figures({"kernels", "--op", "gemm", "--shape", "3x64x64", "--isa", "avx2"});
   EXPECT_EQ(lines.size(), 4u);

@@ -208,7 +208,8 @@ std::vector<std::string> ledger_seeds() {
   for (const rollout::Event& event : std::initializer_list<rollout::Event>{
            rollout::WorkerJoined{"a", {}}, rollout::TrainerJoined{0}, rollout::Pull{"a", 4},
            rollout::Commit{.worker = "a", .key = key, .reward = 1.0, .terms = {{"files", 1.0}}}, rollout::Expired{key},
-           rollout::WorkerLost{"a"}, rollout::FinishRequested{}, rollout::CoordinatorStarted{}}) {
+           rollout::WorkerLost{"a"}, rollout::FinishRequested{}, rollout::CoordinatorStarted{},
+           rollout::PlanSet{{.kinds = {"a"}}}, rollout::Extended{9}, rollout::ConfigSet{{{"run.steps", 9}}}}) {
     log += dump_json(rollout::to_json(event)) + "\n";
   }
   return {log};

@@ -58,7 +58,7 @@ class WeightsFeedTest : public testing::Test {
 
 TEST_F(WeightsFeedTest, weights_that_could_not_be_packed_are_not_ready_and_are_fetched_again) {
   int packs = 0;
-  WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_, [&](model::Weights& weights) {
+  WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_, [&](model::Weights& weights) -> Status {
     if (++packs == 1) return Status::exhausted("no memory");
     auto stream = TRY(kernels::Stream::cpu(2));
     return weights.pack_received(stream);
@@ -79,7 +79,7 @@ TEST_F(WeightsFeedTest, weights_that_could_not_be_packed_are_not_ready_and_are_f
 
 TEST_F(WeightsFeedTest, packing_that_keeps_failing_ends_the_feed_with_its_error) {
   WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_,
-                   [](model::Weights&) { return Status::exhausted("no memory"); });
+                   [](model::Weights&) -> Status { return Status::exhausted("no memory"); });
   Status ended;
   ASSERT_TRUE(serve(feed, [&] {
     const auto taken = feed.take_ready();

@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
 constexpr const char* kWeights = "weights";  // with LoRA
+constexpr int kFormat = 2;                   // of a checkpoint; the same as 1, which did not say so
 
 model::DType dtype_of(const Optimizer::Memory& memory) {
   return memory.bf16 ? model::DType::kBF16 : model::DType::kF32;
@@ -26,6 +27,9 @@ Result<Json> read_state(const fs::path& folder) {
   if (!state.is_object() || !state.contains("config") || !state.contains("digests") || !state["digests"].is_object()) {
     return fail(Status::corrupt("not the state of a checkpoint").at(path.string()));
   }
+  // Not kInvalid: it is good, and another program's.
+  if (auto format = format_of(state, kFormat); !format)
+    return fail(Status::unfit(format.error().message()).at(path.string()));
   return state;
 }
 
@@ -65,7 +69,8 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
   TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
   Json digests;
   for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
-  Json state = {{"steps", steps_},
+  Json state = {{"format", kFormat},
+                {"steps", steps_},
                 {"numerics_id", numerics_id()},
                 {"optimizer", description()},
                 {"config", model::to_json(weights_->config())},

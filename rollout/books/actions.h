@@ -1,0 +1,61 @@
+// What the ledger wants done after an event. Values; thread safety: as any value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rollout/books/events.h"
+
+namespace tandem::rollout {
+
+struct LeaseTerms {
+  EpisodeKey key;
+  uint64_t group = 0;
+  std::string kind, split;
+  uint64_t task_seed = 0, sample_seed = 0;
+  float temperature = 1;
+  uint64_t min_version = 0, max_version = 0;
+};
+struct Grant {
+  std::string worker;
+  std::vector<LeaseTerms> leases;
+};
+struct Acknowledge {  // a commit took effect, or had already
+  std::string worker;
+  EpisodeKey key;
+};
+struct Revoke {
+  std::string worker;
+  EpisodeKey key;
+};
+struct BatchEntry {
+  EpisodeKey key;
+  uint64_t group = 0;
+  double advantage = 0;
+};
+struct TrainBatch {
+  uint64_t step = 0;
+  std::vector<BatchEntry> entries;
+};
+struct Steal {  // `thief` has room and there is nothing to grant: `victim` may hand over up to `count`
+  std::string victim, thief;
+  uint32_t count = 0;
+};
+struct Transferred {  // the episode is now `to`'s
+  std::string from, to;
+  EpisodeKey key;
+};
+struct StepDone {  // for the record: a batch was trained
+  uint64_t step = 0;
+};
+struct PhaseDone {
+  std::string phase;
+};
+struct Finish {  // nothing more is to be done
+  std::string reason;
+};
+using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, StepDone, PhaseDone, Finish>;
+
+}  // namespace tandem::rollout

@@ -1,0 +1,88 @@
+// What happens to the books of a run, in the form in which the log keeps it.
+//
+// Values; thread safety: as any value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "rollout/books/outcome.h"
+#include "rollout/books/plan.h"
+
+namespace tandem::rollout {
+
+struct EpisodeKey {
+  uint64_t episode = 0;
+  uint32_t attempt = 0;
+  friend auto operator<=>(const EpisodeKey&, const EpisodeKey&) = default;
+};
+
+struct PlanSet {  // the first event: what the run is to do
+  RunPlan plan;
+};
+struct Extended {  // the run is to have more steps
+  int steps = 0;
+};
+struct ConfigSet {  // for the record: values of the config from here on, by path; first all, later those that changed
+  Json values;
+};
+struct WorkerJoined {  // a rollout process started, or met a coordinator that had restarted
+  std::string worker;
+  std::vector<EpisodeKey> holding;
+};
+struct WorkerLost {
+  std::string worker;
+};
+struct Pull {
+  std::string worker;
+  uint32_t credits = 0;
+};
+struct Commit {
+  std::string worker;
+  EpisodeKey key;
+  Outcome outcome = Outcome::kCompleted;
+  std::string reason;
+  std::optional<double> reward;
+  std::map<std::string, double> terms;
+  uint64_t first_version = 0, last_version = 0;
+  uint32_t turns = 0, tool_calls = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
+  double seconds = 0;
+};
+struct TrainerJoined {
+  uint64_t step = 0;  // what its checkpoint holds
+};
+struct Trained {
+  uint64_t step = 0;
+  std::vector<EpisodeKey> missing;  // of the batch, whose trajectories could not be read
+};
+struct Checkpointed {
+  uint64_t step = 0;
+};
+struct StealEnded {  // all was handed over, or nothing could be
+  std::string thief;
+};
+struct Expired {  // an episode took longer than any may
+  EpisodeKey key;
+};
+struct Claimed {  // an episode changed hands
+  EpisodeKey key;
+  std::string worker;
+};
+struct FinishRequested {};
+struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
+using Event = std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
+                           Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
+
+// Of the log: 1 did not say the plan.
+inline constexpr int kLogFormat = 2;
+
+Json to_json(const Event& event);
+// kCorrupt where it is no event; kInvalid where the log is of a format that is not kLogFormat.
+Result<Event> event_from_json(const Json& json);
+
+}  // namespace tandem::rollout

@@ -1,0 +1,192 @@
+// Which groups a batch is made of, and what becomes of their episodes.
+//
+// A batch for step s is trained at version s - 1. A group whose oldest token is of version b may be trained up to step
+// b + max_lag + 1: that is its last step. A batch is formed of complete groups, those with the earliest last step
+// first, and only if every group that it leaves behind, complete or not, still has a place in a batch up to its last
+// step. Admission keeps to groups_per_step * (1 + max_lag) groups under way, none sampled by older weights than the
+// newest when it was leased, so all of them have such a place as long as batches are formed in this way; when all are
+// complete, one always can be.
+#include <algorithm>
+
+#include "base/random.h"
+#include "rollout/books/learned_reward.h"
+#include "rollout/books/ledger.h"
+#include "rollout/books/seeds.h"
+
+namespace tandem::rollout {
+
+namespace {
+
+// Of episodes dropped as too old, by sampled tokens.
+std::string length_bucket(const EpisodeRecord& episode) {
+  if (episode.state != EpisodeState::kCommitted) return "unfinished";
+  for (const uint32_t bound : {256u, 1024u, 4096u, 16384u, 65536u}) {
+    if (episode.commit->sampled_tokens <= bound) return std::to_string(bound);
+  }
+  return "longer";
+}
+
+}  // namespace
+
+// The version of its oldest token, or one that is not newer; one that waits in the queue has none yet.
+uint64_t Ledger::bound_of(const EpisodeRecord& episode) const {
+  if (episode.state == EpisodeState::kLeased) return episode.min_version;
+  if (episode.state != EpisodeState::kCommitted || episode.commit->sampled_tokens == 0) return kUnboundVersion;
+  return episode.commit->first_version;
+}
+
+uint64_t Ledger::bound_of(Group& group) {
+  if (!std::exchange(group.stale, false)) return group.bound;
+  group.bound = kUnboundVersion;
+  for (uint64_t id = group.first; id < group.first + static_cast<uint64_t>(group.size); ++id) {
+    if (records_[id]) group.bound = std::min(group.bound, bound_of(*records_[id]));
+  }
+  return group.bound;
+}
+
+uint64_t Ledger::last_step_for(uint64_t bound) const {
+  const auto reach = static_cast<uint64_t>(plan_.max_lag) + 1;
+  return bound > UINT64_MAX - reach ? UINT64_MAX : bound + reach;
+}
+
+// Whether groups that the batch of `step` leaves behind can all be in later ones in time.
+bool Ledger::all_in_time(std::span<const uint64_t> left, uint64_t step) {
+  std::vector<uint64_t> last;
+  for (const uint64_t group : left) last.push_back(last_step_for(bound_of(groups_[group])));
+  std::sort(last.begin(), last.end());
+  for (size_t i = 0; i < last.size(); ++i) {
+    if (step + 1 + i / static_cast<size_t>(plan_.groups_per_step) > last[i]) return false;
+  }
+  return true;
+}
+
+// Both choices are in order of admission, and empty where no batch can be formed now.
+
+// The oldest complete groups; in deterministic mode the oldest groups, complete or not.
+std::vector<uint64_t> Ledger::choose_oldest() const {
+  const auto wanted = static_cast<size_t>(plan_.groups_per_step);
+  std::vector<uint64_t> chosen;
+  for (const uint64_t group : open_training_) {
+    if (chosen.size() == wanted) break;
+    if (groups_[group].open == 0)
+      chosen.push_back(group);
+    else if (plan_.deterministic)
+      break;
+  }
+  if (chosen.size() < wanted) chosen.clear();
+  return chosen;
+}
+
+// Complete groups, those that can wait least, in order of admission; none where a group that is left would be too late.
+std::vector<uint64_t> Ledger::choose_in_time() {
+  const auto wanted = static_cast<size_t>(plan_.groups_per_step);
+  std::vector<uint64_t> complete, left;
+  for (const uint64_t group : open_training_) (groups_[group].open == 0 ? complete : left).push_back(group);
+  if (complete.size() < wanted) return {};
+  const bool some_are_open = !left.empty();
+  std::stable_sort(complete.begin(), complete.end(),
+                   [&](uint64_t a, uint64_t b) { return bound_of(groups_[a]) < bound_of(groups_[b]); });
+  left.insert(left.end(), complete.begin() + static_cast<std::ptrdiff_t>(wanted), complete.end());
+  complete.resize(wanted);
+  waits_for_lag_ = plan_.on_lag == OnLag::kWait && some_are_open && !all_in_time(left, batches_formed_ + 1);
+  if (waits_for_lag_) return {};
+  std::sort(complete.begin(), complete.end());
+  return complete;
+}
+
+void Ledger::drop_as_too_old(EpisodeRecord& episode) {
+  ++too_old_[length_bucket(episode)];
+  if (episode.state == EpisodeState::kLeased)
+    actions_.push_back(Revoke{episode.worker, {episode.episode, episode.attempt}});
+  drop(episode, "too_old");
+  const Group& group = groups_[episode.group];
+  for (uint64_t id = group.first; id < group.first + static_cast<uint64_t>(group.size); ++id) {
+    if (states_[id] <= EpisodeState::kCommitted) return;
+  }
+  // Nothing is left of its group: another one takes its place.
+  --complete_;
+  std::erase(open_training_, episode.group);
+}
+
+// What the batches formed so far have left behind for too long.
+void Ledger::drop_too_old() {
+  const std::vector<uint64_t> open = open_training_;
+  for (const uint64_t group : open) {
+    if (last_step_for(bound_of(groups_[group])) > batches_formed_) continue;
+    const uint64_t first = groups_[group].first, end = first + static_cast<uint64_t>(groups_[group].size);
+    for (uint64_t id = first; id < end; ++id) {
+      const bool counts = states_[id] == EpisodeState::kLeased || states_[id] == EpisodeState::kCommitted;
+      if (counts && last_step_for(bound_of(*records_[id])) <= batches_formed_) drop_as_too_old(*records_[id]);
+    }
+  }
+}
+
+void Ledger::form_batches() {
+  while (batches_formed_ < static_cast<uint64_t>(plan_.steps)) {
+    if (complete_ < static_cast<uint64_t>(plan_.groups_per_step)) waits_for_lag_ = false;
+    if (!may_form_ || complete_ < static_cast<uint64_t>(plan_.groups_per_step)) return;
+    const auto chosen = binds_lag() ? choose_in_time() : choose_oldest();
+    may_form_ = !chosen.empty();
+    if (chosen.empty()) return;
+    form_batch(chosen);
+    if (binds_lag()) drop_too_old();
+  }
+}
+
+void Ledger::form_batch(std::span<const uint64_t> chosen) {
+  std::erase_if(open_training_,
+                [&](uint64_t group) { return std::binary_search(chosen.begin(), chosen.end(), group); });
+  complete_ -= chosen.size();
+
+  TrainBatch batch{.step = batches_formed_ + 1, .entries = {}};
+  StepGroups summary{.groups = plan_.groups_per_step};
+  std::vector<std::vector<EpisodeRecord*>> members;
+  std::vector<std::vector<double>> rewards;  // that are learned from
+  double total = 0;
+  int episodes = 0;
+  for (const uint64_t group : chosen) {
+    members.emplace_back();
+    rewards.emplace_back();
+    double of_group = 0;  // of the tasks: whether they succeeded
+    for (int i = 0; i < groups_[group].size; ++i) {
+      const uint64_t id = groups_[group].first + static_cast<uint64_t>(i);
+      if (states_[id] != EpisodeState::kCommitted) continue;
+      EpisodeRecord& episode = *records_[id];
+      members.back().push_back(&episode);
+      rewards.back().push_back(learned_reward(*episode.commit, plan_.reward));
+      of_group += *episode.commit->reward;
+      ++episodes;
+      auto& [sum, count] = summary.kinds[episode.kind];
+      sum += *episode.commit->reward;
+      ++count;
+    }
+    total += of_group;
+    if (!rewards.back().empty()) {
+      curriculum_.observe(members.back().front()->kind, of_group / static_cast<double>(rewards.back().size()));
+    }
+  }
+  summary.success = episodes > 0 ? total / episodes : 0;
+  if (plan_.shuffle_rewards) shuffle_within(rewards, derive_seed(plan_.seed, {kRewardShuffleStream, batch.step}));
+  for (size_t g = 0; g < members.size(); ++g) {
+    const bool signal = std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
+    summary.with_signal += signal;
+    const auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon);
+    for (size_t i = 0; i < members[g].size(); ++i) {
+      EpisodeRecord& episode = *members[g][i];
+      if (!signal) {
+        drop(episode, "no_signal");
+        continue;
+      }
+      set_state(episode.episode, EpisodeState::kBatched);
+      episode.advantage = advantages[i];
+      episode.step = batch.step;
+      batch.entries.push_back({{episode.episode, episode.attempt}, episode.group, advantages[i]});
+    }
+  }
+  step_groups_[batch.step] = summary;
+  actions_.push_back(batch);
+  batches_[batch.step] = std::move(batch);
+  ++batches_formed_;
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,226 @@
+#include "rollout/books/ledger_log.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+
+#include "base/digest.h"
+
+namespace tandem::rollout {
+
+namespace {
+
+// How the record of a plan begins; see to_json(Event).
+constexpr std::string_view kPlanRecord = R"({"event":"plan_set",)";
+
+Result<Event> event_of(std::string_view record) { return event_from_json(TRY(parse_json(record))); }
+
+struct FoundPlan {
+  RunPlan plan;
+  bool is_first = false;  // else of a log of format 1 whose run has gone on
+};
+
+// The plan that the log says; it is the first record but in a log that began in format 1.
+Result<std::optional<FoundPlan>> plan_in(const fs::path& path) {
+  std::optional<FoundPlan> found;
+  uint64_t records = 0;
+  const auto content = read_log(path, [&](std::string_view record, uint64_t) -> Status {
+    const bool first = records++ == 0;
+    if (!record.starts_with(kPlanRecord)) return {};
+    const Event event = TRY(event_of(record));
+    found = {std::get<PlanSet>(event).plan, first};
+    return Status::cancelled("found");
+  });
+  if (!content && !found) return fail(Status(content.error()).at(path.string()));
+  return found;
+}
+
+// What the log is replayed into: a ledger that its first event gives the plan, or that has it beforehand.
+Result<Ledger> empty_ledger(const fs::path& path, const PlanOfConfig& plan_of_config, History history) {
+  const auto said = fs::exists(path) ? TRY(plan_in(path)) : std::nullopt;
+  if (said) return said->is_first ? Ledger(history) : Ledger(said->plan, history);
+  RunPlan plan = TRY(plan_of_config());
+  plan.on_lag = OnLag::kUnbound;
+  return Ledger(std::move(plan), history);
+}
+
+struct Replayed {
+  uint64_t events = 0, last_record = 0;  // where the last of them begins
+};
+
+// Lets the events from byte `from` on take effect.
+Result<Replayed> replay(const fs::path& path, Ledger& ledger, uint64_t from = 0) {
+  Replayed replayed;
+  const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
+    replayed = {replayed.events + 1, offset};
+    (void)ledger.step(TRY(event_of(record)));
+    return {};
+  };
+  TRY(read_log(path, visit, Damage::kRefuse, from));
+  return replayed;
+}
+
+Result<RecordLog> open_log(const fs::path& path, uint64_t from = 0) {
+  TRY(make_directories(path.parent_path()));
+  uint64_t cut = 0;
+  auto log = TRY(RecordLog::open(path, &cut, Damage::kRefuse, from));
+  if (cut > 0) spdlog::warn("{}: the last {} bytes were torn off by a crash and cut", path.string(), cut);
+  return log;
+}
+
+// ---- Snapshots: this, then what Ledger::snapshot() gives ----
+
+struct SnapshotHead {
+  uint64_t digest_low = 0, digest_high = 0;  // of all that follows these two
+  uint64_t log_bytes = 0;                    // of the log, that the books are of
+  uint64_t last_record = 0;                  // where the last record of these begins
+  uint64_t last_digest = 0;                  // of its content
+};
+constexpr size_t kDigestBytes = 2 * sizeof(uint64_t);
+
+fs::path snapshot_path(const fs::path& run_dir) { return run_dir / "ledger" / "snapshot"; }
+
+struct Restored {
+  Ledger ledger;
+  uint64_t log_bytes = 0, last_record = 0;
+};
+
+Result<Restored> restore_snapshot(const fs::path& run_dir) {
+  const auto file = TRY(MappedFile::open(snapshot_path(run_dir)));
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  SnapshotHead head;
+  if (bytes.size() < sizeof head) return fail(Status::corrupt("is cut short"));
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (digest_of(bytes.substr(kDigestBytes)) != Digest{head.digest_low, head.digest_high})
+    return fail(Status::corrupt("is damaged"));
+  const auto last = read_record(ledger_log_path(run_dir), head.last_record);
+  if (!last || digest_of(*last).low != head.last_digest) return fail(Status::corrupt("is of another log"));
+  return Restored{TRY(Ledger::restore(bytes.substr(sizeof head))), head.log_bytes, head.last_record};
+}
+
+struct FromSnapshot {
+  Ledger ledger;
+  uint64_t from = 0;  // bytes of the log that the snapshot held
+  Replayed tail;
+};
+
+// The books by the snapshot, where there is one that can be used, and what the log has beyond it.
+Result<FromSnapshot> replay_from_snapshot(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
+  const fs::path path = ledger_log_path(run_dir), snapshot = snapshot_path(run_dir);
+  if (fs::exists(snapshot)) {
+    if (auto restored = restore_snapshot(run_dir)) {
+      FromSnapshot read{std::move(restored->ledger), restored->log_bytes, {}};
+      read.tail = TRY(replay(path, read.ledger, read.from));
+      read.tail.last_record = std::max(read.tail.last_record, restored->last_record);
+      return read;
+    } else {
+      spdlog::warn("{} {}; the whole log is replayed", snapshot.string(), restored.error().message());
+    }
+  }
+  FromSnapshot read{TRY(empty_ledger(path, plan_of_config, History::kOpen)), 0, {}};
+  read.tail = TRY(replay(path, read.ledger));
+  return read;
+}
+
+}  // namespace
+
+fs::path ledger_log_path(const fs::path& run_dir) { return run_dir / "ledger" / "events.log"; }
+
+Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
+  const fs::path path = ledger_log_path(run_dir);
+  auto ledger = TRY(empty_ledger(path, plan_of_config, History::kFull));
+  if (fs::exists(path)) TRY(replay(path, ledger));
+  return ledger;
+}
+
+Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config) {
+  return read_ledger(run_dir, [&]() -> Result<RunPlan> { return std::move(plan_of_config); });
+}
+
+Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
+  if (!fs::exists(ledger_log_path(run_dir))) return read_ledger(run_dir, plan_of_config);
+  return std::move(TRY(replay_from_snapshot(run_dir, plan_of_config)).ledger);
+}
+
+Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted) {
+  const fs::path path = ledger_log_path(run_dir);
+  {
+    auto log = TRY(open_log(path));
+    uint64_t records = 0;
+    const auto first = [&](std::string_view, uint64_t) { return ++records, Status::cancelled("seen"); };
+    if (const auto content = read_log(path, first); !content && records == 0) return content.error();
+    if (records == 0) {
+      TRY(log.append(dump_json(to_json(PlanSet{wanted.plan}))));
+      TRY(log.append(dump_json(to_json(ConfigSet{wanted.config}))));
+    } else if (!TRY(plan_in(path))) {
+      RunPlan plan = recorded.plan;
+      plan.on_lag = OnLag::kUnbound;
+      TRY(log.append(dump_json(to_json(PlanSet{plan}))));
+      TRY(log.append(dump_json(to_json(ConfigSet{recorded.config}))));
+    }
+    TRY(log.sync());
+  }
+  auto log = TRY(LedgerLog::open(run_dir));
+  if (wanted.plan.steps > log.ledger().plan().steps) TRY(log.apply(Extended{wanted.plan.steps}));
+  Json changed = Json::object();
+  for (const auto& [key, value] : wanted.config.items()) {
+    const auto was = log.ledger().config().find(key);
+    if (was == log.ledger().config().end() || *was != value) changed[key] = value;
+  }
+  if (!changed.empty()) TRY(log.apply(ConfigSet{changed}));
+  return log.sync();
+}
+
+Result<LedgerLog> LedgerLog::open(const fs::path& run_dir, uint64_t snapshot_events) {
+  const fs::path path = ledger_log_path(run_dir);
+  const auto no_plan = [&]() -> Result<RunPlan> {
+    return fail(Status::corrupt("does not say what the run is to do")
+                    .at(path.string())
+                    .hint("`tandem run CONFIG --resume --run-dir RUN` writes it before it starts the roles"));
+  };
+  if (!fs::exists(path)) return fail(no_plan().error());
+  auto read = TRY(replay_from_snapshot(run_dir, no_plan));
+  auto log = TRY(open_log(path, read.from));
+  LedgerLog opened(run_dir, std::move(log), std::move(read.ledger));
+  opened.last_record_ = read.tail.last_record;
+  opened.events_ = read.tail.events;
+  opened.snapshot_events_ = snapshot_events;
+  return opened;
+}
+
+Result<std::vector<Action>> LedgerLog::apply(const Event& event) {
+  last_record_ = TRY(log_.append(dump_json(to_json(event))));
+  unsynced_ = true;
+  ++events_;
+  return ledger_.step(event);
+}
+
+Status LedgerLog::sync() {
+  if (!std::exchange(unsynced_, false)) return {};
+  return log_.sync();
+}
+
+Status LedgerLog::save_snapshot_if_due() {
+  if (events_ - snapshot_at_ < snapshot_events_) return {};
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+  TRY(sync());  // a snapshot must not know more than the log
+  snapshot_at_ = events_;
+  SnapshotHead head{.log_bytes = log_.size(), .last_record = last_record_};
+  head.last_digest = digest_of(TRY(read_record(ledger_log_path(run_dir_), last_record_))).low;
+  std::string bytes(sizeof head, '\0');
+  bytes += ledger_.snapshot();
+  writing_ = std::async(std::launch::async, [path = snapshot_path(run_dir_), head, bytes = std::move(bytes)]() mutable {
+    std::memcpy(bytes.data(), &head, sizeof head);
+    const Digest digest = digest_of(std::string_view(bytes).substr(kDigestBytes));
+    head.digest_low = digest.low;
+    head.digest_high = digest.high;
+    std::memcpy(bytes.data(), &head, kDigestBytes);
+    Status status = write_file(path, bytes);
+    if (!status.ok()) spdlog::warn("no snapshot of the books: {}", status.to_string());
+    return status;
+  });
+  return {};
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,84 @@
+// RUN/ledger/events.log: the events of a run's books, and the books that they make.
+//
+// The first event says what the run is to do, so the log alone is enough to read it. Logs of format 1 do not say it:
+// their plan is that of the run's config, and their runs train what is older than max_lag.
+//
+// Thread safety: none; one process appends, others may read meanwhile.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <optional>
+
+#include "base/record_log.h"
+#include "rollout/books/ledger.h"
+
+namespace tandem::rollout {
+
+fs::path ledger_log_path(const fs::path& run_dir);
+
+// Where a log of format 1 has its plan from; not asked for any other.
+using PlanOfConfig = std::function<Result<RunPlan>()>;
+
+// The books that the log describes, every episode in full; those of a run without events where there is no log. Works
+// while the run is on. kInvalid where the log is of a newer format, kCorrupt where it is damaged.
+Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config);
+Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config);
+
+// The same under History::kOpen, from the snapshot on where there is one: fast, however long the run.
+Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config);
+
+// What a run is to do, and its config by path ({"run.steps": 4, ..}), which the log keeps for the record.
+struct RunTerms {
+  RunPlan plan;
+  Json config = Json::object();
+};
+
+// Says in the log what the run is to do from now on, before its coordinator is started: the plan where the log has
+// none, more steps where `wanted` has more, values of the config that have changed. `recorded` are the terms as the run
+// was left; they matter for a log of format 1. Durable when it returns; the same call again changes nothing.
+// The errors are those of read_ledger and of writing.
+Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted);
+
+// The log and the books, kept together: what the coordinator owns.
+//
+// Beside the log lies RUN/ledger/snapshot, what the books were at some byte of it: opening replays from there. It is
+// written now and then by a thread of its own; one that is missing, damaged, of another format or of another log costs
+// time and nothing else.
+class LedgerLog {
+ public:
+  // Events between two snapshots: half a second of replay.
+  static constexpr uint64_t kSnapshotEvents = 100'000;
+
+  // Goes on with the log of a run, with a snapshot every so many events. kCorrupt where the log does not say what the
+  // run is to do.
+  static Result<LedgerLog> open(const fs::path& run_dir, uint64_t snapshot_events = kSnapshotEvents);
+
+  const Ledger& ledger() const { return ledger_; }
+
+  // Appends the event, then lets it take effect. What follows from it may be acted on once sync() has returned.
+  Result<std::vector<Action>> apply(const Event& event);
+
+  // Every event applied so far survives the machine: one wait for the disk, however many they are.
+  Status sync();
+
+  // Where enough events have come since the last one. The books are copied at once, the file is written in the
+  // background; what goes wrong there is logged.
+  Status save_snapshot_if_due();
+
+ private:
+  LedgerLog(fs::path run_dir, RecordLog log, Ledger ledger)
+      : run_dir_(std::move(run_dir)), log_(std::move(log)), ledger_(std::move(ledger)) {}
+
+  fs::path run_dir_;
+  uint64_t snapshot_events_ = kSnapshotEvents;
+  RecordLog log_;
+  Ledger ledger_;
+  bool unsynced_ = false;
+  uint64_t events_ = 0,
+           snapshot_at_ = 0;     // replayed and applied; of these, when the last snapshot was made
+  uint64_t last_record_ = 0;     // where the last record begins
+  std::future<Status> writing_;  // waits for its thread where it goes
+};
+
+}  // namespace tandem::rollout

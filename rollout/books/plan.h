@@ -1,0 +1,67 @@
+// What a run is to do: the first event of its log, and all that its books are a function of beside the events.
+//
+// A value; thread safety: as any value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "rollout/books/advantage.h"
+#include "rollout/books/task_order.h"
+
+namespace tandem::rollout {
+
+// How the terms of an episode count in what it teaches; see learned_reward.h.
+struct RewardWeights {
+  double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
+  double effort_token = 0.001, effort_call = 0, effort_turn = 0;
+  double effort_k = 1, effort_q = 0.5;
+  friend bool operator==(const RewardWeights&, const RewardWeights&) = default;
+};
+
+// What becomes of an episode that a batch would leave behind: trained later, its tokens would be older than max_lag.
+enum class OnLag : uint8_t {
+  kUnbound,  // it is trained all the same: runs whose log is of format 1
+  kWait,     // the batch waits for it
+  kDrop,     // it is dropped as too old
+};
+std::string_view to_string(OnLag on_lag);
+Result<OnLag> on_lag_named(std::string_view name);
+
+inline constexpr int kMostSteps = 10'000'000;
+
+// A function of the config that the run began with.
+struct RunPlan {
+  uint64_t seed = 0;
+  int steps = 0;
+  int groups_per_step = 8;
+  int group_size = 8;
+  int max_lag = 1;  // versions that the trainer may be ahead of what sampled a token
+  OnLag on_lag = OnLag::kWait;
+  bool deterministic = false;  // batches in order of admission, no lag
+  RewardWeights reward;
+  bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
+  std::vector<std::string> kinds;
+  CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end
+  float temperature = 1;
+  int heldout_tasks = 0;
+  int heldout_samples = 4;                // each at temperature 1, and one greedy
+  std::string heldout_split = "heldout";  // which wordings, names and formats they are drawn from
+  int max_attempts = 4;
+  AdvantageKind advantage = AdvantageKind::kDrGrpo;
+  double std_epsilon = 1e-6;
+  int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
+  friend bool operator==(const RunPlan&, const RunPlan&) = default;
+};
+
+// kInvalid where numbers are outside their ranges or there is nothing to train on.
+Status check(const RunPlan& plan);
+
+Json to_json(const RunPlan& plan);
+// kCorrupt where something is missing, and the errors of check().
+Result<RunPlan> plan_from_json(const Json& json);
+
+}  // namespace tandem::rollout

@@ -1,0 +1,50 @@
+#include "trainer/stored_batches.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tandem::trainer {
+
+using rollout::EpisodeKey;
+using rollout::Trajectory;
+using rollout::TrajectoryStore;
+
+Stored store_all(TrajectoryStore& store, const Received& received) {
+  std::map<EpisodeKey, const Trajectory*> fresh;
+  for (const Trajectory& t : received.trajectories) {
+    if (!store.contains(t.key)) fresh[t.key] = &t;
+  }
+  Stored stored;
+  std::vector<const Trajectory*> appended;
+  for (const auto& [key, t] : fresh) {
+    appended.push_back(t);
+    stored.prompt_tokens += std::count(t->sampled.begin(), t->sampled.end(), 0);
+    stored.generated_tokens += std::count(t->sampled.begin(), t->sampled.end(), 1);
+  }
+  if (!appended.empty()) stored.status = store.append(appended);
+  stored.stored = store.size();
+  return stored;
+}
+
+Loaded load(const TrajectoryStore& store, const Batch& batch) {
+  Loaded loaded{.step = batch.step, .samples = {}, .missing = {}};
+  for (const auto& entry : batch.entries) {
+    auto trajectory = store.read(entry.key);
+    if (!trajectory) {
+      spdlog::error("step {}: {}", batch.step, trajectory.error().message());
+      loaded.missing.push_back(entry.key);
+      continue;
+    }
+    loaded.samples.push_back({.tokens = std::move(trajectory->tokens),
+                              .trained = std::move(trajectory->sampled),
+                              .logprobs = std::move(trajectory->logprobs),
+                              .versions = std::move(trajectory->versions),
+                              .advantage = entry.advantage,
+                              .group = trajectory->group});
+  }
+  return loaded;
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,46 @@
+// What the trainer's storage thread does: trajectories to the disk, and batches of them back.
+//
+// Thread safety: none; whoever calls owns the store meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rollout/books/trajectory.h"
+#include "trainer/learn/learner.h"
+
+namespace tandem::trainer {
+
+struct Batch {
+  uint64_t step = 0;
+  std::vector<rollout::BatchEntry> entries;
+};
+
+// A batch with the tokens of its episodes, but for those that could not be read.
+struct Loaded {
+  uint64_t step = 0;
+  std::vector<Sample> samples;
+  std::vector<rollout::EpisodeKey> missing;
+};
+
+// Trajectories that came in and are not acknowledged yet; senders[i] waits for trajectories[i].
+struct Received {
+  std::vector<rollout::Trajectory> trajectories;
+  std::vector<std::string> senders;
+  size_t bytes = 0;
+};
+// What became of them.
+struct Stored {
+  Status status;
+  int64_t prompt_tokens = 0, generated_tokens = 0;
+  size_t stored = 0;  // trajectories that there are now
+};
+
+// With one wait for the disk. Those that are there already were sent again: their sender has not heard of it.
+Stored store_all(rollout::TrajectoryStore& store, const Received& received);
+
+// Trajectories that cannot be read are logged and counted as missing.
+Loaded load(const rollout::TrajectoryStore& store, const Batch& batch);
+
+}  // namespace tandem::trainer
