@@ -13,11 +13,12 @@ namespace {
 constexpr int kConfigFormat = 2;
 
 // What a run is beside its plan. An entry that ends in a dot stands for all keys below it.
-constexpr std::array<std::string_view, 10> kFixed = {"model.",
+constexpr std::array<std::string_view, 11> kFixed = {"model.",
                                                      "tasks.",
                                                      "lora.",
                                                      "trainer.optimizer",
                                                      "trainer.moments",
+                                                     "trainer.slots",
                                                      "env.tools",
                                                      "env.mcp_servers",
                                                      "env.output_bytes",
