@@ -8,7 +8,7 @@
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
-#include "envs/sandbox/program/program.h"
+#include "envs/sandbox/program.h"
 #include "envs/sandbox/served_sandbox.h"
 #include "envs/tools/process.h"
 #include "tests/envs/sandbox_fixture.h"
