@@ -31,7 +31,7 @@ constexpr std::array kBenchmarks = {
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };
 
-struct Options {
+struct BenchOptions {
   bench::Settings settings;
   std::string model, text, weights = "bf16", isa, image;
   bool json = false;
@@ -43,7 +43,7 @@ std::vector<std::string> isa_names() {
   return names;
 }
 
-Result<int> run(const Options& options, const Benchmark& benchmark) {
+Result<int> run(const BenchOptions& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
   settings.model = options.model;
   settings.text = options.text;
@@ -70,7 +70,7 @@ Result<int> run(const Options& options, const Benchmark& benchmark) {
 }  // namespace
 
 Action add_bench(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   options->settings.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   command.require_subcommand(1);
   auto chosen = std::make_shared<const Benchmark*>(nullptr);

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-struct Options {
+struct ConfigOptions {
   std::string of = "run";
   std::string file;
   std::vector<std::string> overrides;
@@ -49,7 +49,7 @@ struct Configs {
   Schema schema_of(const std::string& name) { return name == "sft" ? cli::schema_of(sft) : run::schema_of(run); }
 };
 
-Result<Schema> read(const Options& options, Configs& configs) {
+Result<Schema> read(const ConfigOptions& options, Configs& configs) {
   Schema schema = configs.schema_of(options.of);
   TRY(schema.read(options.file, options.overrides));
   if (options.of == "sft")
@@ -63,7 +63,7 @@ Result<Schema> read(const Options& options, Configs& configs) {
 
 Action add_config(CLI::App& command) {
   command.require_subcommand(1);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConfigOptions>();
   auto* schema = command.add_subcommand("schema", "Print the JSON Schema, for editors");
   auto* reference = command.add_subcommand("reference", "Print docs/config.md, or docs/sft-config.md");
   auto* checked = command.add_subcommand("check", "Look for mistakes in a file");

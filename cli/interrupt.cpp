@@ -14,7 +14,7 @@ constexpr uint64_t kSignal = 1, kEnd = uint64_t{1} << 32;
 
 std::atomic<int> wake_descriptor{-1};
 
-void on_signal(int number) {
+void note_signal(int number) {
   std::signal(number, SIG_DFL);  // a second one ends everything at once
   const int error = errno;
   (void)!::write(wake_descriptor, &kSignal, sizeof kSignal);
@@ -37,8 +37,8 @@ Interrupt::Interrupt(FileDescriptor wake) : wake_(std::move(wake)) {
       if (seen % kEnd != 0) source_.request_stop();
     }
   });
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, note_signal);
+  std::signal(SIGTERM, note_signal);
 }
 
 Interrupt::~Interrupt() {

@@ -86,7 +86,7 @@ void Stream::tell_slow(const char* reason) {
 }
 
 std::string Stream::numerics_id(std::string_view format) const {
-  constexpr int kContractVersion = 2;  // raised whenever a kernel's bits change
+  constexpr int kContractVersion = 3;  // raised whenever bits of a kernel or of a training step change
   return fmt::format("v{}-{}-{}", kContractVersion, to_string(isa_), format);
 }
 

@@ -17,7 +17,7 @@
 namespace tandem::model {
 namespace {
 
-constexpr const char* kPrefix = "bert.";
+constexpr const char* kEncoderPrefix = "bert.";
 
 // The mean of `rows` rows, divided by its length.
 void pool(const float* rows, int count, int width, float* out) {
@@ -40,7 +40,7 @@ Result<Encoder> Encoder::load(const fs::path& directory, kernels::Stream& stream
   const EncoderConfig config = TRY(read_encoder_config(directory));
   const auto checkpoint = TRY(Safetensors::open(directory));
   const auto specs = tensor_specs(config);
-  const std::string prefix = checkpoint.tensors().contains(kPrefix + specs[0].name) ? kPrefix : "";
+  const std::string prefix = checkpoint.tensors().contains(kEncoderPrefix + specs[0].name) ? kEncoderPrefix : "";
   std::vector<std::string> names;
   for (const TensorSpec& spec : specs) names.push_back(prefix + spec.name);
   TRY(checkpoint.require(names));

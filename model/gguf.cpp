@@ -70,12 +70,12 @@ class Cursor {
 enum ValueType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kText, kArray, kU64, kI64, kF64 };
 
 template <typename T>
-Result<WideJson> number_value(Cursor& cursor) {
+Result<Json> number_value(Cursor& cursor) {
   const T value = TRY(cursor.number<T>());
-  return WideJson(value);
+  return Json(value);
 }
 
-Result<WideJson> read_scalar(Cursor& cursor, uint32_t type) {
+Result<Json> read_scalar(Cursor& cursor, uint32_t type) {
   switch (type) {
     case kU8:
       return number_value<uint8_t>(cursor);
@@ -98,21 +98,21 @@ Result<WideJson> read_scalar(Cursor& cursor, uint32_t type) {
     case kF32: {
       // The shortest decimal that is this float: 1e-5 rather than 9.99999974737875e-06.
       const float value = TRY(cursor.number<float>());
-      return WideJson(std::strtod(fmt::format("{}", value).c_str(), nullptr));
+      return Json(std::strtod(fmt::format("{}", value).c_str(), nullptr));
     }
     case kBool: {
       const auto value = TRY(cursor.number<uint8_t>());
       if (value > 1) return fail(Status::corrupt(fmt::format("a bool is {}", value)));
-      return WideJson(value == 1);
+      return Json(value == 1);
     }
     case kText:
-      return WideJson(TRY(cursor.text()));
+      return Json(TRY(cursor.text()));
     default:
       return fail(Status::corrupt(fmt::format("value type {} does not exist", type)));
   }
 }
 
-Result<WideJson> read_value(Cursor& cursor) {
+Result<Json> read_value(Cursor& cursor) {
   const auto type = TRY(cursor.number<uint32_t>());
   if (type != kArray) return read_scalar(cursor, type);
   const auto element = TRY(cursor.number<uint32_t>());
@@ -121,7 +121,7 @@ Result<WideJson> read_value(Cursor& cursor) {
   if (count > kMostElements)
     return fail(Status::invalid(fmt::format("{} elements; the limit is {}", count, kMostElements)));
   if (count > cursor.left()) return fail(cursor.cut_short());  // each element has at least one byte
-  WideJson values = WideJson::array();
+  Json values = Json::array();
   for (uint64_t i = 0; i < count; ++i) values.push_back(TRY(read_scalar(cursor, element)));
   return values;
 }

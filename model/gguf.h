@@ -50,7 +50,7 @@ class Gguf {
  public:
   static Result<Gguf> open(const fs::path& path);
 
-  const WideJson& metadata() const { return metadata_; }  // one object
+  const Json& metadata() const { return metadata_; }  // one object
   const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
 
  private:
@@ -58,7 +58,7 @@ class Gguf {
   Status read();
 
   MappedFile file_;
-  WideJson metadata_ = WideJson::object();
+  Json metadata_ = Json::object();
   std::map<std::string, GgufTensor, std::less<>> tensors_;
 };
 

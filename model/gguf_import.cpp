@@ -53,26 +53,26 @@ std::string hub_name(std::string_view name) {
 
 class Metadata {
  public:
-  Metadata(const WideJson& values, std::string family) : values_(values), family_(std::move(family)) {}
+  Metadata(const Json& values, std::string family) : values_(values), family_(std::move(family)) {}
 
-  const WideJson* find(const std::string& key) const {
+  const Json* find(const std::string& key) const {
     const auto found = values_.find(family_ + "." + key);
     return found == values_.end() ? nullptr : &*found;
   }
   // Into a config.json, which checks the values; absent where the key is.
   void put(Json& json, const char* to, const std::string& key) const {
-    if (const WideJson* value = find(key)) json[to] = *value;
+    if (const Json* value = find(key)) json[to] = *value;
   }
 
  private:
-  const WideJson& values_;
+  const Json& values_;
   std::string family_;
 };
 
 }  // namespace
 
 Result<ModelConfig> config_of_gguf(const Gguf& gguf) {
-  const WideJson& values = gguf.metadata();
+  const Json& values = gguf.metadata();
   const auto found = values.find("general.architecture");
   if (found == values.end() || !found->is_string()) return fail(Status::invalid("metadata lacks general.architecture"));
   const Metadata metadata(values, found->get<std::string>());
@@ -87,13 +87,13 @@ Result<ModelConfig> config_of_gguf(const Gguf& gguf) {
   metadata.put(json, "rms_norm_eps", "attention.layer_norm_rms_epsilon");
   metadata.put(json, "rope_theta", "rope.freq_base");
   for (const char* experts : {"expert_count", "attention.sliding_window"}) {
-    if (const WideJson* value = metadata.find(experts); value != nullptr && *value != 0) {
+    if (const Json* value = metadata.find(experts); value != nullptr && *value != 0) {
       return fail(Status::invalid(fmt::format("{} {} is not supported", experts, dump_json(*value))));
     }
   }
-  if (const WideJson* type = metadata.find("rope.scaling.type"); type != nullptr && *type != "none") {
+  if (const Json* type = metadata.find("rope.scaling.type"); type != nullptr && *type != "none") {
     // yarn in GGUF leaves out what transformers need; linear says it all.
-    const WideJson* factor = metadata.find("rope.scaling.factor");
+    const Json* factor = metadata.find("rope.scaling.factor");
     if (*type != "linear" || factor == nullptr) {
       return fail(Status::invalid(fmt::format("rope.scaling.type {} is not supported", dump_json(*type))));
     }
@@ -112,8 +112,7 @@ Result<ModelConfig> config_of_gguf(const Gguf& gguf) {
     if (values.contains(key)) json[to] = values[key];
   }
   ModelConfig config = TRY(config_from_json(json));
-  if (const WideJson* rotated = metadata.find("rope.dimension_count");
-      rotated != nullptr && *rotated != config.head_size) {
+  if (const Json* rotated = metadata.find("rope.dimension_count"); rotated != nullptr && *rotated != config.head_size) {
     return fail(Status::invalid(
         fmt::format("rope.dimension_count {} is not the head size {}", dump_json(*rotated), config.head_size)));
   }

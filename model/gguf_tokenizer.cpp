@@ -46,7 +46,7 @@ std::optional<Preset> preset_of(std::string_view pre) {
   return std::nullopt;
 }
 
-Result<const WideJson*> need(const WideJson& metadata, const char* key, WideJson::value_t type) {
+Result<const Json*> need(const Json& metadata, const char* key, Json::value_t type) {
   const auto found = metadata.find(key);
   if (found == metadata.end()) return fail(Status::invalid(fmt::format("metadata lacks {}", key)));
   if (found->type() != type) return fail(Status::invalid(fmt::format("metadata {} is {}", key, found->type_name())));
@@ -54,7 +54,7 @@ Result<const WideJson*> need(const WideJson& metadata, const char* key, WideJson
 }
 
 // The token whose id stands under `key`; absent where the key is.
-Result<std::optional<std::string>> special_token(const WideJson& metadata, const char* key, const WideJson& tokens) {
+Result<std::optional<std::string>> special_token(const Json& metadata, const char* key, const Json& tokens) {
   const auto found = metadata.find(key);
   if (found == metadata.end()) return std::optional<std::string>();
   if (!found->is_number_unsigned() || found->get<uint64_t>() >= tokens.size()) {
@@ -75,10 +75,9 @@ Json template_processing(const std::string& token, size_t id) {
           {"special_tokens", {{token, {{"id", token}, {"ids", {id}}, {"tokens", {token}}}}}}};
 }
 
-// vocab and merges as one Json each; ordered_json looks through all keys on every insertion, so the object is put
-// together in the wide form, which sorts by text as HF's own files sort by id. Readers do not care.
-Result<Json> bpe_model(const WideJson& tokens, const WideJson& merges, bool ignore_merges) {
-  WideJson vocabulary = WideJson::object();
+// The vocabulary is written in the order of its texts, as HF's own files are in that of the ids: readers do not care.
+Result<Json> bpe_model(const Json& tokens, const Json& merges, bool ignore_merges) {
+  Json vocabulary = Json::object();
   for (size_t id = 0; id < tokens.size(); ++id) {
     if (!tokens[id].is_string() || !vocabulary.emplace(tokens[id].get<std::string>(), id).second) {
       return fail(Status::invalid(fmt::format("token {} is no string or stands twice: {}", id, dump_json(tokens[id]))));
@@ -104,28 +103,28 @@ Result<Json> bpe_model(const WideJson& tokens, const WideJson& merges, bool igno
               {"fuse_unk", false},
               {"byte_fallback", false},
               {"ignore_merges", ignore_merges},
-              {"vocab", std::move(vocabulary)},
+              {"vocab", vocabulary.sorted()},
               {"merges", std::move(pairs)}};
 }
 
 }  // namespace
 
 Result<TokenizerFiles> tokenizer_files(const Gguf& gguf, int max_positions) {
-  const WideJson& metadata = gguf.metadata();
-  const auto& kind = *TRY(need(metadata, "tokenizer.ggml.model", WideJson::value_t::string));
+  const Json& metadata = gguf.metadata();
+  const auto& kind = *TRY(need(metadata, "tokenizer.ggml.model", Json::value_t::string));
   if (kind != "gpt2") {
     return fail(Status::invalid(
         fmt::format("tokenizer.ggml.model {} is not supported; gpt2 (byte-level BPE) is", dump_json(kind))));
   }
-  const auto pre = TRY(need(metadata, "tokenizer.ggml.pre", WideJson::value_t::string))->get<std::string>();
+  const auto pre = TRY(need(metadata, "tokenizer.ggml.pre", Json::value_t::string))->get<std::string>();
   const auto preset = preset_of(pre);
   if (!preset) {
     return fail(
         Status::invalid(fmt::format("tokenizer.ggml.pre \"{}\" is not one of smollm, gpt-2, llama-bpe, qwen2", pre)));
   }
-  const auto& tokens = *TRY(need(metadata, "tokenizer.ggml.tokens", WideJson::value_t::array));
-  const auto& merges = *TRY(need(metadata, "tokenizer.ggml.merges", WideJson::value_t::array));
-  const auto& types = *TRY(need(metadata, "tokenizer.ggml.token_type", WideJson::value_t::array));
+  const auto& tokens = *TRY(need(metadata, "tokenizer.ggml.tokens", Json::value_t::array));
+  const auto& merges = *TRY(need(metadata, "tokenizer.ggml.merges", Json::value_t::array));
+  const auto& types = *TRY(need(metadata, "tokenizer.ggml.token_type", Json::value_t::array));
   if (types.size() != tokens.size()) {
     return fail(Status::invalid(fmt::format("{} token types for {} tokens", types.size(), tokens.size())));
   }
@@ -152,7 +151,8 @@ Result<TokenizerFiles> tokenizer_files(const Gguf& gguf, int max_positions) {
   const auto bos = TRY(special_token(metadata, "tokenizer.ggml.bos_token_id", tokens));
   const auto add_bos = metadata.find("tokenizer.ggml.add_bos_token");
   const bool adds_bos = add_bos != metadata.end() && *add_bos == true;
-  if (adds_bos && bos) post_processor = template_processing(*bos, metadata["tokenizer.ggml.bos_token_id"]);
+  if (adds_bos && bos)
+    post_processor = template_processing(*bos, metadata["tokenizer.ggml.bos_token_id"].get<size_t>());
   files.tokenizer = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},

@@ -14,7 +14,7 @@
 namespace tandem::model {
 namespace {
 
-Result<std::string> text_of(const WideJson& json, const char* key) {
+Result<std::string> text_of(const Json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_string()) return fail(Status::invalid(fmt::format("has no string {}", key)));
   return found->get<std::string>();
@@ -145,7 +145,7 @@ Result<std::string> replace_matches(std::string_view text, const Regex& pattern,
   }
 }
 
-Result<bool> flag_of(const WideJson& json, const char* key, bool otherwise) {
+Result<bool> flag_of(const Json& json, const char* key, bool otherwise) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return otherwise;
   if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
@@ -186,7 +186,7 @@ class Normalizer::Form {
   icu::FilteredNormalizer2 filtered_;  // refers to known_
 };
 
-Result<Normalizer> Normalizer::from_json(const WideJson& json) {
+Result<Normalizer> Normalizer::from_json(const Json& json) {
   Normalizer result;
   if (!json.is_null()) {
     Status status = result.add(json);
@@ -195,13 +195,13 @@ Result<Normalizer> Normalizer::from_json(const WideJson& json) {
   return result;
 }
 
-Status Normalizer::add(const WideJson& json) {
+Status Normalizer::add(const Json& json) {
   if (!json.is_object()) return Status::invalid("is not an object");
   const std::string type = TRY(text_of(json, "type"));
   if (type == "Sequence") {
     const auto found = json.find("normalizers");
     if (found == json.end() || !found->is_array()) return Status::invalid("Sequence has no normalizers");
-    for (const WideJson& inner : *found) TRY(add(inner));
+    for (const Json& inner : *found) TRY(add(inner));
     return {};
   }
   if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
@@ -238,7 +238,7 @@ Status Normalizer::add(const WideJson& json) {
   return {};
 }
 
-Status Normalizer::add_replace(const WideJson& json) {
+Status Normalizer::add_replace(const Json& json) {
   const auto pattern = json.find("pattern");
   if (pattern == json.end() || !pattern->is_object() || pattern->size() != 1 ||
       !(pattern->contains("String") || pattern->contains("Regex"))) {
@@ -260,7 +260,7 @@ Status Normalizer::add_replace(const WideJson& json) {
   return {};
 }
 
-Status Normalizer::add_bert(const WideJson& json) {
+Status Normalizer::add_bert(const Json& json) {
   keeps_start_ = false;
   const auto characters = TRY(BertCharacters::create());
   const bool lowercase = TRY(flag_of(json, "lowercase", true));

@@ -24,7 +24,7 @@ class Normalizer {
  public:
   // NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, Nmt, Precompiled, BertNormalizer, and
   // Sequences of them; others are refused by name.
-  static Result<Normalizer> from_json(const WideJson& json);
+  static Result<Normalizer> from_json(const Json& json);
 
   // `text` must be valid UTF-8. Fails only where a regular expression of the file backtracks without end, or matches
   // nothing between two characters.
@@ -69,9 +69,9 @@ class Normalizer {
   using Step = std::variant<std::shared_ptr<const Form>, std::shared_ptr<const Precompiled>, Lowercase, Prepend,
                             Replace, ReplaceMatches, Strip, StripMarks, Nmt, CleanText, SpaceIdeographs, StripAccents>;
 
-  Status add(const WideJson& json);
-  Status add_bert(const WideJson& json);
-  Status add_replace(const WideJson& json);
+  Status add(const Json& json);
+  Status add_bert(const Json& json);
+  Status add_replace(const Json& json);
   static Result<std::string> apply_step(const Step& step, std::string text);
   static Result<ChangedPlaces> places_of(const Step& step, std::string_view before, std::string_view after);
 

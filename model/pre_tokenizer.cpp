@@ -160,14 +160,14 @@ class CharacterSplit final : public PreTokenizerStep {
   Behavior behavior_;
 };
 
-Result<bool> flag(const WideJson& json, const char* key, bool otherwise) {
+Result<bool> flag(const Json& json, const char* key, bool otherwise) {
   const auto found = json.find(key);
   if (found == json.end()) return otherwise;
   if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
   return found->get<bool>();
 }
 
-Result<Behavior> read_behavior(const WideJson& json) {
+Result<Behavior> read_behavior(const Json& json) {
   static constexpr std::pair<std::string_view, Behavior> kNames[] = {
       {"Removed", Behavior::kRemoved},
       {"Isolated", Behavior::kIsolated},
@@ -185,7 +185,7 @@ Result<Behavior> read_behavior(const WideJson& json) {
 
 }  // namespace
 
-Result<Metaspace> Metaspace::from_json(const WideJson& json) {
+Result<Metaspace> Metaspace::from_json(const Json& json) {
   Metaspace result;
   const auto mark = json.find("replacement");
   if (mark == json.end() || !mark->is_string() || mark->get_ref<const std::string&>().empty() ||
@@ -231,7 +231,7 @@ std::string Metaspace::written(std::string_view piece, bool at_start) const {
   return out;
 }
 
-Result<PreTokenizer> PreTokenizer::from_json(const WideJson& json) {
+Result<PreTokenizer> PreTokenizer::from_json(const Json& json) {
   PreTokenizer result;
   if (!json.is_null()) {
     Status status = result.add(json);
@@ -240,14 +240,14 @@ Result<PreTokenizer> PreTokenizer::from_json(const WideJson& json) {
   return result;
 }
 
-Status PreTokenizer::add(const WideJson& json) {
+Status PreTokenizer::add(const Json& json) {
   const auto type_found = json.is_object() ? json.find("type") : json.end();
   if (!json.is_object() || type_found == json.end() || !type_found->is_string()) return Status::invalid("has no type");
   const auto type = type_found->get<std::string>();
   if (type == "Sequence") {
     const auto found = json.find("pretokenizers");
     if (found == json.end() || !found->is_array()) return Status::invalid("Sequence has no pretokenizers");
-    for (const WideJson& inner : *found) TRY(add(inner));
+    for (const Json& inner : *found) TRY(add(inner));
     return {};
   }
   // What follows ByteLevel would see the printable stand-ins of bytes, which are never made here.
@@ -280,7 +280,7 @@ Status PreTokenizer::add(const WideJson& json) {
     const auto pattern = json.find("pattern");
     if (pattern != json.end() && pattern->is_object() && pattern->size() == 1) {
       const auto kind = pattern->begin().key();
-      const WideJson& value = *pattern->begin();
+      const Json& value = *pattern->begin();
       if (kind == "Regex" && value.is_string()) {
         auto regex = TRY(Regex::compile(value.get<std::string>()));
         steps_.push_back(std::make_unique<RegexSplit>(std::move(regex), behavior, invert));

@@ -30,7 +30,7 @@ struct Metaspace {
   bool split = true;  // before every space and mark
 
   // Of a pre-tokenizer or a decoder of type Metaspace.
-  static Result<Metaspace> from_json(const WideJson& json);
+  static Result<Metaspace> from_json(const Json& json);
 
   // Whether `piece`, which is not empty, gets a mark first. `at_start`: it begins where the whole text does.
   bool prepends(std::string_view piece, bool at_start) const;
@@ -42,7 +42,7 @@ class PreTokenizer {
  public:
   // Split, Digits, ByteLevel, Whitespace, WhitespaceSplit, BertPreTokenizer, Metaspace, Sequences of them; other types
   // are refused by name.
-  static Result<PreTokenizer> from_json(const WideJson& json);
+  static Result<PreTokenizer> from_json(const Json& json);
 
   // Pieces of `text`, which must be valid UTF-8; views into it.
   Status cut(std::string_view text, RegexScratch& scratch, std::vector<std::string_view>& out) const;
@@ -57,7 +57,7 @@ class PreTokenizer {
   bool cuts_before_metaspace() const { return cuts_before_metaspace_; }
 
  private:
-  Status add(const WideJson& json);
+  Status add(const Json& json);
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
   bool byte_level_ = false;
   bool adds_prefix_space_ = false;

@@ -22,7 +22,7 @@ constexpr const char* kIndexName = "model.safetensors.index.json";
 // False where the product does not fit.
 bool multiply(uint64_t a, uint64_t b, uint64_t& product) { return !__builtin_mul_overflow(a, b, &product); }
 
-Result<uint64_t> unsigned_number(const WideJson& value, std::string_view what) {
+Result<uint64_t> unsigned_number(const Json& value, std::string_view what) {
   if (!value.is_number_unsigned()) {
     return fail(Status::corrupt(fmt::format("{} is {}, not a whole number of at least 0", what, value.dump())));
   }
@@ -36,7 +36,7 @@ struct Range {
 };
 
 // One entry of a header; `data` is everything behind the header.
-Result<TensorView> read_entry(const WideJson& entry, std::span<const std::byte> data, Range& range) {
+Result<TensorView> read_entry(const Json& entry, std::span<const std::byte> data, Range& range) {
   if (!entry.is_object()) return fail(Status::corrupt("is not an object"));
   for (const auto& [key, value] : entry.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
@@ -44,14 +44,14 @@ Result<TensorView> read_entry(const WideJson& entry, std::span<const std::byte> 
     }
   }
   if (entry.size() != 3) return fail(Status::corrupt("lacks one of dtype, shape, data_offsets"));
-  const WideJson& dtype_name = entry["dtype"];
+  const Json& dtype_name = entry["dtype"];
   const auto dtype = dtype_name.is_string() ? dtype_from_safetensors(dtype_name.get_ref<const std::string&>())
                                             : std::optional<DType>();
   if (!dtype) return fail(Status::invalid(fmt::format("dtype {} is not supported", dtype_name.dump())));
   if (!entry["shape"].is_array()) return fail(Status::corrupt("shape is not a list"));
   TensorView view{.dtype = *dtype};
   uint64_t size = bytes_of(*dtype), most = size;  // most: were no length zero, in whatever order they are multiplied
-  for (const WideJson& extent : entry["shape"]) {
+  for (const Json& extent : entry["shape"]) {
     const uint64_t length = TRY(unsigned_number(extent, "a length in shape"));
     if (!multiply(most, std::max<uint64_t>(length, 1), most) || most > INT64_MAX) {
       return fail(Status::corrupt(fmt::format("shape {} is larger than any file", entry["shape"].dump())));
@@ -59,7 +59,7 @@ Result<TensorView> read_entry(const WideJson& entry, std::span<const std::byte> 
     size *= length;
     view.shape.push_back(static_cast<int64_t>(length));
   }
-  const WideJson& offsets = entry["data_offsets"];
+  const Json& offsets = entry["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2) return fail(Status::corrupt("data_offsets is not a pair"));
   range.begin = TRY(unsigned_number(offsets[0], "data_offsets[0]"));
   range.end = TRY(unsigned_number(offsets[1], "data_offsets[1]"));
@@ -129,7 +129,7 @@ Status Safetensors::add_file(const fs::path& path) {
   }
   const auto header_text = as_text(bytes.subspan(sizeof header_size, header_size));
   const auto data = bytes.subspan(sizeof header_size + header_size);
-  auto header = parse_wide_json(header_text);
+  auto header = parse_json(header_text);
   if (!header) return corrupt("header: " + header.error().message());
   if (!header->is_object()) return corrupt("the header is not an object");
 
@@ -169,7 +169,7 @@ Status Safetensors::add_file(const fs::path& path) {
 
 Status Safetensors::add_index(const fs::path& path) {
   const std::string text = TRY(read_file(path, kHeaderLimit));
-  auto index = parse_wide_json(text);
+  auto index = parse_json(text);
   if (!index) return std::move(index).error().at(path.string());
   if (!index->is_object() || !index->contains("weight_map") || !(*index)["weight_map"].is_object()) {
     return Status::corrupt("has no object weight_map").at(path.string());
@@ -227,7 +227,7 @@ Status write_safetensors(const fs::path& path, std::span<const NamedTensor> tens
   std::stable_sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
     return bytes_of(a->tensor.dtype) > bytes_of(b->tensor.dtype);
   });
-  WideJson header = WideJson::object();
+  Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::vector<std::string_view> parts(2);
   uint64_t offset = 0;
@@ -244,7 +244,7 @@ Status write_safetensors(const fs::path& path, std::span<const NamedTensor> tens
     offset += expected;
     parts.push_back(as_text(tensor.bytes));
   }
-  std::string text = header.dump();
+  std::string text = header.sorted().dump();
   text.append(63 - (sizeof(uint64_t) + text.size() + 63) % 64, ' ');
   const uint64_t size = text.size();
   parts[0] = {reinterpret_cast<const char*>(&size), sizeof size};
@@ -275,14 +275,14 @@ Status write_checkpoint(const fs::path& directory, std::span<const NamedTensor> 
     fs::remove(directory / kIndexName, ignored);
     return {};
   }
-  Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", WideJson::object()}};
-  WideJson weight_map = WideJson::object();
+  Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
+  Json weight_map = Json::object();
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     TRY(write_safetensors(directory / name, shards[i]));
     for (const NamedTensor& tensor : shards[i]) weight_map[tensor.name] = name;
   }
-  index["weight_map"] = weight_map;
+  index["weight_map"] = weight_map.sorted();
   TRY(write_file(directory / kIndexName, index.dump(2) + "\n"));
   fs::remove(directory / kSingleName, ignored);
   return {};

@@ -14,27 +14,27 @@ namespace {
 constexpr uint64_t kLargestFile = 512 << 20;
 constexpr int64_t kLargestId = (1 << 24) - 1;
 
-const WideJson kNull;
+const Json kNull;
 
-const WideJson& part(const WideJson& json, const char* key) {
+const Json& part(const Json& json, const char* key) {
   const auto found = json.is_object() ? json.find(key) : json.end();
   return found == json.end() ? kNull : *found;
 }
 
-Result<bool> flag(const WideJson& json, const char* key, bool otherwise = false) {
-  const WideJson& value = part(json, key);
+Result<bool> tokenizer_reader_flag(const Json& json, const char* key, bool otherwise = false) {
+  const Json& value = part(json, key);
   if (value.is_null()) return otherwise;
   if (!value.is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
   return value.get<bool>();
 }
 
-Result<std::string> text(const WideJson& json, const char* key) {
-  const WideJson& value = part(json, key);
+Result<std::string> text(const Json& json, const char* key) {
+  const Json& value = part(json, key);
   if (!value.is_string()) return fail(Status::invalid(fmt::format("{} is not a string", key)));
   return value.get<std::string>();
 }
 
-Result<TokenId> token_id(const WideJson& value) {
+Result<TokenId> token_id(const Json& value) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kLargestId) {
     return fail(Status::invalid(fmt::format("id {} is not a number from 0 to {}", value.dump(), kLargestId)));
   }
@@ -48,7 +48,7 @@ enum class Decoding { kByteLevel, kSentencePiece, kMetaspace, kWordPiece };
 
 class TokenizerReader {
  public:
-  explicit TokenizerReader(const WideJson& json) : json_(json) {}
+  explicit TokenizerReader(const Json& json) : json_(json) {}
 
   Result<Tokenizer> read() {
     if (!json_.is_object()) return fail(Status::invalid("is not an object"));
@@ -97,8 +97,8 @@ class TokenizerReader {
     names_[id] = std::move(name);
   }
 
-  Result<Tokenizer::Model> read_model(const WideJson& model) {
-    const WideJson& type = part(model, "type");
+  Result<Tokenizer::Model> read_model(const Json& model) {
+    const Json& type = part(model, "type");
     if (type == "WordPiece") return TRY(read_word_piece(model));
     if (type == "Unigram") {
       if (byte_level_) return fail(Status::invalid("Unigram behind ByteLevel is not supported"));
@@ -114,8 +114,8 @@ class TokenizerReader {
   }
 
   // Fills `names_`.
-  Status read_vocabulary(const WideJson& model) {
-    const WideJson& vocabulary = part(model, "vocab");
+  Status read_vocabulary(const Json& model) {
+    const Json& vocabulary = part(model, "vocab");
     if (!vocabulary.is_object() || vocabulary.empty()) return Status::invalid("vocab is not an object with tokens");
     for (const auto& [name, value] : vocabulary.items()) {
       const TokenId id = TRY(token_id(value));
@@ -127,7 +127,7 @@ class TokenizerReader {
     return {};
   }
 
-  Result<WordPiece> read_word_piece(const WideJson& model) {
+  Result<WordPiece> read_word_piece(const Json& model) {
     if (byte_level_) return fail(Status::invalid("WordPiece behind ByteLevel is not supported"));
     TRY(read_vocabulary(model));
     WordPiece::Options options;
@@ -139,7 +139,7 @@ class TokenizerReader {
     const auto found = std::find(names_.begin(), names_.end(), unknown);
     if (found == names_.end()) return fail(Status::invalid(fmt::format("unk_token {} is not in vocab", unknown)));
     options.unknown = static_cast<TokenId>(found - names_.begin());
-    const WideJson& most = part(model, "max_input_chars_per_word");
+    const Json& most = part(model, "max_input_chars_per_word");
     if (!most.is_null()) {
       if (!most.is_number_unsigned()) {
         return fail(Status::invalid(fmt::format("max_input_chars_per_word is {}, not a whole number", most.dump())));
@@ -149,8 +149,8 @@ class TokenizerReader {
     return WordPiece(names_, std::move(options));
   }
 
-  Result<Bpe> read_bpe(const WideJson& model) {
-    const WideJson& dropout = part(model, "dropout");
+  Result<Bpe> read_bpe(const Json& model) {
+    const Json& dropout = part(model, "dropout");
     if (!dropout.is_null() && dropout != 0) return fail(Status::invalid("dropout would make ids random"));
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (!part(model, affix).is_null() && part(model, affix) != "") {
@@ -158,7 +158,7 @@ class TokenizerReader {
       }
     }
     TRY(read_vocabulary(model));
-    const WideJson& vocabulary = part(model, "vocab");
+    const Json& vocabulary = part(model, "vocab");
     std::vector<std::string> tokens(names_.size());
     const auto id_of = [&](const std::string& name) -> TokenId {
       const auto found = vocabulary.find(name);
@@ -169,9 +169,9 @@ class TokenizerReader {
       tokens[id] = byte_level_ ? alphabet_.bytes_of(names_[id]).value_or("") : names_[id];
     }
     Bpe::Options options{.byte_level = byte_level_};
-    options.ignore_merges = TRY(flag(model, "ignore_merges"));
-    options.byte_fallback = TRY(flag(model, "byte_fallback"));
-    options.fuse_unknown = TRY(flag(model, "fuse_unk"));
+    options.ignore_merges = TRY(tokenizer_reader_flag(model, "ignore_merges"));
+    options.byte_fallback = TRY(tokenizer_reader_flag(model, "byte_fallback"));
+    options.fuse_unknown = TRY(tokenizer_reader_flag(model, "fuse_unk"));
     if (!part(model, "unk_token").is_null()) {
       const std::string unknown = TRY(text(model, "unk_token"));
       const TokenId id = id_of(unknown);
@@ -194,11 +194,11 @@ class TokenizerReader {
   }
 
   template <typename IdOf>
-  Result<std::vector<Bpe::Merge>> read_merges(const WideJson& json, const IdOf& id_of) {
+  Result<std::vector<Bpe::Merge>> read_merges(const Json& json, const IdOf& id_of) {
     if (!json.is_array()) return fail(Status::invalid("merges is not a list"));
     std::vector<Bpe::Merge> merges;
     merges.reserve(json.size());
-    for (const WideJson& item : json) {
+    for (const Json& item : json) {
       std::string left;
       std::string right;
       if (item.is_string()) {
@@ -220,11 +220,11 @@ class TokenizerReader {
     return merges;
   }
 
-  Status read_added(const WideJson& json, Tokenizer& tokenizer) {
+  Status read_added(const Json& json, Tokenizer& tokenizer) {
     if (json.is_null()) return {};
     if (!json.is_array()) return Status::invalid("added_tokens is not a list");
     std::vector<AddedToken> tokens;
-    for (const WideJson& item : json) {
+    for (const Json& item : json) {
       const auto place = fmt::format("added_tokens[{}]", tokens.size());
       auto read = read_added_token(item);
       if (!read) return std::move(read).error().at(place);
@@ -250,32 +250,32 @@ class TokenizerReader {
     return {};
   }
 
-  Result<AddedToken> read_added_token(const WideJson& item) {
+  Result<AddedToken> read_added_token(const Json& item) {
     AddedToken token;
     token.id = TRY(token_id(part(item, "id")));
     token.content = TRY(text(item, "content"));
     if (token.content.empty()) return fail(Status::invalid("content is empty"));
-    token.single_word = TRY(flag(item, "single_word"));
-    token.lstrip = TRY(flag(item, "lstrip"));
-    token.rstrip = TRY(flag(item, "rstrip"));
-    token.special = TRY(flag(item, "special"));
-    token.normalized = TRY(flag(item, "normalized", !token.special));
+    token.single_word = TRY(tokenizer_reader_flag(item, "single_word"));
+    token.lstrip = TRY(tokenizer_reader_flag(item, "lstrip"));
+    token.rstrip = TRY(tokenizer_reader_flag(item, "rstrip"));
+    token.special = TRY(tokenizer_reader_flag(item, "special"));
+    token.normalized = TRY(tokenizer_reader_flag(item, "normalized", !token.special));
     return token;
   }
 
-  Status read_post_processor(const WideJson& json, Tokenizer& tokenizer) {
+  Status read_post_processor(const Json& json, Tokenizer& tokenizer) {
     if (json.is_null()) return {};
     const std::string type = TRY(text(json, "type"));
     if (type == "ByteLevel") return {};  // moves offsets, not ids
     if (type == "Sequence") {
       if (!part(json, "processors").is_array()) return Status::invalid("post_processor: Sequence has no processors");
-      for (const WideJson& inner : part(json, "processors")) TRY(read_post_processor(inner, tokenizer));
+      for (const Json& inner : part(json, "processors")) TRY(read_post_processor(inner, tokenizer));
       return {};
     }
     if (type == "TemplateProcessing") return read_template(json, tokenizer);
     if (type == "RobertaProcessing" || type == "BertProcessing") {
       for (const auto& [key, target] : {std::pair("cls", &tokenizer.before_), std::pair("sep", &tokenizer.after_)}) {
-        const WideJson& pair = part(json, key);
+        const Json& pair = part(json, key);
         if (!pair.is_array() || pair.size() != 2)
           return Status::invalid(fmt::format("post_processor: {} is not a pair", key));
         target->push_back(TRY(token_id(pair[1])));
@@ -285,29 +285,29 @@ class TokenizerReader {
     return Status::invalid(fmt::format("post_processor: type {} is not supported", type));
   }
 
-  Status read_template(const WideJson& json, Tokenizer& tokenizer) {
+  Status read_template(const Json& json, Tokenizer& tokenizer) {
     bool seen_text = false;
     if (!part(json, "single").is_array()) return Status::invalid("post_processor: single is not a list");
-    for (const WideJson& item : part(json, "single")) {
+    for (const Json& item : part(json, "single")) {
       if (item.is_object() && item.contains("Sequence")) {
         if (seen_text) return Status::invalid("post_processor: the text stands twice in single");
         seen_text = true;
         continue;
       }
       const std::string name = TRY(text(part(item, "SpecialToken"), "id"));
-      const WideJson& ids = part(part(part(json, "special_tokens"), name.c_str()), "ids");
+      const Json& ids = part(part(part(json, "special_tokens"), name.c_str()), "ids");
       if (!ids.is_array()) return Status::invalid(fmt::format("post_processor: {} has no ids", name));
-      for (const WideJson& id : ids) (seen_text ? tokenizer.after_ : tokenizer.before_).push_back(TRY(token_id(id)));
+      for (const Json& id : ids) (seen_text ? tokenizer.after_ : tokenizer.before_).push_back(TRY(token_id(id)));
     }
     if (!seen_text) return Status::invalid("post_processor: single leaves the text out");
     return {};
   }
 
-  Result<Decoding> read_decoder(const WideJson& json) {
+  Result<Decoding> read_decoder(const Json& json) {
     if (part(json, "type") == "ByteLevel") return Decoding::kByteLevel;
     if (part(json, "type") == "WordPiece") {
       if (!part(json, "prefix").is_null()) decoder_prefix_ = TRY(text(json, "prefix"));
-      cleans_up_ = TRY(flag(json, "cleanup", true));
+      cleans_up_ = TRY(tokenizer_reader_flag(json, "cleanup", true));
       return Decoding::kWordPiece;
     }
     if (part(json, "type") == "Metaspace") {
@@ -321,8 +321,8 @@ class TokenizerReader {
     };
     // Llama 2's: "▁" to a space, bytes, all in one, without the first space.
     if (part(json, "type") != "Sequence" || !part(json, "decoders").is_array()) return unsupported();
-    for (const WideJson& step : part(json, "decoders")) {
-      const WideJson& type = part(step, "type");
+    for (const Json& step : part(json, "decoders")) {
+      const Json& type = part(step, "type");
       if (type == "Fuse") continue;
       if (type == "ByteFallback") {
         byte_fallback_decoder_ = true;
@@ -383,7 +383,7 @@ class TokenizerReader {
     return out;
   }
 
-  const WideJson& json_;
+  const Json& json_;
   ByteAlphabet alphabet_;
   bool byte_level_ = false;
   bool strip_leading_space_ = false;
@@ -396,7 +396,7 @@ class TokenizerReader {
 };
 
 Result<Tokenizer> Tokenizer::from_json(std::string_view text) {
-  const WideJson json = TRY(parse_wide_json(text));
+  const Json json = TRY(parse_json(text));
   return TokenizerReader(json).read();
 }
 

@@ -58,7 +58,7 @@ void give_types(const Json& tools, std::vector<ToolCall>& calls) {
       const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
       if (!function.is_object() || function.value("name", Json()) != call.name) continue;
       const Json parameters = function.value("parameters", Json());
-      for (auto& [key, value] : call.arguments.items()) {
+      for (auto&& [key, value] : call.arguments.items()) {
         if (!value.is_string()) continue;
         const uint8_t types = types_of_parameter(parameters, key).value_or(kStringText) & ~kStringText;
         if (types == 0) continue;

@@ -11,8 +11,8 @@ namespace tandem::model {
 
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
-constexpr auto kNone = std::string_view::npos;
+constexpr std::string_view kToolStreamSpace = " \t\r\n";
+constexpr auto kToolStreamNone = std::string_view::npos;
 
 std::string_view list_end_of(ToolDialect dialect) {
   if (dialect == ToolDialect::kKimiK2) return kKimiMarks.list_end;
@@ -41,23 +41,24 @@ void ToolStream::advance() {
 bool ToolStream::look_for_call() {
   const std::string_view text = text_;
   if (const auto list_end = list_end_of(dialect_); closes_list_ && !list_end.empty()) {
-    const size_t at = text.find_first_not_of(kSpace, told_);
-    if (at == kNone || (text.size() - at < list_end.size() && list_end.starts_with(text.substr(at)))) return false;
+    const size_t at = text.find_first_not_of(kToolStreamSpace, told_);
+    if (at == kToolStreamNone || (text.size() - at < list_end.size() && list_end.starts_with(text.substr(at))))
+      return false;
     if (text.substr(at).starts_with(list_end)) told_ = scanned_ = at + list_end.size();
     closes_list_ = false;
   }
   if (dialect_ == ToolDialect::kLlama3 && told_ == 0) {
-    const size_t at = text.find_first_not_of(kSpace);
-    if (at == kNone) return false;
+    const size_t at = text.find_first_not_of(kToolStreamSpace);
+    if (at == kToolStreamNone) return false;
     if (text[at] == '{') return begin_call(at), true;
   }
   const auto marks = opening_marks(dialect_);
-  size_t found = kNone, held = 0;
+  size_t found = kToolStreamNone, held = 0;
   for (const auto mark : marks) {
     found = std::min(found, text.find(mark, scanned_));
     held = std::max(held, held_back(text.substr(scanned_), mark));
   }
-  if (found == kNone) {
+  if (found == kToolStreamNone) {
     scanned_ = text.size() - held;
     tell_text(scanned_);
     return false;
@@ -134,13 +135,13 @@ void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offs
 void ToolStream::tell_text(size_t end) {
   std::string_view part = std::string_view(text_).substr(told_, end - told_);
   if (!segment_has_text_) {
-    const size_t first = part.find_first_not_of(kSpace);
-    if (first == kNone) return;
+    const size_t first = part.find_first_not_of(kToolStreamSpace);
+    if (first == kToolStreamNone) return;
     part.remove_prefix(first);
     told_ += first;
   }
-  const size_t last = part.find_last_not_of(kSpace);
-  if (last == kNone) return;
+  const size_t last = part.find_last_not_of(kToolStreamSpace);
+  if (last == kToolStreamNone) return;
   part = part.substr(0, last + 1);
   ToolEvent event{.kind = ToolEvent::kText, .number = count_};
   if (any_text_ && !segment_has_text_) event.text = "\n";
@@ -163,8 +164,8 @@ std::vector<ToolEvent> ToolStream::finish() {
     told_ = std::max(told_, end);
   }
   if (count_ > 0 && closes_list_ && !list_end.empty()) {
-    const size_t at = text.find_first_not_of(kSpace, told_);
-    if (at != kNone && text.substr(at).starts_with(list_end)) told_ = at + list_end.size();
+    const size_t at = text.find_first_not_of(kToolStreamSpace, told_);
+    if (at != kToolStreamNone && text.substr(at).starts_with(list_end)) told_ = at + list_end.size();
   }
   tell_text(text.size());
   if (count_ == 0 && any_text_ && told_ < text.size())

@@ -18,7 +18,7 @@ constexpr size_t kMostText = 64 << 20;  // bytes of all tokens; bounds the tree
 
 }  // namespace
 
-Result<Unigram> Unigram::from_json(const WideJson& model) {
+Result<Unigram> Unigram::from_json(const Json& model) {
   const auto vocabulary = model.find("vocab");
   if (vocabulary == model.end() || !vocabulary->is_array() || vocabulary->empty()) {
     return fail(Status::invalid("vocab is not a list with pairs of a token and its score"));
@@ -29,7 +29,7 @@ Result<Unigram> Unigram::from_json(const WideJson& model) {
   Unigram result;
   double lowest = std::numeric_limits<double>::infinity();
   size_t text = 0;
-  for (const WideJson& item : *vocabulary) {
+  for (const Json& item : *vocabulary) {
     const auto place = [&] { return fmt::format("vocab[{}]", result.tokens_.size()); };
     if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number() ||
         !std::isfinite(item[1].get<double>())) {

@@ -24,7 +24,7 @@ class Unigram {
  public:
   // The `model` of a tokenizer.json: vocab (pairs of text and score, by id), unk_id, byte_fallback. Refused: an empty
   // or oversized vocabulary, scores that are no finite numbers, an unk_id that is absent or no id of vocab.
-  static Result<Unigram> from_json(const WideJson& model);
+  static Result<Unigram> from_json(const Json& model);
   // A copy's views would point into the original.
   Unigram(Unigram&&) = default;
   Unigram& operator=(Unigram&&) = default;

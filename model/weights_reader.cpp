@@ -18,8 +18,8 @@ namespace {
 // Of the tensor with the scales of a quantised one.
 constexpr const char* kScaleSuffix = "_scale_inv";
 
-void assign(bf16& target, float value) { target = kernels::to_bf16(value); }
-void assign(float& target, float value) { target = value; }
+void weights_reader_assign(bf16& target, float value) { target = kernels::to_bf16(value); }
+void weights_reader_assign(float& target, float value) { target = value; }
 
 // E4M3 with a scale for each 128 x 128 block, as DeepSeek publishes it: value = code * scale, rounded once as fp32 and,
 // for bf16, once more, which is what transformers does.
@@ -42,7 +42,7 @@ Status copy_blocks(const TensorView& codes, const TensorView& scales, const std:
     for (int64_t column = 0; column < columns; ++column) {
       const int64_t at = row * columns + column;
       const kernels::e4m3 code{static_cast<uint8_t>(codes.bytes[at])};
-      assign(target[at], kernels::to_float(code) * factors[row / kBlock * across + column / kBlock]);
+      weights_reader_assign(target[at], kernels::to_float(code) * factors[row / kBlock * across + column / kBlock]);
     }
   }
   return {};

@@ -119,7 +119,8 @@ class Coordinator {
         Trained event{.step = body.getTrained().getStep(), .missing = {}};
         if (auto metrics = parse_json(std::string_view(body.getTrained().getMetrics().cStr()))) {
           trainer_metrics_ = {event.step, *metrics};
-          for (const Json& key : metrics->value("missing", Json::array())) event.missing.push_back({key[0], key[1]});
+          for (const Json& key : metrics->value("missing", Json::array()))
+            event.missing.push_back({key[0].get<uint64_t>(), key[1].get<uint32_t>()});
         }
         TRY(apply(event, true));
         // Its hello may have come first, and with it the step but not what is to be said of it.

@@ -68,16 +68,26 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
   if (!receiver_->verified()) return;
   packed_ = false;
   packing_ = std::thread([this] {
-    auto stream = kernels::Stream::cpu(1);
-    if (stream) (void)target_->pack_received(*stream);
+    outcome_ = pack_(*target_);
     target_->give_back_flat();
     packed_ = true;
   });
 }
 
-std::optional<WeightsFeed::Ready> WeightsFeed::take_ready() {
-  if (!packing_.joinable() || !packed_) return std::nullopt;
+Result<std::optional<WeightsFeed::Ready>> WeightsFeed::take_ready() {
+  if (!packing_.joinable() || !packed_) return std::optional<Ready>();
   packing_.join();
+  if (!outcome_.ok()) {
+    // The memory holds a mixture of two versions.
+    target_ = nullptr;
+    const uint64_t version = receiver_->manifest().version;
+    receiver_.reset();
+    if (++failures_in_a_row_ >= kMostFailures) return fail(outcome_);
+    spdlog::error("weights {} could not be packed: {}; fetching them again", version, outcome_.message());
+    next_query_ = clock_.now() + 1s;
+    return std::optional<Ready>();
+  }
+  failures_in_a_row_ = 0;
   newest_ = receiver_->manifest().version;
   Ready ready{.weights = std::move(target_),
               .version = newest_,

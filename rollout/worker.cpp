@@ -35,7 +35,7 @@ Status Worker::run(const std::atomic<bool>& stop) {
     }
     receive();
     feed_.tick(trainer_);
-    take_weights();
+    TRY(take_weights());
     start_ready();
     resend_late();
     pull();
@@ -48,20 +48,19 @@ Status Worker::run(const std::atomic<bool>& stop) {
   return {};
 }
 
-void Worker::take_weights() {
-  auto ready = feed_.take_ready();
-  if (!ready) return;
+Status Worker::take_weights() {
+  auto ready = TRY(feed_.take_ready());
+  if (!ready) return {};
   const Time before = clock_.now();
   auto old = std::exchange(live_, ready->weights);
-  if (const Status status = engine_.swap_weights(ready->weights, ready->version); !status.ok()) {
-    return spdlog::error("weights {}: {}", ready->version, status.message());
-  }
+  TRY(engine_.swap_weights(ready->weights, ready->version));
   last_pause_ms_ = to_seconds(clock_.now() - before) * 1e3;
   max_pause_ms_ = std::max(max_pause_ms_, last_pause_ms_);
   received_bytes_ += ready->bytes;
   fetch_seconds_ += ready->fetch_seconds;
   ++swaps_;
   if (old) feed_.give_back(std::move(old));
+  return {};
 }
 
 void Worker::pull() {

@@ -29,14 +29,18 @@ class Worker {
         env_(std::move(envs), settings.run_dir, std::hash<std::string>()(settings.identity.sender), clock),
         peers_(std::move(peers)),
         context_(context),
-        feed_(config, settings.format, 0, settings.chunk_window, clock) {}
+        feed_(config, settings.format, 0, settings.chunk_window, clock,
+              [threads = settings.threads](model::Weights& weights) {
+                auto stream = TRY(kernels::Stream::cpu(threads));
+                return weights.pack_received(stream);
+              }) {}
 
   void introduce(wire::Hello::Builder hello);
   Status run(const std::atomic<bool>& stop);
 
  private:
   // ---- worker.cpp: weights, leases, what is told about it ----
-  void take_weights();
+  Status take_weights();
   void pull();
   size_t active() const;
   std::string doing() const;

@@ -112,6 +112,8 @@ Schema schema_of(RunConfig& c) {
   s.add("trainer.weight_decay", c.trainer.weight_decay, "Decoupled", 0, 1);
   s.add("trainer.max_grad_norm", c.trainer.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
   s.add("trainer.max_pass_tokens", c.trainer.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
+  s.add("trainer.slots", c.trainer.slots,
+        "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
   s.add("trainer.checkpoint_every", c.trainer.checkpoint_every, "Steps between checkpoints", 1, 1e6);
   s.add("trainer.threads", c.trainer.threads, "Threads of the trainer; 0: all cores", 0, 1024);
   trainer::add_lora_fields(s, c.lora);
@@ -261,7 +263,8 @@ Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
                                       .momentum = t.momentum,
                                       .max_grad_norm = t.max_grad_norm,
                                       .low_rank = c.lora,
-                                      .max_pass_tokens = t.max_pass_tokens};
+                                      .max_pass_tokens = t.max_pass_tokens,
+                                      .slots = t.slots};
   settings.low_rank.seed = c.run.seed;
   TRY(trainer::check(settings));
   return settings;

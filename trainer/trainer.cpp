@@ -222,7 +222,8 @@ class Trainer {
                          .trained = std::move(trajectory->sampled),
                          .logprobs = std::move(trajectory->logprobs),
                          .versions = std::move(trajectory->versions),
-                         .advantage = entry.advantage});
+                         .advantage = entry.advantage,
+                         .group = trajectory->group});
     }
     compute_.submit([this, step = batch.step, samples = std::move(samples),
                      missing = std::move(missing)]() -> WorkQueue::Completion {

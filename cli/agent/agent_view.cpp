@@ -13,8 +13,8 @@ namespace {
 using envs::make_printable;
 using rollout::AgentEnd;
 
-constexpr size_t kDiffShown = size_t{64} << 10;   // bytes, for people
-constexpr size_t kDiffWritten = size_t{1} << 20;  // for scripts
+constexpr size_t kAgentViewDiffShown = size_t{64} << 10;  // bytes, for people
+constexpr size_t kDiffWritten = size_t{1} << 20;          // for scripts
 constexpr size_t kLineWidth = 110;
 
 // At most `width` bytes of whole characters, on one line.
@@ -77,7 +77,7 @@ class PeopleView final : public AgentView {
     if (!rollout::is_whole(record.end)) say("\n{}\n", end_in_words(record));
     if (changes.empty()) return say("\nNo file was changed.\n");
     say("\n");
-    const auto diff = envs::diff_of(changes, kDiffShown);
+    const auto diff = envs::diff_of(changes, kAgentViewDiffShown);
     for (const auto line : split(diff, '\n')) {
       if (line.data() == diff.data() + diff.size()) break;  // what follows the last line end
       say("{}{}{}\n", colour_of(line), line, terminal_ ? plain() : "");

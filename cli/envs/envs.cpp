@@ -11,7 +11,7 @@
 namespace tandem::cli {
 namespace {
 
-struct Options {
+struct EnvsOptions {
   FleetTarget target;
   bool json = false;
   LogsOptions logs;
@@ -53,7 +53,7 @@ Result<int> list_sandboxes(const FleetTarget& target, bool json) {
 }  // namespace
 
 Action add_envs(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EnvsOptions>();
   command.require_subcommand(1);
   command.footer(
       "RUN is a run that is on; its environment servers are found through its directory. A host that serves many runs\n"

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kWaitingTexts = 4096;  // read ahead at most
 
-struct Options {
+struct EmbedOptions {
   JsonLinesOptions lines;
   std::string model;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -113,7 +113,7 @@ Status answer(const model::TextEncoder& encoder, kernels::Stream& stream, std::s
   return {};
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const EmbedOptions& options) {
   auto stream = TRY(kernels::Stream::cpu(options.threads));
   const auto encoder = TRY(model::TextEncoder::load(options.model, stream));
   static constexpr std::array<std::string_view, 1> kKeys = {"text"};
@@ -143,7 +143,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_embed(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EmbedOptions>();
   add_json_lines_options(command, options->lines);
   command.add_option("--model", options->model, "Directory of a BERT sentence encoder (Hugging Face layout)")
       ->required();

@@ -16,7 +16,7 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::string checkpoint, out, model, dtype = "bfloat16";
   bool verify = false, json = false;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -28,7 +28,7 @@ struct Source {
   bool checkpoint = false;
 };
 
-Result<Source> source_of(const Options& options) {
+Result<Source> source_of(const ExportOptions& options) {
   const fs::path given = options.checkpoint;
   std::error_code error;
   for (const fs::path& folder : {given, given / "checkpoints" / "latest"}) {
@@ -92,7 +92,7 @@ Result<Verified> verify(model::Weights weights, const fs::path& out, int threads
   return verified;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_export(const ExportOptions& options) {
   const Source source = TRY(source_of(options));
   const fs::path out = fs::absolute(options.out).lexically_normal();
   if (fs::exists(out) && !fs::is_empty(out))
@@ -152,7 +152,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_export(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   command
       .add_option("CKPT", options->checkpoint,
                   "A run (its newest checkpoint), RUN/checkpoints/step_N, or a model directory")
@@ -169,7 +169,7 @@ Action add_export(CLI::App& command) {
       "Examples:\n"
       "  tandem export runs/mine my-model --verify\n"
       "  tandem export runs/mine/checkpoints/step_50 half-way");
-  return [options] { return run(*options); };
+  return [options] { return run_export(*options); };
 }
 
 }  // namespace tandem::cli

@@ -21,7 +21,7 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct GenerateOptions {
   JsonLinesOptions lines;
   ModelOptions model;
   int slots = 16;
@@ -30,7 +30,7 @@ struct Options {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
-constexpr std::array<std::string_view, 15> kKeys = {
+constexpr std::array<std::string_view, 15> kGenerateKeys = {
     "tokens", "prompt", "messages", "tools",          "max_tokens", "temperature",     "top_p",      "top_k",
     "min_p",  "seed",   "stop",     "stop_token_ids", "ignore_eos", "response_format", "tool_choice"};
 
@@ -314,7 +314,7 @@ class Worker {
   std::map<size_t, Running> running_;
 };
 
-Result<int> run(const Options& options) {
+Result<int> run_generate(const GenerateOptions& options) {
   auto packing = TRY(kernels::Stream::cpu(options.threads));
   auto loaded = std::make_shared<model::Weights>(TRY(load_model(packing, options.model)));
   TRY(loaded->pack(packing));
@@ -324,7 +324,7 @@ Result<int> run(const Options& options) {
   Constraints constraints(side, config);
 
   JsonLinesWriter writer = TRY(JsonLinesWriter::open(options.lines.output));
-  JsonLinesReader reader = TRY(JsonLinesReader::open(options.lines.input, kKeys));
+  JsonLinesReader reader = TRY(JsonLinesReader::open(options.lines.input, kGenerateKeys));
   Exchange exchange(writer);
   const int max_context = options.max_context > 0 ? options.max_context : std::min(config.max_positions, 4096);
   std::vector<std::unique_ptr<Worker>> workers;
@@ -364,7 +364,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_generate(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateOptions>();
   add_json_lines_options(command, options->lines);
   add_model_options(command, options->model);
   command.add_option("--slots", options->slots, "Sequences that sample at once, for each worker")
@@ -380,7 +380,7 @@ Action add_generate(CLI::App& command) {
       "--model models/SmolLM2-135M-Instruct\n"
       "  echo '{\"messages\":[{\"role\":\"user\",\"content\":\"Name a city.\"}],\"response_format\":"
       "{\"type\":\"json_object\"}}' | tandem generate --model models/SmolLM2-135M-Instruct");
-  return [options] { return run(*options); };
+  return [options] { return run_generate(*options); };
 }
 
 }  // namespace tandem::cli

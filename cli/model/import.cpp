@@ -14,7 +14,7 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::string gguf;
   std::string model;
   std::string adapter;
@@ -22,7 +22,7 @@ struct Options {
   bool json = false;
 };
 
-Result<int> import_file(const Options& options) {
+Result<int> import_file(const ImportOptions& options) {
   const model::ImportSummary summary = TRY(model::import_gguf(options.gguf, options.out));
   if (options.json) {
     const Json result = {{"out", options.out},
@@ -40,7 +40,7 @@ Result<int> import_file(const Options& options) {
   return kDone;
 }
 
-Result<int> merge(const Options& options) {
+Result<int> merge(const ImportOptions& options) {
   auto weights = TRY(model::load_weights(options.model, false));
   auto stream = TRY(kernels::Stream::cpu(static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
   const int matrices = TRY(model::merge_adapter(stream, options.adapter, weights));
@@ -58,7 +58,7 @@ Result<int> merge(const Options& options) {
   return kDone;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_import(const ImportOptions& options) {
   if (options.gguf.empty() == options.model.empty()) {
     return fail(Status::invalid("give either --gguf, or --model and --adapter"));
   }
@@ -68,7 +68,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_import(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportOptions>();
   command.add_option("--gguf", options->gguf,
                      "GGUF file to read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)");
   auto* model = command.add_option("--model", options->model, "model directory to merge an adapter into");
@@ -81,7 +81,7 @@ Action add_import(CLI::App& command) {
   command.footer(
       "Examples:\n  tandem import --gguf smollm2.gguf models/smollm2\n"
       "  tandem import --model models/SmolLM2-135M-Instruct --adapter adapters/mine models/mine");
-  return [options] { return run(*options); };
+  return [options] { return run_import(*options); };
 }
 
 }  // namespace tandem::cli

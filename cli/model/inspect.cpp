@@ -10,7 +10,7 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string path;
   InspectionSettings settings;
   bool json = false;
@@ -83,7 +83,7 @@ void print(const std::string& path, const Json& found) {
   for (const Json& problem : found["problems"]) row("cannot be used", problem.get<std::string>());
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_inspect(const InspectOptions& options) {
   InspectionSettings settings = options.settings;
   settings.path = options.path;
   const Json found = inspect(settings);
@@ -97,7 +97,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_inspect(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   command
       .add_option("MODEL", options->path,
                   "Model directory, directory of an adapter or a sentence encoder, .safetensors or .gguf file")
@@ -112,7 +112,7 @@ Action add_inspect(CLI::App& command) {
                    "Read all numbers, and name the tensors with some that are NaN or infinite");
   command.add_flag("--json", options->json, "Print what was found as JSON");
   command.footer("Example:\n  tandem inspect models/SmolLM2-135M-Instruct --context 1024");
-  return [options] { return run(*options); };
+  return [options] { return run_inspect(*options); };
 }
 
 }  // namespace tandem::cli

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKeys = {
+constexpr std::array<std::string_view, 6> kRenderKeys = {
     "messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "now"};
 
 Result<std::tm> parse_time(const Json& value) {
@@ -68,7 +68,7 @@ Action add_render(CLI::App& command) {
   return [options]() -> Result<int> {
     const auto tokenizer = TRY(model::Tokenizer::load(options->model));
     const auto chat_template = TRY(model::ChatTemplate::load(options->model));
-    return run_json_lines(options->lines, kKeys,
+    return run_json_lines(options->lines, kRenderKeys,
                           [&](const Json& line) { return render(chat_template, tokenizer, line); });
   };
 }

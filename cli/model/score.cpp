@@ -13,7 +13,7 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct ScoreOptions {
   JsonLinesOptions lines;
   ModelOptions model;
   std::string path = "engine";
@@ -38,7 +38,7 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
   return tokens;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_score(const ScoreOptions& options) {
   auto stream = TRY(kernels::Stream::cpu(options.threads));
   const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), options.threads));
   const auto& config = scorer->weights().config();
@@ -55,7 +55,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_score(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScoreOptions>();
   add_json_lines_options(command, options->lines);
   add_model_options(command, options->model);
   command.add_option("--path", options->path, "Which code computes: both give the same bits")
@@ -65,7 +65,7 @@ Action add_score(CLI::App& command) {
       "Examples:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
       "trainer\n"
       "  tandem score --model models/SmolLM2-135M-Instruct --adapter adapters/mine --input texts.jsonl");
-  return [options] { return run(*options); };
+  return [options] { return run_score(*options); };
 }
 
 }  // namespace tandem::cli

@@ -17,40 +17,40 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct RoleOptions {
   std::string name;
   std::string run_dir;
   int rank = 0;
   EnvHostSettings host;
 };
 
-std::atomic<bool> stop_requested{false};
+std::atomic<bool> role_stop_requested{false};
 std::atomic<int> interrupts{0};
 
-void on_signal(int) {
-  stop_requested = true;
+void request_role_stop(int) {
+  role_stop_requested = true;
   ++interrupts;
 }
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-Result<int> run_host(const Options& options) {
+Result<int> run_host(const RoleOptions& options) {
   if (options.name != "env") return fail(Status::invalid("--listen is for `tandem role env`"));
   if (!options.run_dir.empty())
     return fail(Status::invalid("--listen and --run-dir exclude each other: a host serves every run"));
   const std::string& address = options.host.address;
   const bool picks_port = address.ends_with(":*");
   TRY(run::check_env_address(picks_port ? address.substr(0, address.size() - 1) + "0" : address).at("--listen"));
-  std::signal(SIGTERM, on_signal);
-  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, request_role_stop);
+  std::signal(SIGINT, request_role_stop);
   TRY(run_env_host(options.host, interrupts));
   return kDone;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_role(const RoleOptions& options) {
   if (!options.host.address.empty()) return run_host(options);
   if (options.run_dir.empty()) return fail(Status::invalid("which run? --run-dir says it"));
-  std::signal(SIGTERM, on_signal);
+  std::signal(SIGTERM, request_role_stop);
   std::signal(SIGINT, SIG_IGN);  // the supervisor decides what an interrupt means
   const run::RunConfig config = TRY(run::read_resolved(options.run_dir));
   const run::RunLayout layout(options.run_dir);
@@ -67,7 +67,7 @@ Result<int> run(const Options& options) {
                                   .plan = plan,
                                   .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
-                                 clock, stop_requested));
+                                 clock, role_stop_requested));
     return kDone;
   }
   if (options.name == "trainer") {
@@ -86,7 +86,7 @@ Result<int> run(const Options& options) {
                               .threads = t.threads > 0 ? t.threads : cores(),
                               .steps = config.run.steps,
                               .checkpoint_every = t.checkpoint_every},
-                             clock, stop_requested));
+                             clock, role_stop_requested));
     return kDone;
   }
   if (options.name == "rollout") {
@@ -104,11 +104,11 @@ Result<int> run(const Options& options) {
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
                              .threads = threads,
                              .max_new_tokens = r.max_new_tokens},
-                            clock, stop_requested));
+                            clock, role_stop_requested));
     return kDone;
   }
   if (options.name == "env") {
-    TRY(run_env_role(options.run_dir, config, identity, stop_requested));
+    TRY(run_env_role(options.run_dir, config, identity, role_stop_requested));
     return kDone;
   }
   return fail(Status::invalid(
@@ -118,7 +118,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_role(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RoleOptions>();
   command.add_option("name", options->name, "coordinator, trainer, rollout or env")->required();
   command.add_option("--run-dir", options->run_dir, "The run it belongs to")->check(CLI::ExistingDirectory);
   command.add_option("--rank", options->rank, "Number among the processes of this role")->check(CLI::Range(0, 100000));
@@ -170,7 +170,7 @@ Action add_role(CLI::App& command) {
       "  tandem role rollout --run-dir runs/tiny-1 --rank 1\n"
       "  tandem role env --listen tcp://10.0.0.5:7070 --key ~/tandem.key");
   return [options]() -> Result<int> {
-    const Result<int> outcome = run(*options);
+    const Result<int> outcome = run_role(*options);
     if (outcome || outcome.error().code() != Code::kCorrupt) return outcome;
     fmt::print(stderr, "tandem role: {}\n", outcome.error().to_string());
     return kDamaged;  // starting again would find the same

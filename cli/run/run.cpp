@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <csignal>
 #include <ctime>
 #include <optional>
@@ -33,15 +34,15 @@ namespace tandem::cli {
 
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::string run_dir;
   bool resume = false, dry_run = false, json = false;
 };
 
-std::atomic<int> interrupts{0};
-void on_signal(int) { ++interrupts; }
+std::atomic<int> signals_seen{0};
+void note_interrupt(int) { ++signals_seen; }
 
 std::string timestamp() {
   const std::time_t now = std::time(nullptr);
@@ -99,6 +100,8 @@ Json memory_table(const run::RunConfig& config, const model::ModelConfig& model)
   }
   return {{"trainer",
            {{"masters, gradients and moments", learning},
+            {"gradients of slots",
+             4 * n * static_cast<uint64_t>(std::bit_width(static_cast<unsigned>(config.trainer.slots)) - 1)},
             {"weights and panels", 6 * n},
             {"published version", 2 * n},
             {"activations of one pass", row * config.trainer.max_pass_tokens}}},
@@ -256,7 +259,7 @@ Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, con
   return summary;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_training(const RunOptions& options) {
   run::RunConfig config;
   Schema schema = schema_of(config);
   TRY(schema.read(options.config, options.overrides));
@@ -322,8 +325,8 @@ Result<int> run(const Options& options) {
   int attempt = 1;
   while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
 
-  std::signal(SIGTERM, on_signal);
-  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, note_interrupt);
+  std::signal(SIGINT, note_interrupt);
   run::Supervisor supervisor(run_dir, config, clock, attempt);
   for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
   fmt::print(stderr, "run {}\n", run_dir.string());
@@ -346,7 +349,7 @@ Result<int> run(const Options& options) {
   size_t shown_notes = 0;
   Screen screen(run_dir, clock);
   while (supervisor.turn()) {
-    while (seen_interrupts < interrupts) {
+    while (seen_interrupts < signals_seen) {
       ++seen_interrupts;
       supervisor.interrupt();
     }
@@ -387,7 +390,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Action add_run(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   command.add_option("config", options->config, "YAML file")->required()->check(CLI::ExistingFile);
   command.add_option("overrides", options->overrides, "key=value, over the file's");
   command.add_option("--run-dir", options->run_dir, "Folder of the run (default: a new one below runs/)");
@@ -399,7 +402,7 @@ Action add_run(CLI::App& command) {
       "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
       "trainer.learning_rate=1e-5\n"
       "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine");
-  return [options] { return run(*options); };
+  return [options] { return run_training(*options); };
 }
 
 }  // namespace tandem::cli

@@ -24,8 +24,8 @@ struct ViewOptions {
   bool once = false, json = false;
 };
 
-std::atomic<bool> stop_requested{false};
-void on_signal(int) { stop_requested = true; }
+std::atomic<bool> view_stop_requested{false};
+void request_view_stop(int) { view_stop_requested = true; }
 
 // A run replaces status.json every second; one that stopped doing so was killed.
 bool is_on(const fs::path& run_dir, const Json& status) {
@@ -85,12 +85,12 @@ Result<int> view(const ViewOptions& options) {
     return kDone;
   }
   auto server = TRY(dashboard::ViewServer::listen(static_cast<uint16_t>(options.port)));
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, request_view_stop);
+  std::signal(SIGTERM, request_view_stop);
   announce(options, on, {}, fmt::format("http://127.0.0.1:{}/", server.port()));
   if (!options.json) fmt::print(stderr, "live until Ctrl-C\n");
   LivePage page(run_dir, plan);
-  TRY(server.serve([&](const std::string& path) { return page.answer(path); }, stop_requested));
+  TRY(server.serve([&](const std::string& path) { return page.answer(path); }, view_stop_requested));
   return kDone;
 }
 

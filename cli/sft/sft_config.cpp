@@ -68,6 +68,8 @@ Schema schema_of(SftConfig& c) {
   s.add("trainer.weight_decay", t.weight_decay, "Decoupled", 0, 1);
   s.add("trainer.max_grad_norm", t.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
   s.add("trainer.max_pass_tokens", t.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
+  s.add("trainer.slots", t.slots,
+        "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
   s.add("trainer.checkpoint_every", t.checkpoint_every, "Steps between checkpoints", 1, 1e6);
   add_lora_fields(s, c.lora);
   s.add("validation.every", c.validation.every, "Steps between validations; the last step is always validated", 1, 1e6);
@@ -130,7 +132,8 @@ Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t step
                                       .momentum = t.momentum,
                                       .max_grad_norm = t.max_grad_norm,
                                       .low_rank = c.lora,
-                                      .max_pass_tokens = t.max_pass_tokens};
+                                      .max_pass_tokens = t.max_pass_tokens,
+                                      .slots = t.slots};
   settings.low_rank.seed = c.seed;
   TRY(trainer::check(settings));
   return settings;

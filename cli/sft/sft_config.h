@@ -38,6 +38,7 @@ struct SftConfig {
     std::string optimizer = "adamw", moments = "fp32";
     double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
     int max_pass_tokens = 1024;
+    int slots = 8;
     int checkpoint_every = 100;
   } trainer;
   struct {

@@ -14,7 +14,7 @@
 namespace tandem::cli {
 namespace {
 
-struct Options {
+struct TasksOptions {
   std::string path;
   std::vector<std::string> names;
   std::string name;
@@ -28,7 +28,7 @@ struct Options {
   std::string recipes = envs::kRecipeNames[0];
 };
 
-Result<int> list_tasks(const Options& options) {
+Result<int> list_tasks(const TasksOptions& options) {
   auto tasks = TRY(read_tasks(options.path, options.count, options.names, envs::recipes_from(options.recipes)));
   if (!options.path.starts_with("workspace")) {
     const auto set = TRY(envs::TaskSet::read(
@@ -57,7 +57,7 @@ Result<int> list_tasks(const Options& options) {
 }
 
 // The one task that a command is about: the only one of its path, or the one that is named.
-Result<envs::Task> one_task(const Options& options) {
+Result<envs::Task> one_task(const TasksOptions& options) {
   std::vector<std::string> names;
   if (!options.name.empty()) names.push_back(options.name);
   auto tasks = TRY(read_tasks(options.path, options.count, names, envs::recipes_from(options.recipes)));
@@ -70,7 +70,7 @@ void print_text(std::string_view text) {
   for (const auto line : split(trim(text), '\n')) fmt::print("    {}\n", line);
 }
 
-Result<int> show_task(const Options& options) {
+Result<int> show_task(const TasksOptions& options) {
   const auto task = TRY(one_task(options));
   const auto messages = envs::prompt(task);
   if (options.json) {
@@ -109,7 +109,7 @@ Result<int> show_task(const Options& options) {
 }  // namespace
 
 Action add_tasks(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TasksOptions>();
   command.require_subcommand(1);
   command.footer(
       "PATH is a set of tasks: a folder, a task file (.yaml), JSON Lines of HumanEvalPack or SWE-bench, a task of\n"

@@ -87,8 +87,9 @@ class Decisions {
             .hint("give another folder");
       }
       try {
-        Decision decision{.function = json->at("function"), .task = {}, .tests = json->at("tests")};
-        if (!json->at("task").is_null()) decision.task = json->at("task");
+        Decision decision{
+            .function = json->at("function").get<std::string>(), .task = {}, .tests = json->at("tests").get<size_t>()};
+        if (!json->at("task").is_null()) decision.task = json->at("task").get<std::string>();
         known_[decision.function] = decision;
       } catch (const Json::exception& error) {
         return Status::invalid(error.what()).at(path_, line).hint("give another folder");

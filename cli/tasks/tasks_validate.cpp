@@ -28,7 +28,7 @@ using envs::Validation;
 using envs::Verdict;
 
 std::atomic<bool> interrupted{false};
-void on_signal(int) { interrupted = true; }
+void request_validation_stop(int) { interrupted = true; }
 
 // Verdicts on disk, a line each, so that what was interrupted goes on. Of a task only the last line counts.
 class Results {
@@ -132,8 +132,8 @@ Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateO
   if (!all.empty()) fmt::print(stderr, "{} of {} tasks are in {} already\n", all.size(), tasks.size(), options.results);
 
   interrupted = false;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, request_validation_stop);
+  std::signal(SIGTERM, request_validation_stop);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ProgressLine progress;
   Status written;

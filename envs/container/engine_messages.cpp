@@ -11,9 +11,9 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kLongestText = 32 << 10;  // of one field
-constexpr size_t kMostEntries = 10'000;    // of one list
-constexpr size_t kLongestError = 500;      // of what people are shown
+constexpr size_t kLongestText = 32 << 10;              // of one field
+constexpr size_t kEngineMessagesMostEntries = 10'000;  // of one list
+constexpr size_t kLongestError = 500;                  // of what people are shown
 constexpr size_t kLongestId = 128;
 
 Status strange(std::string_view field) {
@@ -69,7 +69,7 @@ Result<EngineImage> read_engine_image(std::string_view answer) {
   image.folder = TRY(text_of(*config, "WorkingDir"));
   const auto settings = config->find("Env");
   if (settings == config->end() || settings->is_null()) return image;
-  if (!settings->is_array() || settings->size() > kMostEntries) return fail(strange("Config.Env"));
+  if (!settings->is_array() || settings->size() > kEngineMessagesMostEntries) return fail(strange("Config.Env"));
   for (const auto& setting : *settings) {
     if (!setting.is_string()) return fail(strange("Config.Env"));
     auto text = setting.get<std::string>();
@@ -84,7 +84,8 @@ Result<EngineImage> read_engine_image(std::string_view answer) {
 
 Result<std::vector<EngineContainer>> read_engine_containers(std::string_view answer) {
   const auto json = parse_json(answer);
-  if (!json || !json->is_array() || json->size() > kMostEntries) return fail(strange("list of containers"));
+  if (!json || !json->is_array() || json->size() > kEngineMessagesMostEntries)
+    return fail(strange("list of containers"));
   std::vector<EngineContainer> containers;
   for (const auto& entry : *json) {
     EngineContainer container{.id = TRY(id_of(entry)), .labels = {}};

@@ -127,12 +127,12 @@ Json to_json(const Validation& v) {
 Result<Validation> validation_from_json(const Json& json) {
   TRY(check_keys(json, {"name", "kind", "verdict", "findings", "repeats", "seconds", "digest"}));
   try {
-    Validation v{.name = json.at("name"),
-                 .kind = json.at("kind"),
-                 .digest = json.at("digest"),
-                 .repeats = json.at("repeats"),
-                 .findings = json.at("findings"),
-                 .seconds = json.at("seconds")};
+    Validation v{.name = json.at("name").get<std::string>(),
+                 .kind = json.at("kind").get<std::string>(),
+                 .digest = json.at("digest").get<std::string>(),
+                 .repeats = json.at("repeats").get<int>(),
+                 .findings = json.at("findings").get<std::vector<std::string>>(),
+                 .seconds = json.at("seconds").get<double>()};
     const auto verdict = std::find(kVerdicts.begin(), kVerdicts.end(), json.at("verdict").get<std::string>());
     if (verdict == kVerdicts.end()) return fail(Status::invalid("\"verdict\" is none of passed, failed, unfit, error"));
     v.verdict = static_cast<Verdict>(verdict - kVerdicts.begin());

@@ -12,7 +12,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr auto kOfLate = std::chrono::seconds(10);  // what a rate is of
-constexpr size_t kLongestId = 32;
+constexpr size_t kFleetLongestId = 32;
 
 // Four letters and digits that nobody takes for each other.
 std::string mark_of(uint64_t life) {
@@ -64,7 +64,7 @@ std::string_view to_string(FleetEventKind kind) {
 }
 
 bool is_sandbox_id(std::string_view id) {
-  return !id.empty() && id.size() <= kLongestId && std::all_of(id.begin(), id.end(), [](char c) {
+  return !id.empty() && id.size() <= kFleetLongestId && std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   });
 }

@@ -7,13 +7,13 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kLongestText = 1024;  // of a field that is shown
+constexpr size_t kFleetLongestText = 1024;  // of a field that is shown
 
 Status wrong(std::string_view field, const std::string& why) {
   return Status::invalid(fmt::format("a fleet message: {} {}", field, why));
 }
 
-Result<std::string> text(capnp::Text::Reader in, std::string_view field, size_t limit = kLongestText) {
+Result<std::string> text(capnp::Text::Reader in, std::string_view field, size_t limit = kFleetLongestText) {
   if (in.size() > limit) return fail(wrong(field, fmt::format("has {} bytes; at most {} are taken", in.size(), limit)));
   return std::string(in.cStr(), in.size());
 }

@@ -5,7 +5,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kLongestId = 256;
+constexpr size_t kJsonRpcLongestId = 256;
 
 RpcMessage malformed(RpcCode code, std::string why, Json id = nullptr) {
   RpcMessage message;
@@ -15,7 +15,7 @@ RpcMessage malformed(RpcCode code, std::string why, Json id = nullptr) {
 }
 
 bool is_id(const Json& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>().size() <= kLongestId;
+  if (value.is_string()) return value.get_ref<const std::string&>().size() <= kJsonRpcLongestId;
   return value.is_number_integer();
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDeepest = 64;
 constexpr int kMostSteps = 20'000;
-constexpr size_t kMostShown = 10;
+constexpr size_t kSchemaCheckMostShown = 10;
 
 bool is_of_type(const Json& value, std::string_view type) {
   if (type == "string") return value.is_string();
@@ -33,7 +33,7 @@ size_t characters(const std::string& text) {
 std::string list_of(const Json& values) {
   std::vector<std::string> words;
   for (const auto& value : values) {
-    if (words.size() == kMostShown) {
+    if (words.size() == kSchemaCheckMostShown) {
       words.emplace_back("...");
       break;
     }

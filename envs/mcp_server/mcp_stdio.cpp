@@ -13,8 +13,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr int kCallThreads = 8;
-constexpr int kTurnMilliseconds = 100;           // in which `stop` is seen
+constexpr int kMcpStdioCallThreads = 8;
+constexpr int kMcpStdioTurnMilliseconds = 100;   // in which `stop` is seen
 constexpr size_t kMostOutput = size_t{8} << 20;  // bytes that wait to be read; beyond, no more is taken in
 constexpr auto kSlowestClient = std::chrono::seconds(60);
 // A pipe that can be written to takes so many bytes without blocking.
@@ -22,7 +22,8 @@ constexpr size_t kPiece = 4096;
 
 class Lines {
  public:
-  Lines(const McpServing& serving, int in, int out) : in_(in), out_(out), queue_(kCallThreads, McpSession::kMostCalls) {
+  Lines(const McpServing& serving, int in, int out)
+      : in_(in), out_(out), queue_(kMcpStdioCallThreads, McpSession::kMostCalls) {
     peer_ = McpPeer::create(serving, queue_, [this](const McpReply& reply) {
       if (reply.kind == McpReply::Kind::kNothing) return;
       output_.push_back(reply.text + "\n");
@@ -45,7 +46,7 @@ class Lines {
         pollfd{out_, static_cast<short>(output_.empty() ? 0 : POLLOUT), 0},
         pollfd{queue_.wake_fd(), POLLIN, 0},
     };
-    if (poll(waits.data(), waits.size(), kTurnMilliseconds) < 0) {
+    if (poll(waits.data(), waits.size(), kMcpStdioTurnMilliseconds) < 0) {
       if (errno == EINTR) return {};
       return Status::from_errno("poll", errno);
     }

@@ -10,8 +10,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kLongestName = 253, kLongestLabel = 63;
-constexpr size_t kMostShown = 8;  // entries, where one that is not there is refused
+constexpr size_t kAllowListLongestName = 253, kLongestLabel = 63;
+constexpr size_t kAllowListMostShown = 8;  // entries, where one that is not there is refused
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -25,7 +25,7 @@ bool ends_like_address(std::string_view name) {
 
 std::string host_name(std::string_view text) {
   if (text.ends_with('.')) text.remove_suffix(1);
-  if (text.empty() || text.size() > kLongestName) return "";
+  if (text.empty() || text.size() > kAllowListLongestName) return "";
   std::string name(text);
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (const auto label : split(name, '.')) {
@@ -110,9 +110,9 @@ bool AllowList::names_address(const Address& address, uint16_t port) const {
 
 std::string AllowList::not_listed() const {
   auto shown = entries();
-  if (shown.size() > kMostShown) {
-    shown.resize(kMostShown);
-    shown.push_back(fmt::format("and {} more", rules_.size() - kMostShown));
+  if (shown.size() > kAllowListMostShown) {
+    shown.resize(kAllowListMostShown);
+    shown.push_back(fmt::format("and {} more", rules_.size() - kAllowListMostShown));
   }
   return "not among the hosts that are open here: " + join(shown, ", ");
 }

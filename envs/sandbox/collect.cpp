@@ -7,7 +7,7 @@ namespace tandem::envs {
 namespace {
 
 // Beyond what a task may begin with, and within a message to the sandbox that tests run in.
-constexpr size_t kMostFiles = 10'000;
+constexpr size_t kCollectMostFiles = 10'000;
 constexpr uint64_t kMostBytes = 32 << 20;
 
 }  // namespace
@@ -33,7 +33,7 @@ Collected collect_files(const fs::path& root) {
     } else {
       collected.complete = false;
     }
-    if (collected.files.size() >= kMostFiles) {
+    if (collected.files.size() >= kCollectMostFiles) {
       collected.complete = false;
       break;
     }

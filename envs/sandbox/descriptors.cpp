@@ -13,14 +13,14 @@
 namespace tandem::envs {
 namespace {
 
-struct Place {
+struct DescriptorsPlace {
   FileDescriptor socket;
   sockaddr_un address{};
   const sockaddr* any() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-Result<Place> socket_for(const std::string& path) {
-  Place place;
+Result<DescriptorsPlace> socket_for(const std::string& path) {
+  DescriptorsPlace place;
   place.address.sun_family = AF_UNIX;
   if (path.size() >= sizeof place.address.sun_path)
     return fail(Status::invalid(path + " is too long for the path of a socket"));

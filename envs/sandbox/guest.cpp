@@ -24,7 +24,7 @@ const char* const kGuestArgument = "--tandem-guest";
 
 namespace {
 
-constexpr const char* kWorkspace = "/workspace";
+constexpr const char* kGuestWorkspace = "/workspace";
 
 Result<FirstProcess> decode_process(std::string_view bytes) {
   FieldReader fields(bytes);
@@ -37,10 +37,10 @@ Result<FirstProcess> decode_process(std::string_view bytes) {
 // Where the guest has no user namespace it may be root: then it becomes who a sandbox of root's is.
 Status leave_root(const SandboxSpec& spec) {
   if (getuid() != 0) return {};
-  const User user = outer_user(spec.workspace ? std::optional<fs::path>(kWorkspace) : std::nullopt);
+  const User user = outer_user(spec.workspace ? std::optional<fs::path>(kGuestWorkspace) : std::nullopt);
   // Root of a namespace that has no such user is an ordinary one outside of it, and stays that.
-  if (!spec.workspace && chown(kWorkspace, user.id, user.group) != 0)
-    return errno == EINVAL ? Status() : Status::from_errno(kWorkspace, errno);
+  if (!spec.workspace && chown(kGuestWorkspace, user.id, user.group) != 0)
+    return errno == EINVAL ? Status() : Status::from_errno(kGuestWorkspace, errno);
   return user.id == 0 ? Status() : become_user(user);
 }
 
@@ -50,7 +50,7 @@ Status leave_root(const SandboxSpec& spec) {
   confine_and_serve(3, []() -> Result<FirstProcess> {
     auto process = TRY(decode_process(TRY(receive_frame(3, SystemClock().now() + std::chrono::seconds(20)))));
     TRY(leave_root(process.spec));
-    if (chdir(kWorkspace) != 0) return fail(Status::from_errno(kWorkspace, errno));
+    if (chdir(kGuestWorkspace) != 0) return fail(Status::from_errno(kGuestWorkspace, errno));
     (void)tool_schemas();  // read here once, not in every process that serves a call
     return process;
   });

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kSpecial = "*?[\\";
 
 // Trailing spaces count only behind a backslash.
-std::string_view without_end(std::string_view line) {
+std::string_view ignore_rules_without_end(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   while (line.ends_with(' ') && !line.ends_with("\\ ")) line.remove_suffix(1);
   return line;
@@ -32,7 +32,7 @@ std::string with_plain_braces(std::string_view pattern) {
 
 void IgnoreRules::add(std::string_view folder, std::string_view text) {
   for (auto line : split(text, '\n')) {
-    line = without_end(line);
+    line = ignore_rules_without_end(line);
     if (line.empty() || line[0] == '#') continue;
     Rule rule;
     rule.takes_back = line[0] == '!';

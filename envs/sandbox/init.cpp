@@ -30,7 +30,7 @@ namespace {
 
 constexpr auto kCancelGrace = std::chrono::seconds(2);  // in which a cancelled call can finish what it writes
 
-Time soon() { return SystemClock().now() + std::chrono::seconds(60); }
+Time init_soon() { return SystemClock().now() + std::chrono::seconds(60); }
 
 // In the process that serves a call: ends the program that a tool waits for, with its group, so that the tool comes
 // back. A signal handler: what it calls may be called there.
@@ -97,7 +97,7 @@ class Server {
  private:
   void accept() {
     // The other side is gone, or not to be understood: the sandbox ends with its first process.
-    const auto frame = receive_frame(socket_, soon());
+    const auto frame = receive_frame(socket_, init_soon());
     if (!frame) _exit(0);
     FieldReader fields(*frame);
     const auto id = fields.number(), number = fields.number();
@@ -241,7 +241,7 @@ class Server {
     std::string frame;
     put_number(frame, id);
     frame += reply;
-    if (!send_frame(socket_, frame, soon())) _exit(0);
+    if (!send_frame(socket_, frame, init_soon())) _exit(0);
   }
 
   int socket_;

@@ -34,8 +34,9 @@ constexpr size_t kLargest = 1024;  // bytes of a request
 constexpr const char* kTrees[] = {"/workspace", "/tmp"};
 
 // A layer is a folder by its number, with a file system for each tree: what a sandbox held that began empty, or, with
-// kWritten in its name, what one wrote that began on layers. That is in kFiles there, beside what the kernel needs.
-constexpr const char *kWritten = "+", *kFiles = "/files", *kWork = "/work";
+// kWritten in its name, what one wrote that began on layers. That is in kLayerProcessFiles there, beside what the
+// kernel needs.
+constexpr const char *kWritten = "+", *kLayerProcessFiles = "/files", *kWork = "/work";
 
 Status check(long result, const std::string& what) { return result < 0 ? Status::from_errno(what, errno) : Status(); }
 
@@ -100,13 +101,13 @@ Status begin(const std::string& tree_of_layer, uint64_t bytes, const std::vector
   std::string lower, top;
   for (const auto& kept : below) {
     const bool was_written = access((kept + kWritten).c_str(), F_OK) == 0;
-    const auto place = was_written ? kept + kWritten : kept, files = was_written ? place + kFiles : place;
+    const auto place = was_written ? kept + kWritten : kept, files = was_written ? place + kLayerProcessFiles : place;
     if (top.empty()) top = files;
     lower += (lower.empty() ? "" : ":") + files;
     taken += bytes_in(FileDescriptor(open(place.c_str(), O_PATH | O_CLOEXEC)));
   }
   if (taken >= bytes) return Status::exhausted("what a sandbox begins on takes all of its disk");
-  const auto own = tree_of_layer + kWritten, files = own + kFiles, work = own + kWork;
+  const auto own = tree_of_layer + kWritten, files = own + kLayerProcessFiles, work = own + kWork;
   TRY(check(mkdir(own.c_str(), 0700), own));
   const auto size = "mode=700,nr_inodes=65536,size=" + std::to_string(bytes - taken);
   TRY(check(mount("tandem", own.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, size.c_str()), own));

@@ -29,7 +29,7 @@ Result<Begun> begin_on(const SandboxSpec& spec) {
   return begun;
 }
 
-constexpr int kMostAttempts = 3;  // at making one, where what makes it is killed meanwhile
+constexpr int kNamespaceBackendMostAttempts = 3;  // at making one, where what makes it is killed meanwhile
 
 }  // namespace
 
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
     auto spawned = spawner->spawn(spec, begun.trees);
     if (!spawned) {
       const bool killed = spawner->lost() || spawned.error().code() == Code::kUnavailable;
-      if (killed && attempt < kMostAttempts) continue;
+      if (killed && attempt < kNamespaceBackendMostAttempts) continue;
       return fail(std::move(spawned).error());
     }
     auto sandbox = std::make_unique<ServedSandbox>(std::move(*spawned), spec);
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spe
     if (ready && !spec.network.empty()) ready = sandbox->open_network(proxy());
     if (ready) return sandbox;
     // Whoever killed its first process has not said that there can be none.
-    if (ready.code() != Code::kUnavailable || attempt == kMostAttempts) return fail(std::move(ready));
+    if (ready.code() != Code::kUnavailable || attempt == kNamespaceBackendMostAttempts) return fail(std::move(ready));
   }
 }
 

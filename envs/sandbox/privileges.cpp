@@ -71,7 +71,7 @@ Status set_limits(const SandboxSpec& spec) {
   TRY(limit(RLIMIT_CORE, 0, "limit of core files"));
   TRY(limit(RLIMIT_NOFILE, 1024, "limit of open files"));
   TRY(limit(RLIMIT_FSIZE, spec.file_bytes, "limit of file size"));
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if !defined(TANDEM_SANITIZED)
   // Sanitizers map terabytes for themselves; in their builds control groups bound memory alone.
   TRY(limit(RLIMIT_DATA, spec.memory_bytes, "limit of memory"));
 #endif

@@ -20,7 +20,9 @@
 namespace tandem::envs {
 namespace {
 
-Status check(long result, const std::string& what) { return result < 0 ? Status::from_errno(what, errno) : Status(); }
+Status root_check(long result, const std::string& what) {
+  return result < 0 ? Status::from_errno(what, errno) : Status();
+}
 
 // A detached copy of what is mounted at `path`, to be attached wherever; -1 where it cannot be had.
 FileDescriptor clone_tree(const std::string& path) {
@@ -31,12 +33,12 @@ FileDescriptor clone_tree(const std::string& path) {
 Status restrict_tree(int fd, const char* path, uint64_t attributes, unsigned flags) {
   mount_attr attr{};
   attr.attr_set = attributes;
-  return check(syscall(SYS_mount_setattr, fd, path, flags, &attr, sizeof attr), "mount_setattr");
+  return root_check(syscall(SYS_mount_setattr, fd, path, flags, &attr, sizeof attr), "mount_setattr");
 }
 
 Status attach(const FileDescriptor& tree, const std::string& target) {
-  return check(syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH),
-               "mounting " + target);
+  return root_check(syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH),
+                    "mounting " + target);
 }
 
 // `source` of the host, read-only, at the same place below the new root. Sources that are not there are left out.
@@ -46,16 +48,16 @@ Status show(const std::string& source, const std::string& target) {
   if (S_ISLNK(info.st_mode)) {
     std::error_code error;
     const auto to = fs::read_symlink(source, error);
-    return check(symlink(to.c_str(), target.c_str()), target);
+    return root_check(symlink(to.c_str(), target.c_str()), target);
   }
   const auto tree = clone_tree(source);
   if (!tree) return Status::from_errno(source, errno);
   TRY(restrict_tree(tree.get(), "", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
                     AT_EMPTY_PATH | AT_RECURSIVE));
   if (S_ISDIR(info.st_mode)) {
-    TRY(check(mkdir(target.c_str(), 0755), target));
+    TRY(root_check(mkdir(target.c_str(), 0755), target));
   } else {
-    TRY(check(mknod(target.c_str(), S_IFREG | 0644, 0), target));
+    TRY(root_check(mknod(target.c_str(), S_IFREG | 0644, 0), target));
   }
   return attach(tree, target);
 }
@@ -66,24 +68,24 @@ Status write_text(const std::string& path, std::string_view text) {
   return write_all(file.get(), text, path);
 }
 
-Status folder(const std::string& path) { return check(mkdir(path.c_str(), 0755), path); }
+Status folder(const std::string& path) { return root_check(mkdir(path.c_str(), 0755), path); }
 
 Status small_tmpfs(const std::string& path, uint64_t bytes, const char* mode) {
   const auto options = "size=" + std::to_string(bytes) + ",nr_inodes=65536,mode=" + mode;
-  return check(mount("tandem", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()), "tmpfs at " + path);
+  return root_check(mount("tandem", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()), "tmpfs at " + path);
 }
 
 Status build_devices(const std::string& dev) {
   TRY(folder(dev));
-  TRY(check(mount("tandem", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,mode=755"), dev));
+  TRY(root_check(mount("tandem", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,mode=755"), dev));
   for (const char* name : kDevices) {
     const auto tree = clone_tree(std::string("/dev/") + name);
     const auto target = dev + "/" + name;
     if (!tree) return Status::from_errno(std::string("/dev/") + name, errno);
-    TRY(check(mknod(target.c_str(), S_IFREG | 0666, 0), target));
+    TRY(root_check(mknod(target.c_str(), S_IFREG | 0666, 0), target));
     TRY(attach(tree, target));
   }
-  for (const auto& [name, to] : kDeviceLinks) TRY(check(symlink(to, (dev + "/" + name).c_str()), name));
+  for (const auto& [name, to] : kDeviceLinks) TRY(root_check(symlink(to, (dev + "/" + name).c_str()), name));
   return folder(dev + "/shm");
 }
 
@@ -96,8 +98,9 @@ Status build_etc(const std::string& etc) {
 
 // What all sandboxes have, on a small tmpfs, and the places for what each has of its own.
 Status build_common(const std::string& root) {
-  TRY(check(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "making mounts private"));
-  TRY(check(mount("tandem", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755"), "tmpfs for the root"));
+  TRY(root_check(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "making mounts private"));
+  TRY(root_check(mount("tandem", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755"),
+                 "tmpfs for the root"));
   for (const char* name : kShownFolders) TRY(show(name, root + name));
   TRY(build_etc(root + "/etc"));
   TRY(build_devices(root + "/dev"));
@@ -125,7 +128,8 @@ Result<WorkTrees> trees_from(const FileDescriptor& socket) {
 Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, FileDescriptor there) {
   TRY(small_tmpfs(root + "/dev/shm", kSharedMemoryBytes, "1777"));
   // Only processes, and only ours: no /proc/sys, kcore, sysrq-trigger or keys.
-  TRY(check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"), "/proc"));
+  TRY(root_check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"),
+                 "/proc"));
   WorkTrees trees;
   if (spec.workspace) {
     trees.shown.workspace = std::move(there);
@@ -145,12 +149,12 @@ Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, Fi
 }
 
 Status enter(const std::string& root) {
-  TRY(check(chdir(root.c_str()), root));
-  TRY(check(syscall(SYS_pivot_root, ".", "."), "pivot_root"));
-  TRY(check(umount2(".", MNT_DETACH), "letting go of the old root"));
+  TRY(root_check(chdir(root.c_str()), root));
+  TRY(root_check(syscall(SYS_pivot_root, ".", "."), "pivot_root"));
+  TRY(root_check(umount2(".", MNT_DETACH), "letting go of the old root"));
   TRY(restrict_tree(AT_FDCWD, "/", MOUNT_ATTR_RDONLY, 0));
   TRY(restrict_tree(AT_FDCWD, "/dev", MOUNT_ATTR_RDONLY, 0));
-  return check(chdir("/"), "/");
+  return root_check(chdir("/"), "/");
 }
 
 constexpr const char* kNewRoot = "/tmp";
@@ -165,7 +169,7 @@ Result<FileDescriptor> bound_folder(const fs::path& path) {
 }
 
 Status prepare_root() {
-  TRY(check(unshare(CLONE_NEWNS), "a namespace of mounts"));
+  TRY(root_check(unshare(CLONE_NEWNS), "a namespace of mounts"));
   TRY(build_common(kNewRoot));
   // The kernel lets an ordinary user mount a /proc only where there is a whole one: it is what his covers.
   const FileDescriptor proc(
@@ -196,11 +200,11 @@ Result<FileTrees> build_root(const SandboxSpec& spec, FileDescriptor there, bool
     written = TRY(build_own(root, spec, std::move(there)));
     for (const auto& [path, target] : spec.links) {
       TRY(make_directories(fs::path(root + path).parent_path()));
-      TRY(check(symlink(target.c_str(), (root + path).c_str()), path));
+      TRY(root_check(symlink(target.c_str(), (root + path).c_str()), path));
     }
     TRY(enter(root));
   }
-  TRY(check(chdir("/workspace"), "/workspace"));
+  TRY(root_check(chdir("/workspace"), "/workspace"));
   return written;
 }
 

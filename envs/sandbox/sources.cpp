@@ -17,7 +17,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr int kDeepest = 64;  // folders in folders
+constexpr int kSourcesDeepest = 64;  // folders in folders
 constexpr size_t kNamedSecrets = 5;
 constexpr uint64_t kLargestRules = 1 << 20;  // bytes of a file of rules
 constexpr int64_t kSettled = 100'000'000;    // ns after which a file's times tell one change from the next
@@ -111,7 +111,7 @@ class Walk {
   void visit_folder(int parent, const std::string& name, const std::string& path, int depth) {
     if (const auto why = left_out_by_name(name, true); why != LeftOut::kNot) return leave_out(why, path);
     if (rules_.ignores(path, true)) return leave_out(LeftOut::kIgnored, path);
-    if (depth == kDeepest) return leave_out(LeftOut::kTooMany, path);
+    if (depth == kSourcesDeepest) return leave_out(LeftOut::kTooMany, path);
     auto folder = open_at(parent, name.c_str(), O_DIRECTORY);
     if (!folder) return leave_out(LeftOut::kUnreadable, path);
     visit(std::move(folder), path, depth + 1);

@@ -13,10 +13,10 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kSmallFile = 1 << 16;
+constexpr size_t kUsageSmallFile = 1 << 16;
 constexpr size_t kMostProcesses = 4096;  // that are looked at one by one
 
-std::string small_file(const std::string& path) { return read_file(path, kSmallFile).value_or(""); }
+std::string small_file(const std::string& path) { return read_file(path, kUsageSmallFile).value_or(""); }
 
 // The process behind a pidfd, or 0 where it has ended.
 pid_t process_of(const FileDescriptor& handle) {

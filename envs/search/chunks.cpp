@@ -10,7 +10,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr int kTab = 4;             // columns
-constexpr int kDeepest = 24;        // levels that a thing is cut along; then its lines
+constexpr int kChunksDeepest = 24;  // levels that a thing is cut along; then its lines
 constexpr size_t kSmall = 300;      // bytes of a piece that may take in a neighbour of another kind
 constexpr size_t kScopeLine = 100;  // bytes of a line of a scope
 constexpr size_t kMostScopes = 3;   // lines of a scope, the innermost
@@ -136,7 +136,7 @@ class Cutter {
     for (size_t i = begin; i < end; ++i) {
       if (lines_[i].level > floor) level = std::min(level, lines_[i].level);
     }
-    if (level == kBlank || depth == kDeepest) return cut_lines(begin, end, scope);
+    if (level == kBlank || depth == kChunksDeepest) return cut_lines(begin, end, scope);
     const auto starts = things(begin, end, level);
     if (starts.size() == 1) {
       if (document_) return bytes(begin, end) <= kChunkBytes ? emit(begin, end, scope) : cut_lines(begin, end, scope);

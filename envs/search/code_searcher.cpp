@@ -13,10 +13,10 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostResults = 10;
-constexpr size_t kAnswerBytes = 12'000;     // of results that are shown with their lines
-constexpr size_t kMostRemembered = 20'000;  // vectors, of each generation
-constexpr int kMostRounds = 1000;           // of answers within kMostContent
-constexpr size_t kLongestQuery = 4000;      // bytes
+constexpr size_t kAnswerBytes = 12'000;        // of results that are shown with their lines
+constexpr size_t kMostRemembered = 20'000;     // vectors, of each generation
+constexpr int kCodeSearcherMostRounds = 1000;  // of answers within kMostContent
+constexpr size_t kLongestQuery = 4000;         // bytes
 
 // A folder as a model names it, relative to the workspace; nothing where it leads out.
 std::optional<std::string> folder_of(std::string_view named, std::string_view shown_root) {
@@ -111,7 +111,7 @@ Result<std::vector<float>> CodeSearcher::embed(std::span<const std::string> text
 
 Result<size_t> CodeSearcher::update(CodeIndex& view, const SourceAccess& access, size_t most) {
   size_t embedded = 0;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kCodeSearcherMostRounds; ++round) {
     auto changes = TRY(access.changes(view.known()));
     const bool more = changes.more;
     view.apply(std::move(changes));

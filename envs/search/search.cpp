@@ -16,8 +16,8 @@ constexpr double kRankOffset = 60;   // of reciprocal rank fusion (Cormack, Clar
 constexpr size_t kRanked = 200;      // pieces of each rank that count
 constexpr double kSaturation = 1.2;  // k1 and b of BM25 (Robertson and Zaragoza 2009)
 constexpr double kLengthShare = 0.75;
-constexpr float kUnknown = -2;     // similarity of what has no vector yet
-constexpr size_t kMostWords = 32;  // of a query
+constexpr float kSearchUnknown = -2;  // similarity of what has no vector yet
+constexpr size_t kMostWords = 32;     // of a query
 
 // Four sums of four, added at the end: what the compiler makes vector instructions of.
 float dot(const float* a, const float* b, size_t width) {
@@ -82,7 +82,7 @@ std::vector<SearchHit> CodeIndex::search(std::span<const float> query, std::span
       if (!query.empty()) {
         const float cosine = dot(query.data(), entry.file->vectors.data() + i * width, width);
         // Vectors out of a file may be no numbers, which no order holds.
-        all.back().similarity = std::abs(cosine) < 1.5f ? cosine : kUnknown;
+        all.back().similarity = std::abs(cosine) < 1.5f ? cosine : kSearchUnknown;
         similar.push_back(number);
       }
       for (; word < entry.file->word_ends[i]; ++word) {
@@ -95,10 +95,10 @@ std::vector<SearchHit> CodeIndex::search(std::span<const float> query, std::span
     }
     for (const auto& [chunk, text] : entry.waiting) {
       // Its vector is zeros: nothing is known of its likeness, which is not the same as none.
-      if (!query.empty()) all[all.size() - entry.file->chunks.size() + chunk].similarity = kUnknown;
+      if (!query.empty()) all[all.size() - entry.file->chunks.size() + chunk].similarity = kSearchUnknown;
     }
   }
-  std::erase_if(similar, [&](uint32_t number) { return all[number].similarity == kUnknown; });
+  std::erase_if(similar, [&](uint32_t number) { return all[number].similarity == kSearchUnknown; });
 
   std::vector<double> holding(words.size());
   for (const auto& hit : hits) ++holding[hit.word];

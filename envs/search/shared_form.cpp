@@ -16,8 +16,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr std::string_view kFormat = "tandem shared index";
-constexpr uint64_t kVersion = 1;
+constexpr std::string_view kSharedFormat = "tandem shared index";
+constexpr uint64_t kSharedVersion = 1;
 
 void prepare() {
   if (sodium_init() < 0) abort();  // no randomness on this machine: no key may be made
@@ -79,8 +79,8 @@ SharedForm SharedForm::of(const CodeIndex& index, const IndexModel& model, const
 
 std::string SharedForm::encode() const {
   std::string bytes;
-  put_text(bytes, kFormat);
-  for (const uint64_t number : {kVersion, uint64_t{kChunkVersion}, model_.id.low, model_.id.high,
+  put_text(bytes, kSharedFormat);
+  for (const uint64_t number : {kSharedVersion, uint64_t{kChunkVersion}, model_.id.low, model_.id.high,
                                 static_cast<uint64_t>(model_.width), uint64_t{vectors_.size()}})
     put_number(bytes, number);
   for (const auto& [name, vector] : vectors_) {
@@ -99,14 +99,14 @@ Result<SharedForm> SharedForm::decode(std::string_view bytes, const IndexModel& 
   const auto body = bytes.substr(0, bytes.size() - kDigest);
   FieldReader fields(bytes);
   const auto format = fields.text();
-  if (!format || *format != kFormat) return fail(Status::corrupt("is no shared index"));
+  if (!format || *format != kSharedFormat) return fail(Status::corrupt("is no shared index"));
   FieldReader end(bytes.substr(body.size()));
   const Digest digest{TRY(end.number()), TRY(end.number())};
   if (digest != digest_of(body)) return fail(Status::corrupt("is damaged: its digest is not that of its bytes"));
   const uint64_t version = TRY(fields.number()), cutting = TRY(fields.number());
-  if (version != kVersion || cutting != kChunkVersion) {
+  if (version != kSharedVersion || cutting != kChunkVersion) {
     return fail(Status::invalid(fmt::format("is a shared index of version {}.{}, and this is {}.{}", version, cutting,
-                                            kVersion, kChunkVersion)));
+                                            kSharedVersion, kChunkVersion)));
   }
   SharedForm form;
   form.model_.id = {TRY(fields.number()), TRY(fields.number())};
@@ -116,7 +116,7 @@ Result<SharedForm> SharedForm::decode(std::string_view bytes, const IndexModel& 
                                             form.model_.id.hex().substr(0, 12), model.id.hex().substr(0, 12))));
   }
   form.model_.width = model.width;
-  const size_t head = sizeof(uint64_t) + kFormat.size() + 6 * sizeof(uint64_t);
+  const size_t head = sizeof(uint64_t) + kSharedFormat.size() + 6 * sizeof(uint64_t);
   const size_t each = sizeof(ShareKey::Name) + width * sizeof(float);
   if (body.size() < head || (body.size() - head) % each != 0 || (body.size() - head) / each != count)
     return fail(Status::corrupt("is damaged: it does not hold as many pieces as it says"));

@@ -9,7 +9,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kLongest = 64;  // bytes; longer runs are data
+constexpr size_t kWordsLongest = 64;  // bytes; longer runs are data
 
 constexpr std::array<std::string_view, 40> kFiller = {
     "a",    "an",   "and",  "are", "as", "at",   "be",   "by",    "can",   "do",  "does", "for", "from",  "get",
@@ -18,8 +18,8 @@ constexpr std::array<std::string_view, 40> kFiller = {
 
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_word(char c) { return is_upper(c) || is_lower(c) || is_digit(c) || c == '_' || (c & 0x80) != 0; }
+bool is_digit_byte(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return is_upper(c) || is_lower(c) || is_digit_byte(c) || c == '_' || (c & 0x80) != 0; }
 
 uint32_t hash_of(std::string_view word) { return static_cast<uint32_t>(XXH3_64bits(word.data(), word.size())); }
 
@@ -31,7 +31,7 @@ std::string lower(std::string_view text) {
 
 template <typename Take>
 void take_word(std::string_view text, const Take& take) {
-  if (text.size() < 2 || text.size() > kLongest || std::all_of(text.begin(), text.end(), is_digit)) return;
+  if (text.size() < 2 || text.size() > kWordsLongest || std::all_of(text.begin(), text.end(), is_digit_byte)) return;
   auto word = lower(text);
   if (word.size() > 3 && word.ends_with('s') && !word.ends_with("ss")) word.pop_back();
   take(word);
@@ -55,7 +55,7 @@ void for_each_word(std::string_view text, const Take& take) {
       const bool cut = i == run.size() || run[i] == '_' || run[i - 1] == '_' ||
                        (is_upper(run[i]) && !is_upper(run[i - 1])) ||
                        (is_upper(run[i]) && i + 1 < run.size() && is_lower(run[i + 1])) ||
-                       (is_digit(run[i]) != is_digit(run[i - 1]));
+                       (is_digit_byte(run[i]) != is_digit_byte(run[i - 1]));
       if (!cut) continue;
       const auto piece = run.substr(part, i - part);
       if (piece.size() < run.size() && piece != "_") take_word(piece, take);

@@ -65,9 +65,9 @@ struct Session {
   int opening = 0;  // requests to acquire it that have not been answered
 };
 
-class Server {
+class EnvServer {
  public:
-  Server(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, wire::Socket socket)
+  EnvServer(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, wire::Socket socket)
       : settings_(settings),
         backend_(backend),
         clock_(clock),
@@ -108,9 +108,9 @@ class Server {
       case wire::Body::ACQUIRE:
         return acquire(std::move(message));
       case wire::Body::CALL:
-        return with_session(std::move(message), body.getCall().getLease(), &Server::call);
+        return with_session(std::move(message), body.getCall().getLease(), &EnvServer::call);
       case wire::Body::SCORE:
-        return with_session(std::move(message), body.getScore().getLease(), &Server::score);
+        return with_session(std::move(message), body.getScore().getLease(), &EnvServer::score);
       case wire::Body::RELEASE: {
         const auto found = sessions_.find(body.getRelease());
         if (found != sessions_.end() && found->second->run == message.run()) sessions_.erase(found);
@@ -295,7 +295,7 @@ class Server {
   }
 
   void with_session(wire::Incoming message, uint64_t lease,
-                    Result<Writer> (Server::*work)(Session&, const wire::Incoming&)) {
+                    Result<Writer> (EnvServer::*work)(Session&, const wire::Incoming&)) {
     const auto found = sessions_.find(lease);
     if (found == sessions_.end() || found->second->run != message.run()) {
       return answer(Asker(message), fail(Status::not_found(fmt::format("no lease {}", lease))));
@@ -390,7 +390,7 @@ Status serve(const ServerSettings& settings, SandboxBackend& backend, const Cloc
   zmq::context_t context;
   auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity, settings.secret));
   if (on_address) on_address(socket.address());
-  Server(settings, backend, clock, std::move(socket)).run(stop, tick);
+  EnvServer(settings, backend, clock, std::move(socket)).run(stop, tick);
   return {};
 }
 

@@ -16,7 +16,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kMostListed = size_t{16} << 20;  // bytes of git's list of a tree
+constexpr size_t kGitTreeMostListed = size_t{16} << 20;  // bytes of git's list of a tree
 constexpr double kMostSeconds = 60;
 
 struct Entry {
@@ -86,7 +86,7 @@ Result<GitTree> read_git_tree(const fs::path& repository, const std::string& com
   const auto folder = TRY(git_folder(repository));
   const auto list = "git ls-tree -r --full-tree ";
   const auto name = shell_quoted(commit + "^{commit}");
-  const auto entries = entries_of(TRY(git(folder, fmt::format("{} -z {}", list, name), kMostListed)));
+  const auto entries = entries_of(TRY(git(folder, fmt::format("{} -z {}", list, name), kGitTreeMostListed)));
   if (entries.size() > kMostTaskFiles)
     return fail(Status::invalid(fmt::format("has {} files; {} are the most", entries.size(), kMostTaskFiles)));
   // Each content may come once a path, with a line of its own.

@@ -16,9 +16,9 @@
 namespace tandem::envs {
 namespace {
 
-constexpr uint64_t kLargestText = 1 << 20;
+constexpr uint64_t kHarborLargestText = 1 << 20;
 
-constexpr size_t kMostSteps = 64;
+constexpr size_t kHarborMostSteps = 64;
 constexpr int kTurns = 30;  // of a step
 
 constexpr TomlKey kKeys[] = {
@@ -85,7 +85,7 @@ struct Verifier {
   std::string exports;
   std::optional<double> seconds;
 };
-struct Step {
+struct HarborStep {
   std::string name;
   int line = 0;
   std::optional<double> least_reward;
@@ -134,7 +134,7 @@ class HarborReader {
 
  private:
   std::string text_of(const fs::path& file) {
-    auto text = read_file(file, kLargestText);
+    auto text = read_file(file, kHarborLargestText);
     if (!text) mistakes_.add(file.string(), 0, text.error().message());
     if (text && trim(*text).empty()) mistakes_.add(file.string(), 0, "is empty");
     return text.value_or("");
@@ -184,11 +184,11 @@ class HarborReader {
 
   void take_steps(const toml::node& node, int line) {
     const auto* steps = node.as_array();
-    if (!steps || steps->size() > kMostSteps)
-      return toml_.mistake(line, fmt::format("steps must be tables ([[steps]]), {} at most", kMostSteps));
+    if (!steps || steps->size() > kHarborMostSteps)
+      return toml_.mistake(line, fmt::format("steps must be tables ([[steps]]), {} at most", kHarborMostSteps));
     for (const auto& entry : *steps) {
       if (!entry.is_table()) return toml_.mistake(line, "steps must be tables ([[steps]])");
-      Step step{.line = static_cast<int>(entry.source().begin.line)};
+      HarborStep step{.line = static_cast<int>(entry.source().begin.line)};
       toml_.read(*entry.as_table(), kStepKeys, [&](const std::string& path, const toml::node& value, int place) {
         if (path == "name")
           step.name = value.value<std::string>().value_or("");
@@ -198,7 +198,7 @@ class HarborReader {
           take_verifier(path, value, place, step.verifier);
       });
       const bool doubled =
-          std::any_of(steps_.begin(), steps_.end(), [&](const Step& s) { return s.name == step.name; });
+          std::any_of(steps_.begin(), steps_.end(), [&](const HarborStep& s) { return s.name == step.name; });
       if (doubled || !is_step_name(step.name))
         toml_.mistake(step.line, "a step has no name of its own of letters, digits, dots, dashes and underscores");
       steps_.push_back(std::move(step));
@@ -206,14 +206,14 @@ class HarborReader {
   }
 
   // A number, or a table of which `reward` is the one that counts here.
-  void take_least_reward(const toml::node& node, int line, Step& step) {
+  void take_least_reward(const toml::node& node, int line, HarborStep& step) {
     step.least_reward = node.value<double>();
     if (const auto* table = node.as_table(); table && table->size() == 1)
       step.least_reward = (*table)["reward"].value<double>();
     if (!step.least_reward) toml_.mistake(line, "min_reward must be a number, or a table of `reward` alone");
   }
 
-  TaskStep step_of(const Step& step, const Build& build) {
+  TaskStep step_of(const HarborStep& step, const Build& build) {
     const auto folder = folder_ / "steps" / step.name;
     TaskStep made{
         .name = step.name, .instruction = text_of(folder / "instruction.md"), .least_reward = step.least_reward};
@@ -330,7 +330,7 @@ class HarborReader {
   std::string workdir_ = "/workspace";
   std::string environment_, solution_environment_;  // exports
   Verifier verifier_;
-  std::vector<Step> steps_;
+  std::vector<HarborStep> steps_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr double kParseSeconds = 60;
-constexpr size_t kMostOutput = size_t{32} << 20;
+constexpr size_t kPythonFunctionsMostOutput = size_t{32} << 20;
 
 // Prints a line of JSON for each function, and the number of them at the end. Columns of `ast` are bytes of UTF-8.
 constexpr std::string_view kParser = R"(
@@ -93,13 +93,13 @@ print(found)
 
 Result<PythonFunction> function_of(const Json& json, const Files& files) {
   try {
-    PythonFunction function{.path = json.at("path"),
-                            .name = json.at("name"),
-                            .signature = json.at("signature"),
-                            .docstring = json.at("docstring"),
-                            .begin = json.at("begin"),
-                            .end = json.at("end"),
-                            .indent = json.at("indent")};
+    PythonFunction function{.path = json.at("path").get<std::string>(),
+                            .name = json.at("name").get<std::string>(),
+                            .signature = json.at("signature").get<std::string>(),
+                            .docstring = json.at("docstring").get<std::string>(),
+                            .begin = json.at("begin").get<size_t>(),
+                            .end = json.at("end").get<size_t>(),
+                            .indent = json.at("indent").get<std::string>()};
     const auto file = files.find(function.path);
     if (file != files.end() && function.begin < function.end && function.end <= file->second.size()) return function;
   } catch (const Json::exception&) {
@@ -122,7 +122,7 @@ Result<std::vector<PythonFunction>> find_functions(const Files& files, SandboxBa
   if (find_program("python3").empty()) return fail(Status::unfit("there is no program python3 on this machine"));
   SandboxSpec spec;
   spec.call_time_limit_s = kParseSeconds;
-  spec.output_limit = kMostOutput;
+  spec.output_limit = kPythonFunctionsMostOutput;
   auto sandbox = TRY(backend.create(spec));
   Files sources;
   for (const auto& [path, content] : files) {

@@ -18,12 +18,12 @@
 namespace tandem::envs {
 namespace {
 
-constexpr uint64_t kLargestFile = uint64_t{256} << 20;
+constexpr uint64_t kSweBenchLargestFile = uint64_t{256} << 20;
 constexpr uint64_t kMostTreeBytes = uint64_t{2} << 30;  // of all tasks of a file together
 constexpr size_t kMostTests = 20'000;                   // names of a line
 
 // What is used of a line.
-struct Row {
+struct SweBenchRow {
   std::string id, repository, commit, statement, patch, test_patch;
   std::vector<std::string> install, test_commands;
   std::vector<std::string> fail_to_pass, pass_to_pass;
@@ -68,9 +68,9 @@ bool is_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), fits);
 }
 
-Result<Row> row_of(const Json& json) {
+Result<SweBenchRow> swe_bench_row_of(const Json& json) {
   if (!json.is_object()) return fail(Status::invalid("is no JSON object"));
-  Row row;
+  SweBenchRow row;
   row.id = TRY(text_at(json, "instance_id"));
   row.repository = TRY(text_at(json, "repo"));
   row.commit = TRY(text_at(json, "base_commit"));
@@ -113,7 +113,7 @@ class SweBenchReader {
   explicit SweBenchReader(const fs::path& file) : file_(file) {}
 
   Result<Task> task_of(std::string_view line) {
-    const Row row = TRY(row_of(TRY(parse_json(line))));
+    const SweBenchRow row = TRY(swe_bench_row_of(TRY(parse_json(line))));
     const GitTree& base = TRY(tree_of(row));
     Task task;
     task.name = row.id;
@@ -138,7 +138,7 @@ class SweBenchReader {
   }
 
  private:
-  Result<std::reference_wrapper<const GitTree>> tree_of(const Row& row) {
+  Result<std::reference_wrapper<const GitTree>> tree_of(const SweBenchRow& row) {
     // Lines of one commit follow each other where there are several; more would take memory for nothing.
     const auto key = row.repository + "@" + row.commit;
     if (key == tree_name_) return std::cref(tree_);
@@ -171,7 +171,7 @@ class SweBenchReader {
     return kind.empty() ? "repository" : kind.substr(kind.size() - std::min<size_t>(kind.size(), 64));
   }
 
-  static Status add_check(const Row& row, const GitTree& base, Task& task) {
+  static Status add_check(const SweBenchRow& row, const GitTree& base, Task& task) {
     GitTree tested = base;
     const auto patched = apply_git_patch(row.test_patch, tested.files, tested.programs);
     if (!patched) return Status::invalid("\"test_patch\": " + patched.error().message());
@@ -202,7 +202,7 @@ class SweBenchReader {
     return {};
   }
 
-  static Status add_solution(const Row& row, const GitTree& base, Task& task) {
+  static Status add_solution(const SweBenchRow& row, const GitTree& base, Task& task) {
     if (trim(row.patch).empty()) return {};
     GitTree solved = base;
     const auto patched = apply_git_patch(row.patch, solved.files, solved.programs);
@@ -243,7 +243,7 @@ bool is_swe_bench(const fs::path& file) {
 
 std::vector<Task> read_swe_bench(const fs::path& file, Mistakes& mistakes) {
   std::vector<Task> tasks;
-  const auto text = read_file(file, kLargestFile);
+  const auto text = read_file(file, kSweBenchLargestFile);
   if (!text) {
     mistakes.add(file.string(), 0, text.error().message());
     return tasks;

@@ -5,18 +5,18 @@
 namespace tandem::envs {
 namespace {
 
-constexpr std::array<std::string_view, kSplits.size()> kNames = {"train", "heldout", "heldout_instances",
-                                                                 "heldout_wordings", "heldout_formats"};
+constexpr std::array<std::string_view, kSplits.size()> kTaskNames = {"train", "heldout", "heldout_instances",
+                                                                     "heldout_wordings", "heldout_formats"};
 
 }  // namespace
 
-std::string_view to_string(Split split) { return kNames[static_cast<size_t>(split)]; }
+std::string_view to_string(Split split) { return kTaskNames[static_cast<size_t>(split)]; }
 
 Result<Split> split_from(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return kSplits[i];
+  for (size_t i = 0; i < kTaskNames.size(); ++i) {
+    if (kTaskNames[i] == name) return kSplits[i];
   }
-  return fail(Status::invalid("there is no split \"" + std::string(name) + "\"" + did_you_mean(name, kNames)));
+  return fail(Status::invalid("there is no split \"" + std::string(name) + "\"" + did_you_mean(name, kTaskNames)));
 }
 
 void Task::begin_step(size_t number) {

@@ -18,21 +18,21 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostTasks = 100'000;
-constexpr uint64_t kMostBytes = uint64_t{2} << 30;  // of the files of all tasks, which are held in memory
-constexpr int kDeepest = 16;                        // folders below the set
+constexpr uint64_t kTaskSetMostBytes = uint64_t{2} << 30;  // of the files of all tasks, which are held in memory
+constexpr int kTaskSetDeepest = 16;                        // folders below the set
 
 bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
 // Collects the tasks below a path, in the order of their names.
-class Walk {
+class TaskSetWalk {
  public:
-  Walk(const fs::path& root, Recipes recipes) : root_(root), recipes_(recipes) {
+  TaskSetWalk(const fs::path& root, Recipes recipes) : root_(root), recipes_(recipes) {
     const auto absolute = fs::absolute(root).lexically_normal();
     own_name_ = absolute.has_filename() ? absolute.stem().string() : absolute.parent_path().stem().string();
   }
 
   void visit(const fs::path& path, int depth = 0) {
-    if (depth > kDeepest) return mistakes_.add(path.string(), 0, "is too deep; does a link lead back?");
+    if (depth > kTaskSetDeepest) return mistakes_.add(path.string(), 0, "is too deep; does a link lead back?");
     std::error_code error;
     if (fs::is_regular_file(path, error)) return visit_file(path);
     if (!fs::is_directory(path, error)) return mistakes_.add(path.string(), 0, "is neither a file nor a folder");
@@ -108,10 +108,10 @@ class Walk {
       bytes_ += bytes_of(step.files) + bytes_of(step.solution.files);
       if (step.expectation.commands) bytes_ += bytes_of(step.expectation.commands->files);
     }
-    if (bytes_ > kMostBytes) {
-      return mistakes_.add(
-          source.string(), 0,
-          fmt::format("the tasks up to here have more than {} of files; split the set", format_bytes(kMostBytes)));
+    if (bytes_ > kTaskSetMostBytes) {
+      return mistakes_.add(source.string(), 0,
+                           fmt::format("the tasks up to here have more than {} of files; split the set",
+                                       format_bytes(kTaskSetMostBytes)));
     }
     std::error_code error;
     if (task.name.empty()) {
@@ -176,7 +176,7 @@ Json json_of(const CommandCheck& check) {
 Result<TaskSet> TaskSet::read(const fs::path& path, const TaskSetOptions& options) {
   std::error_code error;
   if (!fs::exists(path, error)) return fail(Status::not_found("there is no file or folder " + path.string()));
-  Walk walk(path, options.recipes);
+  TaskSetWalk walk(path, options.recipes);
   walk.visit(path);
   TaskSet set;
   set.tasks_ = TRY(walk.take());

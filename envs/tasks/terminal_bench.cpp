@@ -18,8 +18,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr uint64_t kLargestText = 1 << 20;
-constexpr double kMostSeconds = 1e6;  // that a key may say
+constexpr uint64_t kTerminalBenchLargestText = 1 << 20;
+constexpr double kTerminalBenchMostSeconds = 1e6;  // that a key may say
 
 // Keys of task.yaml that say nothing here: who wrote it, how hard it is, how long a model may take.
 constexpr std::string_view kSilent[] = {"author_name",
@@ -60,7 +60,7 @@ class TerminalBenchReader {
  private:
   void read_yaml() {
     const auto file = (folder_ / "task.yaml").string();
-    const auto text = read_file(file, kLargestText);
+    const auto text = read_file(file, kTerminalBenchLargestText);
     if (!text) return mistakes_.add(file, 0, text.error().message());
     try {
       const auto root = load_yaml(*text);
@@ -82,7 +82,7 @@ class TerminalBenchReader {
       if (reader_.text(value, key).value_or("pytest") != "pytest")
         reader_.mistake(value, "parser_name: only the results of pytest are read; write `parser_name: pytest`");
     } else if (key == "max_test_timeout_sec") {
-      const auto seconds = reader_.number(value, key, 0.1, kMostSeconds);
+      const auto seconds = reader_.number(value, key, 0.1, kTerminalBenchMostSeconds);
       test_seconds_ = std::min(seconds.value_or(kMostTestSeconds), kMostTestSeconds);
     } else if (key == "run_tests_in_same_shell") {
       if (reader_.truth(value, key).value_or(false))
@@ -116,7 +116,7 @@ class TerminalBenchReader {
 
   void read_tests(const Build& build) {
     const auto script = folder_ / "run-tests.sh";
-    const auto text = read_file(script, kLargestText);
+    const auto text = read_file(script, kTerminalBenchLargestText);
     if (!text) return mistakes_.add(script.string(), 0, text.error().message());
     refuse_network(script.string(), *text, mistakes_);
     CommandCheck check;
@@ -142,7 +142,7 @@ class TerminalBenchReader {
                     "types keys into a terminal, of which a sandbox has none; write solution.sh");
     }
     if (!fs::exists(folder_ / "solution.sh", error)) return;
-    const auto text = read_file(folder_ / "solution.sh", kLargestText);
+    const auto text = read_file(folder_ / "solution.sh", kTerminalBenchLargestText);
     if (!text) return mistakes_.add((folder_ / "solution.sh").string(), 0, text.error().message());
     task_.solution.files["tandem-solution.sh"] = *text;
     task_.solution.turns = {

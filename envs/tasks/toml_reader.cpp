@@ -11,7 +11,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr uint64_t kLargestFile = 1 << 20;
+constexpr uint64_t kTomlReaderLargestFile = 1 << 20;
 
 bool is_empty(const toml::node& node) {
   if (const auto* array = node.as_array()) return array->empty();
@@ -23,7 +23,7 @@ bool is_empty(const toml::node& node) {
 }  // namespace
 
 void TomlReader::read(std::span<const TomlKey> keys, const Take& take) {
-  const auto text = read_file(file_, kLargestFile);
+  const auto text = read_file(file_, kTomlReaderLargestFile);
   if (!text) return mistake(0, text.error().message());
   try {
     walk(toml::parse(*text, file_), "", keys, take);

@@ -11,7 +11,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr uint64_t kLargestFile = 1 << 20;
+constexpr uint64_t kYamlTaskLargestFile = 1 << 20;
 constexpr double kMostCheckSeconds = 40;  // of all commands: a grade that takes longer counts as lost
 
 class TaskReader {
@@ -196,7 +196,7 @@ class TaskReader {
 
 std::optional<Task> read_yaml_task(const fs::path& file, Mistakes& mistakes) {
   const size_t before = mistakes.count();
-  const auto text = read_file(file, kLargestFile);
+  const auto text = read_file(file, kYamlTaskLargestFile);
   if (!text) {
     mistakes.add(file.string(), 0, text.error().message());
     return std::nullopt;

@@ -7,7 +7,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostAlternatives = 256;
-constexpr size_t kLongest = 4096;  // characters of a pattern
+constexpr size_t kGlobLongest = 4096;  // characters of a pattern
 
 // The end of the braces that open at `begin`; npos where they are not closed.
 size_t closing_brace(std::string_view pattern, size_t begin) {
@@ -115,8 +115,8 @@ Result<Glob::Tokens> Glob::tokens_of(std::string_view pattern) {
 }
 
 Result<Glob> Glob::parse(std::string_view pattern) {
-  if (pattern.size() > kLongest) {
-    return fail(Status::invalid("the pattern is longer than " + std::to_string(kLongest) + " characters"));
+  if (pattern.size() > kGlobLongest) {
+    return fail(Status::invalid("the pattern is longer than " + std::to_string(kGlobLongest) + " characters"));
   }
   std::vector<std::string> expanded;
   TRY(expand_braces(std::string(pattern), expanded));

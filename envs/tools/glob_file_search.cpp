@@ -14,7 +14,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kMostShown = 500;
+constexpr size_t kGlobFileSearchMostShown = 500;
 
 // When a file was changed, in nanoseconds; files that are gone by now are the oldest.
 int64_t changed_at(const fs::path& file) {
@@ -60,8 +60,10 @@ ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& argume
   if (found.empty()) return ToolOutcome::done("No files match \"" + pattern + "\".");
   std::sort(found.begin(), found.end());
   std::string text;
-  for (size_t i = 0; i < std::min(found.size(), kMostShown); ++i) text.append(std::get<1>(found[i])).append("\n");
-  if (found.size() > kMostShown) text += "... " + std::to_string(found.size() - kMostShown) + " more files\n";
+  for (size_t i = 0; i < std::min(found.size(), kGlobFileSearchMostShown); ++i)
+    text.append(std::get<1>(found[i])).append("\n");
+  if (found.size() > kGlobFileSearchMostShown)
+    text += "... " + std::to_string(found.size() - kGlobFileSearchMostShown) + " more files\n";
   return ToolOutcome::done(std::move(text));
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kBegin = "*** Begin Patch", kEnd = "*** End Patch", kEndOfFile = "*** End of File";
 constexpr std::string_view kAdd = "*** Add File: ", kDelete = "*** Delete File: ", kUpdate = "*** Update File: ",
-                           kMove = "*** Move to: ";
-constexpr size_t kMostFiles = 500;
+                           kPatchMove = "*** Move to: ";
+constexpr size_t kPatchMostFiles = 500;
 constexpr size_t kMostWork = 50'000'000;  // lines compared, or bytes where that is costly; then a search is given up
 
 std::string_view trim_right(std::string_view text) {
@@ -21,9 +21,9 @@ std::string_view trim_right(std::string_view text) {
   return text.substr(0, end == std::string_view::npos ? 0 : end + 1);
 }
 
-class Parser {
+class PatchParser {
  public:
-  explicit Parser(std::string_view text) : lines_(split(text, '\n')) {
+  explicit PatchParser(std::string_view text) : lines_(split(text, '\n')) {
     for (auto& line : lines_) {
       if (line.ends_with('\r')) line.remove_suffix(1);
     }
@@ -36,8 +36,8 @@ class Parser {
     std::vector<FilePatch> files;
     for (skip_blank(); !is(kEnd); skip_blank()) {
       if (at_ == lines_.size()) return fail(wrong("the patch must end with the line \"*** End Patch\""));
-      if (files.size() == kMostFiles) {
-        return fail(wrong("a patch may change " + std::to_string(kMostFiles) + " files; split it"));
+      if (files.size() == kPatchMostFiles) {
+        return fail(wrong("a patch may change " + std::to_string(kPatchMostFiles) + " files; split it"));
       }
       files.push_back(TRY(file()));
     }
@@ -83,7 +83,7 @@ class Parser {
     } else if (auto updated = heading(kUpdate)) {
       patch.kind = FilePatch::Kind::kUpdate;
       patch.path = *updated;
-      if (auto moved = heading(kMove)) {
+      if (auto moved = heading(kPatchMove)) {
         if (moved->empty()) return fail(Status::invalid("\"*** Move to: \" needs a path"));
         patch.new_path = *moved;
       }
@@ -276,7 +276,7 @@ class Applier {
 
 }  // namespace
 
-Result<std::vector<FilePatch>> parse_patch(std::string_view text) { return Parser(text).parse(); }
+Result<std::vector<FilePatch>> parse_patch(std::string_view text) { return PatchParser(text).parse(); }
 
 Result<PatchedText> apply_hunks(const FilePatch& patch, std::string_view content) {
   return Applier(patch, content).apply();

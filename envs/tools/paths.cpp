@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kContentEntries = 512;         // trees up to this size are compared by content
 constexpr uint64_t kContentBytes = 256 * 1024;  // so are files up to this one
-constexpr size_t kMostEntries = 50'000;
+constexpr size_t kPathsMostEntries = 50'000;
 constexpr size_t kListBytes = 8 << 20;  // of all names in a list of files
 
 bool below(const fs::path& root, const fs::path& path) {
@@ -80,7 +80,7 @@ Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, c
   const auto ripgrep = find_program("rg");
   const auto below = shown(context, folder);
   if (ripgrep.empty()) {
-    auto files = files_below(context, kMostEntries);
+    auto files = files_below(context, kPathsMostEntries);
     if (below != ".") std::erase_if(files, [&](const auto& file) { return !file.starts_with(below + "/"); });
     return files;
   }
@@ -126,7 +126,8 @@ uint64_t fingerprint(const fs::path& root) {
   std::vector<Entry> entries;
   std::error_code error;
   fs::recursive_directory_iterator walk(root, fs::directory_options::skip_permission_denied, error);
-  for (; !error && walk != fs::recursive_directory_iterator() && entries.size() < kMostEntries; walk.increment(error)) {
+  for (; !error && walk != fs::recursive_directory_iterator() && entries.size() < kPathsMostEntries;
+       walk.increment(error)) {
     std::error_code ignored;
     entries.push_back({walk->path(), walk->symlink_status(ignored)});
   }

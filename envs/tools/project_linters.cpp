@@ -8,8 +8,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kLargestFile = 64 << 10;
-constexpr size_t kMostLinters = 16, kMostWords = 64, kLongestName = 64;
+constexpr size_t kProjectLintersLargestFile = 64 << 10;
+constexpr size_t kMostLinters = 16, kProjectLintersMostWords = 64, kProjectLintersLongestName = 64;
 
 Status wrong(const std::string& linter, const std::string& what) {
   return Status::invalid(std::string(kProjectLinters) + ": \"" + linter + "\" " + what);
@@ -17,9 +17,9 @@ Status wrong(const std::string& linter, const std::string& what) {
 
 Result<std::vector<std::string>> words(const std::string& linter, const Json& settings, const char* key) {
   const auto found = settings.find(key);
-  if (found == settings.end() || !found->is_array() || found->empty() || found->size() > kMostWords)
-    return fail(
-        wrong(linter, std::string("needs ") + key + ", a list of 1 to " + std::to_string(kMostWords) + " texts"));
+  if (found == settings.end() || !found->is_array() || found->empty() || found->size() > kProjectLintersMostWords)
+    return fail(wrong(linter, std::string("needs ") + key + ", a list of 1 to " +
+                                  std::to_string(kProjectLintersMostWords) + " texts"));
   std::vector<std::string> texts;
   for (const auto& item : *found) {
     const auto* text = item.get_ptr<const std::string*>();
@@ -31,7 +31,7 @@ Result<std::vector<std::string>> words(const std::string& linter, const Json& se
 }
 
 Result<ProjectLinter> read(const std::string& name, const Json& settings) {
-  if (name.empty() || name.size() > kLongestName) return fail(wrong(name, "is no name for a linter"));
+  if (name.empty() || name.size() > kProjectLintersLongestName) return fail(wrong(name, "is no name for a linter"));
   if (!settings.is_object()) return fail(wrong(name, "must be {\"files\": [..], \"command\": [..]}"));
   if (const Status known = check_keys(settings, {"files", "command"}); !known)
     return fail(wrong(name, known.message()));
@@ -76,7 +76,7 @@ Result<std::vector<ProjectLinter>> parse_project_linters(std::string_view text) 
 Result<std::vector<ProjectLinter>> project_linters(const fs::path& root) {
   std::error_code error;
   if (!fs::is_regular_file(root / kProjectLinters, error)) return std::vector<ProjectLinter>();
-  const auto text = read_file(root / kProjectLinters, kLargestFile);
+  const auto text = read_file(root / kProjectLinters, kProjectLintersLargestFile);
   if (!text) return fail(Status::invalid(std::string(kProjectLinters) + ": " + text.error().message()));
   return parse_project_linters(*text);
 }

@@ -15,9 +15,9 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kMostFiles = 200;
+constexpr size_t kReadLintsMostFiles = 200;
 constexpr size_t kMostLints = 200;
-constexpr double kMostSeconds = 60;  // of all linters of one call together
+constexpr double kReadLintsMostSeconds = 60;  // of all linters of one call together
 
 // What a problem is, wherever in its file it has moved to.
 auto identity(const Lint& lint) { return std::tuple(lint.path, lint.severity, lint.message, lint.code); }
@@ -91,15 +91,15 @@ Result<std::set<std::string>> files_to_check(const ToolContext& context, const J
       files.insert(shown(context, path));
     } else if (fs::is_directory(path, error)) {
       for (const auto& file : TRY(files_not_ignored(context, path))) {
-        if (files.size() > kMostFiles) break;
+        if (files.size() > kReadLintsMostFiles) break;
         if (is_known(context, of_project, file)) files.insert(file);
       }
     } else {
       return fail(Status::invalid(missing_file(context, name)));
     }
   }
-  if (files.size() <= kMostFiles) return files;
-  return fail(Status::invalid("there are more than " + std::to_string(kMostFiles) +
+  if (files.size() <= kReadLintsMostFiles) return files;
+  return fail(Status::invalid("there are more than " + std::to_string(kReadLintsMostFiles) +
                               " files to check; give the paths of those that matter"));
 }
 
@@ -127,7 +127,7 @@ ToolOutcome tool_read_lints(const ToolContext& context, const Json& arguments) {
   const auto files = files_to_check(context, arguments, *of_project);
   if (!files) return ToolOutcome::refused(files.error().message());
   if (files->empty()) return ToolOutcome::done("There are no files here that a linter is known for.");
-  const Time deadline = SystemClock().now() + from_seconds(std::min(context.time_limit_s, kMostSeconds));
+  const Time deadline = SystemClock().now() + from_seconds(std::min(context.time_limit_s, kReadLintsMostSeconds));
   LintRun run(context, deadline);
   run.check(*files, *of_project);
   auto lints = run.lints();

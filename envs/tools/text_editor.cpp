@@ -11,7 +11,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kMostListed = 500;  // names of a folder and of the folders in it
+constexpr size_t kTextEditorMostListed = 500;  // names of a folder and of the folders in it
 
 // What a command takes beside `command` and `path`; schemas have no word for it.
 struct EditCommand {
@@ -69,7 +69,7 @@ ToolOutcome view_folder(const fs::path& folder) {
   list_folder(folder, "", 2, names);
   std::sort(names.begin(), names.end());
   if (names.empty()) return ToolOutcome::done("The folder is empty.");
-  const size_t shown_names = std::min(names.size(), kMostListed);
+  const size_t shown_names = std::min(names.size(), kTextEditorMostListed);
   std::string text = join(std::span(names).first(shown_names), "\n") + "\n";
   if (shown_names < names.size()) text += "... " + std::to_string(names.size() - shown_names) + " more\n";
   return ToolOutcome::done(std::move(text));

@@ -8,7 +8,7 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostTodos = 100;
-constexpr size_t kLongestText = 2000;  // bytes of one item
+constexpr size_t kTodoWriteLongestText = 2000;  // bytes of one item
 
 }  // namespace
 
@@ -22,9 +22,10 @@ ToolOutcome tool_todo_write(const ToolContext& context, const Json& arguments) {
     if (todo.id.empty() || todo.content.empty()) {
       return ToolOutcome::refused("every item needs an id and a content that are not empty; nothing was changed");
     }
-    if (todo.id.size() + todo.content.size() > kLongestText) {
+    if (todo.id.size() + todo.content.size() > kTodoWriteLongestText) {
       return ToolOutcome::refused("the item \"" + todo.id.substr(0, 80) + "\" is longer than " +
-                                  std::to_string(kLongestText) + " bytes; say it in one line. Nothing was changed");
+                                  std::to_string(kTodoWriteLongestText) +
+                                  " bytes; say it in one line. Nothing was changed");
     }
     if (!given.insert(todo.id).second) {
       return ToolOutcome::refused("the id \"" + todo.id + "\" is given twice; nothing was changed");

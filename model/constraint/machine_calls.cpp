@@ -8,7 +8,7 @@ namespace tandem::model::constraint {
 
 namespace {
 
-enum PartPhase : uint8_t { kInside, kBehind };
+enum PartPhase : uint8_t { kInside, kMachineCallsBehind };
 
 }  // namespace
 
@@ -74,23 +74,23 @@ StackId Machine::behind_text() {
 }
 
 StackId Machine::behind_part(uint32_t number, uint32_t keys) {
-  return stacks_.push({.kind = Place::kPart, .phase = kBehind, .a = number, .c = keys});
+  return stacks_.push({.kind = Place::kPart, .phase = kMachineCallsBehind, .a = number, .c = keys});
 }
 
 bool Machine::part_takes_space(const Place& place) const {
   const Part& part = grammar_.calls->parts[place.a];
-  return place.phase == kBehind && part.space && !part.next.empty();
+  return place.phase == kMachineCallsBehind && part.space && !part.next.empty();
 }
 
 // White space behind a call is followed by another one.
 bool Machine::part_completes(const Place& place) const {
-  return place.phase == kBehind && place.space == 0 && grammar_.calls->parts[place.a].ends;
+  return place.phase == kMachineCallsBehind && place.space == 0 && grammar_.calls->parts[place.a].ends;
 }
 
 // a: the part; b: how many of its bytes there are; c: the keys of the arguments so far.
 void Machine::step_part(Place place, uint8_t byte, std::vector<StackId>& out) {
   const Part& part = grammar_.calls->parts[place.a];
-  if (place.phase == kBehind) {
+  if (place.phase == kMachineCallsBehind) {
     if (step_space(place, byte, out)) return;
     for (const uint32_t next : part.next) begin_part(next, place.c, byte, out);
     return;
@@ -162,7 +162,7 @@ void Machine::step_mark(StackId stack, std::string_view mark, std::vector<StackI
       out.push_back(behind_part(calls.behind_text));
     return;
   }
-  if (place.kind != Place::kPart || place.phase != kBehind) return;
+  if (place.kind != Place::kPart || place.phase != kMachineCallsBehind) return;
   for (const uint32_t next : calls.parts[place.a].next) {
     const Part& part = calls.parts[next];
     uint32_t keys = place.c;

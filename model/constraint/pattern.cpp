@@ -31,9 +31,9 @@ struct Nfa {
   }
 };
 
-class Builder {
+class PatternBuilder {
  public:
-  explicit Builder(Nfa& nfa) : nfa_(nfa) {}
+  explicit PatternBuilder(Nfa& nfa) : nfa_(nfa) {}
 
   // Adds what matches `node` from `from`, and gives the state behind it; nothing where that is too much.
   std::optional<int32_t> build(const PatternNode& node, int32_t from) {
@@ -218,7 +218,7 @@ Result<Dfa> compile_pattern(std::string_view pattern, size_t& work) {
   Nfa nfa;
   const int32_t begin = nfa.add();
   nfa.edges[begin].push_back({.characters = &kAny, .to = begin});
-  const auto accept = Builder(nfa).build(root, begin);
+  const auto accept = PatternBuilder(nfa).build(root, begin);
   if (!accept) return fail(Status::exhausted("the pattern takes too large an automaton"));
   nfa.edges[*accept].push_back({.characters = &kAny, .to = *accept});
   return Determiniser(nfa, *accept, work).run();

@@ -9,7 +9,7 @@
 namespace tandem::model::constraint {
 
 namespace {
-std::atomic<uint64_t> serials{1};
+std::atomic<uint64_t> token_trie_serials{1};
 
 // Punctuation, which rules tell apart, each by itself; letters and digits in the groups that patterns have.
 constexpr std::array<uint8_t, 128> kClasses = [] {
@@ -35,13 +35,14 @@ static_assert(*std::max_element(kClasses.begin(), kClasses.end()) < 62);
 
 uint64_t TokenTrie::class_of(uint8_t ascii) { return uint64_t{1} << kClasses[ascii]; }
 
-TokenTrie::TokenTrie(std::vector<Entry> entries) : nodes_(1), serial_(serials++) {
+TokenTrie::TokenTrie(std::vector<Entry> entries) : nodes_(1), serial_(token_trie_serials++) {
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.token < b.token; });
   fill(kRoot, entries, 0);
 }
 
-TokenTrie::TokenTrie(std::span<const Branch> branches, bool (*keep)(uint8_t)) : nodes_(1), serial_(serials++) {
+TokenTrie::TokenTrie(std::span<const Branch> branches, bool (*keep)(uint8_t))
+    : nodes_(1), serial_(token_trie_serials++) {
   merge(kRoot, branches, keep);
 }
 

@@ -10,7 +10,7 @@ namespace tandem::model {
 
 namespace {
 
-constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
+constexpr std::string_view kHermesOpen = kToolCall, kHermesClose = kToolCallEnd;
 
 // What stands between two tags: one call, or a list of them, of which the first takes the tags.
 void read_calls(std::string_view inside, size_t begin, size_t end, Collector& collector) {
@@ -26,9 +26,9 @@ ParsedMessage parse_hermes(std::string_view text) {
   Collector collector(text);
   size_t from = 0;
   for (;;) {
-    const size_t begin = text.find(kOpen, from);
+    const size_t begin = text.find(kHermesOpen, from);
     if (begin == std::string_view::npos) break;
-    const size_t inner = begin + kOpen.size();
+    const size_t inner = begin + kHermesOpen.size();
     // The tag may stand inside of a string of the JSON, so that says first where the call ends.
     const size_t brace = text.find_first_not_of(" \t\r\n", inner);
     size_t search = inner;
@@ -36,21 +36,22 @@ ParsedMessage parse_hermes(std::string_view text) {
       const size_t object_end = end_of_json(text, brace);
       const size_t close =
           object_end == std::string_view::npos ? object_end : text.find_first_not_of(" \t\r\n", object_end);
-      if (close != std::string_view::npos && text.substr(close).starts_with(kClose)) search = close;
+      if (close != std::string_view::npos && text.substr(close).starts_with(kHermesClose)) search = close;
     }
-    const size_t close = text.find(kClose, search);
+    const size_t close = text.find(kHermesClose, search);
     if (close == std::string_view::npos) {
       collector.add(fail(Status::invalid("it has no closing </tool_call>")), begin, text.size());
       break;
     }
-    from = close + kClose.size();
+    from = close + kHermesClose.size();
     read_calls(trim(text.substr(inner, close - inner)), begin, from, collector);
   }
   return collector.finish();
 }
 
 std::string format_hermes(std::string_view name, const Json& arguments) {
-  return fmt::format("{}\n{}\n{}", kOpen, dump_json(Json{{"name", name}, {"arguments", arguments}}), kClose);
+  return fmt::format("{}\n{}\n{}", kHermesOpen, dump_json(Json{{"name", name}, {"arguments", arguments}}),
+                     kHermesClose);
 }
 
 }  // namespace tandem::model

@@ -9,7 +9,7 @@ namespace tandem::model {
 
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
+constexpr auto kHermesScannerNone = std::string_view::npos;
 
 class HermesScanner : public JsonCallScanner {
  public:
@@ -18,18 +18,19 @@ class HermesScanner : public JsonCallScanner {
   std::optional<size_t> advance(std::string_view text) override {
     constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
     const size_t begin = text.find_first_not_of(" \t\r\n", kOpen.size());
-    if (begin == kNone) return std::nullopt;
+    if (begin == kHermesScannerNone) return std::nullopt;
     if (text[begin] == '{' || text[begin] == '[') {
       const auto end = watch(text, begin);
       if (!end) return std::nullopt;
       const size_t close = text.find_first_not_of(" \t\r\n", *end);
-      if (close == kNone || (text.size() - close < kClose.size() && kClose.starts_with(text.substr(close))))
+      if (close == kHermesScannerNone ||
+          (text.size() - close < kClose.size() && kClose.starts_with(text.substr(close))))
         return std::nullopt;
       if (text.substr(close).starts_with(kClose)) return close + kClose.size();
     }
     from_ = std::max(from_, kOpen.size());
     const size_t close = text.find(kClose, from_);
-    if (close == kNone) {
+    if (close == kHermesScannerNone) {
       from_ = std::max(from_, text.size() - held_back(text, kClose));
       return std::nullopt;
     }

@@ -8,7 +8,7 @@
 namespace tandem::model {
 namespace {
 
-constexpr const CallMarks& kMarks = kKimiMarks;
+constexpr const CallMarks& kKimiK2Marks = kKimiMarks;
 constexpr std::string_view kSpace = "functions.";
 
 Result<ToolCall> read_kimi_call(std::string_view head, std::string_view body) {
@@ -24,11 +24,11 @@ Result<ToolCall> read_kimi_call(std::string_view head, std::string_view body) {
 
 }  // namespace
 
-ParsedMessage parse_kimi_k2(std::string_view text) { return parse_marked_calls(text, kMarks, read_kimi_call); }
+ParsedMessage parse_kimi_k2(std::string_view text) { return parse_marked_calls(text, kKimiK2Marks, read_kimi_call); }
 
 std::string format_kimi_k2(std::string_view name, const Json& arguments) {
-  return fmt::format("{}{}{}{}:0{}{}{}{}", kMarks.list_begin, kMarks.begin, kSpace, name, kMarks.middle,
-                     dump_json(arguments), kMarks.end, kMarks.list_end);
+  return fmt::format("{}{}{}{}:0{}{}{}{}", kKimiK2Marks.list_begin, kKimiK2Marks.begin, kSpace, name,
+                     kKimiK2Marks.middle, dump_json(arguments), kKimiK2Marks.end, kKimiK2Marks.list_end);
 }
 
 }  // namespace tandem::model

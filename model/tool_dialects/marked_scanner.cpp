@@ -9,7 +9,7 @@ namespace tandem::model {
 
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
+constexpr auto kMarkedScannerNone = std::string_view::npos;
 
 class MarkedScanner : public CallScanner {
  public:
@@ -18,17 +18,18 @@ class MarkedScanner : public CallScanner {
   std::optional<size_t> advance(std::string_view text) override {
     if (head_ == 0) {
       const size_t begin = text.find(marks_.begin, searched_);
-      if (begin == kNone) {
+      if (begin == kMarkedScannerNone) {
         searched_ = text.size() - held_back(text, marks_.begin);
         return std::nullopt;
       }
       head_ = searched_ = begin + marks_.begin.size();
     }
     const size_t end = text.find(marks_.end, searched_);
-    const size_t known = end != kNone ? end : std::max(searched_, text.size() - held_back(text, marks_.end));
+    const size_t known =
+        end != kMarkedScannerNone ? end : std::max(searched_, text.size() - held_back(text, marks_.end));
     read(text.substr(0, known));
     searched_ = known;
-    if (end == kNone) return std::nullopt;
+    if (end == kMarkedScannerNone) return std::nullopt;
     return end + marks_.end.size();
   }
 
@@ -38,7 +39,7 @@ class MarkedScanner : public CallScanner {
     if (!name_) return;
     if (!object_) {
       const size_t begin = text.find_first_not_of(" \t\r\n", body_);
-      if (begin == kNone || text[begin] != '{') return;
+      if (begin == kMarkedScannerNone || text[begin] != '{') return;
       object_.emplace(begin);
     }
     const size_t end = object_->advance(text).value_or(text.size());
@@ -46,10 +47,10 @@ class MarkedScanner : public CallScanner {
   }
 
   void read_name(std::string_view text) {
-    if (body_ == kNone) return;
+    if (body_ == kMarkedScannerNone) return;
     const size_t middle = text.find(marks_.middle, head_);
-    if (middle == kNone || text.size() - middle > kMaxScannedName) {
-      if (text.size() - head_ > kMaxScannedName) body_ = kNone;
+    if (middle == kMarkedScannerNone || text.size() - middle > kMaxScannedName) {
+      if (text.size() - head_ > kMaxScannedName) body_ = kMarkedScannerNone;
       return;
     }
     std::string_view name = trim(text.substr(head_, middle - head_));
@@ -60,9 +61,9 @@ class MarkedScanner : public CallScanner {
     } else if (name == "function") {
       // Which of the two notations it is shows in what comes next.
       const size_t brace = text.find_first_not_of(" \t\r\n", body_);
-      if (brace == kNone) return;
+      if (brace == kMarkedScannerNone) return;
       const size_t fence = text.find("```json", body_);
-      if (fence == kNone) return;
+      if (fence == kMarkedScannerNone) return;
       name = trim(text.substr(body_, fence - body_));
       body_ = fence + std::string_view("```json").size();
     }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxStart = 4096;
 constexpr int kMaxDepth = 64;
-constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kPythonCallSpace = " \t\r\n";
 constexpr std::string_view kCall = ".call(";
 
 bool begins_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -57,7 +57,7 @@ class LiteralReader {
  private:
   // The next byte that is no white space, and 0 at the end.
   char next() {
-    at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size());
+    at_ = std::min(text_.find_first_not_of(kPythonCallSpace, at_), text_.size());
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
@@ -233,12 +233,12 @@ PythonStart start_of_python(std::string_view text, bool whole) {
   if (name.empty() || !behind.starts_with(kCall.substr(0, behind.size()))) return kCode;
   if (behind.size() < kCall.size()) return undecided;
   const PythonStart call{.form = PythonForm::kCall, .name = name};
-  size_t at = text.find_first_not_of(kSpace, name.size() + kCall.size());
+  size_t at = text.find_first_not_of(kPythonCallSpace, name.size() + kCall.size());
   if (at == std::string_view::npos) return undecided;
   if (text[at] == ')') return call;
   const size_t keyword = word_at(text, at);
   if (keyword == 0) return kCode;
-  at = text.find_first_not_of(kSpace, at + keyword);
+  at = text.find_first_not_of(kPythonCallSpace, at + keyword);
   if (at == std::string_view::npos) return undecided;
   if (text[at] != '=') return kCode;
   if (at + 1 == text.size()) return whole ? call : undecided;

@@ -11,7 +11,7 @@ namespace tandem::model {
 
 namespace {
 
-constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
+constexpr std::string_view kQwenOpen = kToolCall, kQwenClose = kToolCallEnd;
 
 // The inside of one <tool_call> of Qwen3-Coder. A value stands between line ends that are not part of it.
 Result<ToolCall> read_coder_call(std::string_view text) {
@@ -52,26 +52,26 @@ Result<ToolCall> read_coder_call(std::string_view text) {
 
 ParsedMessage parse_qwen3_coder(std::string_view text) {
   Collector collector(text);
-  for (size_t begin = text.find(kOpen); begin != std::string_view::npos;) {
-    const size_t inner = begin + kOpen.size();
+  for (size_t begin = text.find(kQwenOpen); begin != std::string_view::npos;) {
+    const size_t inner = begin + kQwenOpen.size();
     const size_t function_end = text.find("</function>", inner);
-    const size_t close = text.find(kClose, std::min(function_end, text.size()));
+    const size_t close = text.find(kQwenClose, std::min(function_end, text.size()));
     if (close == std::string_view::npos) {
       collector.add(fail(Status::invalid("it has no closing </function> and </tool_call>")), begin, text.size());
       break;
     }
-    const size_t end = close + kClose.size();
+    const size_t end = close + kQwenClose.size();
     collector.add(read_coder_call(text.substr(inner, close - inner)), begin, end);
-    begin = text.find(kOpen, end);
+    begin = text.find(kQwenOpen, end);
   }
   return collector.finish();
 }
 
 std::string format_qwen3_coder(std::string_view name, const Json& arguments) {
-  std::string out = fmt::format("{}\n<function={}>\n", kOpen, name);
+  std::string out = fmt::format("{}\n<function={}>\n", kQwenOpen, name);
   for (const auto& [key, value] : arguments.items())
     out += fmt::format("<parameter={}>\n{}\n</parameter>\n", key, value_as_text(value));
-  return out + fmt::format("</function>\n{}", kClose);
+  return out + fmt::format("</function>\n{}", kQwenClose);
 }
 
 }  // namespace tandem::model

@@ -10,7 +10,7 @@ namespace tandem::model {
 
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
+constexpr auto kQwen3CoderScannerNone = std::string_view::npos;
 
 class CoderScanner : public TextValuesScanner {
  public:
@@ -30,7 +30,7 @@ class CoderScanner : public TextValuesScanner {
   std::optional<size_t> find(std::string_view text, std::string_view mark, size_t from) {
     searched_ = std::max(searched_, from);
     const size_t at = text.find(mark, searched_);
-    if (at == kNone) {
+    if (at == kQwen3CoderScannerNone) {
       searched_ = std::max(searched_, text.size() - held_back(text, mark));
       return std::nullopt;
     }
@@ -45,7 +45,7 @@ class CoderScanner : public TextValuesScanner {
     if (phase_ == kOver || text.size() <= at_) return false;
     if (phase_ == kFunction || phase_ == kBetween) {
       const size_t begin = text.find_first_not_of(" \t\r\n", at_);
-      if (begin == kNone) return false;
+      if (begin == kQwen3CoderScannerNone) return false;
       const auto rest = text.substr(begin);
       const auto wanted = phase_ == kFunction ? kFunctionOpen : kParameter;
       if (rest.size() < wanted.size() && wanted.starts_with(rest)) return false;
@@ -61,7 +61,7 @@ class CoderScanner : public TextValuesScanner {
     }
     if (phase_ == kName || phase_ == kKey) {
       const size_t end = text.find('>', at_);
-      if (end == kNone) {
+      if (end == kQwen3CoderScannerNone) {
         if (text.size() - at_ > kMaxScannedName) phase_ = kOver;
         return false;
       }
@@ -83,12 +83,12 @@ class CoderScanner : public TextValuesScanner {
     if (value_begins_ && text[at_] == '\n') ++at_;
     value_begins_ = false;
     const size_t end = text.find(kParameterEnd, at_);
-    size_t to = end != kNone ? end : text.size() - held_back(text.substr(at_), kParameterEnd);
+    size_t to = end != kQwen3CoderScannerNone ? end : text.size() - held_back(text.substr(at_), kParameterEnd);
     const bool line_end = to > at_ && text[to - 1] == '\n';
     if (line_end) --to;
     add_to_value(text.substr(at_, to - at_));
     at_ = to;
-    if (end == kNone) return false;
+    if (end == kQwen3CoderScannerNone) return false;
     end_value();
     at_ = end + kParameterEnd.size();
     phase_ = kBetween;

@@ -91,34 +91,35 @@ Json to_json(const Event& event) {
 Result<Event> event_from_json(const Json& json) {
   try {
     const auto name = json.at("event").get<std::string>();
-    if (name == "worker_joined") return WorkerJoined{json.at("worker"), keys_from_json(json.at("holding"))};
-    if (name == "worker_lost") return WorkerLost{json.at("worker")};
-    if (name == "pull") return Pull{json.at("worker"), json.at("credits")};
+    if (name == "worker_joined")
+      return WorkerJoined{json.at("worker").get<std::string>(), keys_from_json(json.at("holding"))};
+    if (name == "worker_lost") return WorkerLost{json.at("worker").get<std::string>()};
+    if (name == "pull") return Pull{json.at("worker").get<std::string>(), json.at("credits").get<uint32_t>()};
     if (name == "commit") {
       const auto outcome = TRY(outcome_from(json.at("outcome").get<std::string>()));
-      Commit c{.worker = json.at("worker"),
+      Commit c{.worker = json.at("worker").get<std::string>(),
                .key = key_of(json),
                .outcome = outcome,
-               .reason = json.at("reason"),
+               .reason = json.at("reason").get<std::string>(),
                .reward = {},
-               .terms = json.at("terms"),
-               .first_version = json.at("first_version"),
-               .last_version = json.at("last_version"),
-               .turns = json.at("turns"),
-               .tool_calls = json.at("tool_calls"),
-               .steals = json.at("steals"),
-               .prompt_tokens = json.at("prompt_tokens"),
-               .sampled_tokens = json.at("sampled_tokens"),
-               .seconds = json.at("seconds")};
+               .terms = json.at("terms").get<std::map<std::string, double>>(),
+               .first_version = json.at("first_version").get<uint64_t>(),
+               .last_version = json.at("last_version").get<uint64_t>(),
+               .turns = json.at("turns").get<uint32_t>(),
+               .tool_calls = json.at("tool_calls").get<uint32_t>(),
+               .steals = json.at("steals").get<uint32_t>(),
+               .prompt_tokens = json.at("prompt_tokens").get<uint32_t>(),
+               .sampled_tokens = json.at("sampled_tokens").get<uint32_t>(),
+               .seconds = json.at("seconds").get<double>()};
       if (!json.at("reward").is_null()) c.reward = json.at("reward").get<double>();
       return c;
     }
-    if (name == "trainer_joined") return TrainerJoined{json.at("step")};
-    if (name == "trained") return Trained{json.at("step"), keys_from_json(json.at("missing"))};
-    if (name == "checkpointed") return Checkpointed{json.at("step")};
+    if (name == "trainer_joined") return TrainerJoined{json.at("step").get<uint64_t>()};
+    if (name == "trained") return Trained{json.at("step").get<uint64_t>(), keys_from_json(json.at("missing"))};
+    if (name == "checkpointed") return Checkpointed{json.at("step").get<uint64_t>()};
     if (name == "expired") return Expired{key_of(json)};
-    if (name == "claimed") return Claimed{key_of(json), json.at("worker")};
-    if (name == "steal_ended") return StealEnded{json.at("thief")};
+    if (name == "claimed") return Claimed{key_of(json), json.at("worker").get<std::string>()};
+    if (name == "steal_ended") return StealEnded{json.at("thief").get<std::string>()};
     if (name == "finish_requested") return FinishRequested{};
     if (name == "coordinator_started") return CoordinatorStarted{};
     return fail(Status::corrupt(fmt::format("unknown event \"{}\"", name)));

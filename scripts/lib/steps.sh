@@ -122,7 +122,8 @@ run_tests() {
   shift
   mkdir -p "$log_dir"
   rm -f "build/$preset/Testing/Temporary/LastTestsFailed.log"
-  ctest --preset "$preset" --no-tests=error "$@" | tee "$log" || status=$?
+  # Most tests wait for processes: one more at once than there are cores.
+  ctest --preset "$preset" --no-tests=error -j "$(($(nproc) + 1))" "$@" | tee "$log" || status=$?
   ((status == 0)) && return 0
   [[ ! -f "build/$preset/Testing/Temporary/LastTestsFailed.log" ]] || while IFS=: read -r _ test; do
     printf '\n---- %s said at its end:\n' "$test"

@@ -11,7 +11,7 @@ database, wanted = sys.argv[1], {os.path.abspath(name) for name in sys.argv[2:]}
 seen = set()
 for entry in json.load(open(database)):
     name = entry["file"]
-    if name in seen or "cmake_pch" in name or name.endswith(".cu") or not name.endswith(".cpp"):
+    if name in seen or "cmake_pch" in name or name.endswith(".cu") or not name.endswith((".cpp", ".cxx")):
         continue
     if wanted and name not in wanted:
         continue

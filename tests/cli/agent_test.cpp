@@ -405,7 +405,7 @@ TEST_F(Agent, our_own_engine_says_the_tokens_that_a_rollout_would_and_they_are_a
                    transcript.string(), "--trajectory", trajectories.string(), task->instruction}));
   EXPECT_TRUE(code == 0 || code == 1) << text(output());
   ASSERT_FALSE(events("call").empty()) << text(output());
-  EXPECT_TRUE(events("result").at(0)["ok"]) << text(output());
+  EXPECT_TRUE(events("result").at(0)["ok"].get<bool>()) << text(output());
 
   const auto atif = json(transcript);
   ASSERT_GE(atif["steps"].size(), 3u);

@@ -172,15 +172,15 @@ TEST_F(EnvsOfServer, ls_shows_whose_a_sandbox_is_and_logs_what_was_done_in_it) {
   EXPECT_THAT(rollout_->call("exit 3"), HasSubstr("[exit code 3]"));
   const auto leased = one_that_is(run_dir_, "leased");
   ASSERT_TRUE(leased);
-  const std::string id = (*leased)["sandbox"];
+  const std::string id = (*leased)["sandbox"].get<std::string>();
   EXPECT_EQ((*leased)["server"], "env-0");
   EXPECT_EQ((*leased)["episode"], 12);
   EXPECT_EQ((*leased)["attempt"], 1);
   EXPECT_THAT((*leased)["task"].get<std::string>(), testing::StartsWith("count/"));
   EXPECT_EQ((*leased)["calls"], 1);
-  EXPECT_GE((*leased)["processes"], 1);
-  EXPECT_GT((*leased)["lease_seconds"], 100);
-  EXPECT_LE((*leased)["lease_seconds"], 180);
+  EXPECT_GE((*leased)["processes"].get<int>(), 1);
+  EXPECT_GT((*leased)["lease_seconds"].get<double>(), 100);
+  EXPECT_LE((*leased)["lease_seconds"].get<double>(), 180);
   const auto table = envs("ls " + run());
   EXPECT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("sandbox"));
@@ -190,7 +190,7 @@ TEST_F(EnvsOfServer, ls_shows_whose_a_sandbox_is_and_logs_what_was_done_in_it) {
   ASSERT_TRUE(within(10s, [&] { return envs("logs " + run() + " " + id).out.find("released") != std::string::npos; }));
   const auto events = lines_of_json(envs("logs " + run() + " " + id + " --json").out);
   std::vector<std::string> kinds;
-  for (const auto& event : events) kinds.push_back(event["event"]);
+  for (const auto& event : events) kinds.push_back(event["event"].get<std::string>());
   EXPECT_THAT(kinds, testing::ElementsAre("made", "leased", "call", "ended"));
   EXPECT_EQ(events.at(2)["what"], "run_terminal_cmd");
   EXPECT_EQ(events.at(2)["exit_code"], 3);
@@ -254,7 +254,7 @@ TEST_F(EnvsOfServer, kill_during_a_call_is_a_typed_failure_and_never_a_reward) {
   rollout_->begin_call("sleep 100");
   std::optional<Json> calling;
   ASSERT_TRUE(within(20s, [&] { return (calling = one_that_is(run_dir_, "calling")).has_value(); }));
-  const std::string id = (*calling)["sandbox"];
+  const std::string id = (*calling)["sandbox"].get<std::string>();
   const auto killed = envs("kill " + run() + " " + id);
   EXPECT_EQ(killed.code, 0) << killed.err;
   EXPECT_THAT(killed.out, HasSubstr(id + " was calling (run_terminal_cmd) and is ended"));
@@ -288,7 +288,7 @@ TEST_F(EnvsOfServer, a_wrong_name_is_answered_with_the_nearest_one) {
   rollout_->acquire(1);
   const auto leased = one_that_is(run_dir_, "leased");
   ASSERT_TRUE(leased);
-  const std::string id = (*leased)["sandbox"];
+  const std::string id = (*leased)["sandbox"].get<std::string>();
   auto wrong = id;
   std::swap(wrong[1], wrong[2]);
   if (wrong == id) wrong[1] = wrong[1] == 'a' ? 'b' : 'a';
@@ -454,7 +454,8 @@ TEST_F(EnvsCommand, a_run_tries_the_episode_again_whose_sandbox_an_operator_ende
     const bool found = within(2s, [&] {
       for (auto& each : sandboxes(run_dir)) {
         leased = each;
-        if (each["state"] == "leased" && each["calls"] > 0 && each["state_seconds"] > 0.5) return true;
+        if (each["state"] == "leased" && each["calls"].get<int>() > 0 && each["state_seconds"].get<double>() > 0.5)
+          return true;
       }
       return false;
     });

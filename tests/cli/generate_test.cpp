@@ -143,7 +143,9 @@ TEST_F(Generate, a_constraint_makes_any_model_write_valid_texts_whatever_runs_be
     said.resize(said.rfind('}') + 1);
     const auto value = parse_json(said);
     ASSERT_TRUE(value) << said;
-    EXPECT_TRUE((*value)["count"].is_number_integer() && (*value)["count"] >= 1 && (*value)["count"] <= 99) << said;
+    EXPECT_TRUE((*value)["count"].is_number_integer() && (*value)["count"].get<int>() >= 1 &&
+                (*value)["count"].get<int>() <= 99)
+        << said;
     EXPECT_TRUE((*value)["state"] == "on" || (*value)["state"] == "off") << said;
   }
 

@@ -143,7 +143,7 @@ TEST_F(GpuCheckTest, what_is_packed_runs_from_its_own_libraries) {
       run({"--without-gpu", "--steps", "1", "--out", folder_ / "r.json", "--from", folder_ / "real.tar.xz"}, 600s), 0)
       << output() << text(folder_ / "r.json");
   const Json result = json(folder_ / "r.json");
-  EXPECT_GT(result["tests"][0]["passed"], 100);
+  EXPECT_GT(result["tests"][0]["passed"].get<int>(), 100);
   EXPECT_EQ(result["loops"][0]["logprob"]["max_abs_diff"], 0.0);
   Process unpack({"/usr/bin/env", "tar", "xf", folder_ / "real.tar.xz", "-C", folder_}, folder_ / "tar.output");
   ASSERT_EQ(unpack.wait(60s), 0);

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-const std::string kEncoder = (fs::path(TANDEM_SOURCE_DIR) / "tests/golden/encoders/sentences").string();
+const std::string kIndexEncoder = (fs::path(TANDEM_SOURCE_DIR) / "tests/golden/encoders/sentences").string();
 
 class Index : public RunTest {
  protected:
@@ -27,7 +27,7 @@ class Index : public RunTest {
     std::ofstream(project() / name) << content;
   }
   static int index(Arguments options) {
-    Arguments arguments = {"index", project().string(), "--model", kEncoder};
+    Arguments arguments = {"index", project().string(), "--model", kIndexEncoder};
     arguments.insert(arguments.end(), options.begin(), options.end());
     return tandem(arguments);
   }
@@ -80,7 +80,7 @@ TEST_F(Index, of_another_model_is_refused_until_it_is_rebuilt) {
   EXPECT_EQ(tandem(with_other), 0) << text(output());
   std::ofstream(out) << "no index at all";
   EXPECT_EQ(index({"--out", out}), 2);
-  EXPECT_EQ(tandem({"index", "/nowhere", "--model", kEncoder}), 2);
+  EXPECT_EQ(tandem({"index", "/nowhere", "--model", kIndexEncoder}), 2);
   EXPECT_NE(tandem({"index", project().string(), "--model", "/nowhere"}), 0);
 }
 
@@ -105,7 +105,7 @@ TEST_F(Index, tools_call_serves_the_search_with_an_encoder_alone) {
   EXPECT_EQ(tandem(call), 1);
   EXPECT_NE(text(output()).find("there is no tool \"codebase_search\""), std::string::npos);
   auto with = call;
-  with.insert(with.end(), {"--encoder", kEncoder});
+  with.insert(with.end(), {"--encoder", kIndexEncoder});
   EXPECT_EQ(tandem(with), 0);
   EXPECT_NE(text(output()).find("has no index yet; `tandem index "), std::string::npos) << text(output());
   EXPECT_NE(text(output()).find("src/session.py:1-2 (score "), std::string::npos) << text(output());
@@ -116,7 +116,7 @@ TEST_F(Index, tools_call_serves_the_search_with_an_encoder_alone) {
 
   EXPECT_EQ(tandem({"tools", "list"}), 0);
   EXPECT_EQ(text(output()).find("codebase_search"), std::string::npos);
-  EXPECT_EQ(tandem({"tools", "list", "codebase_search", "--encoder", kEncoder}), 0);
+  EXPECT_EQ(tandem({"tools", "list", "codebase_search", "--encoder", kIndexEncoder}), 0);
   EXPECT_TRUE(text(output()).starts_with("codebase_search{query, explanation?, target_directories?}"));
 }
 

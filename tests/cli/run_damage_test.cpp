@@ -133,7 +133,8 @@ TEST_F(RunDamage, a_trajectory_that_is_damaged_costs_its_episode_and_no_other) {
   const fs::path run_dir = killed_run("damaged-trajectory", 100, 3);
   std::map<uint64_t, uint64_t> trained;  // episode to step
   for (const Json& episode : episodes(run_dir)) {
-    if (episode["trained_step"].is_number()) trained[episode["episode"].get<uint64_t>()] = episode["trained_step"];
+    if (episode["trained_step"].is_number())
+      trained[episode["episode"].get<uint64_t>()] = episode["trained_step"].get<uint64_t>();
   }
   ASSERT_FALSE(trained.empty());
   uint64_t hit = 0, place = 0;

@@ -7,15 +7,15 @@
 namespace tandem {
 namespace {
 
-const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden" / "sft";
+const fs::path kSftGolden = fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden" / "sft";
 
 class Sft : public RunTest {
  protected:
   static Arguments command(const fs::path& out, Arguments more) {
     Arguments arguments = {TANDEM_BINARY,
                            "sft",
-                           "model=" + (kGolden / "model").string(),
-                           "data.train=[" + (kGolden / "chats.jsonl").string() + "]",
+                           "model=" + (kSftGolden / "model").string(),
+                           "data.train=[" + (kSftGolden / "chats.jsonl").string() + "]",
                            "out=" + out.string(),
                            "threads=1",
                            "trainer.learning_rate=1e-3"};
@@ -43,7 +43,7 @@ class Sft : public RunTest {
 
 TEST_F(Sft, a_training_that_is_interrupted_and_goes_on_gives_the_same_model) {
   const Arguments job = {"trainer.epochs=15", "trainer.tokens_per_step=500", "trainer.checkpoint_every=7",
-                         "data.validation=[" + (kGolden / "chats.jsonl").string() + "]", "validation.every=5"};
+                         "data.validation=[" + (kSftGolden / "chats.jsonl").string() + "]", "validation.every=5"};
   const fs::path whole = root() / "whole", parts = root() / "parts";
   ASSERT_EQ(sft(whole, job), 0) << text(output());
   EXPECT_TRUE(says(whole.string()));
@@ -101,7 +101,7 @@ TEST_F(Sft, goes_on_with_nothing_but_what_it_began_with) {
   // A checkpoint on the way is a model too.
   ASSERT_EQ(tandem({"export", work(out), root() / "on-the-way", "--verify"}), 0) << text(output());
   // The same names, and another content.
-  const fs::path moving = file("moving.jsonl", text(kGolden / "chats.jsonl"));
+  const fs::path moving = file("moving.jsonl", text(kSftGolden / "chats.jsonl"));
   const fs::path other = root() / "other-content";
   const Arguments with_file = {"data.train=[" + moving.string() + "]", "trainer.epochs=1000",
                                "trainer.checkpoint_every=3"};
@@ -111,7 +111,7 @@ TEST_F(Sft, goes_on_with_nothing_but_what_it_began_with) {
     process.signal(SIGKILL);
     process.wait();
   }
-  file("moving.jsonl", text(kGolden / "chats.jsonl") + text(kGolden / "chats.jsonl"));
+  file("moving.jsonl", text(kSftGolden / "chats.jsonl") + text(kSftGolden / "chats.jsonl"));
   Arguments again = with_file;
   again.push_back("--resume");
   EXPECT_EQ(sft(other, again), 2);
@@ -123,11 +123,11 @@ TEST_F(Sft, stops_early_and_keeps_the_best_model) {
   // Learning by heart what is not validated: validation gets worse.
   const fs::path train = file("train.jsonl", R"({"messages": [{"role": "user", "content": "Capital of France?"}, )"
                                              R"({"role": "assistant", "content": "xx xx xx"}]})");
-  ASSERT_EQ(
-      sft(out, {"data.train=[" + train.string() + "]", "data.validation=[" + (kGolden / "chats.jsonl").string() + "]",
-                "trainer.epochs=200", "trainer.warmup_share=0", "trainer.schedule=constant", "validation.every=2",
-                "validation.patience=3", "--json"}),
-      0)
+  ASSERT_EQ(sft(out, {"data.train=[" + train.string() + "]",
+                      "data.validation=[" + (kSftGolden / "chats.jsonl").string() + "]", "trainer.epochs=200",
+                      "trainer.warmup_share=0", "trainer.schedule=constant", "validation.every=2",
+                      "validation.patience=3", "--json"}),
+            0)
       << text(output());
   const auto ends = lines_of(output(), "end"), validations = lines_of(output(), "validation");
   ASSERT_EQ(ends.size(), 1u);

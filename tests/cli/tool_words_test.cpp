@@ -136,7 +136,8 @@ TEST_F(ToolWords, mcp_gives_them_as_texts_and_names_the_same_tools) {
     answers[answer->at("id").dump()] = *answer;
   }
   std::vector<std::string> names;
-  for (const auto& tool : answers["\"list\""].at("result").at("tools")) names.push_back(tool.at("name"));
+  for (const auto& tool : answers["\"list\""].at("result").at("tools"))
+    names.push_back(tool.at("name").get<std::string>());
   EXPECT_THAT(names,
               testing::ElementsAre("read_file", "apply_patch", "bash", "str_replace_based_edit_tool", "edit_file"));
   EXPECT_THAT(answers["0"].at("result").at("instructions").get<std::string>(), testing::HasSubstr("Each bash starts"));

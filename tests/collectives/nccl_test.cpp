@@ -41,16 +41,16 @@ void in_group_of_threads(int ranks, const Use& use, int stuck_rank = -1) {
   for (auto& thread : threads) thread.join();
 }
 
-std::vector<float> floats_of(int rank, size_t count) {
+std::vector<float> nccl_floats_of(int rank, size_t count) {
   Random random(100 + rank);
   std::vector<float> values(count);
   for (auto& value : values) value = static_cast<float>(random.normal()) * (random.below(2) != 0 ? 1e6f : 1e-2f);
   return values;
 }
 std::vector<float> sum_of(int ranks, size_t count) {
-  auto sums = floats_of(0, count);
+  auto sums = nccl_floats_of(0, count);
   for (int rank = 1; rank < ranks; ++rank) {
-    const auto values = floats_of(rank, count);
+    const auto values = nccl_floats_of(rank, count);
     for (size_t i = 0; i < count; ++i) sums[i] += values[i];
   }
   return sums;
@@ -64,7 +64,7 @@ TEST(NcclGroup, sums_and_copies_are_those_of_one_loop_over_the_ranks) {
         EXPECT_EQ(group.rank(), rank);
         EXPECT_EQ(group.ranks(), ranks);
         const auto expected = sum_of(ranks, count);
-        auto values = floats_of(rank, count);
+        auto values = nccl_floats_of(rank, count);
         std::vector<float> mine(part);
         EXPECT_TRUE(group.reduce_scatter(std::span<const float>(values), std::span(mine), kEnough));
         EXPECT_TRUE(std::equal(mine.begin(), mine.end(), expected.begin() + part * rank));

@@ -1,4 +1,5 @@
 // The commands as a script meets them: exit codes and what they print.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -53,7 +54,7 @@ TEST(Commands, doctor_says_of_every_check_how_it_stands_and_ends_with_3_where_a_
   bool failed = false;
   std::vector<std::string> names;
   for (const Json& check : (*json)["checks"]) {
-    names.push_back(check["name"]);
+    names.push_back(check["name"].get<std::string>());
     failed = failed || check["level"] == "failed";
     EXPECT_FALSE(check["found"].get<std::string>().empty()) << check["name"];
     EXPECT_EQ(check["level"] == "ok", check["mend"].get<std::string>().empty()) << check["name"];

@@ -1,5 +1,6 @@
 #include "dashboard/live.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/text.h"

@@ -1,5 +1,6 @@
 #include "dashboard/report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dashboard/transcripts.h"

@@ -1,5 +1,6 @@
 #include "dashboard/summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dashboard/statistics.h"
@@ -54,15 +55,15 @@ TEST(Summary, held_out_rates_and_gains_are_those_of_the_books) {
   const auto s = summarise(run.dir(), run.plan());
   ASSERT_TRUE(s) << s.error().to_string();
   const Json& heldout = (*s)["heldout"];
-  EXPECT_DOUBLE_EQ(heldout["before"]["pass_rate"], 0.25);
+  EXPECT_DOUBLE_EQ(heldout["before"]["pass_rate"].get<double>(), 0.25);
   EXPECT_EQ(heldout["before"]["n_tasks"], 4);
   EXPECT_EQ(heldout["before"]["n_samples"], 8);
-  EXPECT_DOUBLE_EQ(heldout["after"]["pass_rate"], 0.75);
-  EXPECT_DOUBLE_EQ(heldout["gain"]["points"], 0.5);
+  EXPECT_DOUBLE_EQ(heldout["after"]["pass_rate"].get<double>(), 0.75);
+  EXPECT_DOUBLE_EQ(heldout["gain"]["points"].get<double>(), 0.5);
   EXPECT_LE(heldout["gain"]["ci95"][0].get<double>(), 0.5);
   EXPECT_GE(heldout["gain"]["ci95"][1].get<double>(), 0.5);
   EXPECT_EQ(heldout["greedy"]["before"]["n_samples"], 4);
-  EXPECT_DOUBLE_EQ(heldout["greedy"]["gain"]["points"], 0.5);
+  EXPECT_DOUBLE_EQ(heldout["greedy"]["gain"]["points"].get<double>(), 0.5);
   EXPECT_EQ(heldout["kinds"]["find"],
             (Json{{"before", 0.5}, {"after", 1.0}, {"greedy_before", 0.5}, {"greedy_after", 1.0}}));
   EXPECT_EQ(heldout["kinds"]["set"]["after"], 0.5);
@@ -114,8 +115,8 @@ TEST(Summary, of_several_lines_of_one_step_the_last_counts) {
   EXPECT_EQ((*s)["weights"]["sent_bytes"], 9);
   EXPECT_EQ((*s)["weights"]["full_bytes"], 10);
   EXPECT_EQ((*s)["weights"]["max_pause_ms"], 4.0);
-  EXPECT_DOUBLE_EQ((*s)["utilisation"]["trainer"], 0.5);
-  EXPECT_DOUBLE_EQ((*s)["utilisation"]["cores"], (12.0 + 3 + 1) / (2 * 10));
+  EXPECT_DOUBLE_EQ((*s)["utilisation"]["trainer"].get<double>(), 0.5);
+  EXPECT_DOUBLE_EQ((*s)["utilisation"]["cores"].get<double>(), (12.0 + 3 + 1) / (2 * 10));
 }
 
 TEST(Summary, what_the_supervisor_noted_is_merged_in) {

@@ -88,7 +88,7 @@ TEST_F(HumanEvalPack, a_line_of_cpp_is_a_task_that_passes) {
 
 TEST_F(HumanEvalPack, python_that_attacks_the_process_of_its_tests_finds_no_tests_there) {
   const auto task = only_task(python_row());
-  const std::string head = python_row().at("declaration");
+  const std::string head = python_row().at("declaration").get<std::string>();
   for (const char* body : {"    import os\n    os._exit(0)\n", "    raise SystemExit(0)\n", "    while True: pass\n",
                            "    class Equal:\n        __eq__ = lambda *a: True\n        __repr__ = lambda s: '[3, "
                            "6]'\n    return Equal()\n",
@@ -103,7 +103,7 @@ TEST_F(HumanEvalPack, python_that_attacks_the_process_of_its_tests_finds_no_test
 
 TEST_F(HumanEvalPack, cpp_that_tampers_with_assertions_or_leaves_early_does_not_pass) {
   const auto task = only_task(cpp_row());
-  const std::string wrong = std::string(cpp_row().at("declaration")) + "    return xs;\n}\n";
+  const std::string wrong = cpp_row().at("declaration").get<std::string>() + "    return xs;\n}\n";
   for (const char* attack :
        {"#include <cstdlib>\nstruct Leave { Leave() { std::_Exit(0); } } leave;\n",
         "#define NDEBUG\n#define assert(x)\n",
@@ -139,7 +139,7 @@ TEST_F(HumanEvalPack, tests_that_fail_with_their_own_reference_are_no_reward_at_
 
 TEST_F(HumanEvalPack, a_header_that_is_not_installed_is_named) {
   auto row = cpp_row();
-  row["declaration"] = "#include<nowhere/any.hpp>\n" + std::string(row.at("declaration"));
+  row["declaration"] = "#include<nowhere/any.hpp>\n" + row.at("declaration").get<std::string>();
   const auto v = validate(only_task(row), *backend_, 1);
   EXPECT_EQ(v.verdict, Verdict::kUnfit);
   EXPECT_THAT(v.findings, testing::Contains(HasSubstr("needs /usr/include/nowhere/any.hpp")));

@@ -17,7 +17,7 @@ using testing::StartsWith;
 
 // A counter and its ways to fail. Before it answers it prints what is no message, asks for something and tells
 // something, as servers do.
-const std::string kServer = R"(import json, os, sys, time
+const std::string kToolServer = R"(import json, os, sys, time
 print("starting up", flush=True)
 print("to the log", file=sys.stderr)
 def say(message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
@@ -61,7 +61,7 @@ for line in sys.stdin:
 class McpServers : public SandboxTest {
  protected:
   void begin() {
-    ASSERT_TRUE(sandbox_->put({{"server.py", kServer}}));
+    ASSERT_TRUE(sandbox_->put({{"server.py", kToolServer}}));
     const Status begun = start_servers(*sandbox_, servers_);
     ASSERT_TRUE(begun) << begun.to_string();
   }
@@ -166,7 +166,7 @@ TEST_F(McpServers, a_task_names_them_and_the_model_is_told_of_their_tools) {
   set.put("t.yaml",
           "instruction: Count.\nfiles: {server.py: {from: server.files}}\nmcp: {counter: python3 server.py}\n"
           "check: {answer: '2'}\n");
-  set.put("server.files", kServer);
+  set.put("server.files", kToolServer);
   const auto task = only_task(set.path);
   ASSERT_TRUE(task.has_value()) << task.error().to_string();
   const SystemClock clock;

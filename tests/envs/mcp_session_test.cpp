@@ -18,17 +18,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const char* const kInitialize =
+const char* const kMcpSessionInitialize =
     R"({"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},)"
     R"("clientInfo":{"name":"test","version":"1"}}})";
 
 std::string initialize(const std::string& revision) {
-  auto message = Json::parse(kInitialize);
+  auto message = Json::parse(kMcpSessionInitialize);
   message["params"]["protocolVersion"] = revision;
   return dump_json(message);
 }
 
-std::string call(int id, const std::string& tool, const Json& arguments = Json::object()) {
+std::string mcp_session_call(int id, const std::string& tool, const Json& arguments = Json::object()) {
   return dump_json(Json{{"jsonrpc", "2.0"},
                         {"id", id},
                         {"method", "tools/call"},
@@ -57,7 +57,7 @@ std::vector<std::string> words(const std::vector<McpAction>& actions) {
   return said;
 }
 
-class Session : public testing::Test {
+class McpSessionTest : public testing::Test {
  protected:
   // The one reply to a frame, as JSON.
   Json ask(const std::string& frame) {
@@ -83,7 +83,7 @@ class Session : public testing::Test {
   uint64_t exchange_ = 0;
 };
 
-TEST_F(Session, each_revision_that_is_known_is_answered_by_itself_and_any_other_by_the_newest) {
+TEST_F(McpSessionTest, each_revision_that_is_known_is_answered_by_itself_and_any_other_by_the_newest) {
   for (const char* revision : {"2025-11-25", "2025-06-18", "2025-03-26"}) {
     session_ = McpSession("1");
     EXPECT_EQ(ask(initialize(revision)).at("result").at("protocolVersion"), revision);
@@ -94,8 +94,8 @@ TEST_F(Session, each_revision_that_is_known_is_answered_by_itself_and_any_other_
   }
 }
 
-TEST_F(Session, says_who_it_is_and_that_it_has_tools) {
-  const auto result = ask(kInitialize).at("result");
+TEST_F(McpSessionTest, says_who_it_is_and_that_it_has_tools) {
+  const auto result = ask(kMcpSessionInitialize).at("result");
   EXPECT_EQ(dump_json(result.at("serverInfo")), R"({"name":"tandem","version":"1.2.3"})");
   EXPECT_EQ(dump_json(result.at("capabilities")), R"({"tools":{}})");
   EXPECT_THAT(step(R"({"jsonrpc":"2.0","method":"notifications/initialized"})"), ElementsAre("nothing 2"));
@@ -103,8 +103,8 @@ TEST_F(Session, says_who_it_is_and_that_it_has_tools) {
             Json::parse(R"({"jsonrpc":"2.0","id":"a","result":{}})"));
 }
 
-TEST_F(Session, lists_every_tool_with_the_schema_that_models_are_trained_on) {
-  ask(kInitialize);
+TEST_F(McpSessionTest, lists_every_tool_with_the_schema_that_models_are_trained_on) {
+  ask(kMcpSessionInitialize);
   const auto listed = ask(R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})").at("result").at("tools");
   const auto schemas = tool_schemas();
   ASSERT_EQ(listed.size(), schemas.size());
@@ -119,29 +119,29 @@ TEST_F(Session, lists_every_tool_with_the_schema_that_models_are_trained_on) {
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}})"), -32602);
 }
 
-TEST_F(Session, what_a_tool_says_is_the_text_of_the_result_and_a_refusal_is_an_error_of_the_tool) {
-  ask(kInitialize);
-  EXPECT_THAT(step(call(5, kRead)), ElementsAre("start 1"));
+TEST_F(McpSessionTest, what_a_tool_says_is_the_text_of_the_result_and_a_refusal_is_an_error_of_the_tool) {
+  ask(kMcpSessionInitialize);
+  EXPECT_THAT(step(mcp_session_call(5, kRead)), ElementsAre("start 1"));
   EXPECT_THAT(finish(1, "     1|one\n"),
               ElementsAre("reply 2 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"content\":[{\"type\":\"text\",\"text\":"
                           "\"     1|one\\n\"}],\"isError\":false}}"));
-  EXPECT_THAT(step(call(6, kRead)), ElementsAre("start 2"));
+  EXPECT_THAT(step(mcp_session_call(6, kRead)), ElementsAre("start 2"));
   EXPECT_THAT(words(session_.finished(2, ToolOutcome::refused("no such file"))),
               ElementsAre("reply 3 {\"jsonrpc\":\"2.0\",\"id\":6,\"result\":{\"content\":[{\"type\":\"text\",\"text\":"
                           "\"Error: no such file\"}],\"isError\":true}}"));
 }
 
-TEST_F(Session, a_failure_of_the_infrastructure_is_an_error_of_the_protocol_and_the_session_goes_on) {
-  ask(kInitialize);
-  step(call(5, kRead));
+TEST_F(McpSessionTest, a_failure_of_the_infrastructure_is_an_error_of_the_protocol_and_the_session_goes_on) {
+  ask(kMcpSessionInitialize);
+  step(mcp_session_call(5, kRead));
   const auto said = words(session_.finished(1, fail(Status::unavailable("the sandbox is gone"))));
   EXPECT_THAT(said, ElementsAre("reply 2 {\"jsonrpc\":\"2.0\",\"id\":5,\"error\":{\"code\":-32603,\"message\":\"the "
                                 "sandbox is gone\"}}"));
-  EXPECT_THAT(step(call(6, kRead)), ElementsAre("start 2"));
+  EXPECT_THAT(step(mcp_session_call(6, kRead)), ElementsAre("start 2"));
 }
 
-TEST_F(Session, bad_frames_are_refused_by_the_code_for_what_is_wrong_with_them) {
-  ask(kInitialize);
+TEST_F(McpSessionTest, bad_frames_are_refused_by_the_code_for_what_is_wrong_with_them) {
+  ask(kMcpSessionInitialize);
   const struct {
     const char* frame;
     int code;
@@ -160,7 +160,7 @@ TEST_F(Session, bad_frames_are_refused_by_the_code_for_what_is_wrong_with_them) 
       {R"({"jsonrpc":"2.0","id":null,"method":"ping"})", -32600},
       {R"({"jsonrpc":"2.0","id":1.5,"method":"ping"})", -32600},
       {R"({"jsonrpc":"2.0","id":{},"method":"ping"})", -32600},
-      {kInitialize, -32600},  // comes once
+      {kMcpSessionInitialize, -32600},  // comes once
       {R"({"jsonrpc":"2.0","id":1,"method":"tools/lsit"})", -32601},
       {R"({"jsonrpc":"2.0","id":1,"method":"resources/list"})", -32601},
       {R"({"jsonrpc":"2.0","id":1,"method":"ping","params":[1]})", -32602},
@@ -173,21 +173,21 @@ TEST_F(Session, bad_frames_are_refused_by_the_code_for_what_is_wrong_with_them) 
   EXPECT_FALSE(session_.busy());
 }
 
-TEST_F(Session, errors_name_the_request_and_what_was_meant) {
-  ask(kInitialize);
+TEST_F(McpSessionTest, errors_name_the_request_and_what_was_meant) {
+  ask(kMcpSessionInitialize);
   const auto method = ask(R"({"jsonrpc":"2.0","id":"x","method":"tools/lsit"})");
   EXPECT_EQ(method.at("id"), "x");
   EXPECT_EQ(method.at("error").at("message"), "there is no method \"tools/lsit\"; did you mean \"tools/list\"?");
-  const auto tool = ask(call(3, "reed_file"));
+  const auto tool = ask(mcp_session_call(3, "reed_file"));
   EXPECT_EQ(tool.at("error").at("message"), "Error: there is no tool \"reed_file\"; did you mean \"read_file\"?");
   EXPECT_EQ(ask("{").at("id"), Json());
   EXPECT_THAT(ask(std::string(kLargestRpcFrame + 1, ' ')).at("error").at("message").get<std::string>(),
               HasSubstr("a message has more than"));
 }
 
-TEST_F(Session, nothing_but_ping_is_answered_before_initialize) {
+TEST_F(McpSessionTest, nothing_but_ping_is_answered_before_initialize) {
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})"), -32600);
-  EXPECT_EQ(error_of(call(1, kRead)), -32600);
+  EXPECT_EQ(error_of(mcp_session_call(1, kRead)), -32600);
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"ping"})"), 0);
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})"), -32602);
   EXPECT_FALSE(session_.initialized());
@@ -195,8 +195,8 @@ TEST_F(Session, nothing_but_ping_is_answered_before_initialize) {
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}})"), -32601);
 }
 
-TEST_F(Session, notifications_and_responses_are_never_answered) {
-  ask(kInitialize);
+TEST_F(McpSessionTest, notifications_and_responses_are_never_answered) {
+  ask(kMcpSessionInitialize);
   for (const char* frame :
        {R"({"jsonrpc":"2.0","method":"notifications/progress"})", R"({"jsonrpc":"2.0","method":"x"})",
         R"({"jsonrpc":"2.0","id":9,"result":{}})", R"({"jsonrpc":"2.0","id":9,"error":{"code":1,"message":"m"}})"}) {
@@ -204,12 +204,12 @@ TEST_F(Session, notifications_and_responses_are_never_answered) {
   }
 }
 
-TEST_F(Session, calls_that_read_run_beside_each_other_and_one_that_changes_runs_alone_and_in_its_turn) {
-  ask(kInitialize);
-  EXPECT_THAT(step(call(1, kRead)), ElementsAre("start 1"));
-  EXPECT_THAT(step(call(2, kRead)), ElementsAre("start 2"));
-  EXPECT_THAT(step(call(3, kChange)), IsEmpty());
-  EXPECT_THAT(step(call(4, kRead)), IsEmpty());  // it may read what the change before it writes
+TEST_F(McpSessionTest, calls_that_read_run_beside_each_other_and_one_that_changes_runs_alone_and_in_its_turn) {
+  ask(kMcpSessionInitialize);
+  EXPECT_THAT(step(mcp_session_call(1, kRead)), ElementsAre("start 1"));
+  EXPECT_THAT(step(mcp_session_call(2, kRead)), ElementsAre("start 2"));
+  EXPECT_THAT(step(mcp_session_call(3, kChange)), IsEmpty());
+  EXPECT_THAT(step(mcp_session_call(4, kRead)), IsEmpty());  // it may read what the change before it writes
   EXPECT_THAT(finish(2, ""), ElementsAre(HasSubstr("reply 3 ")));
   EXPECT_THAT(finish(1, ""), ElementsAre(HasSubstr("reply 2 "), "start 3"));
   EXPECT_THAT(finish(3, ""), ElementsAre(HasSubstr("reply 4 "), "start 4"));
@@ -217,11 +217,11 @@ TEST_F(Session, calls_that_read_run_beside_each_other_and_one_that_changes_runs_
   EXPECT_FALSE(session_.busy());
 }
 
-TEST_F(Session, a_cancelled_call_is_ended_and_not_answered_and_the_next_waits_until_it_is_gone) {
-  ask(kInitialize);
-  step(call(1, kChange));
-  EXPECT_THAT(step(call(2, kChange)), IsEmpty());
-  EXPECT_THAT(step(call(3, kChange)), IsEmpty());
+TEST_F(McpSessionTest, a_cancelled_call_is_ended_and_not_answered_and_the_next_waits_until_it_is_gone) {
+  ask(kMcpSessionInitialize);
+  step(mcp_session_call(1, kChange));
+  EXPECT_THAT(step(mcp_session_call(2, kChange)), IsEmpty());
+  EXPECT_THAT(step(mcp_session_call(3, kChange)), IsEmpty());
   EXPECT_THAT(step(cancelled(1)), ElementsAre("stop 1", "nothing 2", "nothing 5"));
   EXPECT_THAT(step(cancelled(1)), ElementsAre("nothing 6"));
   EXPECT_THAT(step(cancelled(2)), ElementsAre("nothing 3", "nothing 7"));
@@ -230,26 +230,26 @@ TEST_F(Session, a_cancelled_call_is_ended_and_not_answered_and_the_next_waits_un
   EXPECT_THAT(finish(3, ""), ElementsAre(HasSubstr("reply 4 ")));
 }
 
-TEST_F(Session, the_id_of_a_call_that_is_under_way_cannot_be_used_again_until_it_has_ended) {
-  ask(kInitialize);
-  step(call(1, kRead));
-  EXPECT_EQ(error_of(call(1, kRead)), -32600);
+TEST_F(McpSessionTest, the_id_of_a_call_that_is_under_way_cannot_be_used_again_until_it_has_ended) {
+  ask(kMcpSessionInitialize);
+  step(mcp_session_call(1, kRead));
+  EXPECT_EQ(error_of(mcp_session_call(1, kRead)), -32600);
   finish(1, "");
-  EXPECT_THAT(step(call(1, kRead)), ElementsAre("start 2"));
+  EXPECT_THAT(step(mcp_session_call(1, kRead)), ElementsAre("start 2"));
 }
 
-TEST_F(Session, more_calls_than_it_keeps_are_refused_and_may_be_sent_again) {
-  ask(kInitialize);
-  for (size_t i = 0; i < McpSession::kMostCalls; ++i) step(call(static_cast<int>(i), kChange));
-  EXPECT_EQ(error_of(call(1000, kChange)), -32603);
+TEST_F(McpSessionTest, more_calls_than_it_keeps_are_refused_and_may_be_sent_again) {
+  ask(kMcpSessionInitialize);
+  for (size_t i = 0; i < McpSession::kMostCalls; ++i) step(mcp_session_call(static_cast<int>(i), kChange));
+  EXPECT_EQ(error_of(mcp_session_call(1000, kChange)), -32603);
   finish(1, "");
-  EXPECT_THAT(step(call(1000, kChange)), IsEmpty());
+  EXPECT_THAT(step(mcp_session_call(1000, kChange)), IsEmpty());
 }
 
-TEST_F(Session, a_batch_of_the_revision_that_has_them_is_answered_at_once_when_all_of_it_is_done) {
+TEST_F(McpSessionTest, a_batch_of_the_revision_that_has_them_is_answered_at_once_when_all_of_it_is_done) {
   ask(initialize("2025-03-26"));
   const auto ping = R"({"jsonrpc":"2.0","id":"p","method":"ping"})";
-  EXPECT_THAT(step(fmt::format("[{},{},7,{}]", call(1, kRead), ping, call(2, kRead))),
+  EXPECT_THAT(step(fmt::format("[{},{},7,{}]", mcp_session_call(1, kRead), ping, mcp_session_call(2, kRead))),
               ElementsAre("start 1", "start 2"));
   EXPECT_THAT(finish(2, "two"), IsEmpty());
   const auto said = finish(1, "one");
@@ -261,15 +261,15 @@ TEST_F(Session, a_batch_of_the_revision_that_has_them_is_answered_at_once_when_a
   EXPECT_EQ(answers[2].at("id"), 2);
   EXPECT_EQ(answers[3].at("id"), 1);
   EXPECT_EQ(step(fmt::format("[{}]", cancelled(1))), std::vector<std::string>{"nothing 3"});
-  EXPECT_THAT(step(fmt::format("[{},{}]", call(4, kChange), cancelled(4))), ElementsAre("nothing 4"));
+  EXPECT_THAT(step(fmt::format("[{},{}]", mcp_session_call(4, kChange), cancelled(4))), ElementsAre("nothing 4"));
 }
 
 // Frames made from pieces of good ones: whatever comes, every exchange has one reply, and the session goes on.
-TEST_F(Session, any_frame_has_one_reply_and_leaves_a_session_that_works) {
-  std::vector<std::string> seeds = {kInitialize,
+TEST_F(McpSessionTest, any_frame_has_one_reply_and_leaves_a_session_that_works) {
+  std::vector<std::string> seeds = {kMcpSessionInitialize,
                                     initialize("2025-03-26"),
-                                    call(1, kRead, {{"target_file", "a"}}),
-                                    call(2, kChange, {{"command", "ls"}}),
+                                    mcp_session_call(1, kRead, {{"target_file", "a"}}),
+                                    mcp_session_call(2, kChange, {{"command", "ls"}}),
                                     cancelled(1),
                                     cancelled(2),
                                     R"({"jsonrpc":"2.0","id":3,"method":"tools/list"})",

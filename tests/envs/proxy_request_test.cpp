@@ -6,19 +6,19 @@
 namespace tandem::envs {
 namespace {
 
-ProxyRequest read(const std::string& head) {
+ProxyRequest read_request(const std::string& head) {
   auto request = parse_proxy_request(head);
   EXPECT_TRUE(request.has_value()) << request.error().to_string();
   return request.value_or(ProxyRequest());
 }
 
-std::string mistake(const std::string& head) {
+std::string proxy_request_mistake(const std::string& head) {
   const auto request = parse_proxy_request(head);
   return request ? "none: " + request->head : request.error().message();
 }
 
 TEST(ProxyRequest, the_host_is_told_the_name_that_was_checked) {
-  const auto request = read(
+  const auto request = read_request(
       "GET http://a.example:8080/x?y=1 HTTP/1.1\r\nHost: evil.example\r\nAccept: */*\r\nProxy-Authorization: Basic "
       "eA==\r\nConnection: X-Own, Host\r\nX-Own: 1\r\nProxy-Connection: keep-alive\r\n\r\n");
   EXPECT_EQ(request.method, "GET");
@@ -30,20 +30,20 @@ TEST(ProxyRequest, the_host_is_told_the_name_that_was_checked) {
 }
 
 TEST(ProxyRequest, a_tunnel_names_host_and_port) {
-  const auto request = read("CONNECT [2001:db8::1]:443 HTTP/1.1\r\nUser-Agent: x\r\n\r\n");
+  const auto request = read_request("CONNECT [2001:db8::1]:443 HTTP/1.1\r\nUser-Agent: x\r\n\r\n");
   EXPECT_TRUE(request.tunnel);
   EXPECT_EQ(request.host, "2001:db8::1");
   EXPECT_EQ(request.port, 443);
-  EXPECT_EQ(mistake("CONNECT a.example HTTP/1.1\r\n\r\n"), "CONNECT needs a port behind the host");
+  EXPECT_EQ(proxy_request_mistake("CONNECT a.example HTTP/1.1\r\n\r\n"), "CONNECT needs a port behind the host");
 }
 
 TEST(ProxyRequest, a_path_may_be_missing_and_a_body_has_a_length_or_chunks) {
-  EXPECT_EQ(read("GET http://a.example HTTP/1.0\r\n\r\n").head,
+  EXPECT_EQ(read_request("GET http://a.example HTTP/1.0\r\n\r\n").head,
             "GET / HTTP/1.0\r\nHost: a.example\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(read("GET http://a.example?q HTTP/1.1\r\n\r\n").head,
+  EXPECT_EQ(read_request("GET http://a.example?q HTTP/1.1\r\n\r\n").head,
             "GET /?q HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(read("POST http://a.example/ HTTP/1.1\r\nContent-Length: 12\r\n\r\n").body_bytes, 12);
-  const auto chunks = read(
+  EXPECT_EQ(read_request("POST http://a.example/ HTTP/1.1\r\nContent-Length: 12\r\n\r\n").body_bytes, 12);
+  const auto chunks = read_request(
       "POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: "
       "transfer-encoding\r\n\r\n");
   EXPECT_EQ(chunks.body_bytes, std::nullopt);
@@ -80,7 +80,7 @@ TEST(ProxyRequest, what_two_readers_could_take_differently_is_refused) {
   }
   std::string many = get;
   for (size_t i = 0; i <= kMostProxyFields; ++i) many += "A: 1\r\n";
-  EXPECT_EQ(mistake(many + "\r\n"), "the request has more than 100 fields");
+  EXPECT_EQ(proxy_request_mistake(many + "\r\n"), "the request has more than 100 fields");
 }
 
 }  // namespace

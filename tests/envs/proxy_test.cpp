@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr int kPatienceMilliseconds = 20'000;
+constexpr int kProxyPatienceMilliseconds = 20'000;
 
 struct Listening {
   FileDescriptor socket;
@@ -56,7 +56,7 @@ void say(const FileDescriptor& socket, std::string_view bytes) {
 
 bool readable(const FileDescriptor& socket) {
   pollfd wait = {socket.get(), POLLIN, 0};
-  return poll(&wait, 1, kPatienceMilliseconds) > 0;
+  return poll(&wait, 1, kProxyPatienceMilliseconds) > 0;
 }
 
 // What comes until `end` has come, or the other side is done.

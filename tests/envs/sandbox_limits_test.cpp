@@ -64,7 +64,7 @@ TEST_P(SandboxLimits, a_fork_bomb_is_bounded_and_the_sandbox_lives_on) {
 }
 
 TEST_P(SandboxLimits, memory_is_bounded) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(TANDEM_SANITIZED)
   GTEST_SKIP() << "memory is not bounded for each process in sanitizer builds";
 #endif
   spec_.memory_bytes = 200 << 20;
@@ -80,7 +80,7 @@ TEST_P(SandboxLimits, memory_is_bounded) {
 }
 
 TEST_P(SandboxLimits, files_that_do_not_fit_into_memory_are_an_error_and_never_missing) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(TANDEM_SANITIZED)
   GTEST_SKIP() << "memory is not bounded for each process in sanitizer builds";
 #endif
   spec_.memory_bytes = 64 << 20;
@@ -297,7 +297,7 @@ TEST_P(SandboxLimits, the_oracle_scores_one_on_every_kind_and_code_that_cheats_d
 }
 
 TEST_P(SandboxLimits, making_one_and_one_call_take_milliseconds) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TANDEM_SANITIZED)
   GTEST_SKIP() << "sanitizers take their own time";
 #endif
   const SystemClock clock;

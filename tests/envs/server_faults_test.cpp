@@ -16,13 +16,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Process {
+struct ServingProcess {
   pid_t parent = 0;
   std::string name;
 };
 
-std::map<pid_t, Process> processes() {
-  std::map<pid_t, Process> found;
+std::map<pid_t, ServingProcess> processes() {
+  std::map<pid_t, ServingProcess> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const pid_t id = atoi(entry.path().filename().c_str());
     const auto stat = id > 0 ? read_file(entry.path() / "stat") : fail(Status::not_found(""));

@@ -20,7 +20,7 @@ using testing::Not;
 constexpr const char* kBroken = "def shout(text):\n    return text.upper()\n\n\ndef whisper(text):\n    return text\n";
 constexpr const char* kMended =
     "def shout(text):\n    return text.upper()\n\n\ndef whisper(text):\n    return text.lower()\n";
-constexpr const char* kTests =
+constexpr const char* kSweBenchTests =
     "import unittest\n\nfrom voice import shout, whisper\n\n\nclass Voice(unittest.TestCase):\n"
     "    def test_shout(self):\n        self.assertEqual(shout(\"a\"), \"A\")\n";
 constexpr const char* kMoreTests = "\n    def test_whisper(self):\n        self.assertEqual(whisper(\"A\"), \"a\")\n";
@@ -30,13 +30,13 @@ class SweBench : public SandboxTest {
  protected:
   SweBench() {
     scratch_.put(kRepository + "/voice.py", kBroken);
-    scratch_.put(kRepository + "/tests/test_voice.py", kTests);
+    scratch_.put(kRepository + "/tests/test_voice.py", kSweBenchTests);
     scratch_.put(kRepository + "/tests/__init__.py", "");
     scratch_.put(kRepository + "/tests/old.txt", "old\n");
     git("init -q . && git add -A && git commit -qm base");
     base_ = git("rev-parse HEAD").substr(0, 40);
     scratch_.put(kRepository + "/voice.py", kMended);
-    scratch_.put(kRepository + "/tests/test_voice.py", std::string(kTests) + kMoreTests);
+    scratch_.put(kRepository + "/tests/test_voice.py", std::string(kSweBenchTests) + kMoreTests);
     git("rm -q tests/old.txt && git add -A && git commit -qm fix");
     row_ = {{"repo", "owner/voice"},
             {"instance_id", "owner__voice-7"},

@@ -361,26 +361,26 @@ std::vector<std::string> proxy_request_seeds() {
           "CONNECT 192.0.2.1:443 HTTP/1.1\r\nProxy-Authorization: Basic eA==\r\n\r\n"};
 }
 
-constexpr Target kTargets[] = {{"engine_answers", engine_answers, engine_answers_seeds},
-                               {"image_plan", image_plan, image_plan_seeds},
-                               {"linters", linters, linters_seeds},
-                               {"patch", patch, patch_seeds},
-                               {"sketch", sketch, sketch_seeds},
-                               {"glob", glob, glob_seeds},
-                               {"tool_arguments", tool_arguments, tool_arguments_seeds},
-                               {"message", message, message_seeds},
-                               {"mcp", mcp, mcp_seeds},
-                               {"mcp_server", mcp_server, mcp_server_seeds},
-                               {"proxy_request", proxy_request, proxy_request_seeds},
-                               {"snapshot", snapshot, snapshot_seeds},
-                               {"sandbox_fields", sandbox_fields, sandbox_fields_seeds},
-                               {"search_index", search_index, search_index_seeds},
-                               {"shared_index", shared_index, shared_index_seeds},
-                               {"source_messages", source_messages, source_messages_seeds},
-                               {"source_text", source_text, source_text_seeds}};
+constexpr Target kEnvsTargets[] = {{"engine_answers", engine_answers, engine_answers_seeds},
+                                   {"image_plan", image_plan, image_plan_seeds},
+                                   {"linters", linters, linters_seeds},
+                                   {"patch", patch, patch_seeds},
+                                   {"sketch", sketch, sketch_seeds},
+                                   {"glob", glob, glob_seeds},
+                                   {"tool_arguments", tool_arguments, tool_arguments_seeds},
+                                   {"message", message, message_seeds},
+                                   {"mcp", mcp, mcp_seeds},
+                                   {"mcp_server", mcp_server, mcp_server_seeds},
+                                   {"proxy_request", proxy_request, proxy_request_seeds},
+                                   {"snapshot", snapshot, snapshot_seeds},
+                                   {"sandbox_fields", sandbox_fields, sandbox_fields_seeds},
+                                   {"search_index", search_index, search_index_seeds},
+                                   {"shared_index", shared_index, shared_index_seeds},
+                                   {"source_messages", source_messages, source_messages_seeds},
+                                   {"source_text", source_text, source_text_seeds}};
 
 }  // namespace
 
-std::span<const Target> envs_targets() { return kTargets; }
+std::span<const Target> envs_targets() { return kEnvsTargets; }
 
 }  // namespace tandem::fuzz

@@ -334,10 +334,10 @@ std::vector<std::string> kernel_seeds() {
   return seeds;
 }
 
-constexpr Target kTargets[] = {{"kernel_arguments", kernel_arguments, kernel_seeds}};
+constexpr Target kKernelsTargets[] = {{"kernel_arguments", kernel_arguments, kernel_seeds}};
 
 }  // namespace
 
-std::span<const Target> kernels_targets() { return kTargets; }
+std::span<const Target> kernels_targets() { return kKernelsTargets; }
 
 }  // namespace tandem::fuzz

@@ -318,19 +318,19 @@ std::vector<std::string> configuration_seeds() {
       R"("vocab_size":100,"max_position_embeddings":64,"type_vocab_size":2,"hidden_act":"gelu","layer_norm_eps":1e-12})"};
 }
 
-constexpr Target kTargets[] = {{"safetensors", safetensors, safetensors_seeds},
-                               {"gguf", gguf, gguf_seeds},
-                               {"tokenizer", tokenizer, tokenizer_seeds},
-                               {"precompiled", precompiled, precompiled_seeds},
-                               {"regex", regex, regex_seeds},
-                               {"chat_template", chat_template, chat_template_seeds},
-                               {"tool_calls", tool_calls, tool_calls_seeds},
-                               {"tool_stream", tool_stream, tool_calls_seeds},
-                               {"json_schema", json_schema, json_schema_seeds},
-                               {"configuration", configuration, configuration_seeds}};
+constexpr Target kModelTargets[] = {{"safetensors", safetensors, safetensors_seeds},
+                                    {"gguf", gguf, gguf_seeds},
+                                    {"tokenizer", tokenizer, tokenizer_seeds},
+                                    {"precompiled", precompiled, precompiled_seeds},
+                                    {"regex", regex, regex_seeds},
+                                    {"chat_template", chat_template, chat_template_seeds},
+                                    {"tool_calls", tool_calls, tool_calls_seeds},
+                                    {"tool_stream", tool_stream, tool_calls_seeds},
+                                    {"json_schema", json_schema, json_schema_seeds},
+                                    {"configuration", configuration, configuration_seeds}};
 
 }  // namespace
 
-std::span<const Target> model_targets() { return kTargets; }
+std::span<const Target> model_targets() { return kModelTargets; }
 
 }  // namespace tandem::fuzz

@@ -259,13 +259,13 @@ std::vector<std::string> chat_answer_seeds() {
           R"({"error":{"message":"too many","type":"x","code":"y"}})"};
 }
 
-constexpr Target kTargets[] = {{"messages", messages, messages_seeds},
-                               {"ledger", ledger, ledger_seeds},
-                               {"chat_stream", chat_stream, chat_stream_seeds},
-                               {"chat_answer", chat_answer, chat_answer_seeds}};
+constexpr Target kRolloutTargets[] = {{"messages", messages, messages_seeds},
+                                      {"ledger", ledger, ledger_seeds},
+                                      {"chat_stream", chat_stream, chat_stream_seeds},
+                                      {"chat_answer", chat_answer, chat_answer_seeds}};
 
 }  // namespace
 
-std::span<const Target> rollout_targets() { return kTargets; }
+std::span<const Target> rollout_targets() { return kRolloutTargets; }
 
 }  // namespace tandem::fuzz

@@ -153,17 +153,17 @@ std::vector<std::string> swe_bench_seeds() {
       "\n"};
 }
 
-constexpr Target kTargets[] = {{"dockerfile", dockerfile, dockerfile_seeds},
-                               {"harbor", harbor, harbor_seeds},
-                               {"terminal_bench", terminal_bench, terminal_bench_seeds},
-                               {"test_report", test_report, test_report_seeds},
-                               {"yaml_task", yaml_task, yaml_task_seeds},
-                               {"humanevalpack", humanevalpack, humanevalpack_seeds},
-                               {"git_patch", git_patch, git_patch_seeds},
-                               {"swe_bench", swe_bench, swe_bench_seeds}};
+constexpr Target kTasksTargets[] = {{"dockerfile", dockerfile, dockerfile_seeds},
+                                    {"harbor", harbor, harbor_seeds},
+                                    {"terminal_bench", terminal_bench, terminal_bench_seeds},
+                                    {"test_report", test_report, test_report_seeds},
+                                    {"yaml_task", yaml_task, yaml_task_seeds},
+                                    {"humanevalpack", humanevalpack, humanevalpack_seeds},
+                                    {"git_patch", git_patch, git_patch_seeds},
+                                    {"swe_bench", swe_bench, swe_bench_seeds}};
 
 }  // namespace
 
-std::span<const Target> tasks_targets() { return kTargets; }
+std::span<const Target> tasks_targets() { return kTasksTargets; }
 
 }  // namespace tandem::fuzz

@@ -29,10 +29,10 @@ std::vector<std::string> transcripts_seeds() {
           R"({"tokens":[1,2,3],"sampled":[0,1,1],"reward":0.5,"split":"train"})"};
 }
 
-constexpr Target kTargets[] = {{"transcripts", transcripts, transcripts_seeds}};
+constexpr Target kTrainerTargets[] = {{"transcripts", transcripts, transcripts_seeds}};
 
 }  // namespace
 
-std::span<const Target> trainer_targets() { return kTargets; }
+std::span<const Target> trainer_targets() { return kTrainerTargets; }
 
 }  // namespace tandem::fuzz

@@ -12,13 +12,13 @@
 namespace tandem::model {
 namespace {
 
-const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/encoders";
+const fs::path kEncoderGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/encoders";
 
 Json json_of(const fs::path& path) { return *parse_json(*read_file(path)); }
 
 class EncoderTest : public testing::TestWithParam<const char*> {
  protected:
-  fs::path folder() const { return kGolden / GetParam(); }
+  fs::path folder() const { return kEncoderGolden / GetParam(); }
   Encoder load(kernels::Stream& stream) const {
     auto encoder = Encoder::load(folder(), stream);
     EXPECT_TRUE(encoder) << encoder.error().to_string();
@@ -26,7 +26,8 @@ class EncoderTest : public testing::TestWithParam<const char*> {
   }
   std::vector<std::vector<TokenId>> texts() const {
     std::vector<std::vector<TokenId>> texts;
-    for (const Json& item : json_of(folder() / "expected.json")) texts.push_back(item["tokens"]);
+    for (const Json& item : json_of(folder() / "expected.json"))
+      texts.push_back(item["tokens"].get<std::vector<int>>());
     return texts;
   }
 };
@@ -44,7 +45,7 @@ TEST_P(EncoderTest, gives_the_embeddings_of_transformers_with_every_instruction_
     for (size_t text = 0; text < expected.size(); ++text) {
       double dot = 0, length = 0;
       for (size_t i = 0; i < width; ++i) {
-        const double ours = (*embeddings)[text * width + i], theirs = expected[text]["embedding"][i];
+        const double ours = (*embeddings)[text * width + i], theirs = expected[text]["embedding"][i].get<double>();
         ASSERT_NEAR(ours, theirs, 2e-6) << expected[text]["text"] << " at " << i;
         dot += ours * theirs;
         length += ours * ours;
@@ -85,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Encoders, EncoderTest, testing::Values("sentences", "ma
 
 TEST(Encoder, texts_that_it_cannot_take_are_refused) {
   auto stream = *kernels::Stream::cpu(1);
-  const Encoder encoder = *Encoder::load(kGolden / "sentences", stream);
+  const Encoder encoder = *Encoder::load(kEncoderGolden / "sentences", stream);
   const auto refusal = [&](std::vector<TokenId> text) { return encoder.embed(stream, {&text, 1}).error().message(); };
   EXPECT_EQ(refusal({}), "a text without tokens has no embedding");
   EXPECT_EQ(refusal(std::vector<TokenId>(81, 5)), "a text of 81 tokens is longer than the 80 positions");
@@ -99,7 +100,7 @@ class EncoderFiles : public testing::Test {
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("tandem-encoder-" + std::to_string(getpid()));
     fs::remove_all(folder_);
-    fs::copy(kGolden / "sentences", folder_, fs::copy_options::recursive);
+    fs::copy(kEncoderGolden / "sentences", folder_, fs::copy_options::recursive);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -163,7 +164,7 @@ TEST_F(EncoderFiles, the_longest_text_is_what_sentence_transformers_takes) {
 }
 
 TEST_F(EncoderFiles, missing_tensors_are_all_named_and_wrong_shapes_too) {
-  const auto whole = *Safetensors::open(kGolden / "sentences");
+  const auto whole = *Safetensors::open(kEncoderGolden / "sentences");
   std::vector<NamedTensor> left;
   for (const auto& [name, tensor] : whole.tensors()) {
     if (name.find("layer.1.output") == std::string::npos) left.push_back({name, tensor});
@@ -174,7 +175,7 @@ TEST_F(EncoderFiles, missing_tensors_are_all_named_and_wrong_shapes_too) {
                            "encoder.layer.1.output.LayerNorm.weight", "encoder.layer.1.output.LayerNorm.bias"}) {
     EXPECT_NE(missing.find(name), std::string::npos) << missing;
   }
-  fs::copy_file(kGolden / "sentences/model.safetensors", folder_ / "model.safetensors",
+  fs::copy_file(kEncoderGolden / "sentences/model.safetensors", folder_ / "model.safetensors",
                 fs::copy_options::overwrite_existing);
   set("config.json", "vocab_size", 1 << 26);
   EXPECT_EQ(refusal(), "tensor embeddings.word_embeddings.weight is [520, 30], expected [67108864, 30]");

@@ -12,7 +12,7 @@
 namespace tandem::model {
 namespace {
 
-const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/gguf";
+const fs::path kGgufGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/gguf";
 
 std::span<const float> floats(const TensorView& view) {
   return {reinterpret_cast<const float*>(view.bytes.data()), static_cast<size_t>(view.elements())};
@@ -30,9 +30,9 @@ class GgufTest : public testing::Test {
 };
 
 TEST_F(GgufTest, every_block_format_stands_for_the_numbers_of_the_reference) {
-  const auto gguf = Gguf::open(kGolden / "blocks.gguf");
+  const auto gguf = Gguf::open(kGgufGolden / "blocks.gguf");
   ASSERT_TRUE(gguf) << gguf.error().to_string();
-  const auto expected = Safetensors::open(kGolden / "blocks.safetensors");
+  const auto expected = Safetensors::open(kGgufGolden / "blocks.safetensors");
   ASSERT_TRUE(expected) << expected.error().to_string();
   ASSERT_EQ(gguf->tensors().size(), 11u);
   for (const auto& [name, tensor] : gguf->tensors()) {
@@ -47,7 +47,7 @@ TEST_F(GgufTest, every_block_format_stands_for_the_numbers_of_the_reference) {
 }
 
 TEST_F(GgufTest, an_imported_llama_has_the_weights_that_it_was_converted_from) {
-  const auto summary = import_gguf(kGolden / "tiny-llama.gguf", folder_);
+  const auto summary = import_gguf(kGgufGolden / "tiny-llama.gguf", folder_);
   ASSERT_TRUE(summary) << summary.error().to_string();
   const auto config = read_config(folder_);
   ASSERT_TRUE(config) << config.error().to_string();
@@ -58,7 +58,7 @@ TEST_F(GgufTest, an_imported_llama_has_the_weights_that_it_was_converted_from) {
   EXPECT_EQ(config->norm_epsilon, 1e-5);
   EXPECT_TRUE(config->tied_embeddings);
   EXPECT_EQ(config->eos_tokens, std::vector<TokenId>{0});
-  const auto expected = Safetensors::open(kGolden / "tiny-llama.safetensors");
+  const auto expected = Safetensors::open(kGgufGolden / "tiny-llama.safetensors");
   const auto written = Safetensors::open(folder_);
   ASSERT_TRUE(expected && written);
   EXPECT_EQ(written->tensors().size(), expected->tensors().size());
@@ -88,7 +88,7 @@ std::string patched(std::string bytes, std::string_view from, std::string_view t
 }
 
 TEST_F(GgufTest, what_cannot_be_imported_is_named_before_anything_is_written) {
-  const std::string whole = *read_file(kGolden / "tiny-llama.gguf");
+  const std::string whole = *read_file(kGgufGolden / "tiny-llama.gguf");
   const struct {
     std::string bytes;
     const char* expected;
@@ -134,7 +134,7 @@ TEST_F(GgufTest, lengths_whose_product_is_no_signed_number_are_refused_also_besi
 }
 
 TEST_F(GgufTest, wild_counts_and_flipped_bits_give_an_error_or_a_readable_file_and_never_a_crash) {
-  const std::string whole = *read_file(kGolden / "tiny-llama.gguf");
+  const std::string whole = *read_file(kGgufGolden / "tiny-llama.gguf");
   const size_t directory = whole.find("blk.1.ffn_up.weight") + 60;
   Random random(5);
   for (int round = 0; round < 300; ++round) {

@@ -19,7 +19,7 @@ class ReferenceValidator {
   static size_t length(const std::string& text) {
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
   }
-  static bool same(const Json& a, const Json& b) { return nlohmann::json(a) == nlohmann::json(b); }
+  static bool same(const Json& a, const Json& b) { return a.sorted() == b.sorted(); }
   static bool is_type(const std::string& type, const Json& value) {
     if (type == "integer")
       return value.is_number_integer() || (value.is_number() && std::floor(value.get<double>()) == value.get<double>());
@@ -38,8 +38,8 @@ class ReferenceValidator {
   bool holds(const Json& schema, const std::string& keyword, const Json& rule, const Json& value) const {
     const auto branch = [&](const Json& s) { return valid(s, value); };
     if (keyword == "type") {
-      if (rule.is_string()) return is_type(rule, value);
-      return std::any_of(rule.begin(), rule.end(), [&](const Json& t) { return is_type(t, value); });
+      if (rule.is_string()) return is_type(rule.get<std::string>(), value);
+      return std::any_of(rule.begin(), rule.end(), [&](const Json& t) { return is_type(t.get<std::string>(), value); });
     }
     if (keyword == "enum") return std::any_of(rule.begin(), rule.end(), [&](const Json& v) { return same(v, value); });
     if (keyword == "const") return same(rule, value);

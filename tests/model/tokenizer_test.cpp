@@ -14,7 +14,17 @@
 namespace tandem::model {
 namespace {
 
-const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
+// RFC 7396: members of `patch` over those of `json`, all the way down.
+void merge(Json& json, const Json& patch) {
+  for (auto member = patch.begin(); member != patch.end(); ++member) {
+    if (member->is_object() && json.contains(member.key()) && json[member.key()].is_object())
+      merge(json[member.key()], *member);
+    else
+      json[member.key()] = *member;
+  }
+}
+
+const fs::path kTokenizerGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
 
 Tokenizer load(const fs::path& path) {
   auto tokenizer = Tokenizer::load(path);
@@ -22,7 +32,7 @@ Tokenizer load(const fs::path& path) {
   return std::move(*tokenizer);
 }
 
-std::vector<Json> read_lines(const fs::path& path) {
+std::vector<Json> tokenizer_read_lines(const fs::path& path) {
   const std::string text = *read_file(path);
   std::vector<Json> lines;
   for (const auto line : split(text, '\n')) {
@@ -34,9 +44,9 @@ std::vector<Json> read_lines(const fs::path& path) {
 class FamilyTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyTest, gives_the_ids_and_the_text_of_hf_tokenizers) {
-  const auto tokenizer = load(kGolden / GetParam());
+  const auto tokenizer = load(kTokenizerGolden / GetParam());
   int cases = 0;
-  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / GetParam() / "cases.jsonl")) {
     const auto ids = item["ids"].get<std::vector<TokenId>>();
     if (item.contains("text")) {
       const auto text = item["text"].get<std::string>();
@@ -50,8 +60,8 @@ TEST_P(FamilyTest, gives_the_ids_and_the_text_of_hf_tokenizers) {
 }
 
 TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
-  const auto tokenizer = load(kGolden / GetParam());
-  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+  const auto tokenizer = load(kTokenizerGolden / GetParam());
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / GetParam() / "cases.jsonl")) {
     StreamDecoder stream(tokenizer);
     std::string text;
     for (const TokenId id : item["ids"].get<std::vector<TokenId>>()) {
@@ -65,8 +75,8 @@ TEST_P(FamilyTest, a_stream_gives_the_decoded_text_in_whole_characters) {
 }
 
 TEST_P(FamilyTest, tokens_end_one_behind_the_other_and_within_the_text) {
-  const auto tokenizer = load(kGolden / GetParam());
-  for (const Json& item : read_lines(kGolden / GetParam() / "cases.jsonl")) {
+  const auto tokenizer = load(kTokenizerGolden / GetParam());
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / GetParam() / "cases.jsonl")) {
     if (!item.contains("text")) continue;
     const auto text = item["text"].get<std::string>();
     if (!is_valid_utf8(text)) continue;
@@ -92,13 +102,13 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
 std::vector<bool> characters_of(const Json& ranges) {
   std::vector<bool> found(0x110000, false);
   for (const Json& range : ranges) {
-    for (int c = range[0]; c <= range[1]; ++c) found[c] = true;
+    for (int c = range[0].get<int>(); c <= range[1].get<int>(); ++c) found[c] = true;
   }
   return found;
 }
 
 TEST(BertCharacters, are_classed_as_hf_tokenizers_does_every_one_of_them) {
-  const Json golden = *parse_json(*read_file(kGolden / "bert-characters.json"));
+  const Json golden = *parse_json(*read_file(kTokenizerGolden / "bert-characters.json"));
   const auto characters = *BertCharacters::create();
   const auto removed = characters_of(golden["removed"]), spaces = characters_of(golden["space"]),
              ideographs = characters_of(golden["ideograph"]), accents = characters_of(golden["accent"]),
@@ -129,11 +139,11 @@ TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
       {"\\P{L}", R"({"type": "Split", "pattern": {"Regex": "\\P{L}"}, "behavior": "Isolated", "invert": false})", 'a',
        3},
   };
-  const Json golden = *parse_json(*read_file(kGolden / "cut-characters.json"));
+  const Json golden = *parse_json(*read_file(kTokenizerGolden / "cut-characters.json"));
   RegexScratch scratch;
   for (const Case& item : kCases) {
     const auto expected = characters_of(golden[item.name]);
-    const auto by = *PreTokenizer::from_json(*parse_wide_json(item.json));
+    const auto by = *PreTokenizer::from_json(*parse_json(item.json));
     for (char32_t c = 0; c < 0x110000; ++c) {
       if (c >= 0xd800 && c < 0xe000) continue;
       std::string text(1, item.around);
@@ -148,8 +158,8 @@ TEST(PreTokenizer, tells_every_character_apart_as_hf_tokenizers_does) {
 }
 
 TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
-  const WideJson golden = *parse_wide_json(*read_file(kGolden / "lower-case.json"));
-  const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "Lowercase"})"));
+  const Json golden = *parse_json(*read_file(kTokenizerGolden / "lower-case.json"));
+  const auto normalizer = *Normalizer::from_json(*parse_json(R"({"type": "Lowercase"})"));
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xd800 && c < 0xe000) continue;
     std::string character;
@@ -161,13 +171,13 @@ TEST(Normalizer, lowers_every_character_as_hf_tokenizers_does) {
 
 // U+111C9 and U+1CF2 have changed sides since then.
 TEST(Normalizer, strips_the_marks_of_unicode_9_as_hf_tokenizers_does) {
-  const auto normalizer = *Normalizer::from_json(*parse_wide_json(R"({"type": "StripAccents"})"));
+  const auto normalizer = *Normalizer::from_json(*parse_json(R"({"type": "StripAccents"})"));
   EXPECT_EQ(*normalizer.apply("a\u0301\u1CF2\U000111C8b"), "a\U000111C8b");
   EXPECT_EQ(*normalizer.apply("a\U000111C9\U0001E2ECb"), "a\U000111C9\U0001E2ECb");
 }
 
 TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them) {
-  const auto tokenizer = load(kGolden / "bert");
+  const auto tokenizer = load(kTokenizerGolden / "bert");
   const std::string text = "Caf\u00e9 \u4e2d, valued";
   const Encoded encoded = *tokenizer.encode_with_ends(text);
   EXPECT_EQ(encoded.ids, *tokenizer.encode(text));
@@ -178,12 +188,12 @@ TEST(Tokenizer, of_word_pieces_says_where_tokens_end_and_what_stands_around_them
 }
 
 TEST(Tokenizer, truncation_and_padding_of_the_file_are_left_to_the_caller) {
-  Json file = *parse_json(*read_file(kGolden / "bert/tokenizer.json"));
+  Json file = *parse_json(*read_file(kTokenizerGolden / "bert/tokenizer.json"));
   file["truncation"] = {{"direction", "Right"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
   file["padding"] = {{"strategy", {{"Fixed", 9}}}, {"pad_id", 0}, {"pad_type_id", 0}, {"pad_token", "[PAD]"}};
   const auto tokenizer = Tokenizer::from_json(file.dump());
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
-  EXPECT_EQ(*tokenizer->encode("the value of a list"), *load(kGolden / "bert").encode("the value of a list"));
+  EXPECT_EQ(*tokenizer->encode("the value of a list"), *load(kTokenizerGolden / "bert").encode("the value of a list"));
 }
 
 TEST(Tokenizer, word_pieces_that_lack_the_unknown_token_are_refused) {
@@ -200,7 +210,7 @@ TEST(Tokenizer, smollm2_gives_the_ids_of_hf_tokenizers) {
   EXPECT_EQ(tokenizer.find("<|im_end|>"), 2);
   EXPECT_TRUE(tokenizer.is_special(2));
   EXPECT_EQ(tokenizer.size(), 49152);
-  for (const Json& item : read_lines(kGolden / "smollm2-cases.jsonl")) {
+  for (const Json& item : tokenizer_read_lines(kTokenizerGolden / "smollm2-cases.jsonl")) {
     EXPECT_EQ(*tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<TokenId>>())
         << item["text"];
   }
@@ -209,7 +219,7 @@ TEST(Tokenizer, smollm2_gives_the_ids_of_hf_tokenizers) {
 TEST(Tokenizer, long_words_are_merged_as_short_ones_are) {
   // Beyond some length a heap takes the place of looking at all pairs: both sides of every length must agree, which a
   // word between spaces shows, since merges do not cross the pieces.
-  const auto tokenizer = load(kGolden / "gpt2");
+  const auto tokenizer = load(kTokenizerGolden / "gpt2");
   Random random(2);
   for (int round = 0; round < 50; ++round) {
     std::string word;
@@ -223,20 +233,20 @@ TEST(Tokenizer, long_words_are_merged_as_short_ones_are) {
 }
 
 TEST(Tokenizer, bytes_that_are_not_utf8_count_as_the_replacement_character) {
-  const auto tokenizer = load(kGolden / "gpt2");
+  const auto tokenizer = load(kTokenizerGolden / "gpt2");
   EXPECT_EQ(*tokenizer.encode("a\xff\xe2\x82z"), *tokenizer.encode("a\xef\xbf\xbd\xef\xbf\xbdz"));
 }
 
 TEST(Tokenizer, unknown_ids_are_left_out_of_a_text) {
-  const auto tokenizer = load(kGolden / "gpt2");
+  const auto tokenizer = load(kTokenizerGolden / "gpt2");
   const std::vector<TokenId> ids = {-1, 1 << 30, tokenizer.size()};
   EXPECT_EQ(tokenizer.decode(ids), "");
   EXPECT_EQ(tokenizer.find("no such token"), std::nullopt);
 }
 
 TEST(Tokenizer, may_be_used_from_many_threads) {
-  const auto tokenizer = load(kGolden / "qwen2");
-  const auto lines = read_lines(kGolden / "qwen2/cases.jsonl");
+  const auto tokenizer = load(kTokenizerGolden / "qwen2");
+  const auto lines = tokenizer_read_lines(kTokenizerGolden / "qwen2/cases.jsonl");
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int i = 0; i < 4; ++i) {
@@ -253,7 +263,7 @@ TEST(Tokenizer, may_be_used_from_many_threads) {
 }
 
 TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name) {
-  const Json good = *parse_json(*read_file(kGolden / "gpt2/tokenizer.json"));
+  const Json good = *parse_json(*read_file(kTokenizerGolden / "gpt2/tokenizer.json"));
   const struct {
     const char* patch;
     const char* expected;
@@ -279,7 +289,7 @@ TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name)
   };
   for (const auto& item : cases) {
     Json json = good;
-    json.merge_patch(*parse_json(item.patch));
+    merge(json, *parse_json(item.patch));
     const auto tokenizer = Tokenizer::from_json(json.dump());
     ASSERT_FALSE(tokenizer) << item.patch;
     EXPECT_NE(tokenizer.error().message().find(item.expected), std::string::npos) << tokenizer.error().message();
@@ -288,7 +298,7 @@ TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name)
 }
 
 TEST(Tokenizer, an_expression_that_backtracks_without_end_is_an_error_and_not_a_hang) {
-  Json json = *parse_json(*read_file(kGolden / "gpt2/tokenizer.json"));
+  Json json = *parse_json(*read_file(kTokenizerGolden / "gpt2/tokenizer.json"));
   json["pre_tokenizer"] =
       *parse_json(R"({"type":"Split","pattern":{"Regex":"(a+)+(b+)+(a+)+$|x"},"behavior":"Isolated","invert":false})");
   json["decoder"] = {{"type", "ByteLevel"}};
@@ -300,7 +310,7 @@ TEST(Tokenizer, an_expression_that_backtracks_without_end_is_an_error_and_not_a_
 
 TEST(Tokenizer, damaged_files_give_an_error_or_a_tokenizer_and_never_a_crash) {
   for (const char* family : {"flags", "llama2", "deepseek", "t5", "llama2-unigram"}) {
-    const std::string whole = *read_file(kGolden / family / "tokenizer.json");
+    const std::string whole = *read_file(kTokenizerGolden / family / "tokenizer.json");
     Random random(derive_seed(11, family));
     for (int round = 0; round < 150; ++round) {
       std::string text = whole;

@@ -13,10 +13,10 @@
 namespace tandem::model {
 namespace {
 
-const fs::path kGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
+const fs::path kUnigramGolden = fs::path(TANDEM_SOURCE_DIR) / "tests/golden/tokenizers";
 
-Unigram read(const char* json) {
-  auto model = Unigram::from_json(*parse_wide_json(json));
+Unigram read_unigram(const char* json) {
+  auto model = Unigram::from_json(*parse_json(json));
   EXPECT_TRUE(model) << model.error().to_string();
   return std::move(*model);
 }
@@ -28,14 +28,14 @@ std::vector<TokenId> encode(const Unigram& model, std::string_view text) {
 }
 
 TEST(Unigram, takes_the_way_whose_scores_add_up_to_the_most) {
-  const auto model = read(
+  const auto model = read_unigram(
       R"({"unk_id":0,"vocab":[["<unk>",0],["a",0],["b",0],["c",0],["d",0],["cd",1],["ab",2],["abc",5],["abcd",10]]})");
   EXPECT_EQ(encode(model, "abcdacdxx"), (std::vector<TokenId>{8, 1, 5, 0}));
   EXPECT_EQ(encode(model, ""), std::vector<TokenId>());
 }
 
 TEST(Unigram, of_ways_that_are_as_good_the_one_whose_last_token_begins_first_is_taken) {
-  const auto model = read(R"({"unk_id":0,"vocab":[["<unk>",0],["a",-1],["aa",-2],["aaa",-3]]})");
+  const auto model = read_unigram(R"({"unk_id":0,"vocab":[["<unk>",0],["a",-1],["aa",-2],["aaa",-3]]})");
   EXPECT_EQ(encode(model, "aaa"), std::vector<TokenId>{3});
 }
 
@@ -43,9 +43,9 @@ TEST(Unigram, unknown_characters_in_a_row_are_one_token_or_their_bytes_and_lengt
   const std::string text =
       "a\u00e9\u00e8"
       "a";
-  const auto fused = read(R"({"unk_id":1,"vocab":[["a",-1],["<unk>",0]]})");
+  const auto fused = read_unigram(R"({"unk_id":1,"vocab":[["a",-1],["<unk>",0]]})");
   EXPECT_EQ(encode(fused, text), (std::vector<TokenId>{0, 1, 0}));
-  const auto bytes = read(
+  const auto bytes = read_unigram(
       R"({"unk_id":1,"byte_fallback":true,"vocab":[["a",-1],["<unk>",0],["<0xC3>",0],["<0xA9>",0],["<0xA8>",0]]})");
   std::vector<TokenId> ids;
   std::vector<size_t> lengths;
@@ -68,12 +68,12 @@ TEST(Unigram, what_no_vocabulary_can_be_is_refused_with_its_place) {
       {R"({"vocab":[["a",-1]],"unk_id":0,"byte_fallback":1})", "byte_fallback is not a bool"},
   };
   for (const auto& [json, expected] : cases) {
-    const auto model = Unigram::from_json(*parse_wide_json(json));
+    const auto model = Unigram::from_json(*parse_json(json));
     ASSERT_FALSE(model) << json;
     EXPECT_NE(model.error().message().find(expected), std::string::npos) << model.error().message();
   }
   const auto longest =
-      Unigram::from_json(*parse_wide_json(R"({"unk_id":0,"vocab":[[")" + std::string(2000, 'a') + R"(",-1]]})"));
+      Unigram::from_json(*parse_json(R"({"unk_id":0,"vocab":[[")" + std::string(2000, 'a') + R"(",-1]]})"));
   ASSERT_FALSE(longest);
   EXPECT_NE(longest.error().message().find("vocab[0] is longer than 1024 bytes"), std::string::npos);
 }
@@ -103,12 +103,12 @@ Result<Tokenizer> with(const char* normalizer, const char* pre_tokenizer) {
 
 // Clusters of six bytes and more are looked up by characters: what a letter and its accent become shows where they end.
 TEST(Precompiled, joins_every_character_with_its_neighbours_as_hf_tokenizers_does) {
-  const Json file = *parse_json(*read_file(kGolden / "t5/tokenizer.json"));
+  const Json file = *parse_json(*read_file(kUnigramGolden / "t5/tokenizer.json"));
   std::string base64;
   for (const Json& step : file["normalizer"]["normalizers"])
-    if (step["type"] == "Precompiled") base64 = step["precompiled_charsmap"];
+    if (step["type"] == "Precompiled") base64 = step["precompiled_charsmap"].get<std::string>();
   const auto table = *Precompiled::create(base64);
-  const Json golden = *parse_json(*read_file(kGolden / "joined-characters.json"));
+  const Json golden = *parse_json(*read_file(kUnigramGolden / "joined-characters.json"));
   std::vector<bool> behind(0x110000, false), before(0x110000, false);
   for (auto& [name, found] : {std::pair("behind", &behind), std::pair("before", &before)})
     for (const Json& range : golden[name])
@@ -147,7 +147,7 @@ TEST(Tokenizer, metaspace_that_would_not_be_that_of_hf_is_refused) {
 TEST(Tokenizer, with_unigram_says_where_tokens_end) {
   for (const char* family :
        {"t5", "xlm-roberta", "albert", "metaspace-first", "metaspace-never", "llama2", "llama2-unigram"}) {
-    const auto tokenizer = *Tokenizer::load(kGolden / family);
+    const auto tokenizer = *Tokenizer::load(kUnigramGolden / family);
     const std::string text = "the value of a list";
     const Encoded encoded = *tokenizer.encode_with_ends(text);
     EXPECT_EQ(encoded.ids, *tokenizer.encode(text));
@@ -161,7 +161,7 @@ TEST(Tokenizer, with_unigram_says_where_tokens_end) {
 TEST(Tokenizer, ends_behind_a_prepended_mark_are_those_of_the_text) {
   const std::string text = "the  value\n\nof \u00e9 \u6f22\u5b57 \U0001F642x";
   for (const char* family : {"llama2", "llama2-unigram"}) {
-    const auto tokenizer = *Tokenizer::load(kGolden / family);
+    const auto tokenizer = *Tokenizer::load(kUnigramGolden / family);
     const Encoded encoded = *tokenizer.encode_with_ends(text);
     for (size_t i = 0; i < encoded.ids.size(); ++i) {
       const std::string up_to = tokenizer.decode({encoded.ids.data(), i + 1});

@@ -102,12 +102,12 @@ TEST(SftGolden, the_first_steps_have_the_loss_and_the_gradient_of_transformers) 
   auto weights = model::load_weights(kGolden / "model", true);
   ASSERT_TRUE(weights) << weights.error().to_string();
   auto learner = Learner::create(std::move(*weights), *kernels::Stream::cpu(1),
-                                 {.learning_rate = {.peak = o["learning_rate"]},
-                                  .beta1 = o["beta1"],
-                                  .beta2 = o["beta2"],
-                                  .epsilon = o["epsilon"],
-                                  .weight_decay = o["weight_decay"],
-                                  .max_grad_norm = o["max_grad_norm"]});
+                                 {.learning_rate = {.peak = o["learning_rate"].get<double>()},
+                                  .beta1 = o["beta1"].get<double>(),
+                                  .beta2 = o["beta2"].get<double>(),
+                                  .epsilon = o["epsilon"].get<double>(),
+                                  .weight_decay = o["weight_decay"].get<double>(),
+                                  .max_grad_norm = o["max_grad_norm"].get<double>()});
   ASSERT_TRUE(learner) << learner.error().to_string();
   const auto renderer = ChatRenderer::load(kGolden / "model", {});
   std::vector<Sample> batch;
@@ -128,12 +128,12 @@ TEST(SftGolden, the_first_steps_of_an_adapter_have_the_loss_and_the_gradient_of_
   ASSERT_TRUE(weights) << weights.error().to_string();
   auto learner = Learner::create(
       std::move(*weights), *kernels::Stream::cpu(1),
-      {.learning_rate = {.peak = o["learning_rate"]},
-       .beta1 = o["beta1"],
-       .beta2 = o["beta2"],
-       .epsilon = o["epsilon"],
-       .weight_decay = o["weight_decay"],
-       .max_grad_norm = o["max_grad_norm"],
+      {.learning_rate = {.peak = o["learning_rate"].get<double>()},
+       .beta1 = o["beta1"].get<double>(),
+       .beta2 = o["beta2"].get<double>(),
+       .epsilon = o["epsilon"].get<double>(),
+       .weight_decay = o["weight_decay"].get<double>(),
+       .max_grad_norm = o["max_grad_norm"].get<double>(),
        .low_rank = {
            .rank = 4, .alpha = 6, .targets = {"q_proj", "o_proj", "up_proj", "down_proj"}, .start = adapter.string()}});
   ASSERT_TRUE(learner) << learner.error().to_string();

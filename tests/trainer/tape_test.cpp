@@ -10,7 +10,7 @@
 namespace tandem::trainer {
 namespace {
 
-model::ModelConfig tiny_config() {
+model::ModelConfig tape_tiny_config() {
   model::ModelConfig config;
   config.family = "llama";
   config.layers = 2;
@@ -27,7 +27,7 @@ model::ModelConfig tiny_config() {
 }
 
 model::Weights tiny_weights(kernels::Stream& stream, model::WeightFormat format = model::WeightFormat::kBf16) {
-  auto weights = std::move(*model::Weights::create(tiny_config(), true, format));
+  auto weights = std::move(*model::Weights::create(tape_tiny_config(), true, format));
   model::randomise(weights, 1);
   for (auto& value : weights.flat()) value = kernels::to_bf16(kernels::to_float(value) * 4);  // livelier than at birth
   EXPECT_TRUE(weights.pack(stream));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/optimizer.h"
 
@@ -78,27 +79,67 @@ Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
 
 Status Learner::keep_reference() { return copy_weights(reference_); }
 
-namespace {
-
 // Of one sample's trained tokens, in order.
-struct TokenLogprobs {
+struct Learner::TokenLogprobs {
   std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
 };
 
+namespace {
+
+// Runs of samples of one group.
+std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
+  std::vector<SlotGroup> groups;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const bool same = i > 0 && samples[i].group && samples[i].group == samples[i - 1].group;
+    if (!same) groups.push_back({.begin = i, .end = i});
+    groups.back().end = i + 1;
+    groups.back().tokens += samples[i].tokens.size();
+  }
+  return groups;
+}
+
 }  // namespace
 
-// Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
-// slopes_of(sample, index, logprobs of its trained tokens, slopes of them to write).
-template <typename SampleSlopes>
+// Counts are added slot by slot, and per-sample losses by the callers in the order of the batch: neither depends on who
+// computes what.
 Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics) {
-  double entropy_sum = 0;
-  int64_t entropy_rows = 0;
-  for (size_t begin = 0; begin < samples.size();) {
+  const auto groups = groups_of(samples);
+  const auto dealt = deal(groups, settings_.slots);
+  std::vector<std::vector<size_t>> places(dealt.size());
+  std::vector<bool> used(dealt.size());
+  for (size_t slot = 0; slot < dealt.size(); ++slot) {
+    for (const size_t group : dealt[slot])
+      for (size_t i = groups[group].begin; i < groups[group].end; ++i) places[slot].push_back(i);
+    used[slot] = !places[slot].empty();
+  }
+  if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
+  PassCounts sum;
+  TRY(slot_sum_->add(grads_, used, [&](size_t slot, std::span<float> into) -> Result<bool> {
+    const PassCounts counts = TRY(run_slot(samples, places[slot], slopes_of, into));
+    sum.entropy += counts.entropy;
+    sum.entropy_rows += counts.entropy_rows;
+    sum.trained_tokens += counts.trained_tokens;
+    sum.sample_tokens += counts.sample_tokens;
+    sum.tree_tokens += counts.tree_tokens;
+    return counts.any;
+  }));
+  metrics.trained_tokens += sum.trained_tokens;
+  metrics.sample_tokens += sum.sample_tokens;
+  metrics.tree_tokens += sum.tree_tokens;
+  metrics.entropy = sum.entropy_rows > 0 ? sum.entropy / static_cast<double>(sum.entropy_rows) : 0;
+  return {};
+}
+
+// Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
+Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
+                                              const SampleSlopes& slopes_of, std::span<float> grads) {
+  PassCounts sum;
+  for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
     TokenTree tree;
     size_t end = begin;
-    while (end < samples.size()) {
-      views.push_back(samples[end].tokens);
+    while (end < places.size()) {
+      views.push_back(samples[places[end]].tokens);
       TokenTree larger = merge(views);
       if (end > begin && static_cast<int>(larger.tokens.size()) > settings_.max_pass_tokens) break;
       tree = std::move(larger);
@@ -112,12 +153,12 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
     std::vector<Wanted> wanted;
     std::vector<size_t> counts(end - begin, 0);
     for (size_t s = begin; s < end; ++s) {
-      const Sample& sample = samples[s];
+      const Sample& sample = samples[places[s]];
       const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
       for (size_t i = 1; i < sample.tokens.size(); ++i) {
         if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s - begin, counts[s - begin]++});
       }
-      metrics.sample_tokens += static_cast<int64_t>(sample.tokens.size());
+      sum.sample_tokens += static_cast<int64_t>(sample.tokens.size());
     }
     std::stable_sort(wanted.begin(), wanted.end(),
                      [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
@@ -134,7 +175,7 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
     std::vector<std::vector<double>> slopes_of_samples(counts.size());
     for (size_t s = 0; s < counts.size(); ++s) {
       slopes_of_samples[s].resize(counts[s]);
-      slopes_of(samples[begin + s], begin + s, of_samples[s], slopes_of_samples[s]);
+      slopes_of(places[begin + s], of_samples[s], slopes_of_samples[s]);
     }
     std::vector<float> slopes(picks.size());
     bool any = false;
@@ -142,18 +183,18 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
       slopes[i] = static_cast<float>(slopes_of_samples[wanted[i].sample][wanted[i].place]);
       any = any || slopes[i] != 0;
     }
-    metrics.trained_tokens += static_cast<int64_t>(picks.size());
-    metrics.tree_tokens += static_cast<int64_t>(tree.tokens.size());
+    sum.trained_tokens += static_cast<int64_t>(picks.size());
+    sum.tree_tokens += static_cast<int64_t>(tree.tokens.size());
     if (any) {
       std::vector<float> entropies;
-      TRY(tape_->backward(slopes, {grads_.data(), grads_.size()}, &entropies, learned_));
-      for (const float entropy : entropies) entropy_sum += entropy;
-      entropy_rows += static_cast<int64_t>(entropies.size());
+      TRY(tape_->backward(slopes, grads, &entropies, learned_));
+      for (const float entropy : entropies) sum.entropy += entropy;
+      sum.entropy_rows += static_cast<int64_t>(entropies.size());
+      sum.any = true;
     }
     begin = end;
   }
-  metrics.entropy = entropy_rows > 0 ? entropy_sum / static_cast<double>(entropy_rows) : 0;
-  return {};
+  return sum;
 }
 
 Status Learner::apply(StepMetrics& metrics) {
@@ -199,10 +240,12 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
   }
   const auto weights = sequence_weights(lengths, algorithm);
-  LossCounts counts;
+  std::vector<LossCounts> counts_of(samples.size());
+  std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](const Sample& sample, size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+        const Sample& sample = samples[index];
         std::vector<double> sampled;
         for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
           if (!sample.trained[i]) continue;
@@ -221,9 +264,14 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
                                    .rollout_logprobs = sampled,
                                    .ref_logprobs = at.ref_logprobs,
                                    .advantages = advantages};
-        metrics.loss += sequence_loss(tokens, weights[index], algorithm, slopes, counts);
+        losses[index] = sequence_loss(tokens, weights[index], algorithm, slopes, counts_of[index]);
       },
       metrics));
+  LossCounts counts;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    counts.add(counts_of[i]);
+    metrics.loss += losses[i];
+  }
   auto means = counts.metrics(algorithm, true);
   if (counts.tokens > 0) {
     metrics.ratio_mean = means["ratio_mean"];
@@ -273,28 +321,29 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
   int64_t tokens = 0;
   for (const Sample& sample : samples) tokens += std::count(sample.trained.begin(), sample.trained.end(), 1);
   if (tokens == 0) return fail(Status::invalid("no token of the batch is to be learned from"));
-  double sum = 0;
+  std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](const Sample&, size_t, const TokenLogprobs& at, std::vector<double>& slopes) {
-        for (const double logprob : at.logprobs) sum -= logprob;
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+        for (const double logprob : at.logprobs) losses[index] -= logprob;
         std::fill(slopes.begin(), slopes.end(), -1.0 / static_cast<double>(tokens));
       },
       metrics));
-  metrics.loss = sum / static_cast<double>(tokens);
+  metrics.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(tokens);
   TRY(apply(metrics));
   return metrics;
 }
 
 Result<double> Learner::evaluate(std::span<const Sample> samples) {
   StepMetrics metrics;
-  double sum = 0;
+  std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](const Sample&, size_t, const TokenLogprobs& at, std::vector<double>&) {
-        for (const double logprob : at.logprobs) sum -= logprob;
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>&) {
+        for (const double logprob : at.logprobs) losses[index] -= logprob;
       },
       metrics));
+  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
   return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
 }
 

@@ -1,14 +1,16 @@
 // Weights that learn: one optimizer step from a batch of samples, by reinforcement or from demonstrations.
 //
-// Samples are merged into prefix trees (token_tree.h) of bounded size, run through the Tape, and their gradients summed
-// in a fixed order; then the norm is clipped and the optimizer moves fp32 masters, from which the bf16 weights are
-// rounded; with LoRA the masters are the factors, merged into the weights (low_rank.h). A step is a function of the
-// weights, the moments and the batch: the same bits on every run with any number of threads.
+// Samples are dealt to virtual slots (slots.h), merged into prefix trees (token_tree.h) of bounded size, and run
+// through the Tape; gradients are summed slot by slot, and slots as a tree; then the norm is clipped and the optimizer
+// moves fp32 masters, from which the bf16 weights are rounded; with LoRA the masters are the factors, merged into the
+// weights (low_rank.h). A step is a function of the weights, the moments and the batch: the same bits on every run with
+// any number of threads.
 //
 // Thread safety: none.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +22,7 @@
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/sequence_loss.h"
+#include "trainer/learn/slots.h"
 #include "trainer/learn/tape.h"
 
 namespace tandem::trainer {
@@ -30,6 +33,7 @@ struct Sample {
   std::vector<float> logprobs;     // [tokens]: of the sampler, where trained; empty for demonstrations
   std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
   double advantage = 0;
+  std::optional<uint64_t> group;  // samples of one group follow each other; none: a group of its own
 };
 
 struct StepMetrics {
@@ -92,8 +96,20 @@ class Learner {
   // Weights from masters, and all that is made of them.
   Status rebuild_weights();
   std::string description() const;
-  template <typename SampleSlopes>
+  struct TokenLogprobs;
+  // Writes the gradient of the loss by each logprob of a sample's trained tokens.
+  using SampleSlopes = std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& slopes)>;
+  // Forward and backward passes over all samples; adds to grads_.
   Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
+  // What a slot's passes count.
+  struct PassCounts {
+    double entropy = 0;
+    int64_t entropy_rows = 0, trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
+    bool any = false;  // whether there was a gradient
+  };
+  // Of the samples at `places`, in that order.
+  Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
+                              const SampleSlopes& slopes_of, std::span<float> grads);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   Status apply(StepMetrics& metrics);
   void forget_gradients();
@@ -109,6 +125,7 @@ class Learner {
   int64_t steps_ = 0;
   std::unique_ptr<LowRank> low_rank_;  // null: all weights learn
   Optimizer optimizer_;
+  std::optional<SlotSum> slot_sum_;
   Buffer<float> masters_;
   Buffer<float> grads_;            // of the weights
   std::vector<uint8_t> learned_;   // by parameter: 1 where it has a gradient; empty: all

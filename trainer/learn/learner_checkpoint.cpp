@@ -128,10 +128,12 @@ Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder)
       !lora["rank"].is_number_integer() || !lora["alpha"].is_number() || !lora["use_rslora"].is_boolean() ||
       !lora["targets"].is_array())
     return fail(Status::corrupt("lora is not what a checkpoint says of its factors").at(place));
-  LowRankSettings settings{.rank = lora["rank"], .alpha = lora["alpha"], .use_rslora = lora["use_rslora"]};
+  LowRankSettings settings{.rank = lora["rank"].get<int>(),
+                           .alpha = lora["alpha"].get<double>(),
+                           .use_rslora = lora["use_rslora"].get<bool>()};
   for (const Json& target : lora["targets"]) {
     if (!target.is_string()) return fail(Status::corrupt("lora.targets has what is no name").at(place));
-    settings.targets.push_back(target);
+    settings.targets.push_back(target.get<std::string>());
   }
   const auto config = TRY(model::config_from_json(state["config"]));
   const auto low_rank = TRY(LowRank::plan(TRY(model::parameter_layout(config)), settings));

@@ -7,6 +7,7 @@
 
 #include "kernels/muon.h"
 #include "kernels/optimizer.h"
+#include "trainer/learn/slots.h"
 
 namespace tandem::trainer {
 namespace {
@@ -41,6 +42,7 @@ Result<Moments> moments_named(std::string_view name) {
 
 Status check(const OptimizerSettings& settings) {
   if (!(settings.learning_rate.peak >= 0)) return Status::invalid("learning_rate must not be negative");
+  TRY(check_slots(settings.slots));
   if (settings.max_pass_tokens < 1) return Status::invalid("max_pass_tokens must be at least 1");
   if (settings.moments == Moments::kBf16 && settings.beta2 > 0.996) {
     return Status::invalid(fmt::format("trainer.beta2 is {}: moments in bf16 need 0.996 at most", settings.beta2))

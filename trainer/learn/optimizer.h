@@ -45,6 +45,7 @@ struct OptimizerSettings {
   double max_grad_norm = 1;    // 0: no clipping
   LowRankSettings low_rank;    // what moves, where it is not all weights
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
+  int slots = 8;               // a batch's gradients are summed as so many (slots.h); a power of two
 };
 
 // kInvalid names the setting that cannot be.

@@ -141,6 +141,14 @@ double sequence_loss(const CountedTokens& tokens, double weight, const Algorithm
   return total;
 }
 
+void LossCounts::add(const LossCounts& other) {
+  for (const auto member : {&LossCounts::tokens, &LossCounts::clipped_low, &LossCounts::clipped_high,
+                            &LossCounts::masked, &LossCounts::dropped, &LossCounts::ratio, &LossCounts::mismatch,
+                            &LossCounts::weight, &LossCounts::kl, &LossCounts::entropy})
+    this->*member += other.*member;
+  ratio_max = std::max(ratio_max, other.ratio_max);
+}
+
 std::map<std::string, double> LossCounts::metrics(const Algorithm& algorithm, bool against_sampler) const {
   const double n = std::max(1.0, tokens);
   std::map<std::string, double> m = {

@@ -116,16 +116,16 @@ std::vector<std::string> byte_names() {
 
 }  // namespace
 
-Result<WideJson> make_phrase_tokenizer(std::span<const std::string> texts, const PhraseTokenizerSettings& settings) {
-  WideJson steps = WideJson::array();
+Result<Json> make_phrase_tokenizer(std::span<const std::string> texts, const PhraseTokenizerSettings& settings) {
+  Json steps = Json::array();
   if (!settings.cut.empty()) {
     steps.push_back(
         {{"type", "Split"}, {"pattern", {{"Regex", settings.cut}}}, {"behavior", "Isolated"}, {"invert", false}});
   }
-  const WideJson byte_level = {
+  const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   steps.push_back(byte_level);
-  const WideJson pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  const Json pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", steps}};
 
   std::vector<std::string> names(settings.special.begin(), settings.special.end());
   const int first_byte = static_cast<int>(names.size());
@@ -147,13 +147,13 @@ Result<WideJson> make_phrase_tokenizer(std::span<const std::string> texts, const
     trainer.add(symbols, count);
   }
   const int first_merge = static_cast<int>(names.size());
-  WideJson merges = WideJson::array();
+  Json merges = Json::array();
   for (const auto& merge : trainer.train(first_merge, settings.vocabulary - first_merge, settings.least_count)) {
     merges.push_back({names[merge.pair.first], names[merge.pair.second]});
     names.push_back(names[merge.pair.first] + names[merge.pair.second]);
   }
 
-  WideJson vocabulary = WideJson::object(), added = WideJson::array();
+  Json vocabulary = Json::object(), added = Json::array();
   for (size_t id = 0; id < names.size(); ++id) vocabulary[names[id]] = id;
   for (int id = 0; id < first_byte; ++id) {
     added.push_back({{"id", id},
@@ -164,25 +164,26 @@ Result<WideJson> make_phrase_tokenizer(std::span<const std::string> texts, const
                      {"normalized", false},
                      {"special", true}});
   }
-  return WideJson{{"version", "1.0"},
-                  {"truncation", nullptr},
-                  {"padding", nullptr},
-                  {"added_tokens", added},
-                  {"normalizer", nullptr},
-                  {"pre_tokenizer", pre_tokenizer},
-                  {"post_processor", nullptr},
-                  {"decoder", byte_level},
-                  {"model",
-                   {{"type", "BPE"},
-                    {"dropout", nullptr},
-                    {"unk_token", nullptr},
-                    {"continuing_subword_prefix", nullptr},
-                    {"end_of_word_suffix", nullptr},
-                    {"fuse_unk", false},
-                    {"byte_fallback", false},
-                    {"ignore_merges", false},
-                    {"vocab", vocabulary},
-                    {"merges", merges}}}};
+  const Json tokenizer = {{"version", "1.0"},
+                          {"truncation", nullptr},
+                          {"padding", nullptr},
+                          {"added_tokens", added},
+                          {"normalizer", nullptr},
+                          {"pre_tokenizer", pre_tokenizer},
+                          {"post_processor", nullptr},
+                          {"decoder", byte_level},
+                          {"model",
+                           {{"type", "BPE"},
+                            {"dropout", nullptr},
+                            {"unk_token", nullptr},
+                            {"continuing_subword_prefix", nullptr},
+                            {"end_of_word_suffix", nullptr},
+                            {"fuse_unk", false},
+                            {"byte_fallback", false},
+                            {"ignore_merges", false},
+                            {"vocab", vocabulary},
+                            {"merges", merges}}}};
+  return tokenizer.sorted();
 }
 
 }  // namespace tandem::trainer

@@ -17,6 +17,6 @@ struct PhraseTokenizerSettings {
 };
 
 // A tokenizer.json that HF `tokenizers` reads too. `texts` are without special tokens.
-Result<WideJson> make_phrase_tokenizer(std::span<const std::string> texts, const PhraseTokenizerSettings& settings);
+Result<Json> make_phrase_tokenizer(std::span<const std::string> texts, const PhraseTokenizerSettings& settings);
 
 }  // namespace tandem::trainer

@@ -71,7 +71,7 @@ Result<model::ModelConfig> write_text_files(const fs::path& folder, std::span<co
   for (const auto& transcript : transcripts) {
     for (auto& text : pieces_of(transcript)) texts.push_back(std::move(text));
   }
-  const WideJson tokenizer = TRY(make_phrase_tokenizer(
+  const Json tokenizer = TRY(make_phrase_tokenizer(
       texts, {.least_count = static_cast<int>(transcripts.size() / 24), .cut = kCut, .special = kSpecial}));
   const auto config = config_for(static_cast<int>(tokenizer["model"]["vocab"].size()));
   TRY(make_directories(folder));

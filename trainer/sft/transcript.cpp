@@ -37,7 +37,8 @@ Result<Episode> read_episode(const Json& json) {
   Episode episode;
   for (size_t i = 0; i < tokens->size(); ++i) {
     const Json &token = (*tokens)[i], &said = (*sampled)[i];
-    if (!token.is_number_integer() || token < 0 || token > std::numeric_limits<int32_t>::max())
+    if (!token.is_number_integer() || token.get<double>() < 0 ||
+        token.get<double>() > std::numeric_limits<int32_t>::max())
       return fail(Status::invalid(fmt::format("tokens[{}] is {}, not a token id", i, dump_json(token))));
     if (!(said.is_number_integer() && (said == 0 || said == 1)))
       return fail(Status::invalid(fmt::format("sampled[{}] is {}, not 0 or 1", i, dump_json(said))));

@@ -14,9 +14,9 @@ namespace tandem::trainer {
 
 namespace {
 
-constexpr size_t kLongest = size_t{64} << 20;
+constexpr size_t kTranscriptFileLongest = size_t{64} << 20;
 
-// Lines of a file, each within kLongest; one that is longer is passed over and said to be.
+// Lines of a file, each within kTranscriptFileLongest; one that is longer is passed over and said to be.
 class Lines {
  public:
   explicit Lines(std::FILE* file) : file_(file) {}
@@ -35,7 +35,7 @@ class Lines {
       const std::string_view rest(block_.data() + begin_, end_ - begin_);
       const size_t newline = rest.find('\n');
       const size_t length = std::min(newline, rest.size());
-      too_long = too_long || line.size() + length > kLongest;
+      too_long = too_long || line.size() + length > kTranscriptFileLongest;
       if (!too_long) line += rest.substr(0, length);
       begin_ += length;
       if (newline == std::string_view::npos) continue;
@@ -77,12 +77,12 @@ Status visit_transcripts(const fs::path& file, const std::function<Status(int li
     if (next == Lines::Next::kEnd) break;
     if (next == Lines::Next::kTooLong) {
       any = true;
-      TRY(visit(number, fail(Status::invalid(fmt::format("is longer than {}", format_bytes(kLongest))))));
+      TRY(visit(number, fail(Status::invalid(fmt::format("is longer than {}", format_bytes(kTranscriptFileLongest))))));
       continue;
     }
     if (trim(line).empty()) continue;
     if (!any && opens_a_document(line)) {
-      auto document = parse_json(TRY(read_file(file, kLongest)));
+      auto document = parse_json(TRY(read_file(file, kTranscriptFileLongest)));
       if (document && document->is_array())
         return Status::invalid("is a list of JSON; transcripts stand one a line")
             .at(file.string())

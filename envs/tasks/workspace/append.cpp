@@ -4,17 +4,17 @@
 namespace tandem::envs {
 namespace {
 
-constexpr std::string_view kAdd[] = {"add",     "append", "put",   "attach", "write",  "insert",  "place",
-                                     "tack on", "enter",  "leave", "store",  "record", "include", "file"};
+constexpr std::string_view kAppendAdd[] = {"add",     "append", "put",   "attach", "write",  "insert",  "place",
+                                           "tack on", "enter",  "leave", "store",  "record", "include", "file"};
 constexpr std::string_view kLine[] = {
     "the line", "this line", "a line saying",       "one more line:", "a new last line:", "a final line,",
     "the text", "the entry", "the following line:", "a closing line", "an extra line,",   "the sentence"};
-constexpr std::string_view kEnd[] = {"at the end of",           "to the end of",
-                                     "at the bottom of",        "as the last line of",
-                                     "below everything in",     "after the last line of",
-                                     "at the very end of",      "under the last line of",
-                                     "at the foot of",          "behind all other lines of",
-                                     "as the new last line in", "to the bottom of"};
+constexpr std::string_view kAppendEnd[] = {"at the end of",           "to the end of",
+                                           "at the bottom of",        "as the last line of",
+                                           "below everything in",     "after the last line of",
+                                           "at the very end of",      "under the last line of",
+                                           "at the foot of",          "behind all other lines of",
+                                           "as the new last line in", "to the bottom of"};
 constexpr std::string_view kFrames[] = {"<add> <line> \"{line}\" <end> {file}<tail>",
                                         "<end> {file}, <add> <line> \"{line}\"<tail>",
                                         "<open> <add> <line> \"{line}\" <end> {file}<tail>",
@@ -29,7 +29,8 @@ constexpr std::string_view kFrames[] = {"<add> <line> \"{line}\" <end> {file}<ta
                                         "let {file} end with <line> \"{line}\"<tail>",
                                         "go to {file} and <add> \"{line}\" <end> it<tail>",
                                         "<add> <line> \"{line}\", <end> {file}<tail>"};
-constexpr Grammar::Part kParts[] = {{"add", kAdd}, {"line", kLine}, {"end", kEnd}, {"open", kOpen}, {"tail", kTail}};
+constexpr Grammar::Part kParts[] = {
+    {"add", kAppendAdd}, {"line", kLine}, {"end", kAppendEnd}, {"open", kOpen}, {"tail", kTail}};
 
 }  // namespace
 

@@ -87,21 +87,22 @@ constexpr std::string_view kBug[] = {"the bug",          "the mistake",    "the 
 constexpr std::string_view kFails[] = {
     "fails",      "does not pass", "is red",           "breaks",    "reports an error", "stops with an error",
     "is failing", "complains",     "no longer passes", "goes wrong"};
-constexpr std::string_view kFrames[] = {"{test} <fails>; <fix> <bug> in {file}<tail>",
-                                        "<fix> <bug> in {file}: {test} <fails><tail>",
-                                        "<open> <fix> <bug> in {file}, since {test} <fails><tail>",
-                                        "the test {test} <fails>. <fix> <bug> in {file}<tail>",
-                                        "{file} has a bug and {test} <fails>; <fix> <bug><tail>",
-                                        "in {file}, <fix> <bug> that {test} shows<tail>",
-                                        "{test} <fails> because of {file}; <fix> <bug> there<tail>",
-                                        "<open> <fix> <bug> of {function} in {file}<tail>",
-                                        "<fix> <bug> of {function} in {file}; {test} <fails><tail>",
-                                        "{function} is wrong and {test} <fails>: <fix> <bug> in {file}<tail>",
-                                        "one line of {file} is wrong, so {test} <fails>; <fix> <bug><tail>",
-                                        "see why {test} <fails>, and <fix> <bug> in {file}<tail>",
-                                        "make {test} pass: <fix> <bug> in {file}<tail>",
-                                        "{file}: <fix> <bug>, {test} <fails><tail>"};
-constexpr Grammar::Part kParts[] = {{"fix", kFix}, {"bug", kBug}, {"fails", kFails}, {"open", kOpen}, {"tail", kTail}};
+constexpr std::string_view kBugFrames[] = {"{test} <fails>; <fix> <bug> in {file}<tail>",
+                                           "<fix> <bug> in {file}: {test} <fails><tail>",
+                                           "<open> <fix> <bug> in {file}, since {test} <fails><tail>",
+                                           "the test {test} <fails>. <fix> <bug> in {file}<tail>",
+                                           "{file} has a bug and {test} <fails>; <fix> <bug><tail>",
+                                           "in {file}, <fix> <bug> that {test} shows<tail>",
+                                           "{test} <fails> because of {file}; <fix> <bug> there<tail>",
+                                           "<open> <fix> <bug> of {function} in {file}<tail>",
+                                           "<fix> <bug> of {function} in {file}; {test} <fails><tail>",
+                                           "{function} is wrong and {test} <fails>: <fix> <bug> in {file}<tail>",
+                                           "one line of {file} is wrong, so {test} <fails>; <fix> <bug><tail>",
+                                           "see why {test} <fails>, and <fix> <bug> in {file}<tail>",
+                                           "make {test} pass: <fix> <bug> in {file}<tail>",
+                                           "{file}: <fix> <bug>, {test} <fails><tail>"};
+constexpr Grammar::Part kBugParts[] = {
+    {"fix", kFix}, {"bug", kBug}, {"fails", kFails}, {"open", kOpen}, {"tail", kTail}};
 
 std::string driver(const std::string& module, const Function& function) {
   std::string text =
@@ -143,7 +144,7 @@ bool build_bug(Draft& draft) {
                           "\nassert result == " + std::string(function.cases[mutation.shown].result) +
                           ", result\nprint(\"ok\")\n";
 
-  draft.instruct({kFrames, kParts}, {{"test", test_path}, {"file", path}, {"function", name}});
+  draft.instruct({kBugFrames, kBugParts}, {{"test", test_path}, {"file", path}, {"function", name}});
   HiddenTest test;
   test.driver = driver(module, function);
   for (const auto& each : function.cases) test.expected.emplace_back(each.result);

@@ -12,21 +12,21 @@ constexpr std::string_view kMany[] = {"how many lines",   "the number of lines t
                                       "how many items"};
 constexpr std::string_view kHave[] = {"contain", "have",       "mention", "show",    "carry", "include",
                                       "say",     "are marked", "hold",    "feature", "read",  "are labelled"};
-constexpr std::string_view kFrames[] = {"<count> <many> <have> {word} in {file}<tail>",
-                                        "in {file}, <count> <many> <have> {word}<tail>",
-                                        "<open> <count> <many> <have> {word} in {file}<tail>",
-                                        "<open> <count> <many> in {file} <have> {word}<tail>",
-                                        "<count> <many> in {file} <have> the word {word}<tail>",
-                                        "{file}: <count> <many> <have> {word}<tail>",
-                                        "<many> <have> {word} in {file}? <count> it<tail>",
-                                        "<many> in {file} <have> {word}? <count> it<tail>",
-                                        "I wonder <many> in {file} <have> {word}; <count> that<tail>",
-                                        "look at {file} and <count> <many> <have> {word}<tail>",
-                                        "go through {file} and <count> <many> <have> {word}<tail>",
-                                        "for {file}, <count> <many> <have> \"{word}\"<tail>",
-                                        "about the word {word} in {file}: <count> <many> <have> it<tail>",
-                                        "<count> <many> <have> \"{word}\" in {file}<tail>"};
-constexpr Grammar::Part kParts[] = {
+constexpr std::string_view kCountFrames[] = {"<count> <many> <have> {word} in {file}<tail>",
+                                             "in {file}, <count> <many> <have> {word}<tail>",
+                                             "<open> <count> <many> <have> {word} in {file}<tail>",
+                                             "<open> <count> <many> in {file} <have> {word}<tail>",
+                                             "<count> <many> in {file} <have> the word {word}<tail>",
+                                             "{file}: <count> <many> <have> {word}<tail>",
+                                             "<many> <have> {word} in {file}? <count> it<tail>",
+                                             "<many> in {file} <have> {word}? <count> it<tail>",
+                                             "I wonder <many> in {file} <have> {word}; <count> that<tail>",
+                                             "look at {file} and <count> <many> <have> {word}<tail>",
+                                             "go through {file} and <count> <many> <have> {word}<tail>",
+                                             "for {file}, <count> <many> <have> \"{word}\"<tail>",
+                                             "about the word {word} in {file}: <count> <many> <have> it<tail>",
+                                             "<count> <many> <have> \"{word}\" in {file}<tail>"};
+constexpr Grammar::Part kCountParts[] = {
     {"count", kCount}, {"many", kMany}, {"have", kHave}, {"open", kOpen}, {"tail", kReport}};
 
 }  // namespace
@@ -49,7 +49,7 @@ bool build_count(Draft& draft) {
   if (draft.random.chance(0.5)) add_notes_file(draft);
   if (count_in(task.files[path], word) != wanted || path.find(word) != std::string::npos) return false;
 
-  draft.instruct({kFrames, kParts}, {{"word", word}, {"file", path}});
+  draft.instruct({kCountFrames, kCountParts}, {{"word", word}, {"file", path}});
   task.expectation.files = task.files;
   task.expectation.answer = std::to_string(wanted);
   task.solution.turns = {{shell_call("grep -c " + word + " " + path)}};

@@ -26,21 +26,21 @@ constexpr std::string_view kStop[] = {".",
                                       " now.",
                                       ", word for word.",
                                       ". Change no other file."};
-constexpr std::string_view kFrames[] = {"<create> <file> {file} <with> \"{text}\"<stop>",
-                                        "<open> <create> <file> {file} <with> \"{text}\"<stop>",
-                                        "<create> {file} <with> \"{text}\"<stop>",
-                                        "<open> <create> {file} <with> \"{text}\"<stop>",
-                                        "we need <file> {file} <with> \"{text}\"<stop>",
-                                        "there should be <file> {file} <with> \"{text}\"<stop>",
-                                        "{file} does not exist yet: <create> it <with> \"{text}\"<stop>",
-                                        "<create> <file>, {file}, <with> \"{text}\"<stop>",
-                                        "in this folder, <create> <file> {file} <with> \"{text}\"<stop>",
-                                        "I miss <file> {file} <with> \"{text}\"<stop>",
-                                        "new file: {file}, <with> \"{text}\"<stop>",
-                                        "the project wants <file> {file} <with> \"{text}\"<stop>",
-                                        "under the name {file}, <create> <file> <with> \"{text}\"<stop>",
-                                        "<with> \"{text}\": <create> <file> {file} like that<stop>"};
-constexpr Grammar::Part kParts[] = {
+constexpr std::string_view kCreateFrames[] = {"<create> <file> {file} <with> \"{text}\"<stop>",
+                                              "<open> <create> <file> {file} <with> \"{text}\"<stop>",
+                                              "<create> {file} <with> \"{text}\"<stop>",
+                                              "<open> <create> {file} <with> \"{text}\"<stop>",
+                                              "we need <file> {file} <with> \"{text}\"<stop>",
+                                              "there should be <file> {file} <with> \"{text}\"<stop>",
+                                              "{file} does not exist yet: <create> it <with> \"{text}\"<stop>",
+                                              "<create> <file>, {file}, <with> \"{text}\"<stop>",
+                                              "in this folder, <create> <file> {file} <with> \"{text}\"<stop>",
+                                              "I miss <file> {file} <with> \"{text}\"<stop>",
+                                              "new file: {file}, <with> \"{text}\"<stop>",
+                                              "the project wants <file> {file} <with> \"{text}\"<stop>",
+                                              "under the name {file}, <create> <file> <with> \"{text}\"<stop>",
+                                              "<with> \"{text}\": <create> <file> {file} like that<stop>"};
+constexpr Grammar::Part kCreateParts[] = {
     {"create", kCreate}, {"file", kFile}, {"with", kWith}, {"open", kOpen}, {"stop", kStop}};
 
 }  // namespace
@@ -59,7 +59,7 @@ bool build_create(Draft& draft) {
     text = draft.random.chance(0.5) ? draft.words.person() + " meets " + draft.words.person()
                                     : "the " + draft.words.label() + " opens in " + draft.words.draw(Words::kPlace);
   }
-  draft.instruct({kFrames, kParts}, {{"text", text}, {"file", path}});
+  draft.instruct({kCreateFrames, kCreateParts}, {{"text", text}, {"file", path}});
   task.expectation.files = task.files;
   (*task.expectation.files)[path] = text + "\n";
   task.solution.turns = {{Call{"write", {{"file_path", path}, {"contents", text + "\n"}}}}};

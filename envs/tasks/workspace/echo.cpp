@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::string_view kWrite[] = {"write",  "put",  "save",  "place",    "store", "set down", "enter",
                                        "record", "note", "leave", "put down", "keep",  "copy",     "add"};
-constexpr std::string_view kWord[] = {"{word}",         "the word {word}",  "just {word}",        "the text {word}",
-                                      "only {word}",    "one word, {word}", "nothing but {word}", "the line {word}",
-                                      "the name {word}"};
+constexpr std::string_view kEchoWord[] = {"{word}",         "the word {word}",  "just {word}",        "the text {word}",
+                                          "only {word}",    "one word, {word}", "nothing but {word}", "the line {word}",
+                                          "the name {word}"};
 constexpr std::string_view kInto[] = {"to",
                                       "into",
                                       "in",
@@ -25,22 +25,22 @@ constexpr std::string_view kInto[] = {"to",
                                       "under the name",
                                       "to a new file",
                                       "into a new file"};
-constexpr std::string_view kStop[] = {".",       ", please.",  " now.",          ", then stop.", " for me.",
-                                      " today.", "; no more.", ". That is all.", " and stop."};
-constexpr std::string_view kFrames[] = {"<write> <word> <into> {file}<stop>",
-                                        "<open> <write> <word> <into> {file}<stop>",
-                                        "<into> {file}, <write> <word><stop>",
-                                        "<open> <write>, <into> {file}, <word><stop>",
-                                        "{file} should hold <word><stop>",
-                                        "let {file} hold <word><stop>",
-                                        "{file} is to contain <word><stop>",
-                                        "<write>, <into> {file}, <word><stop>",
-                                        "we need <word> <into> {file}<stop>",
-                                        "<word> should stand <into> {file}<stop>",
-                                        "there, <into> {file}, <write> <word><stop>",
-                                        "<open> make sure that {file} holds <word><stop>"};
-constexpr Grammar::Part kParts[] = {
-    {"write", kWrite}, {"word", kWord}, {"into", kInto}, {"open", kOpen}, {"stop", kStop}};
+constexpr std::string_view kEchoStop[] = {".",       ", please.",  " now.",          ", then stop.", " for me.",
+                                          " today.", "; no more.", ". That is all.", " and stop."};
+constexpr std::string_view kEchoFrames[] = {"<write> <word> <into> {file}<stop>",
+                                            "<open> <write> <word> <into> {file}<stop>",
+                                            "<into> {file}, <write> <word><stop>",
+                                            "<open> <write>, <into> {file}, <word><stop>",
+                                            "{file} should hold <word><stop>",
+                                            "let {file} hold <word><stop>",
+                                            "{file} is to contain <word><stop>",
+                                            "<write>, <into> {file}, <word><stop>",
+                                            "we need <word> <into> {file}<stop>",
+                                            "<word> should stand <into> {file}<stop>",
+                                            "there, <into> {file}, <write> <word><stop>",
+                                            "<open> make sure that {file} holds <word><stop>"};
+constexpr Grammar::Part kEchoParts[] = {
+    {"write", kWrite}, {"word", kEchoWord}, {"into", kInto}, {"open", kOpen}, {"stop", kEchoStop}};
 
 // Consonants tell a file's name from what goes into it, vowels the first syllable from the second.
 constexpr std::string_view kFileConsonants = "BDFGKL", kWordConsonants = "MNPRST";
@@ -63,7 +63,7 @@ bool build_echo(Draft& draft) {
   task.max_turns = 2;
   task.files["start.txt"] = "nothing here\n";
   const auto file = draw_word(draft, kFileConsonants), word = draw_word(draft, kWordConsonants);
-  draft.instruct({kFrames, kParts}, {{"word", word}, {"file", file}});
+  draft.instruct({kEchoFrames, kEchoParts}, {{"word", word}, {"file", file}});
   task.expectation.files = task.files;
   (*task.expectation.files)[file] = word + "\n";
   task.solution.turns = {{Call{"write", {{"file_path", file}, {"contents", word + "\n"}}}}};

@@ -155,7 +155,7 @@ std::string with_title(std::string_view text, std::string_view title) {
   return result;
 }
 
-bool is_number(std::string_view text) {
+bool formats_is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
@@ -170,7 +170,7 @@ std::string SettingsFormat::key(std::string_view name) const {
 }
 
 std::string SettingsFormat::entry(std::string_view name, std::string_view value) const {
-  const auto mark = is_number(value) && !quote_numbers ? std::string_view() : quote;
+  const auto mark = formats_is_number(value) && !quote_numbers ? std::string_view() : quote;
   std::string text(before_key);
   return text.append(key(name)).append(between).append(mark).append(value).append(mark).append(after_value);
 }

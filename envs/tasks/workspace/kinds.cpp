@@ -21,7 +21,7 @@ constexpr std::array kKinds = {
 };
 constexpr size_t kWithoutEcho = kKinds.size() - 1;  // echo, the last, is asked for by name
 
-constexpr auto kNames = [] {
+constexpr auto kKindNames = [] {
   std::array<std::string_view, kKinds.size()> names;
   for (size_t i = 0; i < kKinds.size(); ++i) names[i] = kKinds[i].name;
   return names;
@@ -29,8 +29,8 @@ constexpr auto kNames = [] {
 
 }  // namespace
 
-std::span<const std::string_view> task_kinds() { return std::span(kNames).first(kWithoutEcho); }
-std::span<const std::string_view> every_kind() { return kNames; }
+std::span<const std::string_view> task_kinds() { return std::span(kKindNames).first(kWithoutEcho); }
+std::span<const std::string_view> every_kind() { return kKindNames; }
 
 Result<Task> make_task(const TaskSpec& spec) {
   for (const auto& kind : kKinds) {
@@ -49,7 +49,7 @@ Result<Task> make_task(const TaskSpec& spec) {
     }
     return fail(Status::internal("no unambiguous task was drawn for " + spec.id()));
   }
-  return fail(Status::not_found("there is no task kind \"" + spec.kind + "\"" + did_you_mean(spec.kind, kNames)));
+  return fail(Status::not_found("there is no task kind \"" + spec.kind + "\"" + did_you_mean(spec.kind, kKindNames)));
 }
 
 void Draft::instruct(const Grammar& grammar, const Slots& slots) {

@@ -32,21 +32,21 @@ constexpr std::string_view kSomewhere[] = {
     "somewhere in this folder", "in one of the files", "in the project", "among these files",
     "in this workspace",        "in the files here",   "in this folder", "wherever it is defined",
     "in whichever file has it", "in the listed files"};
-constexpr std::string_view kFrames[] = {"<ask> {key} <where> {file}<tail>",
-                                        "<where> {file}, <ask> {key}<tail>",
-                                        "{file} <holds> {key}; <ask> it<tail>",
-                                        "<open> say: <ask> {key} <where> {file}<tail>",
-                                        "about {file}: <ask> {key}<tail>",
-                                        "<ask> {key}<tail> It is <where> {file}.",
-                                        "open {file} and <ask> {key}<tail>",
-                                        "{key} is a setting <where> {file}. <ask> it<tail>",
-                                        "for {key}, <where> {file}, <ask> the entry<tail>",
-                                        "question: <ask> {key} <where> {file}<tail>",
-                                        "<ask> the setting {key} <where> {file}<tail>",
-                                        "<ask> the entry {key}, <where> {file}<tail>",
-                                        "{file}, {key}: <ask> that<tail>",
-                                        "<open> look into {file}: <ask> {key}<tail>",
-                                        "I forgot {key} <where> {file}; <ask> it<tail>"};
+constexpr std::string_view kLookupFrames[] = {"<ask> {key} <where> {file}<tail>",
+                                              "<where> {file}, <ask> {key}<tail>",
+                                              "{file} <holds> {key}; <ask> it<tail>",
+                                              "<open> say: <ask> {key} <where> {file}<tail>",
+                                              "about {file}: <ask> {key}<tail>",
+                                              "<ask> {key}<tail> It is <where> {file}.",
+                                              "open {file} and <ask> {key}<tail>",
+                                              "{key} is a setting <where> {file}. <ask> it<tail>",
+                                              "for {key}, <where> {file}, <ask> the entry<tail>",
+                                              "question: <ask> {key} <where> {file}<tail>",
+                                              "<ask> the setting {key} <where> {file}<tail>",
+                                              "<ask> the entry {key}, <where> {file}<tail>",
+                                              "{file}, {key}: <ask> that<tail>",
+                                              "<open> look into {file}: <ask> {key}<tail>",
+                                              "I forgot {key} <where> {file}; <ask> it<tail>"};
 constexpr std::string_view kOpenFrames[] = {"<ask> {key} <somewhere><tail>",
                                             "<somewhere> there is {key}; <ask> it<tail>",
                                             "<open> search: <ask> {key} <somewhere><tail>",
@@ -57,8 +57,8 @@ constexpr std::string_view kOpenFrames[] = {"<ask> {key} <somewhere><tail>",
                                             "<somewhere>, <ask> {key}<tail>",
                                             "one file here sets {key}. <ask> it<tail>",
                                             "<ask> {key}<tail> Look <somewhere>."};
-constexpr Grammar::Part kParts[] = {{"ask", kAsk},   {"where", kWhere},         {"holds", kHolds},
-                                    {"open", kOpen}, {"somewhere", kSomewhere}, {"tail", kReport}};
+constexpr Grammar::Part kLookupParts[] = {{"ask", kAsk},   {"where", kWhere},         {"holds", kHolds},
+                                          {"open", kOpen}, {"somewhere", kSomewhere}, {"tail", kReport}};
 
 }  // namespace
 
@@ -73,7 +73,8 @@ bool build_lookup(Draft& draft) {
   const Entry& entry = draft.random.pick(file.entries);
   const auto key = file.format->key(entry.key);
   const bool named = draft.random.chance(0.7);
-  draft.instruct(named ? Grammar{kFrames, kParts} : Grammar{kOpenFrames, kParts}, {{"key", key}, {"file", file.path}});
+  draft.instruct(named ? Grammar{kLookupFrames, kLookupParts} : Grammar{kOpenFrames, kLookupParts},
+                 {{"key", key}, {"file", file.path}});
 
   size_t places = 0;
   for (const auto& [path, content] : task.files) places += count_in(content, key);

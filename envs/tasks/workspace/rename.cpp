@@ -31,22 +31,22 @@ constexpr std::string_view kEverywhere[] = {"everywhere",
 constexpr std::string_view kShould[] = {
     "should be called", "must be named", "is to be called", "gets the name",  "will be known as",
     "has to be named",  "is now called", "shall be called", "needs the name", "was renamed by the team to"};
-constexpr std::string_view kFrames[] = {"<rename> {old} <to> {new} <everywhere><tail>",
-                                        "<everywhere>, <rename> {old} <to> {new}<tail>",
-                                        "<open> <rename> {old} <to> {new} <everywhere><tail>",
-                                        "{old} <should> {new} <everywhere><tail>",
-                                        "<everywhere>, {old} <should> {new}<tail>",
-                                        "<rename> the identifier {old} <to> {new}, <everywhere><tail>",
-                                        "<rename> the name {old} <to> {new} <everywhere><tail>",
-                                        "the name {old} is bad: <rename> it <to> {new} <everywhere><tail>",
-                                        "do a rename: {old} <should> {new}, <everywhere><tail>",
-                                        "from now on {old} <should> {new}; fix it <everywhere><tail>",
-                                        "<open> make {old} <to> {new} <everywhere><tail>",
-                                        "what is called {old} <should> {new} <everywhere><tail>",
-                                        "in the code, {old} <should> {new}, <everywhere><tail>",
-                                        "<rename> {old} <everywhere>: it <should> {new}<tail>"};
-constexpr Grammar::Part kParts[] = {{"rename", kRename}, {"to", kTo},     {"everywhere", kEverywhere},
-                                    {"should", kShould}, {"open", kOpen}, {"tail", kTail}};
+constexpr std::string_view kRenameFrames[] = {"<rename> {old} <to> {new} <everywhere><tail>",
+                                              "<everywhere>, <rename> {old} <to> {new}<tail>",
+                                              "<open> <rename> {old} <to> {new} <everywhere><tail>",
+                                              "{old} <should> {new} <everywhere><tail>",
+                                              "<everywhere>, {old} <should> {new}<tail>",
+                                              "<rename> the identifier {old} <to> {new}, <everywhere><tail>",
+                                              "<rename> the name {old} <to> {new} <everywhere><tail>",
+                                              "the name {old} is bad: <rename> it <to> {new} <everywhere><tail>",
+                                              "do a rename: {old} <should> {new}, <everywhere><tail>",
+                                              "from now on {old} <should> {new}; fix it <everywhere><tail>",
+                                              "<open> make {old} <to> {new} <everywhere><tail>",
+                                              "what is called {old} <should> {new} <everywhere><tail>",
+                                              "in the code, {old} <should> {new}, <everywhere><tail>",
+                                              "<rename> {old} <everywhere>: it <should> {new}<tail>"};
+constexpr Grammar::Part kRenameParts[] = {{"rename", kRename}, {"to", kTo},     {"everywhere", kEverywhere},
+                                          {"should", kShould}, {"open", kOpen}, {"tail", kTail}};
 
 }  // namespace
 
@@ -80,7 +80,7 @@ bool build_rename(Draft& draft) {
     if (count_in(content, new_name) > 0) return false;
     for (size_t at; (at = content.find(old_name)) != std::string::npos;) content.replace(at, old_name.size(), new_name);
   }
-  draft.instruct({kFrames, kParts}, {{"old", old_name}, {"new", new_name}});
+  draft.instruct({kRenameFrames, kRenameParts}, {{"old", old_name}, {"new", new_name}});
   task.solution.turns = {
       {shell_call("grep -rl " + old_name + " . | xargs sed -i 's/" + old_name + "/" + new_name + "/g'")}};
   return true;

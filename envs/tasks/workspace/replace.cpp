@@ -21,20 +21,21 @@ constexpr std::string_view kEvery[] = {"every",
                                        "all mentions of",
                                        "the word, wherever it stands,",
                                        "any"};
-constexpr std::string_view kFrames[] = {"<replace> <which> {old} <by> {new} <in> {file}<tail>",
-                                        "in {file}, <replace> <which> {old} <by> {new}<tail>",
-                                        "<open> <replace> <which> {old} <by> {new} <in> {file}<tail>",
-                                        "{file}: <replace> <which> {old} <by> {new}<tail>",
-                                        "<open> <replace> <which> \"{old}\" <by> \"{new}\" <in> {file}<tail>",
-                                        "<replace> <which> \"{old}\" <in> {file} <by> \"{new}\"<tail>",
-                                        "edit {file} and <replace> <which> {old} <by> {new}<tail>",
-                                        "<which> {old} <in> {file} should be {new}<tail>",
-                                        "it should say {new} and not {old} <in> {file}; <replace> <which> {old}<tail>",
-                                        "in {file}, <which> {old} is outdated, it is {new} now<tail>",
-                                        "open {file}, <replace> <which> {old} <by> {new}<tail>",
-                                        "the notes <in> {file} are wrong: <replace> <which> {old} <by> {new}<tail>",
-                                        "where {file} says {old}, <which> {old} must become {new}<tail>",
-                                        "we now say {new}: <replace> <which> {old} <in> {file}<tail>"};
+constexpr std::string_view kReplaceFrames[] = {
+    "<replace> <which> {old} <by> {new} <in> {file}<tail>",
+    "in {file}, <replace> <which> {old} <by> {new}<tail>",
+    "<open> <replace> <which> {old} <by> {new} <in> {file}<tail>",
+    "{file}: <replace> <which> {old} <by> {new}<tail>",
+    "<open> <replace> <which> \"{old}\" <by> \"{new}\" <in> {file}<tail>",
+    "<replace> <which> \"{old}\" <in> {file} <by> \"{new}\"<tail>",
+    "edit {file} and <replace> <which> {old} <by> {new}<tail>",
+    "<which> {old} <in> {file} should be {new}<tail>",
+    "it should say {new} and not {old} <in> {file}; <replace> <which> {old}<tail>",
+    "in {file}, <which> {old} is outdated, it is {new} now<tail>",
+    "open {file}, <replace> <which> {old} <by> {new}<tail>",
+    "the notes <in> {file} are wrong: <replace> <which> {old} <by> {new}<tail>",
+    "where {file} says {old}, <which> {old} must become {new}<tail>",
+    "we now say {new}: <replace> <which> {old} <in> {file}<tail>"};
 constexpr Grammar::Part kOnceParts[] = {{"replace", kReplace}, {"by", kBy}, {"which", kOnce},
                                         {"open", kOpen},       {"in", kIn}, {"tail", kTail}};
 constexpr Grammar::Part kEveryParts[] = {{"replace", kReplace}, {"by", kBy}, {"which", kEvery},
@@ -63,7 +64,7 @@ bool build_replace(Draft& draft) {
   if (draft.random.chance(0.5)) add_notes_file(draft);
   if (count_in(content, old_word) != (every ? 2 : 1) || count_in(content, new_word) != 0) return false;
 
-  draft.instruct(every ? Grammar{kFrames, kEveryParts} : Grammar{kFrames, kOnceParts},
+  draft.instruct(every ? Grammar{kReplaceFrames, kEveryParts} : Grammar{kReplaceFrames, kOnceParts},
                  {{"old", old_word}, {"new", new_word}, {"file", path}});
   for (auto& line : lines) {
     if (const size_t at = line.find(old_word); at != std::string::npos) line.replace(at, old_word.size(), new_word);

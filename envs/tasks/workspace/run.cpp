@@ -23,28 +23,28 @@ constexpr std::string_view kSay[] = {"tell me the number it prints",
 constexpr std::string_view kScript[] = {"the script",       "the program",   "the file",           "the code in",
                                         "the little tool",  "the job",       "the calculation in", "what is in",
                                         "the command file", "the routine in"};
-constexpr std::string_view kEnding[] = {
+constexpr std::string_view kRunEnding[] = {
     ".",        " -- only that.", " please.",   " now.",     " (just digits).", " when it is done.",
     " for me.", " and stop.",     ", no more.", ", thanks.", " today.",         ", nothing else."};
-constexpr std::string_view kFrames[] = {"<run> {file} and <say><ending>",
-                                        "<run> <script> {file} and <say><ending>",
-                                        "<run> `{command}` and <say><ending>",
-                                        "<open> <run> `{command}`, then <say><ending>",
-                                        "<open> <run> <script> {file}, then <say><ending>",
-                                        "with `{command}`, <run> <script> {file}; <say><ending>",
-                                        "`{command}`: <run> it and <say><ending>",
-                                        "{file} prints a number when you <run> it. <say><ending>",
-                                        "<say> after you <run> `{command}`<ending>",
-                                        "<say> once you <run> <script> {file}<ending>",
-                                        "what comes out when you <run> {file}: <say><ending>",
-                                        "<run> <script> {file} using `{command}`, and <say><ending>",
-                                        "first <run> `{command}`. After that, <say><ending>",
-                                        "in a shell, <run> `{command}`; <say><ending>",
-                                        "{file}: <run> it, <say><ending>"};
+constexpr std::string_view kRunFrames[] = {"<run> {file} and <say><ending>",
+                                           "<run> <script> {file} and <say><ending>",
+                                           "<run> `{command}` and <say><ending>",
+                                           "<open> <run> `{command}`, then <say><ending>",
+                                           "<open> <run> <script> {file}, then <say><ending>",
+                                           "with `{command}`, <run> <script> {file}; <say><ending>",
+                                           "`{command}`: <run> it and <say><ending>",
+                                           "{file} prints a number when you <run> it. <say><ending>",
+                                           "<say> after you <run> `{command}`<ending>",
+                                           "<say> once you <run> <script> {file}<ending>",
+                                           "what comes out when you <run> {file}: <say><ending>",
+                                           "<run> <script> {file} using `{command}`, and <say><ending>",
+                                           "first <run> `{command}`. After that, <say><ending>",
+                                           "in a shell, <run> `{command}`; <say><ending>",
+                                           "{file}: <run> it, <say><ending>"};
 // So that a command that is given is copied, not made up from the name of the file.
 constexpr std::string_view kPrefixes[] = {"env ", "nice ", "timeout 9 ", "LC_ALL=C ", "command ", "stdbuf -oL "};
-constexpr Grammar::Part kParts[] = {
-    {"run", kRun}, {"say", kSay}, {"script", kScript}, {"open", kOpen}, {"ending", kEnding}};
+constexpr Grammar::Part kRunParts[] = {
+    {"run", kRun}, {"say", kSay}, {"script", kScript}, {"open", kOpen}, {"ending", kRunEnding}};
 
 }  // namespace
 
@@ -69,7 +69,7 @@ bool build_run(Draft& draft) {
   auto command = std::string(format.command) + " " + path;
   const auto plain = command;
   if (draft.sides.practice && draft.random.chance(0.5)) command = std::string(draft.random.pick(kPrefixes)) + plain;
-  draft.instruct({kFrames, kParts}, {{"file", path}, {"command", command}});
+  draft.instruct({kRunFrames, kRunParts}, {{"file", path}, {"command", command}});
   if (task.wording.find("{command}") == std::string::npos) command = plain;
   task.expectation.files = task.files;
   task.expectation.answer = std::to_string(x);

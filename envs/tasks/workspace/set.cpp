@@ -6,35 +6,35 @@ namespace {
 
 constexpr std::string_view kSet[] = {"set",   "change", "update", "switch", "adjust", "turn", "move",    "put",
                                      "alter", "modify", "reset",  "bring",  "edit",   "tune", "correct", "bump"};
-constexpr std::string_view kTo[] = {
+constexpr std::string_view kSetTo[] = {
     "to",        "to be",      "to the value", "so that it is",       "to read",        "over to", "to hold",
     "to become", "so it says", "to exactly",   "such that it equals", "to a new value,"};
 constexpr std::string_view kThing[] = {"the setting",  "the option",    "the value of", "the entry",
                                        "the key",      "the parameter", "the field",    "the configured",
                                        "the line for", "the variable",  "the property", "what is stored as"};
-constexpr std::string_view kShould[] = {"should be",   "must be",      "has to be",         "needs to be",
-                                        "ought to be", "shall become", "is supposed to be", "should now read",
-                                        "is to be",    "wants to be",  "should say",        "must become"};
-constexpr std::string_view kFrames[] = {"<set> {key} <to> {value} <in> {file}<tail>",
-                                        "<set> <thing> {key} <in> {file} <to> {value}<tail>",
-                                        "<open> <set> {key} <in> {file} <to> {value}<tail>",
-                                        "<open> <set> <thing> {key} <to> {value} <in> {file}<tail>",
-                                        "in {file}, {key} <should> {value}<tail>",
-                                        "in {file}, <set> {key} <to> {value}<tail>",
-                                        "in {file}, <set> <thing> {key} <to> {value}<tail>",
-                                        "{key} <in> {file} <should> {value}<tail>",
-                                        "<thing> {key} <in> {file} <should> {value}<tail>",
-                                        "{file}: <set> {key} <to> {value}<tail>",
-                                        "{file}: {key} <should> {value}<tail>",
-                                        "edit {file}: {key} <should> {value}<tail>",
-                                        "open {file} and <set> {key} <to> {value}<tail>",
-                                        "make sure that {key} <in> {file} reads {value}<tail>",
-                                        "{key} is wrong <in> {file}: it <should> {value}<tail>",
-                                        "from now on {key} <in> {file} <should> {value}<tail>",
-                                        "we decided that {key} <should> {value}; <set> it <in> {file}<tail>",
-                                        "give {key} the value {value} <in> {file}<tail>"};
-constexpr Grammar::Part kParts[] = {{"set", kSet},   {"to", kTo}, {"thing", kThing}, {"should", kShould},
-                                    {"open", kOpen}, {"in", kIn}, {"tail", kTail}};
+constexpr std::string_view kSetShould[] = {"should be",   "must be",      "has to be",         "needs to be",
+                                           "ought to be", "shall become", "is supposed to be", "should now read",
+                                           "is to be",    "wants to be",  "should say",        "must become"};
+constexpr std::string_view kSetFrames[] = {"<set> {key} <to> {value} <in> {file}<tail>",
+                                           "<set> <thing> {key} <in> {file} <to> {value}<tail>",
+                                           "<open> <set> {key} <in> {file} <to> {value}<tail>",
+                                           "<open> <set> <thing> {key} <to> {value} <in> {file}<tail>",
+                                           "in {file}, {key} <should> {value}<tail>",
+                                           "in {file}, <set> {key} <to> {value}<tail>",
+                                           "in {file}, <set> <thing> {key} <to> {value}<tail>",
+                                           "{key} <in> {file} <should> {value}<tail>",
+                                           "<thing> {key} <in> {file} <should> {value}<tail>",
+                                           "{file}: <set> {key} <to> {value}<tail>",
+                                           "{file}: {key} <should> {value}<tail>",
+                                           "edit {file}: {key} <should> {value}<tail>",
+                                           "open {file} and <set> {key} <to> {value}<tail>",
+                                           "make sure that {key} <in> {file} reads {value}<tail>",
+                                           "{key} is wrong <in> {file}: it <should> {value}<tail>",
+                                           "from now on {key} <in> {file} <should> {value}<tail>",
+                                           "we decided that {key} <should> {value}; <set> it <in> {file}<tail>",
+                                           "give {key} the value {value} <in> {file}<tail>"};
+constexpr Grammar::Part kSetParts[] = {{"set", kSet},   {"to", kSetTo}, {"thing", kThing}, {"should", kSetShould},
+                                       {"open", kOpen}, {"in", kIn},    {"tail", kTail}};
 
 }  // namespace
 
@@ -53,7 +53,7 @@ bool build_set(Draft& draft) {
   const auto key = file.format->key(entry.key);
   const auto old_entry = file.format->entry(entry.key, old_value), new_entry = file.format->entry(entry.key, new_value);
   if (new_value == old_value || count_in(task.files[file.path], old_entry) != 1) return false;
-  draft.instruct({kFrames, kParts}, {{"key", key}, {"file", file.path}, {"value", new_value}});
+  draft.instruct({kSetFrames, kSetParts}, {{"key", key}, {"file", file.path}, {"value", new_value}});
 
   entry.value = new_value;
   task.expectation.files = task.files;

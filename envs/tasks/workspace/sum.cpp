@@ -20,21 +20,21 @@ constexpr std::string_view kSum[] = {"add up",
 constexpr std::string_view kNumbers[] = {
     "the numbers",    "all numbers", "all the values",          "the amounts", "the figures", "every number",
     "the quantities", "all amounts", "the values of all lines", "the counts",  "each value",  "the last column"};
-constexpr std::string_view kFrames[] = {"<sum> <numbers> in {files}<tail>",
-                                        "<open> <sum> <numbers> in {files}<tail>",
-                                        "in {files}, <sum> <numbers><tail>",
-                                        "{files}: <sum> <numbers><tail>",
-                                        "<sum> <numbers> that are listed in {files}<tail>",
-                                        "<sum> <numbers> of {files}<tail>",
-                                        "take {files} and <sum> <numbers><tail>",
-                                        "looking at {files}, <sum> <numbers><tail>",
-                                        "I need one total: <sum> <numbers> in {files}<tail>",
-                                        "what do you get if you <sum> <numbers> in {files}? Do it<tail>",
-                                        "<open> take {files}, then <sum> <numbers><tail>",
-                                        "from {files}, <sum> <numbers><tail>",
-                                        "for the whole of {files}, <sum> <numbers><tail>",
-                                        "read {files} and <sum> <numbers><tail>"};
-constexpr Grammar::Part kParts[] = {{"sum", kSum}, {"numbers", kNumbers}, {"open", kOpen}, {"tail", kReport}};
+constexpr std::string_view kSumFrames[] = {"<sum> <numbers> in {files}<tail>",
+                                           "<open> <sum> <numbers> in {files}<tail>",
+                                           "in {files}, <sum> <numbers><tail>",
+                                           "{files}: <sum> <numbers><tail>",
+                                           "<sum> <numbers> that are listed in {files}<tail>",
+                                           "<sum> <numbers> of {files}<tail>",
+                                           "take {files} and <sum> <numbers><tail>",
+                                           "looking at {files}, <sum> <numbers><tail>",
+                                           "I need one total: <sum> <numbers> in {files}<tail>",
+                                           "what do you get if you <sum> <numbers> in {files}? Do it<tail>",
+                                           "<open> take {files}, then <sum> <numbers><tail>",
+                                           "from {files}, <sum> <numbers><tail>",
+                                           "for the whole of {files}, <sum> <numbers><tail>",
+                                           "read {files} and <sum> <numbers><tail>"};
+constexpr Grammar::Part kSumParts[] = {{"sum", kSum}, {"numbers", kNumbers}, {"open", kOpen}, {"tail", kReport}};
 
 }  // namespace
 
@@ -58,7 +58,7 @@ bool build_sum(Draft& draft) {
   }
   if (draft.random.chance(0.4)) add_notes_file(draft);
 
-  draft.instruct({kFrames, kParts}, {{"files", files == 1 ? paths[0] : paths[0] + " and " + paths[1]}});
+  draft.instruct({kSumFrames, kSumParts}, {{"files", files == 1 ? paths[0] : paths[0] + " and " + paths[1]}});
   task.expectation.files = task.files;
   task.expectation.answer = std::to_string(total);
   std::string command = "awk -F'[^0-9]+' '{s += $NF} END {print s}'";  // whatever stands before the numbers

@@ -1,0 +1,93 @@
+// The feed over a real socket; the test is the trainer.
+#include "rollout/weights_feed.h"
+
+#include <gtest/gtest.h>
+
+#include "model/weights.h"
+#include "weights_sync/carrier.h"
+
+namespace tandem::rollout {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kModel = TANDEM_SOURCE_DIR "/tests/golden/sft/model";
+
+class WeightsFeedTest : public testing::Test {
+ protected:
+  static wire::Identity identity(const char* sender) { return {.sender = sender, .epoch = 1, .run = 7}; }
+
+  // Serves version 5 until `done`; false where that did not come within half a minute.
+  bool serve(WeightsFeed& feed, const std::function<bool()>& done) {
+    const auto manifest = weights_sync::make_manifest(5, bytes_);
+    for (const Time deadline = clock_.now() + 30s; clock_.now() < deadline;) {
+      feed.tick(to_trainer_);
+      wire::Socket* const sockets[] = {&trainer_, &to_trainer_};
+      wire::wait(sockets, 5ms);
+      while (auto message = trainer_.receive()) {
+        wire::Outgoing answer;
+        if (message->body().isWeightsQuery()) {
+          ++queries_;
+          weights_sync::write_manifest(manifest, answer.body().initWeightsManifest());
+        } else {
+          const uint32_t index = message->body().getChunkRequest().getIndex();
+          auto chunk = answer.body().initChunk();
+          chunk.setVersion(5);
+          chunk.setIndex(index);
+          answer.add_bulk(weights_sync::chunk_of(manifest, bytes_, index));
+        }
+        (void)trainer_.send(message->sender(), answer);
+      }
+      while (auto message = to_trainer_.receive()) {
+        if (message->body().isWeightsManifest()) feed.on_manifest(message->body().getWeightsManifest());
+        if (message->body().isChunk()) feed.on_chunk(*message);
+      }
+      if (done()) return true;
+    }
+    return false;
+  }
+
+  SystemClock clock_;
+  model::Weights source_ = std::move(*model::load_weights(kModel, false));
+  std::vector<std::byte> bytes_{source_.wire().begin(), source_.wire().end()};
+  zmq::context_t context_;
+  wire::Socket trainer_ = std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity("trainer")));
+  wire::Socket to_trainer_ = std::move(*wire::Socket::connect(context_, trainer_.address(), identity("rollout-0")));
+  int queries_ = 0;
+};
+
+TEST_F(WeightsFeedTest, weights_that_could_not_be_packed_are_not_ready_and_are_fetched_again) {
+  int packs = 0;
+  WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_, [&](model::Weights& weights) {
+    if (++packs == 1) return Status::exhausted("no memory");
+    auto stream = TRY(kernels::Stream::cpu(2));
+    return weights.pack_received(stream);
+  });
+  std::optional<WeightsFeed::Ready> ready;
+  ASSERT_TRUE(serve(feed, [&] {
+    auto taken = feed.take_ready();
+    EXPECT_TRUE(taken.has_value());
+    ready = std::move(*taken);
+    if (packs == 1 && !feed.fetching()) EXPECT_EQ(feed.newest(), 0u);
+    return ready.has_value();
+  }));
+  EXPECT_EQ(packs, 2);
+  EXPECT_GE(queries_, 2);
+  EXPECT_EQ(ready->version, 5u);
+  EXPECT_TRUE(std::ranges::equal(ready->weights->wire(), source_.wire()));
+}
+
+TEST_F(WeightsFeedTest, packing_that_keeps_failing_ends_the_feed_with_its_error) {
+  WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_,
+                   [](model::Weights&) { return Status::exhausted("no memory"); });
+  Status ended;
+  ASSERT_TRUE(serve(feed, [&] {
+    const auto taken = feed.take_ready();
+    if (!taken) ended = taken.error();
+    return !taken.has_value();
+  }));
+  EXPECT_EQ(ended.code(), Code::kExhausted);
+}
+
+}  // namespace
+}  // namespace tandem::rollout

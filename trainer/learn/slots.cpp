@@ -1,0 +1,79 @@
+#include "trainer/learn/slots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+namespace tandem::trainer {
+
+Status check_slots(int slots) {
+  if (slots >= 1 && slots <= 1024 && std::has_single_bit(static_cast<unsigned>(slots))) return {};
+  return Status::invalid(fmt::format("slots must be a power of two from 1 to 1024, not {}", slots));
+}
+
+std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots) {
+  std::vector<size_t> order(groups.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return groups[a].tokens > groups[b].tokens; });
+  std::vector<std::vector<size_t>> dealt(static_cast<size_t>(slots));
+  std::vector<uint64_t> tokens(dealt.size(), 0);
+  for (const size_t group : order) {
+    const auto slot = static_cast<size_t>(std::ranges::min_element(tokens) - tokens.begin());
+    dealt[slot].push_back(group);
+    tokens[slot] += groups[group].tokens;
+  }
+  for (auto& slot : dealt) std::ranges::sort(slot);
+  return dealt;
+}
+
+SlotSum::SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned) : elements_(layout.elements) {
+  for (size_t i = 0; i < layout.parameters.size(); ++i) {
+    if (!learned.empty() && learned[i] == 0) continue;
+    const auto& parameter = layout.parameters[i];
+    const Range range{parameter.offset, parameter.offset + parameter.elements()};
+    if (!ranges_.empty() && ranges_.back().end == range.begin)
+      ranges_.back().end = range.end;
+    else
+      ranges_.push_back(range);
+  }
+}
+
+Status SlotSum::add(Buffer<float>& into, const std::vector<bool>& used, const AddSlot& add_slot) {
+  TRY(add(into, 0, used.size(), used, add_slot));
+  return {};
+}
+
+Result<bool> SlotSum::add(Buffer<float>& into, size_t first, size_t count, const std::vector<bool>& used,
+                          const AddSlot& add_slot) {
+  const auto any_used = [&](size_t from, size_t many) {
+    return std::any_of(used.begin() + static_cast<ptrdiff_t>(from), used.begin() + static_cast<ptrdiff_t>(from + many),
+                       [](bool slot) { return slot; });
+  };
+  if (count == 1) return used[first] ? add_slot(first, {into.data(), into.size()}) : Result<bool>(false);
+  const size_t half = count / 2;
+  if (!any_used(first + half, half)) return add(into, first, half, used, add_slot);
+  const bool left = TRY(add(into, first, half, used, add_slot));
+  if (!left) return add(into, first + half, half, used, add_slot);
+  const auto level = static_cast<size_t>(std::bit_width(half) - 1);
+  if (levels_.size() <= level) levels_.resize(level + 1);
+  if (levels_[level].size() != elements_) levels_[level] = Buffer<float>(elements_);
+  // Set apart while it is in use, so that an error cannot leave a sum where zeros are expected.
+  Buffer<float> other = std::exchange(levels_[level], Buffer<float>());
+  if (!TRY(add(other, first + half, half, used, add_slot))) {
+    levels_[level] = std::move(other);
+    return true;
+  }
+  for (const Range& range : ranges_) {
+    for (size_t i = range.begin; i < range.end; ++i) {
+      into[i] += other[i];
+      other[i] = 0;
+    }
+  }
+  levels_[level] = std::move(other);
+  return true;
+}
+
+}  // namespace tandem::trainer

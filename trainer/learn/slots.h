@@ -1,0 +1,61 @@
+// Virtual slots: how a batch is cut so that any number of ranks sums its gradients to the same bits.
+//
+// The groups of a batch are dealt to a fixed number of slots, a power of two, by a function of the batch alone. The
+// gradient of a slot is summed in the slot's own order, and slots are added as a binary tree: (0 + 1) + (2 + 3), and so
+// on. A slot without samples adds nothing. One rank owns the whole tree, or each of several a sub-tree; the additions,
+// and so the bits, are the same.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/status.h"
+#include "model/parameters.h"
+
+namespace tandem::trainer {
+
+// Samples of one group lie together in a batch: they share prefixes, and stay in one slot.
+struct SlotGroup {
+  size_t begin = 0, end = 0;  // samples
+  uint64_t tokens = 0;        // of all of them
+};
+
+// kInvalid where `slots` is no power of two up to 1024.
+Status check_slots(int slots);
+
+// The groups of each slot, by their places in `groups`, ascending. Longest first, ties by place, each to the slot with
+// the fewest tokens so far, ties to the lowest.
+std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots);
+
+// The sum of the slots' gradients. Holds one buffer of the model's size for each level of the tree, made when it is
+// first needed: 3 for 8 slots.
+class SlotSum {
+ public:
+  // `learned` says by parameter whose gradient is wanted (empty: all); the rest of a buffer is not touched.
+  SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned);
+
+  // Adds the gradient of one slot to zeros; tells whether there was any.
+  using AddSlot = std::function<Result<bool>(size_t slot, std::span<float> into)>;
+
+  // `into` holds zeros before, the sum afterwards; `slots` is a power of two, and `used` says which have samples. After
+  // an error the content of `into` is unspecified.
+  Status add(Buffer<float>& into, const std::vector<bool>& used, const AddSlot& add_slot);
+
+ private:
+  Result<bool> add(Buffer<float>& into, size_t first, size_t count, const std::vector<bool>& used,
+                   const AddSlot& add_slot);
+
+  struct Range {
+    size_t begin, end;
+  };
+  std::vector<Range> ranges_;  // of what is learned
+  size_t elements_;
+  std::vector<Buffer<float>> levels_;  // zeros between uses
+};
+
+}  // namespace tandem::trainer
