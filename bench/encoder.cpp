@@ -1,3 +1,4 @@
+// Benchmarks of the sentence encoder.
 #include "model/encoder.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Benchmarks of the engine.
 #include "rollout/engine/engine.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Benchmarks of sandboxes and episodes.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -11,13 +12,15 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/measure.h"
-#include "envs/container/choosing_backend.h"
+#include "envs/backends/backends.h"
+#include "envs/backends/choosing_backend.h"
 #include "envs/container/container_backend.h"
-#include "envs/demonstration.h"
-#include "envs/episode.h"
-#include "envs/sandbox/backends.h"
+#include "envs/episodes/demonstration.h"
+#include "envs/episodes/episode.h"
 #include "envs/sandbox/caching_backend.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/pool.h"
+#include "envs/tasks/workspace/kinds.h"
 
 namespace tandem::bench {
 
@@ -44,7 +47,7 @@ Status run_command(envs::Sandbox& sandbox) {
 // One sandbox from its beginning to its end, with one program in it: the least that a sandbox is good for.
 Status execute_in_fresh(envs::SandboxBackend& backend) {
   const auto sandbox = TRY(backend.create({}));
-  const auto outcome = TRY(sandbox->look({.argv = {"true"}}, {}));
+  const auto outcome = TRY(look_into(*sandbox, {.argv = {"true"}}, {}));
   return outcome.exit_code == 0 ? Status{} : Status::internal("`true` did not work: " + outcome.errors);
 }
 
@@ -83,7 +86,7 @@ Status add_layers(std::vector<Figure>& figures, const std::string& of, const Set
   const envs::SandboxSpec spec{.sealable = true};
   const auto first = TRY(backend.create(spec));
   TRY(first->put(content));
-  const auto sealed = first->seal();
+  const auto sealed = seal(*first);
   if (!sealed) return sealed.error().code() == Code::kUnfit ? Status{} : sealed.error();
   std::vector<double> plain, layered, sealing;
   const auto time = [](std::vector<double>& rounds, const auto& work) -> Status {
@@ -101,7 +104,7 @@ Status add_layers(std::vector<Figure>& figures, const std::string& of, const Set
       sandbox = TRY(backend.create(on_layers));
       return true;
     }));
-    TRY(time(sealing, [&] { return sandbox->seal(); }));
+    TRY(time(sealing, [&] { return seal(*sandbox); }));
   }
   const auto median = [](std::vector<double>& rounds) {
     std::sort(rounds.begin(), rounds.end());
@@ -120,12 +123,12 @@ Status add_branches(std::vector<Figure>& figures, const Settings& settings, envs
     envs::Files content;
     for (int i = 0; i < files; ++i) content[fmt::format("folder{}/file{}.txt", i % 10, i)] = std::string(2000, 'x');
     const double put = TRY(median_seconds(settings.seconds, [&] { return sandbox->put(content); }));
-    const auto snapshot = TRY(sandbox->snapshot());
+    const auto snapshot = TRY(snapshot_of(*sandbox));
     const double taken =
-        TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(sandbox->snapshot()), Status{}; }));
+        TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(snapshot_of(*sandbox)), Status{}; }));
     const double begun = TRY(median_seconds(settings.seconds, [&]() -> Status {
       const auto branch = TRY(backend.create({}));
-      return branch->restore(snapshot);
+      return restore(*branch, snapshot);
     }));
     const auto of = fmt::format(" of {} files of 2 kB", files);
     figures.push_back({"put" + of, 1e3 * put, "ms", 0, ""});
@@ -197,8 +200,8 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   figures.push_back({"call: read_file", TRY(read(*sandbox)), "ms", 0, ""});
   figures.push_back({"call: read_file, answered from the cache", 1e3 * TRY(read(*cached)), "us", 0, ""});
   const double frozen = TRY(milliseconds([&]() -> Status {
-    TRY(sandbox->freeze());
-    return sandbox->thaw();
+    TRY(freeze(*sandbox));
+    return thaw(*sandbox);
   }));
   figures.push_back({"freeze and thaw", frozen, "ms", 0, ""});
   TRY(add_branches(figures, settings, *backend));

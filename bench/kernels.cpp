@@ -1,3 +1,4 @@
+// Benchmarks of kernels.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

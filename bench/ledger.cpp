@@ -1,3 +1,4 @@
+// `tandem bench ledger`: events, leases, durable commits and restarts of the books of a run.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Benchmarks of searching code.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// Benchmarks of training.
 #include <fmt/format.h>
 
 #include "base/buffer.h"

@@ -1,3 +1,4 @@
+// Benchmarks of messages.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// The list of commands.
 #include <array>
 #include <span>
 

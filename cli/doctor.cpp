@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "envs/checks.h"
+#include "envs/backends/checks.h"
 #include "kernels/cuda/library.h"
 #include "kernels/stream.h"
 

@@ -1,3 +1,4 @@
+// `tandem loss`.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,3 +1,4 @@
+// The process of every command: reads the command line and runs what it names.
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>

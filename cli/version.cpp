@@ -1,3 +1,4 @@
+// `tandem version`.
 #include <fmt/format.h>
 
 #include "cli/command.h"

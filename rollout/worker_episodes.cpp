@@ -1,3 +1,4 @@
+// A rollout process: its episodes.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

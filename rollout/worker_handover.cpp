@@ -1,3 +1,4 @@
+// A rollout process: episodes that go to another, or come from one.
 #include <spdlog/spdlog.h>
 
 #include "rollout/worker_process.h"

@@ -1,3 +1,4 @@
+// A rollout process: messages of other roles.
 #include <fmt/format.h>
 
 #include "rollout/worker_process.h"

@@ -5,7 +5,7 @@
 #include <sys/file.h>
 
 #include "base/json.h"
-#include "envs/sandbox/backends.h"
+#include "envs/backends/backends.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
 #include "rollout/agent/conversation.h"

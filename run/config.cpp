@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
-#include "envs/protocol.h"
-#include "envs/sandbox/backends.h"
-#include "envs/task.h"
+#include "envs/backends/backends.h"
+#include "envs/episodes/protocol.h"
 #include "envs/tasks/built_image.h"
+#include "envs/tasks/task.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "model/weight_format.h"
 #include "run/env_hosts.h"
 #include "run/resume.h"

@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
-#include "envs/container/choosing_backend.h"
-#include "envs/episode.h"
+#include "envs/backends/choosing_backend.h"
+#include "envs/episodes/episode.h"
 
 namespace tandem::run {
 namespace {

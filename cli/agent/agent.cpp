@@ -15,9 +15,10 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/model/number_format.h"
+#include "envs/backends/backends.h"
 #include "envs/changes/folder_copy.h"
-#include "envs/episode.h"
-#include "envs/sandbox/backends.h"
+#include "envs/episodes/episode.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/search/searching_backend.h"
 #include "rollout/agent/endpoint_model.h"
 #include "rollout/agent/engine_model.h"
@@ -186,8 +187,8 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto copy = TRY(envs::copy_folder(folder, TRY(envs::leaves_out_of(o.excludes)), *sandbox));
   auto task = task_of(o, copy);
   task.network = spec.network;
-  TRY(sandbox->start_servers(TRY(servers_of(o.workspace))));
-  const auto foreign = sandbox->foreign_tools();
+  TRY(start_servers(*sandbox, TRY(servers_of(o.workspace))));
+  const auto foreign = foreign_tools_of(*sandbox);
 
   const SystemClock clock;
   std::unique_ptr<rollout::EngineModel> engine;

@@ -11,9 +11,9 @@
 #include "cli/agent/search_options.h"
 #include "cli/agent/workspace.h"
 #include "cli/command.h"
-#include "envs/mcp/mcp_http.h"
-#include "envs/mcp/mcp_stdio.h"
-#include "envs/sandbox/backends.h"
+#include "envs/backends/backends.h"
+#include "envs/mcp_server/mcp_http.h"
+#include "envs/mcp_server/mcp_stdio.h"
 #include "envs/search/searching_backend.h"
 
 namespace tandem::cli {

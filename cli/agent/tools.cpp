@@ -10,7 +10,8 @@
 #include "cli/agent/search_options.h"
 #include "cli/agent/workspace.h"
 #include "cli/command.h"
-#include "envs/sandbox/backends.h"
+#include "envs/backends/backends.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/host_backend.h"
 #include "envs/search/searching_backend.h"
 #include "envs/tools/tool.h"
@@ -44,7 +45,7 @@ Result<int> call_tool(const CallOptions& options) {
   std::unique_ptr<envs::SearchingBackend> searching;
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
   auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
-  TRY(sandbox->start_servers(servers));
+  TRY(start_servers(*sandbox, servers));
   const auto outcome = TRY(sandbox->call(options.name, *arguments));
   if (options.raw) {
     fwrite(outcome.output.data(), 1, outcome.output.size(), stdout);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "envs/mcp/foreign_tools.h"
 #include "envs/sandbox/sandbox.h"
 
 namespace tandem::cli {

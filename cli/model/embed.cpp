@@ -1,3 +1,4 @@
+// `tandem embed`.
 #include <fmt/format.h>
 
 #include <array>

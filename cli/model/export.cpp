@@ -1,3 +1,4 @@
+// `tandem export`.
 #include <fmt/format.h>
 #include <unistd.h>
 

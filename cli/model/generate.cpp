@@ -1,3 +1,4 @@
+// `tandem generate`.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,3 +1,4 @@
+// `tandem import`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// `tandem render`.
 #include <fmt/format.h>
 
 #include <array>

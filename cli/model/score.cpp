@@ -1,3 +1,4 @@
+// `tandem score`.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,3 +1,4 @@
+// `tandem tokenize`.
 #include <fmt/format.h>
 
 #include <array>

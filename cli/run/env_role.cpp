@@ -7,9 +7,9 @@
 #include <optional>
 #include <thread>
 
+#include "envs/backends/backends.h"
 #include "envs/fleet/pressure.h"
 #include "envs/fleet/watched_backend.h"
-#include "envs/sandbox/backends.h"
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
 #include "run/layout.h"

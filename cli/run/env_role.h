@@ -1,7 +1,7 @@
 // The process that runs environments: for one run, or as a host for every run that names it.
 #pragma once
 
-#include "envs/server.h"
+#include "envs/server/server.h"
 #include "run/config.h"
 
 namespace tandem::cli {

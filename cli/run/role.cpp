@@ -1,3 +1,4 @@
+// `tandem role`: one process of a run.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

@@ -1,3 +1,4 @@
+// `tandem run`.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -17,9 +18,10 @@
 #include "dashboard/run_files.h"
 #include "dashboard/summary.h"
 #include "dashboard/tensorboard.h"
-#include "envs/floors.h"
-#include "envs/sandbox/backends.h"
-#include "envs/server.h"
+#include "envs/backends/backends.h"
+#include "envs/episodes/floors.h"
+#include "envs/server/server.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "rollout/coordinator.h"

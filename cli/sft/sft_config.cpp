@@ -8,7 +8,8 @@
 #include <thread>
 
 #include "cli/iso_time.h"
-#include "envs/task.h"
+#include "envs/tasks/task.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "trainer/learn/lora_fields.h"
 
 namespace tandem::cli {

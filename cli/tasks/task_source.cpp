@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "envs/tasks/task_set.h"
+#include "envs/tasks/workspace/kinds.h"
 
 namespace tandem::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "envs/task.h"
 #include "envs/tasks/built_image.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::cli {
 

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/tasks/task_source.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/protocol.h"
+#include "envs/episodes/protocol.h"
 #include "envs/tasks/task_set.h"
 
 namespace tandem::cli {

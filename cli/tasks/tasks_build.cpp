@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/container/choosing_backend.h"
+#include "envs/backends/choosing_backend.h"
 #include "envs/container/engine.h"
 #include "envs/container/tar.h"
 #include "envs/tasks/task_set.h"

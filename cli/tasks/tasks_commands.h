@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "envs/task.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::cli {
 

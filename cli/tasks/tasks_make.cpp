@@ -18,8 +18,8 @@
 #include "cli/interrupt.h"
 #include "cli/progress_line.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/sandbox/backends.h"
-#include "envs/tasks/deletion.h"
+#include "envs/backends/backends.h"
+#include "envs/episodes/deletion.h"
 #include "envs/tasks/folder_files.h"
 
 namespace tandem::cli {

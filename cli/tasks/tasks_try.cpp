@@ -8,8 +8,8 @@
 #include "cli/command.h"
 #include "cli/tasks/task_source.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/sandbox/backends.h"
-#include "envs/tasks/validate.h"
+#include "envs/backends/backends.h"
+#include "envs/episodes/validate.h"
 
 namespace tandem::cli {
 namespace {

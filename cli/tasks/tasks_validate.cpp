@@ -17,9 +17,9 @@
 #include "cli/command.h"
 #include "cli/progress_line.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/sandbox/backends.h"
+#include "envs/backends/backends.h"
+#include "envs/episodes/validate.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
 
 namespace tandem::cli {
 namespace {

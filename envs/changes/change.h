@@ -1,6 +1,6 @@
 // What is other in a tree of files than it was, for people to look at and to be carried over to the folder of the user.
 //
-// Values; pure functions of trees (envs/sandbox/snapshot.h). The trees come out of a sandbox: nothing in them is
+// Values; pure functions of trees (envs/sandbox/file_tree.h). The trees come out of a sandbox: nothing in them is
 // trusted, and nothing here touches a file.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "envs/sandbox/snapshot.h"
+#include "envs/sandbox/file_tree.h"
 
 namespace tandem::envs {
 

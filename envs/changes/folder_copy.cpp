@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/tools/glob.h"
 
 namespace tandem::envs {
@@ -84,17 +85,17 @@ Result<FolderCopy> copy_folder(const fs::path& folder, const LeavesOut& leaves_o
                                       largest_of(folder, leaves_out))));
   }
   if (!packed) return fail(std::move(packed).error().at(folder.string()));
-  TRY(sandbox.restore({.workspace = *packed, .temporary = pack_entries({}), .session = {}}));
+  TRY(restore(sandbox, {.workspace = *packed, .temporary = pack_entries({}), .session = {}}));
   copy.entries = TRY(read_tree(*packed));
   return copy;
 }
 
 Result<std::vector<Change>> changes_in(Sandbox& sandbox, const FolderCopy& copy) {
-  auto snapshot = sandbox.snapshot();
+  auto snapshot = snapshot_of(sandbox);
   if (!snapshot && snapshot.error().code() == Code::kExhausted) {
     // Only the workspace counts.
     TRY(sandbox.call("run_terminal_cmd", {{"command", "/usr/bin/find /tmp -mindepth 1 -delete"}}));
-    snapshot = sandbox.snapshot();
+    snapshot = snapshot_of(sandbox);
   }
   if (!snapshot) {
     return fail(std::move(snapshot)

@@ -9,7 +9,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "envs/sandbox/frames.h"
+#include "envs/sandbox/fields.h"
 
 namespace tandem::envs {
 namespace {

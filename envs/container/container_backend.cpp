@@ -16,11 +16,12 @@
 #include "envs/container/settings.h"
 #include "envs/network/proxy.h"
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/fields.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/guest.h"
-#include "envs/sandbox/init.h"
 #include "envs/sandbox/owner.h"
 #include "envs/sandbox/process_fields.h"
+#include "envs/sandbox/request_kind.h"
 #include "envs/sandbox/served_sandbox.h"
 
 namespace tandem::envs {

@@ -11,7 +11,7 @@
 
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/owner.h"
-#include "envs/sandbox/program/program.h"
+#include "envs/sandbox/program.h"
 
 namespace tandem::envs {
 namespace {

@@ -12,9 +12,10 @@
 #include "base/text.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/fields.h"
+#include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/frames.h"
-#include "envs/sandbox/init.h"
-#include "envs/sandbox/snapshot.h"
+#include "envs/sandbox/request_kind.h"
 
 namespace tandem::envs {
 

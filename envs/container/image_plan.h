@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "envs/task.h"
+#include "envs/sandbox/files.h"
 
 namespace tandem::envs {
 
@@ -23,7 +23,7 @@ struct ImagePlan {
 
 extern const char* const kPrepareArgument;
 
-// A file of a prepared image: the tree that workspaces begin with (envs/sandbox/snapshot.h). Not there where the image
+// A file of a prepared image: the tree that workspaces begin with (envs/sandbox/file_tree.h). Not there where the image
 // works in no folder of its own.
 inline constexpr std::string_view kBeginning = "/.tandem-beginning";
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "envs/task.h"
+#include "envs/sandbox/files.h"
 
 namespace tandem::envs {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/capabilities.h"
 
 namespace tandem::envs {
 

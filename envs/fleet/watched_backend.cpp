@@ -6,6 +6,8 @@
 #include <map>
 #include <mutex>
 
+#include "envs/sandbox/capabilities.h"
+
 namespace tandem::envs {
 
 struct WatchedBackend::State {
@@ -38,7 +40,11 @@ std::optional<EndReason> why_ended(const ToolOutcome& outcome) {
   return std::nullopt;
 }
 
-class WatchedSandbox final : public Sandbox {
+class WatchedSandbox final : public Sandbox,
+                             private Snapshots,
+                             private Freezer,
+                             private ToolServers,
+                             private SourceView {
  public:
   WatchedSandbox(std::shared_ptr<State> state, std::shared_ptr<Sandbox> inner, uint64_t number)
       : state_(std::move(state)), inner_(std::move(inner)), number_(number) {}
@@ -80,23 +86,6 @@ class WatchedSandbox final : public Sandbox {
 
   Status put(const Files& files) override { return seen(inner_->put(files)); }
   Result<Collected> collect() override { return seen(inner_->collect()); }
-  Result<Snapshot> snapshot() override { return seen(inner_->snapshot()); }
-  Status restore(const Snapshot& snapshot) override { return seen(inner_->restore(snapshot)); }
-  Result<Snapshot> seal() override {
-    auto sealed = seen(inner_->seal());
-    sealed_ = sealed.has_value();
-    return sealed;
-  }
-  Status freeze() override { return seen(inner_->freeze()); }
-  Status thaw() override { return seen(inner_->thaw()); }
-  Status start_servers(std::span<const McpServerSpec> servers) override { return seen(inner_->start_servers(servers)); }
-  std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
-  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
-    return seen(inner_->source_changes(known));
-  }
-  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
-    return seen(inner_->source_lines(wanted));
-  }
   // A pool says by this whom a sandbox goes to that was kept ready.
   void set_call_limits(const SandboxSpec& spec) override {
     inner_->set_call_limits(spec);
@@ -104,13 +93,35 @@ class WatchedSandbox final : public Sandbox {
     state_->fleet.leased(number_, spec.holder, state_->moment());
   }
   bool has_ended() const override { return inner_->has_ended(); }
-  Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) override {
-    return inner_->look(request, stop);
-  }
   void end(std::string_view why) override { inner_->end(why); }
-  SandboxUsage usage() const override { return inner_->usage(); }
+
+  Snapshots* snapshots() override { return inner_->snapshots() ? this : nullptr; }
+  Freezer* freezer() override { return inner_->freezer() ? this : nullptr; }
+  ToolServers* tool_servers() override { return inner_->tool_servers() ? this : nullptr; }
+  SourceView* sources() override { return inner_->sources() ? this : nullptr; }
+  Inspector* inspector() override { return inner_->inspector(); }
 
  private:
+  Result<Snapshot> snapshot() override { return seen(inner_->snapshots()->snapshot()); }
+  Status restore(const Snapshot& snapshot) override { return seen(inner_->snapshots()->restore(snapshot)); }
+  Result<Snapshot> seal() override {
+    auto sealed = seen(inner_->snapshots()->seal());
+    sealed_ = sealed.has_value();
+    return sealed;
+  }
+  Status freeze() override { return seen(inner_->freezer()->freeze()); }
+  Status thaw() override { return seen(inner_->freezer()->thaw()); }
+  Status start_servers(std::span<const McpServerSpec> servers) override {
+    return seen(inner_->tool_servers()->start_servers(servers));
+  }
+  std::vector<ForeignTool> foreign_tools() const override { return inner_->tool_servers()->foreign_tools(); }
+  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
+    return seen(inner_->sources()->source_changes(known));
+  }
+  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
+    return seen(inner_->sources()->source_lines(wanted));
+  }
+
   // Other errors than these leave the sandbox as it was.
   template <typename T>
   T seen(T outcome) {
@@ -165,7 +176,7 @@ std::vector<SandboxRow> WatchedBackend::rows(uint64_t after, size_t most) const 
     rows = state_->fleet.rows(after, most, state_->clock.now());
   }
   for (auto& row : rows) {
-    if (const auto sandbox = state_->sandbox_of(row.number)) row.usage = sandbox->usage();
+    if (const auto sandbox = state_->sandbox_of(row.number)) row.usage = usage_of(*sandbox);
   }
   return rows;
 }
@@ -207,7 +218,7 @@ Result<LookOutcome> WatchedBackend::look(std::string_view id, const LookRequest&
   if (!sandbox || row.state == SandboxState::kDraining || sandbox->has_ended())
     return fail(Status::not_found(fmt::format("sandbox {} has ended", id)));
   const Time began = state_->clock.now();
-  auto outcome = sandbox->look(request, stop);
+  auto outcome = look_into(*sandbox, request, stop);
   sandbox.reset();
   std::lock_guard lock(state_->mutex);
   const Moment at = state_->moment();

@@ -31,7 +31,7 @@ class WatchedBackend final : public SandboxBackend {
   Result<Fleet::Events> last_events(size_t last, std::string_view sandbox) const;
   FleetFigures figures() const;
 
-  // Runs a program beside what the sandbox is for; see Sandbox::look. kNotFound for a name that none has.
+  // Runs a program beside what the sandbox is for; see Inspector::look. kNotFound for a name that none has.
   Result<LookOutcome> look(std::string_view id, const LookRequest& request, const std::stop_token& stop);
   // Ends a sandbox at once: calls in it fail as those of a lost one do. As it was just before.
   Result<SandboxRow> kill(std::string_view id);

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-#include "envs/mcp/mcp_session.h"
+#include "envs/mcp/revisions.h"
 #include "envs/tools/output.h"
 
 namespace tandem::envs {
@@ -40,14 +40,14 @@ Result<std::unique_ptr<McpClient>> McpClient::begin(std::string server, FileDesc
 
 Status McpClient::initialize(Time deadline) {
   const auto result = TRY(request("initialize",
-                                  {{"protocolVersion", mcp_revisions().front()},
+                                  {{"protocolVersion", kMcpRevisions.front()},
                                    {"capabilities", Json::object()},
                                    {"clientInfo", {{"name", "tandem"}, {"version", "1"}}}},
                                   deadline, {}));
   const auto revision = result.is_object() ? result.value("protocolVersion", Json()) : Json();
-  const auto known = mcp_revisions();
-  const bool is_known = revision == Json(kOldestRevision) ||
-                        std::any_of(known.begin(), known.end(), [&](auto each) { return revision == Json(each); });
+  const bool is_known =
+      revision == Json(kOldestRevision) ||
+      std::any_of(kMcpRevisions.begin(), kMcpRevisions.end(), [&](auto each) { return revision == Json(each); });
   if (!is_known)
     return lose("speaks revision " + make_printable(dump_json(revision).substr(0, 40)) +
                 " of the protocol, which is none of ours");

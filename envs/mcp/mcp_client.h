@@ -20,7 +20,7 @@
 #include "base/file.h"
 #include "envs/mcp/foreign_tools.h"
 #include "envs/mcp/json_rpc.h"
-#include "envs/mcp/mcp_stdio.h"
+#include "envs/mcp/line_splitter.h"
 
 namespace tandem::envs {
 

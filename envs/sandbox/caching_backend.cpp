@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "envs/sandbox/frames.h"
+#include "envs/sandbox/capabilities.h"
+#include "envs/sandbox/fields.h"
 
 namespace tandem::envs {
 namespace {
@@ -28,7 +30,7 @@ std::string packed(const Files& files) {
   return bytes;
 }
 
-class CachingSandbox final : public Sandbox {
+class CachingSandbox final : public Sandbox, private Snapshots, private ToolServers, private Inspector {
  public:
   CachingSandbox(std::unique_ptr<Sandbox> inner, ReadCache& cache, const SandboxSpec& spec)
       : inner_(std::move(inner)), cache_(cache) {
@@ -51,26 +53,6 @@ class CachingSandbox final : public Sandbox {
     return status;
   }
 
-  // What is on layers has the files already.
-  Status restore(const Snapshot& snapshot) override {
-    if (snapshot.layers.empty()) begin_change();
-    return inner_->restore(snapshot);
-  }
-  Result<Snapshot> seal() override {
-    const Step step = begin_change();
-    auto sealed = inner_->seal();
-    if (sealed && step.before) sealed->layers.content = bytes_of(*step.before);
-    if (!sealed && step.before) end_change(step, *step.before);
-    return sealed;
-  }
-  Status start_servers(std::span<const McpServerSpec> servers) override {
-    if (!servers.empty()) begin_change();
-    return inner_->start_servers(servers);
-  }
-  Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) override {
-    begin_change();
-    return inner_->look(request, stop);
-  }
   void set_call_limits(const SandboxSpec& spec) override {
     inner_->set_call_limits(spec);
     std::lock_guard lock(mutex_);
@@ -78,24 +60,43 @@ class CachingSandbox final : public Sandbox {
   }
 
   Result<Collected> collect() override { return inner_->collect(); }
-  Result<Snapshot> snapshot() override { return inner_->snapshot(); }
-  Status freeze() override { return inner_->freeze(); }
-  Status thaw() override { return inner_->thaw(); }
-  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
-    return inner_->source_changes(known);
-  }
-  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
-    return inner_->source_lines(wanted);
-  }
-  std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
   bool has_ended() const override { return inner_->has_ended(); }
   void end(std::string_view why) override {
     begin_change();  // no call has an answer from now on
     inner_->end(why);
   }
-  SandboxUsage usage() const override { return inner_->usage(); }
+
+  Snapshots* snapshots() override { return inner_->snapshots() ? this : nullptr; }
+  ToolServers* tool_servers() override { return inner_->tool_servers() ? this : nullptr; }
+  Inspector* inspector() override { return inner_->inspector() ? this : nullptr; }
+  Freezer* freezer() override { return inner_->freezer(); }
+  SourceView* sources() override { return inner_->sources(); }
 
  private:
+  Result<Snapshot> snapshot() override { return inner_->snapshots()->snapshot(); }
+  // What is on layers has the files already.
+  Status restore(const Snapshot& snapshot) override {
+    if (snapshot.layers.empty()) begin_change();
+    return inner_->snapshots()->restore(snapshot);
+  }
+  Result<Snapshot> seal() override {
+    const Step step = begin_change();
+    auto sealed = inner_->snapshots()->seal();
+    if (sealed && step.before) sealed->layers.content = bytes_of(*step.before);
+    if (!sealed && step.before) end_change(step, *step.before);
+    return sealed;
+  }
+  Status start_servers(std::span<const McpServerSpec> servers) override {
+    if (!servers.empty()) begin_change();
+    return inner_->tool_servers()->start_servers(servers);
+  }
+  std::vector<ForeignTool> foreign_tools() const override { return inner_->tool_servers()->foreign_tools(); }
+  Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) override {
+    begin_change();
+    return inner_->inspector()->look(request, stop);
+  }
+  SandboxUsage usage() const override { return inner_->inspector()->usage(); }
+
   // A change that has begun: from what, where that was known, and the how-manieth it is.
   struct Step {
     std::optional<ContentDigest> before;

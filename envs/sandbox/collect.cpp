@@ -1,6 +1,7 @@
+// What a workspace holds at the end, within bounds, and files put into one.
 #include "base/file.h"
 #include "envs/sandbox/sandbox.h"
-#include "envs/shell_words.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {
@@ -38,31 +39,6 @@ Collected collect_files(const fs::path& root) {
     }
   }
   return collected;
-}
-
-Status Sandbox::start_servers(std::span<const McpServerSpec> servers) {
-  if (servers.empty()) return {};
-  return Status::unfit("servers of tools need a sandbox; there is none here");
-}
-
-Result<LookOutcome> Sandbox::look(const LookRequest&, const std::stop_token&) {
-  return fail(Status::unfit("this kind of sandbox cannot be looked into"));
-}
-
-// Where there is no isolation no process outlasts its call.
-Result<Snapshot> Sandbox::seal() { return fail(Status::unfit("sandboxes of this kind share no files")); }
-Status Sandbox::freeze() { return {}; }
-Status Sandbox::thaw() { return {}; }
-
-void Sandbox::end(std::string_view) {}
-
-SandboxUsage Sandbox::usage() const { return {}; }
-
-Result<std::unique_ptr<Sandbox>> begin_again(SandboxBackend& backend, SandboxSpec spec, const Snapshot& snapshot) {
-  spec.begins_on = snapshot.layers;
-  auto sandbox = TRY(backend.create(spec));
-  TRY(sandbox->restore(snapshot));
-  return sandbox;
 }
 
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths) {

@@ -13,6 +13,7 @@
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/fields.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/spec_message.h"
 #include "envs/tools/tool.h"

@@ -4,12 +4,14 @@
 #include <mutex>
 
 #include "base/file.h"
-#include "envs/sandbox/snapshot.h"
+#include "envs/sandbox/capabilities.h"
+#include "envs/sandbox/file_tree.h"
 
 namespace tandem::envs {
 namespace {
 
-class HostSandbox final : public Sandbox {
+// Freezes nothing, starts no servers and cannot be looked into: what a call begins ends with it.
+class HostSandbox final : public Sandbox, private Snapshots, private SourceView {
  public:
   HostSandbox(fs::path root, bool owned, const SandboxSpec& spec) : owned_(owned) {
     context_.root = std::move(root);
@@ -40,6 +42,17 @@ class HostSandbox final : public Sandbox {
     return outcome;
   }
   Result<Collected> collect() override { return collect_files(context_.root); }
+  void set_call_limits(const SandboxSpec& spec) override {
+    context_.output_limit = spec.output_limit;
+    context_.time_limit_s = spec.call_time_limit_s;
+    context_.tools = spec.tools;
+  }
+  bool has_ended() const override { return false; }
+  void end(std::string_view) override {}
+  Snapshots* snapshots() override { return this; }
+  SourceView* sources() override { return this; }
+
+ private:
   // The temporary folder is the host's, and no part of it.
   Result<Snapshot> snapshot() override {
     Snapshot snapshot;
@@ -54,20 +67,14 @@ class HostSandbox final : public Sandbox {
     session_ = snapshot.session;
     return {};
   }
+  Result<Snapshot> seal() override { return fail(Status::unfit("sandboxes of this kind share no files")); }
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
     return changes_of_sources(context_.root, known);
   }
   Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
     return read_lines(context_.root, wanted);
   }
-  void set_call_limits(const SandboxSpec& spec) override {
-    context_.output_limit = spec.output_limit;
-    context_.time_limit_s = spec.call_time_limit_s;
-    context_.tools = spec.tools;
-  }
-  bool has_ended() const override { return false; }
 
- private:
   ToolContext context_;
   std::mutex mutex_;
   Session session_;

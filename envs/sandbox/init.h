@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tandem::envs {
@@ -11,32 +10,5 @@ namespace tandem::envs {
 // nothing that a call does can harm the others. `settings` ("NAME=value") are in the environment of every command
 // beside the usual ones, or in their place where the names are the same. Never returns.
 [[noreturn]] void serve_sandbox(int socket, const std::vector<std::string>& settings);
-
-// The reply where there is nothing else to say; an empty one comes of a process that was killed.
-inline constexpr const char* kWorked = "worked";
-
-// Where a server of tools leaves what it writes to its standard error.
-std::string server_log(std::string_view name);
-
-// Kinds of requests, and their fields after the id.
-enum class RequestKind : unsigned {
-  kCall,      // tool name, arguments as JSON, output limit, time limit in milliseconds, tools that may be called with
-              // commas between them -> outcome as JSON
-  kPut,       // files -> kWorked, or why not
-  kBegin,     // a file with a tree in it, as pack_tree made it -> kWorked, or why not; the workspace is that tree
-  kSnapshot,  // -> why not, or empty; workspace, temporary folder, session
-  kRestore,   // workspace, temporary folder, session -> kWorked, or why not; trees that are empty stay as they are
-  kSeal,      // -> why not, or empty and the session; the sandbox has ended then
-  kCollect,   // -> complete, files; everything else that runs is ended first
-  kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/search/sources.h)
-  kSourceLines,    // lines of files -> why not, or empty; their texts
-  kFingerprint,    // -> a number that is another one where the workspace is (envs/tools/paths.h)
-  kStartServer,    // a name, a command; its standard input and output come right behind the frame, as one descriptor
-                   // -> kWorked, or why not. It stays in the background
-  kLook,           // a program and its limits (look.h) -> what came of it; ended when the files are collected
-  kFreeze,         // -> kWorked; what runs then stops
-  kThaw,           // -> kWorked; it goes on
-  kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own
-};
 
 }  // namespace tandem::envs

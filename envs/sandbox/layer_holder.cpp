@@ -6,10 +6,10 @@
 
 #include <cerrno>
 
-#include "envs/sandbox/frames.h"
-#include "envs/sandbox/init.h"
+#include "envs/sandbox/fields.h"
 #include "envs/sandbox/layer_process.h"
-#include "envs/sandbox/program/program_process.h"
+#include "envs/sandbox/program_process.h"
+#include "envs/sandbox/request_kind.h"
 
 namespace tandem::envs {
 namespace {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "envs/sandbox/descriptors.h"
-#include "envs/sandbox/frames.h"
-#include "envs/sandbox/init.h"
+#include "envs/sandbox/fields.h"
 #include "envs/sandbox/layers.h"
+#include "envs/sandbox/request_kind.h"
 
 namespace tandem::envs {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "envs/sandbox/frames.h"
-#include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/capabilities.h"
+#include "envs/sandbox/fields.h"
 
 namespace tandem::envs {
 

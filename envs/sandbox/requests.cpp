@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/fields.h"
 #include "envs/sandbox/frames.h"
 
 namespace tandem::envs {

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "envs/sandbox/init.h"
+#include "envs/sandbox/request_kind.h"
 #include "envs/sandbox/spawned.h"
 
 namespace tandem::envs {

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
-#include "envs/sandbox/init.h"
+#include "envs/sandbox/request_kind.h"
 #include "envs/sandbox/root_contents.h"
 
 namespace tandem::envs {

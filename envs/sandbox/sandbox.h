@@ -5,18 +5,17 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
-#include "envs/mcp/foreign_tools.h"
 #include "envs/network/allow_list.h"
 #include "envs/network/use.h"
+#include "envs/sandbox/files.h"
 #include "envs/sandbox/layers.h"
-#include "envs/search/sources.h"
-#include "envs/task.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::envs {
@@ -58,25 +57,6 @@ struct SandboxSpec {
   SandboxHolder holder;
 };
 
-// One program that somebody who looks in runs beside what the sandbox is for.
-struct LookRequest {
-  std::vector<std::string> argv;
-  double seconds = 10;                      // then it is ended
-  size_t output_limit = size_t{256} << 10;  // bytes of its output, and of its errors, that are kept
-};
-struct LookOutcome {
-  int exit_code = 0;  // 124 after the time limit, 127 where there is no such program, 128 + N after signal N
-  bool timed_out = false, truncated = false;
-  std::string output, errors;  // as they came, whatever the bytes are
-  double seconds = 0;
-};
-
-// What the processes of a sandbox use now: memory of their own and files in memory, not what they share with others.
-struct SandboxUsage {
-  uint64_t memory_bytes = 0;
-  uint32_t processes = 0;
-};
-
 // What a call has as its output that was killed with the process that served it.
 inline constexpr std::string_view kCallWasKilled = "the call was killed, perhaps for using too much memory";
 
@@ -86,14 +66,14 @@ struct Collected {
   bool complete = true;            // false where there were too many or too large ones
 };
 
-// What a sandbox held at one moment: its workspace, its /tmp, the shell's folder and variables, the todos. A value: it
-// outlives its sandbox, and any number of others can begin from it. What ran in the background is not in it.
-struct Snapshot {
-  std::string workspace, temporary;  // trees, see snapshot.h; empty where there are layers
-  Session session;
-  FileLayers layers = {};
-};
+class Freezer;
+class Inspector;
+class Snapshots;
+class SourceView;
+class ToolServers;
 
+// Calls, and the files that they work on. What only some sandboxes can do besides is a capability (capabilities.h).
+//
 // Thread safety: calls may be made from several threads and run at once; destruction must come last.
 // Errors: kUnavailable where the sandbox is lost (every later call fails the same way), kDeadline where it did not
 // answer in time and was destroyed. Both are failures of the infrastructure: what the model did badly is in the
@@ -107,46 +87,23 @@ class Sandbox {
   virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) = 0;
   Result<ToolOutcome> call(std::string_view name, const Json& arguments) { return call(name, arguments, {}); }
   virtual Result<Collected> collect() = 0;
-  // kExhausted where there is more than a snapshot takes; the sandbox goes on either way. What the model's own user may
-  // not read is left out.
-  virtual Result<Snapshot> snapshot() = 0;
-  // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
-  // call.
-  virtual Status restore(const Snapshot& snapshot) = 0;
-  // The same without a copy, whatever the files take: the sandbox ends, and what it held is shared by all that begin
-  // with it (begin_again), from then on. kUnfit, and it goes on, where something runs in it, its spec does not say
-  // that it is sealable, it is on kMostLayers already, its files take most of its disk, or we are not root.
-  virtual Result<Snapshot> seal();
-  // Every process that runs now stops until thaw(), and takes no core meanwhile; of time limits the clock goes on. What
-  // is begun while they are stopped runs. Either may be asked for twice. A snapshot does both by itself.
-  virtual Status freeze();
-  virtual Status thaw();
-  // What is other in the workspace than was known, and lines of its files, for a search that runs elsewhere
-  // (envs/search/sources.h): the sandbox looks, nobody else opens its files.
-  virtual Result<SourceChanges> source_changes(std::span<const KnownSource> known) = 0;
-  virtual Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) = 0;
-  // Starts servers of tools in the background, in the workspace as it is now; once. Their tools, foreign_tools(), can
-  // be called from then on by their names, also while a list of tools names others. kUnavailable, with what the server
-  // wrote, where one does not begin within its time; kUnfit where there is no isolation. A server that ends later is
-  // what its tools tell the model.
-  virtual Status start_servers(std::span<const McpServerSpec> servers);
-  virtual std::vector<ForeignTool> foreign_tools() const { return {}; }
   // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
   // made with.
   virtual void set_call_limits(const SandboxSpec& spec) = 0;
   // Whether it is known to be lost, without asking it: its first process has ended. One that is not may be lost all the
   // same.
   virtual bool has_ended() const = 0;
+  // Ends it at once and waits for nothing; every call fails from then on, with `why` in its words. Nothing where there
+  // is no isolation: no process outlasts its call there. May be used at any time.
+  virtual void end(std::string_view why) = 0;
 
-  // The rest is for who looks in from outside; it may be used at any time, beside whatever else is going on.
-  //
-  // Runs a program in the shell's folder and with its variables as they are now; nothing of it stays but what it wrote
-  // to files, and what it leaves running is ended. kCancelled after `stop`; kUnavailable also where it was ended with
-  // its time not up, as it is when the files are collected.
-  virtual Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop);
-  // Ends it at once and waits for nothing; every call fails from then on, with `why` in its words.
-  virtual void end(std::string_view why);
-  virtual SandboxUsage usage() const;
+  // What it can do besides; null: it cannot. Part of the sandbox, and gone with it. A decorator gives what the sandbox
+  // inside has, itself in its place where it must know of it.
+  virtual Snapshots* snapshots() { return nullptr; }
+  virtual Freezer* freezer() { return nullptr; }
+  virtual ToolServers* tool_servers() { return nullptr; }
+  virtual SourceView* sources() { return nullptr; }
+  virtual Inspector* inspector() { return nullptr; }
 };
 
 // Thread safety: create may be called from several threads.
@@ -155,14 +112,11 @@ class SandboxBackend {
   virtual ~SandboxBackend() = default;
   // kUnfit where this machine has no means to isolate; nothing is ever run without.
   virtual Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) = 0;
-  // What keeps its sandboxes apart, of kSandboxKinds (backends.h); empty where it makes none itself.
+  // What keeps its sandboxes apart, of kSandboxKinds (envs/backends/backends.h); empty where it makes none itself.
   virtual std::string_view kind() const { return ""; }
   // How often what makes them was started, where that is a process.
   virtual uint64_t spawners_started() const { return 0; }
 };
-
-// A sandbox that begins with what another one held; of a backend of the same kind where that was sealed.
-Result<std::unique_ptr<Sandbox>> begin_again(SandboxBackend& backend, SandboxSpec spec, const Snapshot& snapshot);
 
 // Lets files in the workspace be run. kUnavailable where that could not be done.
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths);

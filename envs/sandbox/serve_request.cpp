@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/sandbox.h"
-#include "envs/sandbox/snapshot.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/paths.h"
 #include "envs/tools/process.h"
@@ -198,7 +198,5 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
   }
   return "";
 }
-
-std::string server_log(std::string_view name) { return std::string("/tmp/").append(name).append(".mcp.log"); }
 
 }  // namespace tandem::envs

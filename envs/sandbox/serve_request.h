@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "envs/sandbox/frames.h"
-#include "envs/sandbox/init.h"
+#include "envs/sandbox/fields.h"
+#include "envs/sandbox/request_kind.h"
 #include "envs/tools/session.h"
 
 namespace tandem::envs {

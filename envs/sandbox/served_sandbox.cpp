@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "envs/mcp/schema_check.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/fields.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/layer_holder.h"
 #include "envs/sandbox/look.h"

@@ -6,6 +6,7 @@
 
 #include "envs/mcp/mcp_client.h"
 #include "envs/network/proxy.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/requests.h"
 #include "envs/sandbox/sandbox.h"
 
@@ -13,7 +14,12 @@ namespace tandem::envs {
 
 class Refusals;
 
-class ServedSandbox : public Sandbox {
+class ServedSandbox : public Sandbox,
+                      private Snapshots,
+                      private Freezer,
+                      private ToolServers,
+                      private SourceView,
+                      private Inspector {
  public:
   // Ends the sandbox when it is destroyed.
   ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec);
@@ -31,28 +37,35 @@ class ServedSandbox : public Sandbox {
     written_ = std::move(written);
   }
 
-  // The workspace begins with a tree that is in a file of the sandbox's root, packed as snapshot.h has it.
+  // The workspace begins with a tree that is in a file of the sandbox's root, packed as file_tree.h has it.
   Status begin_with(const std::string& packed_tree);
 
   Status put(const Files& files) override;
   Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override;
   Result<Collected> collect() override;
+  void set_call_limits(const SandboxSpec& spec) override;
+  bool has_ended() const override;
+  void end(std::string_view why) override { requests_.end(why); }
+
+  Snapshots* snapshots() override { return this; }
+  Freezer* freezer() override { return this; }
+  ToolServers* tool_servers() override { return this; }
+  SourceView* sources() override { return this; }
+  Inspector* inspector() override { return this; }
+
+ private:
   Result<Snapshot> snapshot() override;
   Status restore(const Snapshot& snapshot) override;
   Result<Snapshot> seal() override;
   Status freeze() override { return ask_to(RequestKind::kFreeze); }
   Status thaw() override { return ask_to(RequestKind::kThaw); }
-  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override;
-  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override;
   Status start_servers(std::span<const McpServerSpec> servers) override;
   std::vector<ForeignTool> foreign_tools() const override;
-  void set_call_limits(const SandboxSpec& spec) override;
-  bool has_ended() const override;
+  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override;
+  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override;
   Result<LookOutcome> look(const LookRequest& wanted, const std::stop_token& stop) override;
-  void end(std::string_view why) override { requests_.end(why); }
   SandboxUsage usage() const override;
 
- private:
   Result<std::unique_ptr<McpClient>> start_server(const McpServerSpec& server);
   Result<ToolOutcome> call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,
                                    const std::stop_token& stop);

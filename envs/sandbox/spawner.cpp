@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "envs/sandbox/descriptors.h"
-#include "envs/sandbox/program/program_process.h"
+#include "envs/sandbox/program_process.h"
 #include "envs/sandbox/spawner_process.h"
 #include "envs/sandbox/spec_message.h"
 

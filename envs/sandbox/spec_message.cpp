@@ -1,6 +1,6 @@
 #include "envs/sandbox/spec_message.h"
 
-#include "envs/sandbox/frames.h"
+#include "envs/sandbox/fields.h"
 
 namespace tandem::envs {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/file.h"
-#include "envs/sandbox/sandbox.h"
+#include "envs/sandbox/capabilities.h"
 
 namespace tandem::envs {
 

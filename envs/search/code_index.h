@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "envs/sandbox/sources.h"
 #include "envs/search/merkle_tree.h"
-#include "envs/search/sources.h"
 #include "envs/search/words.h"
 
 namespace tandem::envs {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "envs/sandbox/frames.h"
+#include "envs/sandbox/fields.h"
 #include "envs/search/chunks.h"
 
 namespace tandem::envs {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "envs/sandbox/capabilities.h"
+
 namespace tandem::envs {
 namespace {
 
@@ -25,8 +27,11 @@ class SearchingSandbox final : public Sandbox {
       // Calls that read run at once; the view is one, and the second finds it up to date.
       std::lock_guard lock(mutex_);
       if (!view_) view_ = searcher_.view();
-      const SourceAccess access{[&](std::span<const KnownSource> known) { return inner_->source_changes(known); },
-                                [&](std::span<const SourceLines> wanted) { return inner_->source_lines(wanted); }};
+      const SourceAccess access{
+          [&](auto known) -> Result<SourceChanges> { return TRY(sources_of(*inner_))->source_changes(known); },
+          [&](auto wanted) -> Result<std::vector<std::string>> {
+            return TRY(sources_of(*inner_))->source_lines(wanted);
+          }};
       auto answer = searcher_.answer(*view_, access, context, checked);
       if (answer) return std::move(*answer);
       trouble = std::move(answer).error();
@@ -38,25 +43,18 @@ class SearchingSandbox final : public Sandbox {
 
   Status put(const Files& files) override { return inner_->put(files); }
   Result<Collected> collect() override { return inner_->collect(); }
-  Result<Snapshot> snapshot() override { return inner_->snapshot(); }
-  Status restore(const Snapshot& snapshot) override { return inner_->restore(snapshot); }
-  Result<Snapshot> seal() override { return inner_->seal(); }
-  Status freeze() override { return inner_->freeze(); }
-  Status thaw() override { return inner_->thaw(); }
-  Result<SourceChanges> source_changes(std::span<const KnownSource> known) override {
-    return inner_->source_changes(known);
-  }
-  Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override {
-    return inner_->source_lines(wanted);
-  }
-  Status start_servers(std::span<const McpServerSpec> servers) override { return inner_->start_servers(servers); }
-  std::vector<ForeignTool> foreign_tools() const override { return inner_->foreign_tools(); }
   void set_call_limits(const SandboxSpec& spec) override {
     const auto full = with_all_tools(spec);
     inner_->set_call_limits(full);
     take(full);
   }
   bool has_ended() const override { return inner_->has_ended(); }
+  void end(std::string_view why) override { inner_->end(why); }
+  Snapshots* snapshots() override { return inner_->snapshots(); }
+  Freezer* freezer() override { return inner_->freezer(); }
+  ToolServers* tool_servers() override { return inner_->tool_servers(); }
+  SourceView* sources() override { return inner_->sources(); }
+  Inspector* inspector() override { return inner_->inspector(); }
 
  private:
   void take(const SandboxSpec& spec) {

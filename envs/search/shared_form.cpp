@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "envs/sandbox/frames.h"
+#include "envs/sandbox/fields.h"
 #include "envs/search/chunks.h"
 
 namespace tandem::envs {

@@ -1,9 +1,9 @@
 #include "envs/tasks/built_image.h"
 
 #include "base/digest.h"
-#include "envs/sandbox/frames.h"
+#include "envs/sandbox/fields.h"
 #include "envs/tasks/folder_files.h"
-#include "envs/tasks/terminal_bench.h"
+#include "envs/tasks/terminal_bench_folder.h"
 
 namespace tandem::envs {
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "envs/task.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "envs/shell_words.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "envs/task.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

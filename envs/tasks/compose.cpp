@@ -4,8 +4,8 @@
 #include <cctype>
 
 #include "base/yaml.h"
-#include "envs/shell_words.h"
 #include "envs/tasks/yaml_reader.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

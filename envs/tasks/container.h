@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "envs/task.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "envs/shell_words.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/network_use.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "envs/task.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

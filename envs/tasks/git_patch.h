@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "envs/task.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

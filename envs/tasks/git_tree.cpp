@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/text.h"
-#include "envs/shell_words.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/mistakes.h"
 #include "envs/tools/process.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "base/text.h"
 #include "envs/container/engine.h"
-#include "envs/shell_words.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/toml_reader.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "base/file.h"
-#include "envs/task.h"
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

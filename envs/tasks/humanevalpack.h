@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "envs/task.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

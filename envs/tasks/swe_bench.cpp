@@ -9,11 +9,11 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "envs/shell_words.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/git_patch.h"
 #include "envs/tasks/git_tree.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

@@ -11,6 +11,7 @@
 #include "envs/tasks/mistakes.h"
 #include "envs/tasks/swe_bench.h"
 #include "envs/tasks/terminal_bench.h"
+#include "envs/tasks/terminal_bench_folder.h"
 #include "envs/tasks/yaml_task.h"
 
 namespace tandem::envs {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "envs/task.h"
 #include "envs/tasks/built_image.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

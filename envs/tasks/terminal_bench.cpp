@@ -6,23 +6,20 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
-#include "envs/shell_words.h"
 #include "envs/tasks/compose.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/network_use.h"
+#include "envs/tasks/terminal_bench_folder.h"
 #include "envs/tasks/yaml_reader.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {
 
 constexpr uint64_t kTerminalBenchLargestText = 1 << 20;
 constexpr double kTerminalBenchMostSeconds = 1e6;  // that a key may say
-
-// What the model must not find in its workspace.
-constexpr std::string_view kHidden[] = {"task.yaml", "solution.sh",         "solution.yaml",     "run-tests.sh",
-                                        "tests",     "docker-compose.yaml", "docker-compose.yml"};
 
 // Keys of task.yaml that say nothing here: who wrote it, how hard it is, how long a model may take.
 constexpr std::string_view kSilent[] = {"author_name",
@@ -51,8 +48,9 @@ class TerminalBenchReader {
     }
     environment_ += "export TEST_DIR=/tests; ";
     if (recipes_ == Recipes::kBuilt) task_.image = built_image(folder_, mistakes_);
-    const auto build = task_.image.empty() ? read_dockerfile(folder_, "/workspace", kHidden, mistakes_)
-                                           : Build{.workdir = "/workspace"};
+    const auto build = task_.image.empty()
+                           ? read_dockerfile(folder_, "/workspace", hidden_of_terminal_bench(), mistakes_)
+                           : Build{.workdir = "/workspace"};
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);
     read_tests(build);
     read_solution(build);
@@ -163,14 +161,6 @@ class TerminalBenchReader {
 };
 
 }  // namespace
-
-std::span<const std::string_view> hidden_of_terminal_bench() { return kHidden; }
-
-bool is_terminal_bench_task(const fs::path& folder) {
-  std::error_code error;
-  return fs::exists(folder / "task.yaml", error) &&
-         (fs::exists(folder / "Dockerfile", error) || fs::exists(folder / "run-tests.sh", error));
-}
 
 std::optional<Task> read_terminal_bench_task(const fs::path& folder, Recipes recipes, Mistakes& mistakes) {
   const size_t before = mistakes.count();

@@ -7,21 +7,13 @@
 #pragma once
 
 #include <optional>
-#include <span>
-#include <string_view>
 
 #include "base/file.h"
-#include "envs/task.h"
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
-
-// Whether `folder` has a task of this form, be it whole or not: a task.yaml beside a recipe or tests.
-bool is_terminal_bench_task(const fs::path& folder);
-
-// The names in such a folder that a model must not find in its workspace.
-std::span<const std::string_view> hidden_of_terminal_bench();
 
 // The task in `folder`. Every mistake is added to `mistakes`; then there is no task.
 std::optional<Task> read_terminal_bench_task(const fs::path& folder, Recipes recipes, Mistakes& mistakes);

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "envs/shell_words.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "base/file.h"
-#include "envs/task.h"
 #include "envs/tasks/mistakes.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
 

@@ -1,3 +1,4 @@
+// read_file, write, delete_file and list_dir.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// The table of tools, and how a call is checked and run.
 #include <algorithm>
 #include <array>
 
@@ -172,7 +173,7 @@ constexpr std::array kTools = {
            "insert_line":{"type":"integer","minimum":0,"description":"Of insert: the line behind which."},
            "insert_text":{"type":"string","description":"Of insert: the lines to insert."}},
            "required":["command","path"],"additionalProperties":false})",
-         ToolEffect::kChanges, tool_str_replace_based_edit_tool},
+         ToolEffect::kChanges, tool_str_replace_based_edit_tool, "view"},
     Tool{"edit_file",
          "Edits a file by a sketch of its new text, in which a comment of the kind \"// ... existing code ...\" stands "
          "for lines that stay. Begin and end each part of the sketch with lines of the file that stay as they are, "
@@ -261,9 +262,9 @@ Result<std::vector<std::string>> choose_tools(std::span<const std::string> names
 }
 
 ToolEffect effect_of(const Tool& tool, const Json& arguments) {
-  const bool views = tool.run == tool_str_replace_based_edit_tool && arguments.is_object() &&
-                     arguments.value("command", Json()) == Json("view");
-  return views ? ToolEffect::kReads : tool.effect;
+  const bool reads = !tool.reading_command.empty() && arguments.is_object() &&
+                     arguments.value("command", Json()) == Json(tool.reading_command);
+  return reads ? ToolEffect::kReads : tool.effect;
 }
 
 Json tool_schemas(std::span<const std::string> names) {

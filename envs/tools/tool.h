@@ -56,6 +56,8 @@ struct Tool {
   std::string_view parameters;   // JSON Schema of an object, as text
   ToolEffect effect;
   ToolOutcome (*run)(const ToolContext& context, const Json& arguments);
+  // Of a tool of several commands: the one, by its argument `command`, that only reads. Empty: none.
+  std::string_view reading_command = {};
 };
 
 // The one tool that is not there everywhere: it is answered beside the sandbox, by who has an encoder (envs/search).

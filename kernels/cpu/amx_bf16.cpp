@@ -1,3 +1,4 @@
+// The operations with the tiles of AMX.
 #define TANDEM_ISA amx_bf16
 #define TANDEM_TILES 1
 #include "kernels/cpu/all_operations.inl"

@@ -1,3 +1,4 @@
+// The operations with AVX2 and FMA.
 #define TANDEM_ISA avx2
 #include "kernels/cpu/all_operations.inl"
 

@@ -1,3 +1,4 @@
+// The operations with AVX-512.
 #define TANDEM_ISA avx512
 #include "kernels/cpu/all_operations.inl"
 

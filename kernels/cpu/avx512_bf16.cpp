@@ -1,3 +1,4 @@
+// The operations with AVX-512 and its bf16 dot product.
 #define TANDEM_ISA avx512_bf16
 #include "kernels/cpu/all_operations.inl"
 

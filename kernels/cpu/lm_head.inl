@@ -1,3 +1,4 @@
+// Logsumexp and log-probabilities by slabs of the vocabulary, and their gradient.
 #pragma once
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// AdamW and the norm of gradients.
 #pragma once
 
 #include <cmath>

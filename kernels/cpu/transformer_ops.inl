@@ -1,3 +1,4 @@
+// Norms, RoPE, SwiGLU and embedding, forward and backward.
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A template into its tree: statements.
 #include <fmt/format.h>
 
 #include <algorithm>

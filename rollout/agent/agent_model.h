@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "envs/protocol.h"
+#include "envs/episodes/protocol.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::rollout {

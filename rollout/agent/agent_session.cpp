@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "envs/turn.h"
+#include "envs/episodes/turn.h"
 
 namespace tandem::rollout {
 namespace {

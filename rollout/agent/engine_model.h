@@ -1,7 +1,7 @@
 // An agent's turns by our own engine, in this process: token in and token out, as in a rollout.
 //
 // The opening messages, the tools that they name, the call format and the results are those of training
-// (envs/protocol.h). What the model said is never made into tokens again.
+// (envs/episodes/protocol.h). What the model said is never made into tokens again.
 #pragma once
 
 #include <memory>

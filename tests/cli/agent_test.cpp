@@ -4,7 +4,8 @@
 #include <fstream>
 #include <map>
 
-#include "envs/protocol.h"
+#include "envs/episodes/protocol.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "rollout/books/trajectory.h"
 #include "tests/cli/run_fixture.h"
 #include "tests/cli/scripted_server.h"

@@ -6,7 +6,7 @@
 
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/namespace_backend.h"
-#include "envs/server.h"
+#include "envs/server/server.h"
 #include "tests/cli/run_fixture.h"
 #include "wire/socket.h"
 

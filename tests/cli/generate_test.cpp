@@ -4,7 +4,8 @@
 #include <map>
 
 #include "base/random.h"
-#include "envs/protocol.h"
+#include "envs/episodes/protocol.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "envs/tools/tool.h"
 #include "tests/cli/run_fixture.h"
 

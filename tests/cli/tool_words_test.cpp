@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
 #include "envs/sandbox/namespace_backend.h"
 #include "envs/tools/process.h"
 #include "tests/cli/run_fixture.h"

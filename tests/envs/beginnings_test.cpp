@@ -1,10 +1,11 @@
-#include "envs/beginnings.h"
+#include "envs/episodes/beginnings.h"
 
 #include <signal.h>
 
 #include <thread>
 
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
+#include "envs/sandbox/capabilities.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {
@@ -18,7 +19,7 @@ class BeginningsTest : public SandboxTest {
     spec_.sealable = true;
     SandboxTest::SetUp();
     if (!sandbox_) return;
-    if (const auto sealed = sandbox_->seal(); !sealed) GTEST_SKIP() << sealed.error().to_string();
+    if (const auto sealed = seal(*sandbox_); !sealed) GTEST_SKIP() << sealed.error().to_string();
     task_.name = "a task";
     for (int i = 0; i < 200; ++i) task_.files["f/" + std::to_string(i)] = std::string(1000, 'x');
     task_.setup = {"date +%N > f/0; echo once >> log"};

@@ -1,6 +1,7 @@
 #include "envs/sandbox/caching_backend.h"
 
 #include "base/random.h"
+#include "envs/sandbox/capabilities.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {
@@ -85,10 +86,10 @@ TEST_F(Caching, whatever_else_happens_ends_it) {
   ask(*command, "run_terminal_cmd", {{"command", "echo other > a.txt"}});
   EXPECT_THAT(read(*command), HasSubstr("1|other"));
   const auto looked = fresh();
-  ASSERT_TRUE(looked->look({.argv = {"bash", "-c", "echo looked > a.txt"}}, {}));
+  ASSERT_TRUE(look_into(*looked, {.argv = {"bash", "-c", "echo looked > a.txt"}}, {}));
   EXPECT_THAT(read(*looked), HasSubstr("1|looked"));
   const auto restored = fresh();
-  ASSERT_TRUE(restored->restore(*command->snapshot()));
+  ASSERT_TRUE(restore(*restored, *snapshot_of(*command)));
   EXPECT_THAT(read(*restored), HasSubstr("1|other"));
   const auto running = fresh();
   ask(*running, "run_terminal_cmd", {{"command", "true"}, {"is_background", true}});

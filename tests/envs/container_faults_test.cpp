@@ -1,10 +1,10 @@
 // What becomes of sandboxes in containers when something of them is killed, missing or gone.
-#include "envs/container/choosing_backend.h"
+#include "envs/backends/choosing_backend.h"
 #include "envs/container/tar.h"
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
+#include "envs/episodes/validate.h"
 #include "envs/sandbox/owner.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
 #include "tests/envs/container_fixture.h"
 #include "tests/envs/scratch.h"
 

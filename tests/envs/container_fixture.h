@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "envs/container/container_backend.h"
 #include "envs/container/tar.h"
-#include "envs/sandbox/program/program.h"
+#include "envs/sandbox/program.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {

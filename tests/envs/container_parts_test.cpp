@@ -9,15 +9,15 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "envs/container/choosing_backend.h"
+#include "envs/backends/choosing_backend.h"
 #include "envs/container/door.h"
 #include "envs/container/engine.h"
 #include "envs/container/image_plan.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/host_backend.h"
 #include "envs/sandbox/owner.h"
-#include "envs/sandbox/program/program.h"
-#include "envs/sandbox/snapshot.h"
+#include "envs/sandbox/program.h"
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {

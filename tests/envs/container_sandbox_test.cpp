@@ -1,4 +1,5 @@
 // Sandboxes in containers of a real engine: the same tools, the same confinement.
+#include "envs/sandbox/capabilities.h"
 #include "tests/envs/container_fixture.h"
 
 namespace tandem::envs {
@@ -156,15 +157,15 @@ TEST_F(ContainerTest, a_bound_folder_is_worked_in_by_its_owner) {
 TEST_F(ContainerTest, snapshots_and_looks_work_as_elsewhere) {
   make();
   shell("echo kept > kept; export B=2");
-  const auto snapshot = sandbox_->snapshot();
+  const auto snapshot = snapshot_of(*sandbox_);
   ASSERT_TRUE(snapshot.has_value());
   make();
-  ASSERT_TRUE(sandbox_->restore(*snapshot));
+  ASSERT_TRUE(restore(*sandbox_, *snapshot));
   EXPECT_EQ(shell("cat kept; echo $B"), "kept\n2\n");
-  const auto looked = sandbox_->look({.argv = {"cat", "kept"}}, {});
+  const auto looked = look_into(*sandbox_, {.argv = {"cat", "kept"}}, {});
   ASSERT_TRUE(looked.has_value()) << looked.error().to_string();
   EXPECT_EQ(looked->output, "kept\n");
-  EXPECT_GT(sandbox_->usage().processes, 0u);
+  EXPECT_GT(usage_of(*sandbox_).processes, 0u);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-#include "envs/tasks/deletion.h"
+#include "envs/episodes/deletion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#include "envs/episodes/validate.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 

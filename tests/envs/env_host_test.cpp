@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "envs/server.h"
+#include "envs/server/server.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "wire/ask.h"
 

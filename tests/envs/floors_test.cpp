@@ -1,8 +1,9 @@
-#include "envs/floors.h"
+#include "envs/episodes/floors.h"
 
 #include <gtest/gtest.h>
 
 #include "envs/sandbox/host_backend.h"
+#include "envs/tasks/workspace/kinds.h"
 
 namespace tandem::envs {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/frames.h"
-#include "envs/sandbox/program/program.h"
+#include "envs/sandbox/program.h"
 #include "envs/sandbox/served_sandbox.h"
 #include "envs/tools/process.h"
 #include "tests/envs/sandbox_fixture.h"
@@ -71,7 +71,8 @@ class Guest : public testing::Test {
     return words;
   }
   std::string first_answer() {
-    EXPECT_TRUE(send_to_guest(ours_.get(), wanted_, soon()).ok());
+    // One that refuses where it is has perhaps ended before it was told anything.
+    (void)send_to_guest(ours_.get(), wanted_, soon()).ok();
     const auto answer = receive_frame(ours_.get(), soon());
     return answer ? *answer : answer.error().to_string();
   }

@@ -2,9 +2,9 @@
 #include <atomic>
 #include <thread>
 
-#include "envs/server.h"
+#include "envs/episodes/validate.h"
+#include "envs/server/server.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "envs/episodes/validate.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"

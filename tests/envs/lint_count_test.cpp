@@ -1,8 +1,8 @@
-#include "envs/lint_count.h"
+#include "envs/tasks/lint_count.h"
 
 #include <gmock/gmock.h>
 
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {

@@ -2,6 +2,7 @@
 #include <future>
 
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/pool.h"
 #include "tests/envs/sandbox_fixture.h"
 
@@ -15,7 +16,7 @@ class LookTest : public EitherSandbox {
  protected:
   LookOutcome look(std::vector<std::string> argv, double seconds = 10, size_t limit = 65536) {
     const LookRequest request{.argv = std::move(argv), .seconds = seconds, .output_limit = limit};
-    auto outcome = sandbox_->look(request, {});
+    auto outcome = look_into(*sandbox_, request, {});
     EXPECT_TRUE(outcome.has_value()) << outcome.error().to_string();
     return outcome ? *outcome : LookOutcome{};
   }
@@ -74,7 +75,7 @@ TEST_P(LookTest, a_look_and_a_call_run_at_once) {
 TEST_P(LookTest, files_are_collected_though_somebody_looks_in) {
   auto looking = std::async(std::launch::async, [&] {
     const LookRequest request{.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100};
-    return sandbox_->look(request, {});
+    return look_into(*sandbox_, request, {});
   });
   ASSERT_TRUE(eventually([&] { return look({"test", "-e", "looking"}).exit_code == 0; }));
   const auto collected = sandbox_->collect();
@@ -89,7 +90,7 @@ TEST_P(LookTest, a_look_that_is_cancelled_ends_and_the_sandbox_goes_on) {
   std::stop_source stop;
   auto looking = std::async(std::launch::async, [&] {
     const LookRequest request{.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100};
-    return sandbox_->look(request, stop.get_token());
+    return look_into(*sandbox_, request, stop.get_token());
   });
   ASSERT_TRUE(eventually([&] { return look({"test", "-e", "looking"}).exit_code == 0; }));
   stop.request_stop();
@@ -110,16 +111,16 @@ TEST_P(LookTest, a_sandbox_that_is_ended_says_why_to_the_call_in_it_and_to_all_t
   EXPECT_EQ(outcome.error().message(), "for this test");
   EXPECT_EQ(sandbox_->collect().error().message(), "for this test");
   EXPECT_TRUE(eventually([&] { return sandbox_->has_ended(); }));
-  EXPECT_EQ(sandbox_->usage().processes, 0u);
+  EXPECT_EQ(usage_of(*sandbox_).processes, 0u);
 }
 
 TEST_P(LookTest, what_a_sandbox_uses_is_counted) {
-  const auto before = sandbox_->usage();
+  const auto before = usage_of(*sandbox_);
   EXPECT_GE(before.processes, 1u);
   EXPECT_GT(before.memory_bytes, 0u);
   shell("head -c 20000000 /dev/zero > big");
   call("run_terminal_cmd", {{"command", "sleep 100"}, {"is_background", true}});
-  const auto after = sandbox_->usage();
+  const auto after = usage_of(*sandbox_);
   EXPECT_GT(after.processes, before.processes);
   EXPECT_GE(after.memory_bytes, before.memory_bytes);
 }

@@ -1,6 +1,7 @@
 // Servers of somebody else that speak the Model Context Protocol, as real processes in a sandbox.
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/tasks/task_set.h"
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
@@ -61,7 +62,7 @@ class McpServers : public SandboxTest {
  protected:
   void begin() {
     ASSERT_TRUE(sandbox_->put({{"server.py", kToolServer}}));
-    const Status begun = sandbox_->start_servers(servers_);
+    const Status begun = start_servers(*sandbox_, servers_);
     ASSERT_TRUE(begun) << begun.to_string();
   }
   ToolOutcome ask(const std::string& tool, const Json& arguments = Json::object()) {
@@ -73,7 +74,7 @@ class McpServers : public SandboxTest {
 TEST_F(McpServers, their_tools_are_called_by_their_names_and_keep_their_state) {
   begin();
   std::vector<std::string> names;
-  for (const auto& tool : sandbox_->foreign_tools()) names.push_back(tool.name);
+  for (const auto& tool : foreign_tools_of(*sandbox_)) names.push_back(tool.name);
   EXPECT_THAT(names, ElementsAre("counter__add", "counter__write", "counter__fail", "counter__refuse", "counter__wait",
                                  "counter__end", "counter__much", "counter__who"));
   EXPECT_EQ(ask("add", {{"by", 2}}).output, "2");
@@ -139,7 +140,7 @@ TEST_F(McpServers, a_call_can_be_cancelled_and_the_server_goes_on) {
 
 TEST_F(McpServers, one_that_does_not_begin_is_named_with_what_it_wrote) {
   const auto begin_by = [&](const std::string& command) {
-    const Status begun = sandbox_->start_servers(std::vector<McpServerSpec>{{"broken", command}});
+    const Status begun = start_servers(*sandbox_, std::vector<McpServerSpec>{{"broken", command}});
     return begun.message();
   };
   EXPECT_EQ(begin_by("echo no such library >&2; exit 1"), "the server broken has ended; it wrote:\nno such library\n");

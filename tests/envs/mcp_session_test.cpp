@@ -1,4 +1,4 @@
-#include "envs/mcp/mcp_session.h"
+#include "envs/mcp_server/mcp_session.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,8 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "envs/mcp/mcp_stdio.h"
+#include "envs/mcp/line_splitter.h"
+#include "envs/mcp_server/mcp_stdio.h"
 
 namespace tandem::envs {
 namespace {

@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
 #include "envs/sandbox/host_backend.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
 #include "envs/tasks/task_set.h"
 
 namespace tandem::envs {

@@ -9,10 +9,11 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "envs/demonstration.h"
-#include "envs/episode.h"
+#include "envs/episodes/demonstration.h"
+#include "envs/episodes/episode.h"
 #include "envs/sandbox/cgroup.h"
 #include "envs/sandbox/pool.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 #include "tests/repetitions.h"

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "envs/sandbox/capabilities.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -16,11 +17,11 @@ class Sealed : public SandboxTest {
     spec_.sealable = true;
     SandboxTest::SetUp();
     if (!sandbox_) return;
-    if (const auto sealed = sandbox_->seal(); !sealed) GTEST_SKIP() << sealed.error().to_string();
+    if (const auto sealed = seal(*sandbox_); !sealed) GTEST_SKIP() << sealed.error().to_string();
     make();
   }
-  Snapshot seal() {
-    auto sealed = sandbox_->seal();
+  Snapshot seal_it() {
+    auto sealed = seal(*sandbox_);
     EXPECT_TRUE(sealed.has_value()) << sealed.error().to_string();
     return sealed ? *sealed : Snapshot{};
   }
@@ -47,7 +48,7 @@ TEST_F(Sealed, others_begin_with_all_that_it_held_and_share_nothing_that_they_wr
   const auto before = shell(kTree);
   EXPECT_THAT(before, HasSubstr("one"));
   shell("cd a");
-  const auto sealed = seal();
+  const auto sealed = seal_it();
   EXPECT_EQ(sandbox_->call("list_dir", {{"target_directory", "."}}).error().code(), Code::kUnavailable);
   auto first = begin(sealed);
   const auto second = begin(sealed);
@@ -63,7 +64,7 @@ TEST_F(Sealed, others_begin_with_all_that_it_held_and_share_nothing_that_they_wr
   EXPECT_THAT(of_first, HasSubstr("first"));
   EXPECT_THAT(of_first, testing::Not(HasSubstr("gone")));
 
-  const auto again = first->seal();
+  const auto again = seal(*first);
   ASSERT_TRUE(again.has_value()) << again.error().to_string();
   const auto third = begin(*again), fourth = begin(*again);
   EXPECT_EQ(shell_of(*third, kTree), of_first);
@@ -75,7 +76,7 @@ TEST_F(Sealed, others_begin_with_all_that_it_held_and_share_nothing_that_they_wr
 
 TEST_F(Sealed, outlives_its_sandbox_and_its_backend) {
   shell("echo word > f");
-  const auto sealed = seal();
+  const auto sealed = seal_it();
   sandbox_.reset();
   backend_ = std::move(*NamespaceBackend::start(isolated_by_));
   EXPECT_EQ(shell_of(*begin(sealed), "cat f"), "word\n");
@@ -85,23 +86,23 @@ TEST_F(Sealed, programs_work_on_layers_as_on_other_files) {
   shell(
       "git init -q . && git config user.email a@b.c && git config user.name n && mkdir s && echo 'int main(){return "
       "3;}' > s/m.c && git add . && git commit -qm one && gcc -o m s/m.c");
-  const auto sandbox = begin(seal());
+  const auto sandbox = begin(seal_it());
   EXPECT_EQ(shell_of(*sandbox, "git status --porcelain"), "?? m\n");
   EXPECT_EQ(shell_of(*sandbox, "./m; echo $?; git mv s t && git commit -qm two && git gc -q && git log --format=%s"),
             "3\ntwo\none\n");
   EXPECT_EQ(shell_of(*sandbox, "git checkout -q HEAD~1 && ls && stat -c %d . s s/m.c m | uniq | wc -l"), "m\ns\n1\n");
   EXPECT_EQ(shell_of(*sandbox, "tar --one-file-system -c . | tar -t | grep -c '^./s/m.c$'"), "1\n");
   EXPECT_EQ(sandbox->collect()->files.at("s/m.c"), "int main(){return 3;}\n");
-  const auto copy = sandbox->snapshot();
+  const auto copy = snapshot_of(*sandbox);
   ASSERT_TRUE(copy.has_value());
   make();
-  ASSERT_TRUE(sandbox_->restore(*copy));
+  ASSERT_TRUE(restore(*sandbox_, *copy));
   EXPECT_EQ(shell("git status --porcelain; git log -1 --format=%s"), "?? m\none\n");
 }
 
 TEST_F(Sealed, is_confined_as_others_are) {
   shell("echo word > f");
-  const auto sandbox = begin(seal());
+  const auto sandbox = begin(seal_it());
   EXPECT_EQ(shell_of(*sandbox, "grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status"),
             "CapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n");
   EXPECT_THAT(shell_of(*sandbox, "touch /x /usr/x /etc/x 2>&1; ls -A / | tr '\\n' ' '"),
@@ -116,21 +117,21 @@ TEST_F(Sealed, is_confined_as_others_are) {
 
 TEST_F(Sealed, where_something_runs_or_that_was_not_asked_for_it_goes_on) {
   call("run_terminal_cmd", {{"command", "exec sleep 1000"}, {"is_background", true}});
-  const auto running = sandbox_->seal();
+  const auto running = seal(*sandbox_);
   ASSERT_FALSE(running);
   EXPECT_EQ(running.error().message(), "something runs in the sandbox");
   EXPECT_EQ(shell("pkill sleep; echo here"), "here\n");
-  EXPECT_TRUE(sandbox_->seal().has_value());
+  EXPECT_TRUE(seal(*sandbox_).has_value());
   spec_.sealable = false;
   make();
-  EXPECT_EQ(sandbox_->seal().error().code(), Code::kUnfit);
+  EXPECT_EQ(seal(*sandbox_).error().code(), Code::kUnfit);
   EXPECT_EQ(shell("echo here"), "here\n");
 }
 
 TEST_F(Sealed, is_bounded_in_layers_and_bytes) {
   auto sandbox = std::move(sandbox_);
   size_t layers = 0;
-  for (auto sealed = sandbox->seal(); sealed; sealed = sandbox->seal()) {
+  for (auto sealed = seal(*sandbox); sealed; sealed = seal(*sandbox)) {
     layers = sealed->layers.all.size();
     sandbox = begin(*sealed);
     shell_of(*sandbox, "echo " + std::to_string(layers) + " >> log");
@@ -141,10 +142,10 @@ TEST_F(Sealed, is_bounded_in_layers_and_bytes) {
   spec_.disk_bytes = 16 << 20;
   make();
   shell("head -c 6M /dev/zero > f");
-  sandbox = begin(seal());
+  sandbox = begin(seal_it());
   EXPECT_THAT(shell_of(*sandbox, "head -c 12M /dev/zero > g; stat -c %s g"), HasSubstr("No space left"));
   EXPECT_EQ(shell_of(*sandbox, "rm g; head -c 9M /dev/zero > g; stat -c %s g"), "9437184\n");
-  EXPECT_EQ(sandbox->seal().error().message(), "the files of the sandbox take most of its disk");
+  EXPECT_EQ(seal(*sandbox).error().message(), "the files of the sandbox take most of its disk");
   EXPECT_EQ(shell_of(*sandbox, "stat -c %s f"), "6291456\n");
 }
 
@@ -155,7 +156,7 @@ TEST_F(Sealed, memory_that_others_are_on_is_not_that_of_the_next_sandbox) {
   for (int i = 0; i < 4; ++i) {
     make();
     EXPECT_EQ(shell("head -c 40M /dev/zero > f; stat -c %s f"), "41943040\n");
-    kept.push_back(seal());
+    kept.push_back(seal_it());
     sandbox_.reset();
   }
   EXPECT_EQ(shell_of(*begin(kept[0]), "stat -c %s f"), "41943040\n");
@@ -168,9 +169,9 @@ TEST_F(Sealed, leaves_nothing_when_nobody_has_it_any_more) {
   for (int i = 0; i < 20; ++i) {
     make();
     shell("echo x > f");
-    sandbox_ = begin(seal());
+    sandbox_ = begin(seal_it());
     shell("echo y > f");
-    (void)seal();
+    (void)seal_it();
   }
   sandbox_.reset();
   EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
@@ -188,7 +189,7 @@ TEST(SealedElsewhere, is_refused_and_the_sandbox_goes_on) {
   for (int i = 0; i < 2; ++i) {
     const auto sandbox = (*backend)->create(spec);
     ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
-    EXPECT_EQ((*sandbox)->seal().error().code(), Code::kUnfit);
+    EXPECT_EQ(seal(**sandbox).error().code(), Code::kUnfit);
     EXPECT_EQ((*sandbox)->call("run_terminal_cmd", {{"command", "echo here"}})->output, "here\n");
   }
 }

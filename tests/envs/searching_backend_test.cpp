@@ -4,8 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "envs/episodes/turn.h"
+#include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/host_backend.h"
-#include "envs/turn.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -96,7 +97,7 @@ TEST_F(SearchingBackendTest, runs_beside_other_calls_that_read) {
 }
 
 TEST_F(SearchingBackendTest, what_one_sandbox_has_embedded_others_need_not) {
-  const SourceAccess access{[&](auto known) { return sandbox_->source_changes(known); }, nullptr};
+  const SourceAccess access{[&](auto known) { return (*sources_of(*sandbox_))->source_changes(known); }, nullptr};
   ASSERT_TRUE(sandbox_->put({{"a.py", "alpha\n"}, {"b.py", "beta\n"}}));
   auto first = searcher_->view();
   EXPECT_EQ(*searcher_->update(first, access), 2u);

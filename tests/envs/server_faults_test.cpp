@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "envs/sandbox/pool.h"
-#include "envs/server.h"
+#include "envs/server/server.h"
 #include "tests/envs/sandbox_fixture.h"
 
 namespace tandem::envs {

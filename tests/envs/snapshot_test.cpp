@@ -2,13 +2,14 @@
 #pragma GCC diagnostic ignored "-Wrestrict"
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 
-#include "envs/sandbox/snapshot.h"
-
 #include <thread>
 
 #include "base/random.h"
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
+#include "envs/sandbox/capabilities.h"
+#include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/host_backend.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -23,7 +24,7 @@ class Snapshots : public EitherSandbox {
   std::unique_ptr<Sandbox> begin_from(const Snapshot& snapshot) {
     auto sandbox = backend_->create(spec_);
     EXPECT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
-    const Status status = (*sandbox)->restore(snapshot);
+    const Status status = restore(**sandbox, snapshot);
     EXPECT_TRUE(status.ok()) << status.to_string();
     return std::move(*sandbox);
   }
@@ -40,7 +41,7 @@ TEST_P(Snapshots, a_branch_begins_with_all_that_the_other_held_and_goes_its_own_
       "mkdir -p a/empty; printf 'one\\0two' > a/f; chmod 751 a/f; chmod 500 a/empty; ln -s f a/link; mkfifo p; "
       "echo t > /tmp/t; touch -d '2020-02-03 04:05:06.789' a/f a; cd a; export X=1");
   const auto before = shell("cd ..; " + tree);
-  const auto snapshot = sandbox_->snapshot();
+  const auto snapshot = snapshot_of(*sandbox_);
   ASSERT_TRUE(snapshot.has_value()) << snapshot.error().to_string();
   const auto first = begin_from(*snapshot), second = begin_from(*snapshot);
   EXPECT_EQ(shell_of(*first, tree), before);
@@ -54,7 +55,7 @@ TEST_P(Snapshots, a_snapshot_outlives_its_sandbox_and_begins_again_at_any_turn) 
   std::vector<Snapshot> turns;
   for (int turn = 0; turn < 3; ++turn) {
     shell("echo " + std::to_string(turn) + " >> log");
-    turns.push_back(*sandbox_->snapshot());
+    turns.push_back(*snapshot_of(*sandbox_));
   }
   sandbox_.reset();
   EXPECT_EQ(shell_of(*begin_from(turns[1]), "cat log"), "0\n1\n");
@@ -64,12 +65,12 @@ TEST_P(Snapshots, a_snapshot_outlives_its_sandbox_and_begins_again_at_any_turn) 
 
 TEST_P(Snapshots, too_much_for_a_snapshot_is_refused_and_the_sandbox_goes_on) {
   shell("for i in 1 2 3; do head -c 20000000 /dev/zero > f$i; done");
-  const auto snapshot = sandbox_->snapshot();
+  const auto snapshot = snapshot_of(*sandbox_);
   ASSERT_FALSE(snapshot.has_value());
   EXPECT_EQ(snapshot.error().code(), Code::kExhausted);
   EXPECT_THAT(snapshot.error().message(), HasSubstr("48 MiB"));
   EXPECT_EQ(shell("rm f1 f2; ls"), "f3\n");
-  EXPECT_TRUE(sandbox_->snapshot().has_value());
+  EXPECT_TRUE(snapshot_of(*sandbox_).has_value());
 }
 
 // One file is always written before the other, and many lie between them for whoever copies all.
@@ -81,7 +82,7 @@ TEST_P(Snapshots, what_runs_in_the_background_stops_while_it_is_copied) {
        {"is_background", true}});
   ASSERT_TRUE(eventually([&] { return shell("cat /workspace/z 2>&1").size() <= 8; }));
   for (int round = 0; round < 5; ++round) {
-    const auto snapshot = sandbox_->snapshot();
+    const auto snapshot = snapshot_of(*sandbox_);
     ASSERT_TRUE(snapshot.has_value()) << snapshot.error().to_string();
     std::map<std::string, int> content;
     const auto entries = read_tree(snapshot->workspace);
@@ -107,13 +108,13 @@ TEST_P(Freeze, stops_what_runs_and_lets_it_go_on_but_not_what_was_stopped_before
   shell("kill -STOP $(pidof -s sleep)");
   ASSERT_TRUE(eventually([&] { return states() == "SST\n"; }));
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(sandbox_->freeze());
-    ASSERT_TRUE(sandbox_->freeze());
+    ASSERT_TRUE(freeze(*sandbox_));
+    ASSERT_TRUE(freeze(*sandbox_));
     EXPECT_EQ(states(), "TTT\n") << "calls run all the same";
-    ASSERT_TRUE(sandbox_->snapshot().has_value());
+    ASSERT_TRUE(snapshot_of(*sandbox_).has_value());
     EXPECT_EQ(states(), "TTT\n") << "a snapshot ends no freeze";
-    ASSERT_TRUE(sandbox_->thaw());
-    ASSERT_TRUE(sandbox_->thaw());
+    ASSERT_TRUE(thaw(*sandbox_));
+    ASSERT_TRUE(thaw(*sandbox_));
     EXPECT_TRUE(eventually([&] { return states() == "SST\n"; })) << states();
   }
 }
@@ -123,14 +124,14 @@ TEST_P(Freeze, a_call_that_was_stopped_goes_on_and_what_is_frozen_can_be_collect
   std::string read;
   std::jthread waiting([&] { read = shell("cat p"); });
   ASSERT_TRUE(eventually([&] { return shell("pidof cat >/dev/null && echo there") == "there\n"; }));
-  ASSERT_TRUE(sandbox_->freeze());
+  ASSERT_TRUE(freeze(*sandbox_));
   EXPECT_EQ(shell("cut -d' ' -f3 /proc/$(pidof cat)/stat"), "T\n");
-  ASSERT_TRUE(sandbox_->thaw());
+  ASSERT_TRUE(thaw(*sandbox_));
   shell("echo word > p");
   waiting.join();
   EXPECT_EQ(read, "word\n");
   call("run_terminal_cmd", {{"command", "sleep 1000"}, {"is_background", true}});
-  ASSERT_TRUE(sandbox_->freeze());
+  ASSERT_TRUE(freeze(*sandbox_));
   EXPECT_TRUE(sandbox_->collect().has_value());
   EXPECT_EQ(shell("pidof sleep || echo none"), "none\n");
 }

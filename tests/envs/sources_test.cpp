@@ -1,12 +1,12 @@
 // Which files of a folder are searched, what has changed in them, and the tree that says so.
-#include "envs/search/sources.h"
+#include "envs/sandbox/sources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "envs/search/ignore_rules.h"
+#include "envs/sandbox/ignore_rules.h"
 #include "envs/search/merkle_tree.h"
 #include "tests/envs/scratch.h"
 

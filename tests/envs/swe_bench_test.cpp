@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "envs/episodes/validate.h"
 #include "envs/tasks/git_tree.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
 #include "envs/tools/process.h"
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"

@@ -1,9 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "envs/episode.h"
+#include "envs/episodes/episode.h"
+#include "envs/episodes/validate.h"
 #include "envs/tasks/task_set.h"
-#include "envs/tasks/validate.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 

@@ -4,13 +4,14 @@
 #include <set>
 
 #include "base/digest.h"
-#include "envs/demonstration.h"
-#include "envs/episode.h"
-#include "envs/floors.h"
+#include "envs/episodes/demonstration.h"
+#include "envs/episodes/episode.h"
+#include "envs/episodes/floors.h"
 #include "envs/sandbox/host_backend.h"
-#include "envs/task.h"
-#include "envs/workspace/formats.h"
-#include "envs/workspace/parts.h"
+#include "envs/tasks/task.h"
+#include "envs/tasks/workspace/formats.h"
+#include "envs/tasks/workspace/kinds.h"
+#include "envs/tasks/workspace/parts.h"
 
 namespace tandem::envs {
 namespace {

@@ -1,4 +1,4 @@
-#include "envs/test_report.h"
+#include "envs/tasks/test_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

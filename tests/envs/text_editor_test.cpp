@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "envs/turn.h"
+#include "envs/episodes/turn.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/tools_fixture.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "envs/checks.h"
+#include "envs/backends/checks.h"
 #include "envs/tools/process.h"
 #include "envs/tools/tool.h"
 #include "tests/envs/local_server.h"

@@ -5,8 +5,8 @@
 #include "envs/tasks/humanevalpack.h"
 #include "envs/tasks/swe_bench.h"
 #include "envs/tasks/terminal_bench.h"
+#include "envs/tasks/test_report.h"
 #include "envs/tasks/yaml_task.h"
-#include "envs/test_report.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "envs/protocol.h"
+#include "envs/episodes/protocol.h"
+#include "envs/tasks/workspace/kinds.h"
 #include "model/tokenizer.h"
 #include "model/weights.h"
 #include "rollout/agent/conversation.h"

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "base/text.h"
-#include "envs/protocol.h"
+#include "envs/episodes/protocol.h"
 
 namespace tandem::trainer {
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "envs/tasks/workspace/kinds.h"
 #include "trainer/sft/phrase_tokenizer.h"
 #include "trainer/sft/warm_start.h"
 

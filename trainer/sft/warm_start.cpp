@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "envs/tasks/workspace/kinds.h"
+
 namespace tandem::trainer {
 
 Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conversation& conversation,

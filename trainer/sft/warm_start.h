@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "envs/demonstration.h"
+#include "envs/episodes/demonstration.h"
 #include "rollout/agent/conversation.h"
 #include "trainer/learn/learner.h"
 

@@ -1,0 +1,25 @@
+// The one way to sandboxes, for every command: by namespaces of our own, or where those are refused by bubblewrap; for
+// specs with an image by a container engine.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// What env.sandbox of a run may be, and for commands without a configuration TANDEM__ENV__SANDBOX in the environment.
+inline constexpr std::array kSandboxKinds = {"auto", "namespaces", "bubblewrap"};
+inline constexpr const char* kSandboxVariable = "TANDEM__ENV__SANDBOX";
+
+// A backend that has made a sandbox. `label` is shown in the command lines of its processes (the run directory); `kind`
+// is one of kSandboxKinds, and what the environment says where it is empty; `engine` is what engine_place takes
+// (envs/backends/choosing_backend.h), and is asked for when the first spec has an image. kUnfit, with what is missing
+// for each kind that was tried, where this machine cannot isolate; kInvalid for a kind that is none.
+Result<std::unique_ptr<SandboxBackend>> start_sandboxes(std::string label = "", std::string_view kind = "",
+                                                        const std::string& engine = "");
+
+}  // namespace tandem::envs

@@ -1,0 +1,38 @@
+// Demonstrations for the warm start: an oracle that looks, acts and answers, with noisy decisions.
+//
+// The calls really run, so results are what the model will meet. The oracle knows the task; noise makes its decisions
+// worse, so that reinforcement has something to choose between, while what it copies stays clean.
+#pragma once
+
+#include <vector>
+
+#include "base/random.h"
+#include "envs/episodes/protocol.h"
+#include "envs/sandbox/sandbox.h"
+#include "envs/tasks/grade.h"
+#include "envs/tasks/task.h"
+
+namespace tandem::envs {
+
+// Probabilities: of a random valid call in place of the next one, and of one wrong argument in it, per turn; and of a
+// transcript whose instruction dictates the deciding call word for word, which teaches the format alone.
+struct Noise {
+  double random_tool = 0;
+  double corrupt_argument = 0;
+  double dictated = 0;
+};
+
+struct Transcript {
+  std::vector<Message> messages;  // system, user, then assistant and user in turn; the last is an assistant's
+  Grade grade;
+  bool dictated = false;
+};
+
+// Runs on the host in a scratch folder; the calls are ours. An error only where the machine fails.
+Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& noise);
+Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& noise, SandboxBackend& backend);
+
+// A valid call about this task, without knowledge of its solution.
+Call random_call(const Task& task, Random& random);
+
+}  // namespace tandem::envs

@@ -1,0 +1,23 @@
+// The calls of one message, run in a sandbox: the same way in training and in production.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "envs/episodes/protocol.h"
+#include "envs/sandbox/sandbox.h"
+
+namespace tandem::envs {
+
+// Told of each outcome as it comes; perhaps from several threads, one at a time.
+using OnOutcome = std::function<void(size_t index, const ToolOutcome& outcome)>;
+
+// Calls that only read run at once, those that may change files one after another, in order. Calls that could not be
+// parsed give their error. Outcomes are in the order of the calls. Fails where the sandbox does, and with kCancelled
+// where `stop` was asked for before the last call had begun.
+Result<std::vector<ToolOutcome>> run_turn(Sandbox& sandbox, std::span<const ParsedCall> calls,
+                                          const std::stop_token& stop = {}, const OnOutcome& on_outcome = {});
+
+}  // namespace tandem::envs

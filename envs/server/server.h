@@ -1,0 +1,76 @@
+// The environment server: episodes in sandboxes, for rollouts that ask over the wire.
+//
+// A rollout acquires an episode (a task made from its spec, in a sandbox of its own), sends what the model said turn by
+// turn, and has it scored. Calls run on a few threads, so one that waits for a command holds nobody up. Every request
+// may be sent again: the same turn is answered again, not run again. An episode that nobody has asked about for a while
+// is let go.
+//
+// A server has one run, or is a host of environments for every run that names it (rollouts say whose episode they
+// ask for). Runs of a host take turns, have quotas, and see nothing of each other.
+//
+// Operators (`tandem envs`) ask over the same socket; no episode waits for them.
+//
+// Errors come back as Failed: not_found for a lease of another life of this server or of another run, exhausted where
+// there is no room: the run's queue is full, it has as many episodes as it may, or no new ones are taken any more.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "envs/episodes/episode.h"
+#include "envs/fleet/watched_backend.h"
+#include "envs/sandbox/read_cache.h"
+#include "envs/tasks/workspace/kinds.h"
+#include "wire/socket.h"
+
+namespace tandem::envs {
+
+// What a spec stands for. Called from several threads.
+using MakeTask = std::function<Result<Task>(const TaskSpec&)>;
+
+// What one run has of its environments.
+struct RunTerms {
+  std::string name;  // for operators
+  MakeTask make_task = envs::make_task;
+  EpisodeOptions episode;
+};
+// What the run whose number and directory these are has. Called from several threads; may read files.
+using OpenRun = std::function<Result<RunTerms>(uint64_t run, const std::string& run_dir)>;
+
+struct ServerSettings {
+  std::string address;
+  wire::Identity identity;
+  int threads = 4;
+  size_t queue = 4096;        // requests of a run that wait
+  double idle_seconds = 180;  // then an episode is let go
+  MakeTask make_task = envs::make_task;
+  EpisodeOptions episode;
+  WatchedBackend* fleet = nullptr;        // what operators are answered from (envs/fleet); null: they are refused
+  const ReadCache* read_cache = nullptr;  // whose figures operators are told; may be null
+  // Of a host of many runs, whose identity has kEveryRun: in place of make_task and episode.
+  OpenRun open_run;
+  const wire::Secret* secret = nullptr;      // for tcp:// beyond this machine
+  size_t most_episodes = SIZE_MAX;           // at once, of all runs
+  size_t most_episodes_of_a_run = SIZE_MAX;  // at once
+};
+
+struct ServerCounters {
+  uint64_t acquired = 0, calls = 0, scored = 0, failed = 0, reaped = 0, live = 0, waiting = 0;
+  double busy_seconds = 0;  // of all threads together
+};
+
+// How a server is told to end.
+struct StopFlags {
+  std::atomic<bool> now{false};
+  std::atomic<bool> drain{false};  // take no new episodes, and end when the last one is let go
+};
+
+// Serves until it is told to stop. `on_address` is told where it can be reached; `tick` is called in every turn of the
+// loop with what it is doing.
+Status serve(const ServerSettings& settings, SandboxBackend& backend, const Clock& clock, const StopFlags& stop,
+             const std::function<void(const std::string& doing, const ServerCounters&)>& tick,
+             const std::function<void(const std::string& address)>& on_address = {});
+
+}  // namespace tandem::envs

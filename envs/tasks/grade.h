@@ -1,0 +1,37 @@
+// How well an episode ended, from the files left behind, the final answer, and tests; never from what the model says
+// about itself.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "envs/tasks/runner.h"
+#include "envs/tasks/task.h"
+
+namespace tandem::envs {
+
+struct Grade {
+  double reward = 0;  // 1 where every term is 1, else 0; of a check that leaves a reward, that number
+  // files, answer, tests: those that the task has. Beside them tests_passed, a share, where the check knows it.
+  std::map<std::string, double> terms;
+  std::string why;  // of a term that is not 1: what was found, for people
+};
+
+// An error only where the runner failed: such an episode has no reward at all.
+//
+// Files must be the expected ones exactly, but for the last line end; `__pycache__` is not looked at. `programs` are
+// those of the files left behind that can be run.
+Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
+                    const std::set<std::string>& programs = {});
+
+// Whether an answer names the expected value, and only it. Accepted is, after trimming spaces, quotes and a full stop:
+// the value itself; a last line that is the value; a text of which the only quoted or backticked part is the value; a
+// text of at most 20 words that has the value as a whole word, and no distractor, and where the value is a number, no
+// other number.
+bool answer_matches(std::string_view answer, std::string_view expected, const std::vector<std::string>& distractors);
+
+}  // namespace tandem::envs

@@ -1,0 +1,33 @@
+// Where the commands of a check run, as whoever grades asks for it.
+//
+// Values and a function that the caller provides. Thread safety: that of the function.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "envs/tasks/task.h"
+#include "envs/tools/tool.h"
+
+namespace tandem::envs {
+
+// What a sandbox for grading begins with.
+struct Place {
+  Files files;
+  std::set<std::string> programs = {};
+  Links links = {};
+  // The image is the base; `files` overrides it: what differs is replaced, and what is not in `files` is deleted,
+  // except for files that steer tests (command_check.h).
+  std::string image = {};
+};
+
+// Runs commands in order in a fresh sandbox, until one ends with another exit code than it must or is too slow: the
+// outcomes of those that ran, their output as it was printed. An error means that the sandbox failed, not a command.
+using Runner =
+    std::function<Result<std::vector<ToolOutcome>>(const Place& place, std::span<const CheckCommand> commands)>;
+
+}  // namespace tandem::envs
