@@ -311,7 +311,7 @@ TEST_F(EnvsOfServer, top_prints_a_line_a_second_where_there_is_no_terminal) {
   const auto json = lines_of_json(envs("top " + run() + " --once --json").out);
   ASSERT_EQ(json.size(), 1u);
   EXPECT_EQ(json[0]["sandboxes"]["leased"], 1);
-  EXPECT_GT(json[0]["spawns"]["p50_ms"], 0);
+  EXPECT_GT(json[0]["spawns"]["p50_ms"].get<double>(), 0);
   EXPECT_EQ(json[0]["queue"]["limit"], 4096);
 }
 

@@ -208,13 +208,13 @@ TEST_P(OptimizerTest, muon_takes_the_steps_of_pytorch) {
   ASSERT_GT(golden.size(), 3u);
   for (const Json& one : golden) {
     SCOPED_TRACE(one.at("name").get<std::string>());
-    Moved moved(one.at("rows"), one.at("columns"), one.at("start").get<std::vector<float>>());
+    Moved moved(one.at("rows").get<int>(), one.at("columns").get<int>(), one.at("start").get<std::vector<float>>());
     const auto start = moved.master;
     for (const Json& grad : one.at("grads")) {
       const auto values = grad.get<std::vector<float>>();
       Muon arguments = moved.arguments(values);
-      arguments.weight_decay = one.at("weight_decay");
-      arguments.nesterov = one.at("nesterov");
+      arguments.weight_decay = one.at("weight_decay").get<float>();
+      arguments.nesterov = one.at("nesterov").get<bool>();
       arguments.scale = one.at("scale") == "original" ? MuonScale::kJordan : MuonScale::kLikeAdamW;
       ASSERT_TRUE(muon(cpu, arguments));
     }

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kModel = TANDEM_SOURCE_DIR "/tests/golden/sft/model";
+constexpr const char* kFedModel = TANDEM_SOURCE_DIR "/tests/golden/sft/model";
 
 class WeightsFeedTest : public testing::Test {
  protected:
@@ -48,7 +48,7 @@ class WeightsFeedTest : public testing::Test {
   }
 
   SystemClock clock_;
-  model::Weights source_ = std::move(*model::load_weights(kModel, false));
+  model::Weights source_ = std::move(*model::load_weights(kFedModel, false));
   std::vector<std::byte> bytes_{source_.wire().begin(), source_.wire().end()};
   zmq::context_t context_;
   wire::Socket trainer_ = std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity("trainer")));
@@ -68,7 +68,9 @@ TEST_F(WeightsFeedTest, weights_that_could_not_be_packed_are_not_ready_and_are_f
     auto taken = feed.take_ready();
     EXPECT_TRUE(taken.has_value());
     ready = std::move(*taken);
-    if (packs == 1 && !feed.fetching()) EXPECT_EQ(feed.newest(), 0u);
+    if (packs == 1 && !feed.fetching()) {
+      EXPECT_EQ(feed.newest(), 0u);
+    }
     return ready.has_value();
   }));
   EXPECT_EQ(packs, 2);

@@ -176,5 +176,25 @@ TEST(Tape, the_gradient_points_where_the_loss_grows) {
   EXPECT_NEAR(measured / expected, 1, 0.2) << measured << " against " << expected;
 }
 
+TEST(TreeRows, are_those_of_the_merged_tree_after_every_sample) {
+  Random random(11);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::vector<int32_t>> samples(1 + random.below(12));
+    for (auto& sample : samples) {
+      sample.resize(1 + random.below(10));
+      for (auto& token : sample) token = static_cast<int32_t>(random.below(3));
+    }
+    std::vector<std::span<const int32_t>> views;
+    TreeRows size;
+    for (const auto& sample : samples) {
+      views.push_back(sample);
+      const int expected = static_cast<int>(merge(views).tokens.size());
+      EXPECT_EQ(size.rows_with(sample), expected);
+      size.add(sample);
+      EXPECT_EQ(size.rows(), expected);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::trainer

@@ -136,15 +136,15 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
-    TokenTree tree;
+    TreeRows size;
     size_t end = begin;
-    while (end < places.size()) {
-      views.push_back(samples[places[end]].tokens);
-      TokenTree larger = merge(views);
-      if (end > begin && static_cast<int>(larger.tokens.size()) > settings_.max_pass_tokens) break;
-      tree = std::move(larger);
-      ++end;
+    for (; end < places.size(); ++end) {
+      const auto& tokens = samples[places[end]].tokens;
+      if (end > begin && size.rows_with(tokens) > settings_.max_pass_tokens) break;
+      size.add(tokens);
+      views.push_back(tokens);
     }
+    const TokenTree tree = merge(views);
     struct Wanted {
       TokenPick pick;
       size_t sample;  // of the pass

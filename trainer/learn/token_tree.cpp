@@ -1,6 +1,7 @@
 #include "trainer/learn/token_tree.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace tandem::trainer {
@@ -65,6 +66,26 @@ std::vector<int> TokenTree::rows_of(int sample, size_t length) const {
     for (int i = nodes[node].rows - 1; i >= 0; --i) rows[--end] = nodes[node].row + i;
   }
   return rows;
+}
+
+bool TreeRows::Before::operator()(View a, View b) const {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+}
+
+int TreeRows::rows_with(View sample) const {
+  const auto shared_with = [&](View other) {
+    return std::mismatch(sample.begin(), sample.end(), other.begin(), other.end()).first - sample.begin();
+  };
+  const auto next = samples_.lower_bound(sample);
+  ptrdiff_t shared = 0;
+  if (next != samples_.end()) shared = shared_with(*next);
+  if (next != samples_.begin()) shared = std::max(shared, shared_with(*std::prev(next)));
+  return rows_ + static_cast<int>(sample.size()) - static_cast<int>(shared);
+}
+
+void TreeRows::add(View sample) {
+  rows_ = rows_with(sample);
+  samples_.insert(sample);
 }
 
 TokenTree merge(std::span<const std::span<const int32_t>> samples) { return Merger(samples).run(); }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,24 @@ struct TokenTree {
   std::vector<int> last_node;  // of each sample: where it ends
   // Rows of sample `sample` in order of position, its whole path.
   std::vector<int> rows_of(int sample, size_t length) const;
+};
+
+// The number of rows of a tree while samples are added, without making the tree: a sample adds what it does not share
+// with its neighbours in sorted order. Linear in the tokens, but for a logarithm of the number of samples. The samples
+// must outlive it.
+class TreeRows {
+ public:
+  int rows() const { return rows_; }
+  int rows_with(std::span<const int32_t> sample) const;
+  void add(std::span<const int32_t> sample);
+
+ private:
+  using View = std::span<const int32_t>;
+  struct Before {
+    bool operator()(View a, View b) const;
+  };
+  std::set<View, Before> samples_;
+  int rows_ = 0;
 };
 
 // Deterministic: a function of the samples and their order.
