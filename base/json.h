@@ -341,7 +341,7 @@ class Json::Members {
  public:
   using owner_t = std::conditional_t<kConst, const Json, Json>;
   struct Member {
-    std::string first;
+    const std::string& first;  // of an object, its own key; else valid until the next step
     owner_t& second;
     const std::string& key() const { return first; }
     owner_t& value() const { return second; }
@@ -349,13 +349,17 @@ class Json::Members {
   class Place {
    public:
     Place(Iterator<kConst> at, bool named) : at_(at), named_(named) {}
-    Member operator*() const { return {named_ ? at_.key() : std::to_string(at_.index()), *at_}; }
+    Member operator*() const {
+      if (!named_) number_ = std::to_string(at_.index());
+      return {named_ ? at_.key() : number_, *at_};
+    }
     Place& operator++() { return ++at_, *this; }
     friend bool operator==(const Place& a, const Place& b) { return a.at_ == b.at_; }
 
    private:
     Iterator<kConst> at_;
     bool named_;
+    mutable std::string number_;
   };
   explicit Members(owner_t& owner) : owner_(owner) {}
   Place begin() const { return {owner_.begin(), owner_.is_object()}; }

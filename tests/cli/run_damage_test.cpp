@@ -99,7 +99,7 @@ TEST_F(RunDamage, a_ledger_whose_end_is_torn_is_cut_there_and_the_run_goes_on) {
   const fs::path run_dir = killed_run("torn-ledger", 2, 3);
   fs::resize_file(ledger(run_dir), records_of(ledger(run_dir)).back().end - 5);
   ASSERT_EQ(run(settings(2), run_dir, true), 0) << text(output());
-  EXPECT_NE(logs(run_dir).find("events.log: the last "), std::string::npos);
+  EXPECT_NE((text(output()) + logs(run_dir)).find("events.log: the last "), std::string::npos) << text(output());
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);
 }

@@ -1,5 +1,6 @@
 // Sandboxes, makers and spawners that are killed, and what bounds those that stay.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -29,9 +30,16 @@ pid_t the_spawner() {
   return children.size() == 1 ? children[0] : -1;
 }
 
+// A sandbox has its maker's name for a moment after it was cloned, but is in a namespace of its own from the first.
 std::vector<pid_t> makers_of(pid_t spawner) {
+  const auto namespace_of = [](pid_t process) {
+    std::error_code gone;
+    return fs::read_symlink(fmt::format("/proc/{}/ns/pid", process), gone);
+  };
   auto makers = children_of(spawner);
-  std::erase_if(makers, [](pid_t process) { return name_of(process) != "tandem-maker\n"; });
+  std::erase_if(makers, [&](pid_t process) {
+    return name_of(process) != "tandem-maker\n" || namespace_of(process) != namespace_of(spawner);
+  });
   return makers;
 }
 
