@@ -91,6 +91,16 @@ Status write_file(const fs::path& path, std::span<const std::string_view> parts)
   return status;
 }
 
+Status make_private_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Status::from_errno(path.string(), errno);
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return Status::from_errno(path.string(), errno);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0)
+    return Status::unfit(path.string() + " is not a folder of this user alone")
+        .hint("remove it, or have its owner remove it");
+  return {};
+}
+
 Status make_directories(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);

@@ -60,4 +60,8 @@ Status write_all(int fd, std::string_view bytes, std::string_view name);
 
 Status make_directories(const fs::path& path);
 
+// A folder that nobody else can look into, below one that others may write to: made with mode 0700, or found as such.
+// Its parent is there. kUnfit where something else, or somebody else's, has its name.
+Status make_private_folder(const fs::path& path);
+
 }  // namespace tandem

@@ -63,7 +63,6 @@ class JsonLinesWriter {
   Status answer(const Json& id, const Result<Json>& outcome);
 
   // Whether one of the answers was an error.
-  bool any_failed() const { return any_failed_; }
   int exit_code() const;
 
  private:

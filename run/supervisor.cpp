@@ -102,9 +102,7 @@ fs::path Supervisor::log_of(const Role& role) const {
 
 Status Supervisor::start() {
   TRY(make_directories(run_dir_ / "logs" / fmt::format("attempt_{}", attempt_)));
-  TRY(make_directories(layout_.socket_folder()));
-  if (::chmod(layout_.socket_folder().c_str(), 0700) != 0)
-    return Status::from_errno(layout_.socket_folder().string(), errno);
+  TRY(make_private_folder(layout_.socket_folder()));
   const wire::Identity identity{.sender = "supervisor", .epoch = wire::new_epoch(clock_), .run = layout_.run_id()};
   coordinator_ = TRY(wire::Socket::connect(context_, layout_.address("coordinator"), identity));
   last_report_ = clock_.now();

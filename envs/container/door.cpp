@@ -24,12 +24,7 @@ Result<fs::path> private_folder() {
   const auto temporary = fs::temp_directory_path(error);
   if (error) return fail(Status::unfit("there is no folder for temporary files").hint("set TMPDIR"));
   const auto folder = temporary / ("tandem-" + std::to_string(geteuid()));
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return fail(Status::from_errno(folder.string(), errno));
-  struct stat info {};
-  if (lstat(folder.c_str(), &info) != 0) return fail(Status::from_errno(folder.string(), errno));
-  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-    return fail(
-        Status::unfit(folder.string() + " is not a folder of this user alone").hint("remove it, or set TMPDIR"));
+  TRY(make_private_folder(folder));
   struct statvfs system {};
   if (statvfs(folder.c_str(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0)
     return fail(Status::unfit("programs below " + temporary.string() + " cannot be run").hint("set TMPDIR"));

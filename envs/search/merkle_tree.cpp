@@ -41,18 +41,6 @@ void MerkleTree::close(Node& node) {
   node.digest = digest_of(bytes);
 }
 
-Digest MerkleTree::digest_of_folder(std::string_view folder) const {
-  const Node* node = &root_;
-  if (!folder.empty()) {
-    for (const auto part : split(folder, '/')) {
-      const auto found = node->folders.find(part);
-      if (found == node->folders.end()) return digest_of(std::string_view());
-      node = &found->second;
-    }
-  }
-  return node->digest;
-}
-
 void MerkleTree::collect(const Node& node, const std::string& path, std::vector<std::string>& paths) {
   for (const auto& [name, folder] : node.folders) collect(folder, below(path, name), paths);
   for (const auto& [name, digest] : node.files) paths.push_back(below(path, name));

@@ -25,8 +25,6 @@ class MerkleTree {
   explicit MerkleTree(const std::vector<FileDigest>& files);
 
   const Digest& root() const { return root_.digest; }
-  // Of a folder ("" for the root); nothing has the digest of an empty folder.
-  Digest digest_of_folder(std::string_view folder) const;
 
  private:
   struct Node {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/digest.h"
 #include "base/file.h"
@@ -53,6 +54,21 @@ TEST(Json, a_number_that_no_double_holds_is_refused_and_not_thrown) {
 }
 
 TEST(Json, refuses_bottomless_nesting) { EXPECT_FALSE(parse_json(std::string(200, '[') + std::string(200, ']'))); }
+
+TEST(File, a_private_folder_is_made_or_found_and_nothing_else_is_taken_for_one) {
+  const fs::path root = fs::temp_directory_path() / ("tandem-private-folder-" + std::to_string(::getpid()));
+  ASSERT_TRUE(make_directories(root).ok());
+  const fs::path folder = root / "mine";
+  for (int again = 0; again < 2; ++again) EXPECT_TRUE(make_private_folder(folder).ok());
+  EXPECT_EQ(fs::status(folder).permissions(), fs::perms::owner_all);
+  fs::create_directory_symlink(folder, root / "link");
+  EXPECT_EQ(make_private_folder(root / "link").code(), Code::kUnfit);
+  ASSERT_TRUE(write_file(root / "file", "").ok());
+  EXPECT_EQ(make_private_folder(root / "file").code(), Code::kUnfit);
+  fs::permissions(folder, fs::perms::group_read, fs::perm_options::add);
+  EXPECT_EQ(make_private_folder(folder).code(), Code::kUnfit);
+  fs::remove_all(root);
+}
 
 TEST(File, write_replaces_the_whole_content_and_leaves_no_temporary) {
   const fs::path folder = fs::temp_directory_path() / "tandem-file-test";
