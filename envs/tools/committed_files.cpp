@@ -1,6 +1,7 @@
 #include "envs/tools/committed_files.h"
 
 #include <cstdlib>
+#include <optional>
 
 #include "base/file.h"
 #include "base/text.h"

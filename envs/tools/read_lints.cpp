@@ -1,6 +1,7 @@
 // read_lints: what the linters that are installed say, in one form.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
