@@ -226,7 +226,9 @@ TEST(CudaHost, the_tile_of_the_tensor_cores_holds_what_their_descriptors_say) {
 
 TEST(CudaHost, tiles_of_groups_cover_every_row_once) {
   const std::vector<int32_t> offsets = {0, 0, 1, 200, 200, 456};
+  const std::vector<uint8_t> operands(456 * 32 + 5 * 130 * 32);  // where rows lie is computed, nothing is read
   Mxfp8Problem problem{};
+  problem.a = problem.a_scales = problem.b = problem.b_scales = operands.data();
   problem.offsets = offsets.data();
   problem.groups = 5;
   problem.m = 456;
