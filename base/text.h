@@ -30,6 +30,10 @@ std::string format_seconds(double seconds);  // "1.2 s", "3m05s", "2h10m"
 std::vector<std::string_view> split(std::string_view text, char separator);
 template <std::same_as<std::string> Temporary>
 std::vector<std::string_view> split(Temporary&& text, char separator) = delete;
+// Lines, without an empty one after the last line break.
+std::vector<std::string_view> split_lines(std::string_view text);
+template <std::same_as<std::string> Temporary>
+std::vector<std::string_view> split_lines(Temporary&& text) = delete;
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 

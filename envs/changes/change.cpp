@@ -14,7 +14,6 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kLargestShown = size_t{1} << 20;  // bytes of a file whose lines are compared
-constexpr mode_t kPermissions = 0777;
 
 bool unreadable(const std::optional<TreeEntry>& entry) { return entry && (entry->mode & S_IFMT) == 0; }
 
@@ -94,8 +93,6 @@ std::string git_mode(const TreeEntry& entry) {
   if (S_ISLNK(entry.mode)) return "120000";
   return (entry.mode & 0100) != 0 ? "100755" : "100644";
 }
-
-bool is_folder(const std::optional<TreeEntry>& entry) { return entry && S_ISDIR(entry->mode); }
 
 std::string git_diff(const Change& change) {
   const bool old_file = change.before && !is_folder(change.before);

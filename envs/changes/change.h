@@ -4,6 +4,8 @@
 // trusted, and nothing here touches a file.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +14,10 @@
 #include "envs/sandbox/file_tree.h"
 
 namespace tandem::envs {
+
+constexpr mode_t kPermissions = 0777;  // the bits of a mode that count
+
+inline bool is_folder(const std::optional<TreeEntry>& entry) { return entry && S_ISDIR(entry->mode); }
 
 struct Change {
   std::string path;

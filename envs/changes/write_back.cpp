@@ -14,8 +14,6 @@
 namespace tandem::envs {
 namespace {
 
-constexpr mode_t kWriteBackPermissions = 0777;
-
 // A name in a folder that is held open: where it leads does not change under our hands.
 struct Place {
   FileDescriptor folder;
@@ -68,15 +66,13 @@ bool is_as(const std::optional<TreeEntry>& there, const std::optional<TreeEntry>
   if (!there) return true;
   if ((there->mode & S_IFMT) != (expected->mode & S_IFMT)) return false;
   if (S_ISLNK(there->mode)) return there->content == expected->content;
-  if ((there->mode & kWriteBackPermissions) != (expected->mode & kWriteBackPermissions)) return false;
+  if ((there->mode & kPermissions) != (expected->mode & kPermissions)) return false;
   return S_ISDIR(there->mode) || there->content == expected->content;
 }
 
 size_t size_of(const std::optional<TreeEntry>& entry) {
   return entry && S_ISREG(entry->mode) ? entry->content.size() : 0;
 }
-bool write_back_is_folder(const std::optional<TreeEntry>& entry) { return entry && S_ISDIR(entry->mode); }
-
 Status sync_folder(const Place& place) {
   if (::fsync(place.folder.get()) != 0) return Status::from_errno("fsync", errno);
   return {};
@@ -99,7 +95,7 @@ Status put_in_place(const Place& place, const TreeEntry& entry, const struct sta
           ::fchown(file.get(), replaced->st_uid, replaced->st_gid) != 0 && errno != EPERM) {
         return Status::from_errno("owner", errno);
       }
-      if (::fchmod(file.get(), entry.mode & kWriteBackPermissions) != 0) return Status::from_errno("mode", errno);
+      if (::fchmod(file.get(), entry.mode & kPermissions) != 0) return Status::from_errno("mode", errno);
       if (::fsync(file.get()) != 0) return Status::from_errno("fsync", errno);
     }
     if (::renameat(place.folder.get(), temporary.c_str(), place.folder.get(), place.name.c_str()) != 0)
@@ -120,15 +116,14 @@ class WriteBack {
     // What goes, from the inside out; then what comes, folders before what is in them.
     for (size_t i = changes_.size(); i-- > 0;) {
       const auto& c = changes_[i];
-      if (c.before && (!c.after || write_back_is_folder(c.before) != write_back_is_folder(c.after)))
-        attempt(i, &WriteBack::take_away);
+      if (c.before && (!c.after || is_folder(c.before) != is_folder(c.after))) attempt(i, &WriteBack::take_away);
     }
     for (size_t i = 0; i < changes_.size(); ++i) {
       if (changes_[i].after) attempt(i, &WriteBack::make);
     }
     // Modes of folders last: one may forbid to put something in.
     for (size_t i = changes_.size(); i-- > 0;) {
-      if (write_back_is_folder(changes_[i].after)) attempt(i, &WriteBack::set_mode);
+      if (is_folder(changes_[i].after)) attempt(i, &WriteBack::set_mode);
     }
     return std::move(outcomes_);
   }
@@ -171,7 +166,7 @@ class WriteBack {
     if (!place) return {};  // gone with its folder
     const auto there = TRY(look(*place, size_of(change.before)));
     if (!is_as(there, change.before)) return still_as_before(i);
-    const int flags = write_back_is_folder(change.before) ? AT_REMOVEDIR : 0;
+    const int flags = is_folder(change.before) ? AT_REMOVEDIR : 0;
     if (::unlinkat(place->folder.get(), place->name.c_str(), flags) == 0) return sync_folder(*place);
     if (errno == ENOTEMPTY || errno == EEXIST) return Status::exists("there is something else in the folder");
     return Status::from_errno("delete", errno);
@@ -183,10 +178,10 @@ class WriteBack {
     const auto place = TRY(place_of(root_, change.path));
     const auto there = TRY(look(place, size_of(change.after)));
     if (is_as(there, change.after)) return {};
-    const bool taken_away = change.before && write_back_is_folder(change.before) != write_back_is_folder(change.after);
+    const bool taken_away = change.before && is_folder(change.before) != is_folder(change.after);
     if (!(taken_away && !there) && !is_as(TRY(look(place, size_of(change.before))), change.before))
       return Status::exists("it was changed meanwhile");
-    if (write_back_is_folder(change.after)) {
+    if (is_folder(change.after)) {
       if (there) return {};  // only its mode is another
       if (::mkdirat(place.folder.get(), place.name.c_str(), 0700) != 0) return Status::from_errno("create", errno);
       return sync_folder(place);
@@ -201,8 +196,7 @@ class WriteBack {
     const auto place = TRY(place_of(root_, changes_[i].path));
     const FileDescriptor folder(
         ::openat(place.folder.get(), place.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!folder || ::fchmod(folder.get(), after.mode & kWriteBackPermissions) != 0)
-      return Status::from_errno("mode", errno);
+    if (!folder || ::fchmod(folder.get(), after.mode & kPermissions) != 0) return Status::from_errno("mode", errno);
     return {};
   }
 

@@ -21,12 +21,6 @@ size_t count_of(std::string_view text, std::string_view part) {
 
 std::string_view indentation(std::string_view line) { return line.substr(0, line.find_first_not_of(" \t")); }
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  auto lines = split(text, '\n');
-  if (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
-}
-
 struct LooseMatch {
   std::string content;  // the whole file after the replacement
   size_t places = 0;
@@ -37,7 +31,7 @@ struct LooseMatch {
 LooseMatch match_loosely(const std::string& content, std::string_view old_text, std::string_view new_text) {
   LooseMatch match;
   const auto file = split(content, '\n');
-  const auto wanted = lines_of(old_text);
+  const auto wanted = split_lines(old_text);
   const bool blank = std::all_of(wanted.begin(), wanted.end(), [](auto line) { return trim(line).empty(); });
   if (blank || wanted.size() > file.size()) return match;
   size_t place = 0;
@@ -49,7 +43,7 @@ LooseMatch match_loosely(const std::string& content, std::string_view old_text, 
   if (match.places != 1) return match;
   const auto old_indent = indentation(wanted[0]), file_indent = indentation(file[place]);
   std::vector<std::string> lines(file.begin(), file.begin() + static_cast<long>(place));
-  for (auto line : lines_of(new_text)) {
+  for (auto line : split_lines(new_text)) {
     if (trim(line).empty()) {
       lines.emplace_back(line);
     } else {

@@ -18,18 +18,12 @@ using Lines = std::span<const std::string_view>;
 constexpr size_t kLongestRun = 64;  // lines that are compared to find a place: files of one line over and over are slow
 
 // Spaces at the end of a line are not what anybody means by it.
-std::string_view sketch_without_end(std::string_view line) {
+std::string_view without_spaces_at_end(std::string_view line) {
   const size_t last = line.find_last_not_of(" \t\r");
   return last == std::string_view::npos ? std::string_view() : line.substr(0, last + 1);
 }
 
-bool same(std::string_view a, std::string_view b) { return sketch_without_end(a) == sketch_without_end(b); }
-
-std::vector<std::string_view> sketch_lines_of(std::string_view text) {
-  auto lines = split(text, '\n');
-  if (lines.back().empty()) lines.pop_back();
-  return lines;
-}
+bool same(std::string_view a, std::string_view b) { return without_spaces_at_end(a) == without_spaces_at_end(b); }
 
 std::string quoted(std::string_view line) { return "\"" + std::string(trim(line).substr(0, 80)) + "\""; }
 
@@ -155,7 +149,7 @@ Result<SketchedText> apply_sketch(std::string_view content, std::string_view ske
     text.content = sketch;
     return text;
   }
-  const auto file = sketch_lines_of(content), wanted = sketch_lines_of(sketch);
+  const auto file = split_lines(content), wanted = split_lines(sketch);
   const auto parts = parts_of(wanted);
   if (parts.empty()) return fail(Status::invalid("code_edit says that everything stays as it is, and nothing else"));
   std::vector<std::string_view> lines;
