@@ -117,6 +117,7 @@ class Server {
     }
     if (kind == RequestKind::kCollect && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
+      wait_until_alone();
     }
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, kind, "too many calls at once");
@@ -163,6 +164,12 @@ class Server {
     pid_t ended = -1;
     while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) std::erase(leaving_, ended);
     return ended < 0 && errno == ECHILD;
+  }
+
+  // A killed process still runs, and writes, until its system call ends or its core hears of the signal. One that waits
+  // for a device may take longer; nothing waits for it.
+  void wait_until_alone() {
+    for (int attempt = 0; attempt < 1000 && !reap(); ++attempt) usleep(200);
   }
 
   void seal(uint64_t id) {

@@ -136,6 +136,17 @@ TEST_P(Freeze, a_call_that_was_stopped_goes_on_and_what_is_frozen_can_be_collect
   EXPECT_EQ(shell("pidof sleep || echo none"), "none\n");
 }
 
+// A killed process ends a moment later: files are collected, and the next call begins, after that moment.
+TEST_P(Freeze, whatever_was_killed_is_gone_before_files_are_collected) {
+  for (int round = 0; round < 5; ++round) {
+    const auto many = "for i in $(seq 40); do sleep 1000 & done; wait";
+    call("run_terminal_cmd", {{"command", many}, {"is_background", true}});
+    ASSERT_TRUE(eventually([&] { return shell("pidof sleep | wc -w") == "40\n"; }));
+    ASSERT_TRUE(sandbox_->collect().has_value());
+    EXPECT_EQ(shell("pidof sleep || echo none"), "none\n");
+  }
+}
+
 // Of a process that this machine shows with these words, "S" or "T" and the like; empty where there is none.
 std::string state_of(const std::string& words) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
