@@ -174,7 +174,7 @@ class Server {
 
   void seal(uint64_t id) {
     bool alone = reap();
-    for (int attempt = 0; attempt < 200 && !alone && !leaving_.empty(); ++attempt) {
+    for (int attempt = 0; attempt < 20'000 && !alone && !leaving_.empty(); ++attempt) {
       usleep(50);
       alone = reap();
     }
