@@ -103,6 +103,7 @@ Action add_bench(CLI::App& command) {
       sub->add_option("--image", options->image, "Also containers of this image of podman or Docker");
     if (benchmark.run == bench::bench_tokenizer)
       sub->add_option("--text", options->text, "The file to tokenise (default: 1 MB that looks like code)");
+    sub->footer(fmt::format("Examples:\n  tandem bench {0}\n  tandem bench {0} --seconds 2 --json", benchmark.name));
     sub->callback([chosen, &benchmark] { *chosen = &benchmark; });
   }
   command.footer(

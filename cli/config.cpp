@@ -74,6 +74,10 @@ Action add_config(CLI::App& command) {
   }
   for (auto* each : {schema, reference, checked, show})
     each->add_option("--of", options->of, "Whose config it is")->check(CLI::IsMember({"run", "sft"}));
+  schema->footer("Example:\n  tandem config schema > run.schema.json");
+  reference->footer("Examples:\n  tandem config reference | less\n  tandem config reference --of sft");
+  checked->footer("Examples:\n  tandem config check run.yaml\n  tandem config check --of sft configs/sft.yaml");
+  show->footer("Example:\n  tandem config show configs/smoke.yaml run.steps=5");
   command.footer(
       "Examples:\n  tandem config show configs/smoke.yaml run.steps=5\n  tandem config check --of sft "
       "configs/sft.yaml");

@@ -237,6 +237,7 @@ Result<int> examine(bool as_json) {
 Action add_doctor(CLI::App& command) {
   const auto as_json = std::make_shared<bool>(false);
   command.add_flag("--json", *as_json, "One JSON object: {fit, checks: [{name, level, found, mend}]}");
+  command.footer("Example:\n  tandem doctor --json | jq .fit");
   return [as_json] { return examine(*as_json); };
 }
 

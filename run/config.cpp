@@ -51,7 +51,7 @@ Schema schema_of(RunConfig& c) {
   s.add("tasks.heldout_split", c.tasks.heldout_split,
         "What is new in held-out tasks: everything, or instances, wordings or formats alone",
         {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
-  s.add("tasks.floors", c.tasks.floors, "Play the scripted floors on the held-out tasks");
+  s.add("tasks.floors", c.tasks.floors, "Measure the scripted baselines on the held-out tasks");
   s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below",
         {"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});
   s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own",
@@ -156,12 +156,14 @@ Schema schema_of(RunConfig& c) {
         "one is; none. Nobody asks for it otherwise");
   s.add("env.warm", c.env.warm, "Sandboxes that are kept ready at least", 0, 1000);
   s.add("env.most_warm", c.env.most_warm,
-        "And at most: as many as were asked for in the busiest quarter of a second of the last half minute", 0, 1000);
+        "Sandboxes that are kept ready at most. Between env.warm and this: as many as were asked for in the busiest "
+        "quarter of a second of the last half minute",
+        0, 1000);
   s.add("env.read_cache_mb", c.env.read_cache_mb,
-        "Memory for outcomes of calls that read what is known; 0: none are kept", 0, 65536);
+        "Memory for the outcomes of read-only calls, which are answered again from it; 0: none are kept", 0, 65536);
   s.add("env.beginnings_mb", c.env.beginnings_mb,
-        "Memory for what episodes begin with whose tasks have many files or a setup: made once, and shared; 0: every "
-        "episode is made ready by itself",
+        "Memory for prepared snapshots of tasks with many files or a setup, shared by their episodes; 0: each episode "
+        "is prepared by itself",
         0, 1'000'000);
   s.add("env.freeze_between_turns", c.env.freeze_between_turns,
         "Whether what an episode has running in the background stops while the model thinks");

@@ -64,6 +64,10 @@ Action add_render(CLI::App& command) {
   };
   auto options = std::make_shared<Options>();
   command.add_option("--model", options->model, "folder with tokenizer.json and a chat template")->required();
+  command.footer(
+      "Example:\n"
+      "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}' | "
+      "tandem render --model models/SmolLM2-135M-Instruct");
   add_json_lines_options(command, options->lines);
   return [options]() -> Result<int> {
     const auto tokenizer = TRY(model::Tokenizer::load(options->model));

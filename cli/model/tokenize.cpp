@@ -43,6 +43,10 @@ Action add_tokenize(CLI::App& command) {
   command.add_option("--model", options->model, "folder with tokenizer.json")->required();
   command.add_flag("--decode", options->decode, "turn {\"ids\"} into {\"text\"}");
   command.add_flag("--no-special", options->no_special, "leave off what the post-processor adds");
+  command.footer(
+      "Examples:\n"
+      "  echo '{\"text\": \"Hello\"}' | tandem tokenize --model models/SmolLM2-135M-Instruct\n"
+      "  tandem tokenize --model models/SmolLM2-135M-Instruct --decode --input ids.jsonl --output text.jsonl");
   add_json_lines_options(command, options->lines);
   return [options]() -> Result<int> {
     static constexpr std::array<std::string_view, 1> kEncodeKeys = {"text"};

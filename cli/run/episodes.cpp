@@ -42,6 +42,10 @@ Action add_episodes(CLI::App& command) {
   command.add_option("RUN", options->run, "The run directory; the run may still be on")->required();
   command.add_flag("--tokens", options->tokens,
                    "With the tokens of each, which were sampled, their logprobs and versions");
+  command.footer(
+      "Examples:\n"
+      "  tandem episodes runs/tiny-1 | jq -c '{episode, reward, outcome}'\n"
+      "  tandem episodes runs/tiny-1 --tokens > episodes.jsonl");
   return [options] { return print_episodes(*options); };
 }
 

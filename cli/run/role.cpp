@@ -151,7 +151,7 @@ Action add_role(CLI::App& command) {
       ->group(kHost);
   command
       .add_option("--beginnings-mb", host.beginnings_mb,
-                  "Memory for what episodes begin with whose tasks have many files or a setup")
+                  "Memory for prepared snapshots of tasks with many files or a setup")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str()
       ->group(kHost);

@@ -104,6 +104,10 @@ Action add_view(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--once", options->once, "Write RUN/report.html and end, also while the run is on");
   command.add_flag("--json", options->json, "Print {running, report, url}");
+  command.footer(
+      "Examples:\n"
+      "  tandem view runs/tiny-1\n"
+      "  tandem view runs/tiny-1 --once");
   return [options] { return view(*options); };
 }
 

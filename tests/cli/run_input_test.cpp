@@ -1,6 +1,7 @@
 // What a user may get wrong: one clear message, the right exit code, and nothing half-written.
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 
 #include "tests/cli/run_fixture.h"
 
@@ -39,6 +40,43 @@ TEST_F(RunInput, a_mistyped_command_or_option_is_answered_with_the_nearest) {
   }
   EXPECT_EQ(tandem({"run", "--nothing-like-it"}), 2);
   EXPECT_EQ(text(output()).find("did you mean"), std::string::npos) << text(output());
+}
+
+// The commands below this one, as its help lists them.
+std::vector<std::string> subcommands(const std::string& help) {
+  std::vector<std::string> names;
+  std::istringstream lines(help.substr(std::min(help.find("Subcommands:\n"), help.size())));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && line.starts_with("  ")) {
+    if (line.size() > 2 && line[2] != ' ') names.push_back(line.substr(2, line.find(' ', 2) - 2));
+  }
+  return names;
+}
+
+TEST_F(RunInput, the_help_of_every_command_has_an_example_that_names_it) {
+  std::vector<Arguments> left = {{}};
+  int count = 0;
+  while (!left.empty()) {
+    Arguments path = left.back();
+    left.pop_back();
+    Arguments asked = path;
+    asked.push_back("--help");
+    ASSERT_EQ(tandem(asked), 0);
+    const std::string help = text(output());
+    if (path != Arguments{} && path != Arguments{"version"}) {
+      const size_t example = help.find("\nExample");
+      ASSERT_NE(example, std::string::npos) << help;
+      EXPECT_NE(help.find("tandem " + path[0], example), std::string::npos) << help;
+      ++count;
+    }
+    for (const auto& name : subcommands(help)) {
+      path.push_back(name);
+      left.push_back(path);
+      path.pop_back();
+    }
+  }
+  EXPECT_GT(count, 40);
 }
 
 TEST_F(RunInput, the_page_of_all_keys_is_the_one_that_is_printed) {
