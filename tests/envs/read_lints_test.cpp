@@ -215,7 +215,7 @@ TEST_F(ReadLints, a_linter_that_takes_too_long_is_ended_and_named) {
   const SystemClock clock;
   const Time start = clock.now();
   EXPECT_THAT(lint({"a.cpp"}), HasSubstr("1 file could not be checked: "));
-  EXPECT_LT(to_seconds(clock.now() - start), 10);
+  EXPECT_LT(to_seconds(clock.now() - start), 60);
 }
 
 TEST(Linters, what_linters_print_is_read_whether_they_are_installed_here_or_not) {

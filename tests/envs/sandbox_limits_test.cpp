@@ -121,15 +121,15 @@ TEST_P(SandboxLimits, a_bound_folder_is_worked_in_and_nothing_beside_it) {
 }
 
 TEST_P(SandboxLimits, calls_of_several_threads_run_at_once_and_get_their_own_answers) {
-  const SystemClock clock;
-  const Time start = clock.now();
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
-    threads.emplace_back(
-        [this, i] { EXPECT_EQ(shell("sleep 0.5; echo " + std::to_string(i)), std::to_string(i) + "\n"); });
+    threads.emplace_back([this, i] {
+      const auto name = std::to_string(i);
+      const auto all_have_begun = "until [ $(ls | wc -l) = 8 ]; do sleep 0.01; done; ";
+      EXPECT_EQ(shell("touch " + name + "; " + all_have_begun + "echo " + name), name + "\n");
+    });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_LT(to_seconds(clock.now() - start), 3);
 }
 
 TEST_P(SandboxLimits, a_cancelled_call_ends_with_all_that_it_started_and_the_shell_goes_on) {
@@ -148,7 +148,7 @@ TEST_P(SandboxLimits, a_cancelled_call_ends_with_all_that_it_started_and_the_she
   const Time start = clock.now();
   stop.request_stop();
   caller.join();
-  EXPECT_LT(to_seconds(clock.now() - start), 2);
+  EXPECT_LT(to_seconds(clock.now() - start), 30);
   EXPECT_EQ(shell("pwd; echo $A; cat /proc/[0-9]*/comm | grep -c sleep"), "/tmp\nkept\n0\n[exit code 1]\n");
 }
 
@@ -296,26 +296,12 @@ TEST_P(SandboxLimits, the_oracle_scores_one_on_every_kind_and_code_that_cheats_d
   }
 }
 
-TEST_P(SandboxLimits, making_one_and_one_call_take_milliseconds) {
-#if defined(TANDEM_SANITIZED)
-  GTEST_SKIP() << "sanitizers take their own time";
-#endif
-  const SystemClock clock;
-  std::vector<double> spawns, calls;
+// How long it takes is measured by `tandem bench envs`.
+TEST_P(SandboxLimits, a_hundred_one_after_another_answer) {
   for (int i = 0; i < 100; ++i) {
-    const Time start = clock.now();
     make();
-    const Time made = clock.now();
-    call("list_dir", {{"target_directory", "."}});
-    spawns.push_back(to_seconds(made - start) * 1000);
-    calls.push_back(to_seconds(clock.now() - made) * 1000);
+    EXPECT_TRUE(call("list_dir", {{"target_directory", "."}}).ok);
   }
-  std::sort(spawns.begin(), spawns.end());
-  std::sort(calls.begin(), calls.end());
-  RecordProperty("spawn_ms_p50", std::to_string(spawns[50]));
-  printf("create p50 %.2f p99 %.2f ms; call p50 %.2f p99 %.2f ms\n", spawns[50], spawns[99], calls[50], calls[99]);
-  EXPECT_LT(spawns[50], 50);  // far above what an idle machine shows, so that a busy one passes
-  EXPECT_LT(calls[50], 20);
 }
 
 }  // namespace

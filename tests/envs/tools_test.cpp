@@ -165,7 +165,7 @@ TEST_F(Tools, a_time_limit_ends_the_whole_group_and_is_a_result) {
   EXPECT_TRUE(outcome.ok);
   EXPECT_EQ(outcome.exit_code, 124);
   EXPECT_EQ(outcome.output, "begun\n[ended after the time limit of 0.5 s]\n");
-  EXPECT_LT(to_seconds(clock.now() - start), 5);
+  EXPECT_LT(to_seconds(clock.now() - start), 50);
 }
 
 TEST_F(Tools, endless_output_is_bounded_while_it_streams) {
@@ -180,8 +180,8 @@ TEST_F(Tools, endless_output_is_bounded_while_it_streams) {
 TEST_F(Tools, a_command_that_leaves_a_child_does_not_hold_the_call) {
   const SystemClock clock;
   const Time start = clock.now();
-  EXPECT_EQ(call("run_terminal_cmd", {{"command", "sleep 30 & echo done"}}).output, "done\n");
-  EXPECT_LT(to_seconds(clock.now() - start), 5);
+  EXPECT_EQ(call("run_terminal_cmd", {{"command", "sleep 60 & echo done"}}).output, "done\n");
+  EXPECT_LT(to_seconds(clock.now() - start), 50);
 }
 
 TEST_F(Tools, schemas_are_an_openai_tools_array) {
