@@ -28,7 +28,8 @@
 namespace tandem::envs {
 namespace {
 
-constexpr auto kCancelGrace = std::chrono::seconds(2);  // in which a cancelled call can finish what it writes
+constexpr auto kCancelGrace = std::chrono::seconds(2);       // in which a cancelled call can finish what it writes
+constexpr int kMostWaits = 20'000, kWaitMicroseconds = 100;  // of processes that are about to end
 
 Time init_soon() { return SystemClock().now() + std::chrono::seconds(60); }
 
@@ -117,7 +118,7 @@ class Server {
     }
     if (kind == RequestKind::kCollect && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
-      wait_until_alone();
+      (void)alone_soon([] { return true; });
     }
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return refuse(*id, kind, "too many calls at once");
@@ -166,18 +167,20 @@ class Server {
     return ended < 0 && errno == ECHILD;
   }
 
-  // A killed process still runs, and writes, until its system call ends or its core hears of the signal. One that waits
-  // for a device may take longer; nothing waits for it.
-  void wait_until_alone() {
-    for (int attempt = 0; attempt < 1000 && !reap(); ++attempt) usleep(200);
+  // Whether there is no other process, asked for a moment while `may_end` holds: a killed process still runs, and
+  // writes, until its system call ends or its core hears of the signal. One that waits for a device may take longer.
+  template <typename MayEnd>
+  bool alone_soon(MayEnd may_end) {
+    bool alone = reap();
+    for (int attempt = 0; attempt < kMostWaits && !alone && may_end(); ++attempt) {
+      usleep(kWaitMicroseconds);
+      alone = reap();
+    }
+    return alone;
   }
 
   void seal(uint64_t id) {
-    bool alone = reap();
-    for (int attempt = 0; attempt < 20'000 && !alone && !leaving_.empty(); ++attempt) {
-      usleep(50);
-      alone = reap();
-    }
+    const bool alone = alone_soon([this] { return !leaving_.empty(); });
     std::string reply;
     put_text(reply, alone ? "" : "something runs in the sandbox");
     if (alone) put_session(reply, session_);

@@ -81,7 +81,7 @@ inline size_t count_entries(const char* folder) {
 
 template <typename Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 1500; ++i) {
     if (condition()) return true;
     usleep(20'000);
   }
