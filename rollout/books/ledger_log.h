@@ -34,6 +34,13 @@ struct RunTerms {
   Json config = Json::object();
 };
 
+// The books under History::kOpen, after `visit` has seen every episode as the books have it, in order of admission. One
+// pass over the log, after a snapshot or another pass has said how each ended. Memory: the episodes under way, those
+// admitted after the oldest of them, and twice the books under kOpen. An error of `visit` ends the reading.
+using VisitEpisode = std::function<Status(const EpisodeRecord&)>;
+Result<Ledger> read_episodes(const fs::path& run_dir, const PlanOfConfig& plan_of_config, const VisitEpisode& visit);
+Result<Ledger> read_episodes(const fs::path& run_dir, RunPlan plan_of_config, const VisitEpisode& visit);
+
 // Says in the log what the run is to do from now on, before its coordinator is started: the plan where the log has
 // none, more steps where `wanted` has more, values of the config that have changed. `recorded` are the terms as the run
 // was left; they matter for a log of format 1. Durable when it returns; the same call again changes nothing.
