@@ -63,7 +63,9 @@ TEST_F(ReadEpisodes, gives_what_the_whole_log_says_of_each_wherever_the_log_ends
         if (batch != nullptr && !batch->entries.empty()) trained->missing = {batch->entries.front().key};
       }
       ASSERT_TRUE(log->apply(logged));
-      if (seed % 2 == 0) ASSERT_TRUE(log->save_snapshot_if_due().ok());
+      if (seed % 2 == 0) {
+        ASSERT_TRUE(log->save_snapshot_if_due().ok());
+      }
       if (++events % 53 != 0) return;
       ASSERT_TRUE(log->sync().ok());
       expect_all_as_the_full_ledger_has_them();
