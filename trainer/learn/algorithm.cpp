@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trainer/learn/algorithm_names.h"
 
 namespace tandem::trainer {
 
@@ -65,33 +64,6 @@ Result<Algorithm> algorithm_named(std::string_view name) {
     names.push_back(defaults.name);
   }
   return fail(Status::invalid(fmt::format("algorithm \"{}\" is not known{}", name, did_you_mean(name, names))));
-}
-
-Json to_json(const Algorithm& a) {
-  Json json = {{"name", a.name},
-               {"advantage", rollout::to_string(a.advantage)},
-               {"std_epsilon", a.std_epsilon},
-               {"gamma", a.gamma},
-               {"lambda", a.lambda},
-               {"whiten_advantages", a.whiten_advantages},
-               {"clip_low", a.clip_low},
-               {"clip_high", a.clip_high},
-               {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
-               {"mask_low", a.mask_low},
-               {"mask_high", a.mask_high},
-               {"penalty", a.penalty},
-               {"aggregation", kAggregations.name_of(a.aggregation)},
-               {"aggregation_length", a.aggregation_length}};
-  json["correction"] = {{"kind", kCorrections.name_of(a.correction.kind)},
-                        {"level", kLevels.name_of(a.correction.sequence_level)},
-                        {"low", a.correction.low},
-                        {"high", a.correction.high}};
-  json["kl"] = {{"estimator", kEstimators.name_of(a.kl.estimator)},
-                {"coefficient", a.kl.coefficient},
-                {"clamp", a.kl.clamp > 0 ? Json(a.kl.clamp) : Json()},
-                {"in_reward", a.kl.in_reward}};
-  json["entropy"] = {{"coefficient", a.entropy}};
-  return json;
 }
 
 }  // namespace tandem::trainer

@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "rollout/books/advantage.h"
 
@@ -65,6 +64,5 @@ struct Algorithm {
 
 // The defaults of a name. kInvalid suggests the nearest.
 Result<Algorithm> algorithm_named(std::string_view name);
-Json to_json(const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

@@ -88,7 +88,8 @@ Status set_members(const Schema& schema, const Json& object, const std::string& 
   for (const Field& field : schema.fields()) {
     if (!field.path.starts_with(prefix)) continue;
     const auto rest = std::string_view(field.path).substr(prefix.size());
-    known.push_back(rest.substr(0, rest.find('.')));
+    const auto key = rest.substr(0, rest.find('.'));
+    if (known.empty() || known.back() != key) known.push_back(key);  // keys of a section follow each other
   }
   TRY(check_keys(object, known));
   for (const auto& [key, value] : object.items()) {
@@ -152,6 +153,33 @@ Result<Algorithm> algorithm_from_json(const Json& json) {
   add_fields(schema, config, Keys::kEvery);
   TRY(set_members(schema, json, "algorithm."));
   return algorithm_of(config);
+}
+
+Json to_json(const Algorithm& a) {
+  Json json = {{"name", a.name},
+               {"advantage", rollout::to_string(a.advantage)},
+               {"std_epsilon", a.std_epsilon},
+               {"gamma", a.gamma},
+               {"lambda", a.lambda},
+               {"whiten_advantages", a.whiten_advantages},
+               {"clip_low", a.clip_low},
+               {"clip_high", a.clip_high},
+               {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
+               {"mask_low", a.mask_low},
+               {"mask_high", a.mask_high},
+               {"penalty", a.penalty},
+               {"aggregation", kAggregations.name_of(a.aggregation)},
+               {"aggregation_length", a.aggregation_length}};
+  json["correction"] = {{"kind", kCorrections.name_of(a.correction.kind)},
+                        {"level", kLevels.name_of(a.correction.sequence_level)},
+                        {"low", a.correction.low},
+                        {"high", a.correction.high}};
+  json["kl"] = {{"estimator", kEstimators.name_of(a.kl.estimator)},
+                {"coefficient", a.kl.coefficient},
+                {"clamp", a.kl.clamp > 0 ? Json(a.kl.clamp) : Json()},
+                {"in_reward", a.kl.in_reward}};
+  json["entropy"] = {{"coefficient", a.entropy}};
+  return json;
 }
 
 }  // namespace tandem::trainer

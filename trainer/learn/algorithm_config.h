@@ -44,5 +44,6 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& config);
 // The same of JSON without the outer key, with every key there is and no limits but those of the formulas. A null is a
 // missing key; unknown keys and values out of range are errors that name the key.
 Result<Algorithm> algorithm_from_json(const Json& json);
+Json to_json(const Algorithm& algorithm);
 
 }  // namespace tandem::trainer
