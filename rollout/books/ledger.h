@@ -79,8 +79,8 @@ struct Books {
 
 // What a ledger keeps of episodes that are batched, trained or dropped.
 enum class History : uint8_t {
-  kFull,  // all: what reads a run
-  kOpen,  // how they ended, in few bytes: what runs it
+  kFull,  // everything: for a ledger that fits in memory
+  kOpen,  // the final state, in a few bytes: to run a run, and to read its log
 };
 
 class Ledger {

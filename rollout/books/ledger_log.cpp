@@ -37,12 +37,12 @@ Result<std::optional<FoundPlan>> plan_in(const fs::path& path) {
 }
 
 // What the log is replayed into: a ledger that its first event gives the plan, or that has it beforehand.
-Result<Ledger> empty_ledger(const fs::path& path, const PlanOfConfig& plan_of_config, History history) {
+Result<Ledger> empty_ledger(const fs::path& path, const PlanOfConfig& plan_of_config) {
   const auto said = fs::exists(path) ? TRY(plan_in(path)) : std::nullopt;
-  if (said) return said->is_first ? Ledger(history) : Ledger(said->plan, history);
+  if (said) return said->is_first ? Ledger(History::kOpen) : Ledger(said->plan, History::kOpen);
   RunPlan plan = TRY(plan_of_config());
   plan.on_lag = OnLag::kUnbound;
-  return Ledger(std::move(plan), history);
+  return Ledger(std::move(plan), History::kOpen);
 }
 
 struct Replayed {
@@ -120,7 +120,7 @@ Result<FromSnapshot> replay_from_snapshot(const fs::path& run_dir, const PlanOfC
       spdlog::warn("{} {}; the whole log is replayed", snapshot.string(), restored.error().message());
     }
   }
-  FromSnapshot read{TRY(empty_ledger(path, plan_of_config, History::kOpen)), 0, {}};
+  FromSnapshot read{TRY(empty_ledger(path, plan_of_config)), 0, {}};
   read.tail = TRY(replay(path, read.ledger));
   return read;
 }
@@ -129,19 +129,9 @@ Result<FromSnapshot> replay_from_snapshot(const fs::path& run_dir, const PlanOfC
 
 fs::path ledger_log_path(const fs::path& run_dir) { return run_dir / "ledger" / "events.log"; }
 
-Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
-  const fs::path path = ledger_log_path(run_dir);
-  auto ledger = TRY(empty_ledger(path, plan_of_config, History::kFull));
-  if (fs::exists(path)) TRY(replay(path, ledger));
-  return ledger;
-}
-
-Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config) {
-  return read_ledger(run_dir, [&]() -> Result<RunPlan> { return std::move(plan_of_config); });
-}
-
 Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
-  if (!fs::exists(ledger_log_path(run_dir))) return read_ledger(run_dir, plan_of_config);
+  const fs::path path = ledger_log_path(run_dir);
+  if (!fs::exists(path)) return empty_ledger(path, plan_of_config);
   return std::move(TRY(replay_from_snapshot(run_dir, plan_of_config)).ledger);
 }
 
@@ -172,9 +162,9 @@ class InOrder {
 
 Result<Ledger> read_episodes(const fs::path& run_dir, const PlanOfConfig& plan_of_config, const VisitEpisode& visit) {
   const fs::path path = ledger_log_path(run_dir);
-  if (!fs::exists(path)) return empty_ledger(path, plan_of_config, History::kOpen);
+  if (!fs::exists(path)) return empty_ledger(path, plan_of_config);
   auto read = TRY(replay_from_snapshot(run_dir, plan_of_config));
-  Ledger ledger = TRY(empty_ledger(path, plan_of_config, History::kOpen));
+  Ledger ledger = TRY(empty_ledger(path, plan_of_config));
   InOrder in_order(read.ledger, visit);
   const Ledger::OnSettled on_settled = [&](EpisodeRecord&& record) { in_order.add(std::move(record)); };
   bool at_end = false;  // a run that is on may have written more since
