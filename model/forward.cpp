@@ -48,20 +48,12 @@ void KvPool::copy(int from, int to) {
   std::memcpy(memory_.data() + to * page_bytes_, memory_.data() + from * page_bytes_, page_bytes_);
 }
 
-void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::span<const int> pages) {
-  runs.push_back({static_cast<int>(tokens.size()), static_cast<int>(run_tokens.size()), position, pages});
-  for (size_t i = 0; i < run_tokens.size(); ++i) {
-    tokens.push_back(run_tokens[i]);
-    positions.push_back(position + static_cast<int>(i));
-  }
-}
-
 // A pass in some number format.
 class Forward::Pass {
  public:
   virtual ~Pass() = default;
   virtual int max_positions() const = 0;
-  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) = 0;
+  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) = 0;
   virtual Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
                       std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
 };
@@ -79,7 +71,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
         rotation_(config, max_positions) {}
 
   int max_positions() const override { return rotation_.max_positions(); }
-  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) override {
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) override {
     stream_ = &stream;
     weights_ = &weights;
     pool_ = &pool;
@@ -142,13 +134,13 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
     TRY(rotation_.turn(*stream_, qkv.data, stride, batch_->positions));
     pages_.clear();
     for (const auto& run : batch_->runs) {
-      for (const int page : run.pages) pages_.push_back(pool_->page<T>(page, layer));
+      for (const int page : batch_->pages_of(run)) pages_.push_back(pool_->page<T>(page, layer));
     }
     runs_.clear();
     size_t first_page = 0;
     for (const auto& run : batch_->runs) {
-      const auto pages = std::span<const kernels::BasicKeyValuePage<T>>(pages_).subspan(first_page, run.pages.size());
-      first_page += run.pages.size();
+      const auto pages = std::span<const kernels::BasicKeyValuePage<T>>(pages_).subspan(first_page, run.pages);
+      first_page += run.pages;
       const T* start = qkv.data + run.row * stride;
       TRY(kernels::write_pages(*stream_, shape_, start + columns_.keys, stride, start + columns_.values, stride,
                                run.rows, run.position, pages));
@@ -240,7 +232,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   kernels::Stream* stream_ = nullptr;
   const Weights* weights_ = nullptr;
   KvPool* pool_ = nullptr;
-  const ForwardBatch* batch_ = nullptr;
+  const Batch* batch_ = nullptr;
 };
 
 Forward::Forward(const ModelConfig& config, int max_positions, WeightFormat format) {
@@ -254,7 +246,7 @@ Forward::Forward(Forward&&) noexcept = default;
 
 int Forward::max_positions() const { return pass_->max_positions(); }
 
-Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
+Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) {
   return pass_->run(stream, weights, pool, batch);
 }
 

@@ -18,8 +18,8 @@ namespace tandem::rollout {
 class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
-         model::ModelConfig config, wire::CoordinatorLink link, wire::Socket trainer, std::vector<wire::Socket> envs,
-         wire::Socket peers, zmq::context_t& context)
+         wire::CoordinatorLink link, wire::Socket trainer, std::vector<wire::Socket> envs, wire::Socket peers,
+         zmq::context_t& context)
       : settings_(settings),
         clock_(clock),
         engine_(std::move(engine)),
@@ -29,11 +29,7 @@ class Worker {
         env_(std::move(envs), settings.run_dir, std::hash<std::string>()(settings.identity.sender), clock),
         peers_(std::move(peers)),
         context_(context),
-        feed_(config, settings.format, 0, settings.chunk_window, clock,
-              [threads = settings.threads](model::Weights& weights) -> Status {
-                auto stream = TRY(kernels::Stream::cpu(threads));
-                return weights.pack_received(stream);
-              }) {}
+        feed_(engine_.format(), 0, settings.chunk_window, clock, [this] { return engine_.stage_weights(); }) {}
 
   void introduce(wire::Hello::Builder hello);
   Status run(const std::atomic<bool>& stop);
@@ -101,7 +97,6 @@ class Worker {
   zmq::context_t& context_;
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
-  std::shared_ptr<const model::Weights> live_;
   std::map<uint64_t, AgentEpisode> episodes_;
   uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;

@@ -6,25 +6,26 @@ namespace tandem::rollout {
 
 using kernels::kPageTokens;
 
-KvCache::KvCache(model::KvPool pool) : pool_(std::move(pool)), holders_(pool_.pages(), 0) {
-  for (int page = pool_.pages() - 1; page >= 0; --page) free_.push_back(page);
+KvCache::KvCache(model::Executor& executor) : executor_(&executor), holders_(executor.pages(), 0) {
+  for (int page = executor.pages() - 1; page >= 0; --page) free_.push_back(page);
 }
 
-bool KvCache::grow(PageTable& table, int tokens) {
+Result<bool> KvCache::grow(PageTable& table, int tokens) {
   const size_t needed = (tokens + kPageTokens - 1) / kPageTokens;
   if (needed <= table.size()) return true;
   if (needed - table.size() > free_.size()) return false;
+  const size_t first = table.size();
   while (table.size() < needed) {
     const int page = free_.back();
     free_.pop_back();
-    pool_.clear(page);
     holders_[page] = 1;
     table.push_back(page);
   }
+  TRY(executor_->clear(std::span(table).subspan(first)));
   return true;
 }
 
-bool KvCache::share(const PageTable& donor, int tokens, PageTable& table) {
+Result<bool> KvCache::share(const PageTable& donor, int tokens, PageTable& table) {
   const int whole = tokens / kPageTokens;
   const bool copy = tokens % kPageTokens != 0;
   if (copy && free_.empty()) return false;
@@ -36,8 +37,8 @@ bool KvCache::share(const PageTable& donor, int tokens, PageTable& table) {
     const int page = free_.back();
     free_.pop_back();
     holders_[page] = 1;
-    pool_.copy(donor[whole], page);
     table.push_back(page);
+    TRY(executor_->copy(donor[whole], page));
   }
   return true;
 }

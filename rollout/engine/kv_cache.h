@@ -2,6 +2,7 @@
 //
 // A sequence's table lists its pages in order of position. Whole pages of a common prefix are counted, not copied; a
 // page that a sequence will write to is its own. The cache never decides who waits: `grow` says no, the engine chooses.
+// The memory is the executor's; here are ids alone. Errors are those of the executor.
 //
 // Thread safety: none; owned by one engine and used on its thread.
 // Invariants: 1. a free page is in no table; 2. a page in two tables is never written; 3. used() + free() ==
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "model/forward.h"
+#include "model/executor.h"
 
 namespace tandem::rollout {
 
@@ -19,25 +20,25 @@ using PageTable = std::vector<int>;
 
 class KvCache {
  public:
-  explicit KvCache(model::KvPool pool);
+  // Of all pages of `executor`, which must outlive this.
+  explicit KvCache(model::Executor& executor);
 
-  int capacity() const { return pool_.pages(); }
+  int capacity() const { return executor_->pages(); }
   int free() const { return static_cast<int>(free_.size()); }
-  model::KvPool& pool() { return pool_; }
 
   // Makes `table` long enough for `tokens` positions; new pages are cleared. False, with nothing changed, where too few
   // pages are free.
-  bool grow(PageTable& table, int tokens);
+  Result<bool> grow(PageTable& table, int tokens);
 
   // Gives the empty `table` the first `tokens` positions of `donor`: whole pages shared, the rest copied. False, with
   // nothing changed, where the copy finds no free page.
-  bool share(const PageTable& donor, int tokens, PageTable& table);
+  Result<bool> share(const PageTable& donor, int tokens, PageTable& table);
 
   // Lets go of all pages of `table`.
   void release(PageTable& table);
 
  private:
-  model::KvPool pool_;
+  model::Executor* executor_;
   std::vector<int> free_;
   std::vector<int> holders_;  // tables that list the page
 };

@@ -53,7 +53,7 @@ inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights
   std::vector<float> logprobs;
   for (size_t first = 0; first < tokens.size(); first += chunk) {
     const size_t count = std::min(chunk, tokens.size() - first);
-    ForwardBatch batch;
+    Batch batch;
     for (size_t n = 0; n < neighbours.size(); ++n) {
       batch.add(neighbours[n], 0, std::span(pages).subspan((1 + n) * kPages, kPages));
     }
