@@ -70,6 +70,7 @@ void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
   sequence.turn = turn;
   sequence.turn_number = ++turns_;
   sequence.in_turn = true;
+  ++running_;
   sequence.matcher.reset();
   if (turn.constraint) {
     sequence.matcher =
@@ -116,13 +117,11 @@ void Engine::release(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   cache_.release(found->second.pages);
+  if (found->second.in_turn) {
+    --running_;
+    if (admitted_.erase(id) == 0) std::erase(waiting_, id);
+  }
   sequences_.erase(found);
-  std::erase(waiting_, id);
-}
-
-int Engine::running() const {
-  return static_cast<int>(
-      std::count_if(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.in_turn; }));
 }
 
 int Engine::free_slots() const { return std::max(0, settings_.slots - running()); }
@@ -142,6 +141,7 @@ Status Engine::roll_back_weights() {
 }
 
 void Engine::forget_all_pages() {
+  cache_.forget();
   for (auto& [id, sequence] : sequences_) {
     counters_.recomputed_tokens += sequence.computed;
     forget_pages(sequence);
@@ -150,16 +150,12 @@ void Engine::forget_all_pages() {
 
 void Engine::forget_pages(Sequence& sequence) {
   cache_.release(sequence.pages);
-  sequence.computed = 0;
+  sequence.computed = sequence.remembered = 0;
 }
 
 void Engine::admit() {
-  const auto holds_slot = [](const auto& s) { return s.second.admitted; };
-  auto taken = std::count_if(sequences_.begin(), sequences_.end(), holds_slot);
-  size_t next = 0;
-  for (; next < waiting_.size() && taken < settings_.slots; ++next, ++taken)
-    sequences_.at(waiting_[next]).admitted = true;
-  waiting_.erase(waiting_.begin(), waiting_.begin() + next);
+  for (; !waiting_.empty() && static_cast<int>(admitted_.size()) < settings_.slots; waiting_.pop_front())
+    admitted_.emplace(waiting_.front(), &sequences_.at(waiting_.front()));
 }
 
 // Makes room for `tokens` positions of `sequence`, taking pages of parked sequences, the longest unused first.
@@ -167,7 +163,7 @@ Result<bool> Engine::make_room(Sequence& sequence, int tokens) {
   while (!TRY(cache_.grow(sequence.pages, tokens))) {
     Sequence* victim = nullptr;
     for (auto& [id, other] : sequences_) {
-      if (other.admitted || other.pages.empty() || &other == &sequence) continue;
+      if (admitted_.contains(id) || other.pages.empty()) continue;
       if (victim == nullptr || other.touched < victim->touched) victim = &other;
     }
     if (victim == nullptr) return false;
@@ -176,32 +172,12 @@ Result<bool> Engine::make_room(Sequence& sequence, int tokens) {
   return true;
 }
 
-// Takes over the longest prefix that another sequence has computed. False where waiting a step would give a longer one,
-// because a sequence scheduled in this step is computing it now.
-Result<bool> Engine::adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled) {
-  const Sequence* donor = nullptr;
-  int longest = 0;
-  const auto same_as = [&](const Sequence& other, int computed) {
-    const size_t limit = std::min({sequence.tokens.size() - 1, other.tokens.size(), static_cast<size_t>(computed)});
-    const auto begin = sequence.tokens.begin();
-    return static_cast<int>(std::mismatch(begin, begin + limit, other.tokens.begin()).first - begin);
-  };
-  for (const auto& [other_id, other] : sequences_) {
-    if (other_id == id || other.computed <= longest) continue;
-    if (const int same = same_as(other, other.computed); same > longest) {
-      longest = same;
-      donor = &other;
-    }
-  }
-  for (const Chunk& chunk : scheduled) {
-    const Sequence& other = *chunk.sequence;
-    if (same_as(other, other.computed + chunk.rows) > longest + kernels::kPageTokens / 2) return false;
-  }
-  if (donor != nullptr && TRY(cache_.share(donor->pages, longest, sequence.pages))) {
-    sequence.computed = longest;
-    counters_.shared_tokens += longest;
-  }
-  return true;
+// What is known of the first `computed` tokens.
+void Engine::remember(Sequence& sequence, int computed, bool tail) {
+  const int known = std::min(computed, static_cast<int>(sequence.tokens.size()));
+  if (!tail && known / kernels::kPageTokens == sequence.remembered) return;
+  cache_.remember(std::span(sequence.tokens).first(known), sequence.pages, tail, counters_.steps);
+  sequence.remembered = known / kernels::kPageTokens;
 }
 
 int Engine::missing(const Sequence& sequence) const {
@@ -215,22 +191,31 @@ int Engine::missing(const Sequence& sequence) const {
 Result<std::vector<Engine::Chunk>> Engine::schedule() {
   std::vector<Chunk> chunks;
   int prefill_left = settings_.prefill_tokens;
-  for (auto& [id, sequence] : sequences_) {
-    if (!sequence.admitted || missing(sequence) == 0) continue;
-    if (sequence.computed == 0 && sequence.pages.empty() && !TRY(adopt_prefix(id, sequence, chunks))) continue;
+  for (auto& [id, admitted] : admitted_) {
+    Sequence& sequence = *admitted;
+    if (missing(sequence) == 0) continue;
+    if (sequence.computed == 0 && sequence.pages.empty()) {
+      // One token at least is computed: what comes next is sampled from it.
+      const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+      const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages));
+      if (!adopted) continue;  // a sequence of this step is computing it
+      sequence.computed = *adopted;
+      counters_.shared_tokens += *adopted;
+    }
     const int lacking = missing(sequence);
     const int rows = lacking == 1 ? 1 : std::min(lacking, prefill_left);
     if (rows == 0) continue;
     if (!TRY(make_room(sequence, sequence.computed + rows))) continue;
     if (lacking > 1) prefill_left -= rows;
     sequence.touched = counters_.steps;
+    remember(sequence, sequence.computed + rows, lacking > 1);
     chunks.push_back({id, &sequence, rows, rows == lacking});
   }
-  if (!chunks.empty() || !passes_.empty() || waiting_.size() == sequences_.size()) return chunks;
+  if (!chunks.empty() || !passes_.empty()) return chunks;
   // Every admitted sequence waits for pages of the others: the youngest gives its up and computes them again later.
   Sequence* youngest = nullptr;
-  for (auto& [id, sequence] : sequences_) {
-    if (sequence.admitted && !sequence.pages.empty()) youngest = &sequence;
+  for (auto& [id, sequence] : admitted_) {
+    if (!sequence->pages.empty()) youngest = sequence;
   }
   if (youngest != nullptr) forget_pages(*youngest);
   return chunks;
@@ -238,7 +223,7 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
 
 Result<std::vector<SampledToken>> Engine::step() {
   admit();
-  const bool busy = std::any_of(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.admitted; });
+  const bool busy = !admitted_.empty();
   std::vector<Chunk> chunks;
   for (int attempt = 0; busy && chunks.empty() && attempt <= settings_.slots; ++attempt) {
     chunks = TRY(schedule());
@@ -335,24 +320,26 @@ SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& dr
   const bool stopped = std::find(stops.begin(), stops.end(), token.token) != stops.end();
   if (token.token < 0 || (s.matcher && !stopped && !s.matcher->accept(token.token).ok())) {
     token = {.sequence = id, .token = -1, .version = version};
-    end_turn(s, token, TurnEnd::kConstraint);
+    end_turn(id, s, token, TurnEnd::kConstraint);
     return token;
   }
   s.tokens.push_back(token.token);
   const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
   if (stopped)
-    end_turn(s, token, TurnEnd::kStop);
+    end_turn(id, s, token, TurnEnd::kStop);
   else if (said >= s.turn.max_new_tokens)
-    end_turn(s, token, TurnEnd::kLength);
+    end_turn(id, s, token, TurnEnd::kLength);
   else if (static_cast<int>(s.tokens.size()) >= settings_.max_tokens)
-    end_turn(s, token, TurnEnd::kContext);
+    end_turn(id, s, token, TurnEnd::kContext);
   return token;
 }
 
-void Engine::end_turn(Sequence& s, SampledToken& token, TurnEnd end) {
+void Engine::end_turn(SequenceId id, Sequence& s, SampledToken& token, TurnEnd end) {
   token.turn_ended = true;
   token.end = end;
-  s.in_turn = s.admitted = false;
+  s.in_turn = false;
+  --running_;
+  admitted_.erase(id);
   s.later.clear();
   // What was planned behind the end is written over by what comes there.
   s.computed = std::min(s.computed, static_cast<int>(s.tokens.size()));

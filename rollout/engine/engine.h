@@ -107,7 +107,7 @@ class Engine {
 
   bool knows(SequenceId id) const { return sequences_.contains(id); }
   bool idle() const { return running() == 0; }
-  int running() const;  // sequences in a turn, waiting ones included
+  int running() const { return running_; }  // sequences in a turn, waiting ones included
   int parked() const { return static_cast<int>(sequences_.size()) - running(); }
   int free_slots() const;
   uint64_t version() const { return version_; }
@@ -122,13 +122,13 @@ class Engine {
     std::vector<model::LaterToken> later;  // that follow them, in passes not collected yet
     int computed = 0;                      // positions whose keys and values are in pages, or will be
     PageTable pages;
+    int remembered = 0;  // whole pages that others can find
     TurnRequest turn;
     uint64_t turn_number = 0;                             // of all turns of this engine
     std::shared_ptr<model::constraint::Matcher> matcher;  // of a turn with a constraint
     int turn_start = 0;                                   // tokens before the turn
     bool in_turn = false;
-    bool admitted = false;  // holds a slot
-    uint64_t touched = 0;   // step at which it last ran
+    uint64_t touched = 0;  // step at which it last ran
 
     int length() const { return static_cast<int>(tokens.size() + later.size()); }
   };
@@ -161,14 +161,14 @@ class Engine {
   // Rows that the sequence lacks now: 0 where what was sampled last must be known first.
   int missing(const Sequence& sequence) const;
   Result<std::vector<Chunk>> schedule();
-  Result<bool> adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled);
+  void remember(Sequence& sequence, int computed, bool tail);
   Result<bool> make_room(Sequence& sequence, int tokens);
   Status submit(std::span<const Chunk> chunks);
   static model::Draw draw_of(const Sequence& sequence, int row);
   Result<std::vector<SampledToken>> collect();
   // What the sequence says next; ends the turn where that was its last.
   SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
-  static void end_turn(Sequence& sequence, SampledToken& token, TurnEnd end);
+  void end_turn(SequenceId id, Sequence& sequence, SampledToken& token, TurnEnd end);
 
   std::unique_ptr<model::Executor> executor_;
   int vocabulary_;
@@ -178,7 +178,9 @@ class Engine {
   std::deque<Pass> passes_;  // the oldest first
   uint64_t turns_ = 0;
   std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing
-  std::vector<SequenceId> waiting_;           // turns without a slot, first come first
+  std::map<SequenceId, Sequence*> admitted_;  // turns that hold a slot
+  std::deque<SequenceId> waiting_;            // turns without, first come first
+  int running_ = 0;
   EngineCounters counters_;
 };
 

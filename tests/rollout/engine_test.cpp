@@ -114,6 +114,29 @@ TEST(Engine, computes_the_prompt_of_a_group_once) {
   EXPECT_EQ(e.counters().shared_tokens, 7u * 149);
 }
 
+TEST(Engine, finds_again_what_a_sequence_computed_that_is_gone) {
+  const auto e = std::make_unique<Engine>(engine({.slots = 2, .pages = 9, .max_tokens = 256}));
+  ASSERT_TRUE(e->add(1, prompt_of(0, 150), turn(4)));
+  const auto first = run(*e).at(1);
+  e->release(1);
+  ASSERT_TRUE(e->add(2, prompt_of(0, 150), turn(4)));
+  EXPECT_EQ(run(*e).at(2), first);
+  EXPECT_EQ(e->counters().shared_tokens, 128u) << "two whole pages";
+  e->release(2);
+  // Others need the room, and get it.
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(e->add(10 + i, prompt_of(1 + i, 200), turn(i)));
+  auto fresh = engine({.slots = 6, .max_tokens = 256});
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(fresh.add(10 + i, prompt_of(1 + i, 200), turn(i)));
+  EXPECT_EQ(run(*e), run(fresh));
+  for (int i = 0; i < 6; ++i) e->release(10 + i);
+  // Nothing of old weights is found under new ones.
+  ASSERT_TRUE(e->swap_weights(staged(*e, 2), 1));
+  const uint64_t shared = e->counters().shared_tokens;
+  ASSERT_TRUE(e->add(3, prompt_of(1, 200), turn(4)));
+  EXPECT_NE(run(*e).at(3), first);
+  EXPECT_EQ(e->counters().shared_tokens, shared);
+}
+
 TEST(Engine, a_second_turn_is_what_one_long_prompt_would_have_been) {
   auto two_turns = engine({.slots = 4, .max_tokens = 256});
   ASSERT_TRUE(two_turns.add(1, prompt_of(0, 50), turn(9)));
