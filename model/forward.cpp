@@ -11,8 +11,7 @@
 #include "kernels/transformer_ops.h"
 #include "model/head_norms.h"
 #include "model/latent.h"
-#include "model/live_adapter.h"
-#include "model/rotation.h"
+#include "model/layer_ops.h"
 #include "model/routes.h"
 
 namespace tandem::model {
@@ -54,61 +53,41 @@ class Forward::Pass {
   virtual ~Pass() = default;
   virtual int max_positions() const = 0;
   virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) = 0;
-  virtual Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-                      std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
+  virtual Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
 };
 
 // Each kind of intermediate has one buffer; the residual stream is updated in place.
 template <typename T>
-class Forward::InferenceOps final : public BasicOps<T>, public Pass {
+class Forward::InferenceOps final : public LayerOps<T>, public Pass {
  public:
   using Tensor = BasicTensor<T>;
 
-  InferenceOps(const ModelConfig& config, int max_positions)
-      : config_(config),
-        shape_(attention_shape(config)),
-        columns_(attention_columns(config)),
-        rotation_(config, max_positions) {}
+  using LayerOps<T>::LayerOps;
 
   int max_positions() const override { return rotation_.max_positions(); }
   Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) override {
-    stream_ = &stream;
-    weights_ = &weights;
+    this->begin(stream, weights);
     pool_ = &pool;
     batch_ = &batch;
     states_ = TRY(hidden_states(*this, weights.layout()));
     return {};
   }
-  Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-              std::span<const kernels::TokenPick> picks, std::span<float> logprobs) override {
-    const size_t width = states_.columns;
-    head_rows_.resize(std::max(head_rows_.size(), wanted.rows.size() * width));
-    for (size_t i = 0; i < wanted.rows.size(); ++i) {
-      std::copy_n(states_.data + wanted.rows[i] * width, width, head_rows_.data() + i * width);
-    }
-    return kernels::lm_head(stream,
-                            {.hidden = head_rows_.data(),
-                             .head = weights.packed<T>(weights.layout().head).panels,
-                             .rows = static_cast<int>(wanted.rows.size()),
-                             .width = states_.columns,
-                             .vocabulary = config_.vocabulary,
-                             .logits = wanted.logits,
-                             .log_sum = wanted.log_sum,
-                             .argmax = wanted.argmax,
-                             .panel_sums = wanted.panel_sums},
-                            picks, logprobs);
+  Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) override {
+    const T* const states = this->gather(states_, wanted.rows);
+    return this->head_rows(
+        states, wanted.rows.size(),
+        {.logits = wanted.logits, .log_sum = wanted.log_sum, .argmax = wanted.argmax, .panel_sums = wanted.panel_sums},
+        picks, logprobs);
   }
 
   Result<Tensor> embed() override {
     Tensor x = tensor(kResidual, config_.width);
-    TRY(kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width,
-                       batch_->tokens, x.data));
+    TRY(this->embed_rows(batch_->tokens, x));
     return x;
   }
   Result<Tensor> norm(const Tensor& x, int weight) override {
     Tensor out = tensor(kNormed, x.columns);
-    TRY(kernels::rms_norm(*stream_, x.data, weights_->values<T>(weight), static_cast<float>(config_.norm_epsilon),
-                          x.rows, x.columns, out.data));
+    TRY(this->norm_rows(x, x.data, weight, out.data));
     return out;
   }
   Result<Tensor> linear(const Tensor& x, int weight, int bias) override {
@@ -164,7 +143,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {
     Tensor out = tensor(kNormed, gate_up.columns / 2, gate_up.rows);
-    TRY(kernels::swiglu(*stream_, gate_up.data, gate_up.rows, gate_up.columns / 2, out.data));
+    TRY(this->gate_rows(gate_up, gate_up.data, out.data));
     return out;
   }
   Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override {
@@ -186,51 +165,22 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
  private:
   enum Buffer { kResidual, kNormed, kDispatched, kExpanded, kWide, kBuffers };
 
-  const ParameterLayout& layout() const { return weights_->layout(); }
+  using LayerOps<T>::config_, LayerOps<T>::shape_, LayerOps<T>::columns_, LayerOps<T>::rotation_,
+      LayerOps<T>::activations_, LayerOps<T>::stream_, LayerOps<T>::weights_, LayerOps<T>::layout,
+      LayerOps<T>::multiply, LayerOps<T>::multiplied_by;
+
   Tensor tensor(Buffer buffer, int columns) { return tensor(buffer, columns, static_cast<int>(batch_->tokens.size())); }
   Tensor tensor(Buffer buffer, int columns, int rows) {
     auto& memory = buffers_[buffer];
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
   }
-  // Rows as the products with a parameter see them.
-  Result<Tensor> multiplied_by(int weight, const Tensor& x) {
-    Tensor seen = x;
-    if constexpr (std::is_same_v<T, bf16>) {
-      seen.data =
-          const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
-    }
-    return seen;
-  }
-  Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
-    TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
-                                 .a_stride = static_cast<size_t>(x.columns),
-                                 .b = weights_->packed<T>(weight),
-                                 .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
-                                 .residual = residual,
-                                 .out = out.data,
-                                 .out_stride = static_cast<size_t>(out.columns),
-                                 .m = x.rows,
-                                 .n = out.columns,
-                                 .k = x.columns}));
-    const LiveAdapter* const live = weights_->live_adapter();
-    return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
-  }
-
-  const ModelConfig config_;
-  const kernels::AttentionShape shape_;
-  const AttentionColumns columns_;
-  const Rotation rotation_;
   std::array<std::vector<T>, kBuffers> buffers_;
-  std::vector<T> head_rows_, low_rank_;
   Tensor states_;  // of the last pass
-  QuantizedActivations activations_;
   std::vector<kernels::BasicKeyValuePage<T>> pages_;
   std::vector<kernels::BasicQueryRun<T>> runs_;
   Routes routes_;             // of the layer at hand
   LatentQueries<T> latents_;  // the same
-  kernels::Stream* stream_ = nullptr;
-  const Weights* weights_ = nullptr;
   KvPool* pool_ = nullptr;
   const Batch* batch_ = nullptr;
 };
@@ -250,9 +200,8 @@ Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& poo
   return pass_->run(stream, weights, pool, batch);
 }
 
-Status Forward::head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-                     std::span<const kernels::TokenPick> picks, std::span<float> logprobs) {
-  return pass_->head(stream, weights, wanted, picks, logprobs);
+Status Forward::head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) {
+  return pass_->head(wanted, picks, logprobs);
 }
 
 }  // namespace tandem::model

@@ -54,9 +54,8 @@ class Forward {
     int32_t* argmax = nullptr;
     kernels::RunningSum* panel_sums = nullptr;
   };
-  // `picks` count `rows` from 0.
-  Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-              std::span<const kernels::TokenPick> picks, std::span<float> logprobs);
+  // By the stream and the weights of that pass. `picks` count `rows` from 0.
+  Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs);
   int max_positions() const;
 
  private:
