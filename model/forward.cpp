@@ -23,8 +23,7 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat
   pool.pages_ = pages;
   pool.keys_ = kernels::page_keys(attention_shape(config));
   pool.elements_ = kernels::page_elements(attention_shape(config));
-  const size_t element = format == WeightFormat::kFloat32 ? sizeof(float) : sizeof(bf16);
-  pool.page_bytes_ = static_cast<size_t>(config.layers) * pool.elements_ * element;
+  pool.page_bytes_ = page_bytes_of(config, format);
   try {
     pool.memory_ = Buffer<std::byte>(pool.page_bytes_ * pages);
   } catch (const std::bad_alloc&) {
@@ -32,6 +31,11 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat
                                               format_bytes(pool.page_bytes() * pages), pages)));
   }
   return pool;
+}
+
+size_t KvPool::page_bytes_of(const ModelConfig& config, WeightFormat format) {
+  const size_t element = format == WeightFormat::kFloat32 ? sizeof(float) : sizeof(bf16);
+  return static_cast<size_t>(config.layers) * kernels::page_elements(attention_shape(config)) * element;
 }
 
 template <typename T>

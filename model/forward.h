@@ -19,6 +19,7 @@ namespace tandem::model {
 class KvPool {
  public:
   static Result<KvPool> create(const ModelConfig& config, int pages, WeightFormat format = WeightFormat::kBf16);
+  static size_t page_bytes_of(const ModelConfig& config, WeightFormat format);
   int pages() const { return pages_; }
   size_t page_bytes() const { return page_bytes_; }
   // T is bf16 or float, as the format says.

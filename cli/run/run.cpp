@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <csignal>
 #include <ctime>
 #include <optional>
@@ -27,6 +26,7 @@
 #include "rollout/coordinator.h"
 #include "run/checks.h"
 #include "run/env_hosts.h"
+#include "run/memory.h"
 #include "run/resume.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
@@ -70,44 +70,6 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
                     .hint("give --run-dir, or start one without --resume"));
   }
   return best;
-}
-
-Json memory_table(const run::RunConfig& config, const model::ModelConfig& model) {
-  const auto layout = model::parameter_layout(model);
-  const uint64_t n = layout ? layout->elements : 0;
-  const uint64_t page = kernels::page_elements(model::attention_shape(model)) * model.layers * sizeof(kernels::bf16);
-  const uint64_t pages = static_cast<uint64_t>(config.rollout.slots) * ((config.rollout.max_tokens + 63) / 64) * 3 / 2;
-  const uint64_t queries = static_cast<uint64_t>(model.heads) * model.head_size;
-  const uint64_t keys = static_cast<uint64_t>(model.kv_heads) * model.head_size;
-  uint64_t attention = 2 * queries + 2 * keys;
-  if (const auto& latent = model.latent; latent.rank > 0) {
-    const kernels::AttentionShape shape = model::attention_shape(model);
-    attention = latent.rank + latent.turned + 2 * latent.query_rank + queries + (model.heads + 1ull) * shape.head_size +
-                static_cast<uint64_t>(model.heads) * (shape.values() + latent.value);
-  }
-  uint64_t row = 0;
-  for (int layer = 0; layer < model.layers; ++layer) {
-    const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width) +
-                                                        2ull * model.experts.shared_width
-                                                  : 2ull * model.mlp_width;
-    const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
-    row += 2 * (3ull * model.width + attention + normed + mlp);
-  }
-  const uint64_t moments = config.trainer.moments == "bf16" ? 4 : 8;
-  uint64_t learning = (8 + moments) * n;
-  if (config.lora.rank > 0 && layout) {
-    // Gradients of all weights; the targets as they were; factors with their gradients and moments.
-    if (const auto low_rank = trainer::LowRank::plan(*layout, config.lora))
-      learning = 6 * n + (10 + moments) * low_rank->elements();
-  }
-  return {{"trainer",
-           {{"masters, gradients and moments", learning},
-            {"gradients of slots",
-             4 * n * static_cast<uint64_t>(std::bit_width(static_cast<unsigned>(config.trainer.slots)) - 1)},
-            {"weights and panels", 6 * n},
-            {"published version", 2 * n},
-            {"activations of one pass", row * config.trainer.max_pass_tokens}}},
-          {"rollout (each)", {{"weights, live and coming", 8 * n}, {"keys and values", page * pages}}}};
 }
 
 void print_plan(const run::RunConfig& config, const Schema& schema, const Json& memory, const std::string& tasks) {
@@ -318,7 +280,7 @@ Result<int> run_training(const RunOptions& options) {
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
   const bool tiny = config.model.path == run::kTinyModel;
-  const Json memory = tiny ? Json::object() : memory_table(config, TRY(model::read_config(config.model.path)));
+  const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
   if (options.dry_run) {
     if (options.json)
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));

@@ -9,6 +9,14 @@
 
 namespace tandem::rollout {
 
+namespace {
+int pages_for(int tokens) { return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens; }
+}  // namespace
+
+int pages_of(const EngineSettings& settings) {
+  return settings.pages > 0 ? settings.pages : settings.slots * pages_for(settings.max_tokens) * 3 / 2;
+}
+
 Engine::Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings)
     : executor_(std::move(executor)),
       vocabulary_(vocabulary),
@@ -26,8 +34,8 @@ Result<Engine> Engine::create(const model::ModelConfig& config, uint64_t version
     return fail(Status::invalid(fmt::format("engine: max_tokens is {}, expected 2 to the model's {}",
                                             settings.max_tokens, config.max_positions)));
   }
-  const int of_one = (settings.max_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  if (settings.pages == 0) settings.pages = settings.slots * of_one * 3 / 2;
+  const int of_one = pages_for(settings.max_tokens);
+  settings.pages = pages_of(settings);
   if (settings.pages < of_one) {
     return fail(Status::invalid(fmt::format("engine: {} pages do not hold one sequence of {} tokens, which takes {}",
                                             settings.pages, settings.max_tokens, of_one)));

@@ -41,6 +41,8 @@ struct EngineSettings {
   int max_tokens = 1024;     // the longest sequence, prompt included
   int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
 };
+// The pages that an engine of these settings has.
+int pages_of(const EngineSettings& settings);
 
 // What a turn may say: texts of the grammar, in tokens of the vocabulary. Stop tokens come exactly where a text may
 // end.

@@ -257,5 +257,6 @@ Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> gra
   return pass_->backward(grad_logprobs, grads, entropies, learned);
 }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
+size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }
 
 }  // namespace tandem::trainer

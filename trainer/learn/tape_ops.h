@@ -28,13 +28,15 @@ class Arena {
     if (chunk_ == chunks_.size()) chunks_.emplace_back(std::max<size_t>(count, size_t{1} << 24));
     T* memory = chunks_[chunk_].data() + used_;
     used_ += count;
+    taken_ += count;
     return memory;
   }
-  void reset() { chunk_ = used_ = 0; }
+  void reset() { chunk_ = used_ = taken_ = 0; }
+  size_t taken() const { return taken_; }  // elements
 
  private:
   std::vector<Buffer<T>> chunks_;
-  size_t chunk_ = 0, used_ = 0;
+  size_t chunk_ = 0, used_ = 0, taken_ = 0;
 };
 
 template <typename T>
@@ -52,6 +54,7 @@ class Tape::Pass {
   virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
                           std::span<const uint8_t> learned) = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
+  virtual size_t kept_bytes() const = 0;
 };
 
 // Forward in bf16 and in fp32, backward in bf16 alone.
@@ -67,6 +70,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
+  size_t kept_bytes() const override;
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
