@@ -4,7 +4,6 @@
 // Values: copy, compare, print.
 #pragma once
 
-#include <compare>
 #include <string>
 #include <string_view>
 
@@ -33,7 +32,7 @@ class Address {
   // The path of a Unix socket, else empty.
   fs::path path() const;
 
-  friend auto operator<=>(const Address&, const Address&) = default;
+  friend bool operator==(const Address&, const Address&) = default;
 
  private:
   explicit Address(std::string text) : text_(std::move(text)) {}

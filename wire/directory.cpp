@@ -39,12 +39,6 @@ std::optional<Peer> Directory::at(const std::string& address) const {
   return std::nullopt;
 }
 
-int Directory::free_rank(Role role) const {
-  int rank = 0;
-  while (entries_.contains({role, rank})) ++rank;
-  return rank;
-}
-
 void Directory::write(Peers::Builder out) const {
   out.setVersion(version_);
   auto list = out.initPeers(static_cast<unsigned>(entries_.size()));

@@ -38,9 +38,6 @@ class Directory {
   std::vector<Peer> all(Role role) const;
   // The peer that can be reached at an address.
   std::optional<Peer> at(const std::string& address) const;
-  // The lowest rank of a role that nobody has.
-  int free_rank(Role role) const;
-  const std::map<Peer, Entry>& entries() const { return entries_; }
   uint64_t version() const { return version_; }
 
   void write(Peers::Builder out) const;

@@ -15,8 +15,8 @@ struct Header {
 
 struct Body {
   union {
-    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted; rollout -> env: who are you?
-    welcome @1 :Welcome;                    # the answer
+    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted; rollout -> env: who are you? operator -> coordinator: where is everybody?
+    welcome @1 :Welcome;                    # the answer; an operator's is peers
     heartbeat @2 :Heartbeat;                # anyone -> coordinator, from the work loop
     pull @3 :Pull;                          # rollout -> coordinator
     grant @4 :Grant;                        # coordinator -> rollout
@@ -53,7 +53,7 @@ struct Body {
     fleetAnswer @35 :FleetAnswer;           # env -> operator
     openRun @36 :Text;                      # supervisor -> env of many runs: can you serve this run directory? welcome, or failed
     closeRun @37 :Void;                     # supervisor -> env of many runs: the run is over, let go of all it has; welcome
-    peers @38 :Peers;                       # coordinator -> rollout: where everybody is, at first and when that has changed; -> env: you have left
+    peers @38 :Peers;                       # coordinator -> rollout: where everybody is, at first and when that has changed; -> env: you have left; -> operator
     leave @39 :Void;                        # env -> coordinator: no new episodes to me any more
   }
 }

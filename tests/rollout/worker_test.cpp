@@ -25,9 +25,8 @@ class WorkerTest : public testing::Test {
     weights_.assign(model->wire().begin(), model->wire().end());
     thread_ = std::thread([this] {
       WorkerSettings settings{.identity = identity("rollout-0"),
-                              .coordinator = coordinator_.address(),
-                              .trainer = trainer_.address(),
-                              .envs = {{.address = env_.address()}},
+                              .directory = directory(),
+                              .env_secret = {},
                               .address = "tcp://127.0.0.1:*",
                               .model = kModel};
       settings.engine = {.slots = 2, .max_tokens = 128};
@@ -41,6 +40,13 @@ class WorkerTest : public testing::Test {
   }
 
   static wire::Identity identity(const char* sender) { return {.sender = sender, .epoch = 1, .run = 7}; }
+  wire::Directory directory() const {
+    wire::Directory directory;
+    for (const auto& [role, socket] : {std::pair(wire::Role::kCoordinator, &coordinator_),
+                                       std::pair(wire::Role::kTrainer, &trainer_), std::pair(wire::Role::kEnv, &env_)})
+      EXPECT_TRUE(directory.put({role, 0}, {.address = *wire::Address::parse(socket->address()), .host = "local"}));
+    return directory;
+  }
   wire::Socket listen(const char* sender) {
     return std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity(sender)));
   }

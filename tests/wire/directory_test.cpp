@@ -71,15 +71,13 @@ TEST(Directory, its_version_grows_with_every_change_and_with_nothing_else) {
   EXPECT_EQ(directory.find({Role::kEnv, 0}), nullptr);
 }
 
-TEST(Directory, lists_the_ranks_of_a_role_and_finds_the_first_that_is_free) {
+TEST(Directory, lists_the_ranks_of_a_role_and_finds_who_is_at_an_address) {
   Directory directory;
   for (const int rank : {3, 0, 1}) ASSERT_TRUE(directory.put({Role::kEnv, rank}, entry("ipc:///e")));
   ASSERT_TRUE(directory.put({Role::kTrainer, 0}, entry("ipc:///t")));
   ASSERT_TRUE(directory.put({Role::kRollout, 5}, entry("ipc:///r")));
   EXPECT_THAT(directory.all(Role::kEnv), ElementsAre(Peer{Role::kEnv, 0}, Peer{Role::kEnv, 1}, Peer{Role::kEnv, 3}));
   EXPECT_THAT(directory.all(Role::kCoordinator), ElementsAre());
-  EXPECT_EQ(directory.free_rank(Role::kEnv), 2);
-  EXPECT_EQ(directory.free_rank(Role::kCoordinator), 0);
   EXPECT_EQ(directory.at("ipc:///r"), (Peer{Role::kRollout, 5}));
   EXPECT_FALSE(directory.at("ipc:///nowhere"));
 }
