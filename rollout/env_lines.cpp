@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -18,7 +19,12 @@ constexpr auto kPatience = 5s;   // then one that says nothing counts as silent
 
 Status EnvLines::follow(const wire::Directory& directory) {
   Status trouble;
-  for (auto& [rank, line] : lines_) line.has_left = directory.find({wire::Role::kEnv, rank}) == nullptr;
+  for (auto& [rank, line] : lines_) {
+    const bool is_listed = directory.find({wire::Role::kEnv, rank}) != nullptr;
+    // One that is back has a chance, whatever it was like when it left.
+    if (is_listed && line.has_left) line.mute.reset(), line.full_until = {};
+    line.has_left = !is_listed;
+  }
   for (const wire::Peer& peer : directory.all(wire::Role::kEnv)) {
     const wire::Address& address = directory.find(peer)->address;
     const auto found = lines_.find(peer.rank);
@@ -76,6 +82,14 @@ std::optional<EnvLines::Heard> EnvLines::receive() {
 }
 
 bool EnvLines::answers(const Line& line, Time now) const { return !line.mute || now - *line.mute < kPatience; }
+
+bool EnvLines::is_one_silent() const {
+  const Time now = clock_.now();
+  return std::any_of(lines_.begin(), lines_.end(), [&](const auto& entry) {
+    const Line& line = entry.second;
+    return !line.has_left && line.mute && now - *line.mute > kPause;
+  });
+}
 
 std::optional<int> EnvLines::choose(const AgentEpisode& e) const {
   const Time now = clock_.now();

@@ -66,6 +66,8 @@ class EnvLines {
 
   // Is each still who was asked? It answers with a welcome, and every answer carries its epoch.
   void greet();
+  // Whether a server has been silent for a second: it gets no episodes until it is greeted and answers.
+  bool is_one_silent() const;
 
   // The episode whose request a message answers; nothing where nobody waits for it.
   std::optional<uint64_t> episode_of(const wire::Incoming& message);

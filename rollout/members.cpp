@@ -33,7 +33,14 @@ Members::Member* Members::hear(const wire::Peer& peer, uint64_t epoch, Time now)
   return &found->second;
 }
 
+void Members::leave(const wire::Peer& peer) {
+  directory_.remove(peer);
+  if (const auto found = members_.find(peer); found != members_.end()) found->second.has_left = true;
+}
+
 std::vector<wire::Peer> Members::lose_silent(Time now, Duration limit) {
+  std::erase_if(members_,
+                [&](const auto& entry) { return entry.second.has_left && now - entry.second.last_seen >= limit; });
   std::vector<wire::Peer> silent;
   for (auto& [peer, member] : members_) {
     if (member.lost || now - member.last_seen < limit) continue;

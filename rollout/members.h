@@ -31,7 +31,7 @@ class Members {
     uint64_t epoch = 0;
     Time last_seen{};
     double since = 0;  // unix time of its introduction
-    bool lost = false;
+    bool lost = false, has_left = false;
     std::string doing = "starting";
     Json metrics;
   };
@@ -47,9 +47,9 @@ class Members {
   Result<Joined> join(const Introduction& introduction, Time now, double unix_seconds);
   // The member that speaks; null where it must introduce itself first: it is a stranger, of another life, or was lost.
   Member* hear(const wire::Peer& peer, uint64_t epoch, Time now);
-  // Takes it off the directory; it stays a member until it is silent.
-  void leave(const wire::Peer& peer) { directory_.remove(peer); }
-  // Those that have been silent for `limit` and were not lost before.
+  // Takes it off the directory; it stays a member until it falls silent, and is forgotten then.
+  void leave(const wire::Peer& peer);
+  // Those that have been silent for `limit`, were not lost before, and have not left.
   std::vector<wire::Peer> lose_silent(Time now, Duration limit);
 
   // {"rollout-1": {role, pid, epoch, lost, since, silent, doing, metrics}, ..}

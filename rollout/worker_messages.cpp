@@ -124,9 +124,11 @@ void Worker::ask_new_env(int server) {
 
 void Worker::on_unasked_lease(int server, wire::Acquired::Reader acquired) {
   const auto found = episodes_.find(acquired.getEpisode());
-  if (found == episodes_.end() || found->second.lease.key.attempt != acquired.getAttempt() ||
-      found->second.env_server != server)
-    env_.release(server, acquired.getLease());
+  const bool is_of_ours = found != episodes_.end() && found->second.lease.key.attempt == acquired.getAttempt() &&
+                          found->second.env_server == server;
+  const bool is_wanted =
+      is_of_ours && (found->second.waiting == Waiting::kSandbox || found->second.env_lease == acquired.getLease());
+  if (!is_wanted) env_.release(server, acquired.getLease());
 }
 
 void Worker::send_trajectory(AgentEpisode& e) {
@@ -185,7 +187,7 @@ void Worker::resend_late() {
         break;
     }
   }
-  if (!env_is_slow || now < next_env_hello_) return;
+  if ((!env_is_slow && !env_.is_one_silent()) || now < next_env_hello_) return;
   next_env_hello_ = now + 1s;
   env_.greet();
 }

@@ -56,7 +56,7 @@ class Worker {
   // refused at once instead of being waited for.
   void ask_new_env(int server);
   // The answer to a request that was given up. A server gives the same lease to the same attempt, so it is let go only
-  // where that attempt is not here, or has gone to another server.
+  // where that attempt is not here, has gone to another server, or is on its way to another rollout.
   void on_unasked_lease(int server, wire::Acquired::Reader acquired);
   void send_trajectory(AgentEpisode& e);
   void send_commit(AgentEpisode& e);

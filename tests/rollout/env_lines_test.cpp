@@ -230,6 +230,28 @@ TEST_F(EnvLinesTest, a_server_that_leaves_gets_no_episodes_and_keeps_those_that_
   EXPECT_FALSE(lines_->adopt(begun, 1));
 }
 
+TEST_F(EnvLinesTest, a_server_that_comes_back_gets_episodes_though_it_was_silent_when_it_left) {
+  lines_->ask(episode(1));
+  const int server = *episodes_[1].env_server;
+  const wire::Directory before = directory_;
+  directory_.remove({wire::Role::kEnv, server});
+  ASSERT_TRUE(lines_->follow(directory_));
+  clock_.advance(6s);
+  EXPECT_FALSE(lines_->is_one_silent()) << "nobody waits for one that has left";
+  ASSERT_TRUE(lines_->follow(before));
+  lines_->release(episodes_[1]);
+  std::set<int> used;
+  for (uint64_t id = 2; id <= 4; ++id) {
+    lines_->ask(episode(id));
+    used.insert(*episodes_[id].env_server);
+  }
+  EXPECT_TRUE(used.contains(server));
+  clock_.advance(2s);
+  EXPECT_TRUE(lines_->is_one_silent());
+  answer_all();
+  EXPECT_FALSE(lines_->is_one_silent());
+}
+
 TEST_F(EnvLinesTest, where_all_servers_have_left_episodes_wait_for_one_to_come) {
   const wire::Directory before = directory_;
   for (int rank = 0; rank < 3; ++rank) directory_.remove({wire::Role::kEnv, rank});

@@ -92,6 +92,12 @@ TEST_F(MembersTest, who_leaves_is_heard_until_it_is_gone) {
   join({Role::kEnv, 0}, 2);  // its next life is where the topology says
   EXPECT_EQ(listed({Role::kEnv, 0})->address.text(), "ipc:///e");
   EXPECT_EQ(members_.report(now_)["env-0"]["epoch"], 2);
+
+  join({Role::kEnv, 1}, 1, "ipc:///joined");
+  members_.leave({Role::kEnv, 1});
+  now_ += 10s;
+  EXPECT_THAT(members_.lose_silent(now_, 8s), ElementsAre(Peer{Role::kEnv, 0})) << "who has left is not lost";
+  EXPECT_FALSE(members_.knows({Role::kEnv, 1}));
 }
 
 }  // namespace
