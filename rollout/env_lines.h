@@ -80,7 +80,7 @@ class EnvLines {
     size_t episodes = 0;         // of ours that are there
     Time full_until{};           // it said that it has no room
     std::optional<Time> mute;    // since when something that was sent has had no answer of any kind
-    std::optional<Time> unused;  // of a server that has left: since when no episode of ours is there, as far as it goes
+    std::optional<Time> unused;  // since when it has left and no episode of ours is there
     bool has_left = false;
   };
   bool answers(const Line& line, Time now) const;

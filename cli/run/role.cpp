@@ -66,8 +66,10 @@ Result<int> run_role(const RoleOptions& options) {
       .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),
       .run = layout.run_id()};
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", identity.sender));
-  const auto directory = TRY(run::directory_of(topology, layout));
   const std::string own_address = layout.address(self).text();
+  auto directory = TRY(run::directory_of(topology, layout));
+  TRY(directory.put(self,
+                    {.address = layout.address(self), .host = std::string(run::kLocalHost), .epoch = identity.epoch}));
 
   if (self.role == wire::Role::kCoordinator) {
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
