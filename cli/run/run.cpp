@@ -72,7 +72,8 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
   return best;
 }
 
-void print_plan(const run::RunConfig& config, const Schema& schema, const Json& memory, const std::string& tasks) {
+void print_plan(const run::RunConfig& config, const run::Topology& topology, const Schema& schema, const Json& memory,
+                const std::string& tasks) {
   const auto& t = config.trainer;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, t.groups_per_step * t.group_size, config.run.steps,
@@ -80,8 +81,8 @@ void print_plan(const run::RunConfig& config, const Schema& schema, const Json& 
   fmt::print("tasks     {}\n", tasks);
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
              config.tasks.heldout_samples);
-  fmt::print("processes coordinator, env, trainer, {} x rollout with {} slots\n", config.rollout.workers,
-             config.rollout.slots);
+  for (const std::string& line : topology.lines()) fmt::print("processes {}\n", line);
+  fmt::print("slots     {} of each rollout\n", config.rollout.slots);
   for (const auto& [role, parts] : memory.items()) {
     uint64_t total = 0;
     for (const auto& [what, bytes] : parts.items()) total += bytes.get<uint64_t>();
@@ -281,11 +282,12 @@ Result<int> run_training(const RunOptions& options) {
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
   const bool tiny = config.model.path == run::kTinyModel;
   const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
+  const run::Topology topology = TRY(run::topology_of(config));
   if (options.dry_run) {
     if (options.json)
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
     else
-      print_plan(config, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
+      print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
     return kDone;
   }
 
@@ -300,7 +302,9 @@ Result<int> run_training(const RunOptions& options) {
   if (tasks && !exists) TRY(run::record_tasks(config, *tasks, run_dir));
   int attempt = 1;
   while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
-  run::Supervisor supervisor(run_dir, config, clock, attempt);
+  const auto layout = TRY(run::RunLayout::establish(run_dir));
+  run::LocalLauncher launcher;
+  run::Supervisor supervisor(run_dir, config, topology, layout, launcher, clock, attempt);
   for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
   // Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
   // said until now.
