@@ -16,7 +16,7 @@ namespace tandem {
 
 Field& Schema::field(std::string path, FieldType type, std::string doc) {
   fields_.push_back(
-      {.path = std::move(path), .type = type, .doc = std::move(doc), .choices = {}, .set = {}, .get = {}});
+      {.path = std::move(path), .type = type, .doc = std::move(doc), .unset = {}, .choices = {}, .set = {}, .get = {}});
   return fields_.back();
 }
 
@@ -48,6 +48,25 @@ Schema& Schema::add(std::string path, double& target, std::string doc, double le
   f.most = most;
   f.set = [&target](const Json& v) { target = v.get<double>(); };
   f.get = [&target] { return Json(target); };
+  return *this;
+}
+Schema& Schema::add(std::string path, std::optional<double>& target, std::string doc, double least, double most,
+                    double unset) {
+  Field& f = field(std::move(path), FieldType::kNumber, std::move(doc));
+  f.least = least;
+  f.most = most;
+  f.unset = unset;
+  f.set = [&target, unset](const Json& v) {
+    const double value = v.get<double>();
+    target = value == unset ? std::nullopt : std::optional(value);
+  };
+  f.get = [&target, unset] { return Json(target.value_or(unset)); };
+  return *this;
+}
+Schema& Schema::add(std::string path, std::optional<bool>& target, std::string doc) {
+  Field& f = field(std::move(path), FieldType::kBool, std::move(doc));
+  f.set = [&target](const Json& v) { target = v.is_null() ? std::nullopt : std::optional(v.get<bool>()); };
+  f.get = [&target] { return target ? Json(*target) : Json(); };
   return *this;
 }
 Schema& Schema::add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices) {
@@ -112,6 +131,7 @@ Result<Json> typed(const Field& field, const Written& written) {
   if (field.type == FieldType::kInteger && *value != std::floor(*value)) {
     return fail(Status::invalid(fmt::format("{} is not a whole number", text)));
   }
+  if (field.unset && *value == *field.unset) return Json(*value);
   if (field.least < field.most && (*value < field.least || *value > field.most)) {
     return fail(Status::invalid(fmt::format("{} is outside {} to {}", text, field.least, field.most)));
   }
@@ -365,8 +385,10 @@ Json Schema::json_schema() const {
     *place = {{"type", type_name(f.type)}, {"description", f.doc}, {"default", f.get()}};
     if (f.type == FieldType::kTextList) (*place)["items"] = {{"type", "string"}};
     if (f.least < f.most) {
-      (*place)["minimum"] = f.least;
-      (*place)["maximum"] = f.most;
+      Json& range = f.unset ? (*place)["anyOf"][0] : *place;
+      range["minimum"] = f.least;
+      range["maximum"] = f.most;
+      if (f.unset) (*place)["anyOf"].push_back({{"const", *f.unset}});
     }
     if (!f.choices.empty()) (f.type == FieldType::kTextList ? (*place)["items"] : *place)["enum"] = f.choices;
   }

@@ -29,6 +29,7 @@ struct Field {
   FieldType type = FieldType::kText;
   std::string doc;
   double least = 0, most = 0;            // of numbers, where least < most
+  std::optional<double> unset;           // of numbers: stands for no value, beside those from least to most
   std::vector<std::string> choices;      // of text, where not empty
   std::function<void(const Json&)> set;  // of a value that has been checked
   std::function<Json()> get;
@@ -44,6 +45,11 @@ class Schema {
   Schema& add(std::string path, int& target, std::string doc, double least, double most);
   Schema& add(std::string path, uint64_t& target, std::string doc);
   Schema& add(std::string path, double& target, std::string doc, double least, double most);
+  // `unset` is how files and resolved configs write that there is no value.
+  Schema& add(std::string path, std::optional<double>& target, std::string doc, double least, double most,
+              double unset);
+  // Null where there is no value.
+  Schema& add(std::string path, std::optional<bool>& target, std::string doc);
   Schema& add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices = {});
   Schema& add(std::string path, std::vector<std::string>& target, std::string doc,
               std::vector<std::string> choices = {});

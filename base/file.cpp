@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace tandem {
@@ -42,6 +43,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::release_before(uint64_t byte) const {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t length = std::min<uint64_t>(byte, bytes_.size()) / page * page;
+  if (length > 0) (void)::madvise(const_cast<std::byte*>(bytes_.data()), length, MADV_DONTNEED);
 }
 
 Result<std::string> read_file(const fs::path& path, uint64_t limit) {

@@ -40,6 +40,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Drops the pages before `byte` from this process's memory. A later access reads the file again.
+  void release_before(uint64_t byte) const;
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}

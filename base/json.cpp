@@ -416,7 +416,18 @@ Result<int> format_of(const Json& object, int newest) {
                                           std::max(1, newest - 1), newest)));
 }
 
+Result<bool> bool_at(const Json& object, std::string_view key, bool otherwise) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  if (found == object.end() || found->is_null()) return otherwise;
+  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is {}, not a bool", key, dump_json(*found))));
+  return found->get<bool>();
+}
+
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed) {
+  return check_keys(object, std::span(allowed.begin(), allowed.size()));
+}
+
+Status check_keys(const Json& object, std::span<const std::string_view> allowed) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
     return Status::invalid(fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, allowed)));

@@ -425,7 +425,12 @@ std::string dump_json(const Json& value);
 // one before; others are kInvalid, with both numbers in the message.
 Result<int> format_of(const Json& object, int newest);
 
+// The member `key`; `otherwise` where it is missing, null, or `object` is none. kInvalid, naming the key, where it is
+// no bool.
+Result<bool> bool_at(const Json& object, std::string_view key, bool otherwise);
+
 // The keys of `object` must be among `allowed`; the error names the first stranger and the nearest allowed key.
+Status check_keys(const Json& object, std::span<const std::string_view> allowed);
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed);
 
 }  // namespace tandem

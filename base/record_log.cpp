@@ -19,6 +19,7 @@ namespace {
 constexpr std::string_view kMagic = "TANDLOG1";
 constexpr size_t kHeaderBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr uint32_t kMaxRecord = 256u << 20;
+constexpr uint64_t kReleaseBytes = 16u << 20;  // pages are released each time so much was read
 
 struct Header {
   uint32_t length = 0;
@@ -53,7 +54,9 @@ Result<LogContent> read_log(const fs::path& path, const std::function<Status(std
   if (!file.starts_with(kMagic)) return fail(Status::corrupt("is not a record log").at(path.string()));
   content.good_bytes = std::max<uint64_t>(kMagic.size(), from);
   if (from > file.size()) return fail(Status::corrupt(fmt::format("ends before byte {}", from)).at(path.string()));
+  uint64_t released = from;
   while (content.good_bytes < file.size()) {
+    if (content.good_bytes - released >= kReleaseBytes) mapped.release_before(released = content.good_bytes);
     if (const auto record = record_at(file, content.good_bytes)) {
       TRY(visit(*record, content.good_bytes));
       content.good_bytes += kHeaderBytes + record->size();

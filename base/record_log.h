@@ -5,6 +5,7 @@
 // that opens such a file cuts it there first when only its end is torn (a crash while appending), and refuses one
 // damaged in the middle.
 //
+// Memory: a reader holds one record and a bounded part of the file.
 // Thread safety: none; one writer a file. Readers may read while a writer appends.
 #pragma once
 
@@ -27,8 +28,8 @@ struct LogContent {
 enum class Damage : uint8_t { kRefuse, kSkip };
 
 // Calls `visit` with every good record from byte `from` on (the end of a record; 0: all) and its offset in the file.
-// kCorrupt where the file is no record log, or, under
-// kRefuse, where good records follow a damaged one; an error of `visit` ends the reading.
+// kCorrupt where the file is no record log, or, under kRefuse, where good records follow a damaged one; an error of
+// `visit` ends the reading.
 Result<LogContent> read_log(const fs::path& path,
                             const std::function<Status(std::string_view record, uint64_t offset)>& visit,
                             Damage damage = Damage::kRefuse, uint64_t from = 0);

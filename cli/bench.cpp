@@ -16,17 +16,23 @@ struct Benchmark {
   const char* name;
   const char* summary;
   Result<std::vector<bench::Figure>> (*run)(const bench::Settings&);
+  const char* model = nullptr;  // what --model names; nullptr: it measures no model
 };
+constexpr const char* kLanguageModel = "Model directory; without one a random model of the shape of SmolLM2-135M";
+constexpr const char* kEncoder = "Directory of the encoder; without one a random one of the shape of all-MiniLM-L6-v2";
 constexpr std::array kBenchmarks = {
     Benchmark{"kernels", "Products and the optimizer, beside peak arithmetic and read bandwidth", bench::bench_kernels},
     Benchmark{"cuda", "The kernels of libtandem_cuda.so on the first GPU", bench::bench_cuda},
-    Benchmark{"engine", "Prefill and decode", bench::bench_engine},
-    Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder},
-    Benchmark{"search", "Indexing and searching a folder of code", bench::bench_search},
-    Benchmark{"constraints", "Masks of constrained decoding", bench::bench_constraints},
-    Benchmark{"tokenizer", "Text into tokens and back", bench::bench_tokenizer},
-    Benchmark{"checkpoint", "Reading weights, beside reading their files", bench::bench_checkpoint},
-    Benchmark{"trainer", "Training steps", bench::bench_trainer},
+    Benchmark{"engine", "Prefill and decode", bench::bench_engine, kLanguageModel},
+    Benchmark{"encoder", "Texts through a sentence encoder, in fp32", bench::bench_encoder, kEncoder},
+    Benchmark{"search", "Indexing and searching a folder of code", bench::bench_search, kEncoder},
+    Benchmark{"constraints", "Masks of constrained decoding", bench::bench_constraints,
+              "Model directory whose vocabulary is used; without one a made-up vocabulary of 150,000 tokens"},
+    Benchmark{"tokenizer", "Text into tokens and back", bench::bench_tokenizer,
+              "Model directory whose tokenizer is used; needed"},
+    Benchmark{"checkpoint", "Reading weights, beside reading their files", bench::bench_checkpoint,
+              "Model directory that is read; needed"},
+    Benchmark{"trainer", "Training steps", bench::bench_trainer, kLanguageModel},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
     Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
@@ -79,8 +85,7 @@ Action add_bench(CLI::App& command) {
   auto chosen = std::make_shared<const Benchmark*>(nullptr);
   for (const Benchmark& benchmark : kBenchmarks) {
     auto* sub = command.add_subcommand(benchmark.name, benchmark.summary);
-    sub->add_option("--model", options->model,
-                    "Model directory; without one a random model of the shape of SmolLM2-135M or all-MiniLM-L6-v2");
+    if (benchmark.model != nullptr) sub->add_option("--model", options->model, benchmark.model);
     if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer) {
       sub->add_option("--weights", options->weights, "Number format of the model's layers")
           ->check(CLI::IsMember(model::weight_format_names()));

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
+#include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/batch_loss.h"
 
 namespace tandem::cli {

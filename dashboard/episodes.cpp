@@ -75,11 +75,11 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory) {
   object["token_versions"] = std::move(versions);
 }
 
-Status visit_episodes(const fs::path& run_dir, const rollout::Ledger& ledger, WithTokens with_tokens,
+Status visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config, WithTokens with_tokens,
                       const std::function<Status(const Json&)>& visit) {
   std::optional<rollout::TrajectoryStore> store;
   if (with_tokens == WithTokens::kYes) store = TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"));
-  for (const EpisodeRecord& episode : ledger.episodes()) {
+  const auto show = [&](const EpisodeRecord& episode) -> Status {
     Json object = describe(episode);
     if (store) {
       const rollout::EpisodeKey key{episode.episode, episode.attempt};
@@ -90,8 +90,9 @@ Status visit_episodes(const fs::path& run_dir, const rollout::Ledger& ledger, Wi
         add_tokens(object, nullptr);
       }
     }
-    TRY(visit(object));
-  }
+    return visit(object);
+  };
+  TRY(rollout::read_episodes(run_dir, plan_of_config, show));
   return {};
 }
 

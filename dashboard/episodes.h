@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "rollout/books/ledger.h"
+#include "rollout/books/ledger_log.h"
 
 namespace tandem::rollout {
 struct Trajectory;
@@ -30,8 +30,9 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory);
 
 enum class WithTokens : uint8_t { kNo, kYes };
 
-// All episodes in order of admission.
-Status visit_episodes(const fs::path& run_dir, const rollout::Ledger& ledger, WithTokens with_tokens,
+// All episodes in order of admission, each described when the log has said what became of it; the errors are those of
+// rollout::read_episodes(), of reading the trajectories, and of `visit`.
+Status visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config, WithTokens with_tokens,
                       const std::function<Status(const Json&)>& visit);
 
 }  // namespace tandem::dashboard

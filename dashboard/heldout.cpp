@@ -1,8 +1,5 @@
 #include "dashboard/heldout.h"
 
-#include <array>
-#include <set>
-
 namespace tandem::dashboard {
 
 using rollout::EpisodeRecord;
@@ -45,29 +42,28 @@ Heldout Heldout::of_kind(const std::string& kind) const {
   return part;
 }
 
-Heldout heldout_of(const rollout::Ledger& ledger, Decoding decoding) {
-  std::map<Heldout::Task, std::array<TaskScore, 2>> scores;
-  for (const EpisodeRecord& episode : ledger.episodes()) {
-    if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) continue;
-    if ((episode.temperature == 0) != (decoding == Decoding::kGreedy)) continue;
-    auto& task = scores[{episode.kind, episode.task_seed}];
-    const bool counts = episode.commit && episode.commit->key.attempt == episode.attempt && episode.commit->reward;
-    if (!counts) continue;
-    TaskScore& score = task[episode.phase == Phase::kAfter ? 1 : 0];
-    score.passed += *episode.commit->reward >= 1 ? 1 : 0;
-    ++score.samples;
-  }
+void HeldoutScores::add(const EpisodeRecord& episode) {
+  if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) return;
+  Pair& task = (episode.temperature == 0 ? greedy_ : sampled_)[{episode.kind, episode.task_seed}];
+  const bool counts = episode.commit && episode.commit->key.attempt == episode.attempt && episode.commit->reward;
+  if (!counts) return;
+  TaskScore& score = episode.phase == Phase::kAfter ? task.after : task.before;
+  score.passed += *episode.commit->reward >= 1 ? 1 : 0;
+  ++score.samples;
+}
+
+Heldout HeldoutScores::of(Decoding decoding) const {
   Heldout heldout;
-  for (const auto& [task, pair] : scores) {
+  for (const auto& [task, pair] : decoding == Decoding::kGreedy ? greedy_ : sampled_) {
     heldout.tasks.push_back(task);
-    heldout.before.push_back(pair[0]);
-    heldout.after.push_back(pair[1]);
+    heldout.before.push_back(pair.before);
+    heldout.after.push_back(pair.after);
   }
   return heldout;
 }
 
-Json describe_heldout(const rollout::Ledger& ledger, const Json& floors) {
-  const Heldout sampled = heldout_of(ledger, Decoding::kSampled), greedy = heldout_of(ledger, Decoding::kGreedy);
+Json describe_heldout(const HeldoutScores& scores, const std::vector<std::string>& kinds, const Json& floors) {
+  const Heldout sampled = scores.of(Decoding::kSampled), greedy = scores.of(Decoding::kGreedy);
   Json json;
   json["before"] = rate_to_json(sampled.before);
   json["after"] = rate_to_json(sampled.after);
@@ -75,7 +71,7 @@ Json describe_heldout(const rollout::Ledger& ledger, const Json& floors) {
   json["greedy"] = {
       {"before", rate_to_json(greedy.before)}, {"after", rate_to_json(greedy.after)}, {"gain", gain_to_json(greedy)}};
   json["kinds"] = Json::object();
-  for (const std::string& kind : ledger.plan().kinds) {
+  for (const std::string& kind : kinds) {
     const Heldout s = sampled.of_kind(kind), g = greedy.of_kind(kind);
     if (s.tasks.empty() && g.tasks.empty()) continue;
     json["kinds"][kind] = {{"before", bare_rate(s.before)},

@@ -26,10 +26,22 @@ struct Heldout {
   Heldout of_kind(const std::string& kind) const;
 };
 
-Heldout heldout_of(const rollout::Ledger& ledger, Decoding decoding);
+// Gathered episode by episode.
+class HeldoutScores {
+ public:
+  void add(const rollout::EpisodeRecord& episode);
+  Heldout of(Decoding decoding) const;
+
+ private:
+  struct Pair {
+    TaskScore before, after;
+  };
+  using ByTask = std::map<Heldout::Task, Pair>;
+  ByTask sampled_, greedy_;
+};
 
 // {before, after, gain, greedy: {before, after, gain}, kinds: {kind: {before, after, greedy_before, greedy_after}},
 // floors}.
-Json describe_heldout(const rollout::Ledger& ledger, const Json& floors);
+Json describe_heldout(const HeldoutScores& scores, const std::vector<std::string>& kinds, const Json& floors);
 
 }  // namespace tandem::dashboard

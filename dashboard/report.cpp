@@ -115,13 +115,7 @@ std::string headline(const Json& summary) {
 std::string kinds_table(const Json& summary, const RunFiles& run) {
   const Json& kinds = at(at(summary, "heldout"), "kinds");
   std::string out = "<h2>By kind of task</h2>\n";
-  std::map<std::string, std::pair<double, int>> training;  // rewards, episodes
-  for (const auto& episode : run.ledger.episodes()) {
-    if (episode.phase != rollout::Phase::kTrain || !episode.commit || !episode.commit->reward) continue;
-    auto& [sum, count] = training[episode.kind];
-    sum += *episode.commit->reward;
-    ++count;
-  }
+  const auto& training = run.totals.trained_on;
   if (!kinds.is_object() || (kinds.empty() && training.empty())) return out + "<p class=\"none\">nothing yet</p>\n";
   out +=
       "<div class=\"scroll\"><table><thead><tr><th>kind</th><th>before</th><th>after</th><th>points</th><th>greedy "
@@ -132,7 +126,7 @@ std::string kinds_table(const Json& summary, const RunFiles& run) {
     const double gain = (after.get<double>() - before.get<double>()) * 100;
     return fmt::format("<td class=\"{}\">{:+.1f}</td>", gain > 0 ? "up" : gain < 0 ? "down" : "", gain);
   };
-  const Heldout sampled = heldout_of(run.ledger, Decoding::kSampled);
+  const Heldout sampled = run.totals.heldout.of(Decoding::kSampled);
   const auto interval = [](std::span<const TaskScore> scores) {
     const auto rate = pass_rate(scores);
     return rate ? fmt::format("<small>[{:.0f}, {:.0f}]</small>", rate->low * 100, rate->high * 100) : std::string();
@@ -144,7 +138,7 @@ std::string kinds_table(const Json& summary, const RunFiles& run) {
                        escape(kind), percent(at(k, "before")), interval(part.before), percent(at(k, "after")),
                        interval(part.after), points(at(k, "before"), at(k, "after")), percent(at(k, "greedy_before")),
                        percent(at(k, "greedy_after")), points(at(k, "greedy_before"), at(k, "greedy_after")),
-                       training[kind].second);
+                       training.contains(kind) ? training.at(kind) : 0);
   }
   return out + "</tbody></table></div>\n";
 }
@@ -314,9 +308,10 @@ std::string render_report(const RunFiles& run, PageUpdates updates) {
   return page("Tandem: " + text_of(at(summary, "run_id")), body, updates);
 }
 
+Status write_report(const RunFiles& run) { return write_file(run.dir / "report.html", render_report(run)); }
+
 Status write_report(const fs::path& run_dir, rollout::RunPlan plan) {
-  const RunFiles run = TRY(read_run(run_dir, std::move(plan)));
-  return write_file(run_dir / "report.html", render_report(run));
+  return write_report(TRY(read_run(run_dir, std::move(plan))));
 }
 
 }  // namespace tandem::dashboard

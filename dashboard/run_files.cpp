@@ -88,12 +88,16 @@ std::vector<Json> MetricsFollower::next() {
   return lines;
 }
 
+Result<Json> read_status(const fs::path& dir) { return read_object(dir / "status.json"); }
+
 Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
   TRY(check_run_directory(dir));
-  auto ledger = TRY(rollout::read_ledger(dir, std::move(plan)));
-  RunFiles run{.dir = dir, .ledger = std::move(ledger)};
+  EpisodeTotals totals;
+  const auto add = [&](const rollout::EpisodeRecord& episode) { return totals.add(episode), Status(); };
+  auto ledger = TRY(rollout::read_episodes(dir, std::move(plan), add));
+  RunFiles run{.dir = dir, .ledger = std::move(ledger), .totals = std::move(totals)};
   run.config = TRY(read_object(dir / "config.resolved.json"));
-  run.status = TRY(read_object(dir / "status.json"));
+  run.status = TRY(read_status(dir));
   run.supervisor = TRY(read_object(dir / "supervisor.json"));
   run.floors = TRY(read_object(dir / "floors.json"));
   std::map<uint64_t, Json> by_step;

@@ -1,5 +1,5 @@
-// What lies in a run directory, read for people: the books replayed, the metrics of each step, what the supervisor
-// noted.
+// What lies in a run directory, read for people: the books and totals of the episodes, the metrics of each step, what
+// the supervisor noted.
 //
 // Reading changes nothing and needs no process of the run: it works on a finished run, on one that is on, and on what a
 // killed one left. A file that is not there yet is an empty value; one that is damaged is an error that names it.
@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "dashboard/episode_totals.h"
 #include "rollout/books/ledger.h"
 
 namespace tandem::dashboard {
@@ -21,14 +22,19 @@ struct RunFiles {
   Json supervisor = Json::object();  // supervisor.json
   Json floors = Json::object();      // floors.json: {name: pass rate}
   std::vector<Json> steps;           // metrics.jsonl by step; of several lines of one step, the last
-  rollout::Ledger ledger;
+  rollout::Ledger ledger;            // under History::kOpen
+  EpisodeTotals totals;
 };
 
 // kInvalid, in words for the command line, where `dir` is no run directory.
 Status check_run_directory(const fs::path& dir);
 
-// `plan` is that of the run's config: the log of events means nothing without it.
+// `plan` is that of the run's config: a log of format 1 means nothing without it. Reads the log once, in the memory of
+// rollout::read_episodes().
 Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan);
+
+// The content of status.json; an empty object where there is none.
+Result<Json> read_status(const fs::path& dir);
 
 // The lines of metrics.jsonl as they were written. A last line that is cut short is left out.
 Result<std::vector<Json>> read_metrics(const fs::path& dir);

@@ -4,12 +4,9 @@
 #include <array>
 
 #include "base/record_log.h"
-#include "dashboard/episodes.h"
 #include "dashboard/heldout.h"
 
 namespace tandem::dashboard {
-
-using rollout::EpisodeRecord;
 
 namespace {
 
@@ -146,7 +143,7 @@ Json summarise(const RunFiles& run) {
                           ? Json(number_at(run.steps.back(), "time") - number_at(run.steps.front(), "time"))
                           : Json();
   s["numerics_id"] = run.supervisor.contains("numerics_id") ? Json() : Json(numerics_id_of(run));
-  s["heldout"] = describe_heldout(ledger, run.floors);
+  s["heldout"] = describe_heldout(run.totals.heldout, ledger.plan().kinds, run.floors);
 
   const rollout::Books books = ledger.books();
   s["episodes"] = {{"admitted", books.admitted},
@@ -154,19 +151,8 @@ Json summarise(const RunFiles& run) {
                    {"dropped", books.dropped},
                    {"in_flight", books.in_flight}};
   for (const std::string_view name : rollout::kOutcomeNames) s["outcomes"][std::string(name)] = 0;
-  uint64_t prompt = 0, generated = 0, steals = 0;
-  for (const EpisodeRecord& episode : ledger.episodes()) {
-    const bool closed =
-        episode.state == rollout::EpisodeState::kTrained || episode.state == rollout::EpisodeState::kDropped;
-    if (const auto outcome = outcome_of(episode); outcome && closed) {
-      Json& count = s["outcomes"][std::string(rollout::to_string(*outcome))];
-      count = count.get<uint64_t>() + 1;
-    }
-    if (!episode.commit) continue;
-    prompt += episode.commit->prompt_tokens;
-    generated += episode.commit->sampled_tokens;
-    steals += episode.commit->steals;
-  }
+  for (const auto& [outcome, count] : run.totals.outcomes)
+    s["outcomes"][std::string(rollout::to_string(outcome))] = count;
 
   double trained = 0, compared = 0, difference = 0;
   for (const Json& line : run.steps) {
@@ -176,7 +162,9 @@ Json summarise(const RunFiles& run) {
   }
   s["logprob"] = {{"max_abs_diff", compared > 0 ? Json(difference) : Json()},
                   {"tokens_compared", static_cast<uint64_t>(compared)}};
-  s["tokens"] = {{"prompt", prompt}, {"generated", generated}, {"trained", static_cast<uint64_t>(trained)}};
+  s["tokens"] = {{"prompt", run.totals.prompt_tokens},
+                 {"generated", run.totals.sampled_tokens},
+                 {"trained", static_cast<uint64_t>(trained)}};
 
   double versions = 0, sent = 0, full = 0, pause = 0;
   Json seconds = Json::object();
@@ -192,7 +180,7 @@ Json summarise(const RunFiles& run) {
                   {"sent_bytes", static_cast<uint64_t>(sent)},
                   {"max_pause_ms", pause}};
   s["utilisation"] = utilisation_of(run, roles, seconds);
-  s["steals"] = steals;
+  s["steals"] = run.totals.steals;
   s["restarts"] = run.status.value("restarts", Json::object());
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.

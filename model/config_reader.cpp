@@ -40,12 +40,7 @@ Result<double> ConfigReader::number(std::string_view key, std::optional<double> 
   return value.get<double>();
 }
 
-Result<bool> ConfigReader::flag(std::string_view key, bool otherwise) const {
-  if (!has(json_, key)) return otherwise;
-  const Json& value = json_[std::string(key)];
-  if (!value.is_boolean()) return fail(Status::invalid(fmt::format("{} is {}, not a bool", key, value.dump())));
-  return value.get<bool>();
-}
+Result<bool> ConfigReader::flag(std::string_view key, bool otherwise) const { return bool_at(json_, key, otherwise); }
 
 Result<std::string> ConfigReader::text(std::string_view key, std::string otherwise) const {
   if (!has(json_, key)) return otherwise;

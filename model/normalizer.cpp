@@ -145,13 +145,6 @@ Result<std::string> replace_matches(std::string_view text, const Regex& pattern,
   }
 }
 
-Result<bool> flag_of(const Json& json, const char* key, bool otherwise) {
-  const auto found = json.find(key);
-  if (found == json.end() || found->is_null()) return otherwise;
-  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
-  return found->get<bool>();
-}
-
 }  // namespace
 
 // A normal form over the characters of Unicode 9.
@@ -213,7 +206,7 @@ Status Normalizer::add(const Json& json) {
   } else if (type == "Replace") {
     return add_replace(json);
   } else if (type == "Strip") {
-    const Strip strip{TRY(flag_of(json, "strip_left", true)), TRY(flag_of(json, "strip_right", true))};
+    const Strip strip{TRY(bool_at(json, "strip_left", true)), TRY(bool_at(json, "strip_right", true))};
     keeps_start_ &= !strip.left;
     steps_.emplace_back(strip);
   } else if (type == "StripAccents") {
@@ -263,10 +256,10 @@ Status Normalizer::add_replace(const Json& json) {
 Status Normalizer::add_bert(const Json& json) {
   keeps_start_ = false;
   const auto characters = TRY(BertCharacters::create());
-  const bool lowercase = TRY(flag_of(json, "lowercase", true));
-  if (TRY(flag_of(json, "clean_text", true))) steps_.emplace_back(CleanText{characters});
-  if (TRY(flag_of(json, "handle_chinese_chars", true))) steps_.emplace_back(SpaceIdeographs{});
-  if (TRY(flag_of(json, "strip_accents", lowercase))) {
+  const bool lowercase = TRY(bool_at(json, "lowercase", true));
+  if (TRY(bool_at(json, "clean_text", true))) steps_.emplace_back(CleanText{characters});
+  if (TRY(bool_at(json, "handle_chinese_chars", true))) steps_.emplace_back(SpaceIdeographs{});
+  if (TRY(bool_at(json, "strip_accents", lowercase))) {
     steps_.emplace_back(TRY(Form::create("NFD")));
     steps_.emplace_back(StripAccents{characters});
   }

@@ -160,13 +160,6 @@ class CharacterSplit final : public PreTokenizerStep {
   Behavior behavior_;
 };
 
-Result<bool> flag(const Json& json, const char* key, bool otherwise) {
-  const auto found = json.find(key);
-  if (found == json.end()) return otherwise;
-  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
-  return found->get<bool>();
-}
-
 Result<Behavior> read_behavior(const Json& json) {
   static constexpr std::pair<std::string_view, Behavior> kNames[] = {
       {"Removed", Behavior::kRemoved},
@@ -207,11 +200,11 @@ Result<Metaspace> Metaspace::from_json(const Json& json) {
   }
   const auto given = [&](const char* key) { return json.contains(key) && !json[key].is_null(); };
   // What files of older versions have in its place; newer ones write both.
-  if (given("add_prefix_space") && !TRY(flag(json, "add_prefix_space", true)) && result.prepend != Prepend::kNever) {
+  if (given("add_prefix_space") && !TRY(bool_at(json, "add_prefix_space", true)) && result.prepend != Prepend::kNever) {
     return fail(Status::invalid("Metaspace: add_prefix_space is false, and prepend_scheme is not never")
                     .hint("HF tokenizers refuses the file as well; write \"prepend_scheme\": \"never\" into it"));
   }
-  if (given("split")) result.split = TRY(flag(json, "split", true));
+  if (given("split")) result.split = TRY(bool_at(json, "split", true));
   return result;
 }
 
@@ -266,17 +259,17 @@ Status PreTokenizer::add(const Json& json) {
   }
   if (type == "ByteLevel") {
     byte_level_ = true;
-    adds_prefix_space_ = TRY(flag(json, "add_prefix_space", true));
+    adds_prefix_space_ = TRY(bool_at(json, "add_prefix_space", true));
     if (adds_prefix_space_ && !steps_.empty())
       return Status::invalid("add_prefix_space after other steps is not supported");
-    if (TRY(flag(json, "use_regex", true))) {
+    if (TRY(bool_at(json, "use_regex", true))) {
       steps_.push_back(std::make_unique<RegexSplit>(TRY(Regex::compile(kByteLevelRegex)), Behavior::kIsolated, false));
     }
     return {};
   }
   if (type == "Split") {
     const Behavior behavior = TRY(read_behavior(json));
-    const bool invert = TRY(flag(json, "invert", false));
+    const bool invert = TRY(bool_at(json, "invert", false));
     const auto pattern = json.find("pattern");
     if (pattern != json.end() && pattern->is_object() && pattern->size() == 1) {
       const auto kind = pattern->begin().key();
@@ -294,7 +287,7 @@ Status PreTokenizer::add(const Json& json) {
     return Status::invalid("Split has no pattern of type Regex or String");
   }
   if (type == "Digits") {
-    const bool individual = TRY(flag(json, "individual_digits", false));
+    const bool individual = TRY(bool_at(json, "individual_digits", false));
     auto digits = TRY(Regex::compile(fmt::format(R"([\p{{N}}{}]{})", kNewerNumbers, individual ? "" : "+")));
     steps_.push_back(std::make_unique<RegexSplit>(std::move(digits), Behavior::kIsolated, false));
     return {};

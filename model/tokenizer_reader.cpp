@@ -21,13 +21,6 @@ const Json& part(const Json& json, const char* key) {
   return found == json.end() ? kNull : *found;
 }
 
-Result<bool> flag_of_part(const Json& json, const char* key, bool otherwise = false) {
-  const Json& value = part(json, key);
-  if (value.is_null()) return otherwise;
-  if (!value.is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
-  return value.get<bool>();
-}
-
 Result<std::string> text(const Json& json, const char* key) {
   const Json& value = part(json, key);
   if (!value.is_string()) return fail(Status::invalid(fmt::format("{} is not a string", key)));
@@ -169,9 +162,9 @@ class TokenizerReader {
       tokens[id] = byte_level_ ? alphabet_.bytes_of(names_[id]).value_or("") : names_[id];
     }
     Bpe::Options options{.byte_level = byte_level_};
-    options.ignore_merges = TRY(flag_of_part(model, "ignore_merges"));
-    options.byte_fallback = TRY(flag_of_part(model, "byte_fallback"));
-    options.fuse_unknown = TRY(flag_of_part(model, "fuse_unk"));
+    options.ignore_merges = TRY(bool_at(model, "ignore_merges", false));
+    options.byte_fallback = TRY(bool_at(model, "byte_fallback", false));
+    options.fuse_unknown = TRY(bool_at(model, "fuse_unk", false));
     if (!part(model, "unk_token").is_null()) {
       const std::string unknown = TRY(text(model, "unk_token"));
       const TokenId id = id_of(unknown);
@@ -255,11 +248,11 @@ class TokenizerReader {
     token.id = TRY(token_id(part(item, "id")));
     token.content = TRY(text(item, "content"));
     if (token.content.empty()) return fail(Status::invalid("content is empty"));
-    token.single_word = TRY(flag_of_part(item, "single_word"));
-    token.lstrip = TRY(flag_of_part(item, "lstrip"));
-    token.rstrip = TRY(flag_of_part(item, "rstrip"));
-    token.special = TRY(flag_of_part(item, "special"));
-    token.normalized = TRY(flag_of_part(item, "normalized", !token.special));
+    token.single_word = TRY(bool_at(item, "single_word", false));
+    token.lstrip = TRY(bool_at(item, "lstrip", false));
+    token.rstrip = TRY(bool_at(item, "rstrip", false));
+    token.special = TRY(bool_at(item, "special", false));
+    token.normalized = TRY(bool_at(item, "normalized", !token.special));
     return token;
   }
 
@@ -307,7 +300,7 @@ class TokenizerReader {
     if (part(json, "type") == "ByteLevel") return Decoding::kByteLevel;
     if (part(json, "type") == "WordPiece") {
       if (!part(json, "prefix").is_null()) decoder_prefix_ = TRY(text(json, "prefix"));
-      cleans_up_ = TRY(flag_of_part(json, "cleanup", true));
+      cleans_up_ = TRY(bool_at(json, "cleanup", true));
       return Decoding::kWordPiece;
     }
     if (part(json, "type") == "Metaspace") {

@@ -53,11 +53,7 @@ Result<Unigram> Unigram::from_json(const Json& model) {
   }
   result.unknown_ = unknown->get<TokenId>();
   result.unknown_score_ = lowest - kUnknownPenalty;
-  const auto fallback = model.find("byte_fallback");
-  if (fallback != model.end() && !fallback->is_null()) {
-    if (!fallback->is_boolean()) return fail(Status::invalid("byte_fallback is not a bool"));
-    result.byte_fallback_ = fallback->get<bool>();
-  }
+  result.byte_fallback_ = TRY(bool_at(model, "byte_fallback", result.byte_fallback_));
   for (size_t id = 0; id < result.tokens_.size(); ++id) {
     result.ids_[result.tokens_[id]] = static_cast<TokenId>(id);
   }

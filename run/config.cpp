@@ -52,34 +52,7 @@ Schema schema_of(RunConfig& c) {
         "What is new in held-out tasks: everything, or instances, wordings or formats alone",
         {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
   s.add("tasks.floors", c.tasks.floors, "Measure the scripted baselines on the held-out tasks");
-  s.add("algorithm.name", c.algorithm.name, "Sets the defaults of the keys below",
-        {"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});
-  s.add("algorithm.advantage", c.algorithm.advantage, "Baseline of a group; empty: the algorithm's own",
-        {"", "grpo", "dr_grpo", "rloo"});
-  s.add("algorithm.clip_low", c.algorithm.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", -1, 1);
-  s.add("algorithm.clip_high", c.algorithm.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", -1,
-        100);
-  s.add("algorithm.dual_clip", c.algorithm.dual_clip, "Bounds the loss of a negative advantage; 0: off", 0, 1e6);
-  s.add("algorithm.mask_low", c.algorithm.mask_low, "Fall of a token's probability that dppo leaves out", 0, 1);
-  s.add("algorithm.mask_high", c.algorithm.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
-  s.add("algorithm.penalty", c.algorithm.penalty, "Of dppo, on the squared log ratio", 0, 1e6);
-  s.add("algorithm.std_epsilon", c.algorithm.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
-  s.add("algorithm.aggregation", c.algorithm.aggregation, "How token losses become one; empty: the algorithm's own",
-        {"", "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
-  s.add("algorithm.aggregation_length", c.algorithm.aggregation_length, "Length for sum_over_length", 0, 1e9);
-  s.add("algorithm.correction.kind", c.algorithm.correction.kind,
-        "Weight for what the sampler did differently; ratios are 1 then", {"none", "tis", "mis", "icepop"});
-  s.add("algorithm.correction.level", c.algorithm.correction.level, "What shares a weight", {"token", "sequence"});
-  s.add("algorithm.correction.low", c.algorithm.correction.low, "Weights below are dropped; -1: the kind's own", -1,
-        1e6);
-  s.add("algorithm.correction.high", c.algorithm.correction.high,
-        "Weights above are held (tis) or dropped; -1: the kind's own", -1, 1e6);
-  s.add("algorithm.kl.estimator", c.algorithm.kl.estimator,
-        "Term for the distance from the starting model; costs a forward pass and its memory",
-        {"none", "k1", "k2", "k3"});
-  s.add("algorithm.kl.coefficient", c.algorithm.kl.coefficient, "Of that term", 0, 1e6);
-  s.add("algorithm.kl.clamp", c.algorithm.kl.clamp, "Holds the estimate of a token; 0: off", 0, 1e6);
-  s.add("algorithm.entropy.coefficient", c.algorithm.entropy.coefficient, "Of an entropy bonus", 0, 1e6);
+  trainer::add_algorithm_fields(s, c.algorithm);
   s.add("algorithm.shuffle_rewards", c.algorithm.shuffle_rewards,
         "A control: rewards are permuted within a batch and nothing can be learned");
   s.add("reward.task", c.reward.task, "Weight of the task's own reward in what is learned from", -1e6, 1e6);
@@ -103,24 +76,7 @@ Schema schema_of(RunConfig& c) {
         "Where a batch would leave episodes behind that become too old: it waits for them, or they are dropped, which "
         "favours short answers",
         {"wait", "drop"});
-  s.add("trainer.optimizer", c.trainer.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
-        {trainer::kOptimizerNames.begin(), trainer::kOptimizerNames.end()});
-  s.add("trainer.moments", c.trainer.moments, "Number format of AdamW's moments; bf16 halves their memory",
-        {trainer::kMomentNames.begin(), trainer::kMomentNames.end()});
-  s.add("trainer.learning_rate", c.trainer.learning_rate, "Of the optimizer", 0, 1);
-  s.add("trainer.warmup_steps", c.trainer.warmup_steps, "Over which the learning rate rises", 0, 1e6);
-  s.add("trainer.schedule", c.trainer.schedule, "How it falls from then to the last step",
-        {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
-  s.add("trainer.final_share", c.trainer.final_share, "Of the learning rate, where a fall ends", 0, 1);
-  s.add("trainer.beta1", c.trainer.beta1, "Of AdamW", 0, 1);
-  s.add("trainer.beta2", c.trainer.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
-  s.add("trainer.momentum", c.trainer.momentum, "Of Muon", 0, 1);
-  s.add("trainer.weight_decay", c.trainer.weight_decay, "Decoupled", 0, 1);
-  s.add("trainer.max_grad_norm", c.trainer.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
-  s.add("trainer.max_pass_tokens", c.trainer.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
-  s.add("trainer.slots", c.trainer.slots,
-        "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
-  s.add("trainer.checkpoint_every", c.trainer.checkpoint_every, "Steps between checkpoints", 1, 1e6);
+  trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
   s.add("trainer.threads", c.trainer.threads, "Threads of the trainer; 0: all cores", 0, 1024);
   trainer::add_lora_fields(s, c.lora);
   s.add("rollout.workers", c.rollout.workers, "Engines, each a process", 1, 256);
@@ -259,49 +215,12 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
 }
 
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
-  const auto& t = c.trainer;
-  trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
-                                      .moments = TRY(trainer::moments_named(t.moments)),
-                                      .learning_rate = {.peak = t.learning_rate,
-                                                        .warmup_steps = t.warmup_steps,
-                                                        .decay = TRY(trainer::decay_named(t.schedule)),
-                                                        .steps = c.run.steps,
-                                                        .final_share = t.final_share},
-                                      .beta1 = t.beta1,
-                                      .beta2 = t.beta2,
-                                      .weight_decay = t.weight_decay,
-                                      .momentum = t.momentum,
-                                      .max_grad_norm = t.max_grad_norm,
-                                      .low_rank = c.lora,
-                                      .max_pass_tokens = t.max_pass_tokens,
-                                      .slots = t.slots};
-  settings.low_rank.seed = c.run.seed;
-  TRY(trainer::check(settings));
-  return settings;
+  return trainer::optimizer_settings(c.trainer, {.steps = c.run.steps, .warmup_steps = c.trainer.warmup_steps}, c.lora,
+                                     c.run.seed);
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
-  const auto& a = c.algorithm;
-  Json json = {{"name", a.name},
-               {"std_epsilon", a.std_epsilon},
-               {"aggregation_length", a.aggregation_length},
-               {"dual_clip", a.dual_clip},
-               {"mask_low", a.mask_low},
-               {"mask_high", a.mask_high},
-               {"penalty", a.penalty},
-               {"correction", {{"kind", a.correction.kind}, {"level", a.correction.level}}},
-               {"kl", {{"estimator", a.kl.estimator}, {"coefficient", a.kl.coefficient}, {"clamp", a.kl.clamp}}},
-               {"entropy", {{"coefficient", a.entropy.coefficient}}}};
-  const auto unless_own = [](Json& object, const char* key, const auto& value, const auto& own) {
-    if (value != own) object[key] = value;
-  };
-  unless_own(json, "advantage", a.advantage, "");
-  unless_own(json, "aggregation", a.aggregation, "");
-  unless_own(json, "clip_low", a.clip_low, kOwn);
-  unless_own(json, "clip_high", a.clip_high, kOwn);
-  unless_own(json["correction"], "low", a.correction.low, kOwn);
-  unless_own(json["correction"], "high", a.correction.high, kOwn);
-  auto algorithm = TRY(trainer::algorithm_from_json(json));
+  auto algorithm = TRY(trainer::algorithm_of(c.algorithm));
   if (algorithm.policy == trainer::Policy::kMasked && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
     return fail(Status::invalid(
         "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));

@@ -6,13 +6,11 @@
 
 #include "base/config.h"
 #include "rollout/books/ledger.h"
-#include "trainer/learn/algorithm.h"
-#include "trainer/learn/optimizer.h"
+#include "trainer/learn/algorithm_config.h"
+#include "trainer/learn/low_rank.h"
+#include "trainer/learn/optimizer_fields.h"
 
 namespace tandem::run {
-
-// What a key holds whose value the name of the algorithm decides.
-constexpr double kOwn = -1;
 
 struct RunConfig {
   struct {
@@ -39,41 +37,16 @@ struct RunConfig {
     std::string heldout_split = "heldout";
     bool floors = true;
   } tasks;
-  struct {
-    std::string name = "dr_grpo";
-    std::string advantage;
-    double clip_low = kOwn, clip_high = kOwn, std_epsilon = 1e-6;
-    double dual_clip = 0, mask_low = 0.2, mask_high = 0.2, penalty = 1e-3;
-    std::string aggregation;
-    double aggregation_length = 0;
-    struct {
-      std::string kind = "none", level = "token";
-      double low = kOwn, high = kOwn;
-    } correction;
-    struct {
-      std::string estimator = "none";
-      double coefficient = 0, clamp = 0;
-    } kl;
-    struct {
-      double coefficient = 0;
-    } entropy;
+  struct : trainer::AlgorithmConfig {
     bool shuffle_rewards = false;
   } algorithm;
   rollout::RewardWeights reward;
-  struct {
+  struct : trainer::OptimizerConfig {
     int groups_per_step = 8;
     int group_size = 8;
     int max_lag = 1;
     std::string on_lag = "wait";
-    double learning_rate = 3e-5;
     int warmup_steps = 0;
-    std::string schedule = "constant";
-    double final_share = 0.1;
-    std::string optimizer = "adamw", moments = "fp32";
-    double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
-    int max_pass_tokens = 1024;
-    int slots = 8;
-    int checkpoint_every = 25;
     int threads = 0;
   } trainer;
   trainer::LowRankSettings lora;

@@ -28,19 +28,12 @@ std::tm local_time() {
   return time;
 }
 
-Result<bool> flag(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  if (found == line.end() || found->is_null()) return false;
-  if (!found->is_boolean()) return fail(Status::invalid(fmt::format("{} is not a bool", key)));
-  return found->get<bool>();
-}
-
 Result<Json> render(const model::ChatTemplate& chat_template, const model::Tokenizer& tokenizer, const Json& line) {
   model::RenderOptions options;
-  options.add_generation_prompt = TRY(flag(line, "add_generation_prompt"));
+  options.add_generation_prompt = TRY(bool_at(line, "add_generation_prompt", false));
   if (const auto found = line.find("continue_final_message"); found != line.end() && found->is_string()) {
     options.continue_final_message = found->get<std::string>();
-  } else if (TRY(flag(line, "continue_final_message"))) {
+  } else if (TRY(bool_at(line, "continue_final_message", false))) {
     options.continue_final_message = "content";
   }
   if (const auto found = line.find("chat_template_kwargs"); found != line.end() && !found->is_null())

@@ -23,9 +23,8 @@ Result<int> print_episodes(const EpisodesOptions& options) {
   const auto plan_of_config = [&]() -> Result<rollout::RunPlan> {
     return run::plan_of(TRY(run::read_resolved(options.run)), options.run);
   };
-  const auto ledger = TRY(rollout::read_ledger(options.run, plan_of_config));
   const auto with_tokens = options.tokens ? dashboard::WithTokens::kYes : dashboard::WithTokens::kNo;
-  TRY(dashboard::visit_episodes(options.run, ledger, with_tokens, [](const Json& object) -> Status {
+  TRY(dashboard::visit_episodes(options.run, plan_of_config, with_tokens, [](const Json& object) -> Status {
     const std::string line = dump_json(object) + "\n";
     if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
       return Status::from_errno("standard output", errno);

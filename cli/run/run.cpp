@@ -216,10 +216,10 @@ void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
 
 // What is left to people and scripts when a run ends: summary.json, report.html, tb/.
 Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock) {
-  const rollout::RunPlan plan = TRY(run::plan_of(config, run_dir));
-  const Json summary = TRY(dashboard::summarise(run_dir, plan));
+  const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
+  const Json summary = dashboard::summarise(run);
   TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
-  TRY(dashboard::write_report(run_dir, plan));
+  TRY(dashboard::write_report(run));
   write_tensorboard(run_dir, clock);
   return summary;
 }

@@ -78,7 +78,7 @@ Result<int> view(const ViewOptions& options) {
   TRY(dashboard::check_run_directory(options.run));
   const fs::path run_dir = fs::absolute(options.run).lexically_normal();
   const rollout::RunPlan plan = TRY(run::plan_of(TRY(run::read_resolved(run_dir)), run_dir));
-  const bool on = is_on(run_dir, TRY(dashboard::read_run(run_dir, plan)).status);
+  const bool on = is_on(run_dir, TRY(dashboard::read_status(run_dir)));
   if (!on || options.once) {
     TRY(dashboard::write_report(run_dir, plan));
     announce(options, on, run_dir / "report.html", "");

@@ -53,24 +53,7 @@ Schema schema_of(SftConfig& c) {
   s.add("trainer.steps", t.steps, "Optimizer steps, in place of epochs; 0: by the epochs", 0, 1e7);
   s.add("trainer.tokens_per_step", t.tokens_per_step,
         "A step takes transcripts of so many tokens together, one at least", 1, 1e9);
-  s.add("trainer.optimizer", t.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
-        {trainer::kOptimizerNames.begin(), trainer::kOptimizerNames.end()});
-  s.add("trainer.moments", t.moments, "Number format of AdamW's moments; bf16 halves their memory",
-        {trainer::kMomentNames.begin(), trainer::kMomentNames.end()});
-  s.add("trainer.learning_rate", t.learning_rate, "Of the optimizer", 0, 1);
-  s.add("trainer.warmup_share", t.warmup_share, "Of the steps, over which the learning rate rises", 0, 1);
-  s.add("trainer.schedule", t.schedule, "How it falls from then to the last step",
-        {std::begin(trainer::kDecayNames), std::end(trainer::kDecayNames)});
-  s.add("trainer.final_share", t.final_share, "Of the learning rate, where a fall ends", 0, 1);
-  s.add("trainer.beta1", t.beta1, "Of AdamW", 0, 1);
-  s.add("trainer.beta2", t.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
-  s.add("trainer.momentum", t.momentum, "Of Muon", 0, 1);
-  s.add("trainer.weight_decay", t.weight_decay, "Decoupled", 0, 1);
-  s.add("trainer.max_grad_norm", t.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
-  s.add("trainer.max_pass_tokens", t.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
-  s.add("trainer.slots", t.slots,
-        "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
-  s.add("trainer.checkpoint_every", t.checkpoint_every, "Steps between checkpoints", 1, 1e6);
+  trainer::add_optimizer_fields(s, t, t.warmup_share);
   add_lora_fields(s, c.lora);
   s.add("validation.every", c.validation.every, "Steps between validations; the last step is always validated", 1, 1e6);
   s.add("validation.patience", c.validation.patience,
@@ -119,24 +102,7 @@ Status check(const SftConfig& c, const Schema& schema) {
 Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t steps) {
   const auto& t = c.trainer;
   const auto rising = static_cast<int>(std::lround(t.warmup_share * static_cast<double>(steps)));
-  trainer::OptimizerSettings settings{.kind = TRY(trainer::optimizer_named(t.optimizer)),
-                                      .moments = TRY(trainer::moments_named(t.moments)),
-                                      .learning_rate = {.peak = t.learning_rate,
-                                                        .warmup_steps = rising,
-                                                        .decay = TRY(trainer::decay_named(t.schedule)),
-                                                        .steps = steps,
-                                                        .final_share = t.final_share},
-                                      .beta1 = t.beta1,
-                                      .beta2 = t.beta2,
-                                      .weight_decay = t.weight_decay,
-                                      .momentum = t.momentum,
-                                      .max_grad_norm = t.max_grad_norm,
-                                      .low_rank = c.lora,
-                                      .max_pass_tokens = t.max_pass_tokens,
-                                      .slots = t.slots};
-  settings.low_rank.seed = c.seed;
-  TRY(trainer::check(settings));
-  return settings;
+  return trainer::optimizer_settings(t, {.steps = steps, .warmup_steps = rising}, c.lora, c.seed);
 }
 
 int threads_of(const SftConfig& c) {

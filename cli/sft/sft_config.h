@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "base/config.h"
-#include "trainer/learn/learner.h"
+#include "trainer/learn/low_rank.h"
+#include "trainer/learn/optimizer_fields.h"
 
 namespace tandem::cli {
 
@@ -27,19 +28,16 @@ struct SftConfig {
     std::string tool_calls = "template";
     std::string now;
   } data;
-  struct {
+  struct Training : trainer::OptimizerConfig {
+    Training() {
+      learning_rate = 2e-5;
+      schedule = "cosine";
+      checkpoint_every = 100;
+    }
     int epochs = 3;
     int steps = 0;
     int tokens_per_step = 8192;
-    double learning_rate = 2e-5;
     double warmup_share = 0.05;
-    std::string schedule = "cosine";
-    double final_share = 0.1;
-    std::string optimizer = "adamw", moments = "fp32";
-    double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
-    int max_pass_tokens = 1024;
-    int slots = 8;
-    int checkpoint_every = 100;
   } trainer;
   struct {
     int every = 50;

@@ -30,11 +30,11 @@ Status add_run(const fs::path& run_dir, const fs::path& model, Purpose purpose, 
         .at(run_dir.string())
         .hint("train the model that the run trained, or one with its tokenizer.json");
   }
-  const auto ledger = TRY(rollout::read_ledger(run_dir, TRY(run::plan_of(TRY(run::read_resolved(run_dir)), run_dir))));
+  const rollout::RunPlan plan = TRY(run::plan_of(TRY(run::read_resolved(run_dir)), run_dir));
   const auto store = TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"));
-  for (const auto& episode : ledger.episodes()) {
+  const auto add = [&](const rollout::EpisodeRecord& episode) -> Status {
     const rollout::EpisodeKey key{episode.episode, episode.attempt};
-    if (!store.contains(key)) continue;
+    if (!store.contains(key)) return {};
     auto trajectory = TRY(store.read(key));
     trainer::Episode tokens{.tokens = std::move(trajectory.tokens),
                             .sampled = std::move(trajectory.sampled),
@@ -42,7 +42,9 @@ Status add_run(const fs::path& run_dir, const fs::path& model, Purpose purpose, 
                             .split = episode.split};
     if (episode.commit && episode.commit->key == key) tokens.reward = episode.commit->reward;
     reader.add_episode(fmt::format("{} episode {}", run_dir.string(), episode.episode), std::move(tokens), purpose);
-  }
+    return {};
+  };
+  TRY(rollout::read_episodes(run_dir, plan, add));
   return {};
 }
 

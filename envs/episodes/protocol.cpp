@@ -153,8 +153,8 @@ Message render_responses(std::span<const ToolOutcome> outcomes) {
   return {"user", std::move(text)};
 }
 
-ParsedMessage parse_message(std::string_view content) {
-  ParsedMessage message;
+ParsedTurn parse_message(std::string_view content) {
+  ParsedTurn message;
   std::string outside;
   while (true) {
     const size_t begin = content.find(kOpen);

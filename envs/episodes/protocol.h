@@ -38,11 +38,12 @@ struct ParsedCall {
   Call call;
   std::string error;  // for the model; empty where the call could be read
 };
-struct ParsedMessage {
+// A message of the model as an episode takes it: calls to run, or an answer.
+struct ParsedTurn {
   std::vector<ParsedCall> calls;
   std::string text;  // what stands outside of calls; the answer where there are none
 };
 // Reads an assistant message. Malformed calls become errors for the model to read, never a failure of the program.
-ParsedMessage parse_message(std::string_view content);
+ParsedTurn parse_message(std::string_view content);
 
 }  // namespace tandem::envs

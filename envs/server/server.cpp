@@ -315,7 +315,7 @@ class EnvServer {
     auto known = session.turns.find(in.getTurn());
     if (known == session.turns.end()) {
       if (session.grade || !session.episode) return fail(Status::not_found("the episode is over"));
-      const ParsedMessage parsed = parse_message(in.getMessage().cStr());
+      const ParsedTurn parsed = parse_message(in.getMessage().cStr());
       TurnAnswer answer{.calls = static_cast<uint32_t>(parsed.calls.size()), .response = {}};
       if (!parsed.calls.empty()) {
         const auto outcomes = TRY(session.episode->turn(parsed.calls));

@@ -1,7 +1,8 @@
 // Which kinds of task the next batch is drawn from.
 //
-// Every kind has an even share; one that always succeeds gets half of it, one that nobody solves yet a quarter, so that
-// its turn is noticed when it comes. A batch is stratified: counts differ from their expectation by less than one.
+// Kinds have equal shares, with two exceptions: a kind that always succeeds has half a share, and a kind that never
+// succeeds a quarter, so that its first successes are noticed. A batch is stratified: counts differ from their
+// expectation by less than one.
 //
 // A function of the seed and of the batches observed, in order; value type.
 #pragma once
@@ -20,10 +21,10 @@ class Curriculum {
   // `count` kinds for batch number `batch`, shuffled.
   std::vector<std::string> draw(uint64_t batch, int count) const;
 
-  // The mean reward of one group of a batch.
+  // Takes in the mean reward of one group of a batch.
   void observe(const std::string& kind, double success);
 
-  // What was observed, for a snapshot; load() takes it into a curriculum of the same kinds and seed.
+  // The observations, for a snapshot. load() restores them into a curriculum of the same kinds and seed.
   Json save() const;
   void load(const Json& saved);
 

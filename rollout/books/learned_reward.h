@@ -1,6 +1,6 @@
-// What an episode teaches: the number that its advantage comes from, made of all that is known of how it went.
+// The learned reward: the number that an episode's advantage is computed from.
 //
-// The reward of its task alone says whether it succeeded, and it stays what success is counted by; this weighs in how.
+// Success is counted by the task's reward alone. The learned reward adds weights for how the episode went.
 #pragma once
 
 #include "rollout/books/ledger.h"

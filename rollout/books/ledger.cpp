@@ -44,6 +44,9 @@ void Ledger::on(const Extended& event) {
   if (event.steps <= plan_.steps || event.steps > kMostSteps || trainable(plan_.kinds, plan_.counts).empty()) return;
   plan_.steps = event.steps;
   if (phase_ != Phase::kAfter && phase_ != Phase::kDone) return;
+  for (Group& group : groups_) {
+    if (group.phase == Phase::kAfter) group.phase = Phase::kBetween;
+  }
   for (const auto& record : records_) {
     if (!record || record->phase != Phase::kAfter) continue;
     record->phase = Phase::kBetween;
@@ -62,16 +65,26 @@ void Ledger::on(const ConfigSet& event) {
   for (const auto& [path, value] : event.values.items()) config_[path] = value;
 }
 
-std::vector<Action> Ledger::step(const Event& event) {
+std::vector<Action> Ledger::step(const Event& event, const OnSettled& on_settled) {
   actions_.clear();
   if (!planned_ && !std::holds_alternative<PlanSet>(event)) return {};
   std::visit([&](const auto& e) { on(e); }, event);
   advance();
   if (history_ == History::kOpen) {
-    for (const uint64_t episode : settled_) records_[episode].reset();
+    for (const uint64_t episode : settled_) {
+      if (on_settled && records_[episode]) on_settled(std::move(*records_[episode]));
+      records_[episode].reset();
+    }
   }
   settled_.clear();
   return std::move(actions_);
+}
+
+EpisodeRecord Ledger::as_of_now(EpisodeRecord settled) const {
+  settled.state = states_[settled.episode];
+  if (settled.state == EpisodeState::kDropped && settled.dropped.empty()) settled.dropped = kTrajectoryLost;
+  if (settled.phase == Phase::kAfter) settled.phase = groups_[settled.group].phase;
+  return settled;
 }
 
 // An episode that is under way. Of the others every event comes too late.

@@ -21,6 +21,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -78,8 +79,8 @@ struct Books {
 
 // What a ledger keeps of episodes that are batched, trained or dropped.
 enum class History : uint8_t {
-  kFull,  // all: what reads a run
-  kOpen,  // how they ended, in few bytes: what runs it
+  kFull,  // everything: for a ledger that fits in memory
+  kOpen,  // the final state, in a few bytes: to run a run, and to read its log
 };
 
 class Ledger {
@@ -89,7 +90,14 @@ class Ledger {
   explicit Ledger(RunPlan plan, History history = History::kFull) : history_(history) { begin(std::move(plan)); }
 
   // Deterministic. Events that make no sense (unknown episodes, late commits, a second plan) change nothing.
-  std::vector<Action> step(const Event& event);
+  std::vector<Action> step(const Event& event) { return step(event, nullptr); }
+  // The same. Under kOpen `on_settled` sees each record of which this event leaves only the state; it sees each once.
+  using OnSettled = std::function<void(EpisodeRecord&& record)>;
+  std::vector<Action> step(const Event& event, const OnSettled& on_settled);
+
+  // A record that a ledger of the same log gave to `on_settled`, as these books have it: further events may have
+  // changed its state, the reason of its drop and its phase.
+  EpisodeRecord as_of_now(EpisodeRecord settled) const;
 
   Books books() const;
   Phase phase() const { return phase_; }
@@ -129,6 +137,7 @@ class Ledger {
 
  private:
   static constexpr uint64_t kUnboundVersion = UINT64_MAX;
+  static constexpr std::string_view kTrajectoryLost = "trajectory_lost";  // the only drop of a batched episode
   struct Group {
     uint64_t first = 0;  // episode
     int size = 0, open = 0;

@@ -37,27 +37,29 @@ Result<std::optional<FoundPlan>> plan_in(const fs::path& path) {
 }
 
 // What the log is replayed into: a ledger that its first event gives the plan, or that has it beforehand.
-Result<Ledger> empty_ledger(const fs::path& path, const PlanOfConfig& plan_of_config, History history) {
+Result<Ledger> empty_ledger(const fs::path& path, const PlanOfConfig& plan_of_config) {
   const auto said = fs::exists(path) ? TRY(plan_in(path)) : std::nullopt;
-  if (said) return said->is_first ? Ledger(history) : Ledger(said->plan, history);
+  if (said) return said->is_first ? Ledger(History::kOpen) : Ledger(said->plan, History::kOpen);
   RunPlan plan = TRY(plan_of_config());
   plan.on_lag = OnLag::kUnbound;
-  return Ledger(std::move(plan), history);
+  return Ledger(std::move(plan), History::kOpen);
 }
 
 struct Replayed {
   uint64_t events = 0, last_record = 0;  // where the last of them begins
+  uint64_t log_bytes = 0;                // up to the end of it
 };
 
 // Lets the events from byte `from` on take effect.
 Result<Replayed> replay(const fs::path& path, Ledger& ledger, uint64_t from = 0) {
   Replayed replayed;
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
-    replayed = {replayed.events + 1, offset};
+    ++replayed.events;
+    replayed.last_record = offset;
     (void)ledger.step(TRY(event_of(record)));
     return {};
   };
-  TRY(read_log(path, visit, Damage::kRefuse, from));
+  replayed.log_bytes = TRY(read_log(path, visit, Damage::kRefuse, from)).good_bytes;
   return replayed;
 }
 
@@ -118,7 +120,7 @@ Result<FromSnapshot> replay_from_snapshot(const fs::path& run_dir, const PlanOfC
       spdlog::warn("{} {}; the whole log is replayed", snapshot.string(), restored.error().message());
     }
   }
-  FromSnapshot read{TRY(empty_ledger(path, plan_of_config, History::kOpen)), 0, {}};
+  FromSnapshot read{TRY(empty_ledger(path, plan_of_config)), 0, {}};
   read.tail = TRY(replay(path, read.ledger));
   return read;
 }
@@ -127,20 +129,60 @@ Result<FromSnapshot> replay_from_snapshot(const fs::path& run_dir, const PlanOfC
 
 fs::path ledger_log_path(const fs::path& run_dir) { return run_dir / "ledger" / "events.log"; }
 
-Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
-  const fs::path path = ledger_log_path(run_dir);
-  auto ledger = TRY(empty_ledger(path, plan_of_config, History::kFull));
-  if (fs::exists(path)) TRY(replay(path, ledger));
-  return ledger;
-}
-
-Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config) {
-  return read_ledger(run_dir, [&]() -> Result<RunPlan> { return std::move(plan_of_config); });
-}
-
 Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config) {
-  if (!fs::exists(ledger_log_path(run_dir))) return read_ledger(run_dir, plan_of_config);
+  const fs::path path = ledger_log_path(run_dir);
+  if (!fs::exists(path)) return empty_ledger(path, plan_of_config);
   return std::move(TRY(replay_from_snapshot(run_dir, plan_of_config)).ledger);
+}
+
+namespace {
+
+// Hands out settled records in order of admission; those that come before their turn wait.
+class InOrder {
+ public:
+  InOrder(const Ledger& books, const VisitEpisode& visit) : books_(books), visit_(visit) {}
+
+  void add(EpisodeRecord record) { waiting_.emplace(record.episode, std::move(record)); }
+  Status hand_out() {
+    for (auto first = waiting_.begin(); first != waiting_.end() && first->first == next_; ++next_) {
+      TRY(visit_(books_.as_of_now(std::move(first->second))));
+      first = waiting_.erase(first);
+    }
+    return {};
+  }
+
+ private:
+  const Ledger& books_;
+  const VisitEpisode& visit_;
+  std::map<uint64_t, EpisodeRecord> waiting_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace
+
+Result<Ledger> read_episodes(const fs::path& run_dir, const PlanOfConfig& plan_of_config, const VisitEpisode& visit) {
+  const fs::path path = ledger_log_path(run_dir);
+  if (!fs::exists(path)) return empty_ledger(path, plan_of_config);
+  auto read = TRY(replay_from_snapshot(run_dir, plan_of_config));
+  Ledger ledger = TRY(empty_ledger(path, plan_of_config));
+  InOrder in_order(read.ledger, visit);
+  const Ledger::OnSettled on_settled = [&](EpisodeRecord&& record) { in_order.add(std::move(record)); };
+  bool at_end = false;  // a run that is on may have written more since
+  const auto replayed = read_log(path, [&](std::string_view record, uint64_t offset) -> Status {
+    at_end = offset >= read.tail.log_bytes;
+    if (at_end) return Status::cancelled("as far as the books go");
+    (void)ledger.step(TRY(event_of(record)), on_settled);
+    return in_order.hand_out();
+  });
+  if (!replayed && !at_end) return fail(replayed.error());
+  for (const EpisodeRecord& episode : ledger.episodes()) in_order.add(episode);
+  TRY(in_order.hand_out());
+  return std::move(read.ledger);
+}
+
+Result<Ledger> read_episodes(const fs::path& run_dir, RunPlan plan_of_config, const VisitEpisode& visit) {
+  return read_episodes(
+      run_dir, [&]() -> Result<RunPlan> { return plan_of_config; }, visit);
 }
 
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted) {

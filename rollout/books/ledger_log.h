@@ -20,13 +20,16 @@ fs::path ledger_log_path(const fs::path& run_dir);
 // Where a log of format 1 has its plan from; not asked for any other.
 using PlanOfConfig = std::function<Result<RunPlan>()>;
 
-// The books that the log describes, every episode in full; those of a run without events where there is no log. Works
-// while the run is on. kInvalid where the log is of a newer format, kCorrupt where it is damaged.
-Result<Ledger> read_ledger(const fs::path& run_dir, const PlanOfConfig& plan_of_config);
-Result<Ledger> read_ledger(const fs::path& run_dir, RunPlan plan_of_config);
-
-// The same under History::kOpen, from the snapshot on where there is one: fast, however long the run.
+// The books under History::kOpen, from the snapshot on where there is one; those of a run without events where there is
+// no log. Works while the run is on. kInvalid where the log is of a newer format, kCorrupt where it is damaged.
 Result<Ledger> read_books(const fs::path& run_dir, const PlanOfConfig& plan_of_config);
+
+// The same books, after `visit` has seen every episode as they have it, in order of admission. One pass over the log,
+// after the snapshot or another pass has said how each episode ended. Memory: the episodes under way, those
+// admitted after the oldest of them, and twice the books under kOpen. An error of `visit` ends the reading.
+using VisitEpisode = std::function<Status(const EpisodeRecord&)>;
+Result<Ledger> read_episodes(const fs::path& run_dir, const PlanOfConfig& plan_of_config, const VisitEpisode& visit);
+Result<Ledger> read_episodes(const fs::path& run_dir, RunPlan plan_of_config, const VisitEpisode& visit);
 
 // What a run is to do, and its config by path ({"run.steps": 4, ..}), which the log keeps for the record.
 struct RunTerms {
@@ -37,7 +40,7 @@ struct RunTerms {
 // Says in the log what the run is to do from now on, before its coordinator is started: the plan where the log has
 // none, more steps where `wanted` has more, values of the config that have changed. `recorded` are the terms as the run
 // was left; they matter for a log of format 1. Durable when it returns; the same call again changes nothing.
-// The errors are those of read_ledger and of writing.
+// The errors are those of read_books and of writing.
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted);
 
 // The log and the books, kept together: what the coordinator owns.

@@ -12,7 +12,7 @@ namespace tandem::rollout {
 
 namespace {
 
-constexpr int kSnapshotFormat = 1;
+constexpr int kSnapshotFormat = 2;  // 1 did not say which held-out groups were measured before an extension
 
 template <typename T>
 void put(std::string& out, const T& value) {
@@ -150,7 +150,8 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
   if (!in.good) return damaged();
   const Json head = TRY(parse_json(in.bytes.substr(0, head_bytes)));
   in.bytes.remove_prefix(head_bytes);
-  TRY(format_of(head, kSnapshotFormat));
+  if (const int format = TRY(format_of(head, kSnapshotFormat)); format != kSnapshotFormat)
+    return fail(Status::invalid(fmt::format("is of format {}; only {} is read", format, kSnapshotFormat)));
   Ledger ledger(History::kOpen);
   try {
     ledger.begin(TRY(plan_from_json(head.at("plan"))));

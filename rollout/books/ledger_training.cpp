@@ -39,8 +39,8 @@ void Ledger::on(const Trained& event) {
       continue;
     }
     set_state(episode, EpisodeState::kDropped);
-    ++dropped_["trajectory_lost"];
-    if (EpisodeRecord* const record = records_[episode].get()) record->dropped = "trajectory_lost";
+    ++dropped_[std::string(kTrajectoryLost)];
+    if (EpisodeRecord* const record = records_[episode].get()) record->dropped = kTrajectoryLost;
   }
   steps_trained_ = event.step;
   newest_version_ = std::max(newest_version_, steps_trained_);

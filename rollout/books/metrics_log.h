@@ -1,8 +1,8 @@
 // metrics.jsonl of a run: a line for each step that was trained.
 //
-// A step is in the ledger before its line is here, so who is killed between leaves a step without a line; `missing`
-// tells a successor. Of several lines of one step the last counts. Observing must not stop training: what cannot be
-// written is logged.
+// A step enters the ledger before its line is written. A process killed between the two leaves a step without a line;
+// missing() names it to the next one. Of several lines of one step the last counts. A failed write is logged and does
+// not stop training.
 //
 // Thread safety: none.
 #pragma once
@@ -20,10 +20,10 @@ inline constexpr int kMetricsFormat = 2;  // of a line, by its key "format"; the
 
 class MetricsLog {
  public:
-  // What stands in `path` is kept, but for a last line that was torn.
+  // Keeps the lines of `path`, except for a torn last one.
   explicit MetricsLog(fs::path path);
 
-  // Of the steps 1 to `last`, those without a line.
+  // Returns the steps from 1 to `last` that have no line.
   std::vector<uint64_t> missing(uint64_t last) const;
 
   // A line with the key "step"; "format" is added.

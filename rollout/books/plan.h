@@ -1,4 +1,4 @@
-// What a run is to do: the first event of its log, and all that its books are a function of beside the events.
+// The plan of a run: the first event of its log. Books are a function of plan and events.
 //
 // A value; thread safety: as any value.
 #pragma once
@@ -22,9 +22,9 @@ struct RewardWeights {
   friend bool operator==(const RewardWeights&, const RewardWeights&) = default;
 };
 
-// What becomes of an episode that a batch would leave behind: trained later, its tokens would be older than max_lag.
+// The fate of an episode whose tokens would be older than max_lag if a batch were formed without it.
 enum class OnLag : uint8_t {
-  kUnbound,  // it is trained all the same: runs whose log is of format 1
+  kUnbound,  // it is trained late: runs whose log is of format 1
   kWait,     // the batch waits for it
   kDrop,     // it is dropped as too old
 };

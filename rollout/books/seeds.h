@@ -1,6 +1,6 @@
-// The streams that the ledger derives from the seed of a run, by number: derive_seed(seed, {stream, what}).
+// Numbers of the random streams of the ledger: derive_seed(seed, {stream, item}).
 //
-// A number is part of what a run is: another one is another run.
+// A changed number changes every run.
 #pragma once
 
 #include <cstdint>

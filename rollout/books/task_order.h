@@ -23,10 +23,10 @@ class TaskOrder {
  public:
   TaskOrder(CountsByKind counts, uint64_t seed) : counts_(std::move(counts)), seed_(seed) {}
 
-  // The number of the next training task of a kind that has some.
+  // Returns the number of the next training task of `kind`, which has at least one.
   uint64_t next(const std::string& kind);
 
-  // How far it is, for a snapshot; load() takes it into an order of the same counts and seed.
+  // The position, for a snapshot. load() restores it into an order of the same counts and seed.
   Json save() const;
   void load(const Json& saved);
 
@@ -40,7 +40,7 @@ class TaskOrder {
   std::map<std::string, Progress> progress_;
 };
 
-// Those of `kinds` that have training tasks; all of them where `counts` is empty, for then there is no end of tasks.
+// The kinds that have training tasks. All of them where `counts` is empty: tasks are then made from seeds.
 std::vector<std::string> trainable(const std::vector<std::string>& kinds, const CountsByKind& counts);
 
 }  // namespace tandem::rollout

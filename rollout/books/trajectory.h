@@ -1,7 +1,7 @@
-// What an episode was, token by token: what the trainer learns from and `tandem episodes --tokens` prints.
+// The tokens of an episode: the trainer learns from them, and `tandem episodes --tokens` prints them.
 //
-// Token ids from first to last, never text made into tokens again. Four lists of one length; logprobs and versions mean
-// something only where `sampled` is 1.
+// Token ids are those of the episode; no text is tokenised again. The four lists have one length. Logprobs and versions
+// have a meaning only where `sampled` is 1.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class TrajectoryStore {
   static Result<TrajectoryStore> open(const fs::path& folder);  // to append
   static Result<TrajectoryStore> open_to_read(const fs::path& folder);
 
-  // Durable when it returns; all of them with one wait for the disk.
+  // Durable on return, with one wait for the disk.
   Status append(const Trajectory& trajectory);
   Status append(std::span<const Trajectory* const> trajectories);
   bool contains(const EpisodeKey& key) const { return offsets_.contains(key); }

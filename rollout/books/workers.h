@@ -1,7 +1,6 @@
-// Rollout processes as the ledger knows them: what each holds, what it asks for, and who may take from whom.
+// The ledger's table of rollout processes: their leases, their credits, and who may steal from whom.
 //
-// Every question is answered without looking at all workers or episodes. A worker that is not present holds what it was
-// leased until the ledger takes it back.
+// No query scans all workers or episodes. An absent worker keeps its leases until the ledger revokes them.
 //
 // Thread safety: none; a part of the ledger, pure like it. References stay valid as long as the table.
 #pragma once
@@ -34,7 +33,7 @@ class WorkerTable {
   WorkerTable(WorkerTable&&) = default;
   WorkerTable& operator=(WorkerTable&&) = default;
 
-  // Nothing where nobody of that name was ever seen.
+  // Returns nullptr for a name that was never seen.
   const Worker* find(const std::string& name) const;
   bool is_present(const std::string& name) const;
   const std::map<std::string, Worker>& all() const { return workers_; }
@@ -47,16 +46,17 @@ class WorkerTable {
   void release(const std::string& name, uint64_t episode);
   void hand_over(const std::string& from, const std::string& to, uint64_t episode);
 
-  // The first by name that wants more, and the next after `worker`; nullptr where there is none.
+  // The first worker by name with credits, and the next one after `worker`; nullptr where there is none.
   const Worker* first_wanting() const;
   const Worker* next_wanting(const Worker& worker) const;
 
-  // Those that are dry and the one that holds most, where that is at least `gap` more: they are stealing from now on.
+  // Pairs each worker that is dry with the worker that holds most, if the difference is at least `gap`. Marks the
+  // former as stealing.
   std::vector<Theft> start_thefts(uint32_t gap);
   void end_theft(const std::string& thief);
   void end_thefts();
 
-  // For a snapshot: a worker as it was.
+  // Inserts a worker of a snapshot.
   void restore(Worker worker);
 
  private:

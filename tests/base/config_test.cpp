@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <optional>
+
 #include "base/file.h"
 
 namespace tandem {
@@ -31,6 +34,23 @@ TEST(Config, what_was_resolved_is_read_back) {
   EXPECT_EQ(read.steps, 3);
   EXPECT_EQ(read.rate, 0.25);
   EXPECT_EQ(read.name, "b");
+}
+
+TEST(Config, a_number_that_may_be_missing_has_a_value_that_says_so_and_its_limits) {
+  std::optional<double> clip;
+  Schema s;
+  s.add("clip", clip, "Clip; -1: none", 0, 1, -1);
+  EXPECT_EQ(s.resolved(), (Json{{"clip", -1.0}}));
+  const auto give = [&](std::string override) { return s.read("", std::array{std::move(override)}).message(); };
+  EXPECT_EQ(give("clip=0.25"), "");
+  EXPECT_EQ(clip, 0.25);
+  EXPECT_THAT(give("clip=-0.5"), HasSubstr("-0.5 is outside 0 to 1"));
+  EXPECT_EQ(give("clip=-1"), "");
+  EXPECT_EQ(clip, std::nullopt);
+  ASSERT_TRUE(s.apply_resolved({{"clip", 0.5}}).ok());
+  EXPECT_EQ(clip, 0.5);
+  ASSERT_TRUE(s.apply_resolved({{"clip", -1}}).ok());
+  EXPECT_EQ(clip, std::nullopt);
 }
 
 // A run of an older version can still be looked at and gone on with.

@@ -40,6 +40,13 @@ TEST_F(BenchTest, the_ledger_is_timed_at_every_turn_of_its_work) {
   EXPECT_EQ(units, (std::set<std::string>{"us", "/s", "GB/s", "B"}));
 }
 
+TEST_F(BenchTest, a_model_is_asked_for_only_where_one_is_measured) {
+  for (const char* name : {"kernels", "cuda", "envs", "ledger", "wire"}) {
+    EXPECT_EQ(tandem({"bench", name, "--model", "models/tiny"}), 2) << name;
+    EXPECT_NE(text(output()).find("--model"), std::string::npos) << text(output());
+  }
+}
+
 TEST_F(BenchTest, an_instruction_set_can_be_named) {
   const auto lines = figures({"kernels", "--op", "gemm", "--shape", "3x64x64", "--isa", "avx2"});
   EXPECT_EQ(lines.size(), 4u);

@@ -19,22 +19,11 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "run/layout.h"
+#include "tests/within.h"
 
 namespace tandem {
 
-using namespace std::chrono_literals;
 using Arguments = std::vector<std::string>;
-
-// Looks every 10 ms until `condition` holds; false where it did not within `limit`.
-template <typename Condition>
-bool within(std::chrono::milliseconds limit, Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    ::usleep(10'000);
-  }
-  return true;
-}
 
 inline std::string text(const fs::path& path) { return read_file(path).value_or(""); }
 inline Json json(const fs::path& path) {

@@ -57,7 +57,7 @@ TEST_F(RunResume, values_beside_it_are_taken_and_recorded_or_refused_by_name) {
 
   ASSERT_EQ(run({"run.steps=2", "trainer.learning_rate=0.0002"}, run_dir, true), 0) << said();
   EXPECT_NE(said().find("trainer.learning_rate: 0.0003 -> 0.0002"), std::string::npos) << said();
-  const auto ledger = rollout::read_ledger(
+  const auto ledger = rollout::read_books(
       run_dir, []() -> Result<rollout::RunPlan> { return fail(Status::internal("the log says it")); });
   ASSERT_TRUE(ledger) << ledger.error().to_string();
   EXPECT_EQ(ledger->config()["trainer.learning_rate"], 0.0002);

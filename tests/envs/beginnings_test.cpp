@@ -107,7 +107,7 @@ TEST_F(BeginningsTest, that_are_lost_with_what_held_them_are_made_again) {
   for (const pid_t child : children_of(getpid())) {
     if (name_of(child) != "tandem-layers\n") continue;
     kill(child, SIGKILL);
-    EXPECT_TRUE(eventually([&] { return is_gone(child); }));
+    EXPECT_TRUE(within(30s, [&] { return is_gone(child); }));
   }
   EXPECT_EQ(shell_of(*first, "ls f | wc -l"), "200\n") << "what has begun goes on";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(shell_of(*open(), "ls f | wc -l"), "200\n");

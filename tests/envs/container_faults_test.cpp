@@ -32,7 +32,7 @@ TEST_F(ContainerFaultsTest, an_image_is_prepared_once_and_containers_leave_nothi
   make();
   EXPECT_EQ(engine_->containers(), 1u);
   sandbox_.reset();
-  EXPECT_TRUE(eventually([&] { return engine_->containers() == 0; }));
+  EXPECT_TRUE(within(30s, [&] { return engine_->containers() == 0; }));
   const auto own = fs::temp_directory_path() / ("tandem-" + std::to_string(geteuid())) / this_owner();
   EXPECT_TRUE(fs::exists(own));
   backend_.reset();
@@ -49,7 +49,7 @@ TEST_F(ContainerFaultsTest, a_container_that_is_removed_is_an_error_of_the_infra
   const auto outcome = sandbox_->call("run_terminal_cmd", {{"command", "echo hi"}});
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code(), Code::kUnavailable) << outcome.error().to_string();
-  EXPECT_TRUE(eventually([&] { return sandbox_->has_ended(); }));
+  EXPECT_TRUE(within(30s, [&] { return sandbox_->has_ended(); }));
 }
 
 TEST_F(ContainerFaultsTest, an_operator_ends_one_and_its_calls_say_so) {
@@ -102,7 +102,7 @@ TEST_F(ContainerFaultsTest, containers_of_a_killed_process_end_and_what_is_left_
   EXPECT_EQ(engine_->containers(), 2u);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  EXPECT_TRUE(eventually([&] { return engine_->containers() == 1; })) << "the sandbox ends with its socket";
+  EXPECT_TRUE(within(30s, [&] { return engine_->containers() == 1; })) << "the sandbox ends with its socket";
   auto next = ContainerBackend::start(engine_->socket(), "next");
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ((*next)->swept(), 1u);

@@ -173,7 +173,7 @@ TEST_F(EnvHost, no_run_has_more_episodes_than_its_share_and_none_where_all_are_t
   ASSERT_FALSE(full);
   EXPECT_THAT(full.error().message(), HasSubstr("the environment server has its 3 episodes"));
   first.release(*lease);
-  EXPECT_TRUE(eventually([&] { return second.acquire(2).has_value(); }));
+  EXPECT_TRUE(within(30s, [&] { return second.acquire(2).has_value(); }));
 }
 
 TEST_F(EnvHost, one_that_drains_ends_with_its_last_episode) {
@@ -183,7 +183,7 @@ TEST_F(EnvHost, one_that_drains_ends_with_its_last_episode) {
   ASSERT_TRUE(lease);
   stop_.drain = true;
   // From the moment on in which it has seen that.
-  ASSERT_TRUE(eventually([&] {
+  ASSERT_TRUE(within(30s, [&] {
     const auto late = client.acquire(2);
     if (late) client.release(*late);
     return !late && late.error().code() == Code::kExhausted;
@@ -191,7 +191,7 @@ TEST_F(EnvHost, one_that_drains_ends_with_its_last_episode) {
   EXPECT_TRUE(client.call(*lease, "true"));
   EXPECT_FALSE(ended_);
   client.release(*lease);
-  EXPECT_TRUE(eventually([&] { return ended_.load(); }));
+  EXPECT_TRUE(within(30s, [&] { return ended_.load(); }));
 }
 
 }  // namespace

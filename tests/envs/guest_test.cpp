@@ -118,7 +118,7 @@ TEST_F(Guest, serves_calls_without_a_capability_and_ends_with_its_socket) {
   const std::string none = "0000000000000000\n";
   EXPECT_EQ(outcome->output, "/workspace\n" + none + none + none + none + none + "1\n2\n4\n0\n[exit code 1]\n");
   sandbox.reset();
-  EXPECT_TRUE(eventually([&] { return is_gone(bubblewrap.process); }));
+  EXPECT_TRUE(within(30s, [&] { return is_gone(bubblewrap.process); }));
 }
 
 TEST_F(Guest, that_would_keep_a_capability_serves_nobody) {

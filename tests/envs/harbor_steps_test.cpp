@@ -170,9 +170,9 @@ TEST_F(HarborSteps, the_environment_server_gives_the_next_instruction_for_an_ans
     const auto ask = [&](const std::function<void(wire::Body::Builder)>& write) {
       wire::Outgoing message(++last);
       write(message.body());
-      EXPECT_TRUE(eventually([&] { return client.send("", message).ok(); }));
+      EXPECT_TRUE(within(30s, [&] { return client.send("", message).ok(); }));
       std::optional<wire::Incoming> answer;
-      EXPECT_TRUE(eventually([&] {
+      EXPECT_TRUE(within(30s, [&] {
         while ((answer = client.receive())) {
           if (answer->id() == last) return true;
         }

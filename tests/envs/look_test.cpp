@@ -67,7 +67,7 @@ TEST_P(LookTest, time_and_output_are_bounded_and_nothing_runs_on) {
 TEST_P(LookTest, a_look_and_a_call_run_at_once) {
   auto call_result = std::async(
       std::launch::async, [&] { return shell("touch begun; while [ ! -e go ]; do sleep 0.01; done; echo gone"); });
-  ASSERT_TRUE(eventually([&] { return look({"test", "-e", "begun"}).exit_code == 0; }));
+  ASSERT_TRUE(within(30s, [&] { return look({"test", "-e", "begun"}).exit_code == 0; }));
   EXPECT_EQ(look_by("touch go").exit_code, 0);
   EXPECT_EQ(call_result.get(), "gone\n");
 }
@@ -77,7 +77,7 @@ TEST_P(LookTest, files_are_collected_though_somebody_looks_in) {
     const LookRequest request{.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100};
     return look_into(*sandbox_, request, {});
   });
-  ASSERT_TRUE(eventually([&] { return look({"test", "-e", "looking"}).exit_code == 0; }));
+  ASSERT_TRUE(within(30s, [&] { return look({"test", "-e", "looking"}).exit_code == 0; }));
   const auto collected = sandbox_->collect();
   ASSERT_TRUE(collected) << collected.error().to_string();
   EXPECT_TRUE(collected->files.contains("looking"));
@@ -92,7 +92,7 @@ TEST_P(LookTest, a_look_that_is_cancelled_ends_and_the_sandbox_goes_on) {
     const LookRequest request{.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100};
     return look_into(*sandbox_, request, stop.get_token());
   });
-  ASSERT_TRUE(eventually([&] { return look({"test", "-e", "looking"}).exit_code == 0; }));
+  ASSERT_TRUE(within(30s, [&] { return look({"test", "-e", "looking"}).exit_code == 0; }));
   stop.request_stop();
   ASSERT_EQ(looking.wait_for(20s), std::future_status::ready);
   EXPECT_EQ(shell("echo on"), "on\n");
@@ -102,7 +102,7 @@ TEST_P(LookTest, a_sandbox_that_is_ended_says_why_to_the_call_in_it_and_to_all_t
   auto running = std::async(std::launch::async, [&] {
     return sandbox_->call("run_terminal_cmd", {{"command", "touch begun; sleep 100"}});
   });
-  ASSERT_TRUE(eventually([&] { return look({"test", "-e", "begun"}).exit_code == 0; }));
+  ASSERT_TRUE(within(30s, [&] { return look({"test", "-e", "begun"}).exit_code == 0; }));
   sandbox_->end("for this test");
   sandbox_->end("again");
   const auto outcome = running.get();
@@ -110,7 +110,7 @@ TEST_P(LookTest, a_sandbox_that_is_ended_says_why_to_the_call_in_it_and_to_all_t
   EXPECT_EQ(outcome.error().code(), Code::kUnavailable);
   EXPECT_EQ(outcome.error().message(), "for this test");
   EXPECT_EQ(sandbox_->collect().error().message(), "for this test");
-  EXPECT_TRUE(eventually([&] { return sandbox_->has_ended(); }));
+  EXPECT_TRUE(within(30s, [&] { return sandbox_->has_ended(); }));
   EXPECT_EQ(usage_of(*sandbox_).processes, 0u);
 }
 
@@ -143,7 +143,7 @@ class WatchedTest : public testing::Test {
 
 TEST_F(WatchedTest, sandboxes_of_a_pool_are_seen_from_before_they_are_taken_until_they_are_let_go) {
   SandboxPool pool(*watched_, clock_, {}, {.least = 1, .most = 1});
-  ASSERT_TRUE(eventually([&] { return rows().size() == 1; }));
+  ASSERT_TRUE(within(30s, [&] { return rows().size() == 1; }));
   const auto warm = rows()[0];
   EXPECT_EQ(warm.state, SandboxState::kWarm);
   EXPECT_GE(warm.usage.processes, 1u);
@@ -175,7 +175,7 @@ TEST_F(WatchedTest, a_kill_is_the_failure_of_a_call_and_not_its_outcome) {
   auto running = std::async(std::launch::async, [&] {
     return (*sandbox)->call("run_terminal_cmd", {{"command", "sleep 100"}});
   });
-  ASSERT_TRUE(eventually([&] { return rows().at(0).state == SandboxState::kCalling; }));
+  ASSERT_TRUE(within(30s, [&] { return rows().at(0).state == SandboxState::kCalling; }));
   const auto before = watched_->kill(id);
   ASSERT_TRUE(before);
   EXPECT_EQ(before->state, SandboxState::kCalling);
@@ -200,7 +200,7 @@ TEST_F(WatchedTest, a_sandbox_that_is_let_go_while_somebody_looks_in_ends_at_onc
   auto looking = std::async(std::launch::async, [&] {
     return watched_->look(id, {.argv = {"bash", "-c", "touch looking; sleep 100"}, .seconds = 100}, {});
   });
-  ASSERT_TRUE(eventually([&] { return watched_->look(id, {.argv = {"test", "-e", "looking"}}, {})->exit_code == 0; }));
+  ASSERT_TRUE(within(30s, [&] { return watched_->look(id, {.argv = {"test", "-e", "looking"}}, {})->exit_code == 0; }));
   sandbox->reset();
   ASSERT_EQ(looking.wait_for(20s), std::future_status::ready);
   EXPECT_FALSE(looking.get());

@@ -219,12 +219,12 @@ TEST_F(McpCommand, a_cancelled_command_ends_and_the_shell_goes_on) {
   server.ask(kInitialize);
   server.ask(shell(1, "cd /tmp; export A=kept"));
   server.say(shell(2, "cd /; touch /workspace/begun; sleep " + mark_));
-  ASSERT_TRUE(eventually([&] { return fs::exists(scratch_.path / "begun"); }));
+  ASSERT_TRUE(within(30s, [&] { return fs::exists(scratch_.path / "begun"); }));
   server.say(dump_json(Json{{"jsonrpc", "2.0"},
                             {"method", "notifications/cancelled"},
                             {"params", {{"requestId", 2}, {"reason", "enough"}}}}));
   EXPECT_EQ(text_of(server.ask(shell(3, "pwd; echo $A"))), "/tmp\nkept\n");
-  EXPECT_TRUE(eventually([&] { return running() == 0; }));
+  EXPECT_TRUE(within(30s, [&] { return running() == 0; }));
 }
 
 TEST_F(McpCommand, what_was_asked_before_the_input_ended_is_answered) {
@@ -244,7 +244,7 @@ TEST_F(McpCommand, nothing_is_left_behind_by_a_signal_or_by_a_client_that_is_gon
     Server server(here());
     server.ask(kInitialize);
     server.say(shell(1, sleep()));
-    ASSERT_TRUE(eventually([&] { return fs::exists(scratch_.path / "begun"); }));
+    ASSERT_TRUE(within(30s, [&] { return fs::exists(scratch_.path / "begun"); }));
     const auto children = children_of(server.process());
     if (gone) {
       server.end_input();
@@ -253,7 +253,7 @@ TEST_F(McpCommand, nothing_is_left_behind_by_a_signal_or_by_a_client_that_is_gon
       server.signal(SIGINT);
     }
     EXPECT_EQ(server.wait(), gone ? 1 : 0);
-    EXPECT_TRUE(eventually([&] { return running() == 0; }));
+    EXPECT_TRUE(within(30s, [&] { return running() == 0; }));
     for (const pid_t child : children) EXPECT_TRUE(is_gone(child));
   }
 }
@@ -397,7 +397,7 @@ TEST_F(McpHttpCommand, sessions_are_bounded_and_idle_ones_are_let_go) {
   start({"--sessions", "1", "--idle-minutes", "0.01"});
   const auto id = begin();
   EXPECT_EQ(ask("POST /mcp", kInitialize).status, 503);
-  EXPECT_TRUE(eventually([&] { return ask("POST /mcp", kInitialize).status == 200; }));
+  EXPECT_TRUE(within(30s, [&] { return ask("POST /mcp", kInitialize).status == 200; }));
   EXPECT_EQ(ask("POST /mcp", request(1, "ping"), {{"Mcp-Session-Id", id}}).status, 404);
 }
 
@@ -408,7 +408,7 @@ TEST_F(McpHttpCommand, a_session_that_is_deleted_ends_its_call_and_so_does_a_sig
     const Headers session = {{"Mcp-Session-Id", begin()}};
     Answer answer;
     std::thread client([&] { answer = ask("POST /mcp", shell(1, sleep()), session); });
-    EXPECT_TRUE(eventually([&] { return fs::exists(scratch_.path / "begun"); }));
+    EXPECT_TRUE(within(30s, [&] { return fs::exists(scratch_.path / "begun"); }));
     if (by_signal) {
       server_->signal(SIGINT);
       EXPECT_EQ(server_->wait(), 0);
@@ -417,7 +417,7 @@ TEST_F(McpHttpCommand, a_session_that_is_deleted_ends_its_call_and_so_does_a_sig
     }
     client.join();
     EXPECT_EQ(answer.status, by_signal ? 0 : 404);
-    EXPECT_TRUE(eventually([&] { return running() == 0; }));
+    EXPECT_TRUE(within(30s, [&] { return running() == 0; }));
   }
 }
 

@@ -101,7 +101,7 @@ class Proxy : public testing::Test {
   }
   std::string host() const { return "127.0.0.1:" + std::to_string(host_.port); }
   NetworkUse last_use(size_t count) {
-    EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(within(30s, [&] {
       std::lock_guard lock(mutex_);
       return uses_.size() >= count;
     }));
@@ -201,7 +201,7 @@ TEST_F(Proxy, connections_bytes_and_time_are_bounded) {
   }
   FileDescriptor socket;
   // The slow one is still on its way out for a moment.
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(within(30s, [&] {
     socket = client();
     if (send(socket.get(), "CONNECT ", 8, MSG_NOSIGNAL) != 8) return false;
     const std::string rest = host() + " HTTP/1.1\r\n\r\n";
@@ -212,12 +212,13 @@ TEST_F(Proxy, connections_bytes_and_time_are_bounded) {
   const std::string much(1 << 20, 'x');
   ASSERT_GT(send(socket.get(), much.data(), much.size(), MSG_NOSIGNAL | MSG_DONTWAIT), 0);
   EXPECT_LT(hear(at_host).size(), much.size());
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(within(30s, [&] {
     std::lock_guard lock(mutex_);
     return !uses_.empty() && uses_.back().cut == "the sandbox has used up its bytes";
   }));
-  EXPECT_TRUE(eventually(
-      [&] { return ask("CONNECT " + host() + " HTTP/1.1\r\n\r\n").find("used up its bytes") != std::string::npos; }));
+  EXPECT_TRUE(within(30s, [&] {
+    return ask("CONNECT " + host() + " HTTP/1.1\r\n\r\n").find("used up its bytes") != std::string::npos;
+  }));
 }
 
 TEST_F(Proxy, a_door_that_closes_ends_what_goes_through_it) {

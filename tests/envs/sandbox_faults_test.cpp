@@ -49,16 +49,16 @@ TEST_P(SandboxFaults, a_warm_sandbox_that_was_killed_is_never_given_away) {
   sandbox_.reset();
   const SystemClock clock;
   SandboxPool pool(*backend_, clock, {}, {.least = 3, .most = 3});
-  ASSERT_TRUE(eventually([&] { return pool.counters().ready == 3 && sandboxes_of(the_spawner()).size() == 3; }));
+  ASSERT_TRUE(within(30s, [&] { return pool.counters().ready == 3 && sandboxes_of(the_spawner()).size() == 3; }));
   const auto killed = sandboxes_of(the_spawner());
   for (const pid_t process : killed) kill(process, SIGKILL);
-  ASSERT_TRUE(eventually([&] { return std::all_of(killed.begin(), killed.end(), is_gone); }));
+  ASSERT_TRUE(within(30s, [&] { return std::all_of(killed.begin(), killed.end(), is_gone); }));
   const auto sandbox = pool.create({.call_time_limit_s = 5});
   ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
   EXPECT_EQ((*sandbox)->call("run_terminal_cmd", {{"command", "echo hi"}})->output, "hi\n");
   EXPECT_EQ(pool.counters().lost, 3u);
   EXPECT_EQ(pool.counters().failed, 0u);
-  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 3; })) << "others take their place";
+  EXPECT_TRUE(within(30s, [&] { return pool.counters().ready == 3; })) << "others take their place";
 }
 
 TEST_P(SandboxFaults, a_spawner_that_was_killed_is_started_again) {
@@ -218,7 +218,7 @@ TEST(CgroupPool, lets_go_of_what_a_burst_has_left_with_makers_and_folders) {
   };
   // The kernel keeps a group that has ended for a moment; each call tries again.
   const auto tidied_to = [&](long count) {
-    return eventually([&] {
+    return within(30s, [&] {
       clock.advance(1s);
       groups.tidy(clock.now());
       return there() == count;
@@ -245,7 +245,7 @@ TEST(CgroupPool, lets_go_of_what_a_burst_has_left_with_makers_and_folders) {
     clock.advance(1s);
     return !groups.tidy(clock.now()).has_value();
   };
-  EXPECT_TRUE(eventually(nothing_to_look_after));
+  EXPECT_TRUE(within(30s, nothing_to_look_after));
   groups.clear();
   for (const size_t last : {0, 1, 2, 3, 4}) makers[last].wait();
   EXPECT_EQ(there(), 0);

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/sandbox/namespace_backend.h"
+#include "tests/within.h"
 
 namespace tandem::envs {
 // Processes whose parent is `parent`, by name.
@@ -77,15 +78,6 @@ inline std::vector<std::string> mounts_here() {
 inline size_t count_entries(const char* folder) {
   std::error_code error;
   return static_cast<size_t>(std::distance(fs::directory_iterator(folder, error), fs::directory_iterator()));
-}
-
-template <typename Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 1500; ++i) {
-    if (condition()) return true;
-    usleep(20'000);
-  }
-  return false;
 }
 
 class SandboxTest : public testing::Test {

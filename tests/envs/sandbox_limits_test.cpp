@@ -142,7 +142,7 @@ TEST_P(SandboxLimits, a_cancelled_call_ends_with_all_that_it_started_and_the_she
                              "touch /workspace/begun; sleep 63"}};
     EXPECT_TRUE(sandbox_->call("run_terminal_cmd", arguments, stop.get_token()));
   });
-  EXPECT_TRUE(eventually([&] { return shell("test -e /workspace/begun && echo begun") == "begun\n"; }));
+  EXPECT_TRUE(within(30s, [&] { return shell("test -e /workspace/begun && echo begun") == "begun\n"; }));
   const SystemClock clock;
   const Time start = clock.now();
   stop.request_stop();
@@ -193,7 +193,7 @@ TEST_P(SandboxLimits, a_lost_sandbox_is_an_error_of_the_infrastructure) {
 
 TEST_P(SandboxLimits, many_sandboxes_leave_nothing_behind) {
   sandbox_.reset();
-  ASSERT_TRUE(eventually([] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
+  ASSERT_TRUE(within(30s, [] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
   const size_t descriptors = count_entries("/proc/self/fd");
   const auto mounts = mounts_here();
   for (int i = repetitions(200, 10'000); i > 0; --i) {
@@ -203,7 +203,7 @@ TEST_P(SandboxLimits, many_sandboxes_leave_nothing_behind) {
   sandbox_.reset();
   EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
   EXPECT_EQ(mounts_here(), mounts);
-  EXPECT_TRUE(eventually([] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
+  EXPECT_TRUE(within(30s, [] { return sandboxes_of(children_of(getpid())[0]).empty(); }));
   const auto spawner = children_of(getpid())[0];
   EXPECT_LT(count_entries(("/proc/" + std::to_string(spawner) + "/fd").c_str()), 20u);
   backend_.reset();
@@ -217,7 +217,7 @@ TEST_P(SandboxLimits, sandboxes_die_with_their_spawner) {
   const auto inits = sandboxes_of(spawner);
   ASSERT_FALSE(inits.empty());
   kill(spawner, SIGKILL);
-  EXPECT_TRUE(eventually([&] { return is_gone(inits[0]); }));
+  EXPECT_TRUE(within(30s, [&] { return is_gone(inits[0]); }));
   EXPECT_FALSE(sandbox_->call("list_dir", {{"target_directory", "."}}).has_value());
 }
 
@@ -235,7 +235,7 @@ TEST_P(SandboxLimits, sandboxes_are_made_though_their_makers_were_killed) {
 TEST_P(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
   const SystemClock clock;
   SandboxPool pool(*backend_, clock, {}, {.least = 3, .most = 4});
-  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 3; }));
+  EXPECT_TRUE(within(30s, [&] { return pool.counters().ready == 3; }));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&pool] {
@@ -247,7 +247,7 @@ TEST_P(SandboxLimits, a_pool_keeps_sandboxes_warm_and_serves_many_threads) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_TRUE(eventually([&] { return pool.counters().ready == 4; })) << "a burst of four";
+  EXPECT_TRUE(within(30s, [&] { return pool.counters().ready == 4; })) << "a burst of four";
   const auto counters = pool.counters();
   EXPECT_GE(counters.warm, 3u);
   EXPECT_EQ(counters.warm + counters.fresh, 20u);
@@ -268,9 +268,9 @@ TEST_P(SandboxLimits, a_pool_has_classes_of_their_own_for_other_limits_and_only_
   }
   EXPECT_LE(pool.counters().ready, SandboxPool::kMostClasses);
   ASSERT_TRUE(pool.create({.processes = 99}).has_value());
-  EXPECT_TRUE(eventually([&] { return pool.counters().ready > 0; }));
+  EXPECT_TRUE(within(30s, [&] { return pool.counters().ready > 0; }));
   const auto warm = pool.counters().warm;
-  EXPECT_TRUE(eventually([&] { return pool.create({.processes = 99}).has_value() && pool.counters().warm > warm; }));
+  EXPECT_TRUE(within(30s, [&] { return pool.create({.processes = 99}).has_value() && pool.counters().warm > warm; }));
 }
 
 TEST_P(SandboxLimits, the_oracle_scores_one_on_every_kind_and_code_that_cheats_does_not) {

@@ -148,7 +148,7 @@ TEST_P(SandboxNetwork, the_way_out_of_one_that_has_ended_is_nobodys) {
   for (int i = 0; i < 6; ++i) {
     open({server_.host()});
     sandbox_->end("this one is over");
-    ASSERT_TRUE(eventually([&] { return sandbox_->has_ended(); }));
+    ASSERT_TRUE(within(30s, [&] { return sandbox_->has_ended(); }));
     ended.push_back(std::move(sandbox_));
     spec_.network = {};
     make();
@@ -194,9 +194,9 @@ TEST_P(SandboxNetwork, a_sandbox_that_ends_takes_its_connections_and_its_network
     call("run_terminal_cmd", {{"command", "exec 3<>/dev/tcp/127.0.0.1/3128; sleep 60"}, {"is_background", true}});
     sandbox_.reset();
   }
-  EXPECT_TRUE(eventually([&] { return count_entries("/proc/self/fd") <= before + 1; }))  // the proxy's own
+  EXPECT_TRUE(within(30s, [&] { return count_entries("/proc/self/fd") <= before + 1; }))  // the proxy's own
       << count_entries("/proc/self/fd") << " after " << before;
-  EXPECT_TRUE(eventually([&] { return count_entries("/proc/self/task") <= 3; }));
+  EXPECT_TRUE(within(30s, [&] { return count_entries("/proc/self/task") <= 3; }));
 }
 
 TEST_P(SandboxNetwork, each_request_is_an_event_of_its_sandbox) {
@@ -207,7 +207,7 @@ TEST_P(SandboxNetwork, each_request_is_an_event_of_its_sandbox) {
   get("http://" + server_.host() + "/a.txt");
   get("http://example.org/");
   std::vector<std::string> lines;
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(within(30s, [&] {
     lines.clear();
     const auto page = watched.events(0, "", 100);
     for (const auto& event : page->events) {
@@ -224,7 +224,7 @@ TEST_P(SandboxNetwork, each_request_is_an_event_of_its_sandbox) {
 TEST_P(SandboxNetwork, a_pool_gives_open_hosts_to_who_asked_for_them_alone) {
   const SystemClock clock;
   SandboxPool pool(*backend_, clock, {}, {.least = 1, .most = 4});
-  ASSERT_TRUE(eventually([&] { return pool.counters().ready >= 1; }));
+  ASSERT_TRUE(within(30s, [&] { return pool.counters().ready >= 1; }));
   spec_.network = *AllowList::parse(std::vector{server_.host()});
   for (int i = 0; i < 3; ++i) {
     sandbox_ = *pool.create(spec_);

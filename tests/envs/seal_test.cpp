@@ -121,8 +121,8 @@ TEST_F(Sealed, where_something_runs_or_that_was_not_asked_for_it_goes_on) {
   ASSERT_FALSE(running);
   EXPECT_EQ(running.error().message(), "something runs in the sandbox");
   // It may not be called so yet, and who is killed ends a moment later.
-  ASSERT_TRUE(eventually([&] { return shell("pkill sleep && echo here") == "here\n"; }));
-  EXPECT_TRUE(eventually([&] { return seal(*sandbox_).has_value(); }));
+  ASSERT_TRUE(within(30s, [&] { return shell("pkill sleep && echo here") == "here\n"; }));
+  EXPECT_TRUE(within(30s, [&] { return seal(*sandbox_).has_value(); }));
   spec_.sealable = false;
   make();
   EXPECT_EQ(seal(*sandbox_).error().code(), Code::kUnfit);

@@ -176,7 +176,7 @@ TEST_P(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
     });
     zmq::context_t context;
     client_ = std::move(*wire::Socket::connect(context, address, {.sender = "rollout", .epoch = 1, .run = 7}));
-    ASSERT_TRUE(eventually([&] {
+    ASSERT_TRUE(within(30s, [&] {
       wire::Outgoing hello(0);
       hello.body().initHello();
       return client_->send("", hello).ok();
@@ -198,7 +198,7 @@ TEST_P(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
       }
     }
     EXPECT_EQ(ended, scripts.size()) << "some hang";
-    EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(within(30s, [&] {
       std::lock_guard lock(mutex);
       return last.live == 0 && last.waiting == 0;
     })) << last.live;
@@ -222,7 +222,7 @@ TEST_P(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
   }
   for (const char* kind : {"spawner", "first process", "shell"}) EXPECT_GT(killed_[kind], 0) << kind;
 
-  EXPECT_TRUE(eventually([] { return children_of(getpid()).empty(); }));
+  EXPECT_TRUE(within(30s, [] { return children_of(getpid()).empty(); }));
   fs::remove(address.substr(6));
   EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
   EXPECT_EQ(mounts_here(), mounts);

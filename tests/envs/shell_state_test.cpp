@@ -124,7 +124,7 @@ TEST_F(SandboxTest, the_shell_goes_on_where_the_last_command_of_the_sandbox_left
   EXPECT_EQ(shell("pwd; echo $X"), "/workspace/a\n1\n");
   EXPECT_TRUE(call("run_terminal_cmd", {{"command", "pwd > where; exec sleep 72"}, {"is_background", true}}).ok);
   const std::string background = "cat /proc/*/cmdline | tr '\\0' '\\n' | grep -E '^72$'";
-  EXPECT_TRUE(eventually([&] { return shell("cat where; " + background) == "/workspace/a\n72\n"; }));
+  EXPECT_TRUE(within(30s, [&] { return shell("cat where; " + background) == "/workspace/a\n72\n"; }));
   call("write", {{"file_path", "b.txt"}, {"contents", "x\n"}});
   EXPECT_EQ(shell("ls .. /tmp; " + background), "..:\na\nb.txt\n\n/tmp:\n72\n");
   make();

@@ -80,7 +80,7 @@ TEST_P(Snapshots, what_runs_in_the_background_stops_while_it_is_copied) {
       "run_terminal_cmd",
       {{"command", "cd /workspace; for i in $(seq 1000000); do echo $i > new; mv new a; echo $i > new; mv new z; done"},
        {"is_background", true}});
-  ASSERT_TRUE(eventually([&] { return shell("cat /workspace/z 2>&1").size() <= 8; }));
+  ASSERT_TRUE(within(30s, [&] { return shell("cat /workspace/z 2>&1").size() <= 8; }));
   for (int round = 0; round < 5; ++round) {
     const auto snapshot = snapshot_of(*sandbox_);
     ASSERT_TRUE(snapshot.has_value()) << snapshot.error().to_string();
@@ -89,7 +89,7 @@ TEST_P(Snapshots, what_runs_in_the_background_stops_while_it_is_copied) {
     for (const auto& entry : *entries) content[entry.path] = atoi(entry.content.c_str());
     EXPECT_THAT(content.at("a") - content.at("z"), testing::AllOf(testing::Ge(0), testing::Le(1)));
   }
-  EXPECT_TRUE(eventually([&, before = shell("cat /workspace/z")] { return shell("cat /workspace/z") != before; }));
+  EXPECT_TRUE(within(30s, [&, before = shell("cat /workspace/z")] { return shell("cat /workspace/z") != before; }));
 }
 
 class Freeze : public EitherSandbox {
@@ -104,9 +104,9 @@ FOR_BOTH_KINDS_OF_SANDBOXES(Freeze);
 
 TEST_P(Freeze, stops_what_runs_and_lets_it_go_on_but_not_what_was_stopped_before) {
   for (int i = 0; i < 3; ++i) call("run_terminal_cmd", {{"command", "exec sleep 1000"}, {"is_background", true}});
-  ASSERT_TRUE(eventually([&] { return states() == "SSS\n"; })) << states();
+  ASSERT_TRUE(within(30s, [&] { return states() == "SSS\n"; })) << states();
   shell("kill -STOP $(pidof -s sleep)");
-  ASSERT_TRUE(eventually([&] { return states() == "SST\n"; }));
+  ASSERT_TRUE(within(30s, [&] { return states() == "SST\n"; }));
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(freeze(*sandbox_));
     ASSERT_TRUE(freeze(*sandbox_));
@@ -115,7 +115,7 @@ TEST_P(Freeze, stops_what_runs_and_lets_it_go_on_but_not_what_was_stopped_before
     EXPECT_EQ(states(), "TTT\n") << "a snapshot ends no freeze";
     ASSERT_TRUE(thaw(*sandbox_));
     ASSERT_TRUE(thaw(*sandbox_));
-    EXPECT_TRUE(eventually([&] { return states() == "SST\n"; })) << states();
+    EXPECT_TRUE(within(30s, [&] { return states() == "SST\n"; })) << states();
   }
 }
 
@@ -123,7 +123,7 @@ TEST_P(Freeze, a_call_that_was_stopped_goes_on_and_what_is_frozen_can_be_collect
   shell("mkfifo p");
   std::string read;
   std::jthread waiting([&] { read = shell("cat p"); });
-  ASSERT_TRUE(eventually([&] { return shell("pidof cat >/dev/null && echo there") == "there\n"; }));
+  ASSERT_TRUE(within(30s, [&] { return shell("pidof cat >/dev/null && echo there") == "there\n"; }));
   ASSERT_TRUE(freeze(*sandbox_));
   EXPECT_EQ(shell("cut -d' ' -f3 /proc/$(pidof cat)/stat"), "T\n");
   ASSERT_TRUE(thaw(*sandbox_));
@@ -141,7 +141,7 @@ TEST_P(Freeze, whatever_was_killed_is_gone_before_files_are_collected) {
   for (int round = 0; round < 5; ++round) {
     const auto many = "for i in $(seq 40); do sleep 1000 & done; wait";
     call("run_terminal_cmd", {{"command", many}, {"is_background", true}});
-    ASSERT_TRUE(eventually([&] { return shell("pidof sleep | wc -w") == "40\n"; }));
+    ASSERT_TRUE(within(30s, [&] { return shell("pidof sleep | wc -w") == "40\n"; }));
     ASSERT_TRUE(sandbox_->collect().has_value());
     EXPECT_EQ(shell("pidof sleep || echo none"), "none\n");
   }
@@ -169,7 +169,7 @@ TEST_P(Freeze, of_an_episode_is_between_turns_and_only_where_that_is_asked_for) 
     };
     turn({{"command", "exec sleep " + seconds}, {"is_background", true}});
     const auto words = std::string("sleep\0", 6) + seconds + std::string(1, '\0');
-    EXPECT_TRUE(eventually([&] { return turn({{"command", "pidof sleep >/dev/null && echo there"}}) == "there\n"; }));
+    EXPECT_TRUE(within(30s, [&] { return turn({{"command", "pidof sleep >/dev/null && echo there"}}) == "there\n"; }));
     EXPECT_EQ(state_of(words), freezes ? "T" : "S");
     EXPECT_NE(turn({{"command", "cut -d' ' -f3 /proc/$(pidof sleep)/stat"}}), "T\n");
     EXPECT_EQ(state_of(words), freezes ? "T" : "S");

@@ -65,7 +65,7 @@ TEST(Unigram, what_no_vocabulary_can_be_is_refused_with_its_place) {
       {R"({"vocab":[["a",-1]],"unk_id":null})", "unk_id null"},
       {R"({"vocab":[["a",-1]],"unk_id":1})", "unk_id 1"},
       {R"({"vocab":[["a",-1]],"unk_id":-1})", "unk_id -1"},
-      {R"({"vocab":[["a",-1]],"unk_id":0,"byte_fallback":1})", "byte_fallback is not a bool"},
+      {R"({"vocab":[["a",-1]],"unk_id":0,"byte_fallback":1})", "byte_fallback is 1, not a bool"},
   };
   for (const auto& [json, expected] : cases) {
     const auto model = Unigram::from_json(*parse_json(json));

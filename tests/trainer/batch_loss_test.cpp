@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "trainer/learn/algorithm_config.h"
+
 namespace tandem::trainer {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/batch_loss.h"
 
 namespace tandem::trainer {

@@ -1,4 +1,4 @@
-// The `algorithm` section: a name sets the defaults, every key can be overridden.
+// What a step minimises: a name sets the defaults, every value can be overridden (algorithm_config.h).
 //
 // Names and meanings are those of docs/config.md. Sources: PPO (Schulman et al. 2017), GRPO (Shao et al. 2024), Dr.GRPO
 // (Liu et al. 2025), DAPO (Yu et al. 2025), GSPO (Zheng et al. 2025), CISPO (MiniMax 2025), RLOO (Ahmadian et al.
@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "rollout/books/advantage.h"
 
@@ -65,8 +64,5 @@ struct Algorithm {
 
 // The defaults of a name. kInvalid suggests the nearest.
 Result<Algorithm> algorithm_named(std::string_view name);
-// `name` and any override; unknown keys and values out of range are errors that name the key.
-Result<Algorithm> algorithm_from_json(const Json& json);
-Json to_json(const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

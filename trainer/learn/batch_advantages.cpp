@@ -1,6 +1,7 @@
 #include "trainer/learn/batch_advantages.h"
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
 namespace tandem::trainer {

@@ -1,7 +1,9 @@
 // Advantages of the tokens of a batch from its rewards.
 #pragma once
 
-#include "trainer/learn/batch_loss.h"
+#include "base/status.h"
+#include "trainer/learn/algorithm.h"
+#include "trainer/learn/batch.h"
 
 namespace tandem::trainer {
 

@@ -1,6 +1,6 @@
 // Checkpoints of a training in its folder: FOLDER/checkpoints/step_N, the newest few of them, and a link `latest`.
 //
-// What lies in one is the learner's (learner.h); each is whole or not there.
+// The learner defines their content (learner.h). A checkpoint is whole or absent.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tandem::trainer {
 
-// Those that are whole, by step; the newest is the last.
+// Whole checkpoints in ascending order of step.
 std::vector<std::pair<uint64_t, fs::path>> checkpoints_of(const fs::path& folder);
 
 fs::path checkpoint_path(const fs::path& folder, uint64_t step);
@@ -19,7 +19,7 @@ fs::path checkpoint_path(const fs::path& folder, uint64_t step);
 // After checkpoint `step` was saved: points `latest` at it, and removes all but the newest `kept`.
 void keep_newest_checkpoints(const fs::path& folder, uint64_t step, size_t kept);
 
-// Removes what a process that was killed while it saved has left: as large as a checkpoint, and of no use.
+// Removes partial checkpoints of processes that were killed while saving.
 void sweep_unfinished(const fs::path& folder);
 
 }  // namespace tandem::trainer

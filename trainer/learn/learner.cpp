@@ -277,7 +277,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     metrics.ratio_mean = means["ratio_mean"];
     metrics.ratio_max = means["ratio_max"];
     metrics.mismatch_kl = means["mismatch_kl"];
-    metrics.clip_fraction = algorithm.policy == Policy::kMasked ? means["masked_fraction"] : means["clip_fraction"];
+    metrics.clip_fraction = counts.clipped_or_masked() / counts.tokens;
     metrics.kl = means["kl"];
     if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
     metrics.dropped_fraction = means["dropped_fraction"];

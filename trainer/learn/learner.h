@@ -74,28 +74,28 @@ class Learner {
   const model::Weights& weights() const { return *weights_; }
   int64_t steps() const { return steps_; }
   void set_learning_rate(double rate) { settings_.learning_rate.peak = rate; }
-  // Keeps the weights as they are now as the reference model, which a KL term needs. Costs their size and a forward
-  // pass of each batch.
+  // Copies the current weights as the reference model of a KL term. Costs their size in memory, and a forward pass for
+  // each batch.
   Status keep_reference();
-  // A batch without anything to learn from still counts as a step.
+  // Counts a step whose batch has nothing to learn from.
   void skip() { ++steps_; }
   std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
 
-  // One step on sampled trajectories. `version` is that of the current weights, for the exactness check. A step is the
-  // only one of its batch, so the policy before it is the current one: without a correction ratios are taken against
-  // the sampler; with one they are 1, and the weight bears what the sampler did differently.
+  // One step on sampled trajectories. `version` is that of the current weights; the exactness check compares tokens of
+  // it. A batch has one step, so the policy before the step is the current one. Without a correction, ratios are taken
+  // against the sampler; with one, ratios are 1 and the correction's weight carries the difference to the sampler.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
-  // The mean negative log-likelihood alone.
+  // The mean negative log-likelihood; no step.
   Result<double> evaluate(std::span<const Sample> samples);
 
   // A Hugging Face directory (model::save_weights); with LoRA the factors too, in adapter/ of it, in PEFT's format.
   // `source` is the model that was learned from.
   Status export_model(const fs::path& directory, const fs::path& source) const;
 
-  // Masters and moments, in one folder, whole or not at all (the folder is written aside and renamed). `progress` is
-  // what else the training must find again (checkpoint_progress).
+  // Writes masters and moments to one folder, whole or not at all: the folder is written aside and renamed. `progress`
+  // is the training's own state, returned by checkpoint_progress().
   Status save(const fs::path& folder, const Json& progress = {});
   // kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
   Status load(const fs::path& folder);
@@ -141,10 +141,10 @@ class Learner {
   Buffer<float> grads_;            // of the weights
   std::vector<uint8_t> learned_;   // by parameter: 1 where it has a gradient; empty: all
   Buffer<float> factor_grads_;     // with LoRA alone, as the next
-  Buffer<kernels::bf16> rounded_;  // what AdamW makes of factors besides, and nobody reads
+  Buffer<kernels::bf16> rounded_;  // AdamW's bf16 output for the factors; unused
 };
 
-// What was saved with a checkpoint; null where that was nothing.
+// Returns the `progress` that was saved with a checkpoint; null where none was.
 Result<Json> checkpoint_progress(const fs::path& folder);
 
 // The weights of a checkpoint that `Learner::save` wrote, not packed. kCorrupt where a digest differs.

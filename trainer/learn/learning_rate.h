@@ -1,4 +1,4 @@
-// The learning rate of each step: a rise, and then a fall or none.
+// The learning rate by step: linear warm-up, then constant, linear or cosine decay.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ Result<Decay> decay_named(std::string_view name);
 
 struct LearningRate {
   double peak = 3e-5;
-  int warmup_steps = 0;  // rises linearly over them; the peak is reached at the last of them
+  int warmup_steps = 0;  // linear; the last of them has the peak
   Decay decay = Decay::kConstant;
-  int64_t steps = 0;         // at the last of which a fall has ended; later ones stay there
-  double final_share = 0.1;  // of the peak, where a fall ends
+  int64_t steps = 0;         // the decay ends at this step; later steps keep its rate
+  double final_share = 0.1;  // of the peak, at the end of the decay
 
   // `step` counts from 1.
   double at(int64_t step) const;

@@ -32,12 +32,12 @@ struct LowRankSettings {
 
 class LowRank {
  public:
-  // kInvalid names a setting that cannot be, such as a target that the model does not have, or what an adapter to go on
-  // with has otherwise.
+  // kInvalid names the wrong setting: a target that the model does not have, or a difference from the adapter to go on
+  // with.
   static Status check(const model::ParameterLayout& layout, const LowRankSettings& settings);
-  // What has elements() and description(), and no memory to do anything with. kInvalid but for the adapter's.
+  // Layout only: elements() and description(); allocates nothing. Same errors as check(), except the adapter's.
   static Result<LowRank> plan(const model::ParameterLayout& layout, const LowRankSettings& settings);
-  // Of bf16 weights as they are before anything was merged.
+  // `weights` are bf16, before any factors were merged.
   static Result<LowRank> create(const model::Weights& weights, const LowRankSettings& settings);
 
   const LowRankSettings& settings() const { return settings_; }
@@ -49,15 +49,15 @@ class LowRank {
 
   // By parameter: 1 where the gradient of its weights is passed on.
   std::vector<uint8_t> learned(const model::ParameterLayout& layout) const;
-  // Those of the adapter to go on with; else A uniform within 1 / sqrt(columns) of 0, as PEFT draws it, and B zero: the
-  // model as it is.
+  // Writes the factors of the adapter to go on with. Without one, A is uniform within 1 / sqrt(columns) of 0, as in
+  // PEFT, and B is zero: the merged model equals the base model.
   Status initialise(std::span<float> factors) const;
-  // `grads` of the factors from those of the weights; written, not added to.
+  // Computes the factors' gradients from those of the weights. `grads` is written, not added to.
   Status pass_on(kernels::Stream& stream, std::span<const float> factors, std::span<const float> weight_grads,
                  std::span<float> grads);
-  // Writes the targets of `weights`, which are to be packed after it.
+  // Merges the factors into the target matrices of `weights`; the caller packs them afterwards.
   Status merge(kernels::Stream& stream, std::span<const float> factors, model::Weights& weights) const;
-  // The factors for others.
+  // The factors as a PEFT adapter.
   model::Adapter adapter(std::span<const float> factors) const;
 
  private:

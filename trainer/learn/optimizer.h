@@ -1,4 +1,4 @@
-// What moves the weights by their gradients, and what it remembers from step to step.
+// The optimizer: updates weights by their gradients, and keeps moments between steps.
 //
 // AdamW for all of them; or Muon for the matrices between hidden layers, each as the checkpoint knows it (queries, keys
 // and values apart, an expert's gate and up apart), and AdamW for embedding, head, routers, norms and biases. Muon's
@@ -43,9 +43,9 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   double momentum = 0.95;      // Muon's
   double max_grad_norm = 1;    // 0: no clipping
-  LowRankSettings low_rank;    // what moves, where it is not all weights
+  LowRankSettings low_rank;    // the factors that learn; of rank 0: all weights learn
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
-  int slots = 8;               // a batch's gradients are summed as so many (slots.h); a power of two
+  int slots = 8;               // virtual slots that gradients are summed in (slots.h); a power of two
 };
 
 // kInvalid names the setting that cannot be.
@@ -55,7 +55,7 @@ class Optimizer {
  public:
   // All moments are zero. kInvalid as `check` gives it.
   static Result<Optimizer> create(const model::ParameterLayout& layout, const OptimizerSettings& settings);
-  // Of numbers that are no model's, such as LoRA's factors: with AdamW alone.
+  // For parameters outside of a model, such as LoRA's factors. AdamW only.
   static Result<Optimizer> create(size_t elements, const OptimizerSettings& settings);
 
   // Bytes of all that an optimizer made with the same arguments holds, without making it.
@@ -71,17 +71,17 @@ class Optimizer {
     float learning_rate = 0;
     int64_t number = 1;  // counts from 1
   };
-  // What is split (model::Parameter) stays as it is.
+  // Split parameters (model::Parameter) are not updated.
   Status step(kernels::Stream& stream, const Step& step);
 
-  // What a checkpoint keeps: `values` are fp32 or bf16, as they lie in memory, and may be written.
+  // The state that a checkpoint keeps. `values` are fp32 or bf16, in the layout of memory; a load writes to them.
   struct Memory {
     const char* name = nullptr;
     bool bf16 = false;
     std::span<std::byte> values;
   };
   std::vector<Memory> memory();
-  // "muon, fp32 moments": optimizers of one description and one model have the same memory.
+  // Such as "muon, fp32 moments". Optimizers with equal descriptions and models have the same layout of memory().
   std::string description() const;
 
  private:

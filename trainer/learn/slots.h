@@ -1,4 +1,4 @@
-// Virtual slots: how a batch is cut so that any number of ranks sums its gradients to the same bits.
+// Virtual slots: the parts of a batch whose gradients any number of ranks sums to the same bits.
 //
 // The groups of a batch are dealt to a fixed number of slots, a power of two, by a function of the batch alone. The
 // gradient of a slot is summed in the slot's own order, and slots are added as a binary tree: (0 + 1) + (2 + 3), and so
@@ -28,8 +28,8 @@ struct SlotGroup {
 // kInvalid where `slots` is no power of two up to 1024.
 Status check_slots(int slots);
 
-// The groups of each slot, by their places in `groups`, ascending. Longest first, ties by place, each to the slot with
-// the fewest tokens so far, ties to the lowest.
+// Assigns groups to slots. Groups are taken longest first (ties: by index); each goes to the slot with the fewest
+// tokens so far (ties: the lowest). Returns for each slot its indices in `groups`, ascending.
 std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots);
 
 // The sum of the slots' gradients. Holds one buffer of the model's size for each level of the tree, made when it is
@@ -43,7 +43,7 @@ class SlotSum {
   static size_t bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots);
   size_t bytes() const;
 
-  // Adds the gradient of one slot to zeros; tells whether there was any.
+  // Adds the gradient of one slot to `into`, which holds zeros. Returns whether the slot had a gradient.
   using AddSlot = std::function<Result<bool>(size_t slot, std::span<float> into)>;
 
   // `into` holds zeros before, the sum afterwards; `slots` is a power of two, and `used` says which have samples. After

@@ -1,8 +1,8 @@
-// The transformer with a memory: forward through the same kernels as the engine, then backward in reverse order.
+// The transformer for training: a forward pass through the engine's kernels, recorded, and its backward pass.
 //
-// The model is one chain (model/transformer.cpp), so the tape is a list of what was done and the backward pass is that
-// list read from the end, with one gradient buffer for the residual stream and two for what branches off it. Outputs of
-// norms and of SwiGLU are not kept; they are computed again, bit by bit, when a weight gradient needs them.
+// The model is one chain of operations (model/transformer.cpp). The tape is the list of them; the backward pass reads
+// it from the end, with one gradient buffer for the residual stream and two for its branches. Outputs of norms and of
+// SwiGLU are not kept; a weight gradient that needs one recomputes it with the same bits.
 //
 // Where products are quantised (model/weight_format.h) gradients pass through the rounding as if it were not there: a
 // product's two gradients are taken at the values that it multiplied, in bf16.
@@ -25,7 +25,7 @@ using kernels::TokenPick;
 
 class Tape {
  public:
-  // Of weights of this format.
+  // `format` is that of the weights.
   Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format = model::WeightFormat::kBf16);
   ~Tape();
 

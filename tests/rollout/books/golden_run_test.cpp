@@ -20,6 +20,7 @@ class RunBefore : public testing::Test {
   }
   void TearDown() override { fs::remove_all(run_); }
 
+  static Result<RunPlan> plan_of_config() { return plan(); }
   // The plan of its config.resolved.json.
   static RunPlan plan() {
     return {.seed = 1,
@@ -46,7 +47,7 @@ class RunBefore : public testing::Test {
 };
 
 TEST_F(RunBefore, is_replayed_with_the_plan_of_its_config) {
-  const auto ledger = read_ledger(run_, plan());
+  const auto ledger = read_books(run_, plan_of_config);
   ASSERT_TRUE(ledger) << ledger.error().to_string();
   expect_its_books(*ledger);
   EXPECT_EQ(ledger->plan().on_lag, OnLag::kUnbound);
@@ -73,7 +74,7 @@ TEST_F(RunBefore, can_be_extended_and_then_needs_no_config) {
   ASSERT_TRUE(record_terms(run_, {plan(), {{"run.steps", 3}}}, {longer, {{"run.steps", 5}}}).ok());
   ASSERT_TRUE(record_terms(run_, {longer, {}}, {longer, {{"run.steps", 5}}}).ok()) << "a second time changes nothing";
   const auto nobody_knows = []() -> Result<RunPlan> { return fail(Status::internal("it was asked for")); };
-  const auto ledger = read_ledger(run_, nobody_knows);
+  const auto ledger = read_books(run_, nobody_knows);
   ASSERT_TRUE(ledger) << ledger.error().to_string();
   EXPECT_EQ(ledger->plan().steps, 5);
   EXPECT_EQ(ledger->plan().on_lag, OnLag::kUnbound);
@@ -95,7 +96,7 @@ TEST_F(RunBefore, of_a_later_day_is_refused_by_its_number) {
     auto trajectories = RecordLog::open(run_ / "trajectories" / "episodes.log");
     ASSERT_TRUE(trajectories->append("{\"format\":8,\"episode\":1}\n"));
   }
-  for (const Status& status : {read_ledger(run_, plan()).error(), LedgerLog::open(run_).error()}) {
+  for (const Status& status : {read_books(run_, plan_of_config).error(), LedgerLog::open(run_).error()}) {
     EXPECT_EQ(status.code(), Code::kInvalid);
     EXPECT_THAT(status.to_string(), HasSubstr("format 7"));
   }

@@ -6,6 +6,7 @@
 
 #include "rollout/books/ledger_log.h"
 #include "tests/rollout/books/cluster.h"
+#include "tests/rollout/books/whole_log.h"
 
 namespace tandem::rollout {
 namespace {
@@ -121,15 +122,14 @@ TEST_F(LedgerLogTest, a_restart_has_the_same_books_with_a_snapshot_without_one_a
   fs::remove(snapshot);
   EXPECT_EQ(books_on_disk(), books);
   const auto nobody_knows = []() -> Result<RunPlan> { return fail(Status::internal("it was asked for")); };
-  EXPECT_EQ(read_ledger(run_, nobody_knows)->books(), books);
+  EXPECT_EQ(read_books(run_, nobody_knows)->books(), books);
+  EXPECT_EQ(whole_log(run_).books(), books);
 }
 
 TEST_F(LedgerLogTest, a_snapshot_of_what_the_log_has_lost_is_not_used) {
   (void)write_run();
   fs::resize_file(ledger_log_path(run_), 2000);
-  const auto full = read_ledger(run_, plan_);
-  ASSERT_TRUE(full);
-  EXPECT_EQ(books_on_disk(), full->books());
+  EXPECT_EQ(books_on_disk(), whole_log(run_).books());
 }
 
 TEST_F(LedgerLogTest, terms_that_were_recorded_are_recorded_once) {
@@ -137,7 +137,7 @@ TEST_F(LedgerLogTest, terms_that_were_recorded_are_recorded_once) {
   ASSERT_TRUE(record_terms(run_, {plan_, {}}, {plan_, {{"run.steps", 4}}}).ok());
   EXPECT_EQ(fs::file_size(ledger_log_path(run_)), before);
   ASSERT_TRUE(record_terms(run_, {plan_, {}}, {plan_, {{"run.steps", 4}, {"trainer.learning_rate", 0.5}}}).ok());
-  EXPECT_EQ(read_ledger(run_, plan_)->config(), (Json{{"run.steps", 4}, {"trainer.learning_rate", 0.5}}));
+  EXPECT_EQ(whole_log(run_).config(), (Json{{"run.steps", 4}, {"trainer.learning_rate", 0.5}}));
 }
 
 }  // namespace

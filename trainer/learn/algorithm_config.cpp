@@ -1,0 +1,185 @@
+// One table of keys: the schema of a run's config, and the reader of the JSON of `tandem loss`.
+#include "trainer/learn/algorithm_config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/text.h"
+#include "trainer/learn/algorithm_names.h"
+
+namespace tandem::trainer {
+
+namespace {
+
+constexpr double kMost = 1e9;
+constexpr double kOwn = -1;  // how configs write that a value is the algorithm's own
+
+enum class Keys : uint8_t {
+  kOfRuns,
+  kEvery,  // also those of rewards by the token and of values; numbers have no limit but what formulas ask for
+};
+
+void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
+  const bool every = keys == Keys::kEvery;
+  const auto up_to = [&](double most) { return every ? kMost : most; };
+  s.add("algorithm.name", c.name, "Sets the defaults of the keys below",
+        every ? std::vector<std::string>{}
+              : std::vector<std::string>{"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});
+  s.add("algorithm.advantage", c.advantage, "Baseline of a group; empty: the algorithm's own",
+        every ? std::vector<std::string>{} : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo"});
+  s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
+  s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
+        kOwn);
+  s.add("algorithm.dual_clip", c.dual_clip, "Bounds the loss of a negative advantage; 0: off", 0, up_to(1e6));
+  s.add("algorithm.mask_low", c.mask_low, "Fall of a token's probability that dppo leaves out", 0, 1);
+  s.add("algorithm.mask_high", c.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
+  s.add("algorithm.penalty", c.penalty, "Of dppo, on the squared log ratio", 0, up_to(1e6));
+  s.add("algorithm.std_epsilon", c.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
+  if (every) {
+    s.add("algorithm.gamma", c.gamma, "Discount of later rewards (reinforce++, ppo)", 0, 1);
+    s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
+    s.add("algorithm.whiten_advantages", c.whiten_advantages, "Advantages of the batch get mean 0 and deviation 1");
+  }
+  s.add("algorithm.aggregation", c.aggregation, "How token losses become one; empty: the algorithm's own",
+        {"", "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
+  s.add("algorithm.aggregation_length", c.aggregation_length, "Length for sum_over_length", 0, kMost);
+  s.add("algorithm.correction.kind", c.correction.kind,
+        "Weight for what the sampler did differently; ratios are 1 then", {"none", "tis", "mis", "icepop"});
+  s.add("algorithm.correction.level", c.correction.level, "What shares a weight", {"token", "sequence"});
+  s.add("algorithm.correction.low", c.correction.low, "Weights below are dropped; -1: the kind's own", 0, up_to(1e6),
+        kOwn);
+  s.add("algorithm.correction.high", c.correction.high, "Weights above are held (tis) or dropped; -1: the kind's own",
+        0, up_to(1e6), kOwn);
+  s.add("algorithm.kl.estimator", c.kl.estimator,
+        "Term for the distance from the starting model; costs a forward pass and its memory",
+        {"none", "k1", "k2", "k3"});
+  s.add("algorithm.kl.coefficient", c.kl.coefficient, "Of that term", 0, up_to(1e6));
+  s.add("algorithm.kl.clamp", c.kl.clamp, "Holds the estimate of a token; 0: off", 0, up_to(1e6));
+  if (every) s.add("algorithm.kl.in_reward", c.kl.in_reward, "Taken off each token's reward, not added to the loss");
+  s.add("algorithm.entropy.coefficient", c.entropy.coefficient, "Of an entropy bonus", 0, up_to(1e6));
+}
+
+// A value of JSON as the field takes it.
+Status set(const Field& field, const Json& value) {
+  const auto wrong = [&](std::string_view what) {
+    return Status::invalid(fmt::format("{} is {}, not {}", field.path, dump_json(value), what));
+  };
+  if (field.type == FieldType::kBool && !value.is_boolean()) return wrong("true or false");
+  if (field.type == FieldType::kText) {
+    if (!value.is_string()) return wrong("a name");
+    const auto name = value.get<std::string>();
+    const std::vector<std::string_view> choices(field.choices.begin(), field.choices.end());
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), name) == choices.end())
+      return Status::invalid(fmt::format("{} \"{}\" is not known{}", field.path, name, did_you_mean(name, choices)));
+  }
+  if (field.type == FieldType::kNumber) {
+    const double number = value.is_number() ? value.get<double>() : NAN;
+    if (!(number >= field.least && number <= field.most))
+      return wrong(fmt::format("a number from {} to {}", field.least, field.most));
+  }
+  field.set(value);
+  return {};
+}
+
+// The members of an object whose keys begin with `prefix`.
+Status set_members(const Schema& schema, const Json& object, const std::string& prefix) {
+  std::vector<std::string_view> known;
+  for (const Field& field : schema.fields()) {
+    if (!field.path.starts_with(prefix)) continue;
+    const auto rest = std::string_view(field.path).substr(prefix.size());
+    const auto key = rest.substr(0, rest.find('.'));
+    if (known.empty() || known.back() != key) known.push_back(key);  // keys of a section follow each other
+  }
+  TRY(check_keys(object, known));
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null()) continue;
+    const std::string path = prefix + key;
+    const auto field =
+        std::find_if(schema.fields().begin(), schema.fields().end(), [&](const Field& f) { return f.path == path; });
+    if (field != schema.fields().end()) {
+      TRY(set(*field, value));
+    } else {
+      if (!value.is_object()) return Status::invalid(fmt::format("{} is {}, not an object", path, dump_json(value)));
+      TRY(set_members(schema, value, path + "."));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) { add_fields(schema, config, Keys::kOfRuns); }
+
+Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
+  Algorithm a = TRY(algorithm_named(c.name));
+  if (!c.advantage.empty()) a.advantage = TRY(rollout::advantage_kind(c.advantage));
+  if (!c.aggregation.empty()) a.aggregation = TRY(kAggregations.find("algorithm.aggregation", c.aggregation));
+  a.std_epsilon = c.std_epsilon;
+  a.gamma = c.gamma;
+  a.lambda = c.lambda;
+  a.whiten_advantages = c.whiten_advantages.value_or(a.whiten_advantages);
+  a.clip_low = c.clip_low.value_or(a.clip_low);
+  a.clip_high = c.clip_high.value_or(a.clip_high);
+  a.dual_clip = c.dual_clip;
+  a.mask_low = c.mask_low;
+  a.mask_high = c.mask_high;
+  a.penalty = c.penalty;
+  a.aggregation_length = c.aggregation_length;
+  a.correction.kind = TRY(kCorrections.find("algorithm.correction.kind", c.correction.kind));
+  a.correction.sequence_level = TRY(kLevels.find("algorithm.correction.level", c.correction.level));
+  // IcePop's own band, as users of it have found it to work; the others bound one side only.
+  if (a.correction.kind == Correction::Kind::kIcePop) a.correction.low = 0.5, a.correction.high = 5;
+  a.correction.low = c.correction.low.value_or(a.correction.low);
+  a.correction.high = c.correction.high.value_or(a.correction.high);
+  if (a.correction.low > a.correction.high) {
+    return fail(Status::invalid(fmt::format("algorithm.correction.low ({}) is above algorithm.correction.high ({})",
+                                            a.correction.low, a.correction.high)));
+  }
+  a.kl.estimator = TRY(kEstimators.find("algorithm.kl.estimator", c.kl.estimator));
+  a.kl.coefficient = c.kl.coefficient;
+  a.kl.clamp = c.kl.clamp;
+  a.kl.in_reward = c.kl.in_reward;
+  a.entropy = c.entropy.coefficient;
+  if (a.aggregation == Aggregation::kSumOverLength && !(a.aggregation_length > 0))
+    return fail(Status::invalid("aggregation sum_over_length needs aggregation_length above 0"));
+  return a;
+}
+
+Result<Algorithm> algorithm_from_json(const Json& json) {
+  if (!json.is_object()) return fail(Status::invalid("algorithm is not an object"));
+  AlgorithmConfig config;
+  Schema schema;
+  add_fields(schema, config, Keys::kEvery);
+  TRY(set_members(schema, json, "algorithm."));
+  return algorithm_of(config);
+}
+
+Json to_json(const Algorithm& a) {
+  Json json = {{"name", a.name},
+               {"advantage", rollout::to_string(a.advantage)},
+               {"std_epsilon", a.std_epsilon},
+               {"gamma", a.gamma},
+               {"lambda", a.lambda},
+               {"whiten_advantages", a.whiten_advantages},
+               {"clip_low", a.clip_low},
+               {"clip_high", a.clip_high},
+               {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
+               {"mask_low", a.mask_low},
+               {"mask_high", a.mask_high},
+               {"penalty", a.penalty},
+               {"aggregation", kAggregations.name_of(a.aggregation)},
+               {"aggregation_length", a.aggregation_length}};
+  json["correction"] = {{"kind", kCorrections.name_of(a.correction.kind)},
+                        {"level", kLevels.name_of(a.correction.sequence_level)},
+                        {"low", a.correction.low},
+                        {"high", a.correction.high}};
+  json["kl"] = {{"estimator", kEstimators.name_of(a.kl.estimator)},
+                {"coefficient", a.kl.coefficient},
+                {"clamp", a.kl.clamp > 0 ? Json(a.kl.clamp) : Json()},
+                {"in_reward", a.kl.in_reward}};
+  json["entropy"] = {{"coefficient", a.entropy}};
+  return json;
+}
+
+}  // namespace tandem::trainer

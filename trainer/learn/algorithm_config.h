@@ -1,0 +1,49 @@
+// The `algorithm` section as it is written: a name, and what overrides its defaults.
+//
+// Thread safety: as any value.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/config.h"
+#include "trainer/learn/algorithm.h"
+
+namespace tandem::trainer {
+
+// What is not set, or empty, is the algorithm's own.
+struct AlgorithmConfig {
+  std::string name = "dr_grpo", advantage, aggregation;
+  double std_epsilon = Algorithm{}.std_epsilon;
+  double gamma = Algorithm{}.gamma, lambda = Algorithm{}.lambda;
+  std::optional<bool> whiten_advantages;
+  std::optional<double> clip_low, clip_high;
+  double dual_clip = Algorithm{}.dual_clip;
+  double mask_low = Algorithm{}.mask_low, mask_high = Algorithm{}.mask_high, penalty = Algorithm{}.penalty;
+  double aggregation_length = Algorithm{}.aggregation_length;
+  struct {
+    std::string kind = "none", level = "token";
+    std::optional<double> low, high;
+  } correction;
+  struct {
+    std::string estimator = "none";
+    double coefficient = Kl{}.coefficient, clamp = Kl{}.clamp;
+    bool in_reward = Kl{}.in_reward;
+  } kl;
+  struct {
+    double coefficient = Algorithm{}.entropy;
+  } entropy;
+};
+
+// The keys of a run: advantages of groups, and limits that catch typing errors.
+void add_algorithm_fields(Schema& schema, AlgorithmConfig& config);
+
+// kInvalid names the key that cannot be.
+Result<Algorithm> algorithm_of(const AlgorithmConfig& config);
+
+// The same of JSON without the outer key, with every key there is and no limits but those of the formulas. A null is a
+// missing key; unknown keys and values out of range are errors that name the key.
+Result<Algorithm> algorithm_from_json(const Json& json);
+Json to_json(const Algorithm& algorithm);
+
+}  // namespace tandem::trainer

@@ -1,0 +1,27 @@
+// What `tandem loss` is given: the tokens of a batch as padded rows.
+//
+// Thread safety: as any value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tandem::trainer {
+
+// A matrix, row-major; a row is a sequence, padded on the right or the left. Empty where it was not given.
+using Rows = std::vector<double>;
+
+struct Batch {
+  size_t rows = 0, length = 0;
+  Rows logprobs;
+  std::vector<uint8_t> mask;  // which tokens count
+  Rows old_logprobs;      // the policy before the step; empty: rollout_logprobs, and without them logprobs themselves
+  Rows rollout_logprobs;  // of the sampler
+  Rows ref_logprobs, values;
+  Rows advantages;              // empty: from rewards
+  Rows rewards;                 // of a token; empty: advantages are given
+  std::vector<int64_t> groups;  // of a row: which rows are samples of one prompt; for advantages of groups
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,66 @@
+#include "trainer/learn/optimizer_fields.h"
+
+namespace tandem::trainer {
+
+namespace {
+
+void add_before_warmup(Schema& s, OptimizerConfig& c) {
+  s.add("trainer.optimizer", c.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
+        {kOptimizerNames.begin(), kOptimizerNames.end()});
+  s.add("trainer.moments", c.moments, "Number format of AdamW's moments; bf16 halves their memory",
+        {kMomentNames.begin(), kMomentNames.end()});
+  s.add("trainer.learning_rate", c.learning_rate, "Of the optimizer", 0, 1);
+}
+
+void add_after_warmup(Schema& s, OptimizerConfig& c) {
+  s.add("trainer.schedule", c.schedule, "How it falls from then to the last step",
+        {std::begin(kDecayNames), std::end(kDecayNames)});
+  s.add("trainer.final_share", c.final_share, "Of the learning rate, where a fall ends", 0, 1);
+  s.add("trainer.beta1", c.beta1, "Of AdamW", 0, 1);
+  s.add("trainer.beta2", c.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
+  s.add("trainer.momentum", c.momentum, "Of Muon", 0, 1);
+  s.add("trainer.weight_decay", c.weight_decay, "Decoupled", 0, 1);
+  s.add("trainer.max_grad_norm", c.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
+  s.add("trainer.max_pass_tokens", c.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
+  s.add("trainer.slots", c.slots,
+        "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
+  s.add("trainer.checkpoint_every", c.checkpoint_every, "Steps between checkpoints", 1, 1e6);
+}
+
+}  // namespace
+
+void add_optimizer_fields(Schema& schema, OptimizerConfig& config, int& warmup_steps) {
+  add_before_warmup(schema, config);
+  schema.add("trainer.warmup_steps", warmup_steps, "Over which the learning rate rises", 0, 1e6);
+  add_after_warmup(schema, config);
+}
+
+void add_optimizer_fields(Schema& schema, OptimizerConfig& config, double& warmup_share) {
+  add_before_warmup(schema, config);
+  schema.add("trainer.warmup_share", warmup_share, "Of the steps, over which the learning rate rises", 0, 1);
+  add_after_warmup(schema, config);
+}
+
+Result<OptimizerSettings> optimizer_settings(const OptimizerConfig& c, const TrainingLength& length,
+                                             LowRankSettings low_rank, uint64_t seed) {
+  OptimizerSettings settings{.kind = TRY(optimizer_named(c.optimizer)),
+                             .moments = TRY(moments_named(c.moments)),
+                             .learning_rate = {.peak = c.learning_rate,
+                                               .warmup_steps = length.warmup_steps,
+                                               .decay = TRY(decay_named(c.schedule)),
+                                               .steps = length.steps,
+                                               .final_share = c.final_share},
+                             .beta1 = c.beta1,
+                             .beta2 = c.beta2,
+                             .weight_decay = c.weight_decay,
+                             .momentum = c.momentum,
+                             .max_grad_norm = c.max_grad_norm,
+                             .low_rank = std::move(low_rank),
+                             .max_pass_tokens = c.max_pass_tokens,
+                             .slots = c.slots};
+  settings.low_rank.seed = seed;
+  TRY(check(settings));
+  return settings;
+}
+
+}  // namespace tandem::trainer
