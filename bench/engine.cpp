@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "bench/measure.h"
+#include "kernels/attention.h"
 
 namespace tandem::bench {
 
@@ -58,6 +61,24 @@ Result<double> decode_seconds(const std::shared_ptr<const model::Weights>& weigh
   return median_seconds(settings.seconds, [&]() -> Status { return TRY(engine.step()), Status{}; });
 }
 
+// Tokens of a prompt that are found each second among `count` others, all of 10,000 tokens with the first 9,000 alike.
+Result<double> prefix_tokens(const Settings& settings, int count) {
+  constexpr int kTokens = 10000, kAlike = 9000;
+  rollout::PrefixTree tree(kernels::kPageTokens);
+  const std::vector<int> pages(kTokens / kernels::kPageTokens + 1, 0);
+  auto tokens = random_tokens(0, kTokens, 50000);
+  for (int i = 0; i < count; ++i) {
+    std::ranges::copy(random_tokens(1 + i, kTokens - kAlike, 50000), tokens.begin() + kAlike);
+    tree.insert(tokens, pages, false, 0);
+  }
+  size_t found = 0;
+  const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
+    found = tree.find(tokens, 1).pages.size();
+    return {};
+  }));
+  return static_cast<double>(found * kernels::kPageTokens) / seconds;
+}
+
 }  // namespace
 
 Result<std::vector<Figure>> bench_engine(const Settings& settings) {
@@ -84,6 +105,11 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
   };
   for (const int count : {1, 16, 64}) TRY(add_decode(count, 1, ""));
   TRY(add_decode(64, 8, ", groups of 8"));
+  // Two numbers are read for each token.
+  for (const int count : {10, 10000}) {
+    figures.push_back({fmt::format("prefix found among {} prompts", count), TRY(prefix_tokens(settings, count)) / 1e6,
+                       "Mtok/s", limits.bytes / (2 * sizeof(int32_t)) / 1e6, "memory"});
+  }
   return figures;
 }
 

@@ -11,8 +11,7 @@
 #include "kernels/transformer_ops.h"
 #include "model/head_norms.h"
 #include "model/latent.h"
-#include "model/live_adapter.h"
-#include "model/rotation.h"
+#include "model/layer_ops.h"
 #include "model/routes.h"
 
 namespace tandem::model {
@@ -24,8 +23,7 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat
   pool.pages_ = pages;
   pool.keys_ = kernels::page_keys(attention_shape(config));
   pool.elements_ = kernels::page_elements(attention_shape(config));
-  const size_t element = format == WeightFormat::kFloat32 ? sizeof(float) : sizeof(bf16);
-  pool.page_bytes_ = static_cast<size_t>(config.layers) * pool.elements_ * element;
+  pool.page_bytes_ = page_bytes_of(config, format);
   try {
     pool.memory_ = Buffer<std::byte>(pool.page_bytes_ * pages);
   } catch (const std::bad_alloc&) {
@@ -33,6 +31,11 @@ Result<KvPool> KvPool::create(const ModelConfig& config, int pages, WeightFormat
                                               format_bytes(pool.page_bytes() * pages), pages)));
   }
   return pool;
+}
+
+size_t KvPool::page_bytes_of(const ModelConfig& config, WeightFormat format) {
+  const size_t element = format == WeightFormat::kFloat32 ? sizeof(float) : sizeof(bf16);
+  return static_cast<size_t>(config.layers) * kernels::page_elements(attention_shape(config)) * element;
 }
 
 template <typename T>
@@ -48,75 +51,47 @@ void KvPool::copy(int from, int to) {
   std::memcpy(memory_.data() + to * page_bytes_, memory_.data() + from * page_bytes_, page_bytes_);
 }
 
-void ForwardBatch::add(std::span<const int32_t> run_tokens, int position, std::span<const int> pages) {
-  runs.push_back({static_cast<int>(tokens.size()), static_cast<int>(run_tokens.size()), position, pages});
-  for (size_t i = 0; i < run_tokens.size(); ++i) {
-    tokens.push_back(run_tokens[i]);
-    positions.push_back(position + static_cast<int>(i));
-  }
-}
-
 // A pass in some number format.
 class Forward::Pass {
  public:
   virtual ~Pass() = default;
   virtual int max_positions() const = 0;
-  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) = 0;
-  virtual Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-                      std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
+  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) = 0;
+  virtual Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
 };
 
 // Each kind of intermediate has one buffer; the residual stream is updated in place.
 template <typename T>
-class Forward::InferenceOps final : public BasicOps<T>, public Pass {
+class Forward::InferenceOps final : public LayerOps<T>, public Pass {
  public:
   using Tensor = BasicTensor<T>;
 
-  InferenceOps(const ModelConfig& config, int max_positions)
-      : config_(config),
-        shape_(attention_shape(config)),
-        columns_(attention_columns(config)),
-        rotation_(config, max_positions) {}
+  using LayerOps<T>::LayerOps;
 
   int max_positions() const override { return rotation_.max_positions(); }
-  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) override {
-    stream_ = &stream;
-    weights_ = &weights;
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) override {
+    this->begin(stream, weights);
     pool_ = &pool;
     batch_ = &batch;
     states_ = TRY(hidden_states(*this, weights.layout()));
     return {};
   }
-  Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-              std::span<const kernels::TokenPick> picks, std::span<float> logprobs) override {
-    const size_t width = states_.columns;
-    head_rows_.resize(std::max(head_rows_.size(), wanted.rows.size() * width));
-    for (size_t i = 0; i < wanted.rows.size(); ++i) {
-      std::copy_n(states_.data + wanted.rows[i] * width, width, head_rows_.data() + i * width);
-    }
-    return kernels::lm_head(stream,
-                            {.hidden = head_rows_.data(),
-                             .head = weights.packed<T>(weights.layout().head).panels,
-                             .rows = static_cast<int>(wanted.rows.size()),
-                             .width = states_.columns,
-                             .vocabulary = config_.vocabulary,
-                             .logits = wanted.logits,
-                             .log_sum = wanted.log_sum,
-                             .argmax = wanted.argmax,
-                             .panel_sums = wanted.panel_sums},
-                            picks, logprobs);
+  Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) override {
+    const T* const states = this->gather(states_, wanted.rows);
+    return this->head_rows(
+        states, wanted.rows.size(),
+        {.logits = wanted.logits, .log_sum = wanted.log_sum, .argmax = wanted.argmax, .panel_sums = wanted.panel_sums},
+        picks, logprobs);
   }
 
   Result<Tensor> embed() override {
     Tensor x = tensor(kResidual, config_.width);
-    TRY(kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width,
-                       batch_->tokens, x.data));
+    TRY(this->embed_rows(batch_->tokens, x));
     return x;
   }
   Result<Tensor> norm(const Tensor& x, int weight) override {
     Tensor out = tensor(kNormed, x.columns);
-    TRY(kernels::rms_norm(*stream_, x.data, weights_->values<T>(weight), static_cast<float>(config_.norm_epsilon),
-                          x.rows, x.columns, out.data));
+    TRY(this->norm_rows(x, x.data, weight, out.data));
     return out;
   }
   Result<Tensor> linear(const Tensor& x, int weight, int bias) override {
@@ -142,13 +117,13 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
     TRY(rotation_.turn(*stream_, qkv.data, stride, batch_->positions));
     pages_.clear();
     for (const auto& run : batch_->runs) {
-      for (const int page : run.pages) pages_.push_back(pool_->page<T>(page, layer));
+      for (const int page : batch_->pages_of(run)) pages_.push_back(pool_->page<T>(page, layer));
     }
     runs_.clear();
     size_t first_page = 0;
     for (const auto& run : batch_->runs) {
-      const auto pages = std::span<const kernels::BasicKeyValuePage<T>>(pages_).subspan(first_page, run.pages.size());
-      first_page += run.pages.size();
+      const auto pages = std::span<const kernels::BasicKeyValuePage<T>>(pages_).subspan(first_page, run.pages);
+      first_page += run.pages;
       const T* start = qkv.data + run.row * stride;
       TRY(kernels::write_pages(*stream_, shape_, start + columns_.keys, stride, start + columns_.values, stride,
                                run.rows, run.position, pages));
@@ -172,7 +147,7 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
   }
   Result<Tensor> swiglu(const Tensor& gate_up) override {
     Tensor out = tensor(kNormed, gate_up.columns / 2, gate_up.rows);
-    TRY(kernels::swiglu(*stream_, gate_up.data, gate_up.rows, gate_up.columns / 2, out.data));
+    TRY(this->gate_rows(gate_up, gate_up.data, out.data));
     return out;
   }
   Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override {
@@ -194,53 +169,24 @@ class Forward::InferenceOps final : public BasicOps<T>, public Pass {
  private:
   enum Buffer { kResidual, kNormed, kDispatched, kExpanded, kWide, kBuffers };
 
-  const ParameterLayout& layout() const { return weights_->layout(); }
+  using LayerOps<T>::config_, LayerOps<T>::shape_, LayerOps<T>::columns_, LayerOps<T>::rotation_,
+      LayerOps<T>::activations_, LayerOps<T>::stream_, LayerOps<T>::weights_, LayerOps<T>::layout,
+      LayerOps<T>::multiply, LayerOps<T>::multiplied_by;
+
   Tensor tensor(Buffer buffer, int columns) { return tensor(buffer, columns, static_cast<int>(batch_->tokens.size())); }
   Tensor tensor(Buffer buffer, int columns, int rows) {
     auto& memory = buffers_[buffer];
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
   }
-  // Rows as the products with a parameter see them.
-  Result<Tensor> multiplied_by(int weight, const Tensor& x) {
-    Tensor seen = x;
-    if constexpr (std::is_same_v<T, bf16>) {
-      seen.data =
-          const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
-    }
-    return seen;
-  }
-  Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
-    TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
-                                 .a_stride = static_cast<size_t>(x.columns),
-                                 .b = weights_->packed<T>(weight),
-                                 .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
-                                 .residual = residual,
-                                 .out = out.data,
-                                 .out_stride = static_cast<size_t>(out.columns),
-                                 .m = x.rows,
-                                 .n = out.columns,
-                                 .k = x.columns}));
-    const LiveAdapter* const live = weights_->live_adapter();
-    return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
-  }
-
-  const ModelConfig config_;
-  const kernels::AttentionShape shape_;
-  const AttentionColumns columns_;
-  const Rotation rotation_;
   std::array<std::vector<T>, kBuffers> buffers_;
-  std::vector<T> head_rows_, low_rank_;
   Tensor states_;  // of the last pass
-  QuantizedActivations activations_;
   std::vector<kernels::BasicKeyValuePage<T>> pages_;
   std::vector<kernels::BasicQueryRun<T>> runs_;
   Routes routes_;             // of the layer at hand
   LatentQueries<T> latents_;  // the same
-  kernels::Stream* stream_ = nullptr;
-  const Weights* weights_ = nullptr;
   KvPool* pool_ = nullptr;
-  const ForwardBatch* batch_ = nullptr;
+  const Batch* batch_ = nullptr;
 };
 
 Forward::Forward(const ModelConfig& config, int max_positions, WeightFormat format) {
@@ -254,13 +200,12 @@ Forward::Forward(Forward&&) noexcept = default;
 
 int Forward::max_positions() const { return pass_->max_positions(); }
 
-Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch) {
+Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) {
   return pass_->run(stream, weights, pool, batch);
 }
 
-Status Forward::head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-                     std::span<const kernels::TokenPick> picks, std::span<float> logprobs) {
-  return pass_->head(stream, weights, wanted, picks, logprobs);
+Status Forward::head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) {
+  return pass_->head(wanted, picks, logprobs);
 }
 
 }  // namespace tandem::model

@@ -1,4 +1,4 @@
-// The transformer for inference: paged keys and values, no memory of what was computed.
+// The transformer for inference: paged keys and values, no memory of what was computed. Below the CPU's executor.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "kernels/lm_head.h"
+#include "model/batch.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 
@@ -18,6 +19,7 @@ namespace tandem::model {
 class KvPool {
  public:
   static Result<KvPool> create(const ModelConfig& config, int pages, WeightFormat format = WeightFormat::kBf16);
+  static size_t page_bytes_of(const ModelConfig& config, WeightFormat format);
   int pages() const { return pages_; }
   size_t page_bytes() const { return page_bytes_; }
   // T is bf16 or float, as the format says.
@@ -34,21 +36,6 @@ class KvPool {
   Buffer<std::byte> memory_;
 };
 
-// Tokens to run through the model in one pass.
-struct ForwardBatch {
-  struct Run {
-    int row = 0;  // of `tokens`
-    int rows = 0;
-    int position = 0;            // of the first row in its sequence
-    std::span<const int> pages;  // of the sequence, enough for position + rows
-  };
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> positions;
-  std::vector<Run> runs;  // cover all rows
-
-  void add(std::span<const int32_t> run_tokens, int position, std::span<const int> pages);
-};
-
 // Runs batches through one model. Buffers are kept from pass to pass.
 // Thread safety: none. Weights may be exchanged between two passes by others of the same format; pools are of it, too.
 class Forward {
@@ -58,7 +45,7 @@ class Forward {
   Forward(Forward&&) noexcept;
 
   // Writes the batch's keys and values into `pool`.
-  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const ForwardBatch& batch);
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch);
 
   // What is wanted of the rows of the last pass; outputs as kernels::LmHead has them, one for each of `rows`.
   struct Head {
@@ -68,9 +55,8 @@ class Forward {
     int32_t* argmax = nullptr;
     kernels::RunningSum* panel_sums = nullptr;
   };
-  // `picks` count `rows` from 0.
-  Status head(kernels::Stream& stream, const Weights& weights, const Head& wanted,
-              std::span<const kernels::TokenPick> picks, std::span<float> logprobs);
+  // By the stream and the weights of that pass. `picks` count `rows` from 0.
+  Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs);
   int max_positions() const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kWireAlignment = 64;
 }
 
-Result<Weights> Weights::create(const ModelConfig& config, bool for_training, WeightFormat format) {
+Result<Weights> Weights::lay_out(const ModelConfig& config, bool for_training, WeightFormat format) {
   if (for_training && format == WeightFormat::kFloat32) {
     return fail(Status::invalid("training in float32 is not supported").hint("train in bf16, fp8 or mxfp8"));
   }
@@ -25,11 +25,7 @@ Result<Weights> Weights::create(const ModelConfig& config, bool for_training, We
   weights.config_ = config;
   weights.layout_ = TRY(parameter_layout(config));
   weights.for_training_ = for_training;
-  const size_t elements = weights.layout_.elements, parameters = weights.layout_.parameters.size();
-  if (format == WeightFormat::kFloat32)
-    weights.float32_.flat = Buffer<float>(elements);
-  else
-    weights.bf16_.flat = Buffer<bf16>(elements);
+  const size_t parameters = weights.layout_.parameters.size();
   weights.bf16_.packed.resize(parameters);
   weights.float32_.packed.resize(parameters);
   weights.packed_codes_.resize(parameters);
@@ -38,6 +34,57 @@ Result<Weights> Weights::create(const ModelConfig& config, bool for_training, We
   weights.quantized_.assign(parameters, false);
   if (is_quantised(format)) weights.lay_out_wire();
   return weights;
+}
+
+Result<Weights> Weights::create(const ModelConfig& config, bool for_training, WeightFormat format) {
+  Weights weights = TRY(lay_out(config, for_training, format));
+  if (format == WeightFormat::kFloat32)
+    weights.float32_.flat = Buffer<float>(weights.layout_.elements);
+  else
+    weights.bf16_.flat = Buffer<bf16>(weights.layout_.elements);
+  weights.wire_ = Buffer<std::byte>(weights.wire_bytes_);
+  return weights;
+}
+
+Result<Weights::Memory> Weights::memory_of(const ModelConfig& config, bool for_training, WeightFormat format) {
+  const Weights weights = TRY(lay_out(config, for_training, format));
+  Memory memory{.flat = weights.layout_.elements * weights.element_bytes(), .wire = weights.wire_bytes_};
+  for (size_t i = 0; i < weights.layout_.parameters.size(); ++i) {
+    const Panels panels = weights.panels_of(i);
+    memory.panels += panels.elements * weights.element_bytes() + panels.transposed * sizeof(bf16) + panels.codes;
+    if (weights.is_given_back(i)) memory.returned += weights.layout_.parameters[i].elements() * weights.element_bytes();
+  }
+  return memory;
+}
+
+Weights::Memory Weights::memory() const {
+  Memory memory{.flat = bf16_.flat.size() * sizeof(bf16) + float32_.flat.size() * sizeof(float), .wire = wire_.size()};
+  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
+    memory.panels += (bf16_.packed[i].size() + transposed_[i].size()) * sizeof(bf16) +
+                     float32_.packed[i].size() * sizeof(float) + packed_codes_[i].size();
+    if (is_given_back(i)) memory.returned += layout_.parameters[i].elements() * element_bytes();
+  }
+  return memory;
+}
+
+Weights::Panels Weights::panels_of(size_t parameter) const {
+  const Parameter& p = layout_.parameters[parameter];
+  // An embedding that is no head is only looked up.
+  if (!p.matrix || (static_cast<int>(parameter) == layout_.embedding && layout_.head != layout_.embedding)) return {};
+  if (p.turned_rows > 0) {
+    const auto [turned, rest] = split_sizes(parameter);
+    const auto [turned_back, rest_back] = transposed_split_sizes(parameter);
+    return {.elements = p.groups * (turned + rest),
+            .transposed = for_training_ ? p.groups * (turned_back + rest_back) : 0};
+  }
+  if (quantized_[parameter] && !for_training_)
+    return {.codes = p.groups * kernels::packed_codes_size(p.group_rows(), p.columns)};
+  return {.elements = p.groups * kernels::packed_size(p.group_rows(), p.columns),
+          .transposed = for_training_ ? p.groups * kernels::packed_size(p.columns, p.group_rows()) : 0};
+}
+
+bool Weights::is_given_back(size_t parameter) const {
+  return layout_.parameters[parameter].matrix && static_cast<int>(parameter) != layout_.embedding;
 }
 
 size_t Weights::scales_of_group(const Parameter& p) const {
@@ -59,7 +106,7 @@ void Weights::lay_out_wire() {
     const size_t size = quantized_[i] ? p.elements() + p.groups * scales_of_group(p) : p.elements() * sizeof(bf16);
     bytes += (size + kWireAlignment - 1) / kWireAlignment * kWireAlignment;
   }
-  wire_ = Buffer<std::byte>(bytes);
+  wire_bytes_ = bytes;
 }
 
 kernels::e4m3* Weights::codes(size_t parameter, int group) {
@@ -125,7 +172,7 @@ Result<bool> Weights::build_code_panels(kernels::Stream& stream, size_t paramete
   const Parameter& p = layout_.parameters[parameter];
   const size_t group = kernels::packed_codes_size(p.group_rows(), p.columns);
   Buffer<std::byte>& packed = packed_codes_[parameter];
-  if (packed.empty()) packed = Buffer<std::byte>(p.groups * group);
+  if (packed.empty()) packed = Buffer<std::byte>(panels_of(parameter).codes);
   for (int g = 0; g < p.groups; ++g) {
     const bool done = TRY(kernels::pack_codes(stream, {.codes = codes(parameter, g),
                                                        .scales = scales(parameter, g),
@@ -160,9 +207,9 @@ Status Weights::build_split_panels(kernels::Stream& stream, size_t parameter) {
   const auto [turned_size, rest_size] = split_sizes(parameter);
   const auto [turned_back_size, rest_back_size] = transposed_split_sizes(parameter);
   Buffer<T>& packed = in<T>().packed[parameter];
-  if (packed.empty()) packed = Buffer<T>(p.groups * (turned_size + rest_size));
+  if (packed.empty()) packed = Buffer<T>(panels_of(parameter).elements);
   Buffer<bf16>& packed_back = transposed_[parameter];
-  if (for_training_ && packed_back.empty()) packed_back = Buffer<bf16>(p.groups * (turned_back_size + rest_back_size));
+  if (packed_back.empty()) packed_back = Buffer<bf16>(panels_of(parameter).transposed);
   std::vector<T> transpose(static_cast<size_t>(turned) * columns);
   const T* rows = flat<T>().data() + p.offset;
   for (int g = 0; g < p.groups; ++g, rows += static_cast<size_t>(p.group_rows()) * columns) {
@@ -189,8 +236,8 @@ Status Weights::build_panels(kernels::Stream& stream) {
   std::vector<bf16> expanded;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    // An embedding that is no head is only looked up.
-    if (!p.matrix || (static_cast<int>(i) == layout_.embedding && layout_.head != layout_.embedding)) continue;
+    const Panels panels = panels_of(i);
+    if (panels.elements + panels.codes == 0) continue;
     if (p.turned_rows > 0) {
       TRY(build_split_panels<T>(stream, i));
       continue;
@@ -201,7 +248,7 @@ Status Weights::build_panels(kernels::Stream& stream) {
     const size_t group = kernels::packed_size(rows, p.columns), turned = kernels::packed_size(p.columns, rows);
     Buffer<T>& packed = in<T>().packed[i];
     if (packed.empty()) packed = Buffer<T>(p.groups * group);
-    if (for_training_ && transposed_[i].empty()) transposed_[i] = Buffer<bf16>(p.groups * turned);
+    if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(panels.transposed);
     if (quantized_[i] && expanded.size() < elements) expanded.resize(elements);
     for (int g = 0; g < p.groups; ++g) {
       const T* values = flat<T>().data() + p.offset + g * elements;
@@ -239,7 +286,7 @@ std::vector<float> Weights::split_values(int parameter) const {
 void Weights::give_back_flat() {
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    if (!p.matrix || static_cast<int>(i) == layout_.embedding) continue;
+    if (!is_given_back(i)) continue;
     if (format_ == WeightFormat::kFloat32)
       float32_.flat.give_back(p.offset, p.elements());
     else

@@ -30,6 +30,19 @@ class Weights {
   static Result<Weights> create(const ModelConfig& config, bool for_training,
                                 WeightFormat format = WeightFormat::kBf16);
 
+  // Bytes: of `flat`; of `wire`, where that is apart; of all panels; and how much of the first `give_back_flat` gives
+  // back.
+  struct Memory {
+    size_t flat = 0, wire = 0, panels = 0, returned = 0;
+    size_t all() const { return flat + wire + panels; }
+    friend bool operator==(const Memory&, const Memory&) = default;
+  };
+  // What `create` and `pack` of such weights take, without taking it.
+  static Result<Memory> memory_of(const ModelConfig& config, bool for_training,
+                                  WeightFormat format = WeightFormat::kBf16);
+  // What these have taken.
+  Memory memory() const;
+
   const ModelConfig& config() const { return config_; }
   const ParameterLayout& layout() const { return layout_; }
   bool for_training() const { return for_training_; }
@@ -125,7 +138,16 @@ class Weights {
 
   ModelConfig config_;
   ParameterLayout layout_;
+  // All but the memory.
+  static Result<Weights> lay_out(const ModelConfig& config, bool for_training, WeightFormat format);
   void lay_out_wire();
+  // Of a parameter: elements of its panels and of those of its transpose, or bytes of panels of codes.
+  struct Panels {
+    size_t elements = 0, transposed = 0, codes = 0;
+  };
+  Panels panels_of(size_t parameter) const;
+  size_t element_bytes() const { return format_ == WeightFormat::kFloat32 ? sizeof(float) : sizeof(kernels::bf16); }
+  bool is_given_back(size_t parameter) const;
   Status quantize(kernels::Stream& stream);
   template <typename T>
   Status build_panels(kernels::Stream& stream);
@@ -144,7 +166,8 @@ class Weights {
   WeightFormat format_ = WeightFormat::kBf16;
   std::vector<bool> quantized_;  // by parameter
   std::vector<size_t> wire_at_;  // of each parameter, bytes from the start; empty in bf16
-  Buffer<std::byte> wire_;       // empty in bf16
+  size_t wire_bytes_ = 0;
+  Buffer<std::byte> wire_;  // empty in bf16
   Numbers<kernels::bf16> bf16_;
   Numbers<float> float32_;
   std::vector<Buffer<std::byte>> packed_codes_;  // by parameter

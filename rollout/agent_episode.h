@@ -35,7 +35,7 @@ struct AgentEpisode {
   Waiting waiting = Waiting::kWeights;
   Trajectory trajectory;
   uint64_t env_lease = 0;
-  std::optional<size_t> env_server;  // whose lease that is, or where one was asked for
+  std::optional<int> env_server;  // rank of the one whose lease that is, or where one was asked for
   uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0, steals = 0;
   Waiting parked_as = Waiting::kWeights;  // what it waited for when it was handed over
   std::string said;                       // in the last turn

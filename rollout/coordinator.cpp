@@ -7,6 +7,7 @@
 
 #include "rollout/books/lease.h"
 #include "rollout/books/metrics_log.h"
+#include "rollout/members.h"
 
 namespace tandem::rollout {
 
@@ -16,17 +17,8 @@ namespace {
 
 constexpr size_t kKeptMetrics = 64;
 
-struct Peer {
-  std::string role;
-  int pid = 0;
-  uint64_t epoch = 0;
-  Time last_seen{};
-  double since = 0;  // unix time of its hello
-  bool lost = false;
-  std::string doing;
-  Json metrics;
-  std::string address;  // where other rollouts reach it
-};
+// The rank that orders of batches go to. Further ranks share its work, and say only that they are there.
+constexpr wire::Peer kLeadTrainer{wire::Role::kTrainer, 0};
 
 class Coordinator {
  public:
@@ -35,6 +27,7 @@ class Coordinator {
         clock_(clock),
         socket_(std::move(socket)),
         log_(std::move(log)),
+        members_(settings.directory),
         metrics_log_(settings.run_dir / "metrics.jsonl") {
     // What was leased before our start may take as long as what we lease.
     for (const EpisodeKey& key : ledger_.leased()) set_deadline(key);
@@ -58,6 +51,7 @@ class Coordinator {
       if (stop && !finishing_) TRY(finish());
       TRY(carry_out_pending());
       if (finishing_ && (trainer_saved_ || clock_.now() > finish_deadline_)) done_ = true;
+      publish_directory();
       report();
     }
     farewell();
@@ -92,23 +86,23 @@ class Coordinator {
       return {};
     }
     if (body.isFinish()) return finishing_ ? Status() : finish();
-    if (body.isHello()) return on_hello(message, body.getHello());
-    const auto found = peers_.find(message.sender());
-    if (found == peers_.end() || found->second.epoch != message.epoch() || found->second.lost) {
+    const auto peer = wire::parse_peer(message.sender());
+    if (!peer) return on_stranger(message);
+    if (body.isHello()) return on_hello(*peer, message, body.getHello());
+    Members::Member* const member = members_.hear(*peer, message.epoch(), clock_.now());
+    if (member == nullptr) {
       // Someone from before our start, or given up for lost: it must introduce itself.
       wire::Outgoing welcome(0);
       welcome.body().initWelcome();
       (void)socket_.send(message.sender(), welcome);
       return {};
     }
-    Peer& peer = found->second;
-    peer.last_seen = clock_.now();
     const std::string& worker = message.sender();
     switch (body.which()) {
       case wire::Body::HEARTBEAT: {
-        peer.doing = body.getHeartbeat().getDoing();
+        member->doing = body.getHeartbeat().getDoing();
         if (auto metrics = parse_json(std::string_view(body.getHeartbeat().getMetrics().cStr())))
-          peer.metrics = *metrics;
+          member->metrics = *metrics;
         return {};
       }
       case wire::Body::PULL:
@@ -116,6 +110,7 @@ class Coordinator {
       case wire::Body::COMMIT:
         return on_commit(worker, body.getCommit());
       case wire::Body::TRAINED: {
+        if (*peer != kLeadTrainer) return {};
         Trained event{.step = body.getTrained().getStep(), .missing = {}};
         if (auto metrics = parse_json(std::string_view(body.getTrained().getMetrics().cStr()))) {
           trainer_metrics_[event.step] = *metrics;
@@ -129,6 +124,7 @@ class Coordinator {
         return {};
       }
       case wire::Body::CHECKPOINTED: {
+        if (*peer != kLeadTrainer) return {};
         TRY(apply(Checkpointed{body.getCheckpointed()}, Durable::kYes));
         if (finishing_) trainer_saved_ = ledger_.checkpointed() >= ledger_.steps_trained();
         return {};
@@ -138,9 +134,13 @@ class Coordinator {
         return apply(Claimed{key, worker}, Durable::kYes);
       }
       case wire::Body::DECLINED: {
-        for (const auto& [name, other] : peers_) {
-          if (other.address == std::string_view(body.getDeclined().cStr())) return apply(StealEnded{name});
-        }
+        const auto thief = members_.directory().at(body.getDeclined().cStr());
+        return thief ? apply(StealEnded{to_string(*thief)}) : Status();
+      }
+      case wire::Body::LEAVE: {
+        if (members_.directory().find(*peer) != nullptr) spdlog::info("{} leaves", message.sender());
+        members_.leave(*peer);
+        send_directory(*peer);
         return {};
       }
       default:
@@ -148,30 +148,43 @@ class Coordinator {
     }
   }
 
-  Status on_hello(const wire::Incoming& message, wire::Hello::Reader hello) {
-    Peer& peer = peers_[message.sender()];
-    const bool again = peer.epoch == message.epoch() && !peer.lost;
-    peer = {.role = hello.getRole(),
-            .pid = hello.getPid(),
-            .epoch = message.epoch(),
-            .last_seen = clock_.now(),
-            .since = clock_.unix_seconds(),
-            .lost = false,
-            .doing = "starting",
-            .metrics = {},
-            .address = hello.getAddress()};
+  // An operator may ask where everybody is.
+  Status on_stranger(const wire::Incoming& message) {
+    if (!message.body().isHello()) return {};
+    wire::Outgoing answer(message.id());
+    members_.directory().write(answer.body().initPeers());
+    (void)socket_.send(message.sender(), answer);
+    return {};
+  }
+
+  Status on_hello(const wire::Peer& peer, const wire::Incoming& message, wire::Hello::Reader hello) {
+    const auto joined = members_.join({.peer = peer,
+                                       .epoch = message.epoch(),
+                                       .pid = hello.getPid(),
+                                       .address = hello.getAddress(),
+                                       .host = hello.getHost()},
+                                      clock_.now(), clock_.unix_seconds());
+    if (!joined || *joined == Members::Joined::kOutdated) {
+      if (std::exchange(refused_[peer], message.epoch()) != message.epoch()) {
+        spdlog::warn("{} (pid {}) is not heard: {}", message.sender(), hello.getPid(),
+                     joined ? "a later life of it is there" : joined.error().message());
+      }
+      return {};
+    }
     wire::Outgoing welcome(1);
     welcome.body().initWelcome().setStep(ledger_.steps_trained());
     (void)socket_.send(message.sender(), welcome);
-    if (again && peer.role != "trainer") return {};  // a trainer that says hello twice has let go of its batches
-    spdlog::info("{} joined (pid {}, {})", message.sender(), peer.pid, std::string_view(hello.getNumericsId().cStr()));
-    if (peer.role == "rollout") {
+    if (peer.role == wire::Role::kRollout) send_directory(peer);
+    const bool again = *joined == Members::Joined::kAgain;
+    if (again && peer != kLeadTrainer) return {};  // a trainer that says hello twice has let go of its batches
+    spdlog::info("{} joined (pid {}, {})", message.sender(), hello.getPid(),
+                 std::string_view(hello.getNumericsId().cStr()));
+    if (peer.role == wire::Role::kRollout) {
       WorkerJoined event{.worker = message.sender(), .holding = {}};
       for (const auto key : hello.getHolding()) event.holding.push_back({key.getEpisode(), key.getAttempt()});
       return apply(event);
     }
-    if (peer.role == "trainer") {
-      trainer_ = message.sender();
+    if (peer == kLeadTrainer) {
       if (hello.getStep() > ledger_.steps_trained() && !ledger_.batch(hello.getStep())) {
         return Status::corrupt(fmt::format("the log ends before step {}, which the checkpoint of {} has trained",
                                            hello.getStep(), message.sender()))
@@ -188,23 +201,7 @@ class Coordinator {
   }
 
   Status on_commit(const std::string& worker, wire::Commit::Reader in) {
-    Commit event{.worker = worker,
-                 .key = {in.getEpisode(), in.getAttempt()},
-                 .reason = in.getReason(),
-                 .reward = {},
-                 .terms = {},
-                 .first_version = in.getFirstVersion(),
-                 .last_version = in.getLastVersion(),
-                 .turns = in.getTurns(),
-                 .tool_calls = in.getToolCalls(),
-                 .steals = in.getSteals(),
-                 .prompt_tokens = in.getPromptTokens(),
-                 .sampled_tokens = in.getSampledTokens(),
-                 .seconds = in.getSeconds()};
-    const auto outcome = outcome_from(in.getOutcome().cStr());
-    event.outcome = outcome ? *outcome : Outcome::kInfraError;
-    if (in.getHasReward()) event.reward = in.getReward();
-    for (const auto term : in.getTerms()) event.terms[term.getName()] = term.getValue();
+    const Commit event = read_commit(worker, in);
     deadlines_.erase(event.key);
     return apply(event, Durable::kYes);
   }
@@ -239,7 +236,10 @@ class Coordinator {
     wire::Outgoing message;
     auto out = message.body().initSteal();
     out.setCount(steal.count);
-    out.setThief(peers_[steal.thief].address);
+    const auto thief = wire::parse_peer(steal.thief);
+    const auto* entry = thief ? members_.directory().find(*thief) : nullptr;
+    if (entry == nullptr) return;  // it has not come back since our start
+    out.setThief(entry->address.text());
     (void)socket_.send(steal.victim, message);
   }
   void carry_out(const Transferred& transferred) {
@@ -258,16 +258,8 @@ class Coordinator {
   }
   void carry_out(const TrainBatch& batch) {
     wire::Outgoing message;
-    auto out = message.body().initTrain();
-    out.setStep(batch.step);
-    auto entries = out.initEntries(static_cast<unsigned>(batch.entries.size()));
-    for (unsigned i = 0; i < entries.size(); ++i) {
-      entries[i].setEpisode(batch.entries[i].key.episode);
-      entries[i].setAttempt(batch.entries[i].key.attempt);
-      entries[i].setGroup(batch.entries[i].group);
-      entries[i].setAdvantage(batch.entries[i].advantage);
-    }
-    (void)socket_.send(trainer_, message);  // a trainer that joins later gets it again
+    write_batch(batch, message.body().initTrain());
+    (void)socket_.send(to_string(kLeadTrainer), message);  // a trainer that joins later gets it again
   }
   void carry_out(const StepDone& done) {
     Json line = {{"step", done.step}, {"time", clock_.unix_seconds()}};
@@ -283,8 +275,8 @@ class Coordinator {
     } else {
       without_metrics_.insert(done.step);
     }
-    for (const auto& [name, peer] : peers_) {
-      if (peer.role != "trainer") line["roles"][name] = peer.metrics;
+    for (const auto& [peer, member] : members_.all()) {
+      if (peer.role != wire::Role::kTrainer) line["roles"][to_string(peer)] = member.metrics;
     }
     last_step_ = line;
     metrics_log_.append(line);
@@ -298,12 +290,11 @@ class Coordinator {
 
   Status check_deadlines() {
     const Time now = clock_.now();
-    for (auto& [name, peer] : peers_) {
-      if (peer.lost || now - peer.last_seen < from_seconds(settings_.silence_seconds)) continue;
-      peer.lost = true;
-      spdlog::warn("{} (pid {}) has been silent for {:.1f} s; it was {}", name, peer.pid,
-                   to_seconds(now - peer.last_seen), peer.doing);
-      if (peer.role == "rollout") TRY(apply(WorkerLost{name}));
+    for (const wire::Peer& peer : members_.lose_silent(now, from_seconds(settings_.silence_seconds))) {
+      const Members::Member& member = members_.all().at(peer);
+      spdlog::warn("{} (pid {}) has been silent for {:.1f} s; it was {}", to_string(peer), member.pid,
+                   to_seconds(now - member.last_seen), member.doing);
+      if (peer.role == wire::Role::kRollout) TRY(apply(WorkerLost{to_string(peer)}));
     }
     std::vector<EpisodeKey> late;
     for (const auto& [key, deadline] : deadlines_) {
@@ -329,19 +320,34 @@ class Coordinator {
   Status ask_for_checkpoint() {
     wire::Outgoing message;
     message.body().initStop().setReason("finish");
-    if (!trainer_.empty()) (void)socket_.send(trainer_, message);
+    if (members_.knows(kLeadTrainer)) (void)socket_.send(to_string(kLeadTrainer), message);
     return {};
   }
 
   void farewell() {
     report(true);
-    for (const auto& [name, peer] : peers_) {
+    for (const auto& [peer, member] : members_.all()) {
       wire::Outgoing message;
       message.body().initStop().setReason("done");
-      (void)socket_.send(name, message);
+      (void)socket_.send(to_string(peer), message);
     }
     // ZeroMQ sends in the background; what it holds back is dropped when the socket closes.
     socket_.handle().set(zmq::sockopt::linger, 500);
+  }
+
+  // ---- Where everybody is ----
+
+  void send_directory(const wire::Peer& peer) {
+    wire::Outgoing message;
+    members_.directory().write(message.body().initPeers());
+    (void)socket_.send(to_string(peer), message);
+  }
+  // Rollouts that join later are told then.
+  void publish_directory() {
+    if (std::exchange(published_, members_.directory().version()) == members_.directory().version()) return;
+    for (const auto& [peer, member] : members_.all()) {
+      if (peer.role == wire::Role::kRollout && !member.lost) send_directory(peer);
+    }
   }
 
   void report(bool last = false) {
@@ -350,15 +356,7 @@ class Coordinator {
     next_report_ = now + 500ms;
     Json status = progress_of(ledger_);
     status.update({{"finishing", finishing_}, {"last", last}, {"steals", steals_}});
-    for (const auto& [name, peer] : peers_) {
-      status["roles"][name] = {{"role", peer.role},
-                               {"pid", peer.pid},
-                               {"lost", peer.lost},
-                               {"since", peer.since},
-                               {"silent", to_seconds(now - peer.last_seen)},
-                               {"doing", peer.doing},
-                               {"metrics", peer.metrics}};
-    }
+    status["roles"] = members_.report(now);
     status["last_step"] = last_step_;
     wire::Outgoing message;
     message.body().setStatusReport(dump_json(status));
@@ -372,10 +370,12 @@ class Coordinator {
   std::vector<Action> pending_;
   bool must_sync_ = false;
   const Ledger& ledger_ = log_.ledger();
+  Members members_;
+  uint64_t published_ = 0;                  // version of the directory that rollouts were told
+  std::map<wire::Peer, uint64_t> refused_;  // the last life that was not heard: each is named once
   MetricsLog metrics_log_;
-  std::map<std::string, Peer> peers_;
   std::map<EpisodeKey, Time> deadlines_;
-  std::string trainer_, watcher_;
+  std::string watcher_;
   std::map<uint64_t, Json> trainer_metrics_;  // of the newest steps
   std::set<uint64_t> without_metrics_;        // steps that are known from a hello alone
   Json last_step_;
@@ -385,22 +385,6 @@ class Coordinator {
 };
 
 }  // namespace
-
-Json progress_of(const Ledger& ledger) {
-  const Books books = ledger.books();
-  return {{"phase", to_string(ledger.phase())},
-          {"step", ledger.steps_trained()},
-          {"steps", ledger.plan().steps},
-          {"late_commits", ledger.late_commits()},
-          {"episodes",
-           {{"admitted", books.admitted},
-            {"trained", books.trained},
-            {"dropped", books.dropped},
-            {"in_flight", books.in_flight},
-            {"states", ledger.in_states()},
-            {"too_old", ledger.too_old()},
-            {"waits_for_lag", ledger.waits_for_lag()}}}};
-}
 
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto log = TRY(LedgerLog::open(settings.run_dir));

@@ -2,7 +2,8 @@
 //
 // Every event is appended to RUN/ledger/events.log before it takes effect; a coordinator that starts again replays the
 // log, which says what the run is to do, and meets the workers, who go on with what they hold. It also gathers what the
-// roles report: RUN/metrics.jsonl (one line a step) and the status that the supervisor watches.
+// roles report: RUN/metrics.jsonl (one line a step) and the status that the supervisor watches. It keeps the run's
+// directory, and tells rollouts when it has changed: environment servers come and go while the run is on.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "rollout/books/ledger_log.h"
+#include "wire/directory.h"
 #include "wire/socket.h"
 
 namespace tandem::rollout {
@@ -19,6 +21,7 @@ struct CoordinatorSettings {
   fs::path run_dir;
   std::string address;
   wire::Identity identity;
+  wire::Directory directory;     // of the run's topology
   double silence_seconds = 8;    // without a word a role counts as lost
   double episode_seconds = 300;  // after which an episode is taken back
 };

@@ -29,24 +29,20 @@ void WeightsFeed::tick(wire::Socket& trainer) {
   }
 }
 
-// Memory that was live before the last swap, when nobody else holds it.
-std::shared_ptr<model::Weights> WeightsFeed::target() {
-  if (spare_ && spare_.use_count() == 1) return std::const_pointer_cast<model::Weights>(std::exchange(spare_, nullptr));
-  auto fresh = model::Weights::create(config_, false, format_);
-  return fresh ? std::make_shared<model::Weights>(std::move(*fresh)) : nullptr;
-}
-
 void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
-  if (packing_.joinable()) return;  // asked again when it is done
+  if (preparing_.joinable()) return;  // asked again when it is done
   auto manifest = weights_sync::read_manifest(in);
   if (!manifest || manifest->version <= newest_) return;
   // The same version with other digests is of a trainer that came back from a checkpoint: what was begun cannot end.
   if (receiver_ && receiver_->manifest().version == manifest->version &&
       receiver_->manifest().digests == manifest->digests)
     return;
-  if (!target_) target_ = target();
-  if (!target_) return;
-  auto receiver = weights_sync::Receiver::begin(std::move(*manifest), target_->wire(), model::to_string(format_));
+  if (!target_) {
+    auto room = stage_();
+    if (!room) return spdlog::error("no room for new weights: {}", room.error().message());
+    target_ = std::move(*room);
+  }
+  auto receiver = weights_sync::Receiver::begin(std::move(*manifest), target_->bytes(), model::to_string(format_));
   if (!receiver) return spdlog::error("weights refused: {}", receiver.error().message());
   receiver_ = std::move(*receiver);
   started_ = last_chunk_ = clock_.now();
@@ -66,24 +62,23 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
     refused_in_a_row_ = 0;
   }
   if (!receiver_->verified()) return;
-  packed_ = false;
-  packing_ = std::thread([this] {
-    outcome_ = pack_(*target_);
-    target_->give_back_flat();
-    packed_ = true;
+  prepared_ = false;
+  preparing_ = std::thread([this] {
+    outcome_ = target_->prepare();
+    prepared_ = true;
   });
 }
 
 Result<std::optional<WeightsFeed::Ready>> WeightsFeed::take_ready() {
-  if (!packing_.joinable() || !packed_) return std::optional<Ready>();
-  packing_.join();
+  if (!preparing_.joinable() || !prepared_) return std::optional<Ready>();
+  preparing_.join();
   if (!outcome_.ok()) {
     // The memory holds a mixture of two versions.
     target_ = nullptr;
     const uint64_t version = receiver_->manifest().version;
     receiver_.reset();
     if (++failures_in_a_row_ >= kMostFailures) return fail(outcome_);
-    spdlog::error("weights {} could not be packed: {}; fetching them again", version, outcome_.message());
+    spdlog::error("weights {} could not be prepared: {}; fetching them again", version, outcome_.message());
     next_query_ = clock_.now() + 1s;
     return std::optional<Ready>();
   }

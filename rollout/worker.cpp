@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "model/weights.h"
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {
@@ -52,14 +53,12 @@ Status Worker::take_weights() {
   auto ready = TRY(feed_.take_ready());
   if (!ready) return {};
   const Time before = clock_.now();
-  auto old = std::exchange(live_, ready->weights);
-  TRY(engine_.swap_weights(ready->weights, ready->version));
+  TRY(engine_.swap_weights(std::move(ready->weights), ready->version));
   last_pause_ms_ = to_seconds(clock_.now() - before) * 1e3;
   max_pause_ms_ = std::max(max_pause_ms_, last_pause_ms_);
   received_bytes_ += ready->bytes;
   fetch_seconds_ += ready->fetch_seconds;
   ++swaps_;
-  if (old) feed_.give_back(std::move(old));
   return {};
 }
 
@@ -118,24 +117,30 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   auto stream = TRY(kernels::Stream::cpu(settings.threads));
   TRY(weights->pack(stream));
   weights->give_back_flat();
-  const model::ModelConfig config = weights->config();
   auto engine = TRY(Engine::create(std::move(weights), 0, std::move(stream), settings.engine));
   zmq::context_t context;
-  auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
-  auto trainer = TRY(wire::Socket::connect(context, settings.trainer, settings.identity));
-  std::vector<wire::Socket> envs;
-  for (const auto& env : settings.envs) {
+  const auto connect_to = [&](const wire::Peer& peer) -> Result<wire::Socket> {
+    const auto* entry = settings.directory.find(peer);
+    if (entry == nullptr) return fail(Status::invalid(fmt::format("the run has no {}", to_string(peer))));
+    return wire::Socket::connect(context, entry->address.text(), settings.identity);
+  };
+  auto coordinator = TRY(connect_to({wire::Role::kCoordinator, 0}));
+  auto trainer = TRY(connect_to({wire::Role::kTrainer, 0}));
+  const auto connect_to_env = [&](const wire::Address& address) {
     // Servers of many runs tell rollouts of the same name apart by their runs.
     wire::Identity identity = settings.identity;
     identity.sender = fmt::format("{:016x}/{}", identity.run, identity.sender);
-    envs.push_back(TRY(wire::Socket::connect(context, env.address, identity, env.secret ? &*env.secret : nullptr)));
-  }
+    return wire::Socket::connect(context, address.text(), identity,
+                                 settings.env_secret ? &*settings.env_secret : nullptr);
+  };
+  EnvLines env(connect_to_env, settings.run_dir, std::hash<std::string>()(settings.identity.sender), clock);
+  TRY(env.follow(settings.directory));
   auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   Worker* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
-  Worker worker(settings, clock, std::move(engine), std::move(conversation), config, std::move(link),
-                std::move(trainer), std::move(envs), std::move(peers), context);
+  Worker worker(settings, clock, std::move(engine), std::move(conversation), std::move(link), std::move(trainer),
+                std::move(env), std::move(peers), context);
   self = &worker;
   return worker.run(stop);
 }

@@ -16,22 +16,18 @@
 #include "base/file.h"
 #include "kernels/stream.h"
 #include "rollout/engine/engine.h"
+#include "wire/directory.h"
 #include "wire/socket.h"
 
 namespace tandem::rollout {
 
-struct EnvAddress {
-  std::string address;
-  std::optional<wire::Secret> secret = {};  // for tcp:// beyond this machine
-};
-
 struct WorkerSettings {
   wire::Identity identity;
-  std::string coordinator, trainer;  // addresses
-  std::vector<EnvAddress> envs;      // one at least, in the same order for every rollout of the run
-  std::string run_dir;               // what servers of many runs know the run by
-  std::string address;               // where other rollouts hand episodes over
-  fs::path model;                    // version 0, with tokenizer and template
+  wire::Directory directory;               // of the run's topology; the coordinator tells what changes
+  std::optional<wire::Secret> env_secret;  // of environment servers on other machines
+  std::string run_dir;                     // what servers of many runs know the run by
+  std::string address;                     // where other rollouts hand episodes over
+  fs::path model;                          // version 0, with tokenizer and template
   model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;
   int threads = 1;

@@ -50,7 +50,7 @@ void Worker::on_handover(const wire::Incoming& message) {
   const uint64_t id = e->lease.key.episode;
   if (episodes_.contains(id)) return;
   if (e->env_lease != 0) {
-    if (const Status status = env_.adopt(*e, message.body().getHandover().getEnvServer()); !status)
+    if (const Status status = env_.adopt(*e, static_cast<int>(message.body().getHandover().getEnvServer())); !status)
       return spdlog::warn("{}", status.message());
   }
   send_claim(episodes_.emplace(id, std::move(*e)).first->second);

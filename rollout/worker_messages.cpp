@@ -1,5 +1,6 @@
 // A rollout process: messages of other roles.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "rollout/worker_process.h"
 
@@ -69,12 +70,20 @@ void Worker::on_coordinator(const wire::Incoming& message) {
       return on_mine({body.getClaim().getEpisode(), body.getClaim().getAttempt()});
     case wire::Body::CLAIMED:
       return on_gone({body.getClaimed().getEpisode(), body.getClaimed().getAttempt()});
+    case wire::Body::PEERS:
+      return on_peers(body.getPeers());
     case wire::Body::STOP:
       stopped_ = true;
       return;
     default:
       return;
   }
+}
+
+void Worker::on_peers(wire::Peers::Reader peers) {
+  const auto directory = wire::Directory::read(peers);
+  const Status status = directory ? env_.follow(*directory) : directory.error();
+  if (!status) spdlog::error("the directory of the run: {}", status.message());
 }
 
 void Worker::on_env(const EnvLines::Heard& heard) {
@@ -107,17 +116,19 @@ void Worker::on_env(const EnvLines::Heard& heard) {
   }
 }
 
-void Worker::ask_new_env(size_t server) {
+void Worker::ask_new_env(int server) {
   for (auto& [id, e] : episodes_) {
     if (is_for_env(e.waiting) && e.env_server == server && e.request != 0) env_.repeat(e);
   }
 }
 
-void Worker::on_unasked_lease(size_t server, wire::Acquired::Reader acquired) {
+void Worker::on_unasked_lease(int server, wire::Acquired::Reader acquired) {
   const auto found = episodes_.find(acquired.getEpisode());
-  if (found == episodes_.end() || found->second.lease.key.attempt != acquired.getAttempt() ||
-      found->second.env_server != server)
-    env_.release(server, acquired.getLease());
+  const bool is_of_ours = found != episodes_.end() && found->second.lease.key.attempt == acquired.getAttempt() &&
+                          found->second.env_server == server;
+  const bool is_wanted =
+      is_of_ours && (found->second.waiting == Waiting::kSandbox || found->second.env_lease == acquired.getLease());
+  if (!is_wanted) env_.release(server, acquired.getLease());
 }
 
 void Worker::send_trajectory(AgentEpisode& e) {
@@ -176,7 +187,7 @@ void Worker::resend_late() {
         break;
     }
   }
-  if (!env_is_slow || now < next_env_hello_) return;
+  if ((!env_is_slow && !env_.is_one_silent()) || now < next_env_hello_) return;
   next_env_hello_ = now + 1s;
   env_.greet();
 }

@@ -18,22 +18,17 @@ namespace tandem::rollout {
 class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
-         model::ModelConfig config, wire::CoordinatorLink link, wire::Socket trainer, std::vector<wire::Socket> envs,
-         wire::Socket peers, zmq::context_t& context)
+         wire::CoordinatorLink link, wire::Socket trainer, EnvLines env, wire::Socket peers, zmq::context_t& context)
       : settings_(settings),
         clock_(clock),
         engine_(std::move(engine)),
         conversation_(std::move(conversation)),
         link_(std::move(link)),
         trainer_(std::move(trainer)),
-        env_(std::move(envs), settings.run_dir, std::hash<std::string>()(settings.identity.sender), clock),
+        env_(std::move(env)),
         peers_(std::move(peers)),
         context_(context),
-        feed_(config, settings.format, 0, settings.chunk_window, clock,
-              [threads = settings.threads](model::Weights& weights) -> Status {
-                auto stream = TRY(kernels::Stream::cpu(threads));
-                return weights.pack_received(stream);
-              }) {}
+        feed_(engine_.format(), 0, settings.chunk_window, clock, [this] { return engine_.stage_weights(); }) {}
 
   void introduce(wire::Hello::Builder hello);
   Status run(const std::atomic<bool>& stop);
@@ -49,13 +44,15 @@ class Worker {
   // ---- worker_messages.cpp: what arrives, what is asked again ----
   void receive();
   void on_coordinator(const wire::Incoming& message);
+  // Environment servers have come or gone.
+  void on_peers(wire::Peers::Reader peers);
   void on_env(const EnvLines::Heard& heard);
   // An environment server has started anew: what was asked of its former life is asked again, and leases of then are
   // refused at once instead of being waited for.
-  void ask_new_env(size_t server);
+  void ask_new_env(int server);
   // The answer to a request that was given up. A server gives the same lease to the same attempt, so it is let go only
-  // where that attempt is not here, or has gone to another server.
-  void on_unasked_lease(size_t server, wire::Acquired::Reader acquired);
+  // where that attempt is not here, has gone to another server, or is on its way to another rollout.
+  void on_unasked_lease(int server, wire::Acquired::Reader acquired);
   void send_trajectory(AgentEpisode& e);
   void send_commit(AgentEpisode& e);
   // The environment may be slow or gone; trainer and coordinator come back, and are asked until they do.
@@ -101,7 +98,6 @@ class Worker {
   zmq::context_t& context_;
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
-  std::shared_ptr<const model::Weights> live_;
   std::map<uint64_t, AgentEpisode> episodes_;
   uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;

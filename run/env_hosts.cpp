@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "base/unique_number.h"
 #include "wire/ask.h"
 
 namespace tandem::run {
 namespace {
 
-constexpr std::string_view kIpc = "ipc://", kTcp = "tcp://";
 constexpr size_t kMostHosts = 256;
 constexpr double kPatience = 10, kPatienceAtEnd = 2;  // seconds for a host to answer
 
@@ -18,16 +18,17 @@ constexpr double kPatience = 10, kPatienceAtEnd = 2;  // seconds for a host to a
 Result<std::vector<std::pair<std::string, Status>>> ask_hosts(const RunConfig& config, const fs::path& run_dir,
                                                               const std::function<void(wire::Body::Builder)>& question,
                                                               double seconds) {
-  const RunLayout layout(run_dir);
-  const auto addresses = TRY(env_addresses(config, layout));
+  const RunLayout layout = TRY(RunLayout::open(run_dir));
+  const auto secret = TRY(env_secret(config));
   zmq::context_t context;
-  const auto epoch = wire::new_epoch(SystemClock());
+  // Beside the rollouts of this run, and of other runs, that the host hears.
+  const uint64_t life = unique_number();
   const wire::Identity identity{
-      .sender = fmt::format("{:016x}/supervisor-{:x}", layout.run_id(), epoch), .epoch = epoch, .run = layout.run_id()};
+      .sender = fmt::format("{:016x}/supervisor-{:x}", layout.run_id(), life), .epoch = life, .run = layout.run_id()};
   std::vector<std::pair<std::string, Status>> said;
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    if (config.env.hosts[i] == kLocalHost) continue;
-    const auto& [address, secret] = addresses[i];
+  for (const Place& place : TRY(topology_of(config)).places) {
+    if (!place.found_at) continue;
+    const std::string& address = place.found_at->text();
     auto socket = TRY(wire::Socket::connect(context, address, identity, secret ? &*secret : nullptr));
     const auto answer = wire::ask(socket, 1, question, seconds);
     said.emplace_back(address, answer ? Status() : answer.error());
@@ -36,16 +37,6 @@ Result<std::vector<std::pair<std::string, Status>>> ask_hosts(const RunConfig& c
 }
 
 }  // namespace
-
-Status check_env_address(const std::string& address) {
-  const auto colon = address.rfind(':');
-  const auto port = colon == std::string::npos ? "" : address.substr(colon + 1);
-  const bool is_tcp = address.starts_with(kTcp) && colon > kTcp.size() && !port.empty() && port.size() <= 5 &&
-                      port.find_first_not_of("0123456789") == std::string::npos;
-  if (is_tcp || (address.starts_with(kIpc) && address.size() > kIpc.size())) return {};
-  return Status::invalid(fmt::format("\"{}\" is not an address of an environment server", address))
-      .hint("give tcp://HOST:PORT or ipc://PATH");
-}
 
 Status check_env_hosts(const RunConfig& config) {
   const auto& hosts = config.env.hosts;
@@ -56,8 +47,8 @@ Status check_env_hosts(const RunConfig& config) {
     return Status::invalid("a host is named twice").at("env.hosts");
   for (const auto& host : hosts) {
     if (host == kLocalHost) continue;
-    if (Status status = check_env_address(host); !status)
-      return std::move(status).at("env.hosts").hint("give local, tcp://HOST:PORT or ipc://PATH");
+    if (auto address = wire::Address::parse(host); !address)
+      return std::move(address).error().at("env.hosts").hint("give local, tcp://HOST:PORT or ipc://PATH");
   }
   return {};
 }
@@ -66,18 +57,10 @@ bool has_local_env(const RunConfig& config) {
   return std::find(config.env.hosts.begin(), config.env.hosts.end(), kLocalHost) != config.env.hosts.end();
 }
 
-Result<std::vector<rollout::EnvAddress>> env_addresses(const RunConfig& config, const RunLayout& layout) {
+Result<std::optional<wire::Secret>> env_secret(const RunConfig& config) {
   std::optional<wire::Secret> secret;
   if (!config.env.key.empty()) secret = TRY(wire::Secret::read(config.env.key));
-  std::vector<rollout::EnvAddress> addresses;
-  for (const auto& host : config.env.hosts) {
-    if (host == kLocalHost) {
-      addresses.push_back({layout.address("env"), std::nullopt});
-    } else {
-      addresses.push_back({host, host.starts_with(kTcp) ? secret : std::nullopt});
-    }
-  }
-  return addresses;
+  return secret;
 }
 
 Status greet_env_hosts(const RunConfig& config, const fs::path& run_dir) {

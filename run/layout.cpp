@@ -1,16 +1,100 @@
 #include "run/layout.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/digest.h"
+#include <charconv>
+
+#include "base/json.h"
+#include "base/unique_number.h"
 
 namespace tandem::run {
+namespace {
 
-RunLayout::RunLayout(const fs::path& run_dir) : run_dir_(fs::absolute(run_dir).lexically_normal()) {
-  if (!run_dir_.has_filename()) run_dir_ = run_dir_.parent_path();
-  run_id_ = digest_of(run_dir_.string()).low;
-  socket_folder_ = fmt::format("/tmp/tandem-{}-{:016x}", ::getuid(), run_id_);
+constexpr int kIdentityFormat = 1;  // of RUN/identity.json
+constexpr uint64_t kMaxBytes = 1 << 16;
+
+fs::path identity_path(const fs::path& run_dir) { return run_dir / "identity.json"; }
+
+fs::path normal(const fs::path& run_dir) {
+  const fs::path path = fs::absolute(run_dir).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
 }
+
+struct Identity {
+  uint64_t id = 0;
+  // Of the directory that the number was drawn for.
+  std::string path;
+  uint64_t inode = 0;
+};
+
+Result<Identity> read_identity(const fs::path& run_dir) {
+  const fs::path path = identity_path(run_dir);
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return fail(Status::not_found(fmt::format("{} has no run that was started", run_dir.string()))
+                    .hint("`tandem run` gives it its number (identity.json)"));
+  }
+  const auto damaged = [&] {
+    return fail(Status::corrupt("this is not the identity of a run")
+                    .at(path.string())
+                    .hint("remove it while the run is off; the next start makes another"));
+  };
+  const auto json = parse_json(TRY(read_file(path, kMaxBytes)));
+  if (!json || !json->is_object()) return damaged();
+  if (const auto format = format_of(*json, kIdentityFormat); !format)
+    return fail(Status(format.error()).at(path.string()));
+  Identity identity;
+  for (const char* key : {"id", "path", "inode"}) {
+    if (!json->contains(key)) return damaged();
+  }
+  if (!(*json)["id"].is_string() || !(*json)["path"].is_string() || !(*json)["inode"].is_number_integer())
+    return damaged();
+  const auto id = (*json)["id"].get<std::string>();
+  const auto [end, failed] = std::from_chars(id.data(), id.data() + id.size(), identity.id, 16);
+  if (failed != std::errc() || end != id.data() + id.size() || identity.id == 0) return damaged();
+  identity.path = (*json)["path"].get<std::string>();
+  identity.inode = (*json)["inode"].get<uint64_t>();
+  return identity;
+}
+
+// The directory as it is now, with a new number.
+Result<Identity> draw_identity(const fs::path& run_dir) {
+  struct stat info {};
+  if (::stat(run_dir.c_str(), &info) != 0) return fail(Status::from_errno(run_dir.string(), errno));
+  std::error_code error;
+  const fs::path path = fs::canonical(run_dir, error);
+  if (error) return fail(Status::from_errno(run_dir.string(), error.value()));
+  return Identity{.id = unique_number(), .path = path.string(), .inode = info.st_ino};
+}
+
+}  // namespace
+
+RunLayout::RunLayout(fs::path run_dir, uint64_t run_id)
+    : run_dir_(std::move(run_dir)),
+      socket_folder_(fmt::format("/tmp/tandem-{}-{:016x}", ::getuid(), run_id)),
+      run_id_(run_id) {}
+
+Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
+  return RunLayout(normal(run_dir), TRY(read_identity(run_dir)).id);
+}
+
+Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
+  Identity identity = TRY(draw_identity(run_dir));
+  auto before = read_identity(run_dir);
+  if (!before && before.error().code() != Code::kNotFound) return fail(std::move(before).error());
+  // At another place, or another directory at the same place, it is a copy, and what it was copied from may be on.
+  const bool is_kept = before && before->path == identity.path && before->inode == identity.inode;
+  if (is_kept) return RunLayout(normal(run_dir), before->id);
+  const Json json = {{"format", kIdentityFormat},
+                     {"id", fmt::format("{:016x}", identity.id)},
+                     {"path", identity.path},
+                     {"inode", identity.inode}};
+  TRY(write_file(identity_path(run_dir), dump_json(json) + "\n"));
+  return RunLayout(normal(run_dir), identity.id);
+}
+
+std::string name_of_run(const fs::path& run_dir) { return normal(run_dir).filename().string(); }
 
 }  // namespace tandem::run

@@ -1,30 +1,43 @@
-// Where the parts of a run find each other: addresses and folders, all from the run directory's path.
+// What tells a run from all others, and where its processes find each other on the machine that it was started on.
+//
+// A run has a number, drawn at random when it is first started and kept in RUN/identity.json. Messages of other runs
+// are refused by it, and the folder of its sockets is named after it, so that the next start finds and sweeps what a
+// killed run left. A copy of a run directory gets a number of its own when it is first started: two runs never share
+// sockets.
 #pragma once
 
 #include <string>
 
 #include "base/file.h"
-#include "run/config.h"
+#include "wire/address.h"
+#include "wire/peer.h"
 
 namespace tandem::run {
 
 class RunLayout {
  public:
-  explicit RunLayout(const fs::path& run_dir);
+  // kNotFound where no run was started in `run_dir` yet, kCorrupt where its number cannot be read.
+  static Result<RunLayout> open(const fs::path& run_dir);
+  // For the one process that starts the run, and holds its directory (claim_run_dir): draws the number where there is
+  // none yet, and where the directory is a copy of another.
+  static Result<RunLayout> establish(const fs::path& run_dir);
 
-  // The same for every process of the run; other runs' messages are refused by it.
+  // The same for every process of the run.
   uint64_t run_id() const { return run_id_; }
-  // For people; hosts of environments show it.
-  std::string name() const { return run_dir_.filename().string(); }
   fs::path model() const { return run_dir_ / "model"; }
-  // Sockets lie outside the run directory, whose path may be longer than a socket's may be. The folder's name follows
-  // from the run directory, so the next start finds and sweeps what a killed run left.
+  // Outside the run directory, whose path may be longer than a socket's may be.
   fs::path socket_folder() const { return socket_folder_; }
-  std::string address(const std::string& role) const { return "ipc://" + (socket_folder_ / role).string(); }
+  wire::Address address(const wire::Peer& peer) const {
+    return wire::Address::of_path(socket_folder_ / to_string(peer));
+  }
 
  private:
+  RunLayout(fs::path run_dir, uint64_t run_id);
   fs::path run_dir_, socket_folder_;
   uint64_t run_id_;
 };
+
+// For people; hosts of environments show it.
+std::string name_of_run(const fs::path& run_dir);
 
 }  // namespace tandem::run

@@ -1,11 +1,7 @@
 #include "run/supervisor.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -14,7 +10,7 @@
 #include "base/text.h"
 #include "dashboard/run_files.h"
 #include "rollout/coordinator.h"
-#include "run/env_hosts.h"
+#include "run/starts.h"
 
 namespace tandem::run {
 
@@ -47,12 +43,17 @@ std::vector<fs::path> remove_unfinished(const fs::path& run_dir) {
 
 }  // namespace
 
-Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt)
-    : run_dir_(fs::absolute(run_dir)), config_(config), layout_(run_dir), clock_(clock), attempt_(attempt) {
-  roles_.push_back({.name = "coordinator"});
-  if (has_local_env(config)) roles_.push_back({.name = "env"});
-  roles_.push_back({.name = "trainer"});
-  for (int rank = 0; rank < config.rollout.workers; ++rank) roles_.push_back({.name = "rollout", .rank = rank});
+Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Topology& topology,
+                       const RunLayout& layout, Launcher& launcher, const Clock& clock, int attempt)
+    : run_dir_(fs::absolute(run_dir)),
+      config_(config),
+      layout_(layout),
+      launcher_(launcher),
+      clock_(clock),
+      attempt_(attempt) {
+  for (const Place& place : topology.places) {
+    if (!place.found_at) roles_.push_back({.peer = place.peer});
+  }
   constructed_ = clock.now();
   const auto text = read_file(run_dir_ / "status.json", 1 << 20);
   const auto before = text ? parse_json(*text) : Result<Json>(Json::object());
@@ -103,33 +104,22 @@ fs::path Supervisor::log_of(const Role& role) const {
 Status Supervisor::start() {
   TRY(make_directories(run_dir_ / "logs" / fmt::format("attempt_{}", attempt_)));
   TRY(make_private_folder(layout_.socket_folder()));
-  const wire::Identity identity{.sender = "supervisor", .epoch = wire::new_epoch(clock_), .run = layout_.run_id()};
-  coordinator_ = TRY(wire::Socket::connect(context_, layout_.address("coordinator"), identity));
+  const wire::Peer self{wire::Role::kSupervisor, 0};
+  const wire::Identity identity{
+      .sender = to_string(self), .epoch = TRY(count_start(run_dir_, self, clock_)), .run = layout_.run_id()};
+  const wire::Address coordinator = layout_.address({wire::Role::kCoordinator, 0});
+  coordinator_ = TRY(wire::Socket::connect(context_, coordinator.text(), identity));
   last_report_ = clock_.now();
   for (Role& role : roles_) TRY(spawn(role));
   return {};
 }
 
 Status Supervisor::spawn(Role& role) {
-  FileDescriptor log(::open(log_of(role).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!log) return Status::from_errno(log_of(role).string(), errno);
-  const std::string rank = std::to_string(role.rank), run_dir = run_dir_.string();
-  const char* arguments[] = {"tandem",        "role",   role.name.c_str(), "--run-dir",
-                             run_dir.c_str(), "--rank", rank.c_str(),      nullptr};
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) return Status::from_errno("fork", errno);
-  if (pid == 0) {
-    ::dup2(log.get(), STDOUT_FILENO);
-    ::dup2(log.get(), STDERR_FILENO);
-    ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the supervisor
-    // A supervisor that dies takes its roles with it, also one that died before this line.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);
-    ::execv("/proc/self/exe", const_cast<char**>(arguments));
-    ::_exit(127);
-  }
-  role.pid = pid;
+  role.epoch = TRY(count_start(run_dir_, role.peer, clock_));
+  role.process =
+      TRY(launcher_.start({.arguments = {"role", role.name(), "--run-dir", run_dir_.string(), "--rank",
+                                         std::to_string(role.peer.rank), "--epoch", std::to_string(role.epoch)},
+                           .log = log_of(role)}));
   role.started = clock_.now();
   role.since = clock_.unix_seconds();
   role.state = "starting";
@@ -144,14 +134,14 @@ bool Supervisor::turn() {
   if (!over_) watch_silence();
   const Time now = clock_.now();
   for (Role& role : roles_) {
-    if (role.pid > 0 || ending_ || over_ || now < role.restart_at) continue;
+    if (role.is_running() || ending_ || over_ || now < role.restart_at) continue;
     if (const Status status = spawn(role); !status.ok()) finish(End::kFailed, status.message());
   }
   if (interrupted_ && !ending_ && now > finish_deadline_) {
     finish(End::kFailed, "the run did not reach a checkpoint within 150 s of being asked to stop");
   }
   if (ending_ && now - ending_since_ > 10s) kill_all();
-  if (ending_ && std::all_of(roles_.begin(), roles_.end(), [](const Role& r) { return r.pid <= 0; })) over_ = true;
+  if (ending_ && std::none_of(roles_.begin(), roles_.end(), [](const Role& r) { return r.is_running(); })) over_ = true;
   if (over_ || now - last_status_ > 500ms) write_status();
   return !over_;
 }
@@ -188,21 +178,18 @@ void Supervisor::interrupt() {
 }
 
 void Supervisor::reap() {
-  for (;;) {
-    int code = 0;
-    const pid_t pid = ::waitpid(-1, &code, WNOHANG);
-    if (pid <= 0) return;
+  for (const Ending& ending : launcher_.poll()) {
     for (Role& role : roles_) {
-      if (role.pid == pid) on_exit(role, code);
+      if (role.process == ending.process) on_exit(role, ending);
     }
   }
 }
 
-void Supervisor::on_exit(Role& role, int code) {
+void Supervisor::on_exit(Role& role, const Ending& ending) {
   const Time now = clock_.now();
-  role.pid = -1;
-  const bool clean = WIFEXITED(code) && WEXITSTATUS(code) == 0;
-  if (clean && role.name == "coordinator") {
+  role.process = -1;
+  const bool clean = ending.signal == 0 && ending.code == 0;
+  if (clean && role.is_coordinator()) {
     // Its last word may still be on the way.
     for (const Time limit = now + 500ms; !report_.value("last", false) && clock_.now() < limit;) {
       wire::Socket* const sockets[] = {&*coordinator_};
@@ -216,7 +203,7 @@ void Supervisor::on_exit(Role& role, int code) {
     end_ = ledger && ledger->finished() ? End::kDone : End::kInterrupted;
     // Its farewell reaches nobody who had not read it when its socket went.
     for (const Role& other : roles_) {
-      if (other.pid > 0) ::kill(other.pid, SIGTERM);
+      if (other.is_running()) launcher_.end(other.process, EndKind::kAsk);
     }
   }
   if (clean || ending_) {
@@ -225,7 +212,7 @@ void Supervisor::on_exit(Role& role, int code) {
     role.restart_at = now + 2s;
     return;
   }
-  const auto is = [&](int expected) { return WIFEXITED(code) && WEXITSTATUS(code) == expected; };
+  const auto is = [&](int expected) { return ending.signal == 0 && ending.code == expected; };
   const char* lacking = is(kUsage)     ? "with its config"
                         : is(kUnfit)   ? "on this machine"
                         : is(kDamaged) ? "with what lies in the run directory"
@@ -233,8 +220,8 @@ void Supervisor::on_exit(Role& role, int code) {
   if (lacking != nullptr) {
     return finish(End::kFailed, fmt::format("{} cannot work {}:\n{}", role.label(), lacking, last_lines(role)));
   }
-  const std::string how = WIFSIGNALED(code) ? fmt::format("was ended by signal {}", WTERMSIG(code))
-                                            : fmt::format("ended with code {}", WEXITSTATUS(code));
+  const std::string how = ending.signal != 0 ? fmt::format("was ended by signal {}", ending.signal)
+                                             : fmt::format("ended with code {}", ending.code);
   if (++role.restarts > config_.run.max_restarts) {
     return finish(End::kFailed, fmt::format("{} {}, and has been started again {} times:\n{}", role.label(), how,
                                             config_.run.max_restarts, last_lines(role)));
@@ -251,8 +238,8 @@ void Supervisor::watch_silence() {
   const double limit = config_.run.silence_seconds;
   const bool informed = !report_.empty() && now - last_report_ < 2s;
   for (Role& role : roles_) {
-    if (role.pid <= 0) continue;
-    if (role.name == "coordinator") {
+    if (!role.is_running()) continue;
+    if (role.is_coordinator()) {
       const double silent = to_seconds(now - std::max(last_report_, role.started));
       role.state = report_.empty() ? "starting" : silent > limit / 2 ? "stalled" : "ok";
       if (silent >= limit) end_silent(role, silent, "keeping the books");
@@ -261,7 +248,7 @@ void Supervisor::watch_silence() {
     // What the coordinator does not know while it is away itself says nothing about the others.
     if (!informed) continue;
     const Json peer = report_.value("roles", Json::object()).value(role.label(), Json::object());
-    if (peer.value("pid", 0) != role.pid) {
+    if (peer.value("epoch", uint64_t{0}) != role.epoch) {
       // It has not introduced itself. Loading a model takes time, and only a coordinator that is there can be told.
       role.waiting_for = "starting";
       const double silent = to_seconds(now - std::max(role.started, informed_since_));
@@ -278,8 +265,9 @@ void Supervisor::watch_silence() {
 void Supervisor::end_silent(Role& role, double silent, const std::string& doing) {
   role.state = "stalled";
   notes_.push_back(fmt::format("{} (pid {}) has not answered for {:.1f} s, since {}; it was {}; ending it",
-                               role.label(), role.pid, silent, format_clock(clock_.unix_seconds() - silent), doing));
-  ::kill(role.pid, SIGKILL);
+                               role.label(), role.process, silent, format_clock(clock_.unix_seconds() - silent),
+                               doing));
+  launcher_.end(role.process, EndKind::kNow);
   role.started = clock_.now();
 }
 
@@ -294,12 +282,12 @@ void Supervisor::finish(End end, std::string failure) {
 
 void Supervisor::kill_all() {
   for (Role& role : roles_) {
-    if (role.pid > 0) ::kill(role.pid, SIGKILL);
+    if (role.is_running()) launcher_.end(role.process, EndKind::kNow);
   }
   for (Role& role : roles_) {
-    if (role.pid <= 0) continue;
-    ::waitpid(role.pid, nullptr, 0);
-    role.pid = -1;
+    if (!role.is_running()) continue;
+    launcher_.await(role.process);
+    role.process = -1;
   }
 }
 
@@ -321,11 +309,11 @@ void Supervisor::write_status() {
              {"restarts", restarts()},
              {"roles", Json::array()}};
   for (const Role& role : roles_) {
-    const bool dead = role.pid <= 0 && role.state != "done" && role.state != "restarting";
+    const bool dead = !role.is_running() && role.state != "done" && role.state != "restarting";
     std::string shown = role.state == "starting" ? "ok" : role.state == "done" ? "ok" : role.state;
-    status_["roles"].push_back({{"name", role.name},
-                                {"rank", role.rank},
-                                {"pid", role.pid},
+    status_["roles"].push_back({{"name", role.name()},
+                                {"rank", role.peer.rank},
+                                {"pid", role.process},
                                 {"state", dead ? "dead" : shown},
                                 {"since", role.since},
                                 {"waiting_for", role.waiting_for},
@@ -337,7 +325,7 @@ void Supervisor::write_status() {
 
 std::map<std::string, int> Supervisor::restarts() const {
   std::map<std::string, int> counts = earlier_restarts_;
-  for (const Role& role : roles_) counts[role.name] += role.restarts;
+  for (const Role& role : roles_) counts[role.name()] += role.restarts;
   return counts;
 }
 

@@ -1,21 +1,20 @@
-// Starts the roles of a run as processes, keeps them running, and knows what each is doing.
+// Starts the roles of a run that its topology names, keeps them running, and knows what each is doing.
 //
 // A role that dies is started again; one that falls silent is named, with what it was doing, then ended and started
 // again. The supervisor decides nothing about the run: it hears from the coordinator what is going on, tells it to
-// finish, and writes RUN/status.json. When it dies, so do its roles (PR_SET_PDEATHSIG), and the next start sweeps what
-// they left.
+// finish, and writes RUN/status.json. Every start is counted in RUN/starts.log before it happens, and the process is
+// told its number. When the supervisor dies, so do its roles, and the next start sweeps what they left.
 //
 // Thread safety: none.
 #pragma once
-
-#include <sys/types.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "run/layout.h"
+#include "run/launcher.h"
+#include "run/topology.h"
 #include "wire/socket.h"
 
 namespace tandem::run {
@@ -24,7 +23,9 @@ class Supervisor {
  public:
   enum class End : uint8_t { kDone, kInterrupted, kFailed };
 
-  Supervisor(const fs::path& run_dir, const RunConfig& config, const Clock& clock, int attempt);
+  // `launcher` and `clock` outlive it.
+  Supervisor(const fs::path& run_dir, const RunConfig& config, const Topology& topology, const RunLayout& layout,
+             Launcher& launcher, const Clock& clock, int attempt);
   ~Supervisor();  // ends all roles; no socket and no half-written file is left
 
   // Ends processes, and removes sockets and half-written files, of an earlier life of this run; returns a line for
@@ -49,21 +50,24 @@ class Supervisor {
 
  private:
   struct Role {
-    std::string name;
-    int rank = 0;
-    pid_t pid = -1;
+    wire::Peer peer;
+    int64_t process = -1;  // of the launcher; -1: none
+    uint64_t epoch = 0;    // of that process
     double since = 0;
     int restarts = 0;
     int quick_deaths = 0;  // in a row, soon after its start
     Time started{}, restart_at{};
     std::string state = "starting";
     std::string waiting_for;
-    std::string label() const { return name + "-" + std::to_string(rank); }
+    std::string name() const { return std::string(to_string(peer.role)); }
+    std::string label() const { return to_string(peer); }
+    bool is_running() const { return process >= 0; }
+    bool is_coordinator() const { return peer.role == wire::Role::kCoordinator; }
   };
 
   Status spawn(Role& role);
   void reap();
-  void on_exit(Role& role, int code);
+  void on_exit(Role& role, const Ending& ending);
   void watch_silence();
   void end_silent(Role& role, double silent, const std::string& doing);
   void hear();
@@ -76,6 +80,7 @@ class Supervisor {
   const fs::path run_dir_;
   const RunConfig config_;
   const RunLayout layout_;
+  Launcher& launcher_;
   const Clock& clock_;
   const int attempt_;
   zmq::context_t context_;

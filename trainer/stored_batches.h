@@ -9,13 +9,9 @@
 
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/learner.h"
+#include "trainer/work_order.h"
 
 namespace tandem::trainer {
-
-struct Batch {
-  uint64_t step = 0;
-  std::vector<rollout::BatchEntry> entries;
-};
 
 // A batch with the tokens of its episodes, but for those that could not be read.
 struct Loaded {

@@ -5,13 +5,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <deque>
 #include <set>
 
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/stored_batches.h"
+#include "trainer/work_order.h"
 #include "weights_sync/carrier.h"
 #include "wire/coordinator_link.h"
 
@@ -25,7 +25,6 @@ using rollout::TrajectoryStore;
 namespace {
 
 constexpr size_t kKeptCheckpoints = 2;
-constexpr size_t kKeptReports = 8;
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
 
 // A version as it is handed out: a copy that stays while the learner goes on.
@@ -79,14 +78,12 @@ class Trainer {
     hello.setName(settings_.identity.sender);
     hello.setPid(::getpid());
     hello.setNumericsId(numerics_id_);
-    hello.setStep(version_);
-    // What was sent before is sent again, in order.
-    batches_.clear();
-    repeat_reports_ = true;
+    hello.setStep(order_.version());
+    introduced_ = true;
   }
 
   Status run(const std::atomic<bool>& stop) {
-    while (!stopped_) {
+    while (!quit_) {
       wire::Socket* const sockets[] = {&link_.socket(), &rollouts_};
       wire::wait(sockets, 20ms, wake_.get());
       storage_.run_completions();
@@ -103,13 +100,10 @@ class Trainer {
         TRY(on_rollout(*message));
       }
       start_storing();
-      if (stop) finishing_ = leaving_ = true;
-      start_work();
-      link_.tick(doing(), [&] { return metrics(); });
-      if (std::exchange(repeat_reports_, false)) {
-        for (const auto& [step, report] : reports_) send_report(step, report);
-        report_checkpoint();
-      }
+      if (stop) apply(WorkOrder::Leave{});
+      apply(WorkOrder::Turn{.coordinator_known = link_.known()});
+      link_.tick(order_.doing(clock_.now()), [&] { return metrics(); });
+      if (std::exchange(introduced_, false)) apply(WorkOrder::Introduced{});
     }
     return {};
   }
@@ -118,12 +112,10 @@ class Trainer {
   void on_coordinator(const wire::Incoming& message) {
     const auto body = message.body();
     if (body.isStop()) {
-      if (std::string_view(body.getStop().getReason().cStr()) == "finish") {
-        finishing_ = true;
-        announced_save_ = false;  // whoever asks again has not heard
-      } else {
-        stopped_ = true;
-      }
+      if (std::string_view(body.getStop().getReason().cStr()) == "finish")
+        apply(WorkOrder::Finish{});
+      else
+        apply(WorkOrder::Stop{});
       return;
     }
     if (!body.isTrain()) return;
@@ -131,7 +123,7 @@ class Trainer {
     for (const auto entry : body.getTrain().getEntries()) {
       batch.entries.push_back({{entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage()});
     }
-    batches_[batch.step] = std::move(batch);
+    apply(WorkOrder::Ordered{std::move(batch)});
   }
 
   Status on_rollout(const wire::Incoming& message) {
@@ -209,38 +201,36 @@ class Trainer {
     (void)rollouts_.send(rollout, ack);
   }
 
+  // ---- What the order of work asks for ----
+
+  void apply(WorkOrder::Event event) {
+    for (const auto& action : order_.step(std::move(event), clock_.now()))
+      std::visit([&](const auto& wanted) { perform(wanted); }, action);
+  }
+  void perform(const WorkOrder::Train& wanted) { load_and_train(wanted.batch); }
+  void perform(const WorkOrder::Save& wanted) { save(wanted.version); }
+  void perform(const WorkOrder::AnnounceWeights&) {
+    for (const auto& listener : listeners_) announce(listener);
+  }
+  // A coordinator that missed it learns the step from our next hello, and the rest from what follows that.
+  void perform(const WorkOrder::ReportStep& wanted) {
+    wire::Outgoing message;
+    auto out = message.body().initTrained();
+    out.setStep(wanted.step);
+    out.setMetrics(wanted.report);
+    (void)link_.send(message);
+  }
+  void perform(const WorkOrder::ReportCheckpoint& wanted) {
+    wire::Outgoing message;
+    message.body().setCheckpointed(wanted.version);
+    (void)link_.send(message);
+  }
+  void perform(const WorkOrder::Quit&) { quit_ = true; }
+
   // ---- Work of the compute thread; one piece at a time ----
 
-  void start_work() {
-    if (busy_) return;
-    if (finishing_) {
-      if (saved_version_ != version_) return save();
-      if (!announced_save_) {
-        report_checkpoint();
-        announced_save_ = true;
-      }
-      if (leaving_ || !link_.known()) stopped_ = true;
-      return;
-    }
-    const auto next = batches_.find(version_ + 1);
-    if (next == batches_.end()) return;
-    train(next->second);
-  }
-
-  void begin(std::string what) {
-    busy_ = true;
-    working_on_ = std::move(what);
-    work_started_ = clock_.now();
-    idle_seconds_ += to_seconds(work_started_ - work_ended_);
-  }
-  void end() {
-    busy_ = false;
-    work_ended_ = clock_.now();
-  }
-
   // The storage thread reads the batch, the compute thread trains it.
-  void train(const Batch& batch) {
-    begin(fmt::format("training step {}", batch.step));
+  void load_and_train(const Batch& batch) {
     storage_.submit([this, batch]() -> WorkQueue::Completion {
       const auto loaded = std::make_shared<Loaded>(load(store_, batch));
       return [this, loaded] { train(loaded); };
@@ -266,41 +256,33 @@ class Trainer {
       const double total = to_seconds(clock_.now() - start);
       loaded->samples = {};
       return [this, step, metrics, next, exported, loaded, train_seconds, total] {
-        end();
         if (!metrics)
           failure_ = metrics.error();
         else if (!exported.ok())
           failure_ = exported;
         if (!failure_.ok()) return;
-        version_ = step;
         published_ = next;
         train_seconds_ += train_seconds;
         sync_seconds_ += total - train_seconds;
         trained_tokens_ += metrics->trained_tokens;
         compared_tokens_ += metrics->compared_tokens;
         max_diff_ = std::max(max_diff_, metrics->max_abs_logprob_diff);
-        batches_.erase(step);
-        report_step(step, *metrics, loaded->missing, train_seconds, total);
-        for (const auto& listener : listeners_) announce(listener);
-        if (step % settings_.checkpoint_every == 0 || step == static_cast<uint64_t>(settings_.steps)) save();
+        apply(WorkOrder::Trained{report_of(step, *metrics, loaded->missing, train_seconds, total)});
       };
     });
   }
 
-  void save() {
-    begin(fmt::format("saving checkpoint {}", version_));
-    compute_.submit([this, version = version_]() -> WorkQueue::Completion {
+  void save(uint64_t version) {
+    compute_.submit([this, version]() -> WorkQueue::Completion {
       const Time start = clock_.now();
       Status status = make_directories(settings_.run_dir / "checkpoints");
       if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
       if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, kKeptCheckpoints);
       const double seconds = to_seconds(clock_.now() - start);
-      return [this, version, status, seconds] {
-        end();
+      return [this, status, seconds] {
         save_seconds_ += seconds;
         if (!status.ok()) failure_ = status;
-        saved_version_ = version;
-        if (status.ok() && !finishing_) report_checkpoint();
+        if (failure_.ok()) apply(WorkOrder::Saved{});
       };
     });
   }
@@ -314,48 +296,30 @@ class Trainer {
     return next;
   }
 
-  void report_step(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
-                   double train_seconds, double seconds) {
+  // Of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
+  std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
+                        double train_seconds, double seconds) {
     Json json = to_json(metrics);
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
     json["trainer"] = this->metrics();
+    json["trainer"]["version"] = step;
     json["missing"] = Json::array();
     for (const EpisodeKey& key : missing) json["missing"].push_back({key.episode, key.attempt});
-    reports_[step] = dump_json(json);
-    while (reports_.size() > kKeptReports) reports_.erase(reports_.begin());
-    send_report(step, reports_[step]);
     spdlog::info(
         "step {}: loss {:.4f}, grad {:.3f}, entropy {:.3f}, {} tokens of {} computed as {}, logprob diff {} over {}, "
         "{:.1f} s",
         step, metrics.loss, metrics.grad_norm, metrics.entropy, metrics.trained_tokens, metrics.sample_tokens,
         metrics.tree_tokens, metrics.max_abs_logprob_diff, metrics.compared_tokens, train_seconds);
-  }
-  // A coordinator that missed it learns the step from our next hello, and the rest from what follows that.
-  void send_report(uint64_t step, const std::string& report) {
-    wire::Outgoing message;
-    auto out = message.body().initTrained();
-    out.setStep(step);
-    out.setMetrics(report);
-    (void)link_.send(message);
-  }
-  void report_checkpoint() {
-    wire::Outgoing message;
-    message.body().setCheckpointed(saved_version_);
-    (void)link_.send(message);
-  }
-
-  std::string doing() const {
-    if (busy_) return fmt::format("{} for {:.1f} s", working_on_, to_seconds(clock_.now() - work_started_));
-    return finishing_ ? "saved, waiting for stop" : fmt::format("waiting for batch {}", version_ + 1);
+    return dump_json(json);
   }
 
   Json metrics() const {
-    return {{"version", version_},
+    return {{"version", order_.version()},
             {"train_seconds", train_seconds_},
             {"sync_seconds", sync_seconds_},
             {"save_seconds", save_seconds_},
-            {"idle_seconds", idle_seconds_},
+            {"idle_seconds", order_.idle_seconds()},
             {"wall_seconds", to_seconds(clock_.now() - started_)},
             {"prompt_tokens", prompt_tokens_},
             {"generated_tokens", generated_tokens_},
@@ -375,18 +339,15 @@ class Trainer {
   wire::Socket rollouts_;
   wire::CoordinatorLink link_;
   std::shared_ptr<Published> published_;
-  std::map<uint64_t, Batch> batches_;        // ordered, not yet trained
-  std::map<uint64_t, std::string> reports_;  // of the newest steps, as they were sent
-  bool repeat_reports_ = false;
+  WorkOrder order_{{.steps = static_cast<uint64_t>(settings_.steps),
+                    .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every)},
+                   static_cast<uint64_t>(learner_.steps()),
+                   clock_.now()};
+  bool introduced_ = false, quit_ = false;
   std::set<std::string> listeners_;
-  uint64_t version_ = static_cast<uint64_t>(learner_.steps());
-  uint64_t saved_version_ = version_;
-  bool leaving_ = false;  // asked by a signal: saves and goes, without a word of the coordinator
-  bool busy_ = false, finishing_ = false, announced_save_ = false, stopped_ = false;
-  std::string working_on_;
-  Time work_started_{}, work_ended_ = clock_.now(), started_;
+  const Time started_;
   Status failure_;
-  double train_seconds_ = 0, sync_seconds_ = 0, save_seconds_ = 0, idle_seconds_ = 0, max_diff_ = 0;
+  double train_seconds_ = 0, sync_seconds_ = 0, save_seconds_ = 0, max_diff_ = 0;
   int64_t prompt_tokens_ = 0, generated_tokens_ = 0, trained_tokens_ = 0, compared_tokens_ = 0;
   uint64_t sent_bytes_ = 0;
   Received received_;

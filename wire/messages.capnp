@@ -15,8 +15,8 @@ struct Header {
 
 struct Body {
   union {
-    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted; rollout -> env: who are you?
-    welcome @1 :Welcome;                    # the answer
+    hello @0 :Hello;                        # anyone -> coordinator, at start and after the coordinator restarted; rollout -> env: who are you? operator -> coordinator: where is everybody?
+    welcome @1 :Welcome;                    # the answer; an operator's is peers
     heartbeat @2 :Heartbeat;                # anyone -> coordinator, from the work loop
     pull @3 :Pull;                          # rollout -> coordinator
     grant @4 :Grant;                        # coordinator -> rollout
@@ -53,7 +53,21 @@ struct Body {
     fleetAnswer @35 :FleetAnswer;           # env -> operator
     openRun @36 :Text;                      # supervisor -> env of many runs: can you serve this run directory? welcome, or failed
     closeRun @37 :Void;                     # supervisor -> env of many runs: the run is over, let go of all it has; welcome
+    peers @38 :Peers;                       # coordinator -> rollout: where everybody is, at first and when that has changed; -> env: you have left; -> operator
+    leave @39 :Void;                        # env -> coordinator: no new episodes to me any more
   }
+}
+
+struct Peers {
+  version @0 :UInt64;                  # grows with every change
+  peers @1 :List(PeerEntry);           # each once
+}
+
+struct PeerEntry {
+  peer @0 :Text;                       # "env-1"
+  address @1 :Text;
+  host @2 :Text;                       # "local": the machine that the run was started on
+  epoch @3 :UInt64;                    # 0: not known
 }
 
 struct EpisodeAttempt {
@@ -69,6 +83,7 @@ struct Hello {
   step @4 :UInt64;                     # trainer: steps that its checkpoint holds
   holding @5 :List(EpisodeAttempt);    # rollout: what it works on
   address @6 :Text;                    # where others reach it
+  host @7 :Text;                       # its machine; "local" for the one that the run was started on
 }
 
 struct Welcome {
@@ -240,7 +255,7 @@ struct Handover {
   toolCalls @6 :UInt32;
   steals @7 :UInt32;
   promptTokens @8 :UInt32;
-  envServer @9 :UInt32;                # whose envLease it is, by its place in the run's list
+  envServer @9 :UInt32;                # whose envLease it is, by its rank
 }
 
 # What an operator asks of an environment server: `tandem envs`.

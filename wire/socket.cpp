@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 
+#include "wire/address.h"
+
 namespace tandem::wire {
 
 namespace {
@@ -56,18 +58,11 @@ void read_all(const capnp::DynamicValue::Reader& value) {
 // A host that is switched off closes no connection.
 constexpr int kHeartbeatMs = 2000, kHeartbeatTimeoutMs = 10'000;
 
-constexpr std::string_view kTcp = "tcp://";
-
-bool is_loopback(const std::string& address) {
-  const std::string_view host = std::string_view(address).substr(kTcp.size());
-  return host.starts_with("127.") || host.starts_with("[::1]:") || host.starts_with("localhost:");
-}
-
 // Keys and watchfulness of a socket between machines; nothing for one within.
-Status protect(zmq::socket_t& socket, const std::string& address, const Secret* secret, bool listens) {
-  if (!address.starts_with(kTcp)) return {};
-  if (!secret && !is_loopback(address)) {
-    return Status::invalid(fmt::format("{} leads beyond this machine, and needs a key", address))
+Status protect(zmq::socket_t& socket, const Address& address, const Secret* secret, bool listens) {
+  if (!address.takes_secret()) return {};
+  if (!secret && !address.is_of_this_machine()) {
+    return Status::invalid(fmt::format("{} leads beyond this machine, and needs a key", address.text()))
         .hint("docs/environments.md, \"Several hosts\", shows how to make one");
   }
   socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
@@ -110,6 +105,7 @@ std::span<const std::byte> Incoming::bulk(size_t index) const {
 
 Result<Socket> Socket::listen(zmq::context_t& context, const std::string& address, const Identity& identity,
                               const Secret* secret) {
+  const Address place = TRY(Address::parse_to_listen(address));
   try {
     zmq::socket_t socket(context, zmq::socket_type::router);
     socket.set(zmq::sockopt::router_mandatory, 1);
@@ -118,7 +114,7 @@ Result<Socket> Socket::listen(zmq::context_t& context, const std::string& addres
     socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxBulkBytes));
     socket.set(zmq::sockopt::sndhwm, kQueueMessages);
     socket.set(zmq::sockopt::rcvhwm, kQueueMessages);
-    TRY(protect(socket, address, secret, true));
+    TRY(protect(socket, place, secret, true));
     socket.bind(address);
     Socket result(std::move(socket), true, identity);
     result.address_ = result.socket_.get(zmq::sockopt::last_endpoint);
@@ -130,6 +126,7 @@ Result<Socket> Socket::listen(zmq::context_t& context, const std::string& addres
 
 Result<Socket> Socket::connect(zmq::context_t& context, const std::string& address, const Identity& identity,
                                const Secret* secret) {
+  const Address place = TRY(Address::parse(address));
   try {
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::routing_id, identity.sender);
@@ -140,7 +137,7 @@ Result<Socket> Socket::connect(zmq::context_t& context, const std::string& addre
     socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxBulkBytes));
     socket.set(zmq::sockopt::sndhwm, kQueueMessages);
     socket.set(zmq::sockopt::rcvhwm, kQueueMessages);
-    TRY(protect(socket, address, secret, false));
+    TRY(protect(socket, place, secret, false));
     socket.connect(address);
     Socket result(std::move(socket), false, identity);
     result.address_ = address;

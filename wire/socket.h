@@ -38,12 +38,11 @@ constexpr uint64_t kEveryRun = 0;
 
 struct Identity {
   std::string sender;  // unique in the run: "rollout-1"; unique among runs where the other side serves every run
-  uint64_t epoch = 0;  // grows with every start
+  // Which start of the process this is. A role of a run is told its number, which grows; a process of no run has one
+  // that no other life has.
+  uint64_t epoch = 0;
   uint64_t run = 0;
 };
-
-// The epoch of a process that starts now.
-inline uint64_t new_epoch(const Clock& clock) { return static_cast<uint64_t>(clock.unix_seconds() * 1e6); }
 
 // A message that is being written.
 class Outgoing {
@@ -98,8 +97,8 @@ class Incoming {
 
 class Socket {
  public:
-  // `address`: ipc://PATH or tcp://HOST:PORT; tcp://127.0.0.1:* picks a port. kInvalid for a tcp:// address beyond
-  // loopback without a secret, null.
+  // `address` as wire/address.h has them; port * picks one. kInvalid for what is none, and for an address beyond this
+  // machine without a secret, null.
   static Result<Socket> listen(zmq::context_t& context, const std::string& address, const Identity& identity,
                                const Secret* secret = nullptr);
   static Result<Socket> connect(zmq::context_t& context, const std::string& address, const Identity& identity,

@@ -23,7 +23,7 @@ struct EnvsOptions {
 Result<int> list_sandboxes(const FleetTarget& target, bool json) {
   auto client = TRY(FleetClient::open(target));
   std::vector<SeenSandbox> seen;
-  const auto run = target.run.empty() ? "" : run::RunLayout(target.run).name();
+  const auto run = target.run.empty() ? "" : run::name_of_run(target.run);
   Status trouble;
   size_t answered = 0;
   for (auto& line : client.lines()) {

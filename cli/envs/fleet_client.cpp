@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/unique_number.h"
 #include "dashboard/run_files.h"
 #include "run/env_hosts.h"
 #include "wire/ask.h"
@@ -20,8 +21,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::string_view kIpc = "ipc://";
-
 // Whether a process listens on a socket of this machine. One that was killed leaves the file behind.
 bool has_listener(const std::string& path) {
   sockaddr_un address{};
@@ -30,6 +29,11 @@ bool has_listener(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN;
+}
+
+wire::Identity operator_identity(uint64_t run) {
+  const uint64_t life = unique_number();
+  return {.sender = fmt::format("operator-{:x}", life), .epoch = life, .run = run};
 }
 
 // How the run stands, by what its supervisor wrote last.
@@ -43,43 +47,72 @@ std::string state_of(const fs::path& run_dir) {
   return "the run was killed, or its server is just starting again";
 }
 
+Status no_server(const std::string& run_dir) {
+  return Status::unavailable(fmt::format("no environment server of {} is alive: {}", run_dir, state_of(run_dir)));
+}
+
 // Waits until the run's own server listens: a run that is on starts one again that was killed; one that is not has no
 // folder of sockets.
-Status await_local(const std::string& address, const FleetTarget& target, const run::RunLayout& layout) {
+Status await_local(const wire::Address& address, const FleetTarget& target, const run::RunLayout& layout) {
   const SystemClock clock;
-  const auto path = address.substr(kIpc.size());
   std::error_code error;
   const Time deadline = clock.now() + from_seconds(target.patience);
-  while (!has_listener(path)) {
-    if (!fs::exists(layout.socket_folder(), error) || clock.now() > deadline) {
-      return Status::unavailable(
-          fmt::format("no environment server of {} is alive: {}", target.run, state_of(target.run)));
-    }
+  while (!has_listener(address.path())) {
+    if (!fs::exists(layout.socket_folder(), error) || clock.now() > deadline) return no_server(target.run);
     ::usleep(20'000);
   }
   return {};
 }
 
-// Where the servers of a run are.
-Result<std::vector<rollout::EnvAddress>> servers_of(const FleetTarget& target) {
-  TRY(dashboard::check_run_directory(target.run));
-  const run::RunLayout layout(target.run);
-  auto config = TRY(run::read_resolved(target.run));
-  if (!target.key.empty()) config.env.key = target.key;
-  auto addresses = TRY(run::env_addresses(config, layout));
-  if (run::has_local_env(config)) TRY(await_local(layout.address("env"), target, layout));
-  return addresses;
+struct Servers {
+  std::vector<wire::Address> addresses;
+  std::optional<wire::Secret> secret;
+};
+
+// Where everybody is now, by the coordinator of a run that is on; where it does not answer, by the run's config.
+wire::Directory directory_now(const run::RunLayout& layout, const wire::Directory& of_config) {
+  const wire::Address address = layout.address({wire::Role::kCoordinator, 0});
+  if (!has_listener(address.path())) return of_config;
+  zmq::context_t context;
+  auto socket = wire::Socket::connect(context, address.text(), operator_identity(layout.run_id()));
+  if (!socket) return of_config;
+  constexpr double kSeconds = 1;
+  const auto answer = wire::ask(
+      *socket, 1, [](wire::Body::Builder body) { body.initHello(); }, kSeconds);
+  if (!answer || !answer->body().isPeers()) return of_config;
+  return wire::Directory::read(answer->body().getPeers()).value_or(of_config);
 }
 
-Result<std::vector<rollout::EnvAddress>> servers_at(const FleetTarget& target) {
-  std::optional<wire::Secret> secret;
-  if (!target.key.empty()) secret = TRY(wire::Secret::read(target.key));
-  std::vector<rollout::EnvAddress> addresses;
-  for (const auto& endpoint : target.endpoints) {
-    if (Status status = run::check_env_address(endpoint); !status) return fail(std::move(status).at("--endpoint"));
-    addresses.push_back({endpoint, endpoint.starts_with(kIpc) ? std::nullopt : secret});
+// Where the servers of a run are.
+Result<Servers> servers_of(const FleetTarget& target) {
+  TRY(dashboard::check_run_directory(target.run));
+  auto config = TRY(run::read_resolved(target.run));
+  const auto layout = run::RunLayout::open(target.run);
+  if (!layout && layout.error().code() == Code::kNotFound) return fail(no_server(target.run));
+  if (!layout) return fail(layout.error());
+  if (!target.key.empty()) config.env.key = target.key;
+  Servers servers{.addresses = {}, .secret = TRY(run::env_secret(config))};
+  const run::Topology topology = TRY(run::topology_of(config));
+  for (const run::Place& place : topology.places) {
+    if (place.peer.role == wire::Role::kEnv && !place.found_at)
+      TRY(await_local(layout->address(place.peer), target, *layout));
   }
-  return addresses;
+  const auto directory = directory_now(*layout, TRY(run::directory_of(topology, *layout)));
+  for (const wire::Peer& peer : directory.all(wire::Role::kEnv))
+    servers.addresses.push_back(directory.find(peer)->address);
+  if (servers.addresses.empty()) return fail(no_server(target.run));
+  return servers;
+}
+
+Result<Servers> servers_at(const FleetTarget& target) {
+  Servers servers;
+  if (!target.key.empty()) servers.secret = TRY(wire::Secret::read(target.key));
+  for (const auto& endpoint : target.endpoints) {
+    auto address = wire::Address::parse(endpoint);
+    if (!address) return fail(std::move(address).error().at("--endpoint"));
+    servers.addresses.push_back(std::move(*address));
+  }
+  return servers;
 }
 
 }  // namespace
@@ -105,13 +138,12 @@ Result<FleetClient> FleetClient::open(const FleetTarget& target) {
   if (!target.run.empty()) TRY(dashboard::check_run_directory(target.run));
   const auto servers = TRY(target.endpoints.empty() ? servers_of(target) : servers_at(target));
   FleetClient client(std::make_unique<zmq::context_t>(), target.patience);
-  const auto epoch = wire::new_epoch(SystemClock());
-  const wire::Identity identity{.sender = fmt::format("operator-{}-{:x}", ::getpid(), epoch),
-                                .epoch = epoch,
-                                .run = target.run.empty() ? wire::kEveryRun : run::RunLayout(target.run).run_id()};
-  for (const auto& [address, secret] : servers) {
-    auto socket = TRY(wire::Socket::connect(*client.context_, address, identity, secret ? &*secret : nullptr));
-    client.lines_.emplace_back(std::move(socket), address);
+  const wire::Identity identity =
+      operator_identity(target.run.empty() ? wire::kEveryRun : TRY(run::RunLayout::open(target.run)).run_id());
+  for (const wire::Address& address : servers.addresses) {
+    auto socket = TRY(
+        wire::Socket::connect(*client.context_, address.text(), identity, servers.secret ? &*servers.secret : nullptr));
+    client.lines_.emplace_back(std::move(socket), address.text());
   }
   return client;
 }

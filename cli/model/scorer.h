@@ -7,7 +7,8 @@
 
 #include "base/status.h"
 #include "kernels/stream.h"
-#include "model/forward.h"
+#include "model/executor.h"
+#include "model/weights.h"
 #include "trainer/learn/tape.h"
 
 namespace tandem::cli {
@@ -22,7 +23,7 @@ class Scorer {
  public:
   static Result<std::unique_ptr<Scorer>> create(model::Weights weights, int threads);
 
-  const model::Weights& weights() const { return weights_; }
+  const model::Weights& weights() const { return *weights_; }
 
   // As the engine samples: paged keys and values, prefilled in chunks. `tokens`: 1 to max_positions ids of the model.
   Result<Scores> by_engine(std::span<const int32_t> tokens);
@@ -30,11 +31,13 @@ class Scorer {
   Result<Scores> by_trainer(std::span<const int32_t> tokens);
 
  private:
-  Scorer(model::Weights weights, kernels::Stream stream);
+  Scorer(std::shared_ptr<const model::Weights> weights, kernels::Stream stream);
+  // With the first `pages` pages cleared.
+  Result<model::Executor*> executor(int pages);
 
-  model::Weights weights_;
+  std::shared_ptr<const model::Weights> weights_;
   kernels::Stream stream_;
-  model::Forward forward_;
+  std::unique_ptr<model::Executor> executor_;  // with pages for the longest text so far
   trainer::Tape tape_;
 };
 

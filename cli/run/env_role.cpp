@@ -7,17 +7,23 @@
 #include <optional>
 #include <thread>
 
+#include "base/digest.h"
+#include "base/unique_number.h"
 #include "envs/backends/backends.h"
 #include "envs/fleet/pressure.h"
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
-#include "run/layout.h"
 #include "run/tasks.h"
+#include "run/topology.h"
 #include "wire/coordinator_link.h"
 
 namespace tandem::cli {
 namespace {
+
+// Of a run's own server that is told to end: for its episodes, for the coordinator to let it go, until it asks again.
+constexpr auto kDrain = std::chrono::seconds(60);
+constexpr auto kLetGo = std::chrono::milliseconds(1000), kLeaveAgain = std::chrono::milliseconds(200);
 
 // What sandboxes of a server go through: made by the back end, read from a cache, watched, kept ready.
 struct Sandboxes {
@@ -85,7 +91,7 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
 }
 
 Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& run_dir) {
-  envs::RunTerms terms{.name = run::RunLayout(run_dir).name(),
+  envs::RunTerms terms{.name = run::name_of_run(run_dir),
                        .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
                                    .call_time_limit_s = config.env.call_seconds,
                                    .test_time_limit_s = config.env.call_seconds,
@@ -105,13 +111,19 @@ Result<envs::RunTerms> open_run(uint64_t run, const std::string& run_dir) {
   constexpr size_t kLongestPath = 4096;
   if (run_dir.empty() || run_dir.size() > kLongestPath || !fs::path(run_dir).is_absolute())
     return fail(Status::invalid("a run must say its directory, as an absolute path"));
-  if (run::RunLayout(run_dir).run_id() != run) return fail(Status::invalid("the run is not the one of " + run_dir));
   std::error_code error;
   if (!fs::exists(fs::path(run_dir) / "config.resolved.json", error)) {
     return fail(Status::not_found(fmt::format("{} cannot be seen on this host", run_dir))
                     .hint("runs and hosts need a file system that they share, at the same path"));
   }
+  if (TRY(run::RunLayout::open(run_dir)).run_id() != run)
+    return fail(Status::invalid("the run is not the one of " + run_dir));
   return terms_of(TRY(run::read_resolved(run_dir)), run_dir);
+}
+
+// Names of sandboxes are told apart by it: no other server of this run or another has the same, and no other life.
+uint64_t life_of(const wire::Identity& identity) {
+  return digest_of(fmt::format("{:016x}/{}/{}", identity.run, identity.sender, identity.epoch)).low;
 }
 
 std::string host_name() {
@@ -121,10 +133,10 @@ std::string host_name() {
 
 }  // namespace
 
-Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const wire::Identity& identity,
-                    const std::atomic<bool>& stop) {
+Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const wire::Peer& self,
+                    const wire::Identity& identity, const std::atomic<int>& interrupts) {
   const SystemClock clock;
-  const run::RunLayout layout(run_dir);
+  const auto layout = TRY(run::RunLayout::open(run_dir));
   const auto sandboxes = TRY(Sandboxes::start({.label = run_dir.string(),
                                                .kind = config.env.sandbox,
                                                .engine = config.env.engine,
@@ -132,24 +144,40 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
                                                .beginnings_mb = static_cast<size_t>(config.env.beginnings_mb),
                                                .warm = static_cast<size_t>(config.env.warm),
                                                .most_warm = static_cast<size_t>(config.env.most_warm)},
-                                              clock, identity.epoch));
+                                              clock, life_of(identity)));
   auto terms = TRY(terms_of(config, run_dir));
   terms.episode.beginnings = sandboxes->beginnings();
   zmq::context_t context;
-  wire::CoordinatorLink link(TRY(wire::Socket::connect(context, layout.address("coordinator"), identity)), clock,
-                             [&](wire::Hello::Builder hello) {
-                               hello.setRole("env");
-                               hello.setName(identity.sender);
-                               hello.setPid(::getpid());
-                             });
+  wire::CoordinatorLink link(
+      TRY(wire::Socket::connect(context, layout.address({wire::Role::kCoordinator, 0}).text(), identity)), clock,
+      [&](wire::Hello::Builder hello) {
+        hello.setRole("env");
+        hello.setName(identity.sender);
+        hello.setPid(::getpid());
+        hello.setAddress(layout.address(self).text());
+        hello.setHost(std::string(run::kLocalHost));
+      });
   envs::StopFlags flags;
-  bool told_to_stop = false;
+  std::optional<Time> leaving_since;
+  Time next_leave{};
   const auto tick = [&](const std::string& doing, const envs::ServerCounters& counters) {
-    while (auto message = link.receive()) told_to_stop = told_to_stop || message->body().isStop();
+    while (auto message = link.receive()) {
+      if (message->body().isStop()) flags.now = true;
+      if (message->body().isPeers()) flags.drain = true;  // it is not listed any more
+    }
     link.tick(doing, [&] { return metrics_of(counters, *sandboxes); });
-    if (told_to_stop || stop) flags.now = true;
+    if (interrupts == 0) return;
+    const Time now = clock.now();
+    if (!leaving_since) leaving_since = now;
+    const Duration passed = now - *leaving_since;
+    if (interrupts > 1 || passed > kDrain || (passed > kLetGo && !flags.drain)) flags.now = true;
+    if (now < next_leave) return;
+    next_leave = now + kLeaveAgain;  // a coordinator that has started anew lists it again
+    wire::Outgoing message;
+    message.body().setLeave();
+    (void)link.send(message);
   };
-  return envs::serve({.address = layout.address("env"),
+  return envs::serve({.address = layout.address(self).text(),
                       .identity = identity,
                       .threads = config.env.threads,
                       .make_task = std::move(terms.make_task),
@@ -170,8 +198,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
       fmt::print(stderr, "made the key {}; runs that are to use this host need a copy, as their env.key\n",
                  settings.key.string());
   }
-  const wire::Identity identity{
-      .sender = "env@" + host_name(), .epoch = wire::new_epoch(clock), .run = wire::kEveryRun};
+  const wire::Identity identity{.sender = "env@" + host_name(), .epoch = unique_number(), .run = wire::kEveryRun};
   const auto sandboxes = TRY(Sandboxes::start({.label = settings.address,
                                                .kind = "",
                                                .engine = "",
@@ -179,7 +206,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
                                                .beginnings_mb = settings.beginnings_mb,
                                                .warm = settings.warm,
                                                .most_warm = settings.most_warm},
-                                              clock, identity.epoch));
+                                              clock, life_of(identity)));
   const auto cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   envs::StopFlags flags;
   std::optional<Time> drain_until;

@@ -3,12 +3,15 @@
 
 #include "envs/server/server.h"
 #include "run/config.h"
+#include "wire/peer.h"
 
 namespace tandem::cli {
 
-// Of one run: until the coordinator says stop, or `stop` is set.
-Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const wire::Identity& identity,
-                    const std::atomic<bool>& stop);
+// Of one run: until the coordinator says stop. With the first interrupt it leaves the run: it gets no new episodes, and
+// ends with its last one, at the latest after a minute; it ends at once with the second, or where no coordinator is
+// there to let it go.
+Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const wire::Peer& self,
+                    const wire::Identity& identity, const std::atomic<int>& interrupts);
 
 struct EnvHostSettings {
   std::string address;

@@ -10,7 +10,7 @@
 #include "rollout/coordinator.h"
 #include "rollout/worker.h"
 #include "run/env_hosts.h"
-#include "run/layout.h"
+#include "run/starts.h"
 #include "trainer/trainer.h"
 
 namespace tandem::cli {
@@ -21,6 +21,7 @@ struct RoleOptions {
   std::string name;
   std::string run_dir;
   int rank = 0;
+  uint64_t epoch = 0;
   EnvHostSettings host;
 };
 
@@ -38,9 +39,8 @@ Result<int> run_host(const RoleOptions& options) {
   if (options.name != "env") return fail(Status::invalid("--listen is for `tandem role env`"));
   if (!options.run_dir.empty())
     return fail(Status::invalid("--listen and --run-dir exclude each other: a host serves every run"));
-  const std::string& address = options.host.address;
-  const bool picks_port = address.ends_with(":*");
-  TRY(run::check_env_address(picks_port ? address.substr(0, address.size() - 1) + "0" : address).at("--listen"));
+  if (auto address = wire::Address::parse_to_listen(options.host.address); !address)
+    return fail(std::move(address).error().at("--listen"));
   std::signal(SIGTERM, request_role_stop);
   std::signal(SIGINT, request_role_stop);
   TRY(run_env_host(options.host, interrupts));
@@ -53,22 +53,35 @@ Result<int> run_role(const RoleOptions& options) {
   std::signal(SIGTERM, request_role_stop);
   std::signal(SIGINT, SIG_IGN);  // the supervisor decides what an interrupt means
   const run::RunConfig config = TRY(run::read_resolved(options.run_dir));
-  const run::RunLayout layout(options.run_dir);
+  const auto layout = TRY(run::RunLayout::open(options.run_dir));
   const SystemClock clock;
-  const std::string sender = fmt::format("{}-{}", options.name, options.rank);
-  const wire::Identity identity{.sender = sender, .epoch = wire::new_epoch(clock), .run = layout.run_id()};
-  spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", sender));
+  const wire::Peer self{TRY(wire::role_named(options.name)), options.rank};
+  const run::Topology topology = TRY(run::topology_of(config));
+  if (const auto* place = topology.find(self); place != nullptr && place->found_at) {
+    return fail(Status::invalid(fmt::format("{} of this run is at {}", to_string(self), place->found_at->text()))
+                    .hint("choose a rank that no entry of env.hosts has; they count from 0"));
+  }
+  const wire::Identity identity{
+      .sender = to_string(self),
+      .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),
+      .run = layout.run_id()};
+  spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", identity.sender));
+  const std::string own_address = layout.address(self).text();
+  auto directory = TRY(run::directory_of(topology, layout));
+  TRY(directory.put(self,
+                    {.address = layout.address(self), .host = std::string(run::kLocalHost), .epoch = identity.epoch}));
 
-  if (options.name == "coordinator") {
+  if (self.role == wire::Role::kCoordinator) {
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
-                                  .address = layout.address("coordinator"),
+                                  .address = own_address,
                                   .identity = identity,
+                                  .directory = directory,
                                   .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
                                  clock, role_stop_requested));
     return kDone;
   }
-  if (options.name == "trainer") {
+  if (self.role == wire::Role::kTrainer) {
     const auto& t = config.trainer;
     const auto format = TRY(model::weight_format_named(config.model.weights));
     const auto optimizer = TRY(run::optimizer_of(config));
@@ -76,8 +89,8 @@ Result<int> run_role(const RoleOptions& options) {
     TRY(trainer::run_trainer({.run_dir = options.run_dir,
                               .model = layout.model(),
                               .format = format,
-                              .address = layout.address("trainer"),
-                              .coordinator = layout.address("coordinator"),
+                              .address = own_address,
+                              .coordinator = layout.address({wire::Role::kCoordinator, 0}).text(),
                               .identity = identity,
                               .optimizer = optimizer,
                               .algorithm = algorithm,
@@ -87,16 +100,16 @@ Result<int> run_role(const RoleOptions& options) {
                              clock, role_stop_requested));
     return kDone;
   }
-  if (options.name == "rollout") {
+  if (self.role == wire::Role::kRollout) {
     const auto& r = config.rollout;
     const auto format = TRY(model::weight_format_named(config.model.weights));
-    const int threads = r.threads > 0 ? r.threads : std::max(1, cores() / r.workers);
+    const int threads =
+        r.threads > 0 ? r.threads : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout)));
     TRY(rollout::run_worker({.identity = identity,
-                             .coordinator = layout.address("coordinator"),
-                             .trainer = layout.address("trainer"),
-                             .envs = TRY(run::env_addresses(config, layout)),
+                             .directory = directory,
+                             .env_secret = TRY(run::env_secret(config)),
                              .run_dir = fs::absolute(options.run_dir).lexically_normal().string(),
-                             .address = layout.address(sender),
+                             .address = own_address,
                              .model = layout.model(),
                              .format = format,
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
@@ -105,12 +118,11 @@ Result<int> run_role(const RoleOptions& options) {
                             clock, role_stop_requested));
     return kDone;
   }
-  if (options.name == "env") {
-    TRY(run_env_role(options.run_dir, config, identity, role_stop_requested));
+  if (self.role == wire::Role::kEnv) {
+    TRY(run_env_role(options.run_dir, config, self, identity, interrupts));
     return kDone;
   }
-  return fail(Status::invalid(
-      fmt::format("\"{}\" is not a role; expected coordinator, trainer, rollout or env", options.name)));
+  return fail(Status::invalid("the supervisor is `tandem run`, and no role of its own"));
 }
 
 }  // namespace
@@ -119,7 +131,9 @@ Action add_role(CLI::App& command) {
   auto options = std::make_shared<RoleOptions>();
   command.add_option("name", options->name, "coordinator, trainer, rollout or env")->required();
   command.add_option("--run-dir", options->run_dir, "The run it belongs to")->check(CLI::ExistingDirectory);
-  command.add_option("--rank", options->rank, "Number among the processes of this role")->check(CLI::Range(0, 100000));
+  command.add_option("--rank", options->rank, "Number among the processes of this role")
+      ->check(CLI::Range(0, wire::kMaxRank));
+  command.add_option("--epoch", options->epoch, "Which start of it this is, as counted; 0: the next");
   constexpr const char* kHost = "A host of environments";
   EnvHostSettings& host = options->host;
   command.add_option("--listen", host.address, "Serve environments to every run: tcp://HOST:PORT (* picks a port)")

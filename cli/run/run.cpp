@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <csignal>
 #include <ctime>
 #include <optional>
@@ -27,6 +26,7 @@
 #include "rollout/coordinator.h"
 #include "run/checks.h"
 #include "run/env_hosts.h"
+#include "run/memory.h"
 #include "run/resume.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
@@ -72,45 +72,8 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
   return best;
 }
 
-Json memory_table(const run::RunConfig& config, const model::ModelConfig& model) {
-  const auto layout = model::parameter_layout(model);
-  const uint64_t n = layout ? layout->elements : 0;
-  const uint64_t page = kernels::page_elements(model::attention_shape(model)) * model.layers * sizeof(kernels::bf16);
-  const uint64_t pages = static_cast<uint64_t>(config.rollout.slots) * ((config.rollout.max_tokens + 63) / 64) * 3 / 2;
-  const uint64_t queries = static_cast<uint64_t>(model.heads) * model.head_size;
-  const uint64_t keys = static_cast<uint64_t>(model.kv_heads) * model.head_size;
-  uint64_t attention = 2 * queries + 2 * keys;
-  if (const auto& latent = model.latent; latent.rank > 0) {
-    const kernels::AttentionShape shape = model::attention_shape(model);
-    attention = latent.rank + latent.turned + 2 * latent.query_rank + queries + (model.heads + 1ull) * shape.head_size +
-                static_cast<uint64_t>(model.heads) * (shape.values() + latent.value);
-  }
-  uint64_t row = 0;
-  for (int layer = 0; layer < model.layers; ++layer) {
-    const uint64_t mlp = model.has_experts(layer) ? model.experts.chosen * (2ull * model.experts.width + model.width) +
-                                                        2ull * model.experts.shared_width
-                                                  : 2ull * model.mlp_width;
-    const uint64_t normed = model.qk_norm ? queries + 2 * keys : 0;  // kept beside what the norm was given
-    row += 2 * (3ull * model.width + attention + normed + mlp);
-  }
-  const uint64_t moments = config.trainer.moments == "bf16" ? 4 : 8;
-  uint64_t learning = (8 + moments) * n;
-  if (config.lora.rank > 0 && layout) {
-    // Gradients of all weights; the targets as they were; factors with their gradients and moments.
-    if (const auto low_rank = trainer::LowRank::plan(*layout, config.lora))
-      learning = 6 * n + (10 + moments) * low_rank->elements();
-  }
-  return {{"trainer",
-           {{"masters, gradients and moments", learning},
-            {"gradients of slots",
-             4 * n * static_cast<uint64_t>(std::bit_width(static_cast<unsigned>(config.trainer.slots)) - 1)},
-            {"weights and panels", 6 * n},
-            {"published version", 2 * n},
-            {"activations of one pass", row * config.trainer.max_pass_tokens}}},
-          {"rollout (each)", {{"weights, live and coming", 8 * n}, {"keys and values", page * pages}}}};
-}
-
-void print_plan(const run::RunConfig& config, const Schema& schema, const Json& memory, const std::string& tasks) {
+void print_plan(const run::RunConfig& config, const run::Topology& topology, const Schema& schema, const Json& memory,
+                const std::string& tasks) {
   const auto& t = config.trainer;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, t.groups_per_step * t.group_size, config.run.steps,
@@ -118,8 +81,8 @@ void print_plan(const run::RunConfig& config, const Schema& schema, const Json& 
   fmt::print("tasks     {}\n", tasks);
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
              config.tasks.heldout_samples);
-  fmt::print("processes coordinator, env, trainer, {} x rollout with {} slots\n", config.rollout.workers,
-             config.rollout.slots);
+  for (const std::string& line : topology.lines()) fmt::print("processes {}\n", line);
+  fmt::print("slots     {} of each rollout\n", config.rollout.slots);
   for (const auto& [role, parts] : memory.items()) {
     uint64_t total = 0;
     for (const auto& [what, bytes] : parts.items()) total += bytes.get<uint64_t>();
@@ -318,12 +281,13 @@ Result<int> run_training(const RunOptions& options) {
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
   const bool tiny = config.model.path == run::kTinyModel;
-  const Json memory = tiny ? Json::object() : memory_table(config, TRY(model::read_config(config.model.path)));
+  const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
+  const run::Topology topology = TRY(run::topology_of(config));
   if (options.dry_run) {
     if (options.json)
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
     else
-      print_plan(config, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
+      print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
     return kDone;
   }
 
@@ -338,7 +302,9 @@ Result<int> run_training(const RunOptions& options) {
   if (tasks && !exists) TRY(run::record_tasks(config, *tasks, run_dir));
   int attempt = 1;
   while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
-  run::Supervisor supervisor(run_dir, config, clock, attempt);
+  const auto layout = TRY(run::RunLayout::establish(run_dir));
+  run::LocalLauncher launcher;
+  run::Supervisor supervisor(run_dir, config, topology, layout, launcher, clock, attempt);
   for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
   // Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
   // said until now.

@@ -29,4 +29,36 @@ LeaseTerms read_lease(wire::Lease::Reader in) {
   return terms;
 }
 
+Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
+  Commit commit{.worker = worker,
+                .key = {in.getEpisode(), in.getAttempt()},
+                .reason = in.getReason(),
+                .reward = {},
+                .terms = {},
+                .first_version = in.getFirstVersion(),
+                .last_version = in.getLastVersion(),
+                .turns = in.getTurns(),
+                .tool_calls = in.getToolCalls(),
+                .steals = in.getSteals(),
+                .prompt_tokens = in.getPromptTokens(),
+                .sampled_tokens = in.getSampledTokens(),
+                .seconds = in.getSeconds()};
+  const auto outcome = outcome_from(in.getOutcome().cStr());
+  commit.outcome = outcome ? *outcome : Outcome::kInfraError;
+  if (in.getHasReward()) commit.reward = in.getReward();
+  for (const auto term : in.getTerms()) commit.terms[term.getName()] = term.getValue();
+  return commit;
+}
+
+void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out) {
+  out.setStep(batch.step);
+  auto entries = out.initEntries(static_cast<unsigned>(batch.entries.size()));
+  for (unsigned i = 0; i < entries.size(); ++i) {
+    entries[i].setEpisode(batch.entries[i].key.episode);
+    entries[i].setAttempt(batch.entries[i].key.attempt);
+    entries[i].setGroup(batch.entries[i].group);
+    entries[i].setAdvantage(batch.entries[i].advantage);
+  }
+}
+
 }  // namespace tandem::rollout

@@ -1,4 +1,4 @@
-// The terms of a lease as a message, and back.
+// What coordinator, rollouts and trainer tell each other of episodes, as messages.
 #pragma once
 
 #include "rollout/books/ledger.h"
@@ -8,5 +8,8 @@ namespace tandem::rollout {
 
 void write_lease(const LeaseTerms& terms, wire::Lease::Builder out);
 LeaseTerms read_lease(wire::Lease::Reader in);
+// An outcome that nobody knows is a failure of the infrastructure.
+Commit read_commit(const std::string& worker, wire::Commit::Reader in);
+void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out);
 
 }  // namespace tandem::rollout

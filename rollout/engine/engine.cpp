@@ -3,54 +3,59 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 
 #include "kernels/attention.h"
-#include "kernels/lm_head.h"
+#include "model/weights.h"
 
 namespace tandem::rollout {
 
 namespace {
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+int pages_for(int tokens) { return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens; }
 }  // namespace
 
-Engine::Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
-               EngineSettings settings, model::KvPool pool)
-    : weights_(std::move(weights)),
-      version_(version),
-      stream_(std::move(stream)),
-      settings_(settings),
-      cache_(std::move(pool)),
-      forward_(weights_->config(), settings.max_tokens, weights_->format()) {}
+int pages_of(const EngineSettings& settings) {
+  return settings.pages > 0 ? settings.pages : settings.slots * pages_for(settings.max_tokens) * 3 / 2;
+}
 
-Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
+Engine::Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings)
+    : executor_(std::move(executor)),
+      vocabulary_(vocabulary),
+      version_(version),
+      settings_(settings),
+      cache_(*executor_) {}
+
+Result<Engine> Engine::create(const model::ModelConfig& config, uint64_t version, const MakeExecutor& make,
                               const EngineSettings& wanted) {
   EngineSettings settings = wanted;
   if (settings.slots < 1 || settings.slots > 4096) {
     return fail(Status::invalid(fmt::format("engine: {} slots, expected 1 to 4096", settings.slots)));
   }
-  if (settings.max_tokens < 2 || settings.max_tokens > weights->config().max_positions) {
+  if (settings.max_tokens < 2 || settings.max_tokens > config.max_positions) {
     return fail(Status::invalid(fmt::format("engine: max_tokens is {}, expected 2 to the model's {}",
-                                            settings.max_tokens, weights->config().max_positions)));
+                                            settings.max_tokens, config.max_positions)));
   }
-  const int of_one = (settings.max_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  if (settings.pages == 0) settings.pages = settings.slots * of_one * 3 / 2;
+  const int of_one = pages_for(settings.max_tokens);
+  settings.pages = pages_of(settings);
   if (settings.pages < of_one) {
     return fail(Status::invalid(fmt::format("engine: {} pages do not hold one sequence of {} tokens, which takes {}",
                                             settings.pages, settings.max_tokens, of_one)));
   }
-  auto pool = TRY(model::KvPool::create(weights->config(), settings.pages, weights->format()));
-  return Engine(std::move(weights), version, std::move(stream), settings, std::move(pool));
+  auto executor = TRY(make({.pages = settings.pages, .max_positions = settings.max_tokens}));
+  return Engine(std::move(executor), config.vocabulary, version, settings);
+}
+
+Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
+                              const EngineSettings& settings) {
+  const auto make = [&](const model::ExecutorSettings& room) {
+    return model::make_cpu_executor(weights, std::move(stream), room);
+  };
+  return create(weights->config(), version, make, settings);
 }
 
 Status Engine::check_tokens(std::span<const int32_t> tokens) const {
-  const int vocabulary = weights_->config().vocabulary;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= vocabulary) {
-      return Status::invalid(fmt::format("token {} at {} is outside the vocabulary of {}", tokens[i], i, vocabulary));
+    if (tokens[i] < 0 || tokens[i] >= vocabulary_) {
+      return Status::invalid(fmt::format("token {} at {} is outside the vocabulary of {}", tokens[i], i, vocabulary_));
     }
   }
   return {};
@@ -71,11 +76,13 @@ Status Engine::check_turn(const TurnRequest& turn) const {
 void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
   sequence.turn_start = static_cast<int>(sequence.tokens.size());
   sequence.turn = turn;
+  sequence.turn_number = ++turns_;
   sequence.in_turn = true;
+  ++running_;
   sequence.matcher.reset();
   if (turn.constraint) {
     sequence.matcher =
-        std::make_unique<model::constraint::Matcher>(turn.constraint->grammar, turn.constraint->vocabulary);
+        std::make_shared<model::constraint::Matcher>(turn.constraint->grammar, turn.constraint->vocabulary);
   }
 }
 
@@ -118,225 +125,232 @@ void Engine::release(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   cache_.release(found->second.pages);
+  if (found->second.in_turn) {
+    --running_;
+    if (admitted_.erase(id) == 0) std::erase(waiting_, id);
+  }
   sequences_.erase(found);
-  std::erase(waiting_, id);
-}
-
-int Engine::running() const {
-  return static_cast<int>(
-      std::count_if(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.in_turn; }));
 }
 
 int Engine::free_slots() const { return std::max(0, settings_.slots - running()); }
 
-Status Engine::swap_weights(std::shared_ptr<const model::Weights> weights, uint64_t version) {
-  if (!(weights->config() == weights_->config())) return Status::invalid("the new weights are of another model");
-  if (weights->format() != weights_->format()) return Status::invalid("the new weights are in another number format");
-  weights_ = std::move(weights);
-  version_ = version;
-  for (auto& [id, sequence] : sequences_) {
-    cache_.release(sequence.pages);
-    counters_.recomputed_tokens += sequence.computed;
-    sequence.computed = 0;
-  }
+Status Engine::swap_weights(std::unique_ptr<model::StagedWeights> prepared, uint64_t version) {
+  TRY(executor_->flip(std::move(prepared)));
+  version_before_ = std::exchange(version_, version);
+  forget_all_pages();
   return {};
 }
 
+Status Engine::roll_back_weights() {
+  TRY(executor_->roll_back());
+  version_ = version_before_;
+  forget_all_pages();
+  return {};
+}
+
+void Engine::forget_all_pages() {
+  cache_.forget();
+  for (auto& [id, sequence] : sequences_) {
+    counters_.recomputed_tokens += sequence.computed;
+    forget_pages(sequence);
+  }
+}
+
+void Engine::forget_pages(Sequence& sequence) {
+  cache_.release(sequence.pages);
+  sequence.computed = sequence.remembered = 0;
+}
+
 void Engine::admit() {
-  const auto holds_slot = [](const auto& s) { return s.second.admitted; };
-  auto taken = std::count_if(sequences_.begin(), sequences_.end(), holds_slot);
-  size_t next = 0;
-  for (; next < waiting_.size() && taken < settings_.slots; ++next, ++taken)
-    sequences_.at(waiting_[next]).admitted = true;
-  waiting_.erase(waiting_.begin(), waiting_.begin() + next);
+  for (; !waiting_.empty() && static_cast<int>(admitted_.size()) < settings_.slots; waiting_.pop_front())
+    admitted_.emplace(waiting_.front(), &sequences_.at(waiting_.front()));
 }
 
 // Makes room for `tokens` positions of `sequence`, taking pages of parked sequences, the longest unused first.
-bool Engine::make_room(Sequence& sequence, int tokens) {
-  while (!cache_.grow(sequence.pages, tokens)) {
+Result<bool> Engine::make_room(Sequence& sequence, int tokens) {
+  while (!TRY(cache_.grow(sequence.pages, tokens))) {
     Sequence* victim = nullptr;
     for (auto& [id, other] : sequences_) {
-      if (other.admitted || other.pages.empty() || &other == &sequence) continue;
+      if (admitted_.contains(id) || other.pages.empty()) continue;
       if (victim == nullptr || other.touched < victim->touched) victim = &other;
     }
     if (victim == nullptr) return false;
-    cache_.release(victim->pages);
-    victim->computed = 0;
+    forget_pages(*victim);
   }
   return true;
 }
 
-// Takes over the longest prefix that another sequence has computed. False where waiting a step would give a longer one,
-// because a sequence scheduled in this step is computing it now.
-bool Engine::adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled) {
-  const Sequence* donor = nullptr;
-  int longest = 0;
-  for (const auto& [other_id, other] : sequences_) {
-    if (other_id == id || other.computed <= longest) continue;
-    const size_t limit =
-        std::min({sequence.tokens.size() - 1, other.tokens.size(), static_cast<size_t>(other.computed)});
-    const auto same =
-        std::mismatch(sequence.tokens.begin(), sequence.tokens.begin() + limit, other.tokens.begin()).first -
-        sequence.tokens.begin();
-    if (same > longest) {
-      longest = static_cast<int>(same);
-      donor = &other;
-    }
-  }
-  for (const Chunk& chunk : scheduled) {
-    const Sequence& other = *chunk.sequence;
-    const size_t limit = std::min(sequence.tokens.size() - 1, static_cast<size_t>(other.computed + chunk.rows));
-    const auto same = std::mismatch(sequence.tokens.begin(), sequence.tokens.begin() + limit, other.tokens.begin(),
-                                    other.tokens.begin() + std::min(limit, other.tokens.size()))
-                          .first -
-                      sequence.tokens.begin();
-    if (same > longest + kernels::kPageTokens / 2) return false;
-  }
-  if (donor != nullptr && cache_.share(donor->pages, longest, sequence.pages)) {
-    sequence.computed = longest;
-    counters_.shared_tokens += longest;
-  }
-  return true;
+// What is known of the first `computed` tokens.
+void Engine::remember(Sequence& sequence, int computed, bool tail) {
+  const int known = std::min(computed, static_cast<int>(sequence.tokens.size()));
+  if (!tail && known / kernels::kPageTokens == sequence.remembered) return;
+  cache_.remember(std::span(sequence.tokens).first(known), sequence.pages, tail, counters_.steps);
+  sequence.remembered = known / kernels::kPageTokens;
 }
 
-std::vector<Engine::Chunk> Engine::schedule() {
+int Engine::missing(const Sequence& sequence) const {
+  const int length = sequence.length();
+  if (sequence.later.empty()) return length - sequence.computed;
+  // The mask of the next token, and whether there is one, follow from the last.
+  const bool last = length - sequence.turn_start >= sequence.turn.max_new_tokens || length >= settings_.max_tokens;
+  return sequence.matcher || last ? 0 : length - sequence.computed;
+}
+
+Result<std::vector<Engine::Chunk>> Engine::schedule() {
   std::vector<Chunk> chunks;
   int prefill_left = settings_.prefill_tokens;
-  for (auto& [id, sequence] : sequences_) {
-    if (!sequence.admitted) continue;
-    if (sequence.computed == 0 && sequence.pages.empty() && !adopt_prefix(id, sequence, chunks)) continue;
-    const int missing = static_cast<int>(sequence.tokens.size()) - sequence.computed;
-    const int rows = missing == 1 ? 1 : std::min(missing, prefill_left);
+  for (auto& [id, admitted] : admitted_) {
+    Sequence& sequence = *admitted;
+    if (missing(sequence) == 0) continue;
+    if (sequence.computed == 0 && sequence.pages.empty()) {
+      // One token at least is computed: what comes next is sampled from it.
+      const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+      const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages));
+      if (!adopted) continue;  // a sequence of this step is computing it
+      sequence.computed = *adopted;
+      counters_.shared_tokens += *adopted;
+    }
+    const int lacking = missing(sequence);
+    const int rows = lacking == 1 ? 1 : std::min(lacking, prefill_left);
     if (rows == 0) continue;
-    if (!make_room(sequence, sequence.computed + rows)) continue;
-    if (missing > 1) prefill_left -= rows;
+    if (!TRY(make_room(sequence, sequence.computed + rows))) continue;
+    if (lacking > 1) prefill_left -= rows;
     sequence.touched = counters_.steps;
-    chunks.push_back({id, &sequence, rows, rows == missing});
+    remember(sequence, sequence.computed + rows, lacking > 1);
+    chunks.push_back({id, &sequence, rows, rows == lacking});
   }
-  if (!chunks.empty() || waiting_.size() == sequences_.size()) return chunks;
+  if (!chunks.empty() || !passes_.empty()) return chunks;
   // Every admitted sequence waits for pages of the others: the youngest gives its up and computes them again later.
   Sequence* youngest = nullptr;
-  for (auto& [id, sequence] : sequences_) {
-    if (sequence.admitted && !sequence.pages.empty()) youngest = &sequence;
+  for (auto& [id, sequence] : admitted_) {
+    if (!sequence->pages.empty()) youngest = sequence;
   }
-  if (youngest != nullptr) {
-    cache_.release(youngest->pages);
-    youngest->computed = 0;
-  }
+  if (youngest != nullptr) forget_pages(*youngest);
   return chunks;
 }
 
 Result<std::vector<SampledToken>> Engine::step() {
   admit();
+  const bool busy = !admitted_.empty();
   std::vector<Chunk> chunks;
-  for (int attempt = 0; chunks.empty() && attempt <= settings_.slots; ++attempt) {
-    if (std::none_of(sequences_.begin(), sequences_.end(), [](const auto& s) { return s.second.admitted; }))
-      return std::vector<SampledToken>{};
-    chunks = schedule();
+  for (int attempt = 0; busy && chunks.empty() && attempt <= settings_.slots; ++attempt) {
+    chunks = TRY(schedule());
+    if (!passes_.empty()) break;
   }
-  if (chunks.empty()) return fail(Status::internal("no sequence can run, though the cache holds the longest alone"));
-  const auto start = std::chrono::steady_clock::now();
-  model::ForwardBatch batch;
+  if (!chunks.empty()) {
+    TRY(submit(chunks));
+  } else if (passes_.empty()) {
+    if (!busy) return std::vector<SampledToken>{};
+    return fail(Status::internal("no sequence can run, though the cache holds the longest alone"));
+  }
+  if (!chunks.empty() && static_cast<int>(passes_.size()) < executor_->depth()) return std::vector<SampledToken>{};
+  return collect();
+}
+
+Status Engine::submit(std::span<const Chunk> chunks) {
+  model::Plan plan;
+  Pass pass{.version = version_};
+  std::vector<int32_t> tokens;
   for (const Chunk& chunk : chunks) {
     const Sequence& s = *chunk.sequence;
-    batch.add(std::span(s.tokens).subspan(s.computed, chunk.rows), s.computed, s.pages);
+    const int first = s.computed, known = static_cast<int>(s.tokens.size());
+    const int row = static_cast<int>(plan.batch.tokens.size());
+    tokens.clear();
+    for (int at = first; at < first + chunk.rows; ++at) {
+      if (at >= known) plan.later.push_back({row + at - first, s.later[at - known]});
+      tokens.push_back(at < known ? s.tokens[at] : 0);
+    }
+    plan.batch.add(tokens, first, s.pages);
+    if (!chunk.samples) continue;
+    plan.draws.push_back(draw_of(s, row + chunk.rows - 1));
+    pass.draws.push_back({chunk.id, s.turn_number});
   }
-  TRY(forward_.run(stream_, *weights_, cache_.pool(), batch));
-  counters_.forward_seconds += seconds_since(start);
-  ++counters_.steps;
+  pass.ticket = TRY(executor_->submit(std::move(plan)));
+  int draw = 0;
   for (const Chunk& chunk : chunks) {
     chunk.sequence->computed += chunk.rows;
+    if (chunk.samples) chunk.sequence->later.push_back({pass.ticket, draw++});
     if (chunk.rows > 1) counters_.prompt_tokens += chunk.rows;
   }
-  return sample(chunks);
+  passes_.push_back(std::move(pass));
+  ++counters_.steps;
+  return {};
 }
 
-Result<kernels::Sampled> Engine::sample_constrained(Sequence& sequence, std::span<const float> logits,
-                                                    float log_sum) const {
-  auto& matcher = *sequence.matcher;
-  const size_t words = matcher.vocabulary().mask_words();
-  std::vector<uint64_t> allowed(std::max(words, logits.size() / 64 + 1), 0);
-  matcher.mask(std::span(allowed).first(words));
-  const auto& stops = sequence.turn.stop_tokens;
-  if (matcher.complete()) {
-    for (const int32_t token : stops)
-      if (token >= 0 && static_cast<size_t>(token) < logits.size()) allowed[token / 64] |= uint64_t{1} << (token % 64);
-  }
-  // Tokens of the tokenizer that the model does not have cannot be drawn.
-  allowed.resize(logits.size() / 64 + 1);
-  allowed.back() &= (uint64_t{1} << (logits.size() % 64)) - 1;
-  if (std::all_of(allowed.begin(), allowed.end(), [](uint64_t word) { return word == 0; }))
-    return fail(Status::exhausted("no token of the model goes on with the text"));
-  const auto drawn = kernels::sample_allowed(logits, allowed, log_sum, sequence.turn.sampling, sequence.turn.seed,
-                                             sequence.tokens.size());
-  if (std::find(stops.begin(), stops.end(), drawn.token) == stops.end()) TRY(matcher.accept(drawn.token));
-  return drawn;
+model::Draw Engine::draw_of(const Sequence& s, int row) {
+  model::Draw draw{
+      .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(s.length())};
+  if (!s.matcher) return draw;
+  // May run when the sequence is gone.
+  draw.mask = [matcher = s.matcher, stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
+    std::vector<uint64_t> mask(std::max(matcher->vocabulary().mask_words(), allowed.size()), 0);
+    matcher->mask(std::span(mask).first(matcher->vocabulary().mask_words()));
+    // Tokens of the tokenizer that the model does not have cannot be drawn.
+    std::copy_n(mask.begin(), allowed.size(), allowed.begin());
+    if (!matcher->complete()) return;
+    for (const int32_t token : stops) {
+      if (token >= 0 && static_cast<size_t>(token) < allowed.size() * 64)
+        allowed[token / 64] |= uint64_t{1} << (token % 64);
+    }
+  };
+  return draw;
 }
 
-Result<std::vector<SampledToken>> Engine::sample(std::span<const Chunk> chunks) {
-  const auto start = std::chrono::steady_clock::now();
-  const int vocabulary = weights_->config().vocabulary;
-  const size_t padded = kernels::padded_vocabulary(vocabulary);
-  std::vector<const Chunk*> sampling;
-  std::vector<int> rows;
-  int row = 0;
-  for (const Chunk& chunk : chunks) {
-    row += chunk.rows;
-    if (!chunk.samples) continue;
-    sampling.push_back(&chunk);
-    rows.push_back(row - 1);
-  }
+Result<std::vector<SampledToken>> Engine::collect() {
+  const Pass pass = std::move(passes_.front());
+  passes_.pop_front();
+  const model::Answer answer = TRY(executor_->collect(pass.ticket));
+  if (answer.draws.size() != pass.draws.size())
+    return fail(
+        Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draws.size(), answer.draws.size())));
+  counters_.forward_seconds += answer.forward_seconds;
+  counters_.sample_seconds += answer.sample_seconds;
   std::vector<SampledToken> sampled;
-  if (sampling.empty()) return sampled;
-  std::vector<float> log_sum(sampling.size());
-  const size_t panels = padded / kernels::kPanelColumns;
-  logits_.resize(std::max(logits_.size(), sampling.size() * padded));
-  panel_sums_.resize(sampling.size() * panels);
-  TRY(forward_.head(
-      stream_, *weights_,
-      {.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {}, {}));
-  sampled.resize(sampling.size());
-  std::vector<uint8_t> stuck(sampling.size(), 0);
-  stream_.threads().run(static_cast<int>(sampling.size()), [&](int i) {
-    Sequence& s = *sampling[i]->sequence;
-    const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
-    kernels::Sampled drawn;
-    if (s.matcher) {
-      const auto constrained = sample_constrained(s, logits, log_sum[i]);
-      stuck[i] = constrained ? 0 : 1;
-      if (constrained) drawn = *constrained;
-    } else {
-      drawn = kernels::sample(logits, std::span(panel_sums_).subspan(i * panels, panels), log_sum[i], s.turn.sampling,
-                              s.turn.seed, s.tokens.size());
-    }
-    sampled[i] = {.sequence = sampling[i]->id,
-                  .token = drawn.token,
-                  .logprob = drawn.logprob,
-                  .sampling_logprob = drawn.sampling_logprob,
-                  .version = version_};
-  });
-  for (size_t i = 0; i < sampling.size(); ++i) {
-    Sequence& s = *sampling[i]->sequence;
-    SampledToken& token = sampled[i];
-    if (stuck[i] != 0) {
-      token = {.sequence = token.sequence, .token = -1, .version = version_, .turn_ended = true};
-      token.end = TurnEnd::kConstraint;
-      s.in_turn = s.admitted = false;
-      continue;
-    }
-    s.tokens.push_back(token.token);
-    const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
-    const auto& stops = s.turn.stop_tokens;
-    const bool stopped = std::find(stops.begin(), stops.end(), token.token) != stops.end();
-    if (stopped || said >= s.turn.max_new_tokens || static_cast<int>(s.tokens.size()) >= settings_.max_tokens) {
-      token.turn_ended = true;
-      token.end = stopped ? TurnEnd::kStop : said >= s.turn.max_new_tokens ? TurnEnd::kLength : TurnEnd::kContext;
-      s.in_turn = s.admitted = false;
-    }
+  for (size_t i = 0; i < pass.draws.size(); ++i) {
+    const auto found = sequences_.find(pass.draws[i].sequence);
+    if (found == sequences_.end()) continue;
+    Sequence& s = found->second;
+    if (!s.in_turn || s.turn_number != pass.draws[i].turn_number) continue;
+    sampled.push_back(take(found->first, s, answer.draws[i], pass.version));
   }
   counters_.sampled_tokens += sampled.size();
-  counters_.sample_seconds += seconds_since(start);
   return sampled;
+}
+
+SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& drawn, uint64_t version) {
+  SampledToken token{.sequence = id,
+                     .token = drawn.token,
+                     .logprob = drawn.logprob,
+                     .sampling_logprob = drawn.sampling_logprob,
+                     .version = version};
+  s.later.erase(s.later.begin());
+  const auto& stops = s.turn.stop_tokens;
+  const bool stopped = std::find(stops.begin(), stops.end(), token.token) != stops.end();
+  if (token.token < 0 || (s.matcher && !stopped && !s.matcher->accept(token.token).ok())) {
+    token = {.sequence = id, .token = -1, .version = version};
+    end_turn(id, s, token, TurnEnd::kConstraint);
+    return token;
+  }
+  s.tokens.push_back(token.token);
+  const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
+  if (stopped)
+    end_turn(id, s, token, TurnEnd::kStop);
+  else if (said >= s.turn.max_new_tokens)
+    end_turn(id, s, token, TurnEnd::kLength);
+  else if (static_cast<int>(s.tokens.size()) >= settings_.max_tokens)
+    end_turn(id, s, token, TurnEnd::kContext);
+  return token;
+}
+
+void Engine::end_turn(SequenceId id, Sequence& s, SampledToken& token, TurnEnd end) {
+  token.turn_ended = true;
+  token.end = end;
+  s.in_turn = false;
+  --running_;
+  admitted_.erase(id);
+  s.later.clear();
+  // What was planned behind the end is written over by what comes there.
+  s.computed = std::min(s.computed, static_cast<int>(s.tokens.size()));
 }
 
 }  // namespace tandem::rollout

@@ -11,10 +11,15 @@
 // New weights take effect between two steps. All keys and values are then computed again, so every sampled token's
 // logprob is that of one version of the weights given all tokens before it.
 //
+// Here are queues, pages as ids and the plan of the next pass; what runs it is a model::Executor. Where that asks for
+// more than one plan at a time, a step plans on before it knows what was sampled last: what a turn has planned beyond
+// its end is let go.
+//
 // Thread safety: none; one thread owns an engine.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,7 +28,7 @@
 
 #include "kernels/sampling.h"
 #include "model/constraint/matcher.h"
-#include "model/forward.h"
+#include "model/executor.h"
 #include "rollout/engine/kv_cache.h"
 
 namespace tandem::rollout {
@@ -36,6 +41,8 @@ struct EngineSettings {
   int max_tokens = 1024;     // the longest sequence, prompt included
   int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
 };
+// The pages that an engine of these settings has.
+int pages_of(const EngineSettings& settings);
 
 // What a turn may say: texts of the grammar, in tokens of the vocabulary. Stop tokens come exactly where a text may
 // end.
@@ -73,6 +80,12 @@ struct EngineCounters {
 
 class Engine {
  public:
+  // What makes an executor with so many pages for sequences so long.
+  using MakeExecutor = std::function<Result<std::unique_ptr<model::Executor>>(const model::ExecutorSettings&)>;
+  // kInvalid names the setting that does not fit `config`, of the executor's model.
+  static Result<Engine> create(const model::ModelConfig& config, uint64_t version, const MakeExecutor& make,
+                               const EngineSettings& settings);
+  // On a CPU; the weights are packed.
   static Result<Engine> create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                                const EngineSettings& settings);
 
@@ -84,33 +97,42 @@ class Engine {
   // Forgets a sequence, whatever its state. Unknown ids are ignored.
   void release(SequenceId id);
 
-  // One pass; empty where nothing is to be done.
+  // Submits one pass and collects the oldest that is due; empty where nothing is to be done, and where nothing is due.
   Result<std::vector<SampledToken>> step();
 
-  // Takes effect for the next step.
-  Status swap_weights(std::shared_ptr<const model::Weights> weights, uint64_t version);
+  // Room for new weights, for any thread (model/executor.h).
+  Result<std::unique_ptr<model::StagedWeights>> stage_weights() { return executor_->stage(); }
+  // Takes effect for the passes submitted from then on.
+  Status swap_weights(std::unique_ptr<model::StagedWeights> prepared, uint64_t version);
+  // Back to the weights before the last swap, if their memory was not staged meanwhile: kNotFound.
+  Status roll_back_weights();
 
   bool knows(SequenceId id) const { return sequences_.contains(id); }
   bool idle() const { return running() == 0; }
-  int running() const;  // sequences in a turn, waiting ones included
+  int running() const { return running_; }  // sequences in a turn, waiting ones included
   int parked() const { return static_cast<int>(sequences_.size()) - running(); }
   int free_slots() const;
   uint64_t version() const { return version_; }
   const EngineCounters& counters() const { return counters_; }
   const EngineSettings& settings() const { return settings_; }
-  std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
+  std::string numerics_id() const { return executor_->numerics_id(); }
+  model::WeightFormat format() const { return executor_->format(); }
 
  private:
   struct Sequence {
-    std::vector<int32_t> tokens;
-    int computed = 0;  // positions whose keys and values are in pages
+    std::vector<int32_t> tokens;           // that are known
+    std::vector<model::LaterToken> later;  // that follow them, in passes not collected yet
+    int computed = 0;                      // positions whose keys and values are in pages, or will be
     PageTable pages;
+    int remembered = 0;  // whole pages that others can find
     TurnRequest turn;
-    std::unique_ptr<model::constraint::Matcher> matcher;  // of a turn with a constraint
+    uint64_t turn_number = 0;                             // of all turns of this engine
+    std::shared_ptr<model::constraint::Matcher> matcher;  // of a turn with a constraint
     int turn_start = 0;                                   // tokens before the turn
     bool in_turn = false;
-    bool admitted = false;  // holds a slot
-    uint64_t touched = 0;   // step at which it last ran
+    uint64_t touched = 0;  // step at which it last ran
+
+    int length() const { return static_cast<int>(tokens.size() + later.size()); }
   };
   struct Chunk {
     SequenceId id = 0;
@@ -118,33 +140,50 @@ class Engine {
     int rows = 0;
     bool samples = false;
   };
+  // A pass that was submitted and not collected; one of a turn that is over is of nobody.
+  struct Pass {
+    struct Of {
+      SequenceId sequence = 0;
+      uint64_t turn_number = 0;
+    };
+    model::Ticket ticket = 0;
+    uint64_t version = 0;
+    std::vector<Of> draws;
+  };
 
-  Engine(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
-         EngineSettings settings, model::KvPool pool);
+  Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings);
 
   Status check_tokens(std::span<const int32_t> tokens) const;
   Status check_turn(const TurnRequest& turn) const;
-  static void begin_turn(Sequence& sequence, const TurnRequest& turn);
-  // Draws the next token under the sequence's constraint, and follows it. kExhausted where it can be followed no
-  // further.
-  Result<kernels::Sampled> sample_constrained(Sequence& sequence, std::span<const float> logits, float log_sum) const;
+  void begin_turn(Sequence& sequence, const TurnRequest& turn);
+  // Gives up what was computed; it is computed again.
+  void forget_pages(Sequence& sequence);
+  void forget_all_pages();
   void admit();
-  std::vector<Chunk> schedule();
-  bool adopt_prefix(SequenceId id, Sequence& sequence, std::span<const Chunk> scheduled);
-  bool make_room(Sequence& sequence, int tokens);
-  Result<std::vector<SampledToken>> sample(std::span<const Chunk> chunks);
+  // Rows that the sequence lacks now: 0 where what was sampled last must be known first.
+  int missing(const Sequence& sequence) const;
+  Result<std::vector<Chunk>> schedule();
+  void remember(Sequence& sequence, int computed, bool tail);
+  Result<bool> make_room(Sequence& sequence, int tokens);
+  Status submit(std::span<const Chunk> chunks);
+  static model::Draw draw_of(const Sequence& sequence, int row);
+  Result<std::vector<SampledToken>> collect();
+  // What the sequence says next; ends the turn where that was its last.
+  SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
+  void end_turn(SequenceId id, Sequence& sequence, SampledToken& token, TurnEnd end);
 
-  std::shared_ptr<const model::Weights> weights_;
-  uint64_t version_ = 0;
-  kernels::Stream stream_;
+  std::unique_ptr<model::Executor> executor_;
+  int vocabulary_;
+  uint64_t version_ = 0, version_before_ = 0;
   EngineSettings settings_;
   KvCache cache_;
-  model::Forward forward_;
+  std::deque<Pass> passes_;  // the oldest first
+  uint64_t turns_ = 0;
   std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing
-  std::vector<SequenceId> waiting_;           // turns without a slot, first come first
+  std::map<SequenceId, Sequence*> admitted_;  // turns that hold a slot
+  std::deque<SequenceId> waiting_;            // turns without, first come first
+  int running_ = 0;
   EngineCounters counters_;
-  std::vector<float> logits_;
-  std::vector<kernels::RunningSum> panel_sums_;
 };
 
 }  // namespace tandem::rollout

@@ -6,47 +6,73 @@ namespace tandem::rollout {
 
 using kernels::kPageTokens;
 
-KvCache::KvCache(model::KvPool pool) : pool_(std::move(pool)), holders_(pool_.pages(), 0) {
-  for (int page = pool_.pages() - 1; page >= 0; --page) free_.push_back(page);
+KvCache::KvCache(model::Executor& executor) : executor_(&executor), tree_(kPageTokens), holders_(executor.pages(), 0) {
+  for (int page = executor.pages() - 1; page >= 0; --page) free_.push_back(page);
 }
 
-bool KvCache::grow(PageTable& table, int tokens) {
-  const size_t needed = (tokens + kPageTokens - 1) / kPageTokens;
-  if (needed <= table.size()) return true;
-  if (needed - table.size() > free_.size()) return false;
-  while (table.size() < needed) {
-    const int page = free_.back();
-    free_.pop_back();
-    pool_.clear(page);
-    holders_[page] = 1;
-    table.push_back(page);
-  }
+Result<bool> KvCache::grow(PageTable& table, int tokens) {
+  const size_t needed = (tokens + kPageTokens - 1) / kPageTokens, first = table.size();
+  if (needed <= first) return true;
+  if (!make_free(needed - first)) return false;
+  while (table.size() < needed) table.push_back(take());
+  TRY(executor_->clear(std::span(table).subspan(first)));
   return true;
 }
 
-bool KvCache::share(const PageTable& donor, int tokens, PageTable& table) {
-  const int whole = tokens / kPageTokens;
-  const bool copy = tokens % kPageTokens != 0;
-  if (copy && free_.empty()) return false;
-  for (int i = 0; i < whole; ++i) {
-    ++holders_[donor[i]];
-    table.push_back(donor[i]);
-  }
-  if (copy) {
-    const int page = free_.back();
-    free_.pop_back();
-    holders_[page] = 1;
-    pool_.copy(donor[whole], page);
+Result<std::optional<int>> KvCache::adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table) {
+  const PrefixTree::Match match = tree_.find(tokens, step);
+  int adopted = static_cast<int>(match.pages.size()) * kPageTokens;
+  // Half a page is what a step of waiting is worth.
+  if (match.coming > adopted + match.copied + kPageTokens / 2) return std::optional<int>();
+  for (const int page : match.pages) {
+    ++holders_[page];
     table.push_back(page);
   }
-  return true;
+  if (match.source < 0) return std::optional(adopted);
+  ++holders_[match.source];
+  if (make_free(1)) {
+    table.push_back(take());
+    TRY(executor_->copy(match.source, table.back()));
+    adopted += match.copied;
+  }
+  let_go(match.source);
+  return std::optional(adopted);
+}
+
+void KvCache::remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step) {
+  for (const int page : tree_.insert(tokens, table, tail, step)) ++holders_[page];
+}
+
+void KvCache::forget() {
+  for (const int page : tree_.clear()) let_go(page);
 }
 
 void KvCache::release(PageTable& table) {
   for (const int page : table) {
-    if (--holders_[page] == 0) free_.push_back(page);
+    tree_.forget_tail(page);
+    let_go(page);
   }
   table.clear();
+}
+
+bool KvCache::make_free(size_t count) {
+  while (free_.size() < count) {
+    const auto page = tree_.evict([this](int page) { return holders_[page] == 1; });
+    if (!page) return false;
+    let_go(*page);
+  }
+  return true;
+}
+
+int KvCache::take() {
+  const int page = free_.back();
+  free_.pop_back();
+  holders_[page] = 1;
+  return page;
+}
+
+void KvCache::let_go(int page) {
+  if (--holders_[page] == 0) free_.push_back(page);
 }
 
 }  // namespace tandem::rollout

@@ -1,17 +1,20 @@
 // Who holds which page of key/value memory; pages are shared where prefixes are equal.
 //
-// A sequence's table lists its pages in order of position. Whole pages of a common prefix are counted, not copied; a
-// page that a sequence will write to is its own. The cache never decides who waits: `grow` says no, the engine chooses.
+// A sequence's table lists its pages in order of position. Whole pages are counted, not copied, and are kept after the
+// last sequence let go of them, until their room is needed: what was computed once is found again by its tokens
+// (prefix_tree.h). A page that a sequence will write to is its own. The cache never decides who waits: `grow` says no,
+// the engine chooses. The memory is the executor's; here are ids alone. Errors are those of the executor.
 //
 // Thread safety: none; owned by one engine and used on its thread.
-// Invariants: 1. a free page is in no table; 2. a page in two tables is never written; 3. used() + free() ==
-// capacity().
+// Invariants: 1. a free page is in no table and not remembered; 2. a page in two tables is never written.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
-#include "model/forward.h"
+#include "model/executor.h"
+#include "rollout/engine/prefix_tree.h"
 
 namespace tandem::rollout {
 
@@ -19,27 +22,36 @@ using PageTable = std::vector<int>;
 
 class KvCache {
  public:
-  explicit KvCache(model::KvPool pool);
+  // Of all pages of `executor`, which must outlive this.
+  explicit KvCache(model::Executor& executor);
 
-  int capacity() const { return pool_.pages(); }
-  int free() const { return static_cast<int>(free_.size()); }
-  model::KvPool& pool() { return pool_; }
+  // Makes `table` long enough for `tokens` positions; new pages are cleared. False, with the table as it was, where too
+  // few pages are free or only remembered.
+  Result<bool> grow(PageTable& table, int tokens);
 
-  // Makes `table` long enough for `tokens` positions; new pages are cleared. False, with nothing changed, where too few
-  // pages are free.
-  bool grow(PageTable& table, int tokens);
+  // Gives the empty `table` what is remembered of `tokens`: whole pages shared, of the last a copy. Returns how many
+  // tokens that are; nothing, and the table as it was, where a step later it will be many more.
+  Result<std::optional<int>> adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table);
 
-  // Gives the empty `table` the first `tokens` positions of `donor`: whole pages shared, the rest copied. False, with
-  // nothing changed, where the copy finds no free page.
-  bool share(const PageTable& donor, int tokens, PageTable& table);
+  // `table` holds, or will hold after `step`, the keys and values of `tokens`. `tail`: what is behind the last whole
+  // page will stay, too, as long as the table.
+  void remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step);
+  // Nothing that was remembered is of these weights.
+  void forget();
 
   // Lets go of all pages of `table`.
   void release(PageTable& table);
 
  private:
-  model::KvPool pool_;
+  // Frees remembered pages that no table has, until `count` are free.
+  bool make_free(size_t count);
+  int take();
+  void let_go(int page);
+
+  model::Executor* executor_;
+  PrefixTree tree_;
   std::vector<int> free_;
-  std::vector<int> holders_;  // tables that list the page
+  std::vector<int> holders_;  // tables that list the page, and the tree
 };
 
 }  // namespace tandem::rollout

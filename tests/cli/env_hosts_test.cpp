@@ -103,6 +103,40 @@ TEST_F(EnvHosts, runs_share_a_host_beside_servers_of_their_own) {
               HasSubstr("\"call\""));
 }
 
+TEST_F(EnvHosts, a_server_joins_a_run_that_is_on_and_leaves_it_without_losing_an_episode) {
+  const fs::path run_dir = root() / "growing";
+  Process process(command({"run.steps=5000", "tasks.heldout=0"}, run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
+  const auto layout = run::RunLayout::open(run_dir);
+  ASSERT_TRUE(layout) << layout.error().to_string();
+  const auto joined = "env-1 joined", left = "env-1 leaves";
+  Process server({TANDEM_BINARY, "role", "env", "--run-dir", run_dir.string(), "--rank", "1"}, root() / "joining.log");
+  ASSERT_TRUE(within(20s, [&] { return logs(run_dir).find(joined) != std::string::npos; })) << logs(run_dir);
+  const std::string endpoint = layout->address({wire::Role::kEnv, 1}).text();
+  ASSERT_TRUE(within(20s, [&] {
+    const auto said = envs("logs -n 4096 " + run_dir.string() + " --endpoint " + endpoint);
+    return said.find(" call ") != std::string::npos;
+  }));
+
+  const auto servers = [&] {
+    const auto top = envs("top " + run_dir.string() + " --once --json");
+    return std::count(top.begin(), top.end(), '\n');
+  };
+  EXPECT_EQ(servers(), 2) << "operators find it through the run's directory";
+
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(30s), 0) << text(root() / "joining.log");
+  EXPECT_NE(logs(run_dir).find(left), std::string::npos);
+  EXPECT_EQ(servers(), 1);
+  const int step = json(run_dir / "status.json").value("step", 0);
+  ASSERT_TRUE(reaches_step(process, run_dir, step + 3)) << text(output());
+  process.signal(SIGINT);
+  ASSERT_EQ(process.wait(60s), 75) << text(output());
+  expect_books_to_agree(run_dir);
+  EXPECT_EQ(json(run_dir / "summary.json")["outcomes"]["infra_error"], 0);
+  expect_nothing_left(run_dir);
+}
+
 TEST_F(EnvHosts, what_cannot_work_is_said_before_anything_is_started) {
   Host host("refusing");
   ASSERT_NE(host.address(), "") << text(host.log);

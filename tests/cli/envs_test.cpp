@@ -136,11 +136,11 @@ class EnvsOfServer : public EnvsCommand {
     fs::create_directories(run_dir_);
     fs::copy_file(first / "config.resolved.json", run_dir_ / "config.resolved.json",
                   fs::copy_options::overwrite_existing);
-    layout_.emplace(run_dir_);
+    layout_.emplace(*run::RunLayout::establish(run_dir_));
     fs::create_directories(layout_->socket_folder());
     ::chmod(layout_->socket_folder().c_str(), 0700);
     start();
-    rollout_.emplace(layout_->address("env"), layout_->run_id());
+    rollout_.emplace(env_address().text(), layout_->run_id());
   }
   void TearDown() override {
     rollout_.reset();
@@ -151,11 +151,12 @@ class EnvsOfServer : public EnvsCommand {
   }
   void start() {
     server_.emplace(Arguments{TANDEM_BINARY, "role", "env", "--run-dir", run_dir_.string()}, root() / "server.log");
-    const auto socket = layout_->address("env").substr(6);
+    const auto socket = env_address().path();
     ASSERT_TRUE(within(20s, [&] { return fs::exists(socket) || !server_->running(); }));
     ASSERT_TRUE(server_->running()) << text(root() / "server.log");
   }
   std::string run() const { return run_dir_.string(); }
+  wire::Address env_address() const { return layout_->address({wire::Role::kEnv, 0}); }
 
   fs::path run_dir_;
   std::optional<run::RunLayout> layout_;
@@ -334,7 +335,7 @@ TEST_F(EnvsOfServer, many_operators_that_do_not_listen_hold_no_episode_up) {
   zmq::context_t context;
   std::vector<wire::Socket> deaf;
   for (int i = 0; i < 4; ++i) {
-    deaf.push_back(*wire::Socket::connect(context, layout_->address("env"),
+    deaf.push_back(*wire::Socket::connect(context, env_address().text(),
                                           {.sender = "deaf-" + std::to_string(i), .run = layout_->run_id()}));
     ASSERT_TRUE(within(10s, [&] {
       wire::Outgoing message(1);
@@ -360,7 +361,7 @@ TEST_F(EnvsOfServer, a_server_that_is_gone_stopped_or_anothers_is_one_clear_line
   server_->signal(SIGSTOP);
   auto said = envs("ls " + run() + " --timeout 0.5");
   EXPECT_EQ(said.code, 1);
-  EXPECT_EQ(said.err, "tandem envs: no environment server answers at " + layout_->address("env") + "\n");
+  EXPECT_EQ(said.err, "tandem envs: no environment server answers at " + env_address().text() + "\n");
   server_->signal(SIGCONT);
   EXPECT_EQ(envs("ls " + run()).code, 0);
 
@@ -379,7 +380,7 @@ TEST_F(EnvsOfServer, a_server_that_is_gone_stopped_or_anothers_is_one_clear_line
   said = envs("ls " + run() + " --endpoint tcp://127.0.0.1:1 --timeout 0.3");
   EXPECT_EQ(said.code, 1);
   EXPECT_EQ(said.err, "tandem envs: no environment server answers at tcp://127.0.0.1:1\n");
-  said = envs("ls " + run() + " --endpoint " + layout_->address("env") + " --endpoint tcp://127.0.0.1:1 --timeout 0.3");
+  said = envs("ls " + run() + " --endpoint " + env_address().text() + " --endpoint tcp://127.0.0.1:1 --timeout 0.3");
   EXPECT_EQ(said.code, 5);
   EXPECT_EQ(envs("ls " + run() + " --endpoint localhost").code, 2);
   EXPECT_EQ(envs("ls " + (root() / "nowhere").string()).code, 2);
@@ -387,7 +388,8 @@ TEST_F(EnvsOfServer, a_server_that_is_gone_stopped_or_anothers_is_one_clear_line
   const auto other = root() / "other";
   fs::create_directories(other);
   fs::copy_file(run_dir_ / "config.resolved.json", other / "config.resolved.json");
-  said = envs("ls " + other.string() + " --endpoint " + layout_->address("env") + " --timeout 0.5");
+  ASSERT_TRUE(run::RunLayout::establish(other));
+  said = envs("ls " + other.string() + " --endpoint " + env_address().text() + " --timeout 0.5");
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.err, HasSubstr("is it a server of this run?"));
 }
@@ -397,7 +399,7 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
   const fs::path run_dir = root() / "far";
   ASSERT_TRUE(make_directories(run_dir));
   ASSERT_TRUE(write_file(run_dir / "config.resolved.json", "{}"));
-  const run::RunLayout layout(run_dir);
+  const run::RunLayout layout = *run::RunLayout::establish(run_dir);
   std::string address;
   {
     zmq::context_t context;

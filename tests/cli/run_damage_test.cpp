@@ -72,8 +72,8 @@ TEST_F(RunDamage, bytes_flipped_on_the_wire_are_refused_named_and_sent_again) {
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   {
     // Header and control frames are small; of what is larger all is bulk.
-    CorruptingProxy proxy(run::RunLayout(run_dir).socket_folder() / "trainer", {.smallest = 100'000, .count = 4},
-                          {.smallest = 400, .count = 4});
+    CorruptingProxy proxy(run::RunLayout::open(run_dir)->address({wire::Role::kTrainer, 0}).path(),
+                          {.smallest = 100'000, .count = 4}, {.smallest = 400, .count = 4});
     const pid_t direct = pid_of(run_dir, "rollout");
     ASSERT_GT(direct, 0);
     ASSERT_TRUE(signal(run_dir, direct, SIGKILL));  // its next life connects to the proxy

@@ -254,7 +254,7 @@ TEST_F(RunFailures, a_killed_supervisor_takes_its_processes_with_it_and_the_next
   const std::vector<fs::path> unfinished = {run_dir / ".status.json.1.tmp", run_dir / "checkpoints" / ".step_9.1.tmp",
                                             run_dir / "export" / ".model.safetensors.1.tmp"};
   for (const fs::path& path : unfinished) ASSERT_TRUE(make_directories(path / "part"));
-  const fs::path sockets = run::RunLayout(run_dir).socket_folder();
+  const fs::path sockets = run::RunLayout::open(run_dir)->socket_folder();
   EXPECT_TRUE(fs::exists(sockets));
   Json status = json(run_dir / "status.json");
   status.update({{"wall_seconds", 1000.0}, {"restarts", {{"env", 3}}}});

@@ -13,6 +13,7 @@
 #include "rollout/books/trajectory.h"
 #include "tests/fuzz/targets.h"
 #include "weights_sync/carrier.h"
+#include "wire/directory.h"
 #include "wire/event_stream.h"
 #include "wire/socket.h"
 
@@ -69,9 +70,12 @@ void read(const wire::Incoming& message) {
   if (body.isGrant()) {
     for (const auto lease : body.getGrant().getLeases()) (void)rollout::read_lease(lease);
   }
-  if (body.isCommit()) {
-    for (const auto term : body.getCommit().getTerms()) (void)std::string(term.getName());
-    (void)std::string(body.getCommit().getReason());
+  if (body.isCommit()) (void)rollout::read_commit(message.sender(), body.getCommit());
+  if (body.isPeers()) {
+    if (const auto directory = wire::Directory::read(body.getPeers())) {
+      wire::Outgoing again;
+      directory->write(again.body().initPeers());
+    }
   }
   if (body.isAcquired()) {
     for (const auto said : body.getAcquired().getMessages()) (void)std::string(said.getContent());
@@ -155,6 +159,15 @@ std::vector<std::string> messages_seeds() {
         auto commit = body.initCommit();
         commit.setOutcome("completed");
         commit.initTerms(1)[0].setName("files");
+      },
+      {});
+  add(
+      [](auto body) {
+        auto peers = body.initPeers().initPeers(2);
+        peers[0].setPeer("env-1");
+        peers[0].setAddress("tcp://10.0.0.5:7070");
+        peers[1].setPeer("rollout-0");
+        peers[1].setAddress("ipc:///tmp/a");
       },
       {});
   add([](auto body) { body.initGrant().initLeases(2)[0].setSplit("train"); }, {});

@@ -53,7 +53,7 @@ inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights
   std::vector<float> logprobs;
   for (size_t first = 0; first < tokens.size(); first += chunk) {
     const size_t count = std::min(chunk, tokens.size() - first);
-    ForwardBatch batch;
+    Batch batch;
     for (size_t n = 0; n < neighbours.size(); ++n) {
       batch.add(neighbours[n], 0, std::span(pages).subspan((1 + n) * kPages, kPages));
     }
@@ -68,7 +68,7 @@ inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights
     std::vector<float> part(picks.size()), log_sum(count);
     std::vector<int> rows(count);
     std::iota(rows.begin(), rows.end(), row);
-    EXPECT_TRUE(forward.head(stream, weights, {.rows = rows, .log_sum = log_sum.data()}, picks, part));
+    EXPECT_TRUE(forward.head({.rows = rows, .log_sum = log_sum.data()}, picks, part));
     logprobs.insert(logprobs.end(), part.begin(), part.end());
   }
   return logprobs;

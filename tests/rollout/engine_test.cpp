@@ -5,6 +5,8 @@
 #include <map>
 
 #include "base/random.h"
+#include "model/weights.h"
+#include "tests/model/late_executor.h"
 
 namespace tandem::rollout {
 namespace {
@@ -31,6 +33,24 @@ std::shared_ptr<const model::Weights> tiny_weights(uint64_t seed = 1) {
 
 Engine engine(const EngineSettings& settings, int threads = 2, uint64_t seed = 1) {
   return std::move(*Engine::create(tiny_weights(seed), 0, std::move(*kernels::Stream::cpu(threads)), settings));
+}
+
+// The same on a device that runs behind, for which `depth` plans are submitted before the first is collected.
+Engine late_engine(const EngineSettings& settings, int depth, uint64_t seed = 1) {
+  const auto weights = tiny_weights(seed);
+  const auto make = [&](const model::ExecutorSettings& room) -> Result<std::unique_ptr<model::Executor>> {
+    auto cpu = TRY(model::make_cpu_executor(weights, TRY(kernels::Stream::cpu(2)), room));
+    return std::make_unique<model::LateExecutor>(std::move(cpu), depth);
+  };
+  return std::move(*Engine::create(weights->config(), 0, make, settings));
+}
+
+std::unique_ptr<model::StagedWeights> staged(Engine& engine, uint64_t seed) {
+  auto room = std::move(*engine.stage_weights());
+  const auto weights = tiny_weights(seed);
+  std::ranges::copy(weights->wire(), room->bytes().begin());
+  EXPECT_TRUE(room->prepare());
+  return room;
 }
 
 std::vector<int32_t> prompt_of(int group, int length) {
@@ -94,6 +114,29 @@ TEST(Engine, computes_the_prompt_of_a_group_once) {
   EXPECT_EQ(e.counters().shared_tokens, 7u * 149);
 }
 
+TEST(Engine, finds_again_what_a_sequence_computed_that_is_gone) {
+  const auto e = std::make_unique<Engine>(engine({.slots = 2, .pages = 9, .max_tokens = 256}));
+  ASSERT_TRUE(e->add(1, prompt_of(0, 150), turn(4)));
+  const auto first = run(*e).at(1);
+  e->release(1);
+  ASSERT_TRUE(e->add(2, prompt_of(0, 150), turn(4)));
+  EXPECT_EQ(run(*e).at(2), first);
+  EXPECT_EQ(e->counters().shared_tokens, 128u) << "two whole pages";
+  e->release(2);
+  // Others need the room, and get it.
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(e->add(10 + i, prompt_of(1 + i, 200), turn(i)));
+  auto fresh = engine({.slots = 6, .max_tokens = 256});
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(fresh.add(10 + i, prompt_of(1 + i, 200), turn(i)));
+  EXPECT_EQ(run(*e), run(fresh));
+  for (int i = 0; i < 6; ++i) e->release(10 + i);
+  // Nothing of old weights is found under new ones.
+  ASSERT_TRUE(e->swap_weights(staged(*e, 2), 1));
+  const uint64_t shared = e->counters().shared_tokens;
+  ASSERT_TRUE(e->add(3, prompt_of(1, 200), turn(4)));
+  EXPECT_NE(run(*e).at(3), first);
+  EXPECT_EQ(e->counters().shared_tokens, shared);
+}
+
 TEST(Engine, a_second_turn_is_what_one_long_prompt_would_have_been) {
   auto two_turns = engine({.slots = 4, .max_tokens = 256});
   ASSERT_TRUE(two_turns.add(1, prompt_of(0, 50), turn(9)));
@@ -118,7 +161,7 @@ TEST(Engine, after_a_swap_every_token_is_that_of_the_new_weights_alone) {
     const auto sampled = *e.step();
     for (const auto& token : sampled) tokens.push_back(token.token);
   }
-  ASSERT_TRUE(e.swap_weights(tiny_weights(2), 7));
+  ASSERT_TRUE(e.swap_weights(staged(e, 2), 7));
   const auto sampled = *e.step();
   ASSERT_EQ(sampled.size(), 1u);
   EXPECT_EQ(sampled[0].version, 7u);
@@ -127,6 +170,79 @@ TEST(Engine, after_a_swap_every_token_is_that_of_the_new_weights_alone) {
   const auto expected = *fresh.step();
   EXPECT_EQ(sampled[0].token, expected[0].token);
   EXPECT_EQ(sampled[0].logprob, expected[0].logprob);
+}
+
+TEST(Engine, on_a_device_that_runs_behind_says_the_same) {
+  auto reference_engine = engine({.slots = 12, .max_tokens = 256});
+  const auto reference = sample_groups(reference_engine, false);
+  for (const int depth : {1, 2, 4}) {
+    for (const EngineSettings settings : {EngineSettings{.slots = 12, .max_tokens = 256},
+                                          {.slots = 3, .max_tokens = 256, .prefill_tokens = 13},
+                                          {.slots = 12, .pages = 7, .max_tokens = 256}}) {
+      auto late = late_engine(settings, depth);
+      EXPECT_EQ(sample_groups(late, depth == 2), reference)
+          << depth << " ahead, " << settings.slots << " slots, " << settings.pages << " pages";
+    }
+  }
+}
+
+// Tokens that were planned behind the end of a turn, or of a sequence that is gone, are nobody's.
+TEST(Engine, on_a_device_that_runs_behind_goes_on_with_turns_and_lets_sequences_go) {
+  const auto play = [](Engine& e) {
+    std::vector<Said> said;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(e.add(i, prompt_of(i, 30), turn(i)));
+    said.push_back(run(e)[1]);
+    // Of sequence 0, which is let go in the middle of its turn, there is another by the same name at once.
+    EXPECT_TRUE(e.extend(0, prompt_of(7, 5), turn(50)));
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(e.step());
+    e.release(0);
+    EXPECT_TRUE(e.add(0, prompt_of(5, 70), turn(60)));
+    EXPECT_TRUE(e.extend(1, prompt_of(8, 20), turn(70)));
+    auto both = run(e);
+    said.push_back(both[0]);
+    said.push_back(both[1]);
+    return said;
+  };
+  auto now = engine({.slots = 3, .max_tokens = 256});
+  const auto expected = play(now);
+  for (const int depth : {2, 3}) {
+    auto late = late_engine({.slots = 3, .max_tokens = 256}, depth);
+    EXPECT_EQ(play(late), expected) << depth;
+  }
+}
+
+TEST(Engine, on_a_device_that_runs_behind_every_token_has_the_version_that_it_was_sampled_under) {
+  auto e = late_engine({.slots = 2, .max_tokens = 256}, 3);
+  ASSERT_TRUE(e.add(1, prompt_of(0, 50), turn(9)));
+  std::vector<SampledToken> all;
+  for (int i = 0; !e.idle(); ++i) {
+    if (i == 6) {
+      ASSERT_TRUE(e.swap_weights(staged(e, 2), 7));
+    }
+    const auto sampled = *e.step();
+    all.insert(all.end(), sampled.begin(), sampled.end());
+  }
+  ASSERT_GT(all.size(), 8u);
+  std::vector<int32_t> before = prompt_of(0, 50);
+  size_t old = 0;
+  for (; all[old].version == 0; ++old) before.push_back(all[old].token);
+  ASSERT_GT(old, 2u);
+  EXPECT_EQ(all[old].version, 7u);
+  auto fresh = engine({.slots = 4, .max_tokens = 256}, 2, 2);
+  ASSERT_TRUE(fresh.add(1, before, turn(9)));
+  const auto expected = *fresh.step();
+  EXPECT_EQ(all[old].token, expected[0].token);
+  EXPECT_EQ(all[old].logprob, expected[0].logprob);
+}
+
+TEST(Engine, weights_that_were_rolled_back_are_as_if_never_swapped) {
+  auto e = engine({.slots = 4, .max_tokens = 256}), untouched = engine({.slots = 4, .max_tokens = 256});
+  for (Engine* each : {&e, &untouched}) ASSERT_TRUE(each->add(1, prompt_of(0, 50), turn(9)));
+  ASSERT_TRUE(e.swap_weights(staged(e, 2), 7));
+  ASSERT_TRUE(e.roll_back_weights());
+  EXPECT_EQ(e.version(), 0u);
+  EXPECT_EQ(run(e), run(untouched));
+  EXPECT_EQ(e.roll_back_weights().code(), Code::kNotFound);
 }
 
 TEST(Engine, refuses_what_it_cannot_run_and_says_why) {

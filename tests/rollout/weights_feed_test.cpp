@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/executor.h"
 #include "model/weights.h"
 #include "weights_sync/carrier.h"
 
@@ -50,38 +51,63 @@ class WeightsFeedTest : public testing::Test {
   SystemClock clock_;
   model::Weights source_ = std::move(*model::load_weights(kFedModel, false));
   std::vector<std::byte> bytes_{source_.wire().begin(), source_.wire().end()};
+  std::unique_ptr<model::Executor> executor_ = [] {
+    auto stream = std::move(*kernels::Stream::cpu(2));
+    auto weights = std::make_shared<model::Weights>(std::move(*model::load_weights(kFedModel, false)));
+    EXPECT_TRUE(weights->pack(stream));
+    return std::move(*model::make_cpu_executor(weights, std::move(stream), {.pages = 1, .max_positions = 16}));
+  }();
   zmq::context_t context_;
   wire::Socket trainer_ = std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity("trainer")));
   wire::Socket to_trainer_ = std::move(*wire::Socket::connect(context_, trainer_.address(), identity("rollout-0")));
   int queries_ = 0;
 };
 
-TEST_F(WeightsFeedTest, weights_that_could_not_be_packed_are_not_ready_and_are_fetched_again) {
-  int packs = 0;
-  WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_, [&](model::Weights& weights) -> Status {
-    EXPECT_TRUE(std::ranges::equal(weights.wire(), bytes_));
-    if (++packs == 1) return Status::exhausted("no memory");
-    auto stream = TRY(kernels::Stream::cpu(2));
-    return weights.pack_received(stream);
+// Weights of an executor, before whose preparing something happens.
+class Watched : public model::StagedWeights {
+ public:
+  Watched(std::unique_ptr<model::StagedWeights> weights, std::function<Status(std::span<std::byte>)> before)
+      : weights_(std::move(weights)), before_(std::move(before)) {}
+  std::span<std::byte> bytes() override { return weights_->bytes(); }
+  Status prepare() override {
+    TRY(before_(bytes()));
+    return weights_->prepare();
+  }
+
+ private:
+  std::unique_ptr<model::StagedWeights> weights_;
+  const std::function<Status(std::span<std::byte>)> before_;
+};
+
+TEST_F(WeightsFeedTest, weights_that_could_not_be_prepared_are_not_ready_and_are_fetched_again) {
+  std::atomic<int> tries = 0;
+  const auto before = [&](std::span<std::byte> bytes) -> Status {
+    EXPECT_TRUE(std::ranges::equal(bytes, bytes_));
+    return ++tries == 1 ? Status::exhausted("no memory") : Status();
+  };
+  WeightsFeed feed(model::WeightFormat::kBf16, 0, 4, clock_, [&]() -> Result<std::unique_ptr<model::StagedWeights>> {
+    return std::make_unique<Watched>(TRY(executor_->stage()), before);
   });
   std::optional<WeightsFeed::Ready> ready;
   ASSERT_TRUE(serve(feed, [&] {
     auto taken = feed.take_ready();
     EXPECT_TRUE(taken.has_value());
     ready = std::move(*taken);
-    if (packs == 1 && !feed.fetching()) {
+    if (tries == 1 && !feed.fetching()) {
       EXPECT_EQ(feed.newest(), 0u);
     }
     return ready.has_value();
   }));
-  EXPECT_EQ(packs, 2);
+  EXPECT_EQ(tries, 2);
   EXPECT_GE(queries_, 2);
   EXPECT_EQ(ready->version, 5u);
 }
 
-TEST_F(WeightsFeedTest, packing_that_keeps_failing_ends_the_feed_with_its_error) {
-  WeightsFeed feed(source_.config(), model::WeightFormat::kBf16, 0, 4, clock_,
-                   [](model::Weights&) -> Status { return Status::exhausted("no memory"); });
+TEST_F(WeightsFeedTest, preparing_that_keeps_failing_ends_the_feed_with_its_error) {
+  const auto before = [](std::span<std::byte>) { return Status::exhausted("no memory"); };
+  WeightsFeed feed(model::WeightFormat::kBf16, 0, 4, clock_, [&]() -> Result<std::unique_ptr<model::StagedWeights>> {
+    return std::make_unique<Watched>(TRY(executor_->stage()), before);
+  });
   Status ended;
   ASSERT_TRUE(serve(feed, [&] {
     const auto taken = feed.take_ready();

@@ -8,6 +8,7 @@
 
 #include "model/weights.h"
 #include "rollout/agent_episode.h"
+#include "rollout/books/lease.h"
 #include "weights_sync/carrier.h"
 
 namespace tandem::rollout {
@@ -25,9 +26,8 @@ class WorkerTest : public testing::Test {
     weights_.assign(model->wire().begin(), model->wire().end());
     thread_ = std::thread([this] {
       WorkerSettings settings{.identity = identity("rollout-0"),
-                              .coordinator = coordinator_.address(),
-                              .trainer = trainer_.address(),
-                              .envs = {{.address = env_.address()}},
+                              .directory = directory(),
+                              .env_secret = {},
                               .address = "tcp://127.0.0.1:*",
                               .model = kModel};
       settings.engine = {.slots = 2, .max_tokens = 128};
@@ -41,6 +41,13 @@ class WorkerTest : public testing::Test {
   }
 
   static wire::Identity identity(const char* sender) { return {.sender = sender, .epoch = 1, .run = 7}; }
+  wire::Directory directory() const {
+    wire::Directory directory;
+    for (const auto& [role, socket] : {std::pair(wire::Role::kCoordinator, &coordinator_),
+                                       std::pair(wire::Role::kTrainer, &trainer_), std::pair(wire::Role::kEnv, &env_)})
+      EXPECT_TRUE(directory.put({role, 0}, {.address = *wire::Address::parse(socket->address()), .host = "local"}));
+    return directory;
+  }
   wire::Socket listen(const char* sender) {
     return std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity(sender)));
   }
@@ -140,6 +147,39 @@ TEST_F(WorkerTest, an_episode_that_was_taken_over_waits_for_the_weights_of_its_l
   EXPECT_EQ(call->body().getCall().getLease(), 9u);
   EXPECT_EQ(call->body().getCall().getTurn(), 1u);
   EXPECT_EQ(std::string_view(call->body().getCall().getMessage().cStr()), "a call");
+}
+
+TEST_F(WorkerTest, a_sandbox_that_comes_when_its_episode_is_on_its_way_to_another_rollout_is_let_go) {
+  ASSERT_TRUE(await([](Body::Reader body) { return body.isHello(); }));
+  wire::Outgoing welcome(1);
+  welcome.body().initWelcome();
+  ASSERT_TRUE(coordinator_.send("rollout-0", welcome));
+  const LeaseTerms lease{.key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train"};
+  wire::Outgoing grant;
+  write_lease(lease, grant.body().initGrant().initLeases(1)[0]);
+  ASSERT_TRUE(coordinator_.send("rollout-0", grant));
+  const auto asked = await([](Body::Reader body) { return body.isAcquire(); });
+  ASSERT_TRUE(asked);
+
+  wire::Socket thief = listen("rollout-1");
+  std::optional<wire::Incoming> handed_over;
+  for (const Time deadline = clock_.now() + 30s; !handed_over && clock_.now() < deadline;) {
+    wire::Outgoing steal;  // again, until there is a connection to the thief
+    steal.body().initSteal().setCount(1);
+    steal.body().getSteal().setThief(thief.address());
+    ASSERT_TRUE(coordinator_.send("rollout-0", steal));
+    wire::Socket* const sockets[] = {&thief};
+    wire::wait(sockets, 50ms);
+    handed_over = thief.receive();
+  }
+  ASSERT_TRUE(handed_over && handed_over->body().isHandover());
+  wire::Outgoing acquired(asked->id());
+  auto out = acquired.body().initAcquired();
+  out.setLease(9);
+  out.setEpisode(5);
+  out.setAttempt(1);
+  ASSERT_TRUE(env_.send(asked->sender(), acquired));
+  EXPECT_TRUE(await([](Body::Reader body) { return body.isRelease() && body.getRelease() == 9; }));
 }
 
 }  // namespace

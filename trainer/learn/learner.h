@@ -60,6 +60,17 @@ class Learner {
   // Starts from a model; the moments are zero.
   static Result<Learner> create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings);
 
+  // What a learner holds once it has taken a step, but for what its passes keep (Tape::row_bytes_of).
+  struct Memory {
+    size_t masters_and_gradients = 0, optimizer = 0, slots = 0;
+    model::Weights::Memory weights;
+    size_t previous = 0, reference = 0;  // weights to check samples of the version before, and of a KL term
+    friend bool operator==(const Memory&, const Memory&) = default;
+  };
+  static Result<Memory> memory_of(const model::ModelConfig& config, model::WeightFormat format,
+                                  const OptimizerSettings& settings, bool with_reference);
+  Memory memory() const;
+
   const model::Weights& weights() const { return *weights_; }
   int64_t steps() const { return steps_; }
   void set_learning_rate(double rate) { settings_.learning_rate.peak = rate; }

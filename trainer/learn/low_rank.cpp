@@ -72,6 +72,7 @@ Result<LowRank> LowRank::plan(const model::ParameterLayout& layout, const LowRan
     low_rank.elements_ = b + static_cast<size_t>(matrix.rows) * rank;
     base += matrix.elements();
   }
+  low_rank.base_elements_ = base;
   return low_rank;
 }
 

@@ -42,6 +42,8 @@ class LowRank {
 
   const LowRankSettings& settings() const { return settings_; }
   size_t elements() const { return elements_; }
+  // Of the targets' own values, which it keeps.
+  size_t base_elements() const { return base_elements_; }
   // "LoRA of rank 8, alpha 16, on down_proj, q_proj": factors of one description and one model are alike.
   std::string description() const;
 
@@ -71,7 +73,7 @@ class LowRank {
 
   LowRankSettings settings_;
   std::vector<Target> targets_;
-  size_t elements_ = 0;
+  size_t elements_ = 0, base_elements_ = 0;
   Buffer<kernels::bf16> base_;  // of the targets, as the model had them
   Buffer<float> packed_, turned_;
 };

@@ -54,41 +54,77 @@ Status check(const OptimizerSettings& settings) {
   return {};
 }
 
-Result<Optimizer> Optimizer::create(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
+Result<Optimizer> Optimizer::lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
   TRY(check(settings));
   Optimizer optimizer(settings);
-  optimizer.lay_out(layout);
+  optimizer.divide(layout);
+  return optimizer;
+}
+
+Result<Optimizer> Optimizer::lay_out(size_t elements, const OptimizerSettings& settings) {
+  TRY(check(settings));
+  Optimizer optimizer(settings);
+  optimizer.ranges_.push_back({.begin = 0, .end = elements, .moments = 0});
+  return optimizer;
+}
+
+Result<Optimizer> Optimizer::create(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
+  Optimizer optimizer = TRY(lay_out(layout, settings));
   optimizer.allocate();
   return optimizer;
 }
 
 Result<Optimizer> Optimizer::create(size_t elements, const OptimizerSettings& settings) {
-  TRY(check(settings));
-  Optimizer optimizer(settings);
-  optimizer.ranges_.push_back({.begin = 0, .end = elements, .moments = 0});
+  Optimizer optimizer = TRY(lay_out(elements, settings));
   optimizer.allocate();
   return optimizer;
 }
 
-void Optimizer::allocate() {
-  size_t moments = 0, momentum = 0, workspace = 0;
-  for (const Range& range : ranges_) moments += range.size();
-  for (const Matrix& m : matrices_) {
-    momentum += static_cast<size_t>(m.rows) * static_cast<size_t>(m.columns);
-    workspace = std::max(workspace, kernels::muon_workspace(m.rows, m.columns));
-  }
-  if (settings_.moments == Moments::kBf16) {
-    first_moments_bf16_ = Buffer<kernels::bf16>(moments);
-    second_moments_bf16_ = Buffer<kernels::bf16>(moments);
-  } else {
-    first_moments_ = Buffer<float>(moments);
-    second_moments_ = Buffer<float>(moments);
-  }
-  momentum_ = Buffer<float>(momentum);
-  workspace_ = Buffer<std::byte>(workspace);
+Result<size_t> Optimizer::bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
+  const Optimizer optimizer = TRY(lay_out(layout, settings));
+  return optimizer.bytes(optimizer.sizes());
 }
 
-void Optimizer::lay_out(const model::ParameterLayout& layout) {
+Result<size_t> Optimizer::bytes_of(size_t elements, const OptimizerSettings& settings) {
+  const Optimizer optimizer = TRY(lay_out(elements, settings));
+  return optimizer.bytes(optimizer.sizes());
+}
+
+size_t Optimizer::bytes() const {
+  return bytes({.moments = std::max(first_moments_.size(), first_moments_bf16_.size()),
+                .momentum = momentum_.size(),
+                .workspace = workspace_.size()});
+}
+
+size_t Optimizer::bytes(const Sizes& sizes) const {
+  const size_t moment = settings_.moments == Moments::kBf16 ? sizeof(kernels::bf16) : sizeof(float);
+  return 2 * sizes.moments * moment + sizes.momentum * sizeof(float) + sizes.workspace;
+}
+
+Optimizer::Sizes Optimizer::sizes() const {
+  Sizes sizes;
+  for (const Range& range : ranges_) sizes.moments += range.size();
+  for (const Matrix& m : matrices_) {
+    sizes.momentum += static_cast<size_t>(m.rows) * static_cast<size_t>(m.columns);
+    sizes.workspace = std::max(sizes.workspace, kernels::muon_workspace(m.rows, m.columns));
+  }
+  return sizes;
+}
+
+void Optimizer::allocate() {
+  const Sizes sizes = this->sizes();
+  if (settings_.moments == Moments::kBf16) {
+    first_moments_bf16_ = Buffer<kernels::bf16>(sizes.moments);
+    second_moments_bf16_ = Buffer<kernels::bf16>(sizes.moments);
+  } else {
+    first_moments_ = Buffer<float>(sizes.moments);
+    second_moments_ = Buffer<float>(sizes.moments);
+  }
+  momentum_ = Buffer<float>(sizes.momentum);
+  workspace_ = Buffer<std::byte>(sizes.workspace);
+}
+
+void Optimizer::divide(const model::ParameterLayout& layout) {
   size_t begin = 0, moments = 0;
   const auto end_range = [&](const model::Parameter& p) {
     if (p.offset > begin) ranges_.push_back({.begin = begin, .end = p.offset, .moments = moments});

@@ -58,6 +58,11 @@ class Optimizer {
   // For parameters outside of a model, such as LoRA's factors. AdamW only.
   static Result<Optimizer> create(size_t elements, const OptimizerSettings& settings);
 
+  // Bytes of all that an optimizer made with the same arguments holds, without making it.
+  static Result<size_t> bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings);
+  static Result<size_t> bytes_of(size_t elements, const OptimizerSettings& settings);
+  size_t bytes() const;
+
   struct Step {
     std::span<const float> grads;  // [elements], as masters and weights
     std::span<float> masters;
@@ -91,7 +96,14 @@ class Optimizer {
   };
 
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
-  void lay_out(const model::ParameterLayout& layout);
+  static Result<Optimizer> lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings);
+  static Result<Optimizer> lay_out(size_t elements, const OptimizerSettings& settings);
+  void divide(const model::ParameterLayout& layout);
+  struct Sizes {
+    size_t moments = 0, momentum = 0, workspace = 0;  // elements, elements, bytes
+  };
+  Sizes sizes() const;
+  size_t bytes(const Sizes& sizes) const;
   void allocate();
   template <typename Moment>
   Status adamw(kernels::Stream& stream, const Step& step, Buffer<Moment>& first, Buffer<Moment>& second);

@@ -41,6 +41,21 @@ SlotSum::SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> 
   }
 }
 
+size_t SlotSum::learned_bytes() const {
+  size_t elements = 0;
+  for (const Range& range : ranges_) elements += range.end - range.begin;
+  return elements * sizeof(float);
+}
+
+size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots) {
+  return SlotSum(layout, learned).learned_bytes() * (std::bit_width(static_cast<unsigned>(slots)) - 1);
+}
+
+size_t SlotSum::bytes() const {
+  return learned_bytes() *
+         static_cast<size_t>(std::ranges::count_if(levels_, [](const auto& l) { return !l.empty(); }));
+}
+
 Status SlotSum::add(Buffer<float>& into, const std::vector<bool>& used, const AddSlot& add_slot) {
   TRY(add(into, 0, used.size(), used, add_slot));
   return {};

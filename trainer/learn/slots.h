@@ -39,6 +39,10 @@ class SlotSum {
   // `learned` says by parameter whose gradient is wanted (empty: all); the rest of a buffer is not touched.
   SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned);
 
+  // Bytes that the sum of so many slots holds when all have samples, and what this holds.
+  static size_t bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots);
+  size_t bytes() const;
+
   // Adds the gradient of one slot to `into`, which holds zeros. Returns whether the slot had a gradient.
   using AddSlot = std::function<Result<bool>(size_t slot, std::span<float> into)>;
 
@@ -53,7 +57,8 @@ class SlotSum {
   struct Range {
     size_t begin, end;
   };
-  std::vector<Range> ranges_;  // of what is learned
+  size_t learned_bytes() const;  // of one level; what is not learned takes no memory
+  std::vector<Range> ranges_;    // of what is learned
   size_t elements_;
   std::vector<Buffer<float>> levels_;  // zeros between uses
 };

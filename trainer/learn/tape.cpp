@@ -1,27 +1,17 @@
 #include "trainer/learn/tape.h"
 
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/transformer_ops.h"
 #include "model/head_norms.h"
-#include "model/live_adapter.h"
 #include "trainer/learn/tape_ops.h"
 
 namespace tandem::trainer {
 
 template <typename T>
-Tape::TapeOps<T>::TapeOps(const model::ModelConfig& config, int max_positions)
-    : config_(config),
-      shape_(model::attention_shape(config)),
-      columns_(model::attention_columns(config)),
-      rotation_(config, max_positions) {}
-
-template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
                                                      const TokenTree& tree, std::span<const TokenPick> picks) {
-  stream_ = &stream;
-  weights_ = &weights;
+  this->begin(stream, weights);
   tree_ = &tree;
   rows_ = static_cast<int>(tree.tokens.size());
   records_.clear();
@@ -35,26 +25,17 @@ Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, co
 
 template <typename T>
 Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows) {
-  const T* states = gather(rows);
   std::vector<float> log_sum(rows.size());
   std::vector<int32_t> tokens(rows.size());
-  TRY(kernels::lm_head(*stream_,
-                       {.hidden = states,
-                        .head = weights_->packed<T>(layout().head).panels,
-                        .rows = static_cast<int>(rows.size()),
-                        .width = config_.width,
-                        .vocabulary = config_.vocabulary,
-                        .log_sum = log_sum.data(),
-                        .argmax = tokens.data()},
-                       {}, {}));
+  TRY(this->head_rows(gather(hidden_, rows), rows.size(), {.log_sum = log_sum.data(), .argmax = tokens.data()}, {},
+                      {}));
   return tokens;
 }
 
 template <typename T>
 Result<model::BasicTensor<T>> Tape::TapeOps<T>::embed() {
   Tensor x = record({.kind = kEmbed, .weight = layout().embedding}, rows_, config_.width);
-  TRY(kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width,
-                     tree_->tokens, x.data));
+  TRY(this->embed_rows(tree_->tokens, x));
   return x;
 }
 
@@ -186,8 +167,7 @@ model::BasicTensor<T> Tape::TapeOps<T>::record(Record entry, int rows, int colum
 template <typename T>
 Status Tape::TapeOps<T>::compute(const Record& record, const T* in, T* out) {
   if (record.kind == kNorm || record.kind == kNormOnto) {
-    return kernels::rms_norm(*stream_, in, weights_->values<T>(record.weight), static_cast<float>(config_.norm_epsilon),
-                             record.in.rows, record.in.columns, out);
+    return this->norm_rows(record.in, in, record.weight, out);
   }
   if (record.kind == kDispatch) {
     Tensor x = record.in, y = record.out;
@@ -195,33 +175,7 @@ Status Tape::TapeOps<T>::compute(const Record& record, const T* in, T* out) {
     y.data = out;
     return model::send(*stream_, routes_[record.routes], x, y);
   }
-  return kernels::swiglu(*stream_, in, record.in.rows, record.in.columns / 2, out);
-}
-
-template <typename T>
-Result<model::BasicTensor<T>> Tape::TapeOps<T>::multiplied_by(int weight, const Tensor& x) {
-  Tensor seen = x;
-  if constexpr (std::is_same_v<T, bf16>) {
-    seen.data =
-        const_cast<bf16*>(TRY(activations_.of(*stream_, weights_->format_of(weight), x.data, x.rows, x.columns)));
-  }
-  return seen;
-}
-
-template <typename T>
-Status Tape::TapeOps<T>::multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
-  TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
-                               .a_stride = static_cast<size_t>(x.columns),
-                               .b = weights_->packed<T>(weight),
-                               .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
-                               .residual = residual,
-                               .out = out.data,
-                               .out_stride = static_cast<size_t>(out.columns),
-                               .m = x.rows,
-                               .n = out.columns,
-                               .k = x.columns}));
-  const model::LiveAdapter* const live = weights_->live_adapter();
-  return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
+  return this->gate_rows(record.in, in, out);
 }
 
 // Which page holds which positions of which path; the same for all layers, so the memory is used again by each.
@@ -266,17 +220,6 @@ void Tape::TapeOps<T>::copy_page(int from, int to) {
   std::memcpy(page_at(to).keys, page_at(from).keys, kernels::page_elements(shape_) * sizeof(T));
 }
 
-// The final states of some rows, dense.
-template <typename T>
-const T* Tape::TapeOps<T>::gather(std::span<const int> rows) {
-  T* states = grown(head_states_, rows.size() * config_.width);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(states + i * config_.width, hidden_.data + static_cast<size_t>(rows[i]) * config_.width,
-                config_.width * sizeof(T));
-  }
-  return states;
-}
-
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> picks) {
   head_rows_.clear();
@@ -287,16 +230,9 @@ Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> pic
   }
   head_log_sum_.resize(head_rows_.size());
   std::vector<float> logprobs(picks.size());
-  const T* states = gather(head_rows_);
   if (!picks.empty()) {
-    TRY(kernels::lm_head(*stream_,
-                         {.hidden = states,
-                          .head = weights_->packed<T>(layout().head).panels,
-                          .rows = static_cast<int>(head_rows_.size()),
-                          .width = config_.width,
-                          .vocabulary = config_.vocabulary,
-                          .log_sum = head_log_sum_.data()},
-                         head_picks_, logprobs));
+    TRY(this->head_rows(gather(hidden_, head_rows_), head_rows_.size(), {.log_sum = head_log_sum_.data()}, head_picks_,
+                        logprobs));
   }
   return logprobs;
 }
@@ -321,5 +257,6 @@ Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> gra
   return pass_->backward(grad_logprobs, grads, entropies, learned);
 }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
+size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }
 
 }  // namespace tandem::trainer

@@ -39,6 +39,10 @@ class Tape {
   Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies = nullptr,
                   std::span<const uint8_t> learned = {});
 
+  // Bytes that a forward pass keeps of a row until the backward pass, about; and what the last pass has kept of all.
+  static Result<size_t> row_bytes_of(const model::ModelConfig& config);
+  size_t kept_bytes() const;
+
   // The likeliest token after each row of `rows` (ascending); only after a forward pass.
   Result<std::vector<int32_t>> argmax(std::span<const int> rows);
 

@@ -29,10 +29,10 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
   const int rows = static_cast<int>(head_rows_.size()), width = config_.width;
   std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
   if (entropies) entropies->assign(rows, 0);
-  const T* states = gather(head_rows_);
+  const T* states = gather(hidden_, head_rows_);
   TRY(kernels::lm_head_backward(*stream_,
                                 {.hidden = states,
-                                 .head = weights_->packed<T>(layout().head).panels,
+                                 .head = weights_->template packed<T>(layout().head).panels,
                                  .head_transposed = weights_->packed_transposed(layout().head),
                                  .log_sum = head_log_sum_.data(),
                                  .rows = rows,
@@ -98,7 +98,7 @@ float* Tape::TapeOps<T>::grad_of_norm(int parameter) {
 template <typename T>
 Status Tape::TapeOps<T>::norm_backward(const Record& r, const T* grad_out, T* grad_x, bool accumulate) {
   return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
-                                               .weight = weights_->values<T>(r.weight),
+                                               .weight = weights_->template values<T>(r.weight),
                                                .grad_out = grad_out,
                                                .grad_x = grad_x,
                                                .grad_weight = grad_of_norm(r.weight),
@@ -177,7 +177,7 @@ Status Tape::TapeOps<T>::head_norm_backward(const Record& r) {
     TRY(kernels::head_norm_backward(*stream_, {.x = r.in.data + start,
                                                .grad = grad_wide_.data() + start,
                                                .stride = static_cast<size_t>(r.in.columns),
-                                               .weight = weights_->values<T>(weight),
+                                               .weight = weights_->template values<T>(weight),
                                                .grad_weight = grad_of_norm(weight),
                                                .epsilon = static_cast<float>(config_.norm_epsilon),
                                                .rows = r.in.rows,

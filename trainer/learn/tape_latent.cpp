@@ -99,7 +99,7 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
     return kernels::head_norm_backward(*stream_, {.x = r.in.data + first,
                                                   .grad = grad + first,
                                                   .stride = stride,
-                                                  .weight = weights_->values<T>(weight),
+                                                  .weight = weights_->template values<T>(weight),
                                                   .grad_weight = grad_of_norm(weight),
                                                   .epsilon = model::kLatentNormEpsilon,
                                                   .rows = rows_,

@@ -7,9 +7,8 @@
 
 #include "base/buffer.h"
 #include "model/latent.h"
-#include "model/rotation.h"
+#include "model/layer_ops.h"
 #include "model/routes.h"
-#include "model/transformer.h"
 #include "trainer/learn/tape.h"
 
 namespace tandem::trainer {
@@ -29,13 +28,15 @@ class Arena {
     if (chunk_ == chunks_.size()) chunks_.emplace_back(std::max<size_t>(count, size_t{1} << 24));
     T* memory = chunks_[chunk_].data() + used_;
     used_ += count;
+    taken_ += count;
     return memory;
   }
-  void reset() { chunk_ = used_ = 0; }
+  void reset() { chunk_ = used_ = taken_ = 0; }
+  size_t taken() const { return taken_; }  // elements
 
  private:
   std::vector<Buffer<T>> chunks_;
-  size_t chunk_ = 0, used_ = 0;
+  size_t chunk_ = 0, used_ = 0, taken_ = 0;
 };
 
 template <typename T>
@@ -53,21 +54,23 @@ class Tape::Pass {
   virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
                           std::span<const uint8_t> learned) = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
+  virtual size_t kept_bytes() const = 0;
 };
 
 // Forward in bf16 and in fp32, backward in bf16 alone.
 template <typename T>
-class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
+class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
  public:
   using Tensor = model::BasicTensor<T>;
 
-  TapeOps(const model::ModelConfig& config, int max_positions);
+  using model::LayerOps<T>::LayerOps;
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks) override;
   Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
+  size_t kept_bytes() const override;
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
@@ -119,7 +122,10 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
     std::vector<kernels::BasicKeyValuePage<T>> pointers = {};
   };
 
-  const model::ParameterLayout& layout() const { return weights_->layout(); }
+  using Base = model::LayerOps<T>;
+  using Base::config_, Base::shape_, Base::columns_, Base::rotation_, Base::activations_, Base::stream_, Base::weights_,
+      Base::layout, Base::multiply, Base::multiplied_by, Base::gather;
+
   bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
   float* grad_of(int parameter) const { return grads_ + layout().parameters[parameter].offset; }
   // Of a norm, whose kernel has no way to leave it out.
@@ -133,13 +139,9 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   Status compute(const Record& record, const T* in, T* out);
   std::vector<T>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
 
-  // Rows as the products with a parameter see them; valid until the next.
-  Result<Tensor> multiplied_by(int weight, const Tensor& x);
-  Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out);
   void lay_out_pages();
   kernels::BasicKeyValuePage<T> page_at(int page);
   void copy_page(int from, int to);
-  const T* gather(std::span<const int> rows);
   Result<std::vector<float>> head(std::span<const TokenPick> picks);
 
   Status backward(const Record& record);
@@ -160,20 +162,12 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   Status dispatch_backward(const Record& record);
   const std::vector<kernels::TreeRun>& tree_runs();
 
-  const model::ModelConfig config_;
-  const kernels::AttentionShape shape_;
-  const model::AttentionColumns columns_;
-  const model::Rotation rotation_;
-
-  kernels::Stream* stream_ = nullptr;
-  const model::Weights* weights_ = nullptr;
   const TokenTree* tree_ = nullptr;
   float* grads_ = nullptr;
   std::span<const uint8_t> learned_;
   int rows_ = 0;
   bool have_residual_grad_ = false;
   Arena<T> arena_;
-  model::QuantizedActivations activations_;
   std::vector<Record> records_;
   std::vector<std::vector<float>> log_sums_;      // of each layer
   std::vector<model::Routes> routes_;             // of each layer with experts
@@ -190,7 +184,6 @@ class Tape::TapeOps final : public model::BasicOps<T>, public Tape::Pass {
   std::vector<float> grad_weights_, unwanted_;
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;
-  std::vector<T> head_states_, low_rank_;
   std::vector<float> head_log_sum_;
 };
 

@@ -1,0 +1,227 @@
+// The executor of a CPU: a plan is computed when it is submitted, on the threads of a stream.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "model/executor.h"
+#include "model/forward.h"
+
+namespace tandem::model {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class CpuStagedWeights final : public StagedWeights {
+ public:
+  CpuStagedWeights(std::shared_ptr<Weights> weights, int threads, kernels::Isa isa)
+      : weights_(std::move(weights)), threads_(threads), isa_(isa) {}
+
+  std::span<std::byte> bytes() override { return weights_->wire(); }
+  // On threads of its own: those of the executor are sampling.
+  Status prepare() override {
+    auto stream = TRY(kernels::Stream::cpu(threads_, isa_));
+    TRY(weights_->pack_received(stream));
+    weights_->give_back_flat();
+    prepared_ = true;
+    return {};
+  }
+  bool prepared() const { return prepared_; }
+  std::shared_ptr<const Weights> take() { return std::move(weights_); }
+
+ private:
+  std::shared_ptr<Weights> weights_;
+  const int threads_;
+  const kernels::Isa isa_;
+  bool prepared_ = false;
+};
+
+class CpuExecutor final : public Executor {
+ public:
+  CpuExecutor(std::shared_ptr<const Weights> weights, kernels::Stream stream, KvPool pool, int max_positions)
+      : weights_(std::move(weights)),
+        stream_(std::move(stream)),
+        pool_(std::move(pool)),
+        forward_(weights_->config(), max_positions, weights_->format()) {}
+
+  const ModelConfig& config() const override { return weights_->config(); }
+  WeightFormat format() const override { return weights_->format(); }
+  std::string numerics_id() const override { return stream_.numerics_id(to_string(format())); }
+  int max_positions() const override { return forward_.max_positions(); }
+  int depth() const override { return 1; }
+
+  int pages() const override { return pool_.pages(); }
+  Status clear(std::span<const int> pages) override {
+    for (const int page : pages) {
+      TRY(check_page(page));
+      pool_.clear(page);
+    }
+    return {};
+  }
+  Status copy(int from, int to) override {
+    TRY(check_page(from));
+    TRY(check_page(to));
+    pool_.copy(from, to);
+    return {};
+  }
+
+  Result<Ticket> submit(Plan plan) override {
+    TRY(check(plan));
+    for (const auto& [row, token] : plan.later) {
+      const auto answer = answers_.find(token.ticket);
+      if (answer == answers_.end() || static_cast<size_t>(token.draw) >= answer->second.draws.size())
+        return fail(Status::invalid(fmt::format("plan {} has no draw {} to wait for", token.ticket, token.draw)));
+      const int32_t drawn = answer->second.draws[token.draw].token;
+      if (drawn < 0)
+        return fail(Status::invalid(fmt::format("draw {} of plan {} drew nothing", token.draw, token.ticket)));
+      plan.batch.tokens[row] = drawn;
+    }
+    Answer answer;
+    const auto start = std::chrono::steady_clock::now();
+    TRY(forward_.run(stream_, *weights_, pool_, plan.batch));
+    answer.forward_seconds = seconds_since(start);
+    const auto ran = std::chrono::steady_clock::now();
+    TRY(draw(plan, answer));
+    TRY(score(plan, answer));
+    answer.sample_seconds = seconds_since(ran);
+    answers_.emplace(++last_ticket_, std::move(answer));
+    return last_ticket_;
+  }
+  Result<Answer> collect(Ticket ticket) override {
+    const auto found = answers_.find(ticket);
+    if (found == answers_.end()) return fail(Status::invalid(fmt::format("no plan {} is to be collected", ticket)));
+    Answer answer = std::move(found->second);
+    answers_.erase(found);
+    return answer;
+  }
+
+  Result<std::unique_ptr<StagedWeights>> stage() override {
+    std::shared_ptr<Weights> room;
+    if (before_ && before_.use_count() == 1) {
+      room = std::const_pointer_cast<Weights>(std::exchange(before_, nullptr));
+      room->attach(nullptr);
+    } else {
+      before_.reset();
+      room = std::make_shared<Weights>(TRY(Weights::create(config(), false, format())));
+    }
+    return std::make_unique<CpuStagedWeights>(std::move(room), stream_.threads().threads(), stream_.isa());
+  }
+  Status flip(std::unique_ptr<StagedWeights> staged) override {
+    auto* const own = dynamic_cast<CpuStagedWeights*>(staged.get());
+    if (own == nullptr || !own->prepared()) return Status::invalid("the weights to flip to are not prepared");
+    before_ = std::exchange(weights_, own->take());
+    return {};
+  }
+  Status roll_back() override {
+    if (!before_) return Status::not_found("the weights before are gone");
+    weights_ = std::exchange(before_, nullptr);
+    return {};
+  }
+
+ private:
+  Status check_page(int page) const {
+    if (page >= 0 && page < pool_.pages()) return {};
+    return Status::invalid(fmt::format("there is no page {} of {}", page, pool_.pages()));
+  }
+  // What a mistake would let kernels read or write beyond their memory.
+  Status check(const Plan& plan) const {
+    const Batch& batch = plan.batch;
+    const auto token_exists = [&](int32_t token) { return token >= 0 && token < config().vocabulary; };
+    if (!std::ranges::all_of(batch.tokens, token_exists) ||
+        !std::ranges::all_of(plan.picks, token_exists, &kernels::TokenPick::token))
+      return Status::invalid(fmt::format("a plan has tokens outside the vocabulary of {}", config().vocabulary));
+    if (batch.positions.size() != batch.tokens.size()) return Status::invalid("a plan lacks positions of its rows");
+    for (const Draw& d : plan.draws) TRY(kernels::check(d.sampling));
+    const int rows = static_cast<int>(batch.tokens.size());
+    const auto has = [&](int row) { return row >= 0 && row < rows; };
+    int next = 0;
+    for (const Batch::Run& run : batch.runs) {
+      if (run.row != next || run.rows < 1 || run.position < 0 || run.position + run.rows > max_positions() ||
+          run.first_page < 0 || run.pages < 0 || static_cast<size_t>(run.first_page + run.pages) > batch.pages.size() ||
+          int64_t{run.pages} * kernels::kPageTokens < run.position + run.rows)
+        return Status::invalid("the runs of a plan do not cover its rows, or lack pages");
+      next += run.rows;
+    }
+    if (next != rows || rows == 0) return Status::invalid("the runs of a plan do not cover its rows");
+    for (const int page : batch.pages) TRY(check_page(page));
+    const bool sorted = std::ranges::is_sorted(plan.picks, {}, &kernels::TokenPick::row);
+    const bool fits = std::ranges::all_of(plan.draws, has, &Draw::row) && std::ranges::all_of(plan.likeliest, has) &&
+                      std::ranges::all_of(plan.picks, has, &kernels::TokenPick::row) &&
+                      std::ranges::all_of(plan.later, has, &Plan::Later::row);
+    return fits && sorted ? Status() : Status::invalid("a plan asks for rows that it has not, or not in their order");
+  }
+
+  Status draw(const Plan& plan, Answer& answer) {
+    const size_t count = plan.draws.size();
+    if (count == 0) return {};
+    const int vocabulary = config().vocabulary;
+    const size_t padded = kernels::padded_vocabulary(vocabulary), panels = padded / kernels::kPanelColumns;
+    std::vector<int> rows;
+    for (const Draw& d : plan.draws) rows.push_back(d.row);
+    std::vector<float> log_sum(count);
+    logits_.resize(std::max(logits_.size(), count * padded));
+    panel_sums_.resize(count * panels);
+    TRY(forward_.head(
+        {.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {}, {}));
+    answer.draws.resize(count);
+    stream_.threads().run(static_cast<int>(count), [&](int i) {
+      const Draw& d = plan.draws[i];
+      const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
+      answer.draws[i] = d.mask ? draw_allowed(d, logits, log_sum[i])
+                               : kernels::sample(logits, std::span(panel_sums_).subspan(i * panels, panels), log_sum[i],
+                                                 d.sampling, d.seed, d.position);
+    });
+    return {};
+  }
+  static kernels::Sampled draw_allowed(const Draw& d, std::span<const float> logits, float log_sum) {
+    std::vector<uint64_t> allowed(logits.size() / 64 + 1, 0);
+    d.mask(allowed);
+    allowed.back() &= (uint64_t{1} << (logits.size() % 64)) - 1;
+    if (std::ranges::all_of(allowed, [](uint64_t word) { return word == 0; })) return {.token = -1};
+    return kernels::sample_allowed(logits, allowed, log_sum, d.sampling, d.seed, d.position);
+  }
+
+  // Logprobs of given tokens and the likeliest ones, without logits.
+  Status score(const Plan& plan, Answer& answer) {
+    std::vector<int> rows = plan.likeliest;
+    for (const auto& pick : plan.picks) rows.push_back(pick.row);
+    std::ranges::sort(rows);
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    if (rows.empty()) return {};
+    const auto place = [&](int row) {
+      return static_cast<int32_t>(std::ranges::lower_bound(rows, row) - rows.begin());
+    };
+    std::vector<kernels::TokenPick> picks;
+    for (const auto& pick : plan.picks) picks.push_back({place(pick.row), pick.token});
+    answer.picks.resize(picks.size());
+    std::vector<float> log_sum(rows.size());
+    std::vector<int32_t> argmax(rows.size());
+    TRY(forward_.head({.rows = rows, .log_sum = log_sum.data(), .argmax = argmax.data()}, picks, answer.picks));
+    for (const int row : plan.likeliest) answer.likeliest.push_back(argmax[place(row)]);
+    return {};
+  }
+
+  std::shared_ptr<const Weights> weights_, before_;  // the live ones, and those before the last flip
+  kernels::Stream stream_;
+  KvPool pool_;
+  Forward forward_;
+  std::map<Ticket, Answer> answers_;
+  Ticket last_ticket_ = 0;
+  std::vector<float> logits_;
+  std::vector<kernels::RunningSum> panel_sums_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> make_cpu_executor(std::shared_ptr<const Weights> weights, kernels::Stream stream,
+                                                    const ExecutorSettings& settings) {
+  auto pool = TRY(KvPool::create(weights->config(), settings.pages, weights->format()));
+  return std::unique_ptr<Executor>(
+      std::make_unique<CpuExecutor>(std::move(weights), std::move(stream), std::move(pool), settings.max_positions));
+}
+
+}  // namespace tandem::model

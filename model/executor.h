@@ -1,0 +1,124 @@
+// What runs batches of one model on one device, behind ids: weights, pages of keys and values, logits and the memory of
+// all of them stay inside.
+//
+// A plan is submitted and gets a ticket; its answer is collected by the ticket. Plans run in the order in which they
+// were submitted, and calls about pages in that order too: a page that is given away after `submit` is still that
+// plan's. A row's token may be what an earlier plan samples, so the next plan can be submitted before the last answer
+// is known. What a row gives depends on its tokens, their positions and the weights alone, never on the plan it is in
+// (docs/numerics.md).
+//
+// Weights change between two plans: `stage` gives room for the bytes of a version, `prepare` makes of them what batches
+// read, `flip` makes them those of the plans from then on, `roll_back` takes the last flip back.
+//
+// Thread safety: none, but for StagedWeights. Errors: kInvalid for a plan that breaks a rule of this page; any other
+// error leaves the executor fit for nothing but its destruction.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/sampling.h"
+#include "kernels/stream.h"
+#include "model/batch.h"
+#include "model/weight_format.h"
+
+namespace tandem::model {
+
+struct ModelConfig;
+class Weights;
+
+using Ticket = uint64_t;  // counts from 1, in the order of submission
+
+// A token that is not known yet: what draw number `draw` of an uncollected plan samples.
+struct LaterToken {
+  Ticket ticket = 0;
+  int draw = 0;
+};
+
+// One token to sample from the distribution after a row.
+struct Draw {
+  int row = 0;
+  kernels::SamplingSettings sampling;
+  uint64_t seed = 0;
+  uint64_t position = 0;  // of the token that is drawn
+  // Where not all tokens are allowed: sets a bit for each that is, of cleared words for the vocabulary. Called once, by
+  // any thread, between `submit` and the end of `collect`, so that the host can find the mask while the device
+  // computes.
+  std::function<void(std::span<uint64_t> allowed)> mask;
+};
+
+struct Plan {
+  Batch batch;
+  struct Later {
+    int row = 0;  // whose token in `batch` is a placeholder
+    LaterToken token;
+  };
+  std::vector<Later> later;
+  std::vector<Draw> draws;
+  std::vector<kernels::TokenPick> picks;  // tokens whose logprobs after a row are asked for, sorted by row
+  std::vector<int> likeliest;             // rows whose likeliest next token is asked for
+};
+
+struct Answer {
+  std::vector<kernels::Sampled> draws;  // token -1: its mask allowed none
+  std::vector<float> picks;
+  std::vector<int32_t> likeliest;
+  double forward_seconds = 0, sample_seconds = 0;  // of the device
+};
+
+// A version of the weights on its way into an executor. Belongs to one thread at a time, which need not be the
+// executor's; must not outlive it.
+class StagedWeights {
+ public:
+  virtual ~StagedWeights() = default;
+  // Host memory for the bytes of the version, as Weights::wire has them.
+  virtual std::span<std::byte> bytes() = 0;
+  // Makes of all bytes what batches read. After an error this can only be let go.
+  virtual Status prepare() = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  virtual WeightFormat format() const = 0;
+  virtual std::string numerics_id() const = 0;
+  virtual int max_positions() const = 0;  // of a sequence
+  // How many plans may be submitted before the oldest is collected, for the device never to wait: 1 where nothing is
+  // won by more.
+  virtual int depth() const = 0;
+
+  // Pages of keys and values, of all layers: 0 to pages() - 1. Who holds which is the caller's.
+  virtual int pages() const = 0;
+  // Must be called for a page that is handed out: what it held may be infinite, and 0 * infinity is not 0.
+  virtual Status clear(std::span<const int> pages) = 0;
+  virtual Status copy(int from, int to) = 0;
+
+  virtual Result<Ticket> submit(Plan plan) = 0;
+  // Waits for the answer. Each ticket is collected once.
+  virtual Result<Answer> collect(Ticket ticket) = 0;
+
+  // kExhausted where there is no memory for another version. Takes that of the version before the live one.
+  virtual Result<std::unique_ptr<StagedWeights>> stage() = 0;
+  // `staged` is of this executor and prepared.
+  virtual Status flip(std::unique_ptr<StagedWeights> staged) = 0;
+  // kNotFound where nothing was flipped, or the memory of the version before was taken by `stage`.
+  virtual Status roll_back() = 0;
+};
+
+struct ExecutorSettings {
+  int pages = 0;
+  int max_positions = 0;
+};
+
+// On the threads of `stream`; the weights are packed. Answers are there when `submit` returns.
+Result<std::unique_ptr<Executor>> make_cpu_executor(std::shared_ptr<const Weights> weights, kernels::Stream stream,
+                                                    const ExecutorSettings& settings);
+
+}  // namespace tandem::model

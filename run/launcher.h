@@ -1,0 +1,58 @@
+// How processes of a run are started, and what becomes of them. The supervisor knows no more of a process than this, so
+// another launcher can start some on other machines.
+//
+// Thread safety: none.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace tandem::run {
+
+struct Job {
+  std::vector<std::string> arguments;  // of the tandem binary: "role", "rollout", ..
+  fs::path log;                        // where what it says is appended
+};
+
+struct Ending {
+  int64_t process = 0;
+  int code = 0;    // its exit code, where no signal ended it
+  int signal = 0;  // that ended it, or 0
+};
+
+enum class EndKind : uint8_t { kAsk, kNow };  // it may finish what it is doing; it may not
+
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+
+  // The new process, by a number that means something to this launcher alone.
+  virtual Result<int64_t> start(const Job& job) = 0;
+  // The processes that have ended since the last call. Does not wait.
+  virtual std::vector<Ending> poll() = 0;
+  // One that has ended meanwhile is left alone.
+  virtual void end(int64_t process, EndKind kind) = 0;
+  // Waits until a process is gone that was told to end now; no Ending comes of it.
+  virtual void await(int64_t process) = 0;
+};
+
+// Children of this process, on this machine; their numbers are those of the kernel. They end with it, also where it is
+// killed, and what stops it at the terminal does not stop them.
+class LocalLauncher final : public Launcher {
+ public:
+  Result<int64_t> start(const Job& job) override;
+  std::vector<Ending> poll() override;
+  void end(int64_t process, EndKind kind) override;
+  void await(int64_t process) override;
+
+ private:
+  std::set<pid_t> children_;  // that have not been waited for
+};
+
+}  // namespace tandem::run

@@ -1,0 +1,36 @@
+#include "run/memory.h"
+
+#include "model/forward.h"
+#include "model/weights.h"
+#include "rollout/engine/engine.h"
+#include "trainer/learn/learner.h"
+#include "trainer/learn/tape.h"
+
+namespace tandem::run {
+
+Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model) {
+  const auto format = TRY(model::weight_format_named(config.model.weights));
+  const auto optimizer = TRY(optimizer_of(config));
+  const bool with_reference = TRY(algorithm_of(config)).kl.estimator != trainer::Kl::Estimator::kNone;
+  const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, with_reference));
+  const auto rollout = TRY(model::Weights::memory_of(model, false, format));
+  const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
+  const size_t pass = TRY(trainer::Tape::row_bytes_of(model)) * static_cast<size_t>(optimizer.max_pass_tokens);
+  const auto& weights = learner.weights;
+  return Json{{"trainer",
+               {{"masters and gradients", learner.masters_and_gradients},
+                {"moments", learner.optimizer},
+                {"gradients of slots", learner.slots},
+                {"weights and panels", weights.all()},
+                {"weights of the step before", learner.previous},
+                {"reference model", learner.reference},
+                {"published version", weights.wire > 0 ? weights.wire : weights.flat},
+                {"activations of one pass", pass}}},
+              {"rollout (each)",
+               {{"weights, live", rollout.all() - rollout.returned},
+                {"weights, coming", rollout.all()},
+                {"keys and values",
+                 model::KvPool::page_bytes_of(model, format) * static_cast<size_t>(rollout::pages_of(engine))}}}};
+}
+
+}  // namespace tandem::run

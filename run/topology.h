@@ -1,0 +1,41 @@
+// Which processes a run has: of each its role, its rank, its host and its device. All from the config.
+//
+// The one place that says what is started where; the supervisor starts what it is told to, and the directory of the
+// run begins with it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/config.h"
+#include "run/layout.h"
+#include "wire/directory.h"
+
+namespace tandem::run {
+
+inline constexpr std::string_view kLocalHost = "local";  // the machine that the run is started on
+
+struct Place {
+  wire::Peer peer;
+  std::string host{kLocalHost};
+  std::string device = "cpu";
+  // Of a server that is there already, as those of env.hosts that serve many runs; the run starts all others.
+  std::optional<wire::Address> found_at = {};
+};
+
+struct Topology {
+  std::vector<Place> places;  // in the order in which they are started
+  int count(wire::Role role) const;
+  const Place* find(const wire::Peer& peer) const;  // null where the config names none such
+  // For people: a line for each host and device, with the processes there.
+  std::vector<std::string> lines() const;
+};
+
+// kInvalid where env.hosts names what is no address.
+Result<Topology> topology_of(const RunConfig& config);
+
+// Where everybody can be reached once all are started. Nobody's epoch is known yet.
+Result<wire::Directory> directory_of(const Topology& topology, const RunLayout& layout);
+
+}  // namespace tandem::run

@@ -1,0 +1,171 @@
+#include "model/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "kernels/attention.h"
+#include "model/weights.h"
+
+namespace tandem::model {
+namespace {
+
+std::shared_ptr<const Weights> executed_weights(uint64_t seed) {
+  ModelConfig config;
+  config.family = "llama";
+  config.layers = 2;
+  config.width = 64;
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.head_size = 64;
+  config.mlp_width = 128;
+  config.vocabulary = 200;
+  config.max_positions = 512;
+  config.tied_embeddings = true;
+  auto weights = std::make_shared<Weights>(std::move(*Weights::create(config, false)));
+  randomise(*weights, seed);
+  for (auto& value : weights->flat()) value = kernels::to_bf16(kernels::to_float(value) * 5);
+  auto stream = std::move(*kernels::Stream::cpu(2));
+  EXPECT_TRUE(weights->pack(stream));
+  return weights;
+}
+
+std::unique_ptr<Executor> on_cpu(uint64_t seed = 1) {
+  return std::move(*make_cpu_executor(executed_weights(seed), std::move(*kernels::Stream::cpu(2)),
+                                      {.pages = 6, .max_positions = 200}));
+}
+
+const std::vector<int32_t> kSaid = {5, 77, 12, 199, 0, 31};
+const std::vector<int> kPages = {4, 1};
+
+Answer answer_of(Executor& executor, Plan plan) {
+  auto ticket = executor.submit(std::move(plan));
+  EXPECT_TRUE(ticket) << ticket.error().message();
+  auto answer = executor.collect(*ticket);
+  EXPECT_TRUE(answer) << answer.error().message();
+  return std::move(*answer);
+}
+
+Plan prompt() {
+  Plan plan;
+  plan.batch.add(kSaid, 0, kPages);
+  plan.draws = {{.row = 5, .seed = 9, .position = 6}};
+  return plan;
+}
+
+kernels::Sampled first_of(Executor& executor) {
+  EXPECT_TRUE(executor.clear(kPages));
+  return answer_of(executor, prompt()).draws.at(0);
+}
+
+bool same(const kernels::Sampled& a, const kernels::Sampled& b) {
+  return a.token == b.token && a.logprob == b.logprob && a.sampling_logprob == b.sampling_logprob;
+}
+
+TEST(Executor, a_token_that_an_earlier_plan_samples_gives_the_bits_of_one_that_is_known) {
+  const auto executor = on_cpu();
+  ASSERT_TRUE(executor->clear(kPages));
+  const Ticket first = *executor->submit(prompt());
+  Plan next;
+  next.batch.add(std::vector<int32_t>{0}, 6, kPages);
+  next.later = {{.row = 0, .token = {.ticket = first, .draw = 0}}};
+  next.draws = {{.row = 0, .seed = 9, .position = 7}};
+  const Ticket second = *executor->submit(next);
+  const auto ahead = *executor->collect(second), before = *executor->collect(first);
+
+  const auto known = on_cpu();
+  const int32_t token = first_of(*known).token;
+  EXPECT_EQ(before.draws[0].token, token);
+  next.batch.tokens[0] = token;
+  next.later.clear();
+  EXPECT_TRUE(same(answer_of(*known, next).draws[0], ahead.draws[0]));
+}
+
+TEST(Executor, gives_the_logprobs_and_the_likeliest_tokens_that_are_asked_for) {
+  const auto executor = on_cpu();
+  ASSERT_TRUE(executor->clear(kPages));
+  Plan plan = prompt();
+  plan.draws[0].sampling.temperature = 0;
+  plan.likeliest = {5, 0};
+  const auto greedy = answer_of(*executor, plan);
+  EXPECT_EQ(greedy.likeliest.at(0), greedy.draws[0].token);
+  plan.picks = {{1, 12}, {5, greedy.draws[0].token}};
+  plan.likeliest.clear();
+  const auto picked = answer_of(*executor, plan);
+  EXPECT_EQ(picked.picks.at(1), greedy.draws[0].logprob);
+  EXPECT_LT(picked.picks.at(0), 0);
+}
+
+TEST(Executor, draws_only_what_the_mask_allows_and_says_where_it_allows_nothing) {
+  const auto executor = on_cpu();
+  ASSERT_TRUE(executor->clear(kPages));
+  Plan plan = prompt();
+  plan.draws.push_back(plan.draws[0]);
+  plan.draws[0].mask = [](std::span<uint64_t> allowed) { allowed[1] = uint64_t{1} << 3; };
+  // Bits behind the vocabulary of 200 are of no token.
+  plan.draws[1].mask = [](std::span<uint64_t> allowed) { allowed[3] = uint64_t{1} << 8; };
+  const auto answer = answer_of(*executor, plan);
+  EXPECT_EQ(answer.draws[0].token, 67);
+  EXPECT_EQ(answer.draws[0].sampling_logprob, 0);
+  EXPECT_EQ(answer.draws[1].token, -1);
+}
+
+TEST(Executor, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_rolled_back) {
+  const auto old = on_cpu(1), fresh = on_cpu(2);
+  const auto before = first_of(*old), expected = first_of(*fresh);
+  ASSERT_FALSE(same(before, expected));
+  const auto flip = [&](uint64_t seed) {
+    auto staged = std::move(*old->stage());
+    const auto weights = executed_weights(seed);
+    std::memcpy(staged->bytes().data(), weights->wire().data(), weights->wire().size());
+    EXPECT_FALSE(old->flip(nullptr));
+    EXPECT_TRUE(staged->prepare());
+    EXPECT_TRUE(old->flip(std::move(staged)));
+  };
+  EXPECT_EQ(old->roll_back().code(), Code::kNotFound);
+  flip(2);
+  EXPECT_TRUE(same(first_of(*old), expected));
+  ASSERT_TRUE(old->roll_back());
+  EXPECT_TRUE(same(first_of(*old), before));
+  EXPECT_EQ(old->roll_back().code(), Code::kNotFound);
+  flip(2);
+  flip(1);
+  EXPECT_TRUE(same(first_of(*old), before));
+  const auto room = old->stage();
+  EXPECT_EQ(old->roll_back().code(), Code::kNotFound) << "its memory is another version's";
+}
+
+TEST(Executor, refuses_plans_that_would_reach_beyond_their_memory) {
+  const auto executor = on_cpu();
+  ASSERT_TRUE(executor->clear(kPages));
+  const auto refused = [&](const std::function<void(Plan&)>& spoil) {
+    Plan plan = prompt();
+    spoil(plan);
+    const auto ticket = executor->submit(plan);
+    return !ticket && ticket.error().code() == Code::kInvalid;
+  };
+  EXPECT_TRUE(refused([](Plan& p) { p = {}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.pages[0] = 6; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.pages[0] = -1; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.runs[0].pages = 3; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.runs[0].rows = 5; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.runs[0].position = 195; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.runs[0].position = 2 * kernels::kPageTokens - 1; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.tokens[0] = 200; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.batch.positions.pop_back(); }));
+  EXPECT_TRUE(refused([](Plan& p) { p.draws[0].row = 6; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.draws[0].sampling.temperature = -1; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.picks = {{-1, 3}}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.picks = {{3, 3}, {2, 3}}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.picks = {{3, 200}}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.likeliest = {6}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.later = {{.row = 0, .token = {.ticket = 99, .draw = 0}}}; }));
+  EXPECT_FALSE(executor->clear(std::vector<int>{6}));
+  EXPECT_FALSE(executor->copy(0, -1));
+  EXPECT_FALSE(executor->collect(12345));
+  EXPECT_TRUE(executor->submit(prompt()));
+}
+
+}  // namespace
+}  // namespace tandem::model

@@ -1,0 +1,90 @@
+// An executor that computes nothing before it is asked for the answer, and then the rows of a plan from the last to the
+// first: what a device may do that runs behind its host.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "model/config.h"
+#include "model/executor.h"
+
+namespace tandem::model {
+
+class LateExecutor final : public Executor {
+ public:
+  LateExecutor(std::unique_ptr<Executor> inner, int depth) : inner_(std::move(inner)), depth_(depth) {}
+
+  const ModelConfig& config() const override { return inner_->config(); }
+  WeightFormat format() const override { return inner_->format(); }
+  std::string numerics_id() const override { return inner_->numerics_id(); }
+  int max_positions() const override { return inner_->max_positions(); }
+  int depth() const override { return depth_; }
+  int pages() const override { return inner_->pages(); }
+
+  Status clear(std::span<const int> pages) override {
+    work_.push_back([this, pages = std::vector<int>(pages.begin(), pages.end())] { return inner_->clear(pages); });
+    return {};
+  }
+  Status copy(int from, int to) override {
+    work_.push_back([this, from, to] { return inner_->copy(from, to); });
+    return {};
+  }
+  Result<Ticket> submit(Plan plan) override {
+    const Ticket ticket = ++last_;
+    work_.push_back([this, ticket, plan = std::move(plan)] { return run(ticket, plan); });
+    return ticket;
+  }
+  Result<Answer> collect(Ticket ticket) override {
+    while (!answers_.contains(ticket)) {
+      if (work_.empty()) return fail(Status::invalid("no such plan"));
+      const auto next = std::move(work_.front());
+      work_.pop_front();
+      TRY(next());
+    }
+    return std::move(answers_.extract(ticket).mapped());
+  }
+  Result<std::unique_ptr<StagedWeights>> stage() override { return inner_->stage(); }
+  Status flip(std::unique_ptr<StagedWeights> staged) override {
+    const auto shared = std::make_shared<std::unique_ptr<StagedWeights>>(std::move(staged));
+    work_.push_back([this, shared] { return inner_->flip(std::move(*shared)); });
+    return {};
+  }
+  Status roll_back() override {
+    work_.push_back([this] { return inner_->roll_back(); });
+    return {};
+  }
+
+ private:
+  Status run(Ticket ticket, const Plan& plan) {
+    std::vector<int32_t> tokens = plan.batch.tokens;
+    for (const auto& [row, token] : plan.later) tokens[row] = drawn_.at({token.ticket, token.draw});
+    Plan turned;
+    std::vector<int> row_of(tokens.size());
+    for (auto r = plan.batch.runs.rbegin(); r != plan.batch.runs.rend(); ++r) {
+      for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(turned.batch.tokens.size()) + i;
+      turned.batch.add(std::span(tokens).subspan(r->row, r->rows), r->position, plan.batch.pages_of(*r));
+    }
+    for (auto d = plan.draws.rbegin(); d != plan.draws.rend(); ++d) {
+      turned.draws.push_back(*d);
+      turned.draws.back().row = row_of[d->row];
+    }
+    Answer answer = TRY(inner_->collect(TRY(inner_->submit(std::move(turned)))));
+    std::ranges::reverse(answer.draws);
+    for (size_t i = 0; i < answer.draws.size(); ++i)
+      drawn_[{ticket, static_cast<int>(i)}] = std::max(answer.draws[i].token, 0);
+    answers_.emplace(ticket, std::move(answer));
+    return {};
+  }
+
+  std::unique_ptr<Executor> inner_;
+  const int depth_;
+  Ticket last_ = 0;
+  std::deque<std::function<Status()>> work_;
+  std::map<Ticket, Answer> answers_;
+  std::map<std::pair<Ticket, int>, int32_t> drawn_;
+};
+
+}  // namespace tandem::model

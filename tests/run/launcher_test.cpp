@@ -1,0 +1,80 @@
+#include "run/launcher.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "tests/run/temporary_run.h"
+
+namespace tandem::run {
+namespace {
+
+// What the processes are that these tests start: this program, with this test alone.
+TEST(ProcessOfTheLauncherTests, DISABLED_says_a_word_and_sleeps) {
+  ASSERT_EQ(::write(STDOUT_FILENO, "awake\n", 6), 6);
+  ::sleep(600);
+}
+
+class LocalLauncherTest : public TemporaryRun {
+ protected:
+  Job job(const std::string& filter) const {
+    return {.arguments = {"--gtest_also_run_disabled_tests", "--gtest_filter=" + filter}, .log = dir() / "log"};
+  }
+  // The first process that ends within a minute.
+  Ending wait() {
+    for (const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+         std::chrono::steady_clock::now() < limit; ::usleep(10'000)) {
+      if (const auto ended = launcher_.poll(); !ended.empty()) return ended.front();
+    }
+    return {};
+  }
+  void wait_for_words() const {
+    for (int i = 0; i < 6000 && read_file(dir() / "log").value_or("").find("awake") == std::string::npos; ++i)
+      ::usleep(10'000);
+  }
+  LocalLauncher launcher_;
+};
+
+TEST_F(LocalLauncherTest, tells_how_a_process_ended_and_keeps_what_it_said) {
+  const auto process = launcher_.start(job("NoSuchTest"));
+  ASSERT_TRUE(process) << process.error().to_string();
+  const Ending ending = wait();
+  EXPECT_EQ(ending.process, *process);
+  EXPECT_EQ(ending.code, 0);
+  EXPECT_EQ(ending.signal, 0);
+  EXPECT_NE(read_file(dir() / "log")->find("0 tests"), std::string::npos);
+  EXPECT_TRUE(launcher_.poll().empty()) << "it is told once";
+}
+
+TEST_F(LocalLauncherTest, ends_a_process_at_once_or_asks_it_to_end) {
+  for (const auto& [kind, signal] : {std::pair(EndKind::kAsk, SIGTERM), std::pair(EndKind::kNow, SIGKILL)}) {
+    const auto process = launcher_.start(job("ProcessOfTheLauncherTests.*"));
+    ASSERT_TRUE(process);
+    wait_for_words();
+    EXPECT_TRUE(launcher_.poll().empty());
+    launcher_.end(*process, kind);
+    const Ending ending = wait();
+    EXPECT_EQ(ending.process, *process);
+    EXPECT_EQ(ending.signal, signal);
+    launcher_.end(*process, kind);  // it is gone: nobody else is hit
+  }
+  const auto process = launcher_.start(job("ProcessOfTheLauncherTests.*"));
+  ASSERT_TRUE(process);
+  launcher_.end(*process, EndKind::kNow);
+  launcher_.await(*process);
+  EXPECT_NE(::kill(static_cast<pid_t>(*process), 0), 0);
+  EXPECT_TRUE(launcher_.poll().empty());
+}
+
+TEST_F(LocalLauncherTest, a_log_that_cannot_be_written_is_an_error_with_its_path) {
+  Job nowhere = job("NoSuchTest");
+  nowhere.log = dir() / "no-folder" / "log";
+  const auto process = launcher_.start(nowhere);
+  ASSERT_FALSE(process);
+  EXPECT_NE(process.error().message().find("no-folder"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::run

@@ -1,0 +1,68 @@
+#include "run/layout.h"
+
+#include <gmock/gmock.h>
+
+#include "base/json.h"
+#include "tests/run/temporary_run.h"
+
+namespace tandem::run {
+namespace {
+
+using testing::HasSubstr;
+
+class RunLayoutTest : public TemporaryRun {};
+
+TEST_F(RunLayoutTest, a_run_has_one_number_from_its_first_start_on) {
+  EXPECT_EQ(RunLayout::open(dir()).error().code(), Code::kNotFound);
+  const auto first = RunLayout::establish(dir());
+  ASSERT_TRUE(first) << first.error().to_string();
+  EXPECT_NE(first->run_id(), 0u);
+  EXPECT_EQ(RunLayout::establish(dir())->run_id(), first->run_id());
+  EXPECT_EQ(RunLayout::open(dir())->run_id(), first->run_id());
+  EXPECT_EQ(RunLayout::open(dir() / "")->socket_folder(), first->socket_folder());
+  EXPECT_EQ(first->address({wire::Role::kRollout, 3}).path(), first->socket_folder() / "rollout-3");
+  EXPECT_EQ(name_of_run(dir() / ""), dir().filename());
+}
+
+TEST_F(RunLayoutTest, a_run_that_is_reached_by_another_path_is_the_same) {
+  const auto first = RunLayout::establish(dir());
+  ASSERT_TRUE(first);
+  fs::create_directory_symlink(dir(), root() / "link");
+  EXPECT_EQ(RunLayout::open(root() / "link")->run_id(), first->run_id());
+  EXPECT_EQ(RunLayout::establish(root() / "link")->run_id(), first->run_id());
+}
+
+TEST_F(RunLayoutTest, a_copy_has_a_number_of_its_own_and_leaves_the_first_its) {
+  const auto first = RunLayout::establish(dir());
+  ASSERT_TRUE(first);
+  fs::copy(dir(), root() / "copy", fs::copy_options::recursive);
+  const auto copy = RunLayout::establish(root() / "copy");
+  ASSERT_TRUE(copy) << copy.error().to_string();
+  EXPECT_NE(copy->run_id(), first->run_id());
+  EXPECT_NE(copy->socket_folder(), first->socket_folder());
+  EXPECT_EQ(RunLayout::establish(dir())->run_id(), first->run_id());
+  EXPECT_EQ(RunLayout::establish(root() / "copy")->run_id(), copy->run_id());
+
+  // Put in the place of the first, it is still another directory than that was.
+  fs::rename(dir(), root() / "away");
+  fs::copy(root() / "away", dir(), fs::copy_options::recursive);
+  EXPECT_NE(RunLayout::establish(dir())->run_id(), first->run_id());
+}
+
+TEST_F(RunLayoutTest, what_is_no_identity_is_named) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"format":1,"id":"0","path":"/a","inode":1})",
+        R"({"format":1,"id":"12xy","path":"/a","inode":1})", R"({"format":1,"id":7,"path":"/a","inode":1})"}) {
+    ASSERT_TRUE(write_file(dir() / "identity.json", text));
+    for (const auto& layout : {RunLayout::open(dir()), RunLayout::establish(dir())}) {
+      ASSERT_FALSE(layout) << text;
+      EXPECT_EQ(layout.error().code(), Code::kCorrupt) << text;
+      EXPECT_THAT(layout.error().to_string(), HasSubstr("identity.json")) << text;
+    }
+  }
+  ASSERT_TRUE(write_file(dir() / "identity.json", R"({"format":2})"));
+  EXPECT_THAT(RunLayout::open(dir()).error().to_string(), HasSubstr("2"));
+}
+
+}  // namespace
+}  // namespace tandem::run

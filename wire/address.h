@@ -1,0 +1,42 @@
+// Where a process can be reached: a Unix socket of this machine, a port of a host, or a name within the process. The
+// only place that knows how they are written: ipc://PATH, tcp://HOST:PORT, inproc://NAME.
+//
+// Values: copy, compare, print.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/status.h"
+
+namespace tandem::wire {
+
+class Address {
+ public:
+  // kInvalid for what is written as none of them, and for what is longer than 1024 letters.
+  static Result<Address> parse(std::string_view text);
+  // The same, for a process that listens there: the port may also be *, any that is free.
+  static Result<Address> parse_to_listen(std::string_view text);
+  // The Unix socket at an absolute path.
+  static Address of_path(const fs::path& path);
+
+  const std::string& text() const { return text_; }
+
+  // Whether only processes of this machine reach it, by a file system or by loopback.
+  bool is_of_this_machine() const;
+  // Whether connections may be encrypted with a Secret: those through the network, loopback included.
+  bool takes_secret() const;
+  // The name of a port's host, else empty.
+  std::string host() const;
+  // The path of a Unix socket, else empty.
+  fs::path path() const;
+
+  friend bool operator==(const Address&, const Address&) = default;
+
+ private:
+  explicit Address(std::string text) : text_(std::move(text)) {}
+  std::string text_;
+};
+
+}  // namespace tandem::wire
