@@ -108,6 +108,10 @@ Status products(CudaBench& bench, int m, int n, int k) {
   g.k = k;
   const double flops = 2.0 * m * n * k;
   TRY(bench.product(fmt::format("gemm {}x{}x{}", m, n, k), flops, bench.gpu.functions().gemm, g));
+  const TandemCudaTensorGemm by_tensor_cores{
+      .a = g.a, .b = g.b, .out = g.out, .out_float = nullptr, .out_stride = n, .m = m, .n = n, .k = k};
+  TRY(bench.product(fmt::format("gemm {}x{}x{}, by tensor cores", m, n, k), flops, bench.gpu.functions().tensor_gemm,
+                    by_tensor_cores));
   const size_t blocks = kernels::scale_blocks(n, kernels::kScaleBlock) * kernels::scale_blocks(k, kernels::kScaleBlock);
   g.b = nullptr;
   g.b_codes = {.codes = TRY(bench.gpu.array(of_b, uint8_t{0x38})),

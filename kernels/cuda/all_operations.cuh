@@ -12,3 +12,4 @@
 #include "kernels/cuda/mxfp8.cuh"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/sampling.cuh"
+#include "kernels/cuda/tensor_gemm.cuh"

@@ -59,6 +59,7 @@
   X(quantize_weight, QuantizeWeight)                 \
   X(expand, Expand)                                  \
   X(round_to_codes, RoundToCodes)                    \
+  X(tensor_gemm, TensorGemm)                         \
   X(mxfp8_gemm, Mxfp8Gemm)                           \
   X(mxfp8_grouped_gemm, Mxfp8GroupedGemm)            \
   X(norm_quantize, NormQuantize)                     \

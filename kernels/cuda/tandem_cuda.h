@@ -30,7 +30,7 @@ extern "C" {
 #pragma GCC visibility push(default) /* all that the library shows */
 
 /* Raised with every change of this interface; a library of another version is refused by its loader. */
-#define TANDEM_CUDA_VERSION 3
+#define TANDEM_CUDA_VERSION 4
 
 enum TandemCudaError {
   kTandemCudaOk = 0,
@@ -106,6 +106,7 @@ typedef struct TandemCudaPick {
 #include "kernels/cuda/interface/optimizer.h"
 #include "kernels/cuda/interface/quantize.h"
 #include "kernels/cuda/interface/rows.h"
+#include "kernels/cuda/interface/tensor_gemm.h"
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

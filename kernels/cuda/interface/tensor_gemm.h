@@ -1,0 +1,20 @@
+/* Products of bf16 on the tensor cores of Hopper. Included by tandem_cuda.h. */
+#ifndef TANDEM_CUDA_TENSOR_GEMM_H
+#define TANDEM_CUDA_TENSOR_GEMM_H
+
+/* out = a b^T. For each element: 16 of k after the other from first to last (what the last lacks is 0), each added to
+ * the sum as kernels/reference/tensor_cores.h defines it (kHopperBf16); so the order depends on k alone. Devices of
+ * compute capability 9.0 do it by wgmma, others by plain arithmetic with the same bits, but for NaN, infinities and
+ * sums beyond fp32, which only the tensor cores define. kTandemCudaShape where k is no multiple of 8, or `a` or `b`
+ * does not lie at a multiple of 16 bytes. */
+typedef struct TandemCudaTensorGemm {
+  const uint16_t* a; /* [m][k] */
+  const uint16_t* b; /* [n][k] */
+  uint16_t* out;     /* exactly one of the two outputs */
+  float* out_float;
+  int64_t out_stride;
+  int m, n, k;
+} TandemCudaTensorGemm;
+int tandem_cuda_tensor_gemm(TandemCudaStream stream, const TandemCudaTensorGemm* arguments);
+
+#endif

@@ -1,0 +1,97 @@
+// Products with the sums of tensor cores: their definition, and on a GPU that has them their bits.
+#include <cmath>
+
+#include "kernels/reference/tensor_cores.h"
+#include "tests/kernels/cuda_machines.h"
+
+namespace tandem::kernels::cuda {
+namespace {
+
+// Parts of a tile and several tiles; a k that ends within an instruction, and within a stage.
+struct Shape {
+  int m, n, k;
+};
+constexpr Shape kShapes[] = {{1, 1, 8}, {3, 5, 24}, {130, 259, 72}, {64, 33, 200}, {129, 512, 320}};
+
+// Magnitudes that differ a lot.
+std::vector<bf16> spread(size_t count, uint64_t seed) {
+  auto values = random_bf16(count, seed);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = to_bf16(std::ldexp(to_float(values[i]), static_cast<int>(i * 7 % 31) - 15));
+  return values;
+}
+
+template <typename T>
+std::vector<T> tensor_product(Machine& machine, const Shape& s) {
+  TandemCudaTensorGemm g{.a = machine.place(spread(static_cast<size_t>(s.m) * s.k, 1)),
+                         .b = machine.place(spread(static_cast<size_t>(s.n) * s.k, 2)),
+                         .out_stride = s.n + 1,
+                         .m = s.m,
+                         .n = s.n,
+                         .k = s.k};
+  const size_t elements = static_cast<size_t>(s.m) * (s.n + 1);
+  T* out = machine.room<T>(elements);
+  if constexpr (std::is_same_v<T, float>)
+    g.out_float = out;
+  else
+    g.out = out;
+  EXPECT_EQ(machine.run(g), 0);
+  return machine.fetch(out, elements);
+}
+
+Bytes tensor_gemm_case(Machine& machine) {
+  Bytes bytes;
+  for (const Shape& s : kShapes) {
+    append(bytes, tensor_product<float>(machine, s));
+    append(bytes, tensor_product<uint16_t>(machine, s));
+  }
+  return bytes;
+}
+TANDEM_CUDA_CASE_TESTS(tensor_gemm)
+
+TEST(CudaHost, tensor_gemm_adds_as_the_reference_of_tensor_cores_does) {
+  HostMachine machine;
+  for (const Shape& s : kShapes) {
+    const auto a = spread(static_cast<size_t>(s.m) * s.k, 1), b = spread(static_cast<size_t>(s.n) * s.k, 2);
+    const auto got = tensor_product<float>(machine, s);
+    for (int row = 0; row < s.m; row += 1 + s.m / 9) {
+      for (int column = 0; column < s.n; column += 1 + s.n / 9) {
+        float sum = 0;
+        for (int k = 0; k < s.k; k += 16) {
+          std::vector<bf16> x(16), y(16);
+          std::copy_n(a.begin() + static_cast<ptrdiff_t>(row) * s.k + k, std::min(16, s.k - k), x.begin());
+          std::copy_n(b.begin() + static_cast<ptrdiff_t>(column) * s.k + k, std::min(16, s.k - k), y.begin());
+          sum = reference::tensor_core_sum<bf16>(reference::kHopperBf16, x, y, sum);
+        }
+        ASSERT_EQ(got[static_cast<size_t>(row) * (s.n + 1) + column], sum) << s.k << ": " << row << ", " << column;
+      }
+    }
+  }
+}
+
+TEST(CudaHost, tensor_gemm_refuses_what_it_cannot_read) {
+  HostMachine machine;
+  const auto code = [&](const std::function<void(TandemCudaTensorGemm&)>& spoil) {
+    TandemCudaTensorGemm g{.a = machine.room<uint16_t>(64),
+                           .b = machine.room<uint16_t>(64),
+                           .out = machine.room<uint16_t>(16),
+                           .out_stride = 4,
+                           .m = 4,
+                           .n = 4,
+                           .k = 16};
+    spoil(g);
+    return machine.run(g);
+  };
+  EXPECT_EQ(code([](auto&) {}), 0);
+  EXPECT_EQ(code([](auto& g) { g.k = 0; }), 0);
+  EXPECT_EQ(code([](auto& g) { g.a = nullptr; }), kTandemCudaNull);
+  EXPECT_EQ(code([](auto& g) { g.out = nullptr; }), kTandemCudaNull);
+  EXPECT_EQ(code([](auto& g) { g.m = -1; }), kTandemCudaSize);
+  EXPECT_EQ(code([](auto& g) { g.out_stride = 3; }), kTandemCudaStride);
+  EXPECT_EQ(code([](auto& g) { g.k = 12; }), kTandemCudaShape);
+  EXPECT_EQ(code([](auto& g) { ++g.a; }), kTandemCudaShape);
+  EXPECT_EQ(code([&](auto& g) { g.out_float = machine.room<float>(16); }), kTandemCudaShape);
+}
+
+}  // namespace
+}  // namespace tandem::kernels::cuda
