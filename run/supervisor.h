@@ -1,9 +1,10 @@
 // Starts the roles of a run that its topology names, keeps them running, and knows what each is doing.
 //
 // A role that dies is started again; one that falls silent is named, with what it was doing, then ended and started
-// again. The supervisor decides nothing about the run: it hears from the coordinator what is going on, tells it to
-// finish, and writes RUN/status.json. Every start is counted in RUN/starts.log before it happens, and the process is
-// told its number. When the supervisor dies, so do its roles, and the next start sweeps what they left.
+// again. This is the shell: supervision.h decides, the launcher and the coordinator's socket carry it out. It decides
+// nothing about the run: it hears from the coordinator what is going on, tells it to finish, and writes
+// RUN/status.json. Every start is counted in RUN/starts.log before it happens, and the process is told its number. When
+// the supervisor dies, so do its roles, and the next start sweeps what they left.
 //
 // Thread safety: none.
 #pragma once
@@ -14,6 +15,7 @@
 
 #include "base/clock.h"
 #include "run/launcher.h"
+#include "run/supervision.h"
 #include "run/topology.h"
 #include "wire/socket.h"
 
@@ -21,7 +23,7 @@ namespace tandem::run {
 
 class Supervisor {
  public:
-  enum class End : uint8_t { kDone, kInterrupted, kFailed };
+  using End = Supervision::End;
 
   // `launcher` and `clock` outlive it.
   Supervisor(const fs::path& run_dir, const RunConfig& config, const Topology& topology, const RunLayout& layout,
@@ -49,33 +51,17 @@ class Supervisor {
   const std::vector<std::string>& notes() const { return notes_; }  // what happened, for people; grows
 
  private:
-  struct Role {
-    wire::Peer peer;
-    int64_t process = -1;  // of the launcher; -1: none
-    uint64_t epoch = 0;    // of that process
-    double since = 0;
-    int restarts = 0;
-    int quick_deaths = 0;  // in a row, soon after its start
-    Time started{}, restart_at{};
-    std::string state = "starting";
-    std::string waiting_for;
-    std::string name() const { return std::string(to_string(peer.role)); }
-    std::string label() const { return to_string(peer); }
-    bool is_running() const { return process >= 0; }
-    bool is_coordinator() const { return peer.role == wire::Role::kCoordinator; }
-  };
-
-  Status spawn(Role& role);
+  // Steps the machine with an event and with those that come of its actions.
+  void apply(Supervision::Event event);
+  void perform(const Supervision::Action& action);
+  Supervision::Event spawn(const wire::Peer& peer);
+  void receive();
   void reap();
-  void on_exit(Role& role, const Ending& ending);
-  void watch_silence();
-  void end_silent(Role& role, double silent, const std::string& doing);
-  void hear();
+  bool await_plan_end();
+  void stop(const std::vector<int64_t>& processes);
   void write_status();
-  void finish(End end, std::string failure = "");
-  void kill_all();
-  std::string last_lines(const Role& role) const;
-  fs::path log_of(const Role& role) const;
+  std::string last_lines(const wire::Peer& peer) const;
+  fs::path log_of(const wire::Peer& peer) const;
 
   const fs::path run_dir_;
   const RunConfig config_;
@@ -85,13 +71,12 @@ class Supervisor {
   const int attempt_;
   zmq::context_t context_;
   std::optional<wire::Socket> coordinator_;
-  std::vector<Role> roles_;
+  Supervision supervision_;
+  Status start_error_;  // of the role that could not be started
   Json report_ = Json::object(), status_ = Json::object();
   double earlier_seconds_ = 0;  // of attempts before this one, as status.json had them last
   std::map<std::string, int> earlier_restarts_;
-  Time constructed_{}, last_report_{}, informed_since_{}, last_watch_{}, last_status_{}, finish_deadline_{},
-      ending_since_{};
-  bool interrupted_ = false, ending_ = false, over_ = false;
+  Time constructed_{}, last_status_{};
   End end_ = End::kDone;
   std::string failure_;
   std::vector<std::string> notes_;

@@ -1,0 +1,142 @@
+// What the supervisor of a run decides: when a role is started, when a silent one is ended, when the run is over and
+// how it ended. A pure machine: events in, actions out; no sockets, processes, files or clocks.
+//
+// A role that dies is started again: at once at first, later after pauses of up to 5 s. One that dies too often, or
+// whose exit code says that it cannot work here, fails the run. One start is under way at a time. Events may come twice
+// or late: the end of a process that is not known is ignored, and so is what the coordinator knows of an earlier life
+// of a role. After Finish no role is started and no process is left.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "run/launcher.h"
+#include "wire/peer.h"
+
+namespace tandem::run {
+
+class Supervision {
+ public:
+  enum class End : uint8_t { kDone, kInterrupted, kFailed };
+
+  struct Plan {
+    std::vector<wire::Peer> roles;  // in the order of their starts
+    int max_restarts = 0;           // of each role
+    double silence_seconds = 0;     // after which a role is ended
+    double start_seconds = 0;       // the same for one that has not introduced itself, where this is longer
+  };
+  explicit Supervision(const Plan& plan);
+
+  // Events.
+  struct Started {
+    wire::Peer peer;
+    int64_t process = 0;  // of the launcher
+    uint64_t epoch = 0;   // grows with each life of the peer
+    double unix_seconds = 0;
+  };
+  struct StartFailed {
+    wire::Peer peer;
+    std::string reason;
+  };
+  struct Exited {
+    Ending ending;
+    bool plan_done = false;  // of the coordinator: the ledger says that no step is left
+  };
+  struct Seen {  // of a role, by the coordinator
+    uint64_t epoch = 0;
+    double silent_seconds = 0;
+    std::string doing;
+  };
+  struct Heard {  // a report of the coordinator
+    std::map<wire::Peer, Seen> roles;
+  };
+  struct Interrupted {};
+  struct Tick {};  // starts, deadlines and silence are decided at a tick
+  using Event = std::variant<Started, StartFailed, Exited, Heard, Interrupted, Tick>;
+
+  // Actions.
+  struct Start {  // answered by Started or StartFailed
+    wire::Peer peer;
+  };
+  struct Ask {  // a process may finish what it is doing
+    int64_t process = 0;
+  };
+  // Ends a process at once, and says so: the note has the time of day, which is not known here.
+  struct EndSilent {
+    wire::Peer peer;
+    int64_t process = 0;
+    double silent_seconds = 0;
+    std::string doing;
+  };
+  struct AskReport {};  // of the coordinator
+  struct AskFinish {};  // of the coordinator: a checkpoint and a clean end
+  struct Stop {         // ends the processes at once and waits until they are gone; no Exited is expected
+    std::vector<int64_t> processes;
+  };
+  struct Note {
+    std::string text;
+  };
+  struct Finish {  // the last action but for a Stop of a process whose start was under way
+    End end = End::kDone;
+    std::string failure;
+    std::optional<wire::Peer> quoted;  // the last lines of its log complete the failure
+  };
+  using Action = std::variant<Start, Ask, EndSilent, AskReport, AskFinish, Stop, Note, Finish>;
+
+  std::vector<Action> step(const Event& event, Time now);
+
+  struct Role {
+    enum class State : uint8_t { kStarting, kOk, kStalled, kRestarting, kDone };
+
+    wire::Peer peer;
+    int64_t process = -1;  // of the launcher; -1: none
+    uint64_t epoch = 0;    // of that process
+    double since = 0;      // Unix seconds of its start
+    int restarts = 0;
+    std::string waiting_for;
+    State state = State::kStarting;
+    int quick_deaths = 0;      // in a row, soon after a start
+    bool told_to_end = false;  // for its silence, in this life
+    Time started{}, restart_at{};
+
+    bool is_running() const { return process >= 0; }
+    bool is_coordinator() const { return peer.role == wire::Role::kCoordinator; }
+    std::string_view shown_state() const;  // of status.json
+  };
+  const std::vector<Role>& roles() const { return roles_; }
+  std::string_view state() const;            // of the run, as in status.json
+  std::vector<int64_t> processes() const;    // that are running
+  bool is_over() const { return is_over_; }  // Finish has been returned
+
+ private:
+  using Actions = std::vector<Action>;
+  void on(const Started& started, Time now, Actions& actions);
+  void on(const StartFailed& failed, Time now, Actions& actions);
+  void on(const Exited& exited, Time now, Actions& actions);
+  void on(const Heard& heard, Time now, Actions& actions);
+  void on(const Interrupted&, Time now, Actions& actions);
+  void on(const Tick&, Time now, Actions& actions);
+  void on_death(Role& role, const Ending& ending, Time now, Actions& actions);
+  void watch_silence(Time now, Actions& actions);
+  void start_next(Time now, Actions& actions);
+  void stop_all(Actions& actions);
+  void finish(Finish how, Actions& actions);
+  void fail(std::string failure, std::optional<wire::Peer> quoted, Actions& actions);
+
+  const Plan plan_;
+  std::vector<Role> roles_;
+  std::optional<wire::Peer> starting_;  // Start was returned and is not answered
+  std::optional<Heard> report_;         // the newest
+  Time last_report_{}, informed_since_{}, next_ask_{}, finish_deadline_{}, ending_since_{};
+  bool is_interrupted_ = false, is_ending_ = false, is_over_ = false;  // ending: the coordinator has left
+  End end_ = End::kDone;
+};
+
+}  // namespace tandem::run
