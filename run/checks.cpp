@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/json.h"
 #include "envs/backends/backends.h"
 #include "model/parameters.h"
@@ -64,10 +67,29 @@ Result<FileDescriptor> claim_run_dir(const fs::path& run_dir) {
   if (errno != EWOULDBLOCK) return fail(Status::from_errno(run_dir.string(), errno));
   std::string who = "another process";
   if (const auto text = read_file(run_dir / "status.json")) {
-    if (const auto status = parse_json(*text)) who = fmt::format("process {}", status->value("pid", 0));
+    const auto status = parse_json(*text);
+    if (status && status->is_object() && status->contains("pid") && (*status)["pid"].is_number_integer())
+      who = fmt::format("process {}", (*status)["pid"].get<int64_t>());
   }
   return fail(Status::invalid(fmt::format("{} is in use by {}", run_dir.string(), who))
                   .hint("`tandem view` shows what it does; wait for its end, or choose another --run-dir"));
+}
+
+Result<FileDescriptor> claim_role(const RunLayout& layout, const wire::Peer& peer) {
+  using namespace std::chrono_literals;
+  const fs::path path = layout.socket_folder() / (to_string(peer) + ".lock");
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock && errno == ENOENT)
+    return fail(Status::unavailable("the run is not on").hint("`tandem run` starts it, and its roles"));
+  if (!lock) return fail(Status::from_errno(path.string(), errno));
+  for (const auto deadline = std::chrono::steady_clock::now() + 5s;;) {
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+    if (errno != EWOULDBLOCK) return fail(Status::from_errno(path.string(), errno));
+    if (std::chrono::steady_clock::now() > deadline) break;
+    std::this_thread::sleep_for(50ms);
+  }
+  return fail(Status::invalid(fmt::format("{} of this run is on already", to_string(peer)))
+                  .hint("the run starts it again where it ends; choose another --rank for one more"));
 }
 
 }  // namespace tandem::run

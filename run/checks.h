@@ -2,6 +2,7 @@
 #pragma once
 
 #include "run/config.h"
+#include "run/layout.h"
 
 namespace tandem::run {
 
@@ -14,5 +15,9 @@ Status check_inputs(const RunConfig& config);
 // Held by the one `tandem run` that may write to a run directory, until it ends in whatever way. kInvalid names the
 // process that has it.
 Result<FileDescriptor> claim_run_dir(const fs::path& run_dir);
+
+// The same for one role of the run, by its process: two of one rank would write the same files. Waits some seconds for
+// one that is ending. kUnavailable where the run is not on.
+Result<FileDescriptor> claim_role(const RunLayout& layout, const wire::Peer& peer);
 
 }  // namespace tandem::run

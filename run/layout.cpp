@@ -69,6 +69,11 @@ Result<Identity> draw_identity(const fs::path& run_dir) {
   return Identity{.id = unique_number(), .path = path.string(), .inode = info.st_ino};
 }
 
+// At another place, or another directory at the same place, it is a copy, and what it was copied from may be on.
+bool is_of(const Identity& identity, const Identity& directory) {
+  return identity.path == directory.path && identity.inode == directory.inode;
+}
+
 }  // namespace
 
 RunLayout::RunLayout(fs::path run_dir, uint64_t run_id)
@@ -77,16 +82,20 @@ RunLayout::RunLayout(fs::path run_dir, uint64_t run_id)
       run_id_(run_id) {}
 
 Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
-  return RunLayout(normal(run_dir), TRY(read_identity(run_dir)).id);
+  const Identity identity = TRY(read_identity(run_dir));
+  if (const Identity here = TRY(draw_identity(run_dir)); !is_of(identity, here)) {
+    return fail(Status::invalid(fmt::format("{} is a copy of the run in {}, or was moved from there", run_dir.string(),
+                                            identity.path))
+                    .hint("start it first: `tandem run` makes a run of its own of it"));
+  }
+  return RunLayout(normal(run_dir), identity.id);
 }
 
 Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
   Identity identity = TRY(draw_identity(run_dir));
   auto before = read_identity(run_dir);
   if (!before && before.error().code() != Code::kNotFound) return fail(std::move(before).error());
-  // At another place, or another directory at the same place, it is a copy, and what it was copied from may be on.
-  const bool is_kept = before && before->path == identity.path && before->inode == identity.inode;
-  if (is_kept) return RunLayout(normal(run_dir), before->id);
+  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id);
   const Json json = {{"format", kIdentityFormat},
                      {"id", fmt::format("{:016x}", identity.id)},
                      {"path", identity.path},

@@ -16,7 +16,8 @@ namespace tandem::run {
 
 class RunLayout {
  public:
-  // kNotFound where no run was started in `run_dir` yet, kCorrupt where its number cannot be read.
+  // kNotFound where no run was started in `run_dir` yet, kCorrupt where its number cannot be read, kInvalid where the
+  // directory is a copy of the one that the number is of.
   static Result<RunLayout> open(const fs::path& run_dir);
   // For the one process that starts the run, and holds its directory (claim_run_dir): draws the number where there is
   // none yet, and where the directory is a copy of another.

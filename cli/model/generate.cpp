@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <climits>
 #include <condition_variable>
 #include <ctime>
 #include <deque>
@@ -175,6 +176,32 @@ Result<std::vector<int32_t>> render_chat(const Json& line, const TextSide& side)
       .ids;
 }
 
+// The integer `value`, which the request calls `name`.
+template <typename T>
+Result<T> integer_of(const Json& value, std::string_view name, T least, T most) {
+  // A float may be any number at all.
+  const auto fits = [&] {
+    if (!value.is_number_integer()) return false;
+    const auto number = value.get<int64_t>();
+    return number >= static_cast<int64_t>(least) && number <= static_cast<int64_t>(most);
+  };
+  if (fits()) return static_cast<T>(value.get<int64_t>());
+  return fail(Status::invalid(
+      fmt::format("\"{}\" is {}, expected an integer from {} to {}", name, dump_json(value), least, most)));
+}
+template <typename T>
+Result<T> integer_of(const Json& line, const char* key, T otherwise, T least, T most) {
+  return line.contains(key) ? integer_of<T>(line[key], key, least, most) : Result<T>(otherwise);
+}
+Result<std::vector<int32_t>> tokens_of(const Json& line, const char* key, int vocabulary) {
+  std::vector<int32_t> tokens;
+  if (!line.contains(key)) return tokens;
+  if (!line[key].is_array()) return fail(Status::invalid(fmt::format("\"{}\" must be an array of tokens", key)));
+  for (const Json& token : line[key])
+    tokens.push_back(TRY(integer_of<int32_t>(token, fmt::format("{}[{}]", key, tokens.size()), 0, vocabulary - 1)));
+  return tokens;
+}
+
 Result<Request> read_request(const Json& line, const model::ModelConfig& config, const TextSide& side,
                              Constraints& constraints) {
   Request request;
@@ -184,7 +211,7 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
     if (line.contains("tools") && !line.contains("messages"))
       return fail(Status::invalid("\"tools\" go with \"messages\""));
     if (line.contains("tokens")) {
-      request.prompt = line["tokens"].get<std::vector<int32_t>>();
+      request.prompt = TRY(tokens_of(line, "tokens", config.vocabulary));
     } else if (!side.tokenizer) {
       return fail(Status::invalid("text needs a tokenizer.json in the model directory"));
     } else if (line.contains("prompt")) {
@@ -194,14 +221,17 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
       request.dialect = model::dialect_of_template(side.chat_template->source(line.contains("tools")));
       request.tools = line.value("tools", Json());
     }
-    request.turn.max_new_tokens = line.value("max_tokens", 256);
-    if (request.turn.max_new_tokens < 1) return fail(Status::invalid("\"max_tokens\" must be at least 1"));
+    request.turn.max_new_tokens = TRY(integer_of<int>(line, "max_tokens", 256, 1, INT_MAX));
+    const int top_k = TRY(integer_of<int>(line, "top_k", 0, 0, INT_MAX));
     request.turn.sampling = {.temperature = line.value("temperature", 1.0f),
-                             .top_k = line.value("top_k", 0),
+                             .top_k = top_k,
                              .top_p = line.value("top_p", 1.0f),
                              .min_p = line.value("min_p", 0.0f)};
+    // Any integer; negative ones count as those that have their bits.
+    if (line.contains("seed") && !line["seed"].is_number_integer())
+      return fail(Status::invalid(fmt::format("\"seed\" is {}, expected an integer", dump_json(line["seed"]))));
     request.turn.seed = line.value("seed", uint64_t{0});
-    request.turn.stop_tokens = line.value("stop_token_ids", std::vector<int32_t>{});
+    request.turn.stop_tokens = TRY(tokens_of(line, "stop_token_ids", INT_MAX));
     if (!line.value("ignore_eos", false)) {
       request.turn.stop_tokens.insert(request.turn.stop_tokens.end(), config.eos_tokens.begin(),
                                       config.eos_tokens.end());

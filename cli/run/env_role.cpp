@@ -1,6 +1,7 @@
 #include "cli/run/env_role.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <array>
@@ -23,6 +24,7 @@ namespace {
 
 // Of a run's own server that is told to end: for its episodes, for the coordinator to let it go, until it asks again.
 constexpr auto kDrain = std::chrono::seconds(60);
+constexpr auto kLookForSocket = std::chrono::seconds(1);
 constexpr auto kLetGo = std::chrono::milliseconds(1000), kLeaveAgain = std::chrono::milliseconds(200);
 
 // What sandboxes of a server go through: made by the back end, read from a cache, watched, kept ready.
@@ -159,15 +161,24 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
       });
   envs::StopFlags flags;
   std::optional<Time> leaving_since;
-  Time next_leave{};
+  Time next_leave{}, next_look{};
   const auto tick = [&](const std::string& doing, const envs::ServerCounters& counters) {
     while (auto message = link.receive()) {
       if (message->body().isStop()) flags.now = true;
       if (message->body().isPeers()) flags.drain = true;  // it is not listed any more
     }
     link.tick(doing, [&] { return metrics_of(counters, *sandboxes); });
-    if (interrupts == 0) return;
     const Time now = clock.now();
+    // Who ends a run sweeps its sockets; a server that joined it by itself hears no more than that.
+    if (now >= next_look && !flags.now) {
+      next_look = now + kLookForSocket;
+      std::error_code error;
+      if (!fs::exists(layout.socket_folder() / to_string(self), error)) {
+        spdlog::info("the run has ended");
+        flags.now = true;
+      }
+    }
+    if (interrupts == 0) return;
     if (!leaving_since) leaving_since = now;
     const Duration passed = now - *leaving_since;
     if (interrupts > 1 || passed > kDrain || (passed > kLetGo && !flags.drain)) flags.now = true;

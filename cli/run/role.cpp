@@ -9,6 +9,7 @@
 #include "cli/run/env_role.h"
 #include "rollout/coordinator.h"
 #include "rollout/worker.h"
+#include "run/checks.h"
 #include "run/env_hosts.h"
 #include "run/starts.h"
 #include "trainer/trainer.h"
@@ -61,6 +62,7 @@ Result<int> run_role(const RoleOptions& options) {
     return fail(Status::invalid(fmt::format("{} of this run is at {}", to_string(self), place->found_at->text()))
                     .hint("choose a rank that no entry of env.hosts has; they count from 0"));
   }
+  const FileDescriptor claim = TRY(run::claim_role(layout, self));
   const wire::Identity identity{
       .sender = to_string(self),
       .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),

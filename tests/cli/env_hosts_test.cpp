@@ -130,8 +130,17 @@ TEST_F(EnvHosts, a_server_joins_a_run_that_is_on_and_leaves_it_without_losing_an
   EXPECT_EQ(servers(), 1);
   const int step = json(run_dir / "status.json").value("step", 0);
   ASSERT_TRUE(reaches_step(process, run_dir, step + 3)) << text(output());
+  // A second process of a role would write into the files of the first.
+  for (const char* role : {"coordinator", "trainer", "env"}) {
+    Process second({TANDEM_BINARY, "role", role, "--run-dir", run_dir.string()}, root() / "second.log");
+    EXPECT_EQ(second.wait(30s), 2) << role;
+    EXPECT_NE(text(root() / "second.log").find("-0 of this run is on already"), std::string::npos);
+  }
+  Process staying({TANDEM_BINARY, "role", "env", "--run-dir", run_dir.string(), "--rank", "2"}, root() / "staying.log");
+  ASSERT_TRUE(within(20s, [&] { return logs(run_dir).find("env-2 joined") != std::string::npos; })) << logs(run_dir);
   process.signal(SIGINT);
   ASSERT_EQ(process.wait(60s), 75) << text(output());
+  EXPECT_EQ(staying.wait(30s), 0) << "it ends with the run: " << text(root() / "staying.log");
   expect_books_to_agree(run_dir);
   EXPECT_EQ(json(run_dir / "summary.json")["outcomes"]["infra_error"], 0);
   expect_nothing_left(run_dir);

@@ -256,6 +256,29 @@ TEST_F(Generate, tool_choice_constrains_calls_of_every_dialect) {
   }
 }
 
+TEST_F(Generate, numbers_that_do_not_fit_are_refused_and_never_cut) {
+  const std::pair<const char*, const char*> items[] = {
+      {R"({"tokens":[4294967297]})", "\"tokens[0]\" is 4294967297, expected an integer from 0 to "},
+      {R"({"tokens":[1,1.5]})", "\"tokens[1]\" is 1.5"},
+      {R"({"tokens":[true]})", "\"tokens[0]\" is true"},
+      {R"({"tokens":7})", "\"tokens\" must be an array"},
+      {R"({"tokens":[1],"max_tokens":0})", "\"max_tokens\" is 0, expected an integer from 1"},
+      {R"({"tokens":[1],"max_tokens":4294967298})", "\"max_tokens\" is 4294967298"},
+      {R"({"tokens":[1],"max_tokens":2.9})", "\"max_tokens\" is 2.9"},
+      {R"({"tokens":[1],"top_k":18446744073709551615})", "\"top_k\" is 18446744073709551615"},
+      {R"({"tokens":[1],"seed":1.5})", "\"seed\" is 1.5"},
+      {R"({"tokens":[1],"stop_token_ids":[-1]})", "\"stop_token_ids[0]\" is -1"},
+  };
+  for (const auto& [line, message] : items) {
+    std::ofstream(root() / "requests") << line << "\n";
+    EXPECT_EQ(tandem({"generate", "--model", (root() / "model").string(), "--input", (root() / "requests").string()}),
+              1);
+    EXPECT_NE(parse_json(trim(text(output()))).value()["error"]["message"].get<std::string>().find(message),
+              std::string::npos)
+        << text(output());
+  }
+}
+
 TEST_F(Generate, wrong_constraints_are_answered_by_what_is_wrong) {
   const struct {
     const char* line;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/json.h"
+#include "run/checks.h"
 #include "tests/run/temporary_run.h"
 
 namespace tandem::run {
@@ -36,6 +37,10 @@ TEST_F(RunLayoutTest, a_copy_has_a_number_of_its_own_and_leaves_the_first_its) {
   const auto first = RunLayout::establish(dir());
   ASSERT_TRUE(first);
   fs::copy(dir(), root() / "copy", fs::copy_options::recursive);
+  const auto unstarted = RunLayout::open(root() / "copy");
+  ASSERT_FALSE(unstarted) << "a role of it would join the first run";
+  EXPECT_EQ(unstarted.error().code(), Code::kInvalid);
+  EXPECT_THAT(unstarted.error().to_string(), HasSubstr("is a copy of the run in " + dir().string()));
   const auto copy = RunLayout::establish(root() / "copy");
   ASSERT_TRUE(copy) << copy.error().to_string();
   EXPECT_NE(copy->run_id(), first->run_id());
@@ -47,6 +52,24 @@ TEST_F(RunLayoutTest, a_copy_has_a_number_of_its_own_and_leaves_the_first_its) {
   fs::rename(dir(), root() / "away");
   fs::copy(root() / "away", dir(), fs::copy_options::recursive);
   EXPECT_NE(RunLayout::establish(dir())->run_id(), first->run_id());
+}
+
+TEST_F(RunLayoutTest, a_role_is_one_process_at_a_time) {
+  const auto layout = RunLayout::establish(dir());
+  ASSERT_TRUE(layout);
+  const wire::Peer trainer{wire::Role::kTrainer, 0}, other{wire::Role::kTrainer, 1};
+  EXPECT_EQ(claim_role(*layout, trainer).error().code(), Code::kUnavailable) << "the run is not on";
+  ASSERT_TRUE(fs::create_directory(layout->socket_folder()));
+  {
+    const auto first = claim_role(*layout, trainer);
+    ASSERT_TRUE(first) << first.error().to_string();
+    EXPECT_TRUE(claim_role(*layout, other));
+    const auto second = claim_role(*layout, trainer);
+    ASSERT_FALSE(second);
+    EXPECT_THAT(second.error().message(), HasSubstr("trainer-0 of this run is on already"));
+  }
+  EXPECT_TRUE(claim_role(*layout, trainer)) << "the first has ended";
+  fs::remove_all(layout->socket_folder());
 }
 
 TEST_F(RunLayoutTest, what_is_no_identity_is_named) {
