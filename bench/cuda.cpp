@@ -119,6 +119,19 @@ Status products(CudaBench& bench, int m, int n, int k) {
                .block = kernels::kScaleBlock,
                .block_rows = kernels::kScaleBlock};
   TRY(bench.product(fmt::format("gemm {}x{}x{}, weights in fp8", m, n, k), flops, bench.gpu.functions().gemm, g));
+  const TandemCudaTensorGemmFp8 fp8{
+      .a = TRY(bench.gpu.array(of_a, uint8_t{0x38})),
+      .a_scales = TRY(bench.gpu.array(m * kernels::scale_blocks(k, kernels::kScaleBlock), uint8_t{127})),
+      .b = g.b_codes.codes,
+      .b_scales = g.b_codes.scales,
+      .out = g.out,
+      .out_float = nullptr,
+      .out_stride = n,
+      .m = m,
+      .n = n,
+      .k = k};
+  TRY(bench.product(fmt::format("gemm {}x{}x{}, both sides in fp8, by tensor cores", m, n, k), flops,
+                    bench.gpu.functions().tensor_gemm_fp8, fp8));
   const size_t across = kernels::scale_blocks(k, kernels::kMicroscaleBlock);
   const TandemCudaMxfp8Gemm mx{.a = TRY(bench.gpu.array(of_a, uint8_t{0x38})),
                                .a_scales = TRY(bench.gpu.array(m * across, uint8_t{127})),

@@ -35,9 +35,10 @@ class Launch {
   // Products on tensor cores that take scales, where the stream's device has them (mxfp8.cu).
   bool has_block_scaling() const;
   int run_block_scaled(const Mxfp8Problem& problem) const;
-  // Products by wgmma, where the device has it (tensor_gemm.cu).
+  // Products by wgmma, where the device has it (tensor_gemm.cu, tensor_gemm_fp8.cu).
   bool has_wgmma() const;
   int run_tensor_gemm(const TandemCudaTensorGemm& gemm) const;
+  int run_tensor_gemm(const TandemCudaTensorGemmFp8& gemm) const;
 
  private:
   const TandemCudaStreamState& stream_;

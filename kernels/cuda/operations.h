@@ -60,6 +60,7 @@
   X(expand, Expand)                                  \
   X(round_to_codes, RoundToCodes)                    \
   X(tensor_gemm, TensorGemm)                         \
+  X(tensor_gemm_fp8, TensorGemmFp8)                  \
   X(mxfp8_gemm, Mxfp8Gemm)                           \
   X(mxfp8_grouped_gemm, Mxfp8GroupedGemm)            \
   X(norm_quantize, NormQuantize)                     \

@@ -1,6 +1,8 @@
 // Products with the sums of tensor cores: their definition, and on a GPU that has them their bits.
 #include <cmath>
 
+#include "base/random.h"
+#include "kernels/quantize.h"
 #include "kernels/reference/tensor_cores.h"
 #include "tests/kernels/cuda_machines.h"
 
@@ -62,6 +64,85 @@ TEST(CudaHost, tensor_gemm_adds_as_the_reference_of_tensor_cores_does) {
           std::copy_n(a.begin() + static_cast<ptrdiff_t>(row) * s.k + k, std::min(16, s.k - k), x.begin());
           std::copy_n(b.begin() + static_cast<ptrdiff_t>(column) * s.k + k, std::min(16, s.k - k), y.begin());
           sum = reference::tensor_core_sum<bf16>(reference::kHopperBf16, x, y, sum);
+        }
+        ASSERT_EQ(got[static_cast<size_t>(row) * (s.n + 1) + column], sum) << s.k << ": " << row << ", " << column;
+      }
+    }
+  }
+}
+
+// Blocks of k that are whole and one that is not; columns of several scales.
+constexpr Shape kFp8Shapes[] = {{1, 1, 16}, {3, 5, 144}, {130, 259, 272}, {64, 33, 400}};
+
+struct Fp8Side {
+  std::vector<uint8_t> codes, scales;
+  // `block_rows` rows have one scale.
+  Fp8Side(int rows, int k, int block_rows, uint64_t seed) {
+    Random random(seed);
+    codes.resize(static_cast<size_t>(rows) * k);
+    for (auto& code : codes) {
+      code = static_cast<uint8_t>(random.below(256));
+      if ((code & 0x7f) == 0x7f) code ^= 1;  // no NaN
+    }
+    scales.resize(scale_blocks(rows, block_rows) * scale_blocks(k, kScaleBlock));
+    for (auto& scale : scales) scale = static_cast<uint8_t>(120 + random.below(9));
+  }
+};
+
+template <typename T>
+std::vector<T> fp8_product(Machine& machine, const Shape& s) {
+  const Fp8Side a(s.m, s.k, 1, 3), b(s.n, s.k, kScaleBlock, 4);
+  TandemCudaTensorGemmFp8 g{.a = machine.place(a.codes),
+                            .a_scales = machine.place(a.scales),
+                            .b = machine.place(b.codes),
+                            .b_scales = machine.place(b.scales),
+                            .out_stride = s.n + 1,
+                            .m = s.m,
+                            .n = s.n,
+                            .k = s.k};
+  const size_t elements = static_cast<size_t>(s.m) * (s.n + 1);
+  T* out = machine.room<T>(elements);
+  if constexpr (std::is_same_v<T, float>)
+    g.out_float = out;
+  else
+    g.out = out;
+  EXPECT_EQ(machine.run(g), 0);
+  return machine.fetch(out, elements);
+}
+
+Bytes tensor_gemm_fp8_case(Machine& machine) {
+  Bytes bytes;
+  for (const Shape& s : kFp8Shapes) {
+    append(bytes, fp8_product<float>(machine, s));
+    append(bytes, fp8_product<uint16_t>(machine, s));
+  }
+  return bytes;
+}
+TANDEM_CUDA_CASE_TESTS(tensor_gemm_fp8)
+
+TEST(CudaHost, tensor_gemm_fp8_adds_as_the_reference_of_tensor_cores_does) {
+  HostMachine machine;
+  for (const Shape& s : kFp8Shapes) {
+    const Fp8Side a(s.m, s.k, 1, 3), b(s.n, s.k, kScaleBlock, 4);
+    const auto got = fp8_product<float>(machine, s);
+    const int blocks = static_cast<int>(scale_blocks(s.k, kScaleBlock));
+    const auto terms_of = [&](const Fp8Side& side, int row, int k) {
+      std::vector<e4m3> terms(32);
+      for (int i = 0; i < 32 && k + i < s.k; ++i) terms[i] = {side.codes[static_cast<size_t>(row) * s.k + k + i]};
+      return terms;
+    };
+    for (int row = 0; row < s.m; row += 1 + s.m / 9) {
+      for (int column = 0; column < s.n; column += 1 + s.n / 9) {
+        float sum = 0;
+        for (int block = 0; block < blocks; ++block) {
+          float products = 0;
+          for (int k = block * kScaleBlock; k < std::min(s.k, (block + 1) * kScaleBlock); k += 32) {
+            const auto x = terms_of(a, row, k), y = terms_of(b, column, k);
+            products = reference::tensor_core_sum<e4m3>(reference::kHopperE4m3, x, y, products);
+          }
+          const float scale = std::ldexp(
+              1.0f, a.scales[row * blocks + block] - 127 + b.scales[column / kScaleBlock * blocks + block] - 127);
+          sum = std::fma(products, scale, sum);
         }
         ASSERT_EQ(got[static_cast<size_t>(row) * (s.n + 1) + column], sum) << s.k << ": " << row << ", " << column;
       }

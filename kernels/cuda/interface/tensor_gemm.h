@@ -1,4 +1,4 @@
-/* Products of bf16 on the tensor cores of Hopper. Included by tandem_cuda.h. */
+/* Products of bf16, and of E4M3 with scales, on the tensor cores of Hopper. Included by tandem_cuda.h. */
 #ifndef TANDEM_CUDA_TENSOR_GEMM_H
 #define TANDEM_CUDA_TENSOR_GEMM_H
 
@@ -16,5 +16,21 @@ typedef struct TandemCudaTensorGemm {
   int m, n, k;
 } TandemCudaTensorGemm;
 int tandem_cuda_tensor_gemm(TandemCudaStream stream, const TandemCudaTensorGemm* arguments);
+
+/* The same of E4M3 with scales in E8M0, as tandem_cuda_quantize (rows, blocks of 128) and tandem_cuda_quantize_weight
+ * make them. For each element: sum = fma(block, scale of a * scale of b, sum) over blocks of 128 of k from first to
+ * last, where block is 32 of k after the other from 0, as kHopperE4m3 defines it. kTandemCudaShape where k is no
+ * multiple of 16. */
+typedef struct TandemCudaTensorGemmFp8 {
+  const uint8_t* a;        /* [m][k] */
+  const uint8_t* a_scales; /* [m][blocks of k] */
+  const uint8_t* b;        /* [n][k] */
+  const uint8_t* b_scales; /* [blocks of n][blocks of k] */
+  uint16_t* out;           /* exactly one of the two outputs */
+  float* out_float;
+  int64_t out_stride;
+  int m, n, k;
+} TandemCudaTensorGemmFp8;
+int tandem_cuda_tensor_gemm_fp8(TandemCudaStream stream, const TandemCudaTensorGemmFp8* arguments);
 
 #endif
