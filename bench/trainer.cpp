@@ -76,7 +76,7 @@ Result<std::vector<Figure>> bench_trainer(const Settings& settings) {
   for (const auto& [name, batch] : {std::pair{"step, 8 x 320 tokens apart", &apart},
                                     std::pair{"step, 8 groups of 8 x 256 tokens, prompts of 224 shared", &grouped}}) {
     trainer::StepMetrics metrics;
-    const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
+    const double seconds = TRY(median_seconds(settings.seconds, [&, batch = batch]() -> Status {
       metrics = TRY(learner.imitate(*batch));
       return {};
     }));

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <deque>
 
+#include "base/overloaded.h"
 #include "base/text.h"
 #include "dashboard/run_files.h"
 #include "rollout/coordinator.h"
@@ -63,11 +64,6 @@ Supervision::Heard read_report(const Json& report, const std::vector<Supervision
   }
   return heard;
 }
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
 
 }  // namespace
 

@@ -4,18 +4,13 @@
 
 #include <utility>
 
+#include "base/overloaded.h"
+
 namespace tandem::trainer {
 
 namespace {
 
 constexpr size_t kKeptReports = 8;
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 deduces none for aggregates
 
 }  // namespace
 

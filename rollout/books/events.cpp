@@ -3,16 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "base/overloaded.h"
+
 namespace tandem::rollout {
 
 namespace {
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 Json keys_to_json(const std::vector<EpisodeKey>& keys) {
   Json list = Json::array();
