@@ -1,11 +1,12 @@
-// What kernels for Hopper have in common: barriers in shared memory, tiles brought by TMA into a ring of stages,
-// descriptors of wgmma, and the order in which a persistent grid takes tiles.
+// What kernels for Hopper have in common: tiles brought by TMA into a ring of stages, descriptors of wgmma, the work of
+// a block's warpgroups, and the order in which a persistent grid takes tiles.
 //
 // Facts of the instructions are those of NVIDIA's PTX ISA, version 9.0: "mbarrier", "cp.async.bulk.tensor", "wgmma".
 #pragma once
 
 #include <cudaTypedefs.h>
 
+#include "kernels/cuda/barrier.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor_gemm.cuh"
 
@@ -16,7 +17,7 @@
 
 namespace tandem::kernels::cuda {
 
-constexpr int kWarpgroup = 128;
+constexpr int kWarpgroup = 128, kProductThreads = 3 * kWarpgroup;
 constexpr int kSwizzle = 128;      // bytes of a row of a tile, along k
 constexpr size_t kAligned = 1024;  // where swizzled tiles begin
 
@@ -60,8 +61,8 @@ bool describe(const T* values, int rows, int k, int box_rows, CUtensorMap& map) 
 
 // Starts `kernel` on as many blocks as the device has processors, or as there are tiles.
 template <typename Kernel, typename... Arguments>
-int start_persistent(const Kernel& kernel, const TandemCudaStreamState& stream, int64_t tiles, int threads,
-                     size_t shared_bytes, const Arguments&... arguments) {
+int start_persistent(const Kernel& kernel, const TandemCudaStreamState& stream, int64_t tiles, size_t shared_bytes,
+                     const Arguments&... arguments) {
   int processors = 0;
   if (const int code = code_of(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, stream.device)))
     return code;
@@ -69,37 +70,12 @@ int start_persistent(const Kernel& kernel, const TandemCudaStreamState& stream, 
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes))))
     return code;
   const auto blocks = static_cast<unsigned>(tiles < processors ? tiles : processors);
-  kernel<<<blocks, threads, shared_bytes, stream.stream>>>(arguments...);
+  kernel<<<blocks, kProductThreads, shared_bytes, stream.stream>>>(arguments...);
   return code_of(cudaGetLastError());
 }
 
 #ifdef TANDEM_HAS_WGMMA
 
-__device__ inline uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-__device__ inline void begin_barrier(uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ inline void expect_bytes(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-__device__ inline void arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-__device__ inline void wait_for(uint64_t* barrier, uint32_t parity) {
-  uint32_t done = 0;
-  while (!done) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\t"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-        "selp.u32 %0, 1, 0, p;\n\t}"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-  }
-}
 __device__ inline void bring(void* to, const CUtensorMap& matrix, int k, int row, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
@@ -169,6 +145,37 @@ template <typename R>
 __device__ R& ring_in(uint8_t* shared) {
   return *reinterpret_cast<R*>((reinterpret_cast<uintptr_t>(shared) + kAligned - 1) & ~uintptr_t{kAligned - 1});
 }
+
+// One warpgroup asks for tiles, by one thread; two multiply. 64 Ki registers among 384 threads: those need more.
+template <typename R, typename Fill, typename Multiply>
+__device__ void divide_work(R& ring, const Fill& fill, const Multiply& multiply) {
+  const int warpgroup = threadIdx.x / kWarpgroup, thread = threadIdx.x % kWarpgroup;
+  if (threadIdx.x == 0) ring.begin(2);
+  __syncthreads();
+  if (warpgroup == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (thread == 0) fill();
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    multiply(warpgroup - 1, thread);
+  }
+}
+
+// Where a thread's sums of a warpgroup's 64 rows begin: its row (and the eighth below it) and its first column.
+struct ThreadPlace {
+  int row, column;
+  template <typename Place>
+  __device__ ThreadPlace(const Place& tile, int warpgroup, int thread)
+      : row(tile.row + warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4), column(tile.column + thread % 4 * 2) {}
+  template <typename Target, int Sums>
+  __device__ __forceinline__ void store(const Target& to, const float (&sums)[Sums]) const {
+#pragma unroll
+    for (int i = 0; i < Sums; i += 4) {
+      to.put_pair(row, column + 2 * i, sums[i], sums[i + 1]);
+      to.put_pair(row + 8, column + 2 * i, sums[i + 2], sums[i + 3]);
+    }
+  }
+};
 
 #endif
 

@@ -4,6 +4,7 @@
 // scales copied to tensor memory and starts four products of depth 32, each of which adds to the tile there; all wait
 // for them, and go on with the next. So an element takes its blocks of k in order, whatever its row, tile or grid. One
 // stage, no overlap: this is the arithmetic, not the speed, of these tensor cores.
+#include "kernels/cuda/barrier.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace tandem::kernels::cuda {
@@ -21,27 +22,6 @@ constexpr int kThreads = 128;
 constexpr int kWarp = 32;
 // Columns of tensor memory: the tile, then both sides' scales, four columns each.
 constexpr uint32_t kScalesOfA = kMxSide, kScalesOfB = kMxSide + 4, kTensorColumns = 256;
-
-__device__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-__device__ void begin_barrier(uint64_t* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ void wait_for(uint64_t* barrier, uint32_t parity) {
-  uint32_t done = 0;
-  while (!done) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\t"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-        "selp.u32 %0, 1, 0, p;\n\t}"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-  }
-}
 
 // By one whole warp.
 __device__ void allocate(uint32_t* address) {
@@ -104,7 +84,10 @@ __global__ void __launch_bounds__(kThreads) block_scaled(const __grid_constant__
   if (at.group < 0) return;
   const Mxfp8Rows rows = p.group(at.group);
   if (warp == 0) allocate(&tensor_memory);
-  if (thread == 0) begin_barrier(&barrier);
+  if (thread == 0) {
+    begin_barrier(&barrier, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
   __syncthreads();
   asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");

@@ -10,7 +10,6 @@ namespace tandem::kernels::cuda {
 namespace {
 
 constexpr int kTileRows = 128, kTileColumns = 256, kStages = 4;
-constexpr int kThreads = 3 * kWarpgroup;  // one asks, two multiply
 using TensorTiles = Tiles<kTileRows, kTileColumns>;
 
 #ifdef TANDEM_HAS_WGMMA
@@ -61,37 +60,22 @@ __device__ void multiply_all(const TensorTiles& tiles, const ProductTarget& to, 
     }
     wait_for_products<0>();
     if (thread == 0) arrive(&ring.empty[before]);
-    const auto place = tiles.place(tile);
-    const int row = place.row + warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4;
-    const int column = place.column + thread % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < kSums; i += 4) {
-      to.put_pair(row, column + 2 * i, sums[i], sums[i + 1]);
-      to.put_pair(row + 8, column + 2 * i, sums[i + 2], sums[i + 3]);
-    }
+    ThreadPlace(tiles.place(tile), warpgroup, thread).store(to, sums);
   }
 }
 
 #endif
 
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kProductThreads, 1)
     tensor_gemm(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                 const __grid_constant__ ProductTarget to, int k) {
 #ifdef TANDEM_HAS_WGMMA
   extern __shared__ uint8_t shared[];
   auto& ring = ring_in<TensorRing>(shared);
   const TensorTiles tiles{to.m, to.n};
-  const int warpgroup = threadIdx.x / kWarpgroup, thread = threadIdx.x % kWarpgroup;
-  if (threadIdx.x == 0) ring.begin(2);
-  __syncthreads();
-  // 64 Ki registers among 384 threads: those that multiply need more.
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (thread == 0) ring.fill(tiles, a, b, k, kDepth);
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply_all(tiles, to, k, ring, warpgroup - 1, thread);
-  }
+  divide_work(
+      ring, [&] { ring.fill(tiles, a, b, k, kDepth); },
+      [&](int warpgroup, int thread) { multiply_all(tiles, to, k, ring, warpgroup, thread); });
 #else
   (void)a, (void)b, (void)to, (void)k;
 #endif
@@ -106,9 +90,10 @@ bool Launch::has_wgmma() const {
 
 int Launch::run_tensor_gemm(const TandemCudaTensorGemm& g) const {
   CUtensorMap a, b;
-  if (!describe(g.a, g.m, g.k, kTileRows, a) || !describe(g.b, g.n, g.k, kTileColumns, b)) return kTandemCudaShape;
+  if (!describe(g.a, g.m, g.k, kTileRows, a) || !describe(g.b, g.n, g.k, kTileColumns, b))
+    return code_of(cudaErrorNotSupported);
   const ProductTarget to{g.out, g.out_float, g.out_stride, g.m, g.n};
-  return start_persistent(tensor_gemm, stream_, TensorTiles{g.m, g.n}.count(), kThreads,
+  return start_persistent(tensor_gemm, stream_, TensorTiles{g.m, g.n}.count(),
                           ring_bytes(kStages, kTileRows, kTileColumns), a, b, to, g.k);
 }
 

@@ -10,7 +10,6 @@ namespace tandem::kernels::cuda {
 namespace {
 
 constexpr int kTileRows = 128, kTileColumns = 128, kDepth = kSwizzle, kStages = 6;
-constexpr int kThreads = 3 * kWarpgroup;  // one asks, two multiply
 using Fp8Tiles = Tiles<kTileRows, kTileColumns>;
 
 struct Fp8Scales {
@@ -78,12 +77,12 @@ __device__ void multiply_all(const Fp8Tiles& tiles, const Fp8Scales& scales, con
                              int warpgroup, int thread) {
   Position<kStages> at{.parity = 0};
   for (int64_t tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
-    const auto place = tiles.place(tile);
-    const int row = place.row + warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4;
+    const auto tile_place = tiles.place(tile);
+    const ThreadPlace place(tile_place, warpgroup, thread);
     // Rows beyond the matrix are read as the last, and not stored.
-    const uint8_t* const of_upper = scales.a + min(row, to.m - 1) * scales.blocks;
-    const uint8_t* const of_lower = scales.a + min(row + 8, to.m - 1) * scales.blocks;
-    const uint8_t* const of_columns = scales.b + place.column / kTileColumns * scales.blocks;
+    const uint8_t* const of_upper = scales.a + min(place.row, to.m - 1) * scales.blocks;
+    const uint8_t* const of_lower = scales.a + min(place.row + 8, to.m - 1) * scales.blocks;
+    const uint8_t* const of_columns = scales.b + tile_place.column / kTileColumns * scales.blocks;
     float total[kSums];
 #pragma unroll
     for (float& sum : total) sum = 0;
@@ -111,35 +110,22 @@ __device__ void multiply_all(const Fp8Tiles& tiles, const Fp8Scales& scales, con
       wait_for_products<0>();
       even.add_to(total, ring, thread);
     }
-    const int column = place.column + thread % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < kSums; i += 4) {
-      to.put_pair(row, column + 2 * i, total[i], total[i + 1]);
-      to.put_pair(row + 8, column + 2 * i, total[i + 2], total[i + 3]);
-    }
+    place.store(to, total);
   }
 }
 
 #endif
 
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kProductThreads, 1)
     tensor_gemm_fp8(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                     const __grid_constant__ Fp8Scales scales, const __grid_constant__ ProductTarget to, int k) {
 #ifdef TANDEM_HAS_WGMMA
   extern __shared__ uint8_t shared[];
   auto& ring = ring_in<Fp8Ring>(shared);
   const Fp8Tiles tiles{to.m, to.n};
-  const int warpgroup = threadIdx.x / kWarpgroup, thread = threadIdx.x % kWarpgroup;
-  if (threadIdx.x == 0) ring.begin(2);
-  __syncthreads();
-  // 64 Ki registers among 384 threads: those that multiply need more.
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (thread == 0) ring.fill(tiles, a, b, k, kDepth);
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply_all(tiles, scales, to, ring, warpgroup - 1, thread);
-  }
+  divide_work(
+      ring, [&] { ring.fill(tiles, a, b, k, kDepth); },
+      [&](int warpgroup, int thread) { multiply_all(tiles, scales, to, ring, warpgroup, thread); });
 #else
   (void)a, (void)b, (void)scales, (void)to, (void)k;
 #endif
@@ -149,10 +135,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 int Launch::run_tensor_gemm(const TandemCudaTensorGemmFp8& g) const {
   CUtensorMap a, b;
-  if (!describe(g.a, g.m, g.k, kTileRows, a) || !describe(g.b, g.n, g.k, kTileColumns, b)) return kTandemCudaShape;
+  if (!describe(g.a, g.m, g.k, kTileRows, a) || !describe(g.b, g.n, g.k, kTileColumns, b))
+    return code_of(cudaErrorNotSupported);
   const ProductTarget to{g.out, g.out_float, g.out_stride, g.m, g.n};
   const Fp8Scales scales{g.a_scales, g.b_scales, pieces(g.k, kDepth)};
-  return start_persistent(tensor_gemm_fp8, stream_, Fp8Tiles{g.m, g.n}.count(), kThreads,
+  return start_persistent(tensor_gemm_fp8, stream_, Fp8Tiles{g.m, g.n}.count(),
                           ring_bytes(kStages, kTileRows, kTileColumns), a, b, scales, to, g.k);
 }
 

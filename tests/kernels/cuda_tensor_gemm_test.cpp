@@ -23,15 +23,11 @@ std::vector<bf16> spread(size_t count, uint64_t seed) {
   return values;
 }
 
-template <typename T>
-std::vector<T> tensor_product(Machine& machine, const Shape& s) {
-  TandemCudaTensorGemm g{.a = machine.place(spread(static_cast<size_t>(s.m) * s.k, 1)),
-                         .b = machine.place(spread(static_cast<size_t>(s.n) * s.k, 2)),
-                         .out_stride = s.n + 1,
-                         .m = s.m,
-                         .n = s.n,
-                         .k = s.k};
-  const size_t elements = static_cast<size_t>(s.m) * (s.n + 1);
+// The result of `g`, which lacks its target alone, in rows that are one longer than they need be.
+template <typename T, typename Arguments>
+std::vector<T> result_of(Machine& machine, Arguments g) {
+  g.out_stride = g.n + 1;
+  const size_t elements = static_cast<size_t>(g.m) * (g.n + 1);
   T* out = machine.room<T>(elements);
   if constexpr (std::is_same_v<T, float>)
     g.out_float = out;
@@ -40,22 +36,31 @@ std::vector<T> tensor_product(Machine& machine, const Shape& s) {
   EXPECT_EQ(machine.run(g), 0);
   return machine.fetch(out, elements);
 }
-
-Bytes tensor_gemm_case(Machine& machine) {
+template <typename Product>
+Bytes both_results(Machine& machine, std::span<const Shape> shapes, const Product& product) {
   Bytes bytes;
-  for (const Shape& s : kShapes) {
-    append(bytes, tensor_product<float>(machine, s));
-    append(bytes, tensor_product<uint16_t>(machine, s));
+  for (const Shape& s : shapes) {
+    append(bytes, result_of<float>(machine, product(machine, s)));
+    append(bytes, result_of<uint16_t>(machine, product(machine, s)));
   }
   return bytes;
 }
+
+TandemCudaTensorGemm bf16_product(Machine& machine, const Shape& s) {
+  return {.a = machine.place(spread(static_cast<size_t>(s.m) * s.k, 1)),
+          .b = machine.place(spread(static_cast<size_t>(s.n) * s.k, 2)),
+          .m = s.m,
+          .n = s.n,
+          .k = s.k};
+}
+Bytes tensor_gemm_case(Machine& machine) { return both_results(machine, kShapes, bf16_product); }
 TANDEM_CUDA_CASE_TESTS(tensor_gemm)
 
 TEST(CudaHost, tensor_gemm_adds_as_the_reference_of_tensor_cores_does) {
   HostMachine machine;
   for (const Shape& s : kShapes) {
     const auto a = spread(static_cast<size_t>(s.m) * s.k, 1), b = spread(static_cast<size_t>(s.n) * s.k, 2);
-    const auto got = tensor_product<float>(machine, s);
+    const auto got = result_of<float>(machine, bf16_product(machine, s));
     for (int row = 0; row < s.m; row += 1 + s.m / 9) {
       for (int column = 0; column < s.n; column += 1 + s.n / 9) {
         float sum = 0;
@@ -89,42 +94,24 @@ struct Fp8Side {
   }
 };
 
-template <typename T>
-std::vector<T> fp8_product(Machine& machine, const Shape& s) {
+TandemCudaTensorGemmFp8 fp8_product(Machine& machine, const Shape& s) {
   const Fp8Side a(s.m, s.k, 1, 3), b(s.n, s.k, kScaleBlock, 4);
-  TandemCudaTensorGemmFp8 g{.a = machine.place(a.codes),
-                            .a_scales = machine.place(a.scales),
-                            .b = machine.place(b.codes),
-                            .b_scales = machine.place(b.scales),
-                            .out_stride = s.n + 1,
-                            .m = s.m,
-                            .n = s.n,
-                            .k = s.k};
-  const size_t elements = static_cast<size_t>(s.m) * (s.n + 1);
-  T* out = machine.room<T>(elements);
-  if constexpr (std::is_same_v<T, float>)
-    g.out_float = out;
-  else
-    g.out = out;
-  EXPECT_EQ(machine.run(g), 0);
-  return machine.fetch(out, elements);
+  return {.a = machine.place(a.codes),
+          .a_scales = machine.place(a.scales),
+          .b = machine.place(b.codes),
+          .b_scales = machine.place(b.scales),
+          .m = s.m,
+          .n = s.n,
+          .k = s.k};
 }
-
-Bytes tensor_gemm_fp8_case(Machine& machine) {
-  Bytes bytes;
-  for (const Shape& s : kFp8Shapes) {
-    append(bytes, fp8_product<float>(machine, s));
-    append(bytes, fp8_product<uint16_t>(machine, s));
-  }
-  return bytes;
-}
+Bytes tensor_gemm_fp8_case(Machine& machine) { return both_results(machine, kFp8Shapes, fp8_product); }
 TANDEM_CUDA_CASE_TESTS(tensor_gemm_fp8)
 
 TEST(CudaHost, tensor_gemm_fp8_adds_as_the_reference_of_tensor_cores_does) {
   HostMachine machine;
   for (const Shape& s : kFp8Shapes) {
     const Fp8Side a(s.m, s.k, 1, 3), b(s.n, s.k, kScaleBlock, 4);
-    const auto got = fp8_product<float>(machine, s);
+    const auto got = result_of<float>(machine, fp8_product(machine, s));
     const int blocks = static_cast<int>(scale_blocks(s.k, kScaleBlock));
     const auto terms_of = [&](const Fp8Side& side, int row, int k) {
       std::vector<e4m3> terms(32);

@@ -6,34 +6,14 @@
 #include <numeric>
 
 #include "kernels/attention.h"
-#include "model/weights.h"
+#include "tests/model/tiny_weights.h"
 
 namespace tandem::model {
 namespace {
 
-std::shared_ptr<const Weights> executed_weights(uint64_t seed) {
-  ModelConfig config;
-  config.family = "llama";
-  config.layers = 2;
-  config.width = 64;
-  config.heads = 3;
-  config.kv_heads = 1;
-  config.head_size = 64;
-  config.mlp_width = 128;
-  config.vocabulary = 200;
-  config.max_positions = 512;
-  config.tied_embeddings = true;
-  auto weights = std::make_shared<Weights>(std::move(*Weights::create(config, false)));
-  randomise(*weights, seed);
-  for (auto& value : weights->flat()) value = kernels::to_bf16(kernels::to_float(value) * 5);
-  auto stream = std::move(*kernels::Stream::cpu(2));
-  EXPECT_TRUE(weights->pack(stream));
-  return weights;
-}
-
 std::unique_ptr<Executor> on_cpu(uint64_t seed = 1) {
-  return std::move(*make_cpu_executor(executed_weights(seed), std::move(*kernels::Stream::cpu(2)),
-                                      {.pages = 6, .max_positions = 200}));
+  return std::move(
+      *make_cpu_executor(tiny_weights(seed), std::move(*kernels::Stream::cpu(2)), {.pages = 6, .max_positions = 200}));
 }
 
 const std::vector<int32_t> kSaid = {5, 77, 12, 199, 0, 31};
@@ -117,7 +97,7 @@ TEST(Executor, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_roll
   ASSERT_FALSE(same(before, expected));
   const auto flip = [&](uint64_t seed) {
     auto staged = std::move(*old->stage());
-    const auto weights = executed_weights(seed);
+    const auto weights = tiny_weights(seed);
     std::memcpy(staged->bytes().data(), weights->wire().data(), weights->wire().size());
     EXPECT_FALSE(old->flip(nullptr));
     EXPECT_TRUE(staged->prepare());

@@ -5,31 +5,13 @@
 #include <map>
 
 #include "base/random.h"
-#include "model/weights.h"
 #include "tests/model/late_executor.h"
+#include "tests/model/tiny_weights.h"
 
 namespace tandem::rollout {
 namespace {
 
-std::shared_ptr<const model::Weights> tiny_weights(uint64_t seed = 1) {
-  model::ModelConfig config;
-  config.family = "llama";
-  config.layers = 2;
-  config.width = 64;
-  config.heads = 3;
-  config.kv_heads = 1;
-  config.head_size = 64;
-  config.mlp_width = 128;
-  config.vocabulary = 200;
-  config.max_positions = 512;
-  config.tied_embeddings = true;
-  auto weights = std::make_shared<model::Weights>(std::move(*model::Weights::create(config, false)));
-  model::randomise(*weights, seed);
-  for (auto& value : weights->flat()) value = kernels::to_bf16(kernels::to_float(value) * 5);
-  auto stream = std::move(*kernels::Stream::cpu(2));
-  EXPECT_TRUE(weights->pack(stream));
-  return weights;
-}
+using model::tiny_weights;
 
 Engine engine(const EngineSettings& settings, int threads = 2, uint64_t seed = 1) {
   return std::move(*Engine::create(tiny_weights(seed), 0, std::move(*kernels::Stream::cpu(threads)), settings));

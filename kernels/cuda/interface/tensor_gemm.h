@@ -1,6 +1,4 @@
-/* Products of bf16, and of E4M3 with scales, on the tensor cores of Hopper. Included by tandem_cuda.h. */
-#ifndef TANDEM_CUDA_TENSOR_GEMM_H
-#define TANDEM_CUDA_TENSOR_GEMM_H
+/* Products of bf16, and of E4M3 with scales, on the tensor cores of Hopper: a part of tandem_cuda.h. */
 
 /* out = a b^T. For each element: 16 of k after the other from first to last (what the last lacks is 0), each added to
  * the sum as kernels/reference/tensor_cores.h defines it (kHopperBf16); so the order depends on k alone. Devices of
@@ -32,5 +30,3 @@ typedef struct TandemCudaTensorGemmFp8 {
   int m, n, k;
 } TandemCudaTensorGemmFp8;
 int tandem_cuda_tensor_gemm_fp8(TandemCudaStream stream, const TandemCudaTensorGemmFp8* arguments);
-
-#endif
