@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
+#include <numeric>
 
 #include "model/executor.h"
 #include "model/forward.h"
@@ -87,6 +89,7 @@ class CpuExecutor final : public Executor {
     const auto ran = std::chrono::steady_clock::now();
     TRY(draw(plan, answer));
     TRY(score(plan, answer));
+    TRY(rank(plan, answer));
     answer.sample_seconds = seconds_since(ran);
     answers_.emplace(++last_ticket_, std::move(answer));
     return last_ticket_;
@@ -135,7 +138,13 @@ class CpuExecutor final : public Executor {
         !std::ranges::all_of(plan.picks, token_exists, &kernels::TokenPick::token))
       return Status::invalid(fmt::format("a plan has tokens outside the vocabulary of {}", config().vocabulary));
     if (batch.positions.size() != batch.tokens.size()) return Status::invalid("a plan lacks positions of its rows");
-    for (const Draw& d : plan.draws) TRY(kernels::check(d.sampling));
+    for (const Draw& d : plan.draws) {
+      TRY(kernels::check(d.sampling));
+      for (const TokenBias& bias : d.bias) {
+        if (!token_exists(bias.token) || !std::isfinite(bias.add))
+          return Status::invalid(fmt::format("a draw adds {} to token {}", bias.add, bias.token));
+      }
+    }
     const int rows = static_cast<int>(batch.tokens.size());
     const auto has = [&](int row) { return row >= 0 && row < rows; };
     int next = 0;
@@ -151,6 +160,7 @@ class CpuExecutor final : public Executor {
     const bool sorted = std::ranges::is_sorted(plan.picks, {}, &kernels::TokenPick::row);
     const bool fits = std::ranges::all_of(plan.draws, has, &Draw::row) && std::ranges::all_of(plan.likeliest, has) &&
                       std::ranges::all_of(plan.picks, has, &kernels::TokenPick::row) &&
+                      std::ranges::all_of(plan.tops, has, &Plan::Tops::row) &&
                       std::ranges::all_of(plan.later, has, &Plan::Later::row);
     return fits && sorted ? Status() : Status::invalid("a plan asks for rows that it has not, or not in their order");
   }
@@ -171,18 +181,54 @@ class CpuExecutor final : public Executor {
     stream_.threads().run(static_cast<int>(count), [&](int i) {
       const Draw& d = plan.draws[i];
       const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
-      answer.draws[i] = d.mask ? draw_allowed(d, logits, log_sum[i])
-                               : kernels::sample(logits, std::span(panel_sums_).subspan(i * panels, panels), log_sum[i],
-                                                 d.sampling, d.seed, d.position);
+      answer.draws[i] = d.mask || !d.bias.empty()
+                            ? draw_allowed(d, logits, log_sum[i])
+                            : kernels::sample(logits, std::span(panel_sums_).subspan(i * panels, panels), log_sum[i],
+                                              d.sampling, d.seed, d.position);
     });
     return {};
   }
   static kernels::Sampled draw_allowed(const Draw& d, std::span<const float> logits, float log_sum) {
     std::vector<uint64_t> allowed(logits.size() / 64 + 1, 0);
-    d.mask(allowed);
+    if (d.mask)
+      d.mask(allowed);
+    else
+      std::ranges::fill(allowed, ~uint64_t{0});
     allowed.back() &= (uint64_t{1} << (logits.size() % 64)) - 1;
     if (std::ranges::all_of(allowed, [](uint64_t word) { return word == 0; })) return {.token = -1};
-    return kernels::sample_allowed(logits, allowed, log_sum, d.sampling, d.seed, d.position);
+    if (d.bias.empty()) return kernels::sample_allowed(logits, allowed, log_sum, d.sampling, d.seed, d.position);
+    std::vector<float> biased(logits.begin(), logits.end());
+    for (const TokenBias& bias : d.bias) biased[bias.token] += bias.add;
+    auto drawn = kernels::sample_allowed(biased, allowed, log_sum, d.sampling, d.seed, d.position);
+    drawn.logprob = logits[drawn.token] - log_sum;
+    return drawn;
+  }
+
+  // The likeliest tokens of rows, a few rows at a time: the logits of a long prompt would fill the memory.
+  Status rank(const Plan& plan, Answer& answer) {
+    constexpr size_t kRowsAtOnce = 16;
+    const int vocabulary = config().vocabulary;
+    const size_t padded = kernels::padded_vocabulary(vocabulary);
+    answer.tops.resize(plan.tops.size());
+    for (size_t first = 0; first < plan.tops.size(); first += kRowsAtOnce) {
+      const auto asked = std::span(plan.tops).subspan(first, std::min(kRowsAtOnce, plan.tops.size() - first));
+      std::vector<int> rows;
+      for (const auto& top : asked) rows.push_back(top.row);
+      std::vector<float> log_sum(rows.size());
+      logits_.resize(std::max(logits_.size(), rows.size() * padded));
+      TRY(forward_.head({.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data()}, {}, {}));
+      stream_.threads().run(static_cast<int>(rows.size()), [&](int i) {
+        const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
+        std::vector<int32_t> order(vocabulary);
+        std::iota(order.begin(), order.end(), 0);
+        const auto count = std::clamp(asked[i].count, 1, vocabulary);
+        std::ranges::partial_sort(order, order.begin() + count, [&](int32_t a, int32_t b) {
+          return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+        });
+        for (int k = 0; k < count; ++k) answer.tops[first + i].push_back({order[k], logits[order[k]] - log_sum[i]});
+      });
+    }
+    return {};
   }
 
   // Logprobs of given tokens and the likeliest ones, without logits.

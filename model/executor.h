@@ -40,6 +40,17 @@ struct LaterToken {
   int draw = 0;
 };
 
+struct TokenBias {
+  int32_t token = 0;
+  float add = 0;  // finite
+};
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
 // One token to sample from the distribution after a row.
 struct Draw {
   int row = 0;
@@ -50,6 +61,8 @@ struct Draw {
   // any thread, between `submit` and the end of `collect`, so that the host can find the mask while the device
   // computes.
   std::function<void(std::span<uint64_t> allowed)> mask;
+  // Added to logits before all else, each token at most once; the token's `logprob` stays the model's own.
+  std::vector<TokenBias> bias;
 };
 
 struct Plan {
@@ -62,12 +75,18 @@ struct Plan {
   std::vector<Draw> draws;
   std::vector<kernels::TokenPick> picks;  // tokens whose logprobs after a row are asked for, sorted by row
   std::vector<int> likeliest;             // rows whose likeliest next token is asked for
+  struct Tops {
+    int row = 0;
+    int count = 0;  // at least 1
+  };
+  std::vector<Tops> tops;  // rows whose `count` likeliest next tokens are asked for with their logprobs
 };
 
 struct Answer {
   std::vector<kernels::Sampled> draws;  // token -1: its mask allowed none
   std::vector<float> picks;
   std::vector<int32_t> likeliest;
+  std::vector<std::vector<TokenLogprob>> tops;     // the likeliest first, ties by id
   double forward_seconds = 0, sample_seconds = 0;  // of the device
 };
 

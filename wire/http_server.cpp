@@ -1,15 +1,18 @@
 #include "wire/http_server.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <cctype>
+#include <cerrno>
 
 namespace tandem::wire {
 
@@ -38,46 +41,113 @@ HttpRequest request_of(const http::request<http::string_body>& message) {
   return request;
 }
 
-// One visitor, one request, one answer.
-class Visit : public std::enable_shared_from_this<Visit> {
- public:
-  Visit(tcp::socket socket, const HttpLimits& limits, const HttpHandler& handler, std::function<void()> ended)
-      : stream_(std::move(socket)), limits_(limits), handler_(handler), ended_(std::move(ended)) {
-    parser_.header_limit(static_cast<uint32_t>(limits.header_bytes));
-    parser_.body_limit(limits.body_bytes);
-  }
-  ~Visit() { ended_(); }
+}  // namespace
 
-  void start() {
+// A connection: one request after the other, each answered before the next is read.
+class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
+ public:
+  HttpVisit(tcp::socket socket, const HttpLimits& limits, const HttpHandler& handler, uint64_t& numbers,
+            std::function<void(HttpVisit*)> ended)
+      : stream_(std::move(socket)), limits_(limits), handler_(handler), numbers_(numbers), ended_(std::move(ended)) {
+    beast::error_code ignored;
+    const auto peer = stream_.socket().remote_endpoint(ignored);
+    if (!ignored) peer_ = peer.address().to_string();
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+  }
+  ~HttpVisit() { ended_(this); }
+
+  void read_request() {
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes));
+    parser_->body_limit(limits_.body_bytes);
+    answered_ = false;
     stream_.expires_after(limits_.transfer);
-    http::async_read_header(stream_, buffer_, parser_, [self = shared_from_this()](beast::error_code error, size_t) {
+    http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code error, size_t) {
       error ? self->send_error(error) : self->admit();
     });
   }
 
+  // Closes the connection where it waits for a next request.
+  void end_if_idle() {
+    if (!idle_) return;
+    beast::error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+  }
+
  private:
+  // The next request, which may be long in coming.
+  void await_request() {
+    if (buffer_.size() > 0) return read_request();
+    idle_ = true;
+    stream_.expires_after(limits_.keep_alive);
+    stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](beast::error_code error, size_t bytes) {
+      self->idle_ = false;
+      if (error) return;
+      self->buffer_.commit(bytes);
+      self->read_request();
+    });
+  }
+
   void admit() {
-    request_ = request_of(parser_.get());
+    request_ = request_of(parser_->get());
+    request_.number = ++numbers_;
+    request_.peer = peer_;
     head_only_ = request_.method == "HEAD";
+    old_client_ = parser_->get().version() < 11;
+    keep_ = limits_.keep_alive > Duration(0) && parser_->keep_alive();
     if (handler_.refuse) {
-      if (auto refusal = handler_.refuse(request_)) return send(std::move(*refusal));
+      if (auto refusal = handler_.refuse(request_)) {
+        // The body that was not read would be taken for the next request.
+        keep_ = keep_ && parser_->is_done();
+        return send(std::move(*refusal));
+      }
     }
-    http::async_read(stream_, buffer_, parser_, [self = shared_from_this()](beast::error_code error, size_t) {
+    if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
+      http::response<http::empty_body> go_on(http::status::continue_, 11);
+      beast::error_code ignored;
+      http::write(stream_, go_on, ignored);  // a line, which the socket's buffer takes
+    }
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code error, size_t) {
       error ? self->send_error(error) : self->answer();
     });
   }
 
   void answer() {
     stream_.expires_never();  // how long an answer takes is for the handler to bound
-    request_.body = std::move(parser_.get().body());
-    handler_.answer(std::move(request_), [self = shared_from_this()](HttpResponse response) {
-      if (!std::exchange(self->answered_, true)) self->send(std::move(response));
+    request_.body = std::move(parser_->get().body());
+    number_ = request_.number;
+    handler_.answer(std::move(request_), [self = shared_from_this(), number = number_](HttpResponse response) {
+      if (number == self->number_ && !std::exchange(self->answered_, true)) self->send(std::move(response));
     });
+    if (!answered_ || body_stream_) watch_client();
+  }
+
+  // Says when the client closes its side before the answer has ended. A client that sends the next request early cannot
+  // be watched any more.
+  void watch_client() {
+    if (!handler_.gone) return;
+    stream_.socket().async_wait(
+        tcp::socket::wait_read, [self = shared_from_this(), number = number_](beast::error_code error) {
+          if (error || number != self->number_ || (self->answered_ && !self->body_stream_)) return;
+          char byte;
+          const auto got = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+          if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+          self->keep_ = false;
+          self->tell_gone();
+        });
+  }
+  void tell_gone() {
+    if (number_ == 0 || number_told_ == number_ || !handler_.gone) return;
+    number_told_ = number_;
+    handler_.gone(number_);
   }
 
   // Of one that ended in the middle, or took too long, nothing is said.
   void send_error(beast::error_code error) {
-    if (error == http::error::body_limit) return send(HttpResponse::plain(413, "the body is too large\n"));
+    keep_ = false;
+    if (error == http::error::body_limit) {
+      return send(HttpResponse::plain(413, fmt::format("the body is larger than {} bytes\n", limits_.body_bytes)));
+    }
     if (error == http::error::header_limit) return send(HttpResponse::plain(431, "the header is too large\n"));
     if (error.category() == beast::error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message) {
@@ -86,23 +156,89 @@ class Visit : public std::enable_shared_from_this<Visit> {
   }
 
   void send(HttpResponse response) {
+    response_ = {};
     response_.version(11);
     response_.result(static_cast<unsigned>(response.status));
-    response_.keep_alive(false);
     for (const auto& [name, value] : response.headers) response_.set(name, value);
+    if (response.stream) return send_stream(std::move(response.stream));
+    response_.keep_alive(keep_);
     response_.body() = std::move(response.body);
     response_.prepare_payload();
     if (head_only_) response_.body().clear();
     stream_.expires_after(limits_.transfer);
     http::async_write(stream_, response_, [self = shared_from_this()](beast::error_code error, size_t) {
-      if (error) return;
-      beast::error_code ignored;
-      self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-      self->await_close();
+      if (!error) self->after_answer();
     });
   }
 
-  // Closed while the visitor still sends, the connection would be reset and the answer perhaps never read.
+  void after_answer() {
+    number_ = 0;
+    if (keep_) return await_request();
+    beast::error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(limits_.transfer);
+    await_close();
+  }
+
+  // In chunks; for a client that knows none, the end of the connection is the end of the body.
+  void send_stream(std::shared_ptr<HttpStream> body) {
+    keep_ = keep_ && !old_client_;
+    response_.keep_alive(keep_);
+    if (!old_client_) response_.chunked(true);
+    body_stream_ = std::move(body);
+    body_stream_->changed_ = [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->send_pieces();
+    };
+    auto head = std::make_shared<http::response<http::empty_body>>(response_.base());
+    auto serializer = std::make_shared<http::response_serializer<http::empty_body>>(*head);
+    sending_ = true;
+    stream_.expires_after(limits_.transfer);
+    http::async_write_header(stream_, *serializer,
+                             [self = shared_from_this(), head, serializer](beast::error_code error, size_t) {
+                               self->sending_ = false;
+                               if (error) return self->end_stream(false);
+                               self->send_pieces();
+                             });
+  }
+
+  void send_pieces() {
+    if (sending_ || !body_stream_) return;
+    auto& body = *body_stream_;
+    if (body.state_ == HttpStream::State::kAbandoned) {
+      beast::error_code ignored;
+      stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+      return end_stream(false);
+    }
+    const bool last = body.state_ == HttpStream::State::kEnded;
+    if (body.pieces_.empty() && !last) return stream_.expires_never();
+    out_.clear();
+    if (old_client_) {
+      out_.swap(body.pieces_);
+    } else if (!body.pieces_.empty()) {
+      out_ = fmt::format("{:x}\r\n{}\r\n", body.pieces_.size(), body.pieces_);
+    }
+    body.pieces_.clear();
+    if (last && !old_client_) out_ += "0\r\n\r\n";
+    if (head_only_) out_.clear();
+    sending_ = true;
+    stream_.expires_after(limits_.transfer);
+    asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this(), last](beast::error_code error, size_t) {
+      self->sending_ = false;
+      if (error) return self->end_stream(false);
+      last ? self->end_stream(true) : self->send_pieces();
+    });
+  }
+
+  void end_stream(bool whole) {
+    if (!whole) tell_gone();
+    body_stream_->changed_ = nullptr;
+    body_stream_->state_ = HttpStream::State::kAbandoned;
+    body_stream_->pieces_.clear();
+    body_stream_.reset();
+    if (whole) after_answer();
+  }
+
+  // Closed while the client still sends, the connection would be reset and the answer perhaps never read.
   void await_close() {
     buffer_.clear();
     stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](beast::error_code error, size_t) {
@@ -113,13 +249,21 @@ class Visit : public std::enable_shared_from_this<Visit> {
   beast::tcp_stream stream_;
   const HttpLimits& limits_;
   const HttpHandler& handler_;
-  const std::function<void()> ended_;
+  uint64_t& numbers_;
+  const std::function<void(HttpVisit*)> ended_;
+  std::string peer_;
   beast::flat_buffer buffer_;
-  http::request_parser<http::string_body> parser_;
+  std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
   http::response<http::string_body> response_;
-  bool head_only_ = false, answered_ = false;
+  std::shared_ptr<HttpStream> body_stream_;  // that is being sent
+  std::string out_;
+  uint64_t number_ = 0,
+           number_told_ = 0;  // of the request that is answered; of the last whose client was said to be gone
+  bool head_only_ = false, answered_ = false, keep_ = false, old_client_ = false, sending_ = false, idle_ = false;
 };
+
+namespace {
 
 // Says when a descriptor is readable; lets go of it, without closing it, when it goes itself.
 class Watched : public std::enable_shared_from_this<Watched> {
@@ -148,22 +292,24 @@ class Watched : public std::enable_shared_from_this<Watched> {
 
 struct HttpServer::Listening {
   HttpLimits limits;
-  size_t visits = 0;
+  std::map<HttpVisit*, std::weak_ptr<HttpVisit>> visits;
+  uint64_t numbers = 0;  // of requests
   asio::io_context context{1};
   tcp::acceptor acceptor{context};
   std::vector<std::shared_ptr<Watched>> watched;
   bool accepting = false;
 
   void accept_next(const HttpHandler& handler) {
-    if (accepting || visits >= limits.connections || !acceptor.is_open()) return;
+    if (accepting || visits.size() >= limits.connections || !acceptor.is_open()) return;
     accepting = true;
     acceptor.async_accept([this, &handler](beast::error_code error, tcp::socket socket) {
       accepting = false;
       if (error == asio::error::operation_aborted) return;
-      if (!error) {
-        ++visits;
-        std::make_shared<Visit>(std::move(socket), limits, handler, [this] { --visits; })->start();
-      }
+      if (error) return;  // tried again at the next turn: there may be no descriptors
+      const auto visit = std::make_shared<HttpVisit>(std::move(socket), limits, handler, numbers,
+                                                     [this](HttpVisit* self) { visits.erase(self); });
+      visits.emplace(visit.get(), visit);
+      visit->read_request();
       accept_next(handler);
     });
   }
@@ -172,6 +318,24 @@ struct HttpServer::Listening {
 std::string_view HttpRequest::header(const std::string& name) const {
   const auto found = headers.find(name);
   return found == headers.end() ? std::string_view() : found->second;
+}
+
+void HttpStream::write(std::string_view piece) {
+  if (state_ != State::kOpen || piece.empty()) return;
+  pieces_ += piece;
+  if (const auto changed = changed_) changed();
+}
+
+void HttpStream::end() {
+  if (state_ != State::kOpen) return;
+  state_ = State::kEnded;
+  if (const auto changed = changed_) changed();
+}
+
+void HttpStream::abandon() {
+  if (state_ != State::kOpen) return;
+  state_ = State::kAbandoned;
+  if (const auto changed = changed_) changed();
 }
 
 HttpResponse HttpResponse::plain(int status, std::string text) {
@@ -217,6 +381,9 @@ Status HttpServer::serve(const HttpHandler& handler, const std::atomic<bool>& st
   work.reset();
   beast::error_code ignored;
   listening_->acceptor.close(ignored);
+  for (auto& [pointer, visit] : listening_->visits) {
+    if (const auto self = visit.lock()) self->end_if_idle();
+  }
   for (auto& watched : listening_->watched) watched->end();
   listening_->watched.clear();
   listening_->context.run_for(kLastAnswers);

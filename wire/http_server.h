@@ -1,9 +1,10 @@
-// HTTP/1.1 for a few visitors: each connection brings one request, and gets its answer whenever there is one.
+// HTTP/1.1 on one thread: requests are answered whenever there is an answer, whole or as a stream of pieces.
 //
-// A request is read whole within the limits, or answered with 400, 413 or 431; slow visitors hold nobody up. Who may
-// ask, and what for, is for the handler to say.
+// A request is read whole within the limits, or answered with 400, 413 or 431; slow clients hold nobody up. A
+// connection brings one request, or several one behind the other where `keep_alive` allows it. Who may ask, and what
+// for, is for the handler to say.
 //
-// Thread safety: serve, the handler, its replies and what is watched run on one thread; `stop` may be set from
+// Thread safety: serve, the handler, its replies, streams and what is watched run on one thread; `stop` may be set from
 // anywhere, a signal handler included.
 #pragma once
 
@@ -24,6 +25,8 @@
 namespace tandem::wire {
 
 struct HttpRequest {
+  uint64_t number = 0;                         // of the requests of this server, from 1
+  std::string peer;                            // the client's address, without its port
   std::string method;                          // "GET"
   std::string path;                            // without the query
   std::map<std::string, std::string> headers;  // by their names in small letters; repeated ones with ", " between
@@ -32,10 +35,30 @@ struct HttpRequest {
   std::string_view header(const std::string& name) const;  // empty where there is none
 };
 
+// The body of an answer that is sent piece by piece. Shared by who writes it and the connection; pieces that were
+// written before the connection took it on are sent too. What is written after the client has gone is dropped.
+class HttpStream {
+ public:
+  void write(std::string_view piece);
+  // Nothing is written afterwards.
+  void end();
+  // Breaks the connection, so that the client sees that the end is missing.
+  void abandon();
+  size_t waiting() const { return pieces_.size(); }  // bytes that are not on their way yet
+
+ private:
+  friend class HttpVisit;
+  enum class State : uint8_t { kOpen, kEnded, kAbandoned };
+  std::string pieces_;
+  State state_ = State::kOpen;
+  std::function<void()> changed_;  // empty before the connection has it, and when the client has gone
+};
+
 struct HttpResponse {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string body;  // of an answer to HEAD, only its length is sent
+  std::string body;                              // of an answer to HEAD, only its length is sent
+  std::shared_ptr<HttpStream> stream = nullptr;  // in place of the body; may be null
 
   static HttpResponse plain(int status, std::string text);
 };
@@ -44,7 +67,8 @@ struct HttpLimits {
   size_t header_bytes = 8192;
   size_t body_bytes = 0;
   size_t connections = 64;                      // at once; others wait to be accepted
-  Duration transfer = std::chrono::seconds(5);  // of a request, and of an answer
+  Duration transfer = std::chrono::seconds(5);  // of a request, of an answer, and of each part of a stream
+  Duration keep_alive{0};                       // from an answer to the next request; 0: one request a connection
 };
 
 // Answers a request, at once or later; of several answers the first counts. One that is let go unanswered closes the
@@ -55,6 +79,9 @@ struct HttpHandler {
   // What a request is refused with before its body is read; nothing where it may go on. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest& request)> refuse;
   std::function<void(HttpRequest request, HttpReply reply)> answer;
+  // The client of a request that was given to `answer` has gone before the end of its answer, or has closed its side.
+  // The answer may still be given. May be empty.
+  std::function<void(uint64_t number)> gone;
   std::function<void()> tick;  // called several times a second; may be empty
 };
 

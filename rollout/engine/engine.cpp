@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/attention.h"
 #include "model/weights.h"
@@ -63,6 +64,12 @@ Status Engine::check_tokens(std::span<const int32_t> tokens) const {
 
 Status Engine::check_turn(const TurnRequest& turn) const {
   TRY(kernels::check(turn.sampling));
+  for (const auto& [token, add] : turn.bias) {
+    if (token < 0 || token >= vocabulary_ || !std::isfinite(add))
+      return Status::invalid(fmt::format("a bias of {} for token {} of a vocabulary of {}", add, token, vocabulary_));
+  }
+  if (!std::isfinite(turn.frequency_penalty) || !std::isfinite(turn.presence_penalty))
+    return Status::invalid("a penalty is not a number");
   if (!turn.constraint) return {};
   if (turn.stop_tokens.empty()) return Status::invalid("a constraint needs an end token, and the turn has none");
   for (const int32_t token : turn.stop_tokens) {
@@ -80,6 +87,13 @@ void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
   sequence.in_turn = true;
   ++running_;
   sequence.matcher.reset();
+  sequence.prompt.clear();
+  sequence.said.clear();
+  sequence.cached = sequence.computed;
+  if (turn.prompt_logprobs) {
+    forget_pages(sequence);
+    sequence.cached = 0;
+  }
   if (turn.constraint) {
     sequence.matcher =
         std::make_shared<model::constraint::Matcher>(turn.constraint->grammar, turn.constraint->vocabulary);
@@ -153,6 +167,7 @@ void Engine::forget_all_pages() {
   for (auto& [id, sequence] : sequences_) {
     counters_.recomputed_tokens += sequence.computed;
     forget_pages(sequence);
+    sequence.prompt.clear();
   }
 }
 
@@ -191,24 +206,30 @@ void Engine::remember(Sequence& sequence, int computed, bool tail) {
 int Engine::missing(const Sequence& sequence) const {
   const int length = sequence.length();
   if (sequence.later.empty()) return length - sequence.computed;
-  // The mask of the next token, and whether there is one, follow from the last.
+  // The mask and the penalties of the next token, and whether there is one, follow from the last.
   const bool last = length - sequence.turn_start >= sequence.turn.max_new_tokens || length >= settings_.max_tokens;
-  return sequence.matcher || last ? 0 : length - sequence.computed;
+  const bool follows = sequence.matcher || sequence.turn.frequency_penalty != 0 || sequence.turn.presence_penalty != 0;
+  return follows || last ? 0 : length - sequence.computed;
 }
 
 Result<std::vector<Engine::Chunk>> Engine::schedule() {
   std::vector<Chunk> chunks;
-  int prefill_left = settings_.prefill_tokens;
+  const bool others_sample = std::ranges::any_of(admitted_, [](const auto& admitted) {
+    return static_cast<int>(admitted.second->tokens.size()) > admitted.second->turn_start;
+  });
+  int prefill_left =
+      others_sample ? std::min(settings_.prefill_beside, settings_.prefill_tokens) : settings_.prefill_tokens;
   for (auto& [id, admitted] : admitted_) {
     Sequence& sequence = *admitted;
     if (missing(sequence) == 0) continue;
-    if (sequence.computed == 0 && sequence.pages.empty()) {
+    if (sequence.computed == 0 && sequence.pages.empty() && !sequence.turn.prompt_logprobs) {
       // One token at least is computed: what comes next is sampled from it.
       const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
       const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages));
       if (!adopted) continue;  // a sequence of this step is computing it
       sequence.computed = *adopted;
       counters_.shared_tokens += *adopted;
+      if (sequence.length() == sequence.turn_start) sequence.cached = *adopted;
     }
     const int lacking = missing(sequence);
     const int rows = lacking == 1 ? 1 : std::min(lacking, prefill_left);
@@ -245,112 +266,6 @@ Result<std::vector<SampledToken>> Engine::step() {
   }
   if (!chunks.empty() && static_cast<int>(passes_.size()) < executor_->depth()) return std::vector<SampledToken>{};
   return collect();
-}
-
-Status Engine::submit(std::span<const Chunk> chunks) {
-  model::Plan plan;
-  Pass pass{.version = version_};
-  std::vector<int32_t> tokens;
-  for (const Chunk& chunk : chunks) {
-    const Sequence& s = *chunk.sequence;
-    const int first = s.computed, known = static_cast<int>(s.tokens.size());
-    const int row = static_cast<int>(plan.batch.tokens.size());
-    tokens.clear();
-    for (int at = first; at < first + chunk.rows; ++at) {
-      if (at >= known) plan.later.push_back({row + at - first, s.later[at - known]});
-      tokens.push_back(at < known ? s.tokens[at] : 0);
-    }
-    plan.batch.add(tokens, first, s.pages);
-    if (!chunk.samples) continue;
-    plan.draws.push_back(draw_of(s, row + chunk.rows - 1));
-    pass.draws.push_back({chunk.id, s.turn_number});
-  }
-  pass.ticket = TRY(executor_->submit(std::move(plan)));
-  int draw = 0;
-  for (const Chunk& chunk : chunks) {
-    chunk.sequence->computed += chunk.rows;
-    if (chunk.samples) chunk.sequence->later.push_back({pass.ticket, draw++});
-    if (chunk.rows > 1) counters_.prompt_tokens += chunk.rows;
-  }
-  passes_.push_back(std::move(pass));
-  ++counters_.steps;
-  return {};
-}
-
-model::Draw Engine::draw_of(const Sequence& s, int row) {
-  model::Draw draw{
-      .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(s.length())};
-  if (!s.matcher) return draw;
-  // May run when the sequence is gone.
-  draw.mask = [matcher = s.matcher, stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
-    std::vector<uint64_t> mask(std::max(matcher->vocabulary().mask_words(), allowed.size()), 0);
-    matcher->mask(std::span(mask).first(matcher->vocabulary().mask_words()));
-    // Tokens of the tokenizer that the model does not have cannot be drawn.
-    std::copy_n(mask.begin(), allowed.size(), allowed.begin());
-    if (!matcher->complete()) return;
-    for (const int32_t token : stops) {
-      if (token >= 0 && static_cast<size_t>(token) < allowed.size() * 64)
-        allowed[token / 64] |= uint64_t{1} << (token % 64);
-    }
-  };
-  return draw;
-}
-
-Result<std::vector<SampledToken>> Engine::collect() {
-  const Pass pass = std::move(passes_.front());
-  passes_.pop_front();
-  const model::Answer answer = TRY(executor_->collect(pass.ticket));
-  if (answer.draws.size() != pass.draws.size())
-    return fail(
-        Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draws.size(), answer.draws.size())));
-  counters_.forward_seconds += answer.forward_seconds;
-  counters_.sample_seconds += answer.sample_seconds;
-  std::vector<SampledToken> sampled;
-  for (size_t i = 0; i < pass.draws.size(); ++i) {
-    const auto found = sequences_.find(pass.draws[i].sequence);
-    if (found == sequences_.end()) continue;
-    Sequence& s = found->second;
-    if (!s.in_turn || s.turn_number != pass.draws[i].turn_number) continue;
-    sampled.push_back(take(found->first, s, answer.draws[i], pass.version));
-  }
-  counters_.sampled_tokens += sampled.size();
-  return sampled;
-}
-
-SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& drawn, uint64_t version) {
-  SampledToken token{.sequence = id,
-                     .token = drawn.token,
-                     .logprob = drawn.logprob,
-                     .sampling_logprob = drawn.sampling_logprob,
-                     .version = version};
-  s.later.erase(s.later.begin());
-  const auto& stops = s.turn.stop_tokens;
-  const bool stopped = std::find(stops.begin(), stops.end(), token.token) != stops.end();
-  if (token.token < 0 || (s.matcher && !stopped && !s.matcher->accept(token.token).ok())) {
-    token = {.sequence = id, .token = -1, .version = version};
-    end_turn(id, s, token, TurnEnd::kConstraint);
-    return token;
-  }
-  s.tokens.push_back(token.token);
-  const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
-  if (stopped)
-    end_turn(id, s, token, TurnEnd::kStop);
-  else if (said >= s.turn.max_new_tokens)
-    end_turn(id, s, token, TurnEnd::kLength);
-  else if (static_cast<int>(s.tokens.size()) >= settings_.max_tokens)
-    end_turn(id, s, token, TurnEnd::kContext);
-  return token;
-}
-
-void Engine::end_turn(SequenceId id, Sequence& s, SampledToken& token, TurnEnd end) {
-  token.turn_ended = true;
-  token.end = end;
-  s.in_turn = false;
-  --running_;
-  admitted_.erase(id);
-  s.later.clear();
-  // What was planned behind the end is written over by what comes there.
-  s.computed = std::min(s.computed, static_cast<int>(s.tokens.size()));
 }
 
 }  // namespace tandem::rollout

@@ -40,6 +40,7 @@ struct EngineSettings {
   int pages = 0;             // of key/value memory; 0: enough for `slots` sequences of `max_tokens`, and half again
   int max_tokens = 1024;     // the longest sequence, prompt included
   int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
+  int prefill_beside = 512;  // the same while others sample, so that a long prompt does not hold them up
 };
 // The pages that an engine of these settings has.
 int pages_of(const EngineSettings& settings);
@@ -56,12 +57,25 @@ struct TurnRequest {
   kernels::SamplingSettings sampling;
   uint64_t seed = 0;
   std::vector<int32_t> stop_tokens;  // end the turn; kept in the sequence
+  int min_new_tokens = 0;            // stop tokens cannot be drawn before
   std::optional<TurnConstraint> constraint;
+  std::vector<model::TokenBias> bias;  // added to logits, each token at most once
+  // OpenAI's penalties, taken off the logits of tokens that the turn has said: for each time, and for any time.
+  float frequency_penalty = 0, presence_penalty = 0;
+  int top_logprobs = 0;          // the likeliest tokens beside each that is sampled
+  bool prompt_logprobs = false;  // of the tokens before the turn: all are then computed again
+  int prompt_top_logprobs = 0;
 };
 
 // Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
 // was drawn.
 enum class TurnEnd : uint8_t { kStop, kLength, kContext, kConstraint };
+
+// A token of the prompt.
+struct PromptLogprob {
+  float logprob = 0;
+  std::vector<model::TokenLogprob> top;
+};
 
 struct SampledToken {
   SequenceId sequence = 0;
@@ -71,6 +85,9 @@ struct SampledToken {
   uint64_t version = 0;        // of the weights
   bool turn_ended = false;
   TurnEnd end = TurnEnd::kStop;
+  std::vector<model::TokenLogprob> top;  // where the turn asks for them
+  std::vector<PromptLogprob> prompt;     // with the first token of a turn that asks for them: of tokens 1, 2, ..
+  int cached_tokens = 0;                 // with the first token of a turn: of the prompt, that were found computed
 };
 
 struct EngineCounters {
@@ -129,6 +146,9 @@ class Engine {
     uint64_t turn_number = 0;                             // of all turns of this engine
     std::shared_ptr<model::constraint::Matcher> matcher;  // of a turn with a constraint
     int turn_start = 0;                                   // tokens before the turn
+    std::vector<PromptLogprob> prompt;                    // of tokens 1, 2, .. of a turn that asks for them
+    std::map<int32_t, int> said;                          // by token, how often, of a turn with penalties
+    int cached = 0;                                       // tokens that the turn found computed
     bool in_turn = false;
     uint64_t touched = 0;  // step at which it last ran
 
@@ -149,6 +169,13 @@ class Engine {
     model::Ticket ticket = 0;
     uint64_t version = 0;
     std::vector<Of> draws;
+    std::vector<size_t> draw_tops;  // by draw, which of the answer's tops is its; kNoTop: none
+    struct PromptPick {
+      Of of;
+      int at = 0;  // in the sequence's prompt
+      size_t top = 0;
+    };
+    std::vector<PromptPick> prompt;  // by pick
   };
 
   Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings);
@@ -166,10 +193,13 @@ class Engine {
   void remember(Sequence& sequence, int computed, bool tail);
   Result<bool> make_room(Sequence& sequence, int tokens);
   Status submit(std::span<const Chunk> chunks);
+  static constexpr size_t kNoTop = SIZE_MAX;
+  static void ask_for_prompt(const Chunk& chunk, int row, model::Plan& plan, Pass& pass);
   static model::Draw draw_of(const Sequence& sequence, int row);
   Result<std::vector<SampledToken>> collect();
   // What the sequence says next; ends the turn where that was its last.
   SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
+  Sequence* running_turn(const Pass::Of& of);
   void end_turn(SequenceId id, Sequence& sequence, SampledToken& token, TurnEnd end);
 
   std::unique_ptr<model::Executor> executor_;

@@ -1,0 +1,172 @@
+// Passes of the engine: what a plan asks the executor for, and what becomes of its answer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rollout/engine/engine.h"
+
+namespace tandem::rollout {
+
+Status Engine::submit(std::span<const Chunk> chunks) {
+  model::Plan plan;
+  Pass pass{.version = version_};
+  std::vector<int32_t> tokens;
+  for (const Chunk& chunk : chunks) {
+    const Sequence& s = *chunk.sequence;
+    const int first = s.computed, known = static_cast<int>(s.tokens.size());
+    const int row = static_cast<int>(plan.batch.tokens.size());
+    tokens.clear();
+    for (int at = first; at < first + chunk.rows; ++at) {
+      if (at >= known) plan.later.push_back({row + at - first, s.later[at - known]});
+      tokens.push_back(at < known ? s.tokens[at] : 0);
+    }
+    plan.batch.add(tokens, first, s.pages);
+    ask_for_prompt(chunk, row, plan, pass);
+    if (!chunk.samples) continue;
+    plan.draws.push_back(draw_of(s, row + chunk.rows - 1));
+    pass.draws.push_back({chunk.id, s.turn_number});
+    pass.draw_tops.push_back(s.turn.top_logprobs > 0 ? plan.tops.size() : kNoTop);
+    if (s.turn.top_logprobs > 0) plan.tops.push_back({row + chunk.rows - 1, s.turn.top_logprobs});
+  }
+  pass.ticket = TRY(executor_->submit(std::move(plan)));
+  int draw = 0;
+  for (const Chunk& chunk : chunks) {
+    chunk.sequence->computed += chunk.rows;
+    if (chunk.samples) chunk.sequence->later.push_back({pass.ticket, draw++});
+    if (chunk.rows > 1) counters_.prompt_tokens += chunk.rows;
+  }
+  passes_.push_back(std::move(pass));
+  ++counters_.steps;
+  return {};
+}
+
+// The logprobs of prompt tokens that follow rows of the chunk, those alone that are not known from before.
+void Engine::ask_for_prompt(const Chunk& chunk, int row, model::Plan& plan, Pass& pass) {
+  const Sequence& s = *chunk.sequence;
+  if (!s.turn.prompt_logprobs) return;
+  for (int at = s.computed; at < s.computed + chunk.rows && at + 1 < s.turn_start; ++at) {
+    if (at < static_cast<int>(s.prompt.size())) continue;
+    plan.picks.push_back({row + at - s.computed, s.tokens[at + 1]});
+    pass.prompt.push_back(
+        {.of = {chunk.id, s.turn_number}, .at = at, .top = s.turn.prompt_top_logprobs > 0 ? plan.tops.size() : kNoTop});
+    if (s.turn.prompt_top_logprobs > 0) plan.tops.push_back({row + at - s.computed, s.turn.prompt_top_logprobs});
+  }
+}
+
+model::Draw Engine::draw_of(const Sequence& s, int row) {
+  model::Draw draw{
+      .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(s.length())};
+  draw.bias = s.turn.bias;
+  for (const auto& [token, count] : s.said) {
+    const float penalty = s.turn.frequency_penalty * static_cast<float>(count) + s.turn.presence_penalty;
+    const auto same = std::ranges::find(draw.bias, token, &model::TokenBias::token);
+    if (same != draw.bias.end())
+      same->add -= penalty;
+    else
+      draw.bias.push_back({token, -penalty});
+  }
+  const bool may_stop = s.length() - s.turn_start >= s.turn.min_new_tokens;
+  if (!s.matcher && may_stop) return draw;
+  if (!s.matcher) {
+    draw.mask = [stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
+      std::ranges::fill(allowed, ~uint64_t{0});
+      for (const int32_t token : stops) {
+        if (token >= 0 && static_cast<size_t>(token) < allowed.size() * 64)
+          allowed[token / 64] &= ~(uint64_t{1} << (token % 64));
+      }
+    };
+    return draw;
+  }
+  // May run when the sequence is gone.
+  draw.mask = [matcher = s.matcher, stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
+    std::vector<uint64_t> mask(std::max(matcher->vocabulary().mask_words(), allowed.size()), 0);
+    matcher->mask(std::span(mask).first(matcher->vocabulary().mask_words()));
+    // Tokens of the tokenizer that the model does not have cannot be drawn.
+    std::copy_n(mask.begin(), allowed.size(), allowed.begin());
+    if (!matcher->complete()) return;
+    for (const int32_t token : stops) {
+      if (token >= 0 && static_cast<size_t>(token) < allowed.size() * 64)
+        allowed[token / 64] |= uint64_t{1} << (token % 64);
+    }
+  };
+  return draw;
+}
+
+Result<std::vector<SampledToken>> Engine::collect() {
+  const Pass pass = std::move(passes_.front());
+  passes_.pop_front();
+  const model::Answer answer = TRY(executor_->collect(pass.ticket));
+  if (answer.draws.size() != pass.draws.size())
+    return fail(
+        Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draws.size(), answer.draws.size())));
+  counters_.forward_seconds += answer.forward_seconds;
+  counters_.sample_seconds += answer.sample_seconds;
+  std::vector<SampledToken> sampled;
+  for (size_t i = 0; i < pass.prompt.size() && pass.version == version_; ++i) {
+    const auto& [of, at, top] = pass.prompt[i];
+    Sequence* const s = running_turn(of);
+    // What was given up and is computed again may be known by now.
+    if (s == nullptr || at != static_cast<int>(s->prompt.size())) continue;
+    s->prompt.push_back({answer.picks[i], {}});
+    if (top != kNoTop) s->prompt.back().top = answer.tops[top];
+  }
+  for (size_t i = 0; i < pass.draws.size(); ++i) {
+    Sequence* const s = running_turn(pass.draws[i]);
+    if (s == nullptr) continue;
+    sampled.push_back(take(pass.draws[i].sequence, *s, answer.draws[i], pass.version));
+    if (pass.draw_tops[i] != kNoTop) sampled.back().top = answer.tops[pass.draw_tops[i]];
+  }
+  counters_.sampled_tokens += sampled.size();
+  return sampled;
+}
+
+// Nothing where the turn is over.
+Engine::Sequence* Engine::running_turn(const Pass::Of& of) {
+  const auto found = sequences_.find(of.sequence);
+  const bool runs = found != sequences_.end() && found->second.in_turn && found->second.turn_number == of.turn_number;
+  return runs ? &found->second : nullptr;
+}
+
+SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& drawn, uint64_t version) {
+  SampledToken token{.sequence = id,
+                     .token = drawn.token,
+                     .logprob = drawn.logprob,
+                     .sampling_logprob = drawn.sampling_logprob,
+                     .version = version};
+  s.later.erase(s.later.begin());
+  if (static_cast<int>(s.tokens.size()) == s.turn_start) {
+    token.prompt = std::move(s.prompt);
+    token.cached_tokens = s.cached;
+  }
+  const auto& stops = s.turn.stop_tokens;
+  const bool stopped = std::find(stops.begin(), stops.end(), token.token) != stops.end();
+  if (token.token < 0 || (s.matcher && !stopped && !s.matcher->accept(token.token).ok())) {
+    token.token = -1;
+    token.logprob = token.sampling_logprob = 0;
+    end_turn(id, s, token, TurnEnd::kConstraint);
+    return token;
+  }
+  s.tokens.push_back(token.token);
+  if (s.turn.frequency_penalty != 0 || s.turn.presence_penalty != 0) ++s.said[token.token];
+  const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
+  if (stopped)
+    end_turn(id, s, token, TurnEnd::kStop);
+  else if (said >= s.turn.max_new_tokens)
+    end_turn(id, s, token, TurnEnd::kLength);
+  else if (static_cast<int>(s.tokens.size()) >= settings_.max_tokens)
+    end_turn(id, s, token, TurnEnd::kContext);
+  return token;
+}
+
+void Engine::end_turn(SequenceId id, Sequence& s, SampledToken& token, TurnEnd end) {
+  token.turn_ended = true;
+  token.end = end;
+  s.in_turn = false;
+  --running_;
+  admitted_.erase(id);
+  s.later.clear();
+  // What was planned behind the end is written over by what comes there.
+  s.computed = std::min(s.computed, static_cast<int>(s.tokens.size()));
+}
+
+}  // namespace tandem::rollout
