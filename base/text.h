@@ -20,6 +20,9 @@ inline std::string did_you_mean(std::string_view word, std::initializer_list<std
   return did_you_mean(word, std::span(candidates.begin(), candidates.size()));
 }
 
+// Whether both are the same, in a time that tells nothing but their lengths: for secrets.
+bool equal_in_constant_time(std::string_view left, std::string_view right);
+
 // & < > ' " as the entities that markupsafe writes.
 std::string escape_html(std::string_view text);
 

@@ -24,6 +24,7 @@ Action add_render(CLI::App&);
 Action add_role(CLI::App&);
 Action add_run(CLI::App&);
 Action add_score(CLI::App&);
+Action add_serve(CLI::App&);
 Action add_sft(CLI::App&);
 Action add_tasks(CLI::App&);
 Action add_tokenize(CLI::App&);
@@ -41,6 +42,7 @@ std::span<const Command> commands() {
       Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",
               add_agent},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
+      Command{"serve", "Serve models over HTTP, with the API of OpenAI", add_serve},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},
       Command{"embed", "Vectors of texts by a sentence encoder; JSON Lines", add_embed},

@@ -142,16 +142,21 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
     handler_.gone(number_);
   }
 
+  HttpResponse malformed(int status, std::string message) const {
+    if (handler_.malformed) return handler_.malformed(status, std::move(message));
+    return HttpResponse::plain(status, message + "\n");
+  }
+
   // Of one that ended in the middle, or took too long, nothing is said.
   void send_error(beast::error_code error) {
     keep_ = false;
     if (error == http::error::body_limit) {
-      return send(HttpResponse::plain(413, fmt::format("the body is larger than {} bytes\n", limits_.body_bytes)));
+      return send(malformed(413, fmt::format("the body is larger than {} bytes", limits_.body_bytes)));
     }
-    if (error == http::error::header_limit) return send(HttpResponse::plain(431, "the header is too large\n"));
+    if (error == http::error::header_limit) return send(malformed(431, "the header is too large"));
     if (error.category() == beast::error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message) {
-      send(HttpResponse::plain(400, "this is not HTTP\n"));
+      send(malformed(400, "this is not HTTP"));
     }
   }
 

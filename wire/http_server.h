@@ -82,6 +82,9 @@ struct HttpHandler {
   // The client of a request that was given to `answer` has gone before the end of its answer, or has closed its side.
   // The answer may still be given. May be empty.
   std::function<void(uint64_t number)> gone;
+  // How a request that is not answered by the handler, as it is too large or no HTTP, is told. May be empty: as plain
+  // text.
+  std::function<HttpResponse(int status, std::string message)> malformed;
   std::function<void()> tick;  // called several times a second; may be empty
 };
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <climits>
 #include <condition_variable>
-#include <ctime>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -12,11 +11,8 @@
 #include "cli/command.h"
 #include "cli/json_lines.h"
 #include "cli/model/model_options.h"
-#include "model/chat_template.h"
-#include "model/constraint/constraint.h"
-#include "model/tokenizer.h"
-#include "model/tool_dialect.h"
 #include "rollout/engine/engine.h"
+#include "serve/constraints.h"
 
 namespace tandem::cli {
 
@@ -34,66 +30,6 @@ struct GenerateOptions {
 constexpr std::array<std::string_view, 15> kGenerateKeys = {
     "tokens", "prompt", "messages", "tools",          "max_tokens", "temperature",     "top_p",      "top_k",
     "min_p",  "seed",   "stop",     "stop_token_ids", "ignore_eos", "response_format", "tool_choice"};
-
-// What a model directory has for text: all of it may be missing.
-struct TextSide {
-  std::optional<model::Tokenizer> tokenizer;
-  std::optional<model::ChatTemplate> chat_template;
-
-  static Result<TextSide> load(const fs::path& directory) {
-    TextSide side;
-    if (!fs::exists(directory / "tokenizer.json")) return side;
-    side.tokenizer = TRY(model::Tokenizer::load(directory));
-    auto chat_template = model::ChatTemplate::load(directory);
-    if (chat_template)
-      side.chat_template = std::move(*chat_template);
-    else if (chat_template.error().code() != Code::kNotFound)
-      return tl::unexpected(chat_template.error());
-    return side;
-  }
-};
-
-// What lines ask for beside text: the vocabulary is looked through once, grammars are kept while lines ask for the
-// same.
-class Constraints {
- public:
-  Constraints(const TextSide& side, const model::ModelConfig& config) : side_(side), config_(config) {}
-
-  // Nothing where the line asks for none.
-  Result<std::optional<rollout::TurnConstraint>> of(const Json& line, std::optional<model::ToolDialect> dialect) {
-    const bool format = line.contains("response_format"), choice = line.contains("tool_choice");
-    if (!format && !choice) return std::optional<rollout::TurnConstraint>();
-    if (format && choice)
-      return fail(Status::invalid("\"response_format\" and \"tool_choice\" constrain the same text: give one of them"));
-    if (choice && !dialect) return fail(Status::invalid("\"tool_choice\" goes with \"messages\""));
-    if (!side_.tokenizer) return fail(Status::invalid("a constraint needs a tokenizer.json in the model directory"));
-    if (line.contains("stop"))
-      return fail(Status::invalid("\"stop\" would cut a constrained text short").hint("leave one of them out"));
-    const std::string key = format ? dump_json(line["response_format"])
-                                   : fmt::format("{} {} {}", model::name_of(*dialect), dump_json(line["tool_choice"]),
-                                                 dump_json(line.value("tools", Json())));
-    auto found = grammars_.find(key);
-    if (found == grammars_.end()) {
-      auto grammar =
-          format ? TRY(model::constraint::response_grammar(line["response_format"]))
-                 : TRY(model::constraint::tool_grammar(*dialect, line.value("tools", Json()), line["tool_choice"]));
-      if (!vocabulary_) vocabulary_ = TRY(model::constraint::Vocabulary::create(*side_.tokenizer, config_.eos_tokens));
-      if (grammar) model::constraint::prepare(grammar, vocabulary_);
-      if (grammars_.size() >= kMaxGrammars) grammars_.clear();
-      found = grammars_.emplace(key, std::move(grammar)).first;
-    }
-    if (!found->second) return std::optional<rollout::TurnConstraint>();
-    return rollout::TurnConstraint{found->second, vocabulary_};
-  }
-
- private:
-  static constexpr size_t kMaxGrammars = 64;
-
-  const TextSide& side_;
-  const model::ModelConfig& config_;
-  std::shared_ptr<const model::constraint::Vocabulary> vocabulary_;
-  std::map<std::string, std::shared_ptr<const model::constraint::Grammar>> grammars_;
-};
 
 struct Request {
   size_t index = 0;  // of the line
@@ -162,20 +98,6 @@ class Exchange {
   Status trouble_;
 };
 
-Result<std::vector<int32_t>> render_chat(const Json& line, const TextSide& side) {
-  if (!side.chat_template) {
-    return fail(Status::invalid("\"messages\" needs a chat template in the model directory")
-                    .hint("give \"prompt\" or \"tokens\" instead"));
-  }
-  const auto tools = line.find("tools");
-  const std::time_t now = std::time(nullptr);
-  std::tm time{};
-  ::localtime_r(&now, &time);
-  return TRY(side.chat_template->render_ids(*side.tokenizer, line["messages"], tools == line.end() ? Json() : *tools,
-                                            {.add_generation_prompt = true, .now = time}))
-      .ids;
-}
-
 // The integer `value`, which the request calls `name`.
 template <typename T>
 Result<T> integer_of(const Json& value, std::string_view name, T least, T most) {
@@ -202,8 +124,8 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, const char* key, int vo
   return tokens;
 }
 
-Result<Request> read_request(const Json& line, const model::ModelConfig& config, const TextSide& side,
-                             Constraints& constraints) {
+Result<Request> read_request(const Json& line, const model::ModelConfig& config, const serve::TextSide& side,
+                             serve::Constraints& constraints) {
   Request request;
   try {
     if (line.contains("tokens") + line.contains("prompt") + line.contains("messages") != 1)
@@ -217,8 +139,9 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
     } else if (line.contains("prompt")) {
       request.prompt = TRY(side.tokenizer->encode(line["prompt"].get<std::string>(), model::AddSpecial::kYes));
     } else {
-      request.prompt = TRY(render_chat(line, side));
-      request.dialect = model::dialect_of_template(side.chat_template->source(line.contains("tools")));
+      request.prompt =
+          TRY(side.render(line["messages"], line.value("tools", Json()), {.add_generation_prompt = true})).ids;
+      request.dialect = side.dialect(line.contains("tools"));
       request.tools = line.value("tools", Json());
     }
     request.turn.max_new_tokens = TRY(integer_of<int>(line, "max_tokens", 256, 1, INT_MAX));
@@ -349,9 +272,9 @@ Result<int> run_generate(const GenerateOptions& options) {
   auto loaded = std::make_shared<model::Weights>(TRY(load_model(packing, options.model)));
   TRY(loaded->pack(packing));
   const auto& config = loaded->config();
-  const TextSide side = TRY(TextSide::load(options.model.model));
-  const model::Tokenizer* tokenizer = side.tokenizer ? &*side.tokenizer : nullptr;
-  Constraints constraints(side, config);
+  const serve::TextSide side = TRY(serve::TextSide::load(options.model.model));
+  const model::Tokenizer* tokenizer = side.tokenizer_or_null();
+  serve::Constraints constraints(side, config);
 
   JsonLinesWriter writer = TRY(JsonLinesWriter::open(options.lines.output));
   JsonLinesReader reader = TRY(JsonLinesReader::open(options.lines.input, kGenerateKeys));

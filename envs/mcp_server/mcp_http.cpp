@@ -20,13 +20,6 @@ constexpr wire::HttpLimits kLimits = {
     .header_bytes = 16384, .body_bytes = kLargestRpcFrame, .connections = 128, .transfer = std::chrono::seconds(30)};
 
 // As long for any text of the same length, so that time tells nothing of the token.
-bool equal_in_constant_time(std::string_view left, std::string_view right) {
-  if (left.size() != right.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < left.size(); ++i) difference |= static_cast<unsigned char>(left[i] ^ right[i]);
-  return difference == 0;
-}
-
 bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
 
 // Whether a header that lists what it allows, with commas between, allows `type`.

@@ -1,0 +1,174 @@
+// `tandem serve`.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "base/config.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/model/number_format.h"
+#include "serve/server.h"
+
+namespace tandem::cli {
+
+namespace {
+
+std::atomic<bool> serve_stop_requested{false};
+void request_serve_stop(int) { serve_stop_requested = true; }
+
+// As configs say it, under "serve".
+struct ServeConfig {
+  std::vector<std::string> models;
+  std::string host = "127.0.0.1", api_key_file, embedding_model;
+  int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  double drain_seconds = 30;
+
+  Schema schema() {
+    Schema schema;
+    schema.add("serve.models", models, "Model directories, each as DIR or NAME=DIR; the name is what clients ask for")
+        .add("serve.host", host, "Address to listen on; off loopback it needs keys")
+        .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
+        .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
+        .add("serve.embedding_model", embedding_model, "Directory of a sentence encoder for /v1/embeddings")
+        .add("serve.slots", slots, "Answers of a model that are sampled at once", 1, 4096)
+        .add("serve.max_tokens", max_tokens, "Most tokens of prompt and answer together; 0: the model's, at most 8192",
+             0, 1 << 24)
+        .add("serve.queue", queue, "Answers of a model that wait for a slot, at most; more are told to come again", 1,
+             1000000)
+        .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
+        .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
+        .add("serve.drain_seconds", drain_seconds, "How long running answers have to end after SIGTERM", 0, 86400);
+    return schema;
+  }
+};
+
+struct ServeOptions {
+  std::vector<std::string> models;
+  std::string host, api_key_file, embedding_model, config;
+  std::optional<int> port, slots, max_tokens, threads;
+  NumberFormatOptions format;
+};
+
+std::vector<std::string> overrides_of(const ServeOptions& options) {
+  std::vector<std::string> overrides;
+  const auto text = [&](const char* key, const std::string& value) {
+    if (!value.empty()) overrides.push_back(fmt::format("serve.{}={}", key, value));
+  };
+  const auto number = [&](const char* key, const std::optional<int>& value) {
+    if (value) overrides.push_back(fmt::format("serve.{}={}", key, *value));
+  };
+  text("host", options.host);
+  text("api_key_file", options.api_key_file);
+  text("embedding_model", options.embedding_model);
+  number("port", options.port);
+  number("slots", options.slots);
+  number("max_tokens", options.max_tokens);
+  number("threads", options.threads);
+  return overrides;
+}
+
+// "NAME=DIR", or a directory, which is called as its last part. Names of one directory share an engine.
+Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, const NumberFormatOptions& format) {
+  std::vector<serve::LaneSettings> models;
+  for (const std::string& given : config.models) {
+    const size_t equals = given.find('=');
+    const fs::path directory = equals == std::string::npos ? given : given.substr(equals + 1);
+    std::error_code error;
+    const auto whole = fs::canonical(directory, error);
+    if (error || !fs::is_directory(whole))
+      return fail(Status::invalid(fmt::format("there is no folder {}", directory.string())).at("--model"));
+    const std::string name = equals == std::string::npos ? whole.filename().string() : given.substr(0, equals);
+    if (name.empty()) return fail(Status::invalid(fmt::format("\"{}\" names no model", given)).at("--model"));
+    const auto same = std::ranges::find(models, whole, &serve::LaneSettings::directory);
+    if (same != models.end()) {
+      same->names.push_back(name);
+      continue;
+    }
+    models.push_back({.names = {name},
+                      .directory = whole,
+                      .format = TRY(number_format(format, whole)),
+                      .slots = config.slots,
+                      .max_tokens = config.max_tokens,
+                      .queue = config.queue,
+                      .threads = config.threads});
+  }
+  return models;
+}
+
+// Connections are descriptors, and few are allowed unless somebody asks.
+void allow_descriptors(size_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<int> run_serve(const ServeOptions& options) {
+  ServeConfig config;
+  Schema schema = config.schema();
+  TRY(schema.read(options.config, overrides_of(options)));
+  if (!options.models.empty()) config.models = options.models;
+  if (config.models.empty()) return fail(Status::invalid("which model? --model DIR says it"));
+  serve::ServerSettings settings{.host = config.host,
+                                 .port = static_cast<uint16_t>(config.port),
+                                 .models = TRY(models_of(config, options.format)),
+                                 .embedding_model = config.embedding_model,
+                                 .key_file = config.api_key_file,
+                                 .threads = config.threads,
+                                 .drain_seconds = config.drain_seconds,
+                                 .connections = static_cast<size_t>(config.connections),
+                                 .version = TANDEM_VERSION};
+  constexpr size_t kOtherDescriptors = 256;
+  allow_descriptors(settings.connections + kOtherDescriptors);
+  const SystemClock clock;
+  auto server = TRY(serve::Server::listen(std::move(settings), clock));
+  std::signal(SIGTERM, request_serve_stop);
+  std::signal(SIGINT, request_serve_stop);
+  std::signal(SIGPIPE, SIG_IGN);
+  spdlog::info("loading {}", join(server->model_names(), ", "));
+  const auto ready = [&] {
+    fmt::print("{}\n", dump_json({{"url", server->url()}, {"models", server->model_names()}, {"pid", ::getpid()}}));
+    std::fflush(stdout);
+    spdlog::info("serving on {}", server->url());
+  };
+  TRY(server->serve(ready, serve_stop_requested));
+  return kDone;
+}
+
+}  // namespace
+
+Action add_serve(CLI::App& command) {
+  auto options = std::make_shared<ServeOptions>();
+  command.add_option("--model", options->models, "Model directory, as DIR or NAME=DIR; may be given several times");
+  command.add_option("--host", options->host, "Address to listen on (default: 127.0.0.1); off loopback it needs keys");
+  command.add_option("--port", options->port, "Port (default: 8000); 0 takes a free one")->check(CLI::Range(0, 65535));
+  command.add_option("--api-key-file", options->api_key_file,
+                     "File with a key on each line; without one, no key is asked for");
+  command.add_option("--slots", options->slots, "Answers of a model that are sampled at once (default: 16)")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--max-tokens", options->max_tokens,
+                  "Most tokens of prompt and answer together (default: the model's, at most 8192)")
+      ->check(CLI::Range(2, 1 << 24));
+  command.add_option("--embedding-model", options->embedding_model,
+                     "Directory of a sentence encoder for /v1/embeddings");
+  command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--config", options->config, "YAML file with these and more under `serve` (docs/serving.md)");
+  add_number_format_options(command, options->format);
+  command.footer(
+      "Examples:\n  tandem serve --model models/SmolLM2-135M-Instruct --port 8000\n"
+      "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{\"model\":"
+      "\"SmolLM2-135M-Instruct\",\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}'\n"
+      "  tandem serve --model coder=runs/tiny/export --host 0.0.0.0 --api-key-file keys.txt");
+  return [options] { return run_serve(*options); };
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,86 @@
+// Which request's answers are sampled next: priority classes by weight, keys within a class in turn, first come first
+// served within a key.
+//
+// A class takes at most its share of the slots, so that a free one is left for those above it. No class starves: each
+// gets its part of the starts by its weight. The queue is bounded; one that is refused learns when it is worth another
+// try, from how fast the queue has drained.
+//
+// Pure state machine; thread safety: none.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "serve/priority.h"
+
+namespace tandem::serve {
+
+using AnswerId = uint64_t;  // of one answer that is sampled
+
+struct AdmissionSettings {
+  int slots = 16;
+  int queue = 1024;  // answers that wait, at most
+};
+
+// All answers of a request, which are taken on or refused together.
+struct Offer {
+  std::vector<AnswerId> answers;
+  Priority priority = Priority::kInteractive;
+  std::string key;
+};
+struct Ended {
+  AnswerId answer = 0;  // sampled, waiting, or unknown
+};
+using AdmissionEvent = std::variant<Offer, Ended>;
+
+struct AdmissionActions {
+  std::vector<AnswerId> start;
+  std::optional<Duration> refused;  // the offer: when to try again
+};
+
+class Admission {
+ public:
+  explicit Admission(const AdmissionSettings& settings) : settings_(settings) {}
+
+  AdmissionActions step(const AdmissionEvent& event, Time now);
+
+  int running() const { return static_cast<int>(running_.size()); }
+  int waiting() const { return static_cast<int>(where_.size()); }
+  int waiting(Priority priority) const;
+
+ private:
+  struct Class {
+    std::map<std::string, std::deque<AnswerId>> keys;  // that have answers
+    std::deque<std::string> turns;                     // the same keys, the next one first
+    double pass = 0;                                   // grows by 1 / weight at each start; the least is next
+    int running = 0;
+    int waiting = 0;
+  };
+  struct Place {
+    Priority priority = Priority::kInteractive;
+    std::string key;
+  };
+
+  Class& of(Priority priority) { return classes_[static_cast<size_t>(priority)]; }
+  int share(Priority priority) const;
+  void enqueue(AnswerId answer, const Place& place);
+  void dequeue(AnswerId answer, const Place& place);
+  void start_next(Time now, std::vector<AnswerId>& start);
+  Duration until_room(Time now) const;
+
+  AdmissionSettings settings_;
+  std::array<Class, kPriorities.size()> classes_;
+  std::map<AnswerId, Place> where_;       // those that wait
+  std::map<AnswerId, Priority> running_;  // those that are sampled
+  double pass_ = 0;                       // of the last start
+  std::deque<Time> starts_;               // the last ones
+};
+
+}  // namespace tandem::serve

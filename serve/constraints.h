@@ -1,0 +1,37 @@
+// What requests ask for beside text (`response_format`, `tool_choice`), as constraints of a turn.
+//
+// The vocabulary is looked through once; grammars are kept while requests ask for the same. Thread safety: none; one
+// thread prepares the requests of a model.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/config.h"
+#include "model/constraint/constraint.h"
+#include "rollout/engine/engine.h"
+#include "serve/text_side.h"
+
+namespace tandem::serve {
+
+class Constraints {
+ public:
+  // Both outlive this.
+  Constraints(const TextSide& side, const model::ModelConfig& config) : side_(side), config_(config) {}
+
+  // `request` may have "response_format", "tool_choice" and "tools"; `dialect` is that of a chat. Nothing where it asks
+  // for no constraint.
+  Result<std::optional<rollout::TurnConstraint>> of(const Json& request, std::optional<model::ToolDialect> dialect);
+
+ private:
+  static constexpr size_t kMaxGrammars = 64;
+
+  const TextSide& side_;
+  const model::ModelConfig& config_;
+  std::shared_ptr<const model::constraint::Vocabulary> vocabulary_;
+  std::map<std::string, std::shared_ptr<const model::constraint::Grammar>> grammars_;
+};
+
+}  // namespace tandem::serve

@@ -1,0 +1,113 @@
+#include "serve/engine_thread.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+namespace tandem::serve {
+
+EngineThread::EngineThread(rollout::Engine engine)
+    : engine_(std::move(engine)),
+      settings_(engine_.settings()),
+      numerics_id_(engine_.numerics_id()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { run(); }) {}
+
+EngineThread::~EngineThread() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void EngineThread::start(Turn turn) {
+  std::lock_guard lock(mutex_);
+  turns_.push_back(std::move(turn));
+  changed_.notify_all();
+}
+
+void EngineThread::release(rollout::SequenceId id) {
+  std::lock_guard lock(mutex_);
+  released_.push_back(id);
+  changed_.notify_all();
+}
+
+void EngineThread::pause() {
+  std::lock_guard lock(mutex_);
+  paused_ = true;
+}
+
+void EngineThread::resume() {
+  std::lock_guard lock(mutex_);
+  paused_ = false;
+  changed_.notify_all();
+}
+
+EngineThread::News EngineThread::take() {
+  uint64_t count;
+  while (::read(wake_.get(), &count, sizeof count) < 0 && errno == EINTR) {
+  }
+  std::lock_guard lock(mutex_);
+  News news = std::exchange(news_, {});
+  news_.trouble = news.trouble;
+  return news;
+}
+
+rollout::EngineCounters EngineThread::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+bool EngineThread::paused() const {
+  std::lock_guard lock(mutex_);
+  return paused_;
+}
+
+void EngineThread::run() {
+  for (;;) {
+    std::vector<Turn> turns;
+    std::vector<rollout::SequenceId> released;
+    bool paused = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] {
+        return stopping_ || !turns_.empty() || !released_.empty() ||
+               (!paused_ && news_.trouble.ok() && !engine_.idle());
+      });
+      if (stopping_) return;
+      turns.swap(turns_);
+      released.swap(released_);
+      paused = paused_ || !news_.trouble.ok();
+    }
+    News news;
+    for (Turn& turn : turns) {
+      if (Status status = engine_.add(turn.id, std::move(turn.prompt), turn.request); !status.ok())
+        news.refused.push_back({turn.id, std::move(status)});
+    }
+    for (const auto id : released) engine_.release(id);
+    if (!paused && !engine_.idle()) {
+      auto sampled = engine_.step();
+      if (sampled)
+        news.tokens = std::move(*sampled);
+      else
+        news.trouble = std::move(sampled).error();
+    }
+    const bool any = !news.tokens.empty() || !news.refused.empty() || !news.trouble.ok();
+    std::lock_guard lock(mutex_);
+    counters_ = engine_.counters();
+    if (!any) continue;
+    std::ranges::move(news.tokens, std::back_inserter(news_.tokens));
+    std::ranges::move(news.refused, std::back_inserter(news_.refused));
+    if (!news.trouble.ok()) news_.trouble = std::move(news.trouble);
+    const uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+  }
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,249 @@
+#include "serve/lane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "serve/api_error.h"
+
+namespace tandem::serve {
+namespace {
+
+constexpr int kMostContext = 8192;
+// Rows of a prompt that go along with sampling: few enough that a stream hardly slows down.
+constexpr int kPrefillBeside = 64;
+
+}  // namespace
+
+Lane::Lane(LaneSettings settings, TextSide text, std::shared_ptr<const model::Weights> weights, int max_tokens,
+           std::unique_ptr<EngineThread> engine, const Clock& clock)
+    : settings_(std::move(settings)),
+      text_(std::move(text)),
+      weights_(std::move(weights)),
+      constraints_(text_, weights_->config()),
+      max_tokens_(max_tokens),
+      clock_(clock),
+      admission_({.slots = settings_.slots, .queue = settings_.queue}),
+      engine_(std::move(engine)) {}
+
+Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clock) {
+  auto packing = TRY(kernels::Stream::cpu(settings.threads));
+  auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.directory, false, settings.format)));
+  TRY(weights->pack(packing));
+  auto text = TRY(TextSide::load(settings.directory));
+  const int made_for = weights->config().max_positions;
+  if (settings.max_tokens > made_for) {
+    return tl::unexpected(Status::invalid(fmt::format("--max-tokens is {}, and {} was made for {}", settings.max_tokens,
+                                                      settings.directory.string(), made_for)));
+  }
+  const int max_tokens = settings.max_tokens > 0 ? settings.max_tokens : std::min(made_for, kMostContext);
+  auto engine = TRY(
+      rollout::Engine::create(weights, 0, TRY(kernels::Stream::cpu(settings.threads)),
+                              {.slots = settings.slots, .max_tokens = max_tokens, .prefill_beside = kPrefillBeside}));
+  return std::unique_ptr<Lane>(new Lane(std::move(settings), std::move(text), std::move(weights), max_tokens,
+                                        std::make_unique<EngineThread>(std::move(engine)), clock));
+}
+
+void Lane::submit(Request request) {
+  if (!trouble_.ok()) return request.reply(error_response(503, "the engine has failed: " + trouble_.message()));
+  auto exchange = std::make_unique<Exchange>();
+  exchange->request = std::move(request);
+  auto& own = exchange->request;
+  Generation& generation = own.prepared.generation;
+  Offer offer{.priority = generation.priority, .key = own.key};
+  const int count = generation.answers();
+  exchange->last_token.resize(count);
+  for (int i = 0; i < count; ++i) {
+    exchange->choices.emplace_back(text_.tokenizer_or_null(), generation.choice, fmt::format("call_{}_{}_", own.id, i));
+    exchange->answers.push_back(++last_answer_);
+    if (!exchange->choices.back().ended()) offer.answers.push_back(last_answer_);
+  }
+  // An answer of no tokens, whose prompt is scored nonetheless.
+  const bool scores = generation.turn.prompt_logprobs;
+  if (generation.choice->most_tokens == 0 && scores) offer.answers = exchange->answers;
+  exchange->open = offer.answers.size();
+  const uint64_t number = own.number;
+  for (int i = 0; i < count; ++i) places_.emplace(exchange->answers[i], Place{number, static_cast<size_t>(i)});
+  for (const auto& prompt : generation.prompts) metrics_.prompt_tokens += prompt.size();
+  auto& kept = *exchanges_.emplace(number, std::move(exchange)).first->second;
+  if (kept.open == 0) {
+    for ([[maybe_unused]] const auto& choice : kept.choices) ++metrics_.finished["length"];
+    return finish(number);
+  }
+  const auto actions = admission_.step(offer, clock_.now());
+  if (actions.refused) {
+    ++metrics_.refused_full;
+    auto response = error_response(429, fmt::format("{} answers wait already; try again later", admission_.waiting()));
+    response.headers.emplace_back("Retry-After", fmt::format("{}", std::ceil(to_seconds(*actions.refused))));
+    for (const AnswerId answer : kept.answers) places_.erase(answer);
+    const auto reply = std::move(kept.request.reply);
+    exchanges_.erase(number);
+    return reply(std::move(response));
+  }
+  act(actions);
+}
+
+void Lane::act(const AdmissionActions& actions) {
+  for (const AnswerId answer : actions.start) start(answer);
+}
+
+void Lane::start(AnswerId answer) {
+  const auto [number, choice] = places_.at(answer);
+  Exchange& exchange = *exchanges_.at(number);
+  const Generation& generation = exchange.request.prepared.generation;
+  metrics_.queue.observe(to_seconds(clock_.now() - exchange.request.arrived));
+  EngineThread::Turn turn{
+      .id = answer, .prompt = generation.prompts[choice / generation.n], .request = generation.turn};
+  turn.request.seed += choice % generation.n;
+  turn.request.max_new_tokens = std::max(1, turn.request.max_new_tokens);
+  engine_->start(std::move(turn));
+}
+
+void Lane::take_news() {
+  auto news = engine_->take();
+  for (auto& token : news.tokens) take(std::move(token));
+  for (auto& refused : news.refused) {
+    const auto place = places_.find(refused.id);
+    if (place != places_.end()) fail(place->second.number, http_status_of(refused.status), refused.status.message());
+  }
+  if (!news.trouble.ok() && trouble_.ok()) {
+    trouble_ = news.trouble;
+    end_all(500, "the engine has failed: " + trouble_.message());
+  }
+}
+
+void Lane::take(rollout::SampledToken token) {
+  const AnswerId answer = token.sequence;
+  const auto place = places_.find(answer);
+  if (place == places_.end()) return;  // of an answer that was let go
+  const auto [number, index] = place->second;
+  Exchange& exchange = *exchanges_.at(number);
+  Choice& choice = exchange.choices[index];
+  const Time now = clock_.now();
+  const bool first = exchange.last_token[index] == Time{};
+  (first ? metrics_.time_to_first_token : metrics_.inter_token)
+      .observe(to_seconds(now - (first ? exchange.request.arrived : exchange.last_token[index])));
+  exchange.last_token[index] = now;
+  if (first) metrics_.cached_tokens += token.cached_tokens;
+  const bool engine_ended = token.turn_ended;
+  const bool scored_only = exchange.request.prepared.generation.choice->most_tokens == 0;
+  Piece piece;
+  if (scored_only) {
+    choice.take_prompt(std::move(token));
+  } else {
+    ++metrics_.generation_tokens;
+    auto taken = choice.take(std::move(token));
+    if (!taken) return fail(number, http_status_of(taken.error()), taken.error().to_string());
+    piece = std::move(*taken);
+  }
+  if (exchange.request.prepared.stream) {
+    const AnswerView view = exchange.view();
+    if (!exchange.begun) exchange.request.prepared.shape->begin(view, exchange.out);
+    exchange.begun = true;
+    exchange.request.prepared.shape->piece(view, index, piece, exchange.out);
+    send(exchange);
+  }
+  if (!choice.ended() && !engine_ended) return;
+  ++metrics_.finished[std::string(name_of(choice.finish()))];
+  engine_->release(answer);
+  places_.erase(place);
+  const auto actions = admission_.step(Ended{answer}, now);
+  if (--exchange.open == 0) finish(number);
+  act(actions);
+}
+
+// What has been written; the answer begins with the first of it.
+void Lane::send(Exchange& exchange) {
+  const std::string text = exchange.out.take();
+  if (text.empty()) return;
+  if (!exchange.stream) {
+    exchange.stream = std::make_shared<wire::HttpStream>();
+    exchange.request.reply({.status = 200,
+                            .headers = {{"Content-Type", "text/event-stream; charset=utf-8"},
+                                        {"Cache-Control", "no-cache"},
+                                        {"X-Request-Id", exchange.request.id}},
+                            .stream = exchange.stream});
+  }
+  exchange.stream->write(text);
+}
+
+void Lane::finish(uint64_t number) {
+  Exchange& exchange = *exchanges_.at(number);
+  const auto& prepared = exchange.request.prepared;
+  metrics_.whole.observe(to_seconds(clock_.now() - exchange.request.arrived));
+  const AnswerView view = exchange.view();
+  if (prepared.stream) {
+    if (!exchange.begun) {
+      prepared.shape->begin(view, exchange.out);
+      for (size_t i = 0; i < exchange.choices.size(); ++i)
+        prepared.shape->piece(view, i, {.finish = exchange.choices[i].finish()}, exchange.out);
+    }
+    prepared.shape->end(view, exchange.out);
+    send(exchange);
+    exchange.stream->end();
+  } else {
+    auto response = json_response(200, prepared.shape->whole(view));
+    response.headers.emplace_back("X-Request-Id", exchange.request.id);
+    exchange.request.reply(std::move(response));
+  }
+  for (const AnswerId answer : exchange.answers) places_.erase(answer);
+  exchanges_.erase(number);
+}
+
+void Lane::release(Exchange& exchange) {
+  std::vector<AnswerId> open;
+  for (const AnswerId answer : exchange.answers) {
+    if (places_.erase(answer) > 0) open.push_back(answer);
+  }
+  std::vector<AnswerId> starts;
+  for (const AnswerId answer : open) {
+    engine_->release(answer);
+    std::ranges::copy(admission_.step(Ended{answer}, clock_.now()).start, std::back_inserter(starts));
+  }
+  // The slot of one may have gone to another of the same request, which has ended since.
+  for (const AnswerId answer : starts) {
+    if (places_.contains(answer)) start(answer);
+  }
+}
+
+void Lane::gone(uint64_t number) {
+  const auto found = exchanges_.find(number);
+  if (found == exchanges_.end()) return;
+  const auto exchange = std::move(found->second);
+  exchanges_.erase(found);
+  metrics_.finished["abort"] += exchange->open;
+  release(*exchange);
+}
+
+void Lane::fail(uint64_t number, int http_status, const std::string& message) {
+  const auto found = exchanges_.find(number);
+  if (found == exchanges_.end()) return;
+  const auto exchange = std::move(found->second);
+  exchanges_.erase(found);
+  metrics_.finished["error"] += exchange->open;
+  release(*exchange);
+  if (!exchange->stream) {
+    exchange->request.reply(error_response(http_status, message));
+  } else {
+    exchange->request.prepared.shape->error(error_body(http_status, message), exchange->out);
+    send(*exchange);
+    exchange->stream->end();
+  }
+}
+
+void Lane::end_all(int http_status, const std::string& message) {
+  while (!exchanges_.empty()) fail(exchanges_.begin()->first, http_status, message);
+}
+
+ModelGauges Lane::gauges() const {
+  return {.name = settings_.names.front(),
+          .running = admission_.running(),
+          .waiting = admission_.waiting(),
+          .slots = settings_.slots,
+          .metrics = &metrics_,
+          .engine = engine_->counters()};
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,116 @@
+// One served model: requests wait for a slot, are sampled, and are answered while their tokens come.
+//
+// Thread safety: none; the server's loop owns it. What prepares requests (`view`) belongs to the thread that does.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/weights.h"
+#include "serve/admission.h"
+#include "serve/endpoints.h"
+#include "serve/engine_thread.h"
+#include "serve/metrics.h"
+#include "wire/http_server.h"
+
+namespace tandem::serve {
+
+struct LaneSettings {
+  std::vector<std::string> names;  // of the model; the first stands in answers to requests without one
+  fs::path directory;
+  model::WeightFormat format = model::WeightFormat::kBf16;
+  int slots = 16;
+  int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
+  int queue = 1024;    // answers that wait, at most
+  int threads = 1;
+};
+
+class Lane {
+ public:
+  // Loads the model.
+  static Result<std::unique_ptr<Lane>> load(LaneSettings settings, const Clock& clock);
+
+  // Requests are read against this, by one thread.
+  ModelView view(const std::string& name) {
+    return {.name = name,
+            .text = text_,
+            .config = weights_->config(),
+            .constraints = constraints_,
+            .max_tokens = max_tokens_};
+  }
+
+  struct Request {
+    uint64_t number = 0;  // of the HTTP request
+    std::string id;
+    std::string key;  // whose it is
+    Time arrived{};
+    Prepared prepared;
+    wire::HttpReply reply;
+  };
+  // Answers now or later, in any case.
+  void submit(Request request);
+  // Its client is no longer there. Unknown numbers are ignored.
+  void gone(uint64_t number);
+  // Ends all requests with this error.
+  void end_all(int http_status, const std::string& message);
+
+  int wake_fd() const { return engine_->wake_fd(); }
+  void take_news();
+
+  size_t requests() const { return exchanges_.size(); }
+  const LaneSettings& settings() const { return settings_; }
+  int max_tokens() const { return max_tokens_; }
+  const Status& trouble() const { return trouble_; }
+  EngineThread& engine() { return *engine_; }
+  ModelGauges gauges() const;
+
+ private:
+  struct Exchange {
+    Request request;
+    std::vector<Choice> choices;
+    std::vector<AnswerId> answers;  // by choice
+    std::vector<Time> last_token;   // by choice
+    std::shared_ptr<wire::HttpStream> stream;
+    EventWriter out;
+    size_t open = 0;  // choices that have not ended
+    bool begun = false;
+    AnswerView view() const {
+      return {.prompts = request.prepared.generation.prompts, .choices = choices, .n = request.prepared.generation.n};
+    }
+  };
+  struct Place {
+    uint64_t number = 0;
+    size_t choice = 0;
+  };
+
+  Lane(LaneSettings settings, TextSide text, std::shared_ptr<const model::Weights> weights, int max_tokens,
+       std::unique_ptr<EngineThread> engine, const Clock& clock);
+
+  void act(const AdmissionActions& actions);
+  void start(AnswerId answer);
+  void take(rollout::SampledToken token);
+  void send(Exchange& exchange);
+  void finish(uint64_t number);
+  // Ends it with an error, where its client can still hear it.
+  void fail(uint64_t number, int http_status, const std::string& message);
+  void release(Exchange& exchange);
+
+  const LaneSettings settings_;
+  const TextSide text_;
+  const std::shared_ptr<const model::Weights> weights_;
+  Constraints constraints_;
+  const int max_tokens_;
+  const Clock& clock_;
+  Admission admission_;
+  ModelMetrics metrics_;
+  Status trouble_;
+  AnswerId last_answer_ = 0;
+  std::map<uint64_t, std::unique_ptr<Exchange>> exchanges_;  // by number
+  std::map<AnswerId, Place> places_;
+  std::unique_ptr<EngineThread> engine_;  // goes first
+};
+
+}  // namespace tandem::serve

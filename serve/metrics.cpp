@@ -1,0 +1,127 @@
+#include "serve/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace tandem::serve {
+namespace {
+
+std::string escaped(std::string_view label) {
+  std::string out;
+  for (const char c : label) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+class Page {
+ public:
+  explicit Page(std::span<const ModelGauges> models) : models_(models) {}
+
+  // Under our name, and under vLLM's where it has one.
+  void value(std::string_view name, std::string_view alias, std::string_view kind, std::string_view about,
+             const std::function<double(const ModelGauges&)>& of) {
+    for (const auto& whole : names(name, alias)) {
+      head(whole, kind, about);
+      for (const auto& model : models_)
+        text_ += fmt::format("{}{{model_name=\"{}\"}} {}\n", whole, escaped(model.name), of(model));
+    }
+  }
+  void histogram(std::string_view name, std::string_view alias, std::string_view about,
+                 const std::function<const Histogram&(const ModelGauges&)>& of) {
+    for (const auto& whole : names(name, alias)) {
+      head(whole, "histogram", about);
+      for (const auto& model : models_) {
+        const Histogram& h = of(model);
+        const auto label = escaped(model.name);
+        uint64_t below = 0;
+        for (size_t i = 0; i < Histogram::kBounds.size(); ++i) {
+          below += h.counts()[i];
+          text_ +=
+              fmt::format("{}_bucket{{model_name=\"{}\",le=\"{}\"}} {}\n", whole, label, Histogram::kBounds[i], below);
+        }
+        text_ += fmt::format("{}_bucket{{model_name=\"{}\",le=\"+Inf\"}} {}\n", whole, label, h.count());
+        text_ += fmt::format("{}_sum{{model_name=\"{}\"}} {}\n", whole, label, h.sum());
+        text_ += fmt::format("{}_count{{model_name=\"{}\"}} {}\n", whole, label, h.count());
+      }
+    }
+  }
+  void head(std::string_view name, std::string_view kind, std::string_view about) {
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, about, name, kind);
+  }
+  void line(std::string_view text) { (text_ += text) += '\n'; }
+  std::string take() { return std::move(text_); }
+
+ private:
+  static std::vector<std::string> names(std::string_view name, std::string_view alias) {
+    std::vector<std::string> all = {fmt::format("tandem_{}", name)};
+    if (!alias.empty()) all.push_back(fmt::format("vllm:{}", alias));
+    return all;
+  }
+  std::span<const ModelGauges> models_;
+  std::string text_;
+};
+
+}  // namespace
+
+void Histogram::observe(double seconds) {
+  ++counts_[std::ranges::lower_bound(kBounds, seconds) - kBounds.begin()];
+  sum_ += seconds;
+  ++count_;
+}
+
+std::string prometheus_text(std::span<const ModelGauges> models, const std::map<int, uint64_t>& answers_by_status) {
+  using M = const ModelGauges&;
+  Page page(models);
+  page.value("requests_running", "num_requests_running", "gauge", "Answers that are sampled now.",
+             [](M m) { return m.running; });
+  page.value("requests_waiting", "num_requests_waiting", "gauge", "Answers that wait for a slot.",
+             [](M m) { return m.waiting; });
+  page.value("slots", "", "gauge", "Answers that can be sampled at once.", [](M m) { return m.slots; });
+  page.value("prompt_tokens_total", "prompt_tokens_total", "counter", "Tokens of prompts.",
+             [](M m) { return static_cast<double>(m.metrics->prompt_tokens); });
+  page.value("generation_tokens_total", "generation_tokens_total", "counter", "Tokens that were sampled.",
+             [](M m) { return static_cast<double>(m.metrics->generation_tokens); });
+  page.value("prefix_cache_queries_total", "prefix_cache_queries_total", "counter",
+             "Tokens of prompts that were looked for.",
+             [](M m) { return static_cast<double>(m.metrics->prompt_tokens); });
+  page.value("prefix_cache_hits_total", "prefix_cache_hits_total", "counter",
+             "Tokens of prompts that were found computed.",
+             [](M m) { return static_cast<double>(m.metrics->cached_tokens); });
+  page.value("engine_steps_total", "", "counter", "Passes of the engine.",
+             [](M m) { return static_cast<double>(m.engine.steps); });
+  page.value("engine_forward_seconds_total", "", "counter", "Time of the model's passes.",
+             [](M m) { return m.engine.forward_seconds; });
+  page.value("engine_sample_seconds_total", "", "counter", "Time of sampling.",
+             [](M m) { return m.engine.sample_seconds; });
+  page.value("recomputed_tokens_total", "", "counter", "Tokens whose pages were given up and computed again.",
+             [](M m) { return static_cast<double>(m.engine.recomputed_tokens); });
+  page.value("admission_rejections_total", "admission_rejections_total", "counter",
+             "Requests that found the queue full.", [](M m) { return static_cast<double>(m.metrics->refused_full); });
+  for (const std::string_view name : {"tandem_request_success_total", "vllm:request_success_total"}) {
+    page.head(name, "counter", "Answers that ended, by reason.");
+    for (const auto& model : models) {
+      for (const auto& [reason, count] : model.metrics->finished) {
+        page.line(
+            fmt::format("{}{{model_name=\"{}\",finished_reason=\"{}\"}} {}", name, escaped(model.name), reason, count));
+      }
+    }
+  }
+  page.histogram("queue_seconds", "request_queue_time_seconds", "From a request to its slot.",
+                 [](M m) -> const Histogram& { return m.metrics->queue; });
+  page.histogram("time_to_first_token_seconds", "time_to_first_token_seconds", "From a request to its first token.",
+                 [](M m) -> const Histogram& { return m.metrics->time_to_first_token; });
+  page.histogram("inter_token_latency_seconds", "inter_token_latency_seconds", "Between two tokens of an answer.",
+                 [](M m) -> const Histogram& { return m.metrics->inter_token; });
+  page.histogram("e2e_request_latency_seconds", "e2e_request_latency_seconds", "From a request to its end.",
+                 [](M m) -> const Histogram& { return m.metrics->whole; });
+  page.head("tandem_http_responses_total", "counter", "Answers over HTTP, by status.");
+  for (const auto& [status, count] : answers_by_status)
+    page.line(fmt::format("tandem_http_responses_total{{code=\"{}\"}} {}", status, count));
+  return page.take();
+}
+
+}  // namespace tandem::serve

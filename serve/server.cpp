@@ -1,0 +1,486 @@
+#include "serve/server.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "base/unique_number.h"
+#include "base/work_queue.h"
+#include "serve/api_error.h"
+#include "serve/openapi.h"
+
+namespace tandem::serve {
+
+using namespace std::chrono_literals;
+using wire::HttpReply;
+using wire::HttpRequest;
+using wire::HttpResponse;
+
+namespace {
+
+constexpr size_t kMostWaitingReads = 4096;  // requests that wait to be read
+constexpr Duration kKeepAlive = 75s;
+constexpr auto kRetryAfterDrain = "5";
+
+wire::HttpLimits limits_of(const ServerSettings& settings) {
+  wire::HttpLimits limits;
+  limits.header_bytes = size_t{32} << 10;
+  limits.body_bytes = size_t{16} << 20;
+  limits.connections = settings.connections;
+  limits.transfer = 30s;
+  limits.keep_alive = kKeepAlive;
+  return limits;
+}
+
+bool is_loopback(std::string_view host) { return host.starts_with("127.") || host == "::1"; }
+
+}  // namespace
+
+class Server::Loop {
+ public:
+  Loop(ServerSettings settings, std::optional<Keys> keys, wire::HttpServer http, const Clock& clock)
+      : settings_(std::move(settings)),
+        keys_(std::move(keys)),
+        http_(std::move(http)),
+        clock_(clock),
+        queue_(1, kMostWaitingReads),
+        started_(static_cast<int64_t>(clock.unix_seconds())) {
+    for (const Endpoint& endpoint : {chat_endpoint(), completions_endpoint(), generate_endpoint()})
+      endpoints_.push_back({endpoint, FieldTable(endpoint.fields)});
+    for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup()})
+      lookups_.push_back({lookup, FieldTable(lookup.fields)});
+  }
+
+  std::string url() const {
+    const bool v6 = settings_.host.find(':') != std::string::npos;
+    return fmt::format("http://{}:{}", v6 ? "[" + settings_.host + "]" : settings_.host, http_.port());
+  }
+  const ServerSettings& settings() const { return settings_; }
+
+  Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop) {
+    http_.watch(queue_.wake_fd(), [&] { queue_.run_completions(); });
+    load(ready);
+    wire::HttpHandler handler;
+    handler.refuse = [&](const HttpRequest& request) { return refuse(request); };
+    handler.answer = [&](HttpRequest request, HttpReply reply) { answer(std::move(request), std::move(reply)); };
+    handler.gone = [&](uint64_t number) { gone(number); };
+    handler.malformed = [&](int status, const std::string& message) { return error_response(status, message); };
+    handler.tick = [&] { tick(stop); };
+    const Status status = http_.serve(handler, ended_);
+    return trouble_.ok() ? status : trouble_;
+  }
+
+ private:
+  struct Reading {
+    Endpoint endpoint;
+    FieldTable table;
+  };
+  struct LookupReading {
+    Lookup lookup;
+    FieldTable table;
+  };
+  struct Loaded {
+    std::vector<std::unique_ptr<Lane>> lanes;
+    std::unique_ptr<Embedder> embedder;
+  };
+
+  // On the thread that reads requests; nothing else can be read before.
+  void load(const std::function<void()>& ready) {
+    queue_.submit([this, ready]() -> WorkQueue::Completion {
+      auto loaded = std::make_shared<Result<Loaded>>(load_all());
+      return [this, ready, loaded] {
+        if (!*loaded) {
+          trouble_ = loaded->error();
+          ended_ = true;
+          return;
+        }
+        lanes_ = std::move((*loaded)->lanes);
+        embedder_ = std::move((*loaded)->embedder);
+        for (auto& lane : lanes_) http_.watch(lane->wake_fd(), [one = lane.get()] { one->take_news(); });
+        loaded_ = true;
+        ready();
+      };
+    });
+  }
+  Result<Loaded> load_all() const {
+    Loaded loaded;
+    for (const LaneSettings& model : settings_.models) loaded.lanes.push_back(TRY(Lane::load(model, clock_)));
+    if (!settings_.embedding_model.empty())
+      loaded.embedder = TRY(Embedder::load(settings_.embedding_model, settings_.threads));
+    return loaded;
+  }
+
+  bool can_sample() const {
+    return loaded_ && !draining_ && std::ranges::all_of(lanes_, [](const auto& lane) { return lane->trouble().ok(); });
+  }
+
+  // Nothing where the request may go on.
+  std::optional<HttpResponse> refuse(const HttpRequest& request) {
+    auto refusal = refusal_of(request);
+    if (refusal) ++answers_by_status_[refusal->status];
+    return refusal;
+  }
+  std::optional<HttpResponse> refusal_of(const HttpRequest& request) {
+    const std::string host(request.header("host"));
+    if (const auto origin = request.header("origin"); !origin.empty() && origin != "http://" + host && !keys_)
+      return error_response(403, "Origin: requests of web pages need a server with keys");
+    if (request.path == "/health" || request.path == "/ready") return std::nullopt;
+    if (!keys_ || keys_->name_of(request)) return std::nullopt;
+    auto response = error_response(401, "Authorization: must be \"Bearer\" and a key of this server");
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return response;
+  }
+
+  void answer(HttpRequest request, HttpReply plain) {
+    const HttpReply reply = [this, plain = std::move(plain)](HttpResponse response) {
+      ++answers_by_status_[response.status];
+      plain(std::move(response));
+    };
+    const std::string& path = request.path;
+    const bool get = request.method == "GET" || request.method == "HEAD";
+    if (path == "/health" || path == "/ready" || path == "/ping")
+      return get ? reply(health()) : other_method(reply, "GET");
+    for (const auto& reading : endpoints_) {
+      if (path != reading.endpoint.path) continue;
+      return request.method == "POST" ? sample(reading, std::move(request), reply) : other_method(reply, "POST");
+    }
+    for (const auto& reading : lookups_) {
+      if (path != reading.lookup.path) continue;
+      return request.method == "POST" ? look_up(reading, std::move(request), reply) : other_method(reply, "POST");
+    }
+    if (path == "/v1/embeddings")
+      return request.method == "POST" ? embed(std::move(request), reply) : other_method(reply, "POST");
+    const auto page = get ? page_of(path) : std::nullopt;
+    if (page) return reply(*page);
+    if (!get && page_of(path)) return other_method(reply, "GET");
+    reply(error_response(404, fmt::format("there is no {}; /openapi.json lists what there is", path.substr(0, 200))));
+  }
+
+  static void other_method(const HttpReply& reply, const char* method) {
+    auto response = error_response(405, fmt::format("the method must be {}", method));
+    response.headers.emplace_back("Allow", method);
+    reply(std::move(response));
+  }
+
+  HttpResponse health() const {
+    if (can_sample()) return json_response(200, {{"status", "ok"}});
+    return unavailable(!loaded_    ? "the models are being loaded"
+                       : draining_ ? "the server is ending"
+                                   : "an engine has failed");
+  }
+  static HttpResponse unavailable(std::string_view why) {
+    auto response = error_response(503, why);
+    response.headers.emplace_back("Retry-After", kRetryAfterDrain);
+    return response;
+  }
+
+  std::optional<HttpResponse> page_of(const std::string& path) const {
+    if (path == "/version") return json_response(200, {{"version", settings_.version}});
+    if (path == "/openapi.json") return json_response(200, document());
+    if (path == "/v1/models") {
+      Json data = Json::array();
+      for (const auto& model : settings_.models) {
+        for (const auto& name : model.names) data.push_back(model_object(name));
+      }
+      if (embedder_) data.push_back(model_object(embedder_->name()));
+      return json_response(200, {{"object", "list"}, {"data", std::move(data)}});
+    }
+    constexpr std::string_view kModel = "/v1/models/";
+    if (path.starts_with(kModel)) {
+      const std::string name = path.substr(kModel.size());
+      const bool known = settings_of(name) != nullptr || (embedder_ && embedder_->name() == name);
+      return known ? json_response(200, model_object(name)) : no_model(name);
+    }
+    if (path == "/load") {
+      size_t load = 0;
+      for (const auto& lane : lanes_) load += lane->requests();
+      return json_response(200, {{"server_load", load}});
+    }
+    if (path == "/metrics") {
+      std::vector<ModelGauges> gauges;
+      for (const auto& lane : lanes_) gauges.push_back(lane->gauges());
+      return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+                          .body = prometheus_text(gauges, answers_by_status_)};
+    }
+    return std::nullopt;
+  }
+
+  Json model_object(const std::string& name) const {
+    Json object = {{"id", name}, {"object", "model"}, {"created", started_}, {"owned_by", "tandem"}};
+    for (const auto& lane : lanes_) {
+      if (std::ranges::find(lane->settings().names, name) != lane->settings().names.end())
+        object["max_model_len"] = lane->max_tokens();
+    }
+    return object;
+  }
+  const LaneSettings* settings_of(const std::string& name) const {
+    for (const auto& model : settings_.models) {
+      if (std::ranges::find(model.names, name) != model.names.end()) return &model;
+    }
+    return nullptr;
+  }
+  HttpResponse no_model(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& model : settings_.models) names.insert(names.end(), model.names.begin(), model.names.end());
+    return error_response(
+        404, fmt::format("there is no model \"{}\"; there is {}", name.substr(0, 200), join(names, ", ")), "model");
+  }
+  Lane* lane_of(const std::string& name) const {
+    if (name.empty()) return lanes_.empty() ? nullptr : lanes_.front().get();
+    for (const auto& lane : lanes_) {
+      if (std::ranges::find(lane->settings().names, name) != lane->settings().names.end()) return lane.get();
+    }
+    return nullptr;
+  }
+
+  Json document() const {
+    std::vector<DescribedPath> paths;
+    for (const auto& [endpoint, table] : endpoints_)
+      paths.push_back({endpoint.path, "post", endpoint.summary, &table, endpoint.required});
+    for (const auto& [lookup, table] : lookups_)
+      paths.push_back({lookup.path, "post", lookup.summary, &table, lookup.required});
+    static constexpr std::string_view kInput[] = {"model", "input"};
+    paths.push_back({"/v1/embeddings", "post", "Vectors of texts", &embedding_fields_, kInput});
+    for (const auto& [path, summary] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"/v1/models", "The models"},
+                                                                    {"/health", "200 when it can sample"},
+                                                                    {"/ready", "The same"},
+                                                                    {"/version", "The version of the server"},
+                                                                    {"/load", "How many requests it works on"},
+                                                                    {"/metrics", "Counters, for Prometheus"},
+                                                                    {"/openapi.json", "This document"}}) {
+      paths.push_back({path, "get", summary, nullptr, {}});
+    }
+    return openapi_document(paths, settings_.version);
+  }
+
+  // Why nothing is computed now; nothing where it is.
+  std::optional<HttpResponse> closed() const {
+    if (!loaded_) return unavailable("the models are being loaded");
+    if (draining_) return unavailable("the server is ending");
+    return std::nullopt;
+  }
+
+  struct Read {
+    std::optional<HttpResponse> refused;
+    Lane* lane = nullptr;
+    Prepared prepared;
+  };
+
+  void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
+    if (auto refusal = closed()) return reply(std::move(*refusal));
+    const auto id = fmt::format("{:016x}{:08x}", run_, ++requests_);
+    const Time arrived = clock_.now();
+    const auto key = keys_ ? keys_->name_of(request).value_or("") : request.peer;
+    const uint64_t number = request.number;
+    const auto priority = std::string(request.header("x-tandem-priority"));
+    reading_.insert(number);
+    auto body = std::make_shared<std::string>(std::move(request.body));
+    const bool taken = queue_.submit([=, this, &reading]() -> WorkQueue::Completion {
+      auto read = std::make_shared<Read>(read_request(reading, *body, priority, id));
+      return [=, this] {
+        if (reading_.erase(number) == 0) return reply(unavailable("the client has gone"));
+        if (read->refused) return reply(std::move(*read->refused));
+        read->lane->submit({.number = number,
+                            .id = id,
+                            .key = key,
+                            .arrived = arrived,
+                            .prepared = std::move(read->prepared),
+                            .reply = reply});
+      };
+    });
+    if (taken) return;
+    reading_.erase(number);
+    auto full = error_response(429, "too many requests wait to be read; try again later");
+    full.headers.emplace_back("Retry-After", "1");
+    reply(std::move(full));
+  }
+
+  // On the thread that reads requests.
+  Read read_request(const Reading& reading, std::string_view body, const std::string& priority, const std::string& id) {
+    Read read;
+    Fields fields;
+    const auto prepared = [&]() -> Result<Prepared> {
+      TRY(check(fields, reading.table, reading.endpoint.required, body));
+      read.lane = lane_of(fields.text("model"));
+      if (read.lane == nullptr) return fail(Status::not_found("model"));
+      const std::string name = fields.text("model", read.lane->settings().names.front());
+      return reading.endpoint.prepare(fields, read.lane->view(name), id, static_cast<int64_t>(clock_.unix_seconds()));
+    };
+    auto result = guarded(prepared);
+    if (read.lane == nullptr && !result && result.error().code() == Code::kNotFound) {
+      read.refused = no_model(fields.text("model"));
+    } else if (!result) {
+      read.refused = error_response(http_status_of(result.error()), result.error().to_string(), fields.param());
+    } else {
+      read.prepared = std::move(*result);
+      if (!priority.empty()) {
+        if (const auto known = priority_of(priority))
+          read.prepared.generation.priority = *known;
+        else
+          read.refused =
+              error_response(400, fmt::format("X-Tandem-Priority: must be one of {}", fmt::join(kPriorities, ", ")));
+      }
+    }
+    return read;
+  }
+
+  static Status check(Fields& fields, const FieldTable& table, std::span<const std::string_view> required,
+                      std::string_view body) {
+    TRY(fields.read(table, body));
+    for (const auto name : required) {
+      if (!fields.has(name)) return fields.wrong(name, fmt::format("\"{}\" is missing", name));
+    }
+    return {};
+  }
+  // Foreign JSON that is of another shape than somebody expected is the request's mistake.
+  template <typename Function>
+  static auto guarded(const Function& function) -> decltype(function()) {
+    try {
+      return function();
+    } catch (const Json::exception& error) {
+      return tl::unexpected(Status::invalid(error.what()));
+    }
+  }
+
+  // Computes an answer on the thread that reads requests.
+  void compute(std::function<HttpResponse()> work, const HttpReply& reply) {
+    const bool taken = queue_.submit([reply, work = std::move(work)]() -> WorkQueue::Completion {
+      auto response = std::make_shared<HttpResponse>(work());
+      return [reply, response] { reply(std::move(*response)); };
+    });
+    if (!taken) reply(error_response(429, "too many requests wait to be read; try again later"));
+  }
+  static HttpResponse response_of(const Result<Json>& answer, const Fields& fields) {
+    if (answer) return json_response(200, *answer);
+    return error_response(http_status_of(answer.error()), answer.error().to_string(), fields.param());
+  }
+
+  void look_up(const LookupReading& reading, HttpRequest request, const HttpReply& reply) {
+    if (auto refusal = closed()) return reply(std::move(*refusal));
+    compute(
+        [this, &reading, body = std::move(request.body)] {
+          Fields fields;
+          if (const Status status = check(fields, reading.table, reading.lookup.required, body); !status.ok())
+            return error_response(400, status.to_string(), fields.param());
+          Lane* const lane = lane_of(fields.text("model"));
+          if (lane == nullptr) return no_model(fields.text("model"));
+          const std::string name = lane->settings().names.front();
+          return response_of(guarded([&] { return reading.lookup.answer(fields, lane->view(name)); }), fields);
+        },
+        reply);
+  }
+
+  void embed(HttpRequest request, const HttpReply& reply) {
+    if (auto refusal = closed()) return reply(std::move(*refusal));
+    if (!embedder_) {
+      return reply(
+          error_response(404, "this server has no embedding model; start it with --embedding-model DIR", "model"));
+    }
+    compute(
+        [this, body = std::move(request.body)] {
+          Fields fields;
+          static constexpr std::string_view kRequired[] = {"model", "input"};
+          if (const Status status = check(fields, embedding_fields_, kRequired, body); !status.ok())
+            return error_response(400, status.to_string(), fields.param());
+          if (fields.text("model") != embedder_->name()) {
+            return error_response(404,
+                                  fmt::format("there is no embedding model \"{}\"; there is {}",
+                                              fields.text("model").substr(0, 200), embedder_->name()),
+                                  "model");
+          }
+          return response_of(guarded([&] { return embedder_->answer(fields); }), fields);
+        },
+        reply);
+  }
+
+  void gone(uint64_t number) {
+    if (reading_.erase(number) > 0) return;
+    for (auto& lane : lanes_) lane->gone(number);
+  }
+
+  void tick(const std::atomic<bool>& stop) {
+    const Time now = clock_.now();
+    if (keys_ && now >= next_key_check_) {
+      next_key_check_ = now + 1s;
+      auto again = keys_->refresh();
+      if (!again) spdlog::error("the keys stay as they are: {}", again.error().to_string());
+      if (again && *again) spdlog::info("the keys were read again");
+    }
+    if (!stop) return;
+    if (!draining_) {
+      draining_ = true;
+      drain_until_ = now + from_seconds(settings_.drain_seconds);
+      size_t open = reading_.size();
+      for (const auto& lane : lanes_) open += lane->requests();
+      if (open > 0) spdlog::info("ending: {} requests have {} s to end", open, settings_.drain_seconds);
+    }
+    const bool idle =
+        reading_.empty() && std::ranges::all_of(lanes_, [](const auto& lane) { return lane->requests() == 0; });
+    if (!idle && now < drain_until_) return;
+    for (auto& lane : lanes_) lane->end_all(503, "the server has ended");
+    ended_ = true;
+  }
+
+  const ServerSettings settings_;
+  std::optional<Keys> keys_;
+  wire::HttpServer http_;
+  const Clock& clock_;
+  std::vector<Reading> endpoints_;
+  std::vector<LookupReading> lookups_;
+  const FieldTable embedding_fields_{Embedder::fields()};
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<Embedder> embedder_;
+  WorkQueue queue_;             // goes before what its jobs use
+  std::set<uint64_t> reading_;  // requests that are being read
+  std::map<int, uint64_t> answers_by_status_;
+  const uint64_t run_ = unique_number();
+  uint64_t requests_ = 0;
+  const int64_t started_;
+  Time next_key_check_{}, drain_until_{};
+  bool loaded_ = false, draining_ = false;
+  std::atomic<bool> ended_{false};
+  Status trouble_;
+};
+
+Server::Server(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::listen(ServerSettings settings, const Clock& clock) {
+  std::vector<std::string> names;
+  for (const auto& model : settings.models) {
+    for (const auto& name : model.names) {
+      if (std::ranges::find(names, name) != names.end())
+        return fail(
+            Status::invalid(fmt::format("two models are called \"{}\"", name)).hint("--model NAME=DIR names one"));
+      names.push_back(name);
+    }
+  }
+  if (names.empty()) return fail(Status::invalid("there is no model to serve"));
+  if (!is_loopback(settings.host) && settings.key_file.empty()) {
+    return fail(
+        Status::invalid(fmt::format("{} can be reached from other machines, and there are no keys", settings.host))
+            .hint("give --api-key-file F, a file with a key on each line"));
+  }
+  std::optional<Keys> keys;
+  if (!settings.key_file.empty()) keys = TRY(Keys::read(settings.key_file));
+  auto http = TRY(wire::HttpServer::listen(settings.host, settings.port, limits_of(settings)));
+  return std::unique_ptr<Server>(
+      new Server(std::make_unique<Loop>(std::move(settings), std::move(keys), std::move(http), clock)));
+}
+
+std::string Server::url() const { return loop_->url(); }
+
+std::vector<std::string> Server::model_names() const {
+  std::vector<std::string> names;
+  for (const auto& model : loop_->settings().models) names.insert(names.end(), model.names.begin(), model.names.end());
+  return names;
+}
+
+Status Server::serve(const std::function<void()>& ready, const std::atomic<bool>& stop) {
+  return loop_->serve(ready, stop);
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,53 @@
+// The HTTP server of trained models: OpenAI's API, and vLLM's where OpenAI has none (docs/serving.md).
+//
+// One thread runs sockets, queues and texts; requests are read and made into tokens by a second; each model's engine
+// has one of its own. It listens before the models are loaded, and says 503 until they are.
+//
+// Thread safety: one thread; `stop` and `hangup` may be set from anywhere, a signal handler included.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/keys.h"
+#include "serve/lane.h"
+#include "serve/lookups.h"
+
+namespace tandem::serve {
+
+struct ServerSettings {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;
+  std::vector<LaneSettings> models;
+  fs::path embedding_model;  // empty: none
+  fs::path key_file;         // empty: whoever reaches it may use it
+  int threads = 1;
+  double drain_seconds = 30;
+  size_t connections = 8192;
+  std::string version;
+};
+
+class Server {
+ public:
+  // kInvalid for a host off loopback without keys, and for two models of one name.
+  static Result<std::unique_ptr<Server>> listen(ServerSettings settings, const Clock& clock);
+  ~Server();
+
+  std::string url() const;
+  std::vector<std::string> model_names() const;
+
+  // Loads the models, calls `ready`, and answers until `stop`; then what runs has `drain_seconds` to end. Fails where a
+  // model cannot be loaded.
+  Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop);
+
+ private:
+  class Loop;
+  explicit Server(std::unique_ptr<Loop> loop);
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace tandem::serve

@@ -1,0 +1,36 @@
+#include "serve/text_side.h"
+
+#include <ctime>
+
+namespace tandem::serve {
+
+Result<TextSide> TextSide::load(const fs::path& directory) {
+  TextSide side;
+  if (!fs::exists(directory / "tokenizer.json")) return side;
+  side.tokenizer = TRY(model::Tokenizer::load(directory));
+  auto chat_template = model::ChatTemplate::load(directory);
+  if (chat_template)
+    side.chat_template = std::move(*chat_template);
+  else if (chat_template.error().code() != Code::kNotFound)
+    return tl::unexpected(chat_template.error());
+  return side;
+}
+
+Result<model::RenderedIds> TextSide::render(const Json& messages, const Json& tools,
+                                            model::RenderOptions options) const {
+  if (!chat_template) {
+    return fail(Status::invalid("\"messages\" needs a chat template in the model directory")
+                    .hint("give \"prompt\" or \"tokens\" instead"));
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  ::localtime_r(&now, &time);
+  options.now = time;
+  return chat_template->render_ids(*tokenizer, messages, tools, options);
+}
+
+model::ToolDialect TextSide::dialect(bool with_tools) const {
+  return model::dialect_of_template(chat_template->source(with_tools));
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,27 @@
+// What a model directory has for text: tokenizer and chat template, each of which may be missing.
+//
+// Thread safety: const methods from any thread.
+#pragma once
+
+#include <optional>
+
+#include "model/chat_template.h"
+#include "model/tokenizer.h"
+#include "model/tool_dialect.h"
+
+namespace tandem::serve {
+
+struct TextSide {
+  std::optional<model::Tokenizer> tokenizer;
+  std::optional<model::ChatTemplate> chat_template;
+
+  static Result<TextSide> load(const fs::path& directory);
+
+  const model::Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
+  // Messages and tools (an array, or null) by the template. kInvalid where there is none.
+  Result<model::RenderedIds> render(const Json& messages, const Json& tools, model::RenderOptions options) const;
+  // Of the answers to a chat. Call only where there is a template.
+  model::ToolDialect dialect(bool with_tools) const;
+};
+
+}  // namespace tandem::serve
