@@ -119,22 +119,28 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
     handler_.answer(std::move(request_), [self = shared_from_this(), number = number_](HttpResponse response) {
       if (number == self->number_ && !std::exchange(self->answered_, true)) self->send(std::move(response));
     });
-    if (!answered_ || body_stream_) watch_client();
+    if (!answered_ || streams_) watch_client();
   }
 
   // Says when the client closes its side before the answer has ended. A client that sends the next request early cannot
   // be watched any more.
   void watch_client() {
     if (!handler_.gone) return;
-    stream_.socket().async_wait(
-        tcp::socket::wait_read, [self = shared_from_this(), number = number_](beast::error_code error) {
-          if (error || number != self->number_ || (self->answered_ && !self->body_stream_)) return;
-          char byte;
-          const auto got = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-          if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
-          self->keep_ = false;
-          self->tell_gone();
-        });
+    // Not kept alive by the wait: one that is let go unanswered is closed.
+    stream_.socket().async_wait(tcp::socket::wait_read,
+                                [weak = weak_from_this(), number = number_](beast::error_code error) {
+                                  const auto self = weak.lock();
+                                  if (error || !self || number != self->number_) return;
+                                  self->look_at_client();
+                                });
+  }
+  void look_at_client() {
+    if (answered_ && !streams_) return;
+    char byte;
+    const auto got = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    keep_ = false;
+    tell_gone();
   }
   void tell_gone() {
     if (number_ == 0 || number_told_ == number_ || !handler_.gone) return;
@@ -190,10 +196,15 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
     keep_ = keep_ && !old_client_;
     response_.keep_alive(keep_);
     if (!old_client_) response_.chunked(true);
-    body_stream_ = std::move(body);
-    body_stream_->changed_ = [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->send_pieces();
+    body_stream_ = body;
+    streams_ = true;
+    body->changed_ = [self = shared_from_this()] {
+      const auto stream = self->body_stream_.lock();
+      // From its end on, what is left of it is ours to send.
+      if (stream && stream->state_ != HttpStream::State::kOpen) self->ending_stream_ = stream;
+      self->send_pieces();
     };
+    if (body->state_ != HttpStream::State::kOpen) ending_stream_ = body;
     auto head = std::make_shared<http::response<http::empty_body>>(response_.base());
     auto serializer = std::make_shared<http::response_serializer<http::empty_body>>(*head);
     sending_ = true;
@@ -207,8 +218,9 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
   }
 
   void send_pieces() {
-    if (sending_ || !body_stream_) return;
-    auto& body = *body_stream_;
+    const auto stream = body_stream_.lock();
+    if (sending_ || !stream) return;
+    auto& body = *stream;
     if (body.state_ == HttpStream::State::kAbandoned) {
       beast::error_code ignored;
       stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
@@ -236,11 +248,14 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
 
   void end_stream(bool whole) {
     if (!whole) tell_gone();
-    body_stream_->changed_ = nullptr;
-    body_stream_->state_ = HttpStream::State::kAbandoned;
-    body_stream_->pieces_.clear();
-    body_stream_.reset();
-    if (whole) after_answer();
+    streams_ = false;
+    if (const auto stream = body_stream_.lock()) {
+      stream->state_ = HttpStream::State::kAbandoned;
+      stream->pieces_.clear();
+      const auto last = std::exchange(stream->changed_, nullptr);  // may hold this alive
+      ending_stream_.reset();
+      if (whole) after_answer();
+    }
   }
 
   // Closed while the client still sends, the connection would be reset and the answer perhaps never read.
@@ -261,11 +276,13 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
   http::response<http::string_body> response_;
-  std::shared_ptr<HttpStream> body_stream_;  // that is being sent
+  std::weak_ptr<HttpStream> body_stream_;      // that is being sent
+  std::shared_ptr<HttpStream> ending_stream_;  // the same once it has ended
   std::string out_;
   uint64_t number_ = 0,
            number_told_ = 0;  // of the request that is answered; of the last whose client was said to be gone
-  bool head_only_ = false, answered_ = false, keep_ = false, old_client_ = false, sending_ = false, idle_ = false;
+  bool head_only_ = false, answered_ = false, keep_ = false, old_client_ = false, sending_ = false, streams_ = false,
+       idle_ = false;
 };
 
 namespace {

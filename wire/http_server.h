@@ -35,8 +35,9 @@ struct HttpRequest {
   std::string_view header(const std::string& name) const;  // empty where there is none
 };
 
-// The body of an answer that is sent piece by piece. Shared by who writes it and the connection; pieces that were
-// written before the connection took it on are sent too. What is written after the client has gone is dropped.
+// The body of an answer that is sent piece by piece. Who writes it holds it, and the connection with it, until its end;
+// pieces that were written before the connection took it on are sent too. What is written after the client has gone is
+// dropped. One that is let go before its end breaks the connection.
 class HttpStream {
  public:
   void write(std::string_view piece);

@@ -71,6 +71,111 @@ std::map<SequenceId, Said> sample_groups(Engine& engine, bool reversed) {
   return run(engine);
 }
 
+// What a turn with everything on says: of its prompt, and of each token that is sampled.
+struct Scored {
+  std::vector<PromptLogprob> prompt;
+  std::vector<SampledToken> tokens;
+};
+Scored score(Engine& engine, SequenceId id) {
+  Scored scored;
+  while (!engine.idle()) {
+    auto sampled = *engine.step();
+    for (auto& token : sampled) {
+      if (token.sequence != id) continue;
+      if (scored.tokens.empty()) scored.prompt = token.prompt;
+      scored.tokens.push_back(std::move(token));
+    }
+  }
+  return scored;
+}
+
+TEST(Engine, logprobs_of_a_prompt_are_those_with_which_its_tokens_are_sampled) {
+  auto first = engine({.slots = 4, .max_tokens = 256});
+  ASSERT_TRUE(first.add(1, prompt_of(1, 30), turn(5)));
+  const auto said = run(first).at(1);
+  auto whole = prompt_of(1, 30);
+  whole.insert(whole.end(), said.tokens.begin(), said.tokens.end());
+  auto asked = turn(9);
+  asked.prompt_logprobs = true;
+  asked.prompt_top_logprobs = 3;
+  asked.top_logprobs = 2;
+  const auto check = [&](Engine& with) {
+    // Others have computed the prompt before, and beside.
+    ASSERT_TRUE(with.add(1, whole, turn(7)));
+    run(with);
+    ASSERT_TRUE(with.add(2, whole, turn(8)));
+    ASSERT_TRUE(with.add(3, whole, asked));
+    const auto scored = score(with, 3);
+    ASSERT_EQ(scored.prompt.size(), whole.size() - 1);
+    for (size_t i = 0; i < said.tokens.size(); ++i) EXPECT_EQ(scored.prompt[29 + i].logprob, said.logprobs[i]) << i;
+    for (size_t at = 0; at < scored.prompt.size(); ++at) {
+      const auto& [logprob, top] = scored.prompt[at];
+      ASSERT_EQ(top.size(), 3u);
+      EXPECT_GE(top[0].logprob, top[1].logprob);
+      EXPECT_GE(top[1].logprob, top[2].logprob);
+      for (const auto& one : top) {
+        if (one.token == whole[at + 1]) {
+          EXPECT_EQ(one.logprob, logprob);
+        }
+      }
+      EXPECT_LE(logprob, top[0].logprob);
+    }
+    for (const auto& token : scored.tokens) {
+      ASSERT_EQ(token.top.size(), 2u);
+      for (const auto& one : token.top) {
+        if (one.token == token.token) {
+          EXPECT_EQ(one.logprob, token.logprob);
+        }
+      }
+    }
+  };
+  auto plain = engine({.slots = 4, .max_tokens = 256, .prefill_tokens = 7});
+  check(plain);
+  auto late = late_engine({.slots = 4, .max_tokens = 256, .prefill_tokens = 7}, 3);
+  check(late);
+}
+
+TEST(Engine, biases_and_penalties_choose_other_tokens_and_leave_logprobs_as_they_are) {
+  for (const int depth : {1, 3}) {
+    auto with = late_engine({.slots = 4, .max_tokens = 256}, depth);
+    auto asked = turn(1);
+    asked.stop_tokens.clear();
+    asked.max_new_tokens = 20;
+    asked.sampling.temperature = 0;
+    asked.bias = {{50, 100}};
+    ASSERT_TRUE(with.add(1, prompt_of(1, 20), asked));
+    const auto biased = run(with).at(1);
+    EXPECT_EQ(biased.tokens, std::vector<int32_t>(20, 50));
+    EXPECT_LT(biased.logprobs[0], -1) << "the model's own, not that of the biased distribution";
+    // Each time that it is said, another token costs 60 less to say.
+    asked.bias = {{50, 100}, {51, 90}};
+    asked.frequency_penalty = 60;
+    ASSERT_TRUE(with.add(2, prompt_of(1, 20), asked));
+    const auto penalised = run(with).at(2).tokens;
+    EXPECT_EQ(std::vector(penalised.begin(), penalised.begin() + 4), (std::vector<int32_t>{50, 51, 50, 51}));
+    asked.frequency_penalty = 0;
+    asked.bias = {};
+    asked.presence_penalty = 1000;
+    ASSERT_TRUE(with.add(3, prompt_of(1, 20), asked));
+    auto said = run(with).at(3).tokens;
+    std::ranges::sort(said);
+    EXPECT_EQ(std::adjacent_find(said.begin(), said.end()), said.end()) << "no token is said twice";
+  }
+}
+
+TEST(Engine, a_turn_cannot_stop_before_its_least_tokens) {
+  auto with = engine({.slots = 4, .max_tokens = 256});
+  auto asked = turn(1);
+  asked.bias = {{3, 200}};
+  asked.min_new_tokens = 5;
+  ASSERT_TRUE(with.add(1, prompt_of(1, 20), asked));
+  const auto said = run(with).at(1).tokens;
+  ASSERT_EQ(said.size(), 6u);
+  EXPECT_EQ(said.back(), 3);
+  asked.bias = {{5000, 1}};
+  EXPECT_EQ(with.add(2, prompt_of(1, 20), asked).code(), Code::kInvalid);
+}
+
 TEST(Engine, samples_the_same_tokens_and_logprobs_whatever_slots_order_chunks_pages_and_threads) {
   auto reference_engine = engine({.slots = 12, .max_tokens = 256});
   const auto reference = sample_groups(reference_engine, false);

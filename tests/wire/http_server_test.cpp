@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "tests/within.h"
 
 namespace tandem::wire {
 namespace {
@@ -47,12 +48,16 @@ std::string read_all(const FileDescriptor& socket) {
 // /closed.
 class HttpServed : public testing::Test {
  protected:
-  HttpServed() : server_(*HttpServer::listen("127.0.0.1", 0, limits())), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  explicit HttpServed(Duration keep_alive = {})
+      : server_(*HttpServer::listen("127.0.0.1", 0, limits(keep_alive))),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     server_.watch(wake_.get(), [this] {
       uint64_t count;
       EXPECT_EQ(read(wake_.get(), &count, sizeof count), 8);
       for (auto& reply : later_) reply({200, {}, "at last"});
       later_.clear();
+      if (stream_) stream_->write("two");
+      if (stream_) stream_->end();
     });
     handler_.refuse = [](const HttpRequest& request) -> std::optional<HttpResponse> {
       if (request.path != "/closed") return std::nullopt;
@@ -61,9 +66,15 @@ class HttpServed : public testing::Test {
     handler_.answer = [this](const HttpRequest& request, const HttpReply& reply) {
       if (request.path == "/later") return later_.push_back(reply);
       if (request.path == "/never") return;
+      if (request.path == "/stream") {
+        stream_ = std::make_shared<HttpStream>();
+        stream_->write("one ");
+        return reply({.headers = {{"X-Number", std::to_string(request.number)}}, .stream = stream_});
+      }
       reply({200, {{"X-Method", request.method}}, request.body + std::string(request.header("x"))});
       reply({500, {}, "a second answer"});
     };
+    handler_.gone = [this](uint64_t number) { gone_ = number; };
     thread_ = std::thread([this] { EXPECT_TRUE(server_.serve(handler_, stop_)); });
   }
   ~HttpServed() override { end(); }
@@ -71,12 +82,14 @@ class HttpServed : public testing::Test {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
     later_.clear();
+    stream_.reset();
   }
-  static HttpLimits limits() {
+  static HttpLimits limits(Duration keep_alive) {
     HttpLimits limits;
     limits.body_bytes = 10;
     limits.connections = 4;
     limits.transfer = 500ms;
+    limits.keep_alive = keep_alive;
     return limits;
   }
   std::string ask(const std::string& bytes) {
@@ -92,6 +105,8 @@ class HttpServed : public testing::Test {
   HttpServer server_;
   FileDescriptor wake_;
   std::vector<HttpReply> later_;
+  std::shared_ptr<HttpStream> stream_;
+  std::atomic<uint64_t> gone_{0};
   HttpHandler handler_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -132,6 +147,74 @@ TEST_F(HttpServed, visitors_beyond_the_limit_wait_for_a_place) {
   std::vector<FileDescriptor> silent;
   for (int i = 0; i < 4; ++i) silent.push_back(connect_to(server_.port()));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+class HttpKept : public HttpServed {
+ protected:
+  HttpKept() : HttpServed(20s) {}
+};
+
+TEST_F(HttpKept, a_connection_brings_one_request_after_the_other) {
+  const auto socket = connect_to(server_.port());
+  const std::string two =
+      "POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nonePOST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\ntwo";
+  EXPECT_EQ(send(socket.get(), two.data(), two.size(), MSG_NOSIGNAL), static_cast<ssize_t>(two.size()));
+  std::string answers;
+  char buffer[4096];
+  while (answers.find("two") == std::string::npos) {
+    const ssize_t n = recv(socket.get(), buffer, sizeof buffer, 0);
+    ASSERT_GT(n, 0) << answers;
+    answers.append(buffer, static_cast<size_t>(n));
+  }
+  EXPECT_LT(answers.find("one"), answers.find("two"));
+  const std::string last = "GET /c HTTP/1.1\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(send(socket.get(), last.data(), last.size(), MSG_NOSIGNAL), static_cast<ssize_t>(last.size()));
+  EXPECT_THAT(read_all(socket), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServed, a_stream_is_sent_while_it_is_written) {
+  const auto socket = connect_to(server_.port());
+  const std::string bytes = "GET /stream HTTP/1.1\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  std::string begin;
+  char buffer[4096];
+  while (begin.find("one ") == std::string::npos) {
+    const ssize_t n = recv(socket.get(), buffer, sizeof buffer, 0);
+    ASSERT_GT(n, 0) << begin;
+    begin.append(buffer, static_cast<size_t>(n));
+  }
+  EXPECT_THAT(begin, HasSubstr("Transfer-Encoding: chunked"));
+  release();
+  EXPECT_THAT(read_all(socket), EndsWith("3\r\ntwo\r\n0\r\n\r\n"));
+}
+
+TEST_F(HttpServed, a_client_of_http_1_0_gets_a_stream_that_ends_with_the_connection) {
+  const auto socket = connect_to(server_.port());
+  const std::string bytes = "GET /stream HTTP/1.0\r\n\r\n";
+  EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  char byte;
+  ASSERT_EQ(recv(socket.get(), &byte, 1, MSG_PEEK), 1);
+  release();
+  EXPECT_THAT(read_all(socket), EndsWith("\r\n\r\none two"));
+}
+
+TEST_F(HttpServed, it_is_told_when_a_client_goes_away_before_the_end_of_its_answer) {
+  {
+    const auto socket = connect_to(server_.port());
+    const std::string bytes = "GET /stream HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    char byte;
+    ASSERT_EQ(recv(socket.get(), &byte, 1, 0), 1);
+    EXPECT_EQ(gone_, 0u);
+  }
+  EXPECT_TRUE(within(30s, [&] { return gone_ != 0; }));
+  gone_ = 0;
+  {
+    const auto socket = connect_to(server_.port());
+    const std::string bytes = "GET /later HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  EXPECT_TRUE(within(30s, [&] { return gone_ != 0; }));
 }
 
 TEST_F(HttpServed, it_ends_while_visitors_wait) {

@@ -1,0 +1,385 @@
+// `tandem serve`: the real binary, asked over real sockets.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/random.h"
+#include "tests/cli/run_fixture.h"
+#include "wire/event_stream.h"
+#include "wire/http_client.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class Serve : public RunTest {
+ protected:
+  // Starts it on the tiny model, called "tiny", and waits for its line.
+  void start(Arguments more = {}) {
+    Arguments arguments = {TANDEM_BINARY, "serve", "--model", "tiny=" + (root() / "model").string(), "--port", "0"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    server_.reset();
+    fs::remove(root() / "serve.out");  // of the test before
+    server_ = std::make_unique<Process>(arguments, root() / "serve.out");
+    ASSERT_TRUE(within(60s, [&] { return line().contains("url") || !server_->running(); }));
+    ASSERT_TRUE(line().contains("url")) << text(root() / "serve.out");
+    url_ = line()["url"].get<std::string>();
+  }
+  static Json line() {
+    const auto all = text(root() / "serve.out");
+    for (const auto one : split_lines(all)) {
+      const auto parsed = parse_json(one);
+      if (parsed && parsed->is_object()) return *parsed;
+    }
+    return Json::object();
+  }
+  struct Answer {
+    int status = 0;
+    std::string body;
+    std::optional<Duration> retry_after;
+    Json json() const { return parse_json(body).value_or(Json::object()); }
+  };
+  Answer ask(const std::string& path, const std::string& body, const std::string& key = "", std::string method = "POST",
+             std::stop_token stop = {}) const {
+    Answer answer;
+    wire::OutgoingRequest request{.url = url_ + path, .method = std::move(method)};
+    request.headers = {{"Content-Type", "application/json"}};
+    if (!key.empty()) request.headers.emplace_back("Authorization", "Bearer " + key);
+    request.body = body;
+    request.limit = 120s;
+    const auto head = wire::http_request(
+        request,
+        [&](const wire::HttpHead& h, std::string_view bytes) {
+          answer.status = h.status;
+          answer.body += bytes;
+          return Status();
+        },
+        stop);
+    if (!head) answer.body += " " + head.error().to_string();
+    if (head) answer.status = head->status;
+    if (head) answer.retry_after = head->retry_after;
+    return answer;
+  }
+  Json post(const std::string& path, const Json& body) const {
+    const auto answer = ask(path, dump_json(body));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json();
+  }
+  std::vector<Json> stream(const std::string& path, Json body) const {
+    body["stream"] = true;
+    const auto answer = ask(path, dump_json(body));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    std::vector<Json> chunks;
+    wire::EventStreamDecoder decoder(size_t{1} << 20);
+    const auto events = decoder.feed(answer.body);
+    EXPECT_TRUE(events && !events->empty()) << answer.body;
+    if (!events || events->empty()) return chunks;
+    for (const auto& event : *events) {
+      if (event.data != "[DONE]") chunks.push_back(*parse_json(event.data));
+    }
+    EXPECT_EQ(events->back().data, "[DONE]");
+    return chunks;
+  }
+  double metric(const std::string& name) const {
+    const auto page = ask("/metrics", "", "", "GET").body;
+    for (const auto one : split_lines(page)) {
+      if (one.starts_with(name + "{")) return std::stod(std::string(one.substr(one.rfind(' ') + 1)));
+    }
+    return -1;
+  }
+  static std::vector<Json> lines_of(const Arguments& arguments, const std::vector<Json>& input) {
+    std::ofstream file(root() / "input");
+    for (const Json& one : input) file << dump_json(one) << "\n";
+    file.close();
+    Arguments all = arguments;
+    all.insert(all.end(), {"--model", (root() / "model").string(), "--input", (root() / "input").string()});
+    EXPECT_EQ(tandem(all), 0) << text(output());
+    std::vector<Json> lines;
+    const std::string said = text(output());
+    for (const auto one : split_lines(said)) {
+      if (auto parsed = parse_json(one); parsed && parsed->contains("id")) lines.push_back(std::move(*parsed));
+    }
+    return lines;
+  }
+
+  std::unique_ptr<Process> server_;
+  std::string url_;
+};
+
+Json chat(const std::string& text, Json more = Json::object()) {
+  Json body = {{"model", "tiny"}, {"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
+  for (const auto& [key, value] : more.items()) body[key] = value;
+  return body;
+}
+
+TEST_F(Serve, a_seeded_request_gives_the_tokens_and_logprobs_of_generate_and_score) {
+  std::vector<Json> lines;
+  for (int i = 0; i < 6; ++i) {
+    lines.push_back({{"id", i},
+                     {"messages", chat(fmt::format("Number {}?", i))["messages"]},
+                     {"seed", 40 + i},
+                     {"max_tokens", 20},
+                     {"temperature", i % 2 == 0 ? 1.0 : 0.7},
+                     {"top_p", i % 3 == 0 ? 0.9 : 1.0}});
+  }
+  const auto generated = lines_of({"generate"}, lines);
+  ASSERT_EQ(generated.size(), lines.size());
+  start();
+  std::vector<Json> to_score;
+  std::vector<Json> logprobs;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    Json body = lines[i];
+    body.erase("id");
+    body["model"] = "tiny";
+    body["return_token_ids"] = true;
+    body["logprobs"] = true;
+    body["n"] = 2;
+    const Json answer = post("/v1/chat/completions", body);
+    const Json& choice = answer["choices"][0];
+    EXPECT_EQ(choice["token_ids"], generated[i]["tokens"]) << "choice 0 draws with the seed";
+    EXPECT_NE(choice["token_ids"], answer["choices"][1]["token_ids"]) << "choice 1 with the next";
+    Json said = Json::array();
+    for (const Json& one : choice["logprobs"]["content"]) said.push_back(one["logprob"]);
+    EXPECT_EQ(said, generated[i]["logprobs"]);
+    // The same streamed.
+    Json streamed = Json::array();
+    std::string text;
+    for (const Json& chunk : stream("/v1/chat/completions", body)) {
+      if (chunk["choices"].empty() || chunk["choices"][0]["index"] != Json(0)) continue;
+      const Json& part = chunk["choices"][0];
+      for (const Json& token : part.value("token_ids", Json::array())) streamed.push_back(token);
+      text += part["delta"].value("content", std::string());
+    }
+    EXPECT_EQ(streamed, generated[i]["tokens"]);
+    EXPECT_EQ(text, choice["message"]["content"].get<std::string>());
+    Json whole = answer["prompt_token_ids"];
+    for (const Json& token : choice["token_ids"]) whole.push_back(token);
+    // A prompt that is scored over HTTP has the same floats.
+    const Json echo = post("/v1/completions",
+                           {{"model", "tiny"}, {"prompt", whole}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 1}});
+    logprobs.push_back(echo["choices"][0]["logprobs"]["token_logprobs"]);
+    to_score.push_back({{"id", i}, {"tokens", whole}});
+  }
+  const auto scored = lines_of({"score"}, to_score);
+  for (size_t i = 0; i < scored.size(); ++i) {
+    ASSERT_TRUE(logprobs[i][0].is_null());
+    Json rest = Json::array();
+    for (size_t at = 1; at < logprobs[i].size(); ++at) rest.push_back(logprobs[i][at]);
+    Json expected = scored[i]["logprobs"];
+    if (expected.size() == logprobs[i].size()) expected.erase(expected.begin());
+    EXPECT_EQ(rest, expected);
+  }
+}
+
+TEST_F(Serve, answers_have_the_shape_of_openais) {
+  start();
+  const auto chunks =
+      stream("/v1/chat/completions",
+             chat("Say it.", {{"n", 2}, {"max_tokens", 5}, {"stream_options", {{"include_usage", true}}}}));
+  std::map<int64_t, int> finishes, firsts;
+  for (const Json& chunk : chunks) {
+    EXPECT_EQ(chunk["id"], chunks[0]["id"]);
+    EXPECT_EQ(chunk["created"], chunks[0]["created"]);
+    for (const Json& choice : chunk["choices"]) {
+      finishes[choice["index"].get<int64_t>()] += !choice["finish_reason"].is_null();
+      firsts[choice["index"].get<int64_t>()] += choice["delta"].contains("role");
+    }
+  }
+  EXPECT_EQ(finishes, (std::map<int64_t, int>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(firsts, finishes);
+  EXPECT_TRUE(chunks.back()["choices"].empty());
+  EXPECT_EQ(chunks.back()["usage"]["completion_tokens"], Json(10));
+
+  const Json nothing = post("/v1/chat/completions", chat("Say it.", {{"max_tokens", 0}}));
+  EXPECT_EQ(nothing["choices"][0]["finish_reason"], Json("length"));
+  EXPECT_EQ(nothing["choices"][0]["message"]["content"], Json(""));
+  const Json many = post("/v1/completions", {{"model", "tiny"}, {"prompt", {"a", "b"}}, {"n", 2}, {"max_tokens", 2}});
+  EXPECT_EQ(many["choices"].size(), 4u);
+  EXPECT_EQ(post("/v1/completions",
+                 {{"model", "tiny"}, {"prompt", "a"}, {"echo", true}, {"max_tokens", 0}})["choices"][0]["text"],
+            Json("a"));
+  const Json tokens = post("/tokenize", {{"prompt", "some words"}});
+  EXPECT_EQ(post("/detokenize", {{"tokens", tokens["tokens"]}})["prompt"], Json("some words"));
+  EXPECT_EQ(ask("/v1/models", "", "", "GET").json()["data"][0]["id"], Json("tiny"));
+  EXPECT_EQ(ask("/health", "", "", "GET").status, 200);
+  const Json answer =
+      post("/v1/chat/completions", chat("Give JSON.", {{"max_tokens", 60},
+                                                       {"seed", 1},
+                                                       {"response_format",
+                                                        {{"type", "json_schema"},
+                                                         {"json_schema",
+                                                          {{"name", "n"},
+                                                           {"schema",
+                                                            {{"type", "object"},
+                                                             {"properties", {{"n", {{"enum", {1, 2}}}}}},
+                                                             {"required", {"n"}},
+                                                             {"additionalProperties", false}}}}}}}}));
+  const auto parsed = parse_json(answer["choices"][0]["message"]["content"].get<std::string>());
+  EXPECT_TRUE(parsed && parsed->contains("n")) << dump_json(answer);
+  const Json tool = {{"type", "function"},
+                     {"function",
+                      {{"name", "look"},
+                       {"parameters",
+                        {{"type", "object"},
+                         {"properties", {{"x", {{"enum", {"a", "b"}}}}}},
+                         {"required", {"x"}},
+                         {"additionalProperties", false}}}}}};
+  const Json called = post("/v1/chat/completions", chat("Look.", {{"max_tokens", 900},
+                                                                  {"seed", 2},
+                                                                  {"tools", Json::array({tool})},
+                                                                  {"tool_choice", "required"},
+                                                                  {"parallel_tool_calls", false}}));
+  EXPECT_EQ(called["choices"][0]["finish_reason"], Json("tool_calls")) << dump_json(called);
+  EXPECT_EQ(called["choices"][0]["message"]["tool_calls"][0]["function"]["name"], Json("look"));
+}
+
+TEST_F(Serve, what_is_wrong_in_a_request_is_one_clear_4xx) {
+  start();
+  const auto error = [&](const std::string& path, const std::string& body) {
+    const auto answer = ask(path, body);
+    const Json json = answer.json();
+    EXPECT_TRUE(json.contains("error")) << answer.body;
+    return fmt::format("{} {} {}", answer.status,
+                       json["error"]["param"].is_null() ? "" : json["error"]["param"].get<std::string>(),
+                       json["error"]["message"].get<std::string>());
+  };
+  const std::string completions = "/v1/completions", chats = "/v1/chat/completions";
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":"a","guided_json":{}})"), HasSubstr("400 guided_json"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":"a","top_k":9223372036854775808})"),
+              HasSubstr("400 top_k"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":[[1,-1]]})"), HasSubstr("400 prompt"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":[1,[2]]})"), HasSubstr("400 prompt"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":"a","suffix":"b"})"), HasSubstr("400 suffix"));
+  EXPECT_THAT(error(completions, R"({"model":"other","prompt":"a"})"), HasSubstr("404 model"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny"})"), HasSubstr("400 prompt \"prompt\" is missing"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":"a","stop":[1]})"), HasSubstr("400 stop"));
+  EXPECT_THAT(error(completions, R"({"model":"tiny","prompt":"a","logit_bias":{"1":"x"}})"),
+              HasSubstr("400 logit_bias"));
+  EXPECT_THAT(error(completions, "{\"model\":\"tiny\",\"prompt\":\"" + std::string(100000, 'a') + "\"}"),
+              HasSubstr("400 prompt"));
+  EXPECT_THAT(error(completions, std::string(100000, '[')), HasSubstr("400"));
+  EXPECT_THAT(error(completions, "{\"model\":\"tiny\",\"prompt\":\"\xff\xfe\"}"), HasSubstr("400"));
+  EXPECT_THAT(error(completions, ""), HasSubstr("400"));
+  EXPECT_THAT(error(chats, R"({"model":"tiny","messages":[{"role":"king","content":"a"}]})"),
+              HasSubstr("400 messages"));
+  EXPECT_THAT(error(chats, R"({"model":"tiny","messages":[{"role":"user","content":[{"type":"image_url"}]}]})"),
+              HasSubstr("image_url"));
+  EXPECT_THAT(error(chats, R"({"model":"tiny","messages":["a"]})"), HasSubstr("400 messages"));
+  EXPECT_THAT(error(chats, R"({"model":"tiny","messages":[{"role":"user","content":"a"}],"tools":[{"type":"x"}]})"),
+              HasSubstr("400 tools"));
+  EXPECT_THAT(error(chats, R"({"model":"tiny","messages":[{"role":"user","content":"a"}],"tool_choice":"required"})"),
+              HasSubstr("400 tool_choice"));
+  EXPECT_THAT(
+      error(
+          chats,
+          R"({"model":"tiny","messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"x"}}}})"),
+      HasSubstr("400 response_format"));
+  EXPECT_THAT(error("/v1/nothing", "{}"), HasSubstr("404"));
+  EXPECT_THAT(error("/health", "{}"), HasSubstr("405"));
+  EXPECT_THAT(error("/v1/embeddings", R"({"model":"m","input":"a"})"), HasSubstr("--embedding-model"));
+  EXPECT_EQ(ask(completions, std::string((16 << 20) + 1, ' ')).status, 413);
+  EXPECT_EQ(post(completions, {{"model", "tiny"}, {"prompt", "still there"}, {"max_tokens", 1}})["choices"].size(), 1u);
+}
+
+TEST_F(Serve, keys_are_asked_for_and_read_again) {
+  { std::ofstream(root() / "keys") << "# of the team\none\n"; }
+  start({"--api-key-file", (root() / "keys").string()});
+  const std::string body = R"({"model":"tiny","prompt":"a","max_tokens":1})";
+  EXPECT_EQ(ask("/v1/completions", body).status, 401);
+  EXPECT_EQ(ask("/v1/completions", body, "two").status, 401);
+  EXPECT_EQ(ask("/v1/completions", body, "one").status, 200);
+  EXPECT_EQ(ask("/health", "", "", "GET").status, 200);
+  { std::ofstream(root() / "keys.new") << "two\n"; }
+  fs::rename(root() / "keys.new", root() / "keys");
+  EXPECT_TRUE(within(30s, [&] { return ask("/v1/completions", body, "two").status == 200; }));
+  EXPECT_EQ(ask("/v1/completions", body, "one").status, 401);
+  EXPECT_EQ(tandem({"serve", "--model", (root() / "model").string(), "--host", "0.0.0.0", "--port", "0"}), 2);
+}
+
+TEST_F(Serve, a_client_that_goes_away_frees_its_slot_and_a_full_queue_says_when_to_come_again) {
+  { std::ofstream(root() / "serve.yaml") << "serve:\n  queue: 1\n  slots: 1\n"; }
+  start({"--config", (root() / "serve.yaml").string()});
+  const Json endless = {
+      {"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 1000}, {"ignore_eos", true}, {"logit_bias", {{"0", -100}}}};
+  std::stop_source leave;
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 2; ++i) {
+    clients.emplace_back([&] {
+      while (!leave.stop_requested()) ask("/v1/completions", dump_json(endless), "", "POST", leave.get_token());
+    });
+  }
+  EXPECT_TRUE(within(60s, [&] {
+    const auto answer = ask("/v1/completions", dump_json(endless), "", "POST", {});
+    return answer.status == 429 && answer.retry_after.has_value();
+  }));
+  leave.request_stop();
+  clients.clear();
+  EXPECT_TRUE(
+      within(60s, [&] { return metric("tandem_requests_running") == 0 && metric("tandem_requests_waiting") == 0; }));
+}
+
+TEST_F(Serve, sigterm_lets_running_answers_end_and_refuses_new_ones) {
+  start();
+  const Json body = {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 900}, {"ignore_eos", true}};
+  Answer running;
+  std::jthread client([&] { running = ask("/v1/completions", dump_json(body)); });
+  ASSERT_TRUE(within(60s, [&] { return metric("tandem_requests_running") == 1; }));
+  server_->signal(SIGTERM);
+  bool refused = false;
+  while (server_->running()) {
+    const auto answer = ask("/v1/completions", R"({"model":"tiny","prompt":"b","max_tokens":1})");
+    refused = refused || (answer.status == 503 && answer.retry_after.has_value());
+  }
+  client.join();
+  EXPECT_EQ(running.status, 200) << running.body;
+  EXPECT_EQ(running.json()["usage"]["completion_tokens"], Json(900));
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(server_->wait(), 0);
+}
+
+TEST_F(Serve, clients_that_break_off_at_random_leave_nothing_behind) {
+  start({"--slots", "4"});
+  const auto descriptors = [&] {
+    return std::distance(fs::directory_iterator(fmt::format("/proc/{}/fd", server_->pid())), fs::directory_iterator());
+  };
+  post("/v1/completions", {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 1}});
+  std::vector<std::jthread> clients;
+  for (int c = 0; c < 4; ++c) {
+    clients.emplace_back([&, c] {
+      Random random(c);
+      for (int i = 0; i < 40; ++i) {
+        std::stop_source leave;
+        const int most = static_cast<int>(random.below(60));
+        int seen = 0;
+        wire::OutgoingRequest request{.url = url_ + "/v1/completions"};
+        request.headers = {{"Content-Type", "application/json"}};
+        request.body = dump_json({{"model", "tiny"},
+                                  {"prompt", fmt::format("{} {}", c, i)},
+                                  {"max_tokens", 200},
+                                  {"n", 1 + random.below(3)},
+                                  {"stream", true}});
+        [[maybe_unused]] const auto ended = wire::http_request(
+            request,
+            [&](const wire::HttpHead&, std::string_view) {
+              return ++seen > most ? Status::cancelled("enough") : Status();
+            },
+            leave.get_token());
+      }
+    });
+  }
+  clients.clear();
+  EXPECT_TRUE(
+      within(60s, [&] { return metric("tandem_requests_running") == 0 && metric("tandem_requests_waiting") == 0; }));
+  EXPECT_LE(descriptors(), 40);
+  const Json answer = post("/v1/completions", {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 3}, {"seed", 1}});
+  EXPECT_EQ(answer["usage"]["completion_tokens"], Json(3));
+}
+
+}  // namespace
+}  // namespace tandem
