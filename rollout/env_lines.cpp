@@ -12,6 +12,7 @@ namespace {
 
 constexpr auto kPause = 1000ms;  // in which a server without room is left alone
 constexpr auto kPatience = 5s;   // then one that says nothing counts as silent
+constexpr auto kCut = 2s;        // then one without a connection counts as lost
 
 }  // namespace
 
@@ -20,7 +21,7 @@ Status EnvLines::follow(const wire::Directory& directory) {
   for (auto& [rank, line] : lines_) {
     const bool is_listed = directory.find({wire::Role::kEnv, rank}) != nullptr;
     // One that is back has a chance, whatever it was like when it left.
-    if (is_listed && line.has_left) line.mute.reset(), line.full_until = {};
+    if (is_listed && line.has_left) line.mute.reset(), line.cut.reset(), line.full_until = {};
     line.has_left = !is_listed;
   }
   for (const wire::Peer& peer : directory.all(wire::Role::kEnv)) {
@@ -33,7 +34,7 @@ Status EnvLines::follow(const wire::Directory& directory) {
       if (trouble) trouble = std::move(socket).error().at(to_string(peer));
       continue;
     }
-    Line line{.socket = std::move(*socket), .address = address, .full_until = {}, .mute = {}, .unused = {}};
+    Line line{.socket = std::move(*socket), .address = address, .full_until = {}, .mute = {}, .cut = {}, .unused = {}};
     if (found == lines_.end()) {
       lines_.emplace(peer.rank, std::move(line));
     } else {
@@ -67,6 +68,8 @@ uint64_t EnvLines::refused() const {
 
 bool EnvLines::answers(const Line& line, Time now) const { return !line.mute || now - *line.mute < kPatience; }
 
+bool EnvLines::is_lost(const Line& line, Time now) const { return line.cut && now - *line.cut >= kCut; }
+
 std::optional<int> EnvLines::best(const Load& load) const {
   const Time now = clock_.now();
   const size_t count = lines_.size();
@@ -75,7 +78,7 @@ std::optional<int> EnvLines::best(const Load& load) const {
   std::optional<std::pair<Cost, int>> best;
   for (const auto& [rank, line] : lines_) {
     const size_t turn = place++ % count;
-    if (line.has_left) continue;
+    if (line.has_left || is_lost(line, now)) continue;
     const auto episodes = load.find(rank);
     const Cost cost(!answers(line, now), now < line.full_until, episodes == load.end() ? 0 : episodes->second, turn);
     if (!best || cost < best->first) best = {cost, rank};
@@ -95,7 +98,12 @@ void EnvLines::leave_alone(int server) {
 void EnvLines::send(Line& line, wire::Outgoing& message) {
   // What is lost is asked again; to one that is not connected nothing goes at all.
   const Status sent = line.socket.send("", message);
-  if (!line.mute) line.mute = sent ? clock_.now() : clock_.now() - kPatience;
+  const Time now = clock_.now();
+  if (!line.mute) line.mute = sent ? now : now - kPatience;
+  if (sent)
+    line.cut.reset();
+  else if (!line.cut)
+    line.cut = now;
 }
 
 void EnvLines::send(int server, const Request& request, const std::function<void(wire::Body::Builder)>& write) {
@@ -126,6 +134,7 @@ std::optional<EnvLines::Heard> EnvLines::receive() {
     auto message = line.socket.receive();
     if (!message) continue;
     line.mute.reset();
+    line.cut.reset();
     Heard heard{.server = rank, .message = std::move(*message), .request = {}};
     heard.is_new_life = std::exchange(line.epoch, heard.message.epoch()) != heard.message.epoch();
     if (const auto asked = sent_.find(heard.message.id()); asked != sent_.end()) {
@@ -149,6 +158,15 @@ std::vector<int> EnvLines::silent() const {
       one_answers = true;
   }
   return one_answers ? silent : std::vector<int>();
+}
+
+std::vector<int> EnvLines::lost() const {
+  const Time now = clock_.now();
+  std::vector<int> lost;
+  for (const auto& [rank, line] : lines_) {
+    if (is_lost(line, now)) lost.push_back(rank);
+  }
+  return lost;
 }
 
 void EnvLines::greet_if_late() {

@@ -3,7 +3,8 @@
 //
 // Servers are known by their rank, and come and go while the run is on. The best one has the fewest episodes of this
 // rollout, of those that answer and have room. A server that said it has no room is left alone for a second. One that
-// has left gets no new episodes, and its line ends after its last one.
+// has left gets no new episodes, and its line ends after its last one. One that cannot be reached for two seconds is
+// lost, with what it had: connections stand while a server lives, and are made again in half a second.
 //
 // Thread safety: none; belongs to the worker's thread.
 #pragma once
@@ -42,7 +43,7 @@ class EnvLines {
   uint64_t refused() const;
   bool knows(int server) const { return lines_.contains(server); }
 
-  // The server for a new episode; nothing where all have left.
+  // The server for a new episode; nothing where all have left or are lost.
   std::optional<int> best(const Load& load) const;
   // Whether one that answers and has room is there.
   bool has_room(const Load& load) const;
@@ -72,6 +73,7 @@ class EnvLines {
 
   // Servers that are silent or have left though another answers: what has no sandbox yet had better ask there.
   std::vector<int> silent() const;
+  std::vector<int> lost() const;
   // Asks everybody whether he is still who he was, where an answer is late: a welcome comes, and every answer carries
   // its epoch. At most once a second.
   void greet_if_late();
@@ -83,6 +85,7 @@ class EnvLines {
     uint64_t epoch = 0;          // of the server that answered last
     Time full_until{};           // it said that it has no room
     std::optional<Time> mute;    // since when something that was sent has had no answer of any kind
+    std::optional<Time> cut;     // since when nothing could be sent: there is no connection
     std::optional<Time> unused;  // since when it has left and no episode of ours is there
     bool has_left = false;
   };
@@ -91,6 +94,7 @@ class EnvLines {
     Time at{};
   };
   bool answers(const Line& line, Time now) const;
+  bool is_lost(const Line& line, Time now) const;
   void send(Line& line, wire::Outgoing& message);
 
   const Connect connect_;

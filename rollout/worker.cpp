@@ -79,6 +79,7 @@ void Worker::tick() {
   if (now < next_env_check_) return;
   next_env_check_ = now + 200ms;
   for (const int server : env_.silent()) step_all(Episode::ServerSilent{server});
+  for (const int server : env_.lost()) step_all(Episode::ServerLost{server});
   env_.greet_if_late();
 }
 

@@ -257,6 +257,26 @@ TEST_F(EnvLinesTest, where_all_servers_have_left_there_is_none_until_one_comes) 
   EXPECT_TRUE(lines_->best(load_));
 }
 
+TEST_F(EnvLinesTest, a_server_that_cannot_be_reached_for_two_seconds_is_lost_until_it_is_back) {
+  const std::string address = servers_[1].address();
+  servers_[1] = std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", {"spare", 1, wire::kEveryRun}));
+  const Time limit = real_.now() + 20s;
+  // It takes a moment until the connection is gone.
+  while (lines_->lost().empty() && real_.now() < limit) greet();
+  EXPECT_EQ(lines_->lost(), std::vector<int>{1});
+  for (int i = 0; i < 9; ++i) EXPECT_NE(place(), 1);
+
+  auto again = wire::Socket::listen(context_, address, {"env-1", 2, wire::kEveryRun});
+  while (!again && real_.now() < limit) again = wire::Socket::listen(context_, address, {"env-1", 2, wire::kEveryRun});
+  ASSERT_TRUE(again) << again.error().to_string();
+  servers_[1] = std::move(*again);
+  while (!lines_->lost().empty() && real_.now() < limit) {
+    greet();
+    (void)hear(1, 10ms);
+  }
+  EXPECT_TRUE(lines_->lost().empty());
+}
+
 TEST_F(EnvLinesTest, a_server_that_has_moved_is_asked_where_it_is_now) {
   add_server();
   ASSERT_TRUE(directory_.put({wire::Role::kEnv, 1}, *directory_.find({wire::Role::kEnv, 3})));
