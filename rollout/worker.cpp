@@ -18,8 +18,8 @@ void Worker::introduce(wire::Hello::Builder hello) {
   auto holding = hello.initHolding(static_cast<unsigned>(episodes_.size()));
   unsigned i = 0;
   for (const auto& [id, episode] : episodes_) {
-    holding[i].setEpisode(episode.lease.key.episode);
-    holding[i++].setAttempt(episode.lease.key.attempt);
+    holding[i].setEpisode(episode.key().episode);
+    holding[i++].setAttempt(episode.key().attempt);
   }
   credits_announced_ = UINT32_MAX;
 }
@@ -29,6 +29,7 @@ Status Worker::run(const std::atomic<bool>& stop) {
     const bool busy = !engine_.idle();
     if (!busy) {
       std::vector<wire::Socket*> sockets = {&link_.socket(), &trainer_, &peers_};
+      env_.end_unused(env_load());
       env_.add_sockets(sockets);
       const Time before = clock_.now();
       wire::wait(sockets, 5ms);
@@ -37,8 +38,7 @@ Status Worker::run(const std::atomic<bool>& stop) {
     receive();
     feed_.tick(trainer_);
     TRY(take_weights());
-    start_ready();
-    resend_late();
+    tick();
     pull();
     if (!engine_.idle()) {
       const auto sampled = TRY(engine_.step());
@@ -73,14 +73,36 @@ void Worker::pull() {
   if (link_.send(message).ok()) credits_announced_ = credits;
 }
 
+void Worker::tick() {
+  step_all(Episode::Tick{engine_.version()});
+  const Time now = clock_.now();
+  if (now < next_env_check_) return;
+  next_env_check_ = now + 200ms;
+  for (const int server : env_.silent()) step_all(Episode::ServerSilent{server});
+  for (const int server : env_.lost()) step_all(Episode::ServerLost{server});
+  env_.greet_if_late();
+}
+
 size_t Worker::active() const {
   return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(),
-                                           [](const auto& e) { return e.second.waiting <= Waiting::kTools; }));
+                                           [](const auto& e) { return e.second.waiting() <= Waiting::kTools; }));
+}
+
+EnvLines::Load Worker::env_load() const {
+  EnvLines::Load load;
+  for (const auto& [id, e] : episodes_) {
+    if (e.server()) ++load[*e.server()];
+  }
+  return load;
+}
+
+Episode::Settings Worker::episode_settings() const {
+  return {.numerics_id = engine_.numerics_id(), .patience = from_seconds(settings_.request_seconds)};
 }
 
 std::string Worker::doing() const {
   std::map<Waiting, int> counts;
-  for (const auto& [id, e] : episodes_) ++counts[e.waiting];
+  for (const auto& [id, e] : episodes_) ++counts[e.waiting()];
   std::string text = engine_.idle() ? "waiting" : "sampling";
   for (const auto& [waiting, count] : counts) text += fmt::format(", {} for {}", count, to_string(waiting));
   return episodes_.empty() ? "waiting for episodes" : text;
@@ -133,7 +155,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
     return wire::Socket::connect(context, address.text(), identity,
                                  settings.env_secret ? &*settings.env_secret : nullptr);
   };
-  EnvLines env(connect_to_env, settings.run_dir, std::hash<std::string>()(settings.identity.sender), clock);
+  EnvLines env(connect_to_env, std::hash<std::string>()(settings.identity.sender), clock);
   TRY(env.follow(settings.directory));
   auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
   Worker* self = nullptr;

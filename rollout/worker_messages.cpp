@@ -1,12 +1,35 @@
-// A rollout process: messages of other roles.
-#include <fmt/format.h>
+// A rollout process: what the other roles say, as events of its episodes.
 #include <spdlog/spdlog.h>
 
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {
 
-using namespace std::chrono_literals;
+namespace {
+
+EpisodeKey key_of(wire::EpisodeAttempt::Reader in) { return {in.getEpisode(), in.getAttempt()}; }
+
+Episode::Began began_of(int server, wire::Acquired::Reader in) {
+  Episode::Began began{.server = server, .sandbox = in.getLease(), .messages = {}, .max_turns = in.getMaxTurns()};
+  for (const auto message : in.getMessages()) began.messages.push_back({message.getRole(), message.getContent()});
+  return began;
+}
+
+Episode::Called called_of(uint64_t ask, wire::Called::Reader in) {
+  return {.ask = ask,
+          .calls = in.getCalls(),
+          .is_over = in.getOver(),
+          .is_next_step = in.getNextStep(),
+          .response = {in.getResponse().getRole(), in.getResponse().getContent()}};
+}
+
+Episode::Scored scored_of(uint64_t ask, wire::Scored::Reader in) {
+  Episode::Scored scored{.ask = ask, .reward = in.getReward(), .terms = {}};
+  for (const auto term : in.getTerms()) scored.terms[term.getName()] = term.getValue();
+  return scored;
+}
+
+}  // namespace
 
 void Worker::receive() {
   for (int i = 0; i < 64; ++i) {
@@ -20,7 +43,10 @@ void Worker::receive() {
     const auto body = message->body();
     if (body.isWeightsManifest()) feed_.on_manifest(body.getWeightsManifest());
     if (body.isChunk()) feed_.on_chunk(*message);
-    if (body.isTrajectoryAck()) on_stored({body.getTrajectoryAck().getEpisode(), body.getTrajectoryAck().getAttempt()});
+    if (body.isTrajectoryAck()) {
+      const EpisodeKey key = key_of(body.getTrajectoryAck());
+      step(key, Episode::Stored{key});
+    }
   }
   for (int i = 0; i < 64; ++i) {
     auto heard = env_.receive();
@@ -37,39 +63,28 @@ void Worker::receive() {
 void Worker::on_coordinator(const wire::Incoming& message) {
   const auto body = message.body();
   switch (body.which()) {
-    case wire::Body::GRANT: {
-      for (const auto lease : body.getGrant().getLeases()) {
-        AgentEpisode e;
-        e.lease = read_lease(lease);
-        e.started = clock_.now();
-        const uint64_t id = e.lease.key.episode;
-        if (episodes_.contains(id)) forget(id);
-        episodes_.emplace(id, std::move(e));
-      }
-      credits_announced_ = UINT32_MAX;
+    case wire::Body::GRANT:
+      for (const auto lease : body.getGrant().getLeases()) on_grant(read_lease(lease));
       return;
-    }
     case wire::Body::REVOKE: {
-      const auto found = episodes_.find(body.getRevoke().getEpisode());
-      if (found != episodes_.end() && found->second.lease.key.attempt == body.getRevoke().getAttempt())
-        forget(found->first);
-      return;
+      const EpisodeKey key = key_of(body.getRevoke());
+      return step(key, Episode::Revoked{key});
     }
     case wire::Body::COMMIT_ACK: {
-      const auto found = episodes_.find(body.getCommitAck().getEpisode());
-      if (found != episodes_.end() && found->second.lease.key.attempt == body.getCommitAck().getAttempt() &&
-          found->second.waiting == Waiting::kCoordinator) {
-        forget(found->first);
-        ++finished_;
-      }
-      return;
+      const EpisodeKey key = key_of(body.getCommitAck());
+      return step(key, Episode::Committed{key});
     }
     case wire::Body::STEAL:
       return hand_over(body.getSteal());
-    case wire::Body::CLAIM:
-      return on_mine({body.getClaim().getEpisode(), body.getClaim().getAttempt()});
-    case wire::Body::CLAIMED:
-      return on_gone({body.getClaimed().getEpisode(), body.getClaimed().getAttempt()});
+    case wire::Body::CLAIM: {
+      const EpisodeKey key = key_of(body.getClaim());
+      if (const Episode* e = find(key); e != nullptr && e->waiting() == Waiting::kClaim) ++taken_;
+      return step(key, Episode::Ours{key});
+    }
+    case wire::Body::CLAIMED: {
+      const EpisodeKey key = key_of(body.getClaimed());
+      return step(key, Episode::Gone{key});
+    }
     case wire::Body::PEERS:
       return on_peers(body.getPeers());
     case wire::Body::STOP:
@@ -80,6 +95,29 @@ void Worker::on_coordinator(const wire::Incoming& message) {
   }
 }
 
+void Worker::on_grant(LeaseTerms lease) {
+  const uint64_t id = lease.key.episode;
+  // What is here of it is an attempt that the coordinator has given up.
+  if (const auto former = episodes_.find(id); former != episodes_.end()) {
+    const EpisodeKey key = former->second.key();
+    step(key, Episode::Revoked{key});
+  }
+  episodes_.try_emplace(id, std::move(lease), episode_settings(), clock_.now());
+  credits_announced_ = UINT32_MAX;
+}
+
+void Worker::on_handover(const wire::Incoming& message) {
+  auto handover = read_handover(message);
+  if (!handover) return spdlog::warn("{}", handover.error().message());  // the other side takes it back
+  const uint64_t id = handover->lease.key.episode;
+  if (episodes_.contains(id)) return;
+  if (handover->sandbox && !env_.knows(handover->server)) {
+    return spdlog::warn("an episode came from env-{}, to which this rollout has no line", handover->server);
+  }
+  const auto taken = episodes_.try_emplace(id, std::move(*handover), episode_settings(), clock_.now()).first;
+  step(taken->second, Episode::Tick{engine_.version()});
+}
+
 void Worker::on_peers(wire::Peers::Reader peers) {
   const auto directory = wire::Directory::read(peers);
   const Status status = directory ? env_.follow(*directory) : directory.error();
@@ -87,109 +125,24 @@ void Worker::on_peers(wire::Peers::Reader peers) {
 }
 
 void Worker::on_env(const EnvLines::Heard& heard) {
-  const wire::Incoming& message = heard.message;
-  if (heard.new_life) ask_new_env(heard.server);
-  if (message.body().isWelcome()) return;
-  const auto id = env_.episode_of(message);
-  if (!id) {
-    if (message.body().isAcquired()) on_unasked_lease(heard.server, message.body().getAcquired());
-    return;
-  }
-  const auto found = episodes_.find(*id);
-  if (found == episodes_.end() || found->second.request != message.id()) return;
-  AgentEpisode& e = found->second;
-  e.request = 0;
-  tool_seconds_ += to_seconds(clock_.now() - e.sent);
-  const auto body = message.body();
-  if (body.isFailed()) {
-    const Status failure = wire::read_failure(body.getFailed());
-    const bool no_room = e.waiting == Waiting::kSandbox && failure.code() == Code::kExhausted;
-    if (no_room && clock_.now() - e.wanted < 2 * from_seconds(settings_.request_seconds)) return env_.ask_elsewhere(e);
-    return hand_back(e, Outcome::kInfraError, failure.message());
-  }
-  if (body.isAcquired() && e.waiting == Waiting::kSandbox) return begin(e, body.getAcquired());
-  if (body.isCalled() && e.waiting == Waiting::kTools) return on_called(e, body.getCalled());
-  if (body.isScored() && e.waiting == Waiting::kGrade) {
-    e.reward = body.getScored().getReward();
-    for (const auto term : body.getScored().getTerms()) e.terms[term.getName()] = term.getValue();
-    return deliver(e);
-  }
+  if (heard.is_new_life) step_all(Episode::ServerRestarted{heard.server});
+  const auto body = heard.message.body();
+  if (body.isAcquired()) on_sandbox(heard.server, body.getAcquired());
+  if (!heard.request) return;  // it was given up, or answered before
+  const auto& [key, ask] = *heard.request;
+  tool_seconds_ += to_seconds(heard.waited);
+  if (body.isCalled()) return step(key, called_of(ask, body.getCalled()));
+  if (body.isScored()) return step(key, scored_of(ask, body.getScored()));
+  if (!body.isFailed()) return;
+  const Status failure = wire::read_failure(body.getFailed());
+  if (failure.code() == Code::kExhausted) env_.leave_alone(heard.server);
+  step(key, Episode::Refused{ask, failure, env_.has_room(env_load())});
 }
 
-void Worker::ask_new_env(int server) {
-  for (auto& [id, e] : episodes_) {
-    if (is_for_env(e.waiting) && e.env_server == server && e.request != 0) env_.repeat(e);
-  }
-}
-
-void Worker::on_unasked_lease(int server, wire::Acquired::Reader acquired) {
-  const auto found = episodes_.find(acquired.getEpisode());
-  const bool is_of_ours = found != episodes_.end() && found->second.lease.key.attempt == acquired.getAttempt() &&
-                          found->second.env_server == server;
-  const bool is_wanted =
-      is_of_ours && (found->second.waiting == Waiting::kSandbox || found->second.env_lease == acquired.getLease());
-  if (!is_wanted) env_.release(server, acquired.getLease());
-}
-
-void Worker::send_trajectory(AgentEpisode& e) {
-  e.sent = clock_.now();
-  wire::Outgoing message;
-  write_trajectory(e.trajectory, message.body().initTrajectory(), message);
-  (void)trainer_.send("", message);
-}
-
-void Worker::send_commit(AgentEpisode& e) {
-  e.sent = clock_.now();
-  wire::Outgoing message;
-  write_commit(e, engine_.version(), e.sent, message.body().initCommit());
-  (void)link_.send(message);
-}
-
-void Worker::resend_late() {
-  const Time now = clock_.now();
-  if (now < next_resend_) return;
-  next_resend_ = now + 200ms;
-  bool env_is_slow = false;
-  for (auto& [id, e] : episodes_) {
-    const Duration waited = now - e.sent;
-    env_is_slow = env_is_slow || (is_for_env(e.waiting) && waited > 1s);
-    switch (e.waiting) {
-      case Waiting::kSandbox:
-        if (e.request == 0 ? now >= e.ask_at : env_.is_stranded(e)) {
-          env_.ask(e);
-          break;
-        }
-        if (e.request == 0) break;
-        [[fallthrough]];
-      case Waiting::kTools:
-      case Waiting::kGrade:
-        if (waited < from_seconds(settings_.request_seconds)) break;
-        if (e.sends >= 2)
-          hand_back(
-              e, Outcome::kInfraError,
-              fmt::format("the environment server did not answer within {:.0f} s", 2 * settings_.request_seconds));
-        else if (++e.sends; true)
-          env_.repeat(e);
-        break;
-      case Waiting::kTrainer:
-        if (waited > 2s) send_trajectory(e);
-        break;
-      case Waiting::kCoordinator:
-        if (waited > 2s) send_commit(e);
-        break;
-      case Waiting::kHandedOver:
-        if (waited > 5s) take_back(e);
-        break;
-      case Waiting::kClaim:
-        if (waited > 2s) send_claim(e);
-        break;
-      default:
-        break;
-    }
-  }
-  if ((!env_is_slow && !env_.is_one_silent()) || now < next_env_hello_) return;
-  next_env_hello_ = now + 1s;
-  env_.greet();
+void Worker::on_sandbox(int server, wire::Acquired::Reader acquired) {
+  const EpisodeKey key{acquired.getEpisode(), acquired.getAttempt()};
+  if (find(key) == nullptr) return env_.release(server, acquired.getLease());
+  step(key, began_of(server, acquired));
 }
 
 }  // namespace tandem::rollout

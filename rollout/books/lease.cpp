@@ -29,6 +29,29 @@ LeaseTerms read_lease(wire::Lease::Reader in) {
   return terms;
 }
 
+void write_commit(const Commit& commit, wire::Commit::Builder out) {
+  out.setEpisode(commit.key.episode);
+  out.setAttempt(commit.key.attempt);
+  out.setOutcome(std::string(to_string(commit.outcome)));
+  out.setReason(commit.reason);
+  out.setHasReward(commit.reward.has_value());
+  out.setReward(commit.reward.value_or(0));
+  auto terms = out.initTerms(static_cast<unsigned>(commit.terms.size()));
+  unsigned i = 0;
+  for (const auto& [name, value] : commit.terms) {
+    terms[i].setName(name);
+    terms[i++].setValue(value);
+  }
+  out.setFirstVersion(commit.first_version);
+  out.setLastVersion(commit.last_version);
+  out.setTurns(commit.turns);
+  out.setToolCalls(commit.tool_calls);
+  out.setSeconds(commit.seconds);
+  out.setPromptTokens(commit.prompt_tokens);
+  out.setSampledTokens(commit.sampled_tokens);
+  out.setSteals(commit.steals);
+}
+
 Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
   Commit commit{.worker = worker,
                 .key = {in.getEpisode(), in.getAttempt()},

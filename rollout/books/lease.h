@@ -8,6 +8,8 @@ namespace tandem::rollout {
 
 void write_lease(const LeaseTerms& terms, wire::Lease::Builder out);
 LeaseTerms read_lease(wire::Lease::Reader in);
+// Who commits is said by the message that it goes in.
+void write_commit(const Commit& commit, wire::Commit::Builder out);
 // An outcome that nobody knows is a failure of the infrastructure.
 Commit read_commit(const std::string& worker, wire::Commit::Reader in);
 void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out);

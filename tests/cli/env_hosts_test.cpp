@@ -146,6 +146,37 @@ TEST_F(EnvHosts, a_server_joins_a_run_that_is_on_and_leaves_it_without_losing_an
   expect_nothing_left(run_dir);
 }
 
+TEST_F(EnvHosts, a_server_that_joined_and_is_killed_is_lost_at_once_and_its_episodes_go_elsewhere) {
+  const fs::path run_dir = root() / "killed";
+  Process process(command({"run.steps=5000", "tasks.heldout=0"}, run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
+  const auto layout = run::RunLayout::open(run_dir);
+  ASSERT_TRUE(layout) << layout.error().to_string();
+  bool was_noticed = false;
+  // It may be between two episodes when it is killed.
+  for (int rank = 1; rank <= 5 && !was_noticed; ++rank) {
+    const std::string name = "env-" + std::to_string(rank);
+    Process server({TANDEM_BINARY, "role", "env", "--run-dir", run_dir.string(), "--rank", std::to_string(rank)},
+                   root() / "killed.log");
+    const std::string endpoint = layout->address({wire::Role::kEnv, rank}).text();
+    ASSERT_TRUE(within(30s, [&] {
+      const auto said = envs("logs -n 4096 " + run_dir.string() + " --endpoint " + endpoint);
+      return said.find(" call ") != std::string::npos;
+    })) << text(root() / "killed.log");
+    server.signal(SIGKILL);
+    server.wait(10s);
+    was_noticed = within(15s, [&] { return logs(run_dir).find(name + " is lost") != std::string::npos; });
+    const int step = json(run_dir / "status.json").value("step", 0);
+    ASSERT_TRUE(reaches_step(process, run_dir, step + 3)) << text(output());
+  }
+  EXPECT_TRUE(was_noticed) << logs(run_dir);
+  process.signal(SIGINT);
+  ASSERT_EQ(process.wait(60s), 75) << text(output());
+  EXPECT_EQ(logs(run_dir).find("did not answer within"), std::string::npos) << "nobody waited for the dead";
+  expect_books_to_agree(run_dir);
+  expect_nothing_trained_twice(run_dir);
+}
+
 TEST_F(EnvHosts, what_cannot_work_is_said_before_anything_is_started) {
   Host host("refusing");
   ASSERT_NE(host.address(), "") << text(host.log);

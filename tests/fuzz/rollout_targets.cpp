@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "envs/fleet/messages.h"
 #include "rollout/agent/chat_answer.h"
-#include "rollout/agent_episode.h"
 #include "rollout/books/lease.h"
 #include "rollout/books/ledger.h"
 #include "rollout/books/trajectory.h"
+#include "rollout/handover.h"
 #include "tests/fuzz/targets.h"
 #include "weights_sync/carrier.h"
 #include "wire/directory.h"
@@ -52,7 +52,7 @@ struct Line {
 void read(const wire::Incoming& message) {
   const auto body = message.body();
   if (body.isTrajectory()) (void)rollout::read_trajectory(body.getTrajectory(), message);
-  if (body.isHandover()) (void)rollout::read_handover(message, Time{});
+  if (body.isHandover()) (void)rollout::read_handover(message);
   if (body.isWeightsManifest()) (void)weights_sync::read_manifest(body.getWeightsManifest());
   if (body.isFleetQuery()) {
     if (const auto query = envs::read_query(body.getFleetQuery())) {

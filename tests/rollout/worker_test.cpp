@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "model/weights.h"
-#include "rollout/agent_episode.h"
 #include "rollout/books/lease.h"
+#include "rollout/handover.h"
 #include "weights_sync/carrier.h"
 
 namespace tandem::rollout {
@@ -106,14 +106,14 @@ TEST_F(WorkerTest, an_episode_that_was_taken_over_waits_for_the_weights_of_its_l
   welcome.body().initWelcome();
   ASSERT_TRUE(coordinator_.send("rollout-0", welcome));
 
-  AgentEpisode episode;
+  Handover episode;
   episode.lease = {
       .key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train", .min_version = 3, .max_version = 3};
   episode.trajectory.key = episode.lease.key;
   const std::vector<int32_t> prompt = {1, 40, 41};
   episode.trajectory.append(prompt);
   episode.trajectory.append_sampled(42, -1.5f, 3);
-  episode.env_lease = 9;
+  episode.sandbox = 9;
   episode.turns = 1;
   episode.max_turns = 4;
   episode.said = "a call";

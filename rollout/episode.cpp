@@ -1,0 +1,346 @@
+#include "rollout/episode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "rollout/agent/turn_rules.h"
+
+namespace tandem::rollout {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Duration kSendAgain = 2s;        // what trainer or coordinator did not acknowledge
+constexpr Duration kClaimPatience = 5s;    // of a victim
+constexpr Duration kPauseForRoom = 500ms;  // where no server has any
+
+}  // namespace
+
+std::string_view to_string(Waiting waiting) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "weights", "sandbox", "tokens", "tools", "grade", "trainer", "coordinator", "a claim elsewhere", "a claim"};
+  return kNames[static_cast<size_t>(waiting)];
+}
+
+Episode::Episode(LeaseTerms lease, const Settings& settings, Time now)
+    : patience_(settings.patience), lease_(std::move(lease)), started_(now) {
+  trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
+}
+
+Episode::Episode(Handover handover, const Settings& settings, Time now)
+    : patience_(settings.patience),
+      lease_(std::move(handover.lease)),
+      trajectory_(std::move(handover.trajectory)),
+      started_(now),
+      waiting_(Waiting::kClaim),
+      due_(now),
+      sandbox_(handover.sandbox),
+      turns_(handover.turns),
+      max_turns_(handover.max_turns),
+      tool_calls_(handover.tool_calls),
+      prompt_tokens_(handover.prompt_tokens),
+      steals_(handover.steals),
+      said_(std::move(handover.said)),
+      shared_(handover.sandbox) {
+  if (sandbox_) {
+    server_ = handover.server;
+  } else {
+    trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
+  }
+}
+
+std::vector<Episode::Action> Episode::step(const Event& event, Time now) {
+  Actions actions;
+  if (is_over_ && !std::holds_alternative<Began>(event)) return actions;
+  std::visit([&](const auto& which) { on(which, now, actions); }, event);
+  return actions;
+}
+
+// ---- Time ----
+
+void Episode::on(const Tick& tick, Time now, Actions& actions) {
+  version_ = tick.version;
+  if (waiting_ == Waiting::kWeights) return start(now, actions);
+  if (now < due_) return;
+  switch (waiting_) {
+    case Waiting::kSandbox:
+    case Waiting::kTools:
+    case Waiting::kGrade:
+      if (sends_ == 0) return ask(now, actions);
+      if (sends_ == 1) return send_ask(now, actions);
+      return give_up(fmt::format("the environment server did not answer within {:.0f} s", 2 * to_seconds(patience_)),
+                     now, actions);
+    case Waiting::kTrainer:
+    case Waiting::kCoordinator:
+    case Waiting::kClaim:
+      return send(waiting_, now, actions);
+    case Waiting::kHandedOver:  // nobody claimed it
+      waiting_ = parked_.waiting;
+      if (waits_for_env()) ask(now, actions);
+      return;
+    case Waiting::kWeights:
+    case Waiting::kTokens:
+      return;
+  }
+}
+
+void Episode::start(Time now, Actions& actions) {
+  if (version_ > lease_.max_version)
+    return give_up(fmt::format("its weights {} are gone, {} are here", lease_.max_version, version_), now, actions);
+  if (version_ < lease_.min_version) return;
+  // One that was taken over has its sandbox: its turn is answered again, not run again, and the engine computes the
+  // tokens when the next turn starts.
+  waiting_ = sandbox_ ? Waiting::kTools : Waiting::kSandbox;
+  wanted_ = now;
+  ask(now, actions);
+}
+
+// ---- The environment ----
+
+bool Episode::waits_for_env() const {
+  return waiting_ == Waiting::kSandbox || waiting_ == Waiting::kTools || waiting_ == Waiting::kGrade;
+}
+
+void Episode::ask(Time now, Actions& actions) {
+  ++ask_;
+  sends_ = 0;
+  if (waiting_ == Waiting::kSandbox) server_.reset();
+  send_ask(now, actions);
+}
+
+void Episode::send_ask(Time now, Actions& actions) {
+  ++sends_;
+  due_ = now + patience_;
+  if (waiting_ == Waiting::kSandbox) {
+    actions.push_back(Acquire{ask_, server_});
+  } else if (waiting_ == Waiting::kTools) {
+    actions.push_back(Call{ask_, *server_, *sandbox_, turns_, said_});
+  } else {
+    actions.push_back(Score{ask_, *server_, *sandbox_, said_});
+  }
+}
+
+void Episode::pause(Time now) {
+  sends_ = 0;
+  due_ = now + kPauseForRoom;
+}
+
+void Episode::on(const Asked& asked, Time now, Actions&) {
+  if (!answers(Waiting::kSandbox, asked.ask)) return;
+  server_ = asked.server;
+  if (!server_) pause(now);
+}
+
+void Episode::on(const Began& began, Time, Actions& actions) {
+  const bool is_there = server_ == began.server;
+  if (waiting_ != Waiting::kSandbox || !is_there) {
+    if (!is_there || sandbox_ != began.sandbox) actions.push_back(Release{began.server, began.sandbox});
+    return;
+  }
+  sandbox_ = began.sandbox;
+  max_turns_ = began.max_turns;
+  waiting_ = Waiting::kTokens;
+  actions.push_back(Open{began.messages});
+}
+
+void Episode::on(const Refused& refused, Time now, Actions& actions) {
+  if (!waits_for_env() || !answers(waiting_, refused.ask)) return;
+  const bool may_wait =
+      waiting_ == Waiting::kSandbox && refused.why.code() == Code::kExhausted && now - wanted_ < 2 * patience_;
+  if (!may_wait) return give_up(refused.why.message(), now, actions);
+  if (refused.is_room_elsewhere) return ask(now, actions);
+  pause(now);
+}
+
+void Episode::on(const Called& called, Time now, Actions& actions) {
+  if (!answers(Waiting::kTools, called.ask)) return;
+  const bool is_answer = after_message(false, called.calls) == AfterMessage::kAnswered;
+  if (is_answer && !called.is_next_step) return ask_for_grade(said_, false, now, actions);
+  tool_calls_ += called.calls;
+  const AfterCalls next = after_calls(called.is_over, turns_, max_turns_);
+  if (next != AfterCalls::kNextTurn) return ask_for_grade("", next == AfterCalls::kTruncated, now, actions);
+  waiting_ = Waiting::kTokens;
+  actions.push_back(Continue{called.response});
+}
+
+void Episode::on(const Scored& scored, Time now, Actions& actions) {
+  if (!answers(Waiting::kGrade, scored.ask)) return;
+  reward_ = scored.reward;
+  terms_ = scored.terms;
+  release_sandbox(actions);
+  send(Waiting::kTrainer, now, actions);
+}
+
+void Episode::on(const ServerRestarted& restarted, Time now, Actions& actions) {
+  if (!waits_for_env() || sends_ == 0 || server_ != restarted.server) return;
+  --sends_;
+  send_ask(now, actions);
+}
+
+void Episode::on(const ServerSilent& silent, Time now, Actions& actions) {
+  if (waiting_ == Waiting::kSandbox && sends_ > 0 && server_ == silent.server) ask(now, actions);
+}
+
+void Episode::on(const ServerLost& lost, Time now, Actions& actions) {
+  if (server_ != lost.server || waiting_ == Waiting::kHandedOver || waiting_ == Waiting::kClaim) return;
+  if (sandbox_) return give_up(fmt::format("env-{} is lost, and its sandbox with it", lost.server), now, actions);
+  if (waiting_ == Waiting::kSandbox && sends_ > 0) ask(now, actions);
+}
+
+void Episode::release_sandbox(Actions& actions) {
+  if (sandbox_) actions.push_back(Release{*server_, *sandbox_});
+  sandbox_.reset();
+  server_.reset();
+}
+
+// ---- The model ----
+
+void Episode::on(const TurnOpened& opened, Time, Actions&) {
+  if (waiting_ != Waiting::kTokens) return;
+  if (turns_ == 0) prompt_tokens_ = static_cast<uint32_t>(opened.tokens.size());
+  trajectory_.append(opened.tokens);
+}
+
+void Episode::on(const TurnRefused& refused, Time now, Actions& actions) {
+  if (waiting_ != Waiting::kTokens) return;
+  const bool has_begun = turns_ > 0;
+  if (has_begun && refused.why.code() == Code::kExhausted) return ask_for_grade("", true, now, actions);
+  give_up(refused.why.message(), now, actions);
+}
+
+void Episode::on(const Sampled& sampled, Time, Actions&) {
+  if (waiting_ == Waiting::kTokens) trajectory_.append_sampled(sampled.token, sampled.logprob, sampled.version);
+}
+
+std::span<const int32_t> Episode::turn_tokens() const {
+  size_t start = trajectory_.tokens.size();
+  while (start > 0 && trajectory_.sampled[start - 1]) --start;
+  return std::span(trajectory_.tokens).subspan(start);
+}
+
+void Episode::on(const TurnEnded& turn, Time now, Actions& actions) {
+  if (waiting_ != Waiting::kTokens) return;
+  ++turns_;
+  if (after_message(turn.is_cut, 0) == AfterMessage::kTruncated) return ask_for_grade("", true, now, actions);
+  said_ = turn.said;
+  waiting_ = Waiting::kTools;
+  ask(now, actions);
+}
+
+void Episode::ask_for_grade(std::string answer, bool is_truncated, Time now, Actions& actions) {
+  actions.push_back(EndSampling{});
+  said_ = std::move(answer);
+  outcome_ = is_truncated ? Outcome::kTruncated : Outcome::kCompleted;
+  waiting_ = Waiting::kGrade;
+  ask(now, actions);
+}
+
+// ---- Trainer and coordinator ----
+
+void Episode::send(Waiting waiting, Time now, Actions& actions) {
+  waiting_ = waiting;
+  due_ = now + kSendAgain;
+  if (waiting == Waiting::kTrainer) actions.push_back(SendTrajectory{});
+  if (waiting == Waiting::kCoordinator) actions.push_back(SendCommit{commit(now)});
+  if (waiting == Waiting::kClaim) actions.push_back(SendClaim{});
+}
+
+void Episode::on(const Stored& stored, Time now, Actions& actions) {
+  if (waiting_ == Waiting::kTrainer && stored.key == lease_.key) send(Waiting::kCoordinator, now, actions);
+}
+
+void Episode::on(const Committed& committed, Time, Actions& actions) {
+  if (waiting_ == Waiting::kCoordinator && committed.key == lease_.key) finish(End::kCommitted, actions);
+}
+
+void Episode::on(const Revoked& revoked, Time, Actions& actions) {
+  if (revoked.key == lease_.key) finish(End::kRevoked, actions);
+}
+
+void Episode::give_up(const std::string& reason, Time now, Actions& actions) {
+  outcome_ = Outcome::kInfraError;
+  reason_ = reason;
+  actions.push_back(Note{fmt::format("episode {} attempt {} ({}): {}", lease_.key.episode, lease_.key.attempt,
+                                     to_string(outcome_), reason)});
+  actions.push_back(EndSampling{});
+  release_sandbox(actions);
+  send(Waiting::kCoordinator, now, actions);
+}
+
+void Episode::finish(End end, Actions& actions) {
+  actions.push_back(EndSampling{});
+  release_sandbox(actions);
+  sends_ = 0;
+  is_over_ = true;
+  actions.push_back(Over{end});
+}
+
+Commit Episode::commit(Time now) const {
+  Commit commit{.key = lease_.key,
+                .outcome = outcome_,
+                .reason = reason_,
+                .reward = reward_,
+                .terms = terms_,
+                .first_version = UINT64_MAX,
+                .turns = turns_,
+                .tool_calls = tool_calls_,
+                .steals = steals_,
+                .prompt_tokens = prompt_tokens_,
+                .seconds = to_seconds(now - started_)};
+  for (size_t t = 0; t < trajectory_.tokens.size(); ++t) {
+    if (!trajectory_.sampled[t]) continue;
+    commit.first_version = std::min(commit.first_version, trajectory_.versions[t]);
+    commit.last_version = std::max(commit.last_version, trajectory_.versions[t]);
+    ++commit.sampled_tokens;
+  }
+  if (commit.sampled_tokens == 0) commit.first_version = commit.last_version = version_;
+  return commit;
+}
+
+// ---- Other rollouts ----
+
+void Episode::on(const Stolen& stolen, Time now, Actions& actions) {
+  // Its state is tokens and a sandbox then.
+  if (waiting_ != Waiting::kWeights && waiting_ != Waiting::kSandbox && waiting_ != Waiting::kTools) return;
+  parked_ = {waiting_, due_};
+  shared_ = sandbox_;
+  waiting_ = Waiting::kHandedOver;
+  due_ = now + kClaimPatience;
+  actions.push_back(HandOver{stolen.thief, handover()});
+}
+
+void Episode::on(const NotHandedOver&, Time, Actions&) {
+  if (waiting_ != Waiting::kHandedOver) return;
+  waiting_ = parked_.waiting;
+  due_ = parked_.due;
+}
+
+void Episode::on(const Gone& gone, Time, Actions& actions) {
+  if (gone.key != lease_.key) return;
+  if (sandbox_ == shared_) sandbox_.reset();  // the other has it
+  finish(End::kHandedOver, actions);
+}
+
+void Episode::on(const Ours& ours, Time, Actions&) {
+  // This rollout may be younger than the lease.
+  if (waiting_ == Waiting::kClaim && ours.key == lease_.key) waiting_ = Waiting::kWeights;
+}
+
+Handover Episode::handover() const {
+  return {.lease = lease_,
+          .trajectory = trajectory_,
+          .sandbox = sandbox_,
+          .server = server_.value_or(0),
+          .said = said_,
+          .turns = turns_,
+          .max_turns = max_turns_,
+          .tool_calls = tool_calls_,
+          .prompt_tokens = prompt_tokens_,
+          .steals = steals_ + 1};
+}
+
+}  // namespace tandem::rollout

@@ -1,0 +1,265 @@
+// The life of an episode in a rollout, from its lease to the end of what this rollout has to do with it. A pure
+// machine: events in, actions out; no sockets, engine, tokenizer, threads or clocks.
+//
+// An episode waits for one thing at a time. What is not answered in time is asked again or ends as a failure of the
+// infrastructure; it never gets a reward that nobody gave. Events may be doubled, late or in another order: requests to
+// the environment have a number (`ask`), and an answer to an earlier one changes nothing.
+//
+// Thread safety: none.
+// Invariants:
+// 1. Over is returned once, as the last action; afterwards, only sandboxes that come late are released.
+// 2. An outcome of the policy is committed after the trainer has said that the trajectory is on disk.
+// 3. The calls of a turn that were answered are not sent again.
+// 4. A sandbox is released, or goes to another rollout with the episode; nothing is asked of it afterwards.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "rollout/agent/conversation.h"
+#include "rollout/books/outcome.h"
+#include "rollout/handover.h"
+
+namespace tandem::rollout {
+
+// What an episode waits for, in the order of its life.
+enum class Waiting : uint8_t {
+  kWeights,
+  kSandbox,
+  kTokens,
+  kTools,
+  kGrade,
+  kTrainer,
+  kCoordinator,
+  kHandedOver,
+  kClaim
+};
+std::string_view to_string(Waiting waiting);  // "for ...", in a sentence
+
+class Episode {
+ public:
+  struct Settings {
+    std::string numerics_id;  // of the engine
+    Duration patience{};      // for an answer of the environment, then once more
+  };
+  Episode(LeaseTerms lease, const Settings& settings, Time now);
+  // Of another rollout, until the coordinator says that it is ours: it claims the episode at its first Tick.
+  Episode(Handover handover, const Settings& settings, Time now);
+
+  // ---- Events ----
+
+  struct Tick {            // a turn of the work loop
+    uint64_t version = 0;  // of the weights that sample now
+  };
+  struct Asked {  // Acquire was carried out
+    uint64_t ask = 0;
+    std::optional<int> server;  // by rank; none: there was nobody to ask
+  };
+  struct Began {  // a sandbox is there; a server gives the same one to the same attempt, whichever ask it answers
+    int server = 0;
+    uint64_t sandbox = 0;  // its lease
+    std::vector<ChatMessage> messages;
+    uint32_t max_turns = 0;
+  };
+  struct Refused {  // the environment could not do what it was asked
+    uint64_t ask = 0;
+    Status why;                      // kExhausted: it has no room
+    bool is_room_elsewhere = false;  // another server may have some
+  };
+  struct TurnOpened {  // Open or Continue was carried out
+    std::vector<int32_t> tokens;
+  };
+  struct TurnRefused {
+    Status why;  // kExhausted: no room for them in the model's context
+  };
+  struct Sampled {
+    int32_t token = 0;
+    float logprob = 0;
+    uint64_t version = 0;
+  };
+  struct TurnEnded {
+    std::string said;     // the text of turn_tokens()
+    bool is_cut = false;  // at a limit
+  };
+  struct Called {
+    uint64_t ask = 0;
+    uint32_t calls = 0;  // 0: the message was an answer
+    bool is_over = false, is_next_step = false;
+    ChatMessage response;
+  };
+  struct Scored {
+    uint64_t ask = 0;
+    double reward = 0;
+    std::map<std::string, double> terms;
+  };
+  struct Stored {  // the trainer has the trajectory on disk
+    EpisodeKey key;
+  };
+  struct Committed {  // the coordinator has the outcome in its log
+    EpisodeKey key;
+  };
+  struct Revoked {  // the lease is lost
+    EpisodeKey key;
+  };
+  struct Stolen {       // it is to go to another rollout, where it may
+    std::string thief;  // address
+  };
+  struct NotHandedOver {};  // HandOver could not be carried out
+  struct Gone {             // another rollout has claimed it
+    EpisodeKey key;
+  };
+  struct Ours {  // the claim is granted
+    EpisodeKey key;
+  };
+  // An environment server has another life: what was asked of the one before is asked again, so that a sandbox that
+  // ended with it is refused at once.
+  struct ServerRestarted {
+    int server = 0;
+  };
+  struct ServerSilent {  // though another answers
+    int server = 0;
+  };
+  struct ServerLost {  // with all of its sandboxes
+    int server = 0;
+  };
+  using Event =
+      std::variant<Tick, Asked, Began, Refused, TurnOpened, TurnRefused, Sampled, TurnEnded, Called, Scored, Stored,
+                   Committed, Revoked, Stolen, NotHandedOver, Gone, Ours, ServerRestarted, ServerSilent, ServerLost>;
+
+  // ---- Actions ----
+
+  // Answered by Asked where `server` is none, which means the best one; then by Began or Refused.
+  struct Acquire {
+    uint64_t ask = 0;
+    std::optional<int> server;
+  };
+  struct Call {  // answered by Called or Refused
+    uint64_t ask = 0;
+    int server = 0;
+    uint64_t sandbox = 0;
+    uint32_t turn = 0;
+    std::string message;
+  };
+  struct Score {  // answered by Scored or Refused
+    uint64_t ask = 0;
+    int server = 0;
+    uint64_t sandbox = 0;
+    std::string answer;
+  };
+  struct Release {
+    int server = 0;
+    uint64_t sandbox = 0;
+  };
+  // The first turn, and one that follows calls: answered by TurnOpened or TurnRefused at once, then by what is sampled.
+  struct Open {
+    std::vector<ChatMessage> messages;
+  };
+  struct Continue {
+    ChatMessage message;
+  };
+  struct EndSampling {};     // the engine may forget the episode
+  struct SendTrajectory {};  // trajectory(), to the trainer; answered by Stored
+  struct SendCommit {        // to the coordinator; answered by Committed
+    Commit commit;
+  };
+  struct HandOver {  // answered by NotHandedOver, or by Gone some time later
+    std::string thief;
+    Handover handover;
+  };
+  struct SendClaim {};  // to the coordinator; answered by Ours or Revoked
+  struct Note {         // for the log
+    std::string text;
+  };
+  enum class End : uint8_t { kCommitted, kRevoked, kHandedOver };
+  struct Over {
+    End end = End::kCommitted;
+  };
+  using Action = std::variant<Acquire, Call, Score, Release, Open, Continue, EndSampling, SendTrajectory, SendCommit,
+                              HandOver, SendClaim, Note, Over>;
+
+  std::vector<Action> step(const Event& event, Time now);
+
+  const EpisodeKey& key() const { return lease_.key; }
+  const LeaseTerms& lease() const { return lease_; }
+  Waiting waiting() const { return waiting_; }
+  const Trajectory& trajectory() const { return trajectory_; }
+  std::span<const int32_t> turn_tokens() const;          // what was sampled last
+  std::optional<int> server() const { return server_; }  // that has its sandbox, or was asked for one
+  bool is_over() const { return is_over_; }
+
+ private:
+  using Actions = std::vector<Action>;
+  void on(const Tick& tick, Time now, Actions& actions);
+  void on(const Asked& asked, Time now, Actions& actions);
+  void on(const Began& began, Time now, Actions& actions);
+  void on(const Refused& refused, Time now, Actions& actions);
+  void on(const TurnOpened& opened, Time now, Actions& actions);
+  void on(const TurnRefused& refused, Time now, Actions& actions);
+  void on(const Sampled& sampled, Time now, Actions& actions);
+  void on(const TurnEnded& turn, Time now, Actions& actions);
+  void on(const Called& called, Time now, Actions& actions);
+  void on(const Scored& scored, Time now, Actions& actions);
+  void on(const Stored& stored, Time now, Actions& actions);
+  void on(const Committed& committed, Time now, Actions& actions);
+  void on(const Revoked& revoked, Time now, Actions& actions);
+  void on(const Stolen& stolen, Time now, Actions& actions);
+  void on(const NotHandedOver&, Time now, Actions& actions);
+  void on(const Gone& gone, Time now, Actions& actions);
+  void on(const Ours& ours, Time now, Actions& actions);
+  void on(const ServerRestarted& restarted, Time now, Actions& actions);
+  void on(const ServerSilent& silent, Time now, Actions& actions);
+  void on(const ServerLost& lost, Time now, Actions& actions);
+
+  bool waits_for_env() const;
+  bool answers(Waiting waiting, uint64_t ask) const { return waiting_ == waiting && sends_ > 0 && ask == ask_; }
+  void start(Time now, Actions& actions);
+  // What it waits for now, under a new number; an answer to the one before is not waited for any more.
+  void ask(Time now, Actions& actions);
+  void send_ask(Time now, Actions& actions);
+  // There is nobody to ask for a sandbox.
+  void pause(Time now);
+  void ask_for_grade(std::string answer, bool is_truncated, Time now, Actions& actions);
+  void send(Waiting waiting, Time now, Actions& actions);  // trajectory, commit or claim, until it is heard
+  // Ends the attempt as a failure of the infrastructure.
+  void give_up(const std::string& reason, Time now, Actions& actions);
+  void release_sandbox(Actions& actions);
+  void finish(End end, Actions& actions);
+  Commit commit(Time now) const;
+  Handover handover() const;
+
+  const Duration patience_;
+  LeaseTerms lease_;
+  Trajectory trajectory_;
+  const Time started_;
+  Waiting waiting_ = Waiting::kWeights;
+  Time due_{};  // what is waited for is late from then on
+  bool is_over_ = false;
+
+  std::optional<uint64_t> sandbox_;
+  std::optional<int> server_;
+  uint64_t ask_ = 0;  // the newest
+  int sends_ = 0;     // of it; 0: nobody was asked
+  Time wanted_{};     // since when a sandbox has been asked for
+
+  uint32_t turns_ = 0, max_turns_ = 0, tool_calls_ = 0, prompt_tokens_ = 0, steals_ = 0;
+  std::string said_;  // in the last turn
+  Outcome outcome_ = Outcome::kCompleted;
+  std::string reason_;  // of an outcome that is not the policy's
+  std::optional<double> reward_;
+  std::map<std::string, double> terms_;
+  uint64_t version_ = 0;  // of the weights at the last tick
+
+  struct Parked {  // when it was handed over
+    Waiting waiting = Waiting::kWeights;
+    Time due{};
+  };
+  Parked parked_;
+  std::optional<uint64_t> shared_;  // the sandbox that came or went with a hand-over
+};
+
+}  // namespace tandem::rollout

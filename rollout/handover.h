@@ -1,0 +1,25 @@
+// All that another rollout needs to go on with an episode, and its form as a message.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "rollout/books/trajectory.h"
+
+namespace tandem::rollout {
+
+struct Handover {
+  LeaseTerms lease;
+  Trajectory trajectory;
+  std::optional<uint64_t> sandbox;  // a lease of the environment server; none before the episode has begun there
+  int server = 0;                   // whose lease that is, by rank
+  std::string said;                 // in the turn whose calls are running
+  uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0;
+  uint32_t steals = 0;  // with this one
+};
+
+void write_handover(const Handover& handover, wire::Outgoing& message);
+// kCorrupt where the trajectory is.
+Result<Handover> read_handover(const wire::Incoming& message);
+
+}  // namespace tandem::rollout

@@ -1,0 +1,174 @@
+// A rollout process: what its episodes want done.
+#include <spdlog/spdlog.h>
+
+#include "rollout/worker_process.h"
+
+namespace tandem::rollout {
+
+void Worker::step(Episode& e, const Episode::Event& event) {
+  for (const auto& action : e.step(event, clock_.now()))
+    std::visit([&](const auto& which) { carry_out(e, which); }, action);
+}
+
+void Worker::step(const EpisodeKey& key, const Episode::Event& event) {
+  Episode* const e = find(key);
+  if (e == nullptr) return;
+  step(*e, event);
+  if (!e->is_over()) return;
+  episodes_.erase(key.episode);
+  credits_announced_ = UINT32_MAX;
+}
+
+Episode* Worker::find(const EpisodeKey& key) {
+  const auto found = episodes_.find(key.episode);
+  return found != episodes_.end() && found->second.key() == key ? &found->second : nullptr;
+}
+
+void Worker::step_all(const Episode::Event& event) {
+  for (auto& [id, e] : episodes_) step(e, event);
+}
+
+// ---- The environment ----
+
+void Worker::carry_out(Episode& e, const Episode::Acquire& acquire) {
+  const auto server = acquire.server ? acquire.server : env_.best(env_load());
+  if (server) {
+    env_.send(*server, {e.key(), acquire.ask}, [&](wire::Body::Builder body) {
+      auto out = body.initAcquire();
+      out.setEpisode(e.key().episode);
+      out.setAttempt(e.key().attempt);
+      out.setKind(e.lease().kind);
+      out.setSplit(e.lease().split);
+      out.setSeed(e.lease().task_seed);
+      out.setRunDir(settings_.run_dir);
+    });
+  }
+  if (!acquire.server) step(e, Episode::Asked{acquire.ask, server});
+}
+
+void Worker::carry_out(Episode& e, const Episode::Call& call) {
+  env_.send(call.server, {e.key(), call.ask}, [&](wire::Body::Builder body) {
+    auto out = body.initCall();
+    out.setLease(call.sandbox);
+    out.setTurn(call.turn);
+    out.setMessage(call.message);
+  });
+}
+
+void Worker::carry_out(Episode& e, const Episode::Score& score) {
+  env_.send(score.server, {e.key(), score.ask}, [&](wire::Body::Builder body) {
+    auto out = body.initScore();
+    out.setLease(score.sandbox);
+    out.setAnswer(score.answer);
+  });
+}
+
+void Worker::carry_out(Episode&, const Episode::Release& release) { env_.release(release.server, release.sandbox); }
+
+// ---- The engine ----
+
+void Worker::carry_out(Episode& e, const Episode::Open& open) {
+  auto prompt = conversation_.prompt(open.messages);
+  const Status status = prompt ? engine_.add(e.key().episode, *prompt, turn_request(e)) : prompt.error();
+  if (!status) return step(e, Episode::TurnRefused{status});
+  step(e, Episode::TurnOpened{std::move(*prompt)});
+}
+
+void Worker::carry_out(Episode& e, const Episode::Continue& next) {
+  auto tokens = conversation_.next_turn(next.message);
+  if (!tokens) return step(e, Episode::TurnRefused{tokens.error()});
+  const Status status =
+      engine_.knows(e.key().episode) ? engine_.extend(e.key().episode, *tokens, turn_request(e)) : adopt(e, *tokens);
+  if (!status) return step(e, Episode::TurnRefused{status});
+  step(e, Episode::TurnOpened{std::move(*tokens)});
+}
+
+Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
+  auto prompt = e.trajectory().tokens;
+  prompt.insert(prompt.end(), tokens.begin(), tokens.end());
+  if (static_cast<int>(prompt.size()) >= settings_.engine.max_tokens)
+    return Status::exhausted("no room for the next turn");
+  return engine_.add(e.key().episode, std::move(prompt), turn_request(e));
+}
+
+TurnRequest Worker::turn_request(const Episode& e) const {
+  return {.max_new_tokens = settings_.max_new_tokens,
+          .sampling = {.temperature = e.lease().temperature},
+          .seed = e.lease().sample_seed,
+          .stop_tokens = conversation_.end_tokens()};
+}
+
+void Worker::carry_out(Episode& e, const Episode::EndSampling&) { engine_.release(e.key().episode); }
+
+void Worker::record(const SampledToken& token) {
+  const auto found = episodes_.find(token.sequence);
+  if (found == episodes_.end()) return engine_.release(token.sequence);
+  Episode& e = found->second;
+  step(e, Episode::Sampled{token.token, token.logprob, token.version});
+  if (!token.turn_ended) return;
+  step(e, Episode::TurnEnded{conversation_.text_of(e.turn_tokens()), token.end != TurnEnd::kStop});
+}
+
+// ---- Trainer and coordinator ----
+
+void Worker::carry_out(Episode& e, const Episode::SendTrajectory&) {
+  wire::Outgoing message;
+  write_trajectory(e.trajectory(), message.body().initTrajectory(), message);
+  (void)trainer_.send("", message);
+}
+
+void Worker::carry_out(Episode&, const Episode::SendCommit& send) {
+  wire::Outgoing message;
+  write_commit(send.commit, message.body().initCommit());
+  (void)link_.send(message);
+}
+
+void Worker::carry_out(Episode& e, const Episode::SendClaim&) {
+  wire::Outgoing message;
+  auto claim = message.body().initClaim();
+  claim.setEpisode(e.key().episode);
+  claim.setAttempt(e.key().attempt);
+  (void)link_.send(message);
+}
+
+void Worker::carry_out(Episode&, const Episode::Note& note) { spdlog::warn("{}", note.text); }
+
+void Worker::carry_out(Episode& e, const Episode::Over& over) {
+  env_.drop(e.key().episode);
+  if (over.end == Episode::End::kCommitted) ++finished_;
+}
+
+// ---- Other rollouts ----
+
+void Worker::hand_over(wire::Steal::Reader steal) {
+  uint32_t left = steal.getCount();
+  const std::string thief = steal.getThief();
+  for (const Waiting kind : {Waiting::kWeights, Waiting::kSandbox, Waiting::kTools}) {
+    for (auto& [id, e] : episodes_) {
+      if (left == 0 || e.waiting() != kind) continue;
+      step(e, Episode::Stolen{thief});
+      if (e.waiting() != Waiting::kHandedOver) break;
+      --left;
+      ++handed_over_;
+    }
+  }
+  // What there was is on its way, or nothing was: the thief may ask again.
+  wire::Outgoing message;
+  message.body().setDeclined(thief);
+  (void)link_.send(message);
+}
+
+void Worker::carry_out(Episode& e, const Episode::HandOver& to) {
+  auto found = thieves_.find(to.thief);
+  if (found == thieves_.end()) {
+    auto socket = wire::Socket::connect(context_, to.thief, settings_.identity);
+    if (!socket) return step(e, Episode::NotHandedOver{});
+    found = thieves_.emplace(to.thief, std::move(*socket)).first;
+  }
+  wire::Outgoing message;
+  write_handover(to.handover, message);
+  if (!found->second.send("", message).ok()) return step(e, Episode::NotHandedOver{});
+  env_.drop(e.key().episode);
+}
+
+}  // namespace tandem::rollout
