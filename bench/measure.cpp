@@ -50,7 +50,7 @@ double body_flops(const model::ModelConfig& config) {
   for (int layer = 0; layer < config.layers; ++layer) {
     const auto& experts = config.experts;
     const double mlps = config.has_experts(layer)
-                            ? 3.0 * (experts.chosen * experts.width + experts.shared_width) + experts.count
+                            ? 3.0 * (experts.top_k * experts.width + experts.shared_width) + experts.count
                             : 3.0 * config.mlp_width;
     flops += 2.0 * config.width * (attention + mlps);
   }

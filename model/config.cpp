@@ -35,7 +35,7 @@ Status read_sigmoid_routing(const Json& json, bool deepseek, ExpertsConfig& expe
   experts.shared_width = TRY(reader.count("n_shared_experts", 1)) * experts.width;
   experts.first = TRY(reader.count("first_k_dense_replace", deepseek ? 3 : 1));
   experts.groups = TRY(reader.size("n_group", otherwise));
-  experts.chosen_groups = TRY(reader.size("topk_group", otherwise));
+  experts.top_k_groups = TRY(reader.size("topk_group", otherwise));
   const std::string method = TRY(reader.text("topk_method", "noaux_tc"));
   if (method != "noaux_tc") return Status::invalid(fmt::format("topk_method \"{}\" is not noaux_tc", method));
   if (TRY(reader.size("moe_layer_freq", 1)) != 1) return Status::invalid("moe_layer_freq is not 1");
@@ -63,10 +63,9 @@ Status check_groups(const ExpertsConfig& experts) {
     return Status::invalid(fmt::format("n_group {} does not part {} experts into equal groups of two at least",
                                        experts.groups, experts.count));
   }
-  if (experts.chosen_groups > experts.groups ||
-      experts.chosen > experts.count / experts.groups * experts.chosen_groups) {
-    return Status::invalid(fmt::format("topk_group {} of {} groups does not have {} experts", experts.chosen_groups,
-                                       experts.groups, experts.chosen));
+  if (experts.top_k_groups > experts.groups || experts.top_k > experts.count / experts.groups * experts.top_k_groups) {
+    return Status::invalid(fmt::format("topk_group {} of {} groups does not have {} experts", experts.top_k_groups,
+                                       experts.groups, experts.top_k));
   }
   return {};
 }
@@ -85,12 +84,12 @@ Result<ExpertsConfig> read_experts(const Json& json, std::string_view family, in
     return fail(Status::invalid(fmt::format("scoring_func \"{}\" is not {}", scoring, expected)));
   }
   experts.count = TRY(size_of_names(json, {"num_experts", "num_local_experts", "n_routed_experts"}));
-  experts.chosen = TRY(reader.size("num_experts_per_tok"));
+  experts.top_k = TRY(reader.size("num_experts_per_tok"));
   experts.normalise = TRY(reader.flag("norm_topk_prob", sigmoid));
   experts.every = TRY(reader.size("decoder_sparse_step", 1));
-  if (experts.chosen > experts.count) {
+  if (experts.top_k > experts.count) {
     return fail(Status::invalid(
-        fmt::format("num_experts_per_tok is {}, but there are {} experts", experts.chosen, experts.count)));
+        fmt::format("num_experts_per_tok is {}, but there are {} experts", experts.top_k, experts.count)));
   }
   TRY(check_groups(experts));
   experts.except = TRY(reader.numbers("mlp_only_layers", "layer"));

@@ -22,13 +22,13 @@ namespace tandem::model {
 // A mixture of experts in place of the MLP of some layers.
 struct ExpertsConfig {
   int count = 0;            // 0: no layer has experts
-  int chosen = 0;           // of each token
+  int top_k = 0;            // of each token
   int width = 0;            // of one expert's MLP
   bool normalise = false;   // weights of the chosen are divided by their sum
   bool sigmoid = false;     // scores by sigmoids, chosen with a bias of the checkpoint; else by a softmax
   double scale = 1;         // of the weights
   int groups = 1;           // equal parts of the experts (n_group), of sigmoids alone
-  int chosen_groups = 1;    // a token's experts are of so many of them (topk_group)
+  int top_k_groups = 1;     // a token's experts are of so many of them (topk_group)
   int shared_width = 0;     // of an MLP that every token goes through beside its experts; 0: none
   int first = 0;            // layers before it have none (first_k_dense_replace)
   int every = 1;            // layers every - 1, 2 every - 1, ... have experts (decoder_sparse_step)

@@ -100,7 +100,7 @@ int64_t active_parameter_count(const ModelConfig& config) {
   const ExpertsConfig& experts = config.experts;
   int64_t idle = 0;
   for (int layer = 0; layer < config.layers; ++layer) {
-    if (config.has_experts(layer)) idle += int64_t{experts.count - experts.chosen} * 3 * experts.width * config.width;
+    if (config.has_experts(layer)) idle += int64_t{experts.count - experts.top_k} * 3 * experts.width * config.width;
   }
   return parameter_count(config) - idle;
 }

@@ -274,10 +274,10 @@ Operation head(Stream& stream, Random& random) {
 }
 
 Operation routed(Random& random) {
-  const int experts = 8 + static_cast<int>(random.below(60)), chosen = 1 + static_cast<int>(random.below(8));
+  const int experts = 8 + static_cast<int>(random.below(60)), top_k = 1 + static_cast<int>(random.below(8));
   const Score score = random.below(2) ? Score::kSoftmax : Score::kSigmoid;
   return [=, logits = drawn<float>(size_t{kBatch} * experts, 1)](Stream& on, int first, int rows) {
-    std::vector<int32_t> ids(static_cast<size_t>(rows) * chosen);
+    std::vector<int32_t> ids(static_cast<size_t>(rows) * top_k);
     std::vector<float> weights(ids.size());
     EXPECT_TRUE(route(on, {.logits = logits.data() + static_cast<size_t>(first) * experts,
                            .ids = ids.data(),
@@ -286,7 +286,7 @@ Operation routed(Random& random) {
                            .normalise = true,
                            .rows = rows,
                            .experts = experts,
-                           .chosen = chosen}));
+                           .top_k = top_k}));
     Rows made(rows);
     append(ids, made);
     append(weights, made);

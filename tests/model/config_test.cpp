@@ -81,7 +81,7 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
         config.qk_norm = config.qkv_bias = true;
         config.rope.partial = 0.5;
         config.experts = {.count = 6,
-                          .chosen = 2,
+                          .top_k = 2,
                           .width = 10,
                           .normalise = true,
                           .sigmoid = true,
@@ -95,18 +95,18 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
         config.latent = {.rank = 10, .query_rank = 12, .plain = 8, .turned = 4, .value = 6};
         config.head_size = 12;
         config.experts = {.count = 6,
-                          .chosen = 2,
+                          .top_k = 2,
                           .width = 10,
                           .normalise = true,
                           .sigmoid = true,
                           .scale = 2.5,
                           .groups = 3,
-                          .chosen_groups = 2,
+                          .top_k_groups = 2,
                           .shared_width = 20,
                           .first = 1};
       }
       if (family == "qwen3_moe") {
-        config.experts = {.count = 6, .chosen = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
+        config.experts = {.count = 6, .top_k = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
       }
       const auto back = config_from_json(to_json(config));
       ASSERT_TRUE(back) << back.error().to_string();

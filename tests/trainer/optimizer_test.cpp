@@ -32,7 +32,7 @@ model::ParameterLayout layout_of() {
   config.dtype = model::DType::kBF16;
   config.experts.first = 1;
   config.experts.count = 4;
-  config.experts.chosen = 2;
+  config.experts.top_k = 2;
   config.experts.width = 32;
   auto layout = model::parameter_layout(config);
   if (!layout) throw std::runtime_error(layout.error().message());

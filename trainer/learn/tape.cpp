@@ -133,7 +133,7 @@ Result<model::BasicTensor<T>> Tape::TapeOps<T>::dispatch(const Tensor& x, int ro
   if (routes_.size() < routes_used_) routes_.emplace_back();
   TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place]));
   const Tensor out = record({.kind = kDispatch, .weight = router, .routes = place, .in = x, .kept = false},
-                            x.rows * routes_[place].chosen, x.columns);
+                            x.rows * routes_[place].top_k, x.columns);
   TRY(compute(records_.back(), x.data, out.data));
   return out;
 }

@@ -198,7 +198,7 @@ Status Tape::TapeOps<T>::combine_backward(const Record& r) {
                                     .grad_y = grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns),
                                     .grad_weights = grown(grad_weights_, routes.weights.size()),
                                     .rows = routes.rows,
-                                    .chosen = routes.chosen,
+                                    .top_k = routes.top_k,
                                     .width = r.in.columns});
 }
 
@@ -256,7 +256,7 @@ Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
                                            .places = routes.places.data(),
                                            .grad_x = from_experts,
                                            .rows = routes.rows,
-                                           .chosen = routes.chosen,
+                                           .top_k = routes.top_k,
                                            .width = width}));
   const bool shared = records_[r.out.id + 1].in.id == r.in.id;
   if (shared) TRY(kernels::add(*stream_, grad_branch_.data(), static_cast<size_t>(rows_) * width, from_experts));
@@ -272,7 +272,7 @@ Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
                                          .normalise = routes.normalise,
                                          .rows = routes.rows,
                                          .experts = routes.experts,
-                                         .chosen = routes.chosen}));
+                                         .top_k = routes.top_k}));
   if (learns(r.weight)) TRY(add_weight_gradient(r.weight, TRY(input_of(r)), width, grad_logits, even_experts));
   return kernels::gemm(*stream_, {.a = grad_logits,
                                   .a_stride = static_cast<size_t>(even_experts),

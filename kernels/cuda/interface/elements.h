@@ -190,19 +190,19 @@ int TANDEM_CUDA_FUNCTION(lm_head)(TandemCudaStream stream, const TANDEM_CUDA_NAM
 /* out[place of the pair] = x[row of the pair]; a pair whose place is -1 is left out. */
 typedef struct TANDEM_CUDA_NAME(Permute) {
   const TANDEM_CUDA_T* x; /* [rows][width] */
-  const int32_t* places;  /* [rows][chosen] */
-  TANDEM_CUDA_T* out;     /* [rows * chosen][width] */
-  int rows, chosen, width;
+  const int32_t* places;  /* [rows][top_k] */
+  TANDEM_CUDA_T* out;     /* [rows * top_k][width] */
+  int rows, top_k, width;
 } TANDEM_CUDA_NAME(Permute);
 int TANDEM_CUDA_FUNCTION(permute)(TandemCudaStream stream, const TANDEM_CUDA_NAME(Permute) * arguments);
 
 /* out[row] = bf16(residual[row] + sum over the row's pairs, in order of rank, of weight * y[place]). */
 typedef struct TANDEM_CUDA_NAME(Combine) {
-  const TANDEM_CUDA_T* y; /* [rows * chosen][width] */
+  const TANDEM_CUDA_T* y; /* [rows * top_k][width] */
   const int32_t* places;
-  const float* weights;          /* [rows][chosen] */
+  const float* weights;          /* [rows][top_k] */
   const TANDEM_CUDA_T* residual; /* [rows][width] */
   TANDEM_CUDA_T* out;            /* [rows][width]; may be the residual */
-  int rows, chosen, width;
+  int rows, top_k, width;
 } TANDEM_CUDA_NAME(Combine);
 int TANDEM_CUDA_FUNCTION(combine)(TandemCudaStream stream, const TANDEM_CUDA_NAME(Combine) * arguments);
