@@ -44,7 +44,7 @@ double body_flops(const model::ModelConfig& config) {
   if (const auto& latent = config.latent; latent.rank > 0) {
     const double up = latent.rank * (latent.plain + latent.value) / static_cast<double>(config.width);
     const double from_query = latent.query_rank > 0 ? latent.query_rank * (1 + queries / config.width) : queries;
-    attention = from_query + latent.rank + latent.turned + config.heads * (up + latent.value);
+    attention = from_query + latent.rank + latent.rope_dim + config.heads * (up + latent.value);
   }
   double flops = 0;
   for (int layer = 0; layer < config.layers; ++layer) {

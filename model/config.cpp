@@ -108,13 +108,13 @@ Status read_latent(const Json& json, ModelConfig& config) {
   latent.rank = TRY(reader.size("kv_lora_rank"));
   if (!json.contains("q_lora_rank") || has(json, "q_lora_rank")) latent.query_rank = TRY(reader.size("q_lora_rank"));
   latent.plain = TRY(reader.size("qk_nope_head_dim"));
-  latent.turned = TRY(reader.size("qk_rope_head_dim"));
+  latent.rope_dim = TRY(reader.size("qk_rope_head_dim"));
   latent.value = TRY(reader.size("v_head_dim"));
-  config.head_size = latent.plain + latent.turned;
+  config.head_size = latent.plain + latent.rope_dim;
   // Their class takes frequencies from it where it is there.
-  const int head_dim = TRY(reader.size("head_dim", latent.turned));
-  if (head_dim != latent.turned) {
-    return Status::invalid(fmt::format("head_dim is {}, but qk_rope_head_dim is {}", head_dim, latent.turned));
+  const int head_dim = TRY(reader.size("head_dim", latent.rope_dim));
+  if (head_dim != latent.rope_dim) {
+    return Status::invalid(fmt::format("head_dim is {}, but qk_rope_head_dim is {}", head_dim, latent.rope_dim));
   }
   if (config.kv_heads != config.heads) {
     return Status::invalid(
@@ -256,8 +256,8 @@ Result<ModelConfig> read_object(const Json& json) {
 
 }  // namespace
 
-int rotated_size(const ModelConfig& config) {
-  return config.latent.rank > 0 ? config.latent.turned : static_cast<int>(config.head_size * config.rope.partial);
+int rope_dim(const ModelConfig& config) {
+  return config.latent.rank > 0 ? config.latent.rope_dim : static_cast<int>(config.head_size * config.rope.partial);
 }
 
 Status check(const ModelConfig& config) {
@@ -266,11 +266,11 @@ Status check(const ModelConfig& config) {
                                        config.heads, config.kv_heads));
   }
   if (config.latent.rank > 0) {
-    const int turned = config.latent.turned;
-    return turned % 2 == 0 ? Status() : Status::invalid(fmt::format("qk_rope_head_dim {} is odd", turned));
+    const int rope_dim = config.latent.rope_dim;
+    return rope_dim % 2 == 0 ? Status() : Status::invalid(fmt::format("qk_rope_head_dim {} is odd", rope_dim));
   }
   if (config.head_size % 2 != 0) return Status::invalid(fmt::format("head_dim {} is odd", config.head_size));
-  if (rotated_size(config) < 2 || rotated_size(config) % 2 != 0) {
+  if (rope_dim(config) < 2 || rope_dim(config) % 2 != 0) {
     return Status::invalid(fmt::format("head_dim {} times partial_rotary_factor {} is not an even number",
                                        config.head_size, config.rope.partial));
   }

@@ -43,7 +43,7 @@ struct LatentConfig {
   int rank = 0;        // of that vector (kv_lora_rank); 0: heads have keys and values of their own
   int query_rank = 0;  // of the one that queries are made of (q_lora_rank); 0: none, they are made of the states
   int plain = 0;       // elements of a query or key that say what (qk_nope_head_dim)
-  int turned = 0;      // elements that RoPE turns (qk_rope_head_dim)
+  int rope_dim = 0;    // elements with RoPE (qk_rope_head_dim)
   int value = 0;       // elements of a head's value (v_head_dim)
   friend bool operator==(const LatentConfig&, const LatentConfig&) = default;
 };
@@ -88,8 +88,8 @@ Json to_json(const ModelConfig& config);
 // A generation_config.json with the special tokens.
 Json generation_config_json(const ModelConfig& config);
 
-// Elements of a head that RoPE turns.
-int rotated_size(const ModelConfig& config);
+// Elements of a head that RoPE rotates.
+int rope_dim(const ModelConfig& config);
 
 // Checks the sizes against each other; the readers above have done it.
 Status check(const ModelConfig& config);

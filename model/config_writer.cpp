@@ -34,7 +34,7 @@ void put_latent(const ModelConfig& config, Json& json) {
   json["q_lora_rank"] = nullptr;
   if (latent.query_rank > 0) json["q_lora_rank"] = latent.query_rank;
   json["qk_nope_head_dim"] = latent.plain;
-  json["qk_rope_head_dim"] = latent.turned;
+  json["qk_rope_head_dim"] = latent.rope_dim;
   json["v_head_dim"] = latent.value;
   json["rope_interleave"] = config.rope.interleaved;
   json["scoring_func"] = "sigmoid";

@@ -56,7 +56,8 @@ Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer
   const ModelConfig& config = weights.config();
   const LatentConfig& latent = config.latent;
   const LayerParameters& parameters = weights.layout().layers[layer];
-  const int rows = compressed.rows, width = attention_shape(config).head_size, positioned = latent.rank + latent.turned;
+  const int rows = compressed.rows, width = attention_shape(config).head_size,
+            positioned = latent.rank + latent.rope_dim;
   const T* queries = compressed.data;
   size_t query_stride = compressed.columns;
   if (latent.query_rank > 0) {
@@ -68,7 +69,7 @@ Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer
     T* target = out.data + static_cast<size_t>(row) * out.columns;
     const T* query = queries + row * query_stride;
     for (int head = 0; head < config.heads; ++head, target += width, query += config.head_size) {
-      std::copy_n(query + latent.plain, latent.turned, target + latent.rank);
+      std::copy_n(query + latent.plain, latent.rope_dim, target + latent.rank);
       std::fill(target + positioned, target + width, T{});
     }
     std::copy_n(compressed.data + static_cast<size_t>(row) * compressed.columns + query_columns(config), positioned,
@@ -82,7 +83,7 @@ Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer
   return kernels::batched_gemm(stream, {.a = queries,
                                         .a_stride = query_stride,
                                         .a_group = static_cast<size_t>(config.head_size),
-                                        .b = panels.turned,
+                                        .b = panels.absorbed,
                                         .b_group = panels.stride,
                                         .out = out.data,
                                         .out_stride = stride,

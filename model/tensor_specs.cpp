@@ -12,7 +12,7 @@ namespace {
 
 void add_latent(const ModelConfig& config, const std::function<void(std::string_view, std::vector<int64_t>)>& add) {
   const LatentConfig& latent = config.latent;
-  const int64_t width = config.width, heads = config.heads, compressed = latent.rank + latent.turned;
+  const int64_t width = config.width, heads = config.heads, compressed = latent.rank + latent.rope_dim;
   if (latent.query_rank == 0) {
     add("self_attn.q_proj.weight", {heads * config.head_size, width});
   } else {

@@ -89,25 +89,25 @@ class Weights {
     return in<T>().packed[parameter].data();
   }
   const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
-  // Of a parameter with `turned_rows`, the panels of a group: those of the transpose of these rows, then those of the
+  // Of a parameter with `absorbed_rows`, the panels of a group: those of the transpose of these rows, then those of the
   // rest. The next group's begin `stride` elements behind them.
   template <typename T>
   struct SplitPanels {
-    const T* turned = nullptr;
+    const T* absorbed = nullptr;
     const T* rest = nullptr;
     size_t stride = 0;
   };
   template <typename T>
   SplitPanels<T> split_panels(int parameter) const {
-    const auto [turned, rest] = split_sizes(parameter);
+    const auto [absorbed, rest] = split_sizes(parameter);
     const T* const panels = in<T>().packed[parameter].data();
-    return {panels, panels + turned, turned + rest};
+    return {panels, panels + absorbed, absorbed + rest};
   }
   // Of the backward pass: those of these rows themselves, then those of the transpose of the rest.
   SplitPanels<kernels::bf16> split_panels_transposed(int parameter) const {
-    const auto [turned, rest] = transposed_split_sizes(parameter);
+    const auto [absorbed, rest] = transposed_split_sizes(parameter);
     const kernels::bf16* const panels = transposed_[parameter].data();
-    return {panels, panels + turned, turned + rest};
+    return {panels, panels + absorbed, absorbed + rest};
   }
 
   // An adapter that products with these weights are followed by (live_adapter.h); null: none. It is not stored.

@@ -53,7 +53,7 @@ inline RmsNormGradients rms_norm_backward(std::span<const bf16> x, std::span<con
   return grads;
 }
 
-// One head at one position: (x[i], x[i + size/2]) turned by position / base^(2i / size).
+// One head at one position: (x[i], x[i + size/2]) rotated by position / base^(2i / size).
 inline std::vector<double> rope(std::span<const bf16> head, int position, double base) {
   const size_t half = head.size() / 2;
   std::vector<double> out(head.size());

@@ -113,7 +113,7 @@ Bytes head_norm_by_cpu(Stream& cpu) {
 IN_BOTH_TYPES(head_norm)
 
 struct Turning {
-  int rotated;
+  int rope_dim;
   bool interleaved, inverse;
 };
 constexpr Turning kTurnings[] = {
@@ -127,13 +127,13 @@ Bytes turning_on(Machine& machine) {
                   .x = x,
                   .stride = kWidth,
                   .positions = machine.place(ids()),
-                  .table = machine.place(rope_table(kVocabulary, turning.rotated, 10000)),
+                  .table = machine.place(rope_table(kVocabulary, turning.rope_dim, 10000)),
                   .rows = kRows,
                   .heads = kHeads,
                   .head_size = kHeadSize,
                   .table_positions = kVocabulary,
                   .inverse = turning.inverse,
-                  .rotated = turning.rotated,
+                  .rope_dim = turning.rope_dim,
                   .interleaved = turning.interleaved}),
               0);
     append(bytes, machine.fetch(x, kElements));
@@ -146,7 +146,7 @@ Bytes turning_by_cpu(Stream& cpu) {
   const auto positions = ids();
   for (const Turning& turning : kTurnings) {
     auto x = random_elements<T>(kElements, 1);
-    const auto table = rope_table(kVocabulary, turning.rotated, 10000);
+    const auto table = rope_table(kVocabulary, turning.rope_dim, 10000);
     EXPECT_TRUE(rope(cpu, BasicRope<T>{.x = x.data(),
                                        .stride = kWidth,
                                        .positions = positions,
@@ -155,7 +155,7 @@ Bytes turning_by_cpu(Stream& cpu) {
                                        .rows = kRows,
                                        .heads = kHeads,
                                        .head_size = kHeadSize,
-                                       .rotated = turning.rotated,
+                                       .rope_dim = turning.rope_dim,
                                        .interleaved = turning.interleaved,
                                        .inverse = turning.inverse}));
     append(bytes, x);

@@ -89,9 +89,9 @@ std::vector<TokenPick> picks() {
 TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   Stream cpu = std::move(*Stream::cpu(2, Isa::kAvx2));
   const auto states = hidden(), weight = head();
-  std::vector<bf16> packed(packed_size(kVocabulary, kWidth)), turned(packed_size(kWidth, kVocabulary));
+  std::vector<bf16> packed(packed_size(kVocabulary, kWidth)), transposed(packed_size(kWidth, kVocabulary));
   ASSERT_TRUE(pack(cpu, weight.data(), kVocabulary, kWidth, packed.data()));
-  ASSERT_TRUE(pack_transposed(cpu, weight.data(), kVocabulary, kWidth, turned.data()));
+  ASSERT_TRUE(pack_transposed(cpu, weight.data(), kVocabulary, kWidth, transposed.data()));
   std::vector<float> logits(kRows * kPanels * 64), log_sum(kRows), logprobs(kPicks.size());
   std::vector<int32_t> argmax(kRows);
   std::vector<RunningSum> sums(kRows * kPanels);
@@ -128,7 +128,7 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   ASSERT_TRUE(kernels::lm_head_backward(cpu,
                                         {.hidden = states.data(),
                                          .head = packed.data(),
-                                         .head_transposed = turned.data(),
+                                         .head_transposed = transposed.data(),
                                          .log_sum = log_sum.data(),
                                          .rows = kRows,
                                          .width = kWidth,

@@ -199,7 +199,7 @@ TEST(CudaHost, rope_both_ways_gives_the_bits_of_the_avx2_kernel) {
                                     .rows = kTurned,
                                     .heads = kHeads,
                                     .head_size = kHeadSize,
-                                    .rotated = kHeadSize,
+                                    .rope_dim = kHeadSize,
                                     .inverse = inverse}));
     append(expected, x);
   }

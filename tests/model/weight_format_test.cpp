@@ -90,8 +90,8 @@ TEST_P(LowPrecision, the_receiver_of_half_the_bytes_computes_with_the_panels_of_
     if (!p.matrix) continue;
     const size_t bytes = kernels::packed_size(p.rows, p.columns) * sizeof(bf16);
     ASSERT_EQ(std::memcmp(received.packed(index).panels, sent.packed(index).panels, bytes), 0) << p.name;
-    const size_t turned = kernels::packed_size(p.columns, p.rows) * sizeof(bf16);
-    ASSERT_EQ(std::memcmp(received.packed_transposed(index), sent.packed_transposed(index), turned), 0) << p.name;
+    const size_t transposed = kernels::packed_size(p.columns, p.rows) * sizeof(bf16);
+    ASSERT_EQ(std::memcmp(received.packed_transposed(index), sent.packed_transposed(index), transposed), 0) << p.name;
   }
 }
 

@@ -93,7 +93,7 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
     T* target = grad + row * stride + query_columns;
     for (int i = 0; i < latent.rank; ++i)
       target[i] = kernels::to_bf16(kernels::to_float(of_key[i]) + kernels::to_float(of_key[width + i]));
-    std::copy_n(of_key + latent.rank, latent.turned, target + latent.rank);
+    std::copy_n(of_key + latent.rank, latent.rope_dim, target + latent.rank);
   }
   const auto norm_backward = [&](int weight, size_t first) {
     return kernels::head_norm_backward(*stream_, {.x = r.in.data + first,
@@ -122,7 +122,7 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
   TRY(kernels::batched_gemm(*stream_, {.a = grad_wide,
                                        .a_stride = wide,
                                        .a_group = static_cast<size_t>(width),
-                                       .b = panels.turned,
+                                       .b = panels.absorbed,
                                        .b_group = panels.stride,
                                        .out = grad_queries,
                                        .out_stride = query_stride,
@@ -133,7 +133,7 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
                                        .k = latent.rank}));
   for (int row = 0; row < rows_; ++row) {
     for (int head = 0; head < heads; ++head) {
-      std::copy_n(grad_wide + row * wide + static_cast<size_t>(head) * width + latent.rank, latent.turned,
+      std::copy_n(grad_wide + row * wide + static_cast<size_t>(head) * width + latent.rank, latent.rope_dim,
                   grad_queries + row * query_stride + static_cast<size_t>(head) * head_size + latent.plain);
     }
   }
