@@ -110,8 +110,8 @@ inline void sigmoid_route_backward(const RouteBackward& r, const float* terms, c
   float sum = kLeastSum;
   for (int rank = 0; rank < r.top_k; ++rank) sum += terms[ids[rank]];
   for (int rank = 0; rank < r.top_k; ++rank) {
-    const float s = terms[ids[rank]], slope = r.scale * grads[rank];
-    target[ids[rank]] = to_bf16((r.normalise ? (slope - mean) / sum : slope) * s * (1 - s));
+    const float s = terms[ids[rank]], gradient = r.scale * grads[rank];
+    target[ids[rank]] = to_bf16((r.normalise ? (gradient - mean) / sum : gradient) * s * (1 - s));
   }
 }
 
@@ -222,9 +222,9 @@ inline void combine_backward(ThreadPool& threads, const CombineBackward& c) {
             store(target + i, weight * load(grad + i));
           },
           [&](int i, int lanes) {
-            const Float slope = load_part(grad + i, lanes);
-            dots = fma(slope, load_part(y + i, lanes), dots);
-            store_part(target + i, weight * slope, lanes);
+            const Float gradient = load_part(grad + i, lanes);
+            dots = fma(gradient, load_part(y + i, lanes), dots);
+            store_part(target + i, weight * gradient, lanes);
           });
       c.grad_weights[pair] = sum(dots);
     }

@@ -118,9 +118,9 @@ TANDEM_INLINE void norm_row_backward(const bf16* x, const bf16* weight, const bf
   for_lanes(
       width, [&](int i) { dots = fma(load(weight + i) * load(grad + i), load(x + i), dots); },
       [&](int i, int n) { dots = fma(load_part(weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots); });
-  const Float slope = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
-  const auto finish = [&](Float value, Float slope_in, Float weight_in, Float old) {
-    return broadcast(inverse) * (weight_in * slope_in - value * slope) + old;
+  const Float dot = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
+  const auto finish = [&](Float value, Float gradient_in, Float weight_in, Float old) {
+    return broadcast(inverse) * (weight_in * gradient_in - value * dot) + old;
   };
   for_lanes(
       width,

@@ -148,8 +148,8 @@ struct RouteBackwardRow {
     float sum = kLeastSum;
     for (int rank = 0; rank < r.top_k; ++rank) sum = sum + scores.term(ids[rank]);
     for (int rank = 0; rank < r.top_k; ++rank) {
-      const float s = scores.term(ids[rank]), slope = r.scale * grads[rank];
-      target[ids[rank]] = to_bf16_bits((r.normalise ? (slope - mean) / sum : slope) * s * (1 - s));
+      const float s = scores.term(ids[rank]), gradient = r.scale * grads[rank];
+      target[ids[rank]] = to_bf16_bits((r.normalise ? (gradient - mean) / sum : gradient) * s * (1 - s));
     }
   }
 };

@@ -50,7 +50,7 @@ inline std::vector<double> route_backward(std::span<const float> logits, std::sp
   double mean = 0;
   for (int rank = 0; rank < top_k; ++rank) mean += choice.weights[rank] * grad_weights[rank];
   std::vector<double> out = softmax(logits);
-  for (double& slope : out) slope = normalise ? 0 : -slope * mean;
+  for (double& gradient : out) gradient = normalise ? 0 : -gradient * mean;
   for (int rank = 0; rank < top_k; ++rank) {
     out[choice.ids[rank]] = choice.weights[rank] * (grad_weights[rank] - mean);
   }
@@ -100,8 +100,8 @@ inline std::vector<double> route_sigmoid_backward(std::span<const float> logits,
     total += score(choice.ids[rank]);
   }
   for (size_t rank = 0; rank < choice.ids.size(); ++rank) {
-    const double s = score(choice.ids[rank]), slope = scale * grad_weights[rank];
-    out[choice.ids[rank]] = (normalise ? (slope - mean) / total : slope) * s * (1 - s);
+    const double s = score(choice.ids[rank]), gradient = scale * grad_weights[rank];
+    out[choice.ids[rank]] = (normalise ? (gradient - mean) / total : gradient) * s * (1 - s);
   }
   return out;
 }

@@ -138,10 +138,10 @@ TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
         ASSERT_EQ(ids[row * top_k + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
         ASSERT_NEAR(weights[row * top_k + rank], exact.weights[rank], 1e-6);
       }
-      const auto slopes = reference::route_sigmoid_backward(mine, exact, std::span(grads).subspan(row * top_k, top_k),
-                                                            scale, normalise);
+      const auto gradients = reference::route_sigmoid_backward(
+          mine, exact, std::span(grads).subspan(row * top_k, top_k), scale, normalise);
       for (int i = 0; i < experts; ++i) {
-        ASSERT_NEAR(to_float(grad_logits[row * experts + i]), slopes[i], 0x1p-8 * std::abs(slopes[i]) + 1e-6);
+        ASSERT_NEAR(to_float(grad_logits[row * experts + i]), gradients[i], 0x1p-8 * std::abs(gradients[i]) + 1e-6);
       }
     }
   }
@@ -204,17 +204,18 @@ TEST(Experts, groups_that_do_not_fit_are_refused) {
 
 TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_a_router_of_sigmoids) {
   const int experts = 9, top_k = 3;
-  const auto logits = random_floats(experts, 61), bias = random_floats(experts, 62), slopes = random_floats(top_k, 63);
+  const auto logits = random_floats(experts, 61), bias = random_floats(experts, 62),
+             grad_weights = random_floats(top_k, 63);
   for (const bool normalise : {false, true}) {
     const auto choice = reference::route_sigmoid(logits, bias, top_k, 1.5, normalise);
     const auto loss = [&](const std::vector<float>& at) {
       double sum = 0;
       const auto moved = reference::route_sigmoid(at, bias, top_k, 1.5, normalise);
       EXPECT_EQ(moved.ids, choice.ids);
-      for (int rank = 0; rank < top_k; ++rank) sum += moved.weights[rank] * slopes[rank];
+      for (int rank = 0; rank < top_k; ++rank) sum += moved.weights[rank] * grad_weights[rank];
       return sum;
     };
-    const auto gradient = reference::route_sigmoid_backward(logits, choice, slopes, 1.5, normalise);
+    const auto gradient = reference::route_sigmoid_backward(logits, choice, grad_weights, 1.5, normalise);
     for (int i = 0; i < experts; ++i) {
       auto up = logits, down = logits;
       up[i] += 0x1p-10f, down[i] -= 0x1p-10f;
@@ -225,17 +226,17 @@ TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_a_router_of_sig
 
 TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_the_router) {
   const int experts = 9, top_k = 3;
-  const auto logits = random_floats(experts, 42), slopes = random_floats(top_k, 43);
+  const auto logits = random_floats(experts, 42), grad_weights = random_floats(top_k, 43);
   for (const bool normalise : {false, true}) {
     const auto ids = reference::route(logits, top_k, normalise).ids;
     const auto loss = [&](const std::vector<float>& at) {
       double sum = 0;
       const auto choice = reference::route(at, top_k, normalise);
       EXPECT_EQ(choice.ids, ids);
-      for (int rank = 0; rank < top_k; ++rank) sum += choice.weights[rank] * slopes[rank];
+      for (int rank = 0; rank < top_k; ++rank) sum += choice.weights[rank] * grad_weights[rank];
       return sum;
     };
-    const auto gradient = reference::route_backward(logits, slopes, normalise);
+    const auto gradient = reference::route_backward(logits, grad_weights, normalise);
     for (int i = 0; i < experts; ++i) {
       auto up = logits, down = logits;
       up[i] += 0x1p-10f, down[i] -= 0x1p-10f;
@@ -333,9 +334,9 @@ TEST_P(ExpertsTest, what_the_experts_say_is_weighted_and_added_in_the_order_of_r
     for (int rank = 0; rank < top_k; ++rank) {
       double dot = 0;
       for (int i = 0; i < width; ++i) {
-        const float slope = to_float(grad[row * width + i]);
-        ASSERT_EQ(grad_y[places[rank] * width + i].bits, to_bf16(weights[rank] * slope).bits);
-        dot += double{slope} * to_float(y[places[rank] * width + i]);
+        const float gradient = to_float(grad[row * width + i]);
+        ASSERT_EQ(grad_y[places[rank] * width + i].bits, to_bf16(weights[rank] * gradient).bits);
+        dot += double{gradient} * to_float(y[places[rank] * width + i]);
       }
       ASSERT_NEAR(grad_weights[row * top_k + rank], dot, 1e-4);
     }

@@ -271,7 +271,7 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   ASSERT_TRUE(pack(cpu, weight.data(), vocabulary, width, head.data()));
   ASSERT_TRUE(pack_transposed(cpu, weight.data(), vocabulary, width, transposed.data()));
   const std::vector<TokenPick> picks = {{0, 5}, {0, 2599}, {2, 70}, {4, 2599}};
-  const std::vector<float> slopes = {0.5f, -0.25f, 1, 2};
+  const std::vector<float> gradients = {0.5f, -0.25f, 1, 2};
   std::vector<float> log_sum(rows), logprobs(4), grad_hidden(rows * width, 0), grad_head(vocabulary * width, 0),
       entropy(rows);
   ASSERT_TRUE(lm_head(cpu,
@@ -292,13 +292,13 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
                                 .vocabulary = vocabulary,
                                 .grad_hidden = grad_hidden.data(),
                                 .grad_head = grad_head.data()},
-                               picks, slopes, entropy));
+                               picks, gradients, entropy));
   std::vector<double> exact_hidden(rows * width, 0), exact_head(vocabulary * width, 0);
   for (int row = 0; row < rows; ++row) {
     const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight);
-    std::vector<reference::TokenSlope> mine;
+    std::vector<reference::TokenGradient> mine;
     for (size_t i = 0; i < picks.size(); ++i) {
-      if (picks[i].row == row) mine.push_back({picks[i].token, slopes[i]});
+      if (picks[i].row == row) mine.push_back({picks[i].token, gradients[i]});
     }
     const auto gradient = reference::logit_gradient(exact, mine);
     EXPECT_NEAR(entropy[row], reference::entropy(exact), 1e-3);
@@ -322,7 +322,7 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
                                 .width = width,
                                 .vocabulary = vocabulary,
                                 .grad_hidden = alone.data()},
-                               picks, slopes, {}));
+                               picks, gradients, {}));
   EXPECT_EQ(alone, grad_hidden) << "without the head's";
 }
 

@@ -117,12 +117,12 @@ TEST(Tape, the_gradient_of_a_tree_is_the_sum_over_its_samples_and_repeats_bit_by
     std::stable_sort(wanted.begin(), wanted.end(),
                      [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
     std::vector<TokenPick> picks;
-    std::vector<float> slopes;
-    for (const auto& [pick, slope] : wanted) picks.push_back(pick), slopes.push_back(slope);
+    std::vector<float> gradients;
+    for (const auto& [pick, gradient] : wanted) picks.push_back(pick), gradients.push_back(gradient);
     std::vector<float> grads(elements, 0);
     Tape tape(weights.config(), 512);
     EXPECT_TRUE(tape.forward(cpu, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(slopes, grads));
+    EXPECT_TRUE(tape.backward(gradients, grads));
     return grads;
   };
   const auto all = views(samples);

@@ -102,7 +102,7 @@ std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
 
 // Counts are added slot by slot, and per-sample losses by the callers in the order of the batch: neither depends on who
 // computes what.
-Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics) {
+Status Learner::accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of, StepMetrics& metrics) {
   const auto groups = groups_of(samples);
   const auto dealt = deal(groups, settings_.slots);
   std::vector<std::vector<size_t>> places(dealt.size());
@@ -115,7 +115,7 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
   if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
   PassCounts sum;
   TRY(slot_sum_->add(grads_, used, [&](size_t slot, std::span<float> into) -> Result<bool> {
-    const PassCounts counts = TRY(run_slot(samples, places[slot], slopes_of, into));
+    const PassCounts counts = TRY(run_slot(samples, places[slot], gradients_of, into));
     sum.entropy += counts.entropy;
     sum.entropy_rows += counts.entropy_rows;
     sum.trained_tokens += counts.trained_tokens;
@@ -132,7 +132,7 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
 
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
 Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                                              const SampleSlopes& slopes_of, std::span<float> grads) {
+                                              const SampleGradients& gradients_of, std::span<float> grads) {
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
@@ -172,22 +172,22 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     // The tape keeps the last pass for the way back.
     if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
     hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
-    std::vector<std::vector<double>> slopes_of_samples(counts.size());
+    std::vector<std::vector<double>> gradients_of_samples(counts.size());
     for (size_t s = 0; s < counts.size(); ++s) {
-      slopes_of_samples[s].resize(counts[s]);
-      slopes_of(places[begin + s], of_samples[s], slopes_of_samples[s]);
+      gradients_of_samples[s].resize(counts[s]);
+      gradients_of(places[begin + s], of_samples[s], gradients_of_samples[s]);
     }
-    std::vector<float> slopes(picks.size());
+    std::vector<float> gradients(picks.size());
     bool any = false;
     for (size_t i = 0; i < wanted.size(); ++i) {
-      slopes[i] = static_cast<float>(slopes_of_samples[wanted[i].sample][wanted[i].place]);
-      any = any || slopes[i] != 0;
+      gradients[i] = static_cast<float>(gradients_of_samples[wanted[i].sample][wanted[i].place]);
+      any = any || gradients[i] != 0;
     }
     sum.trained_tokens += static_cast<int64_t>(picks.size());
     sum.tree_tokens += static_cast<int64_t>(tree.tokens.size());
     if (any) {
       std::vector<float> entropies;
-      TRY(tape_->backward(slopes, grads, &entropies, learned_));
+      TRY(tape_->backward(gradients, grads, &entropies, learned_));
       for (const float entropy : entropies) sum.entropy += entropy;
       sum.entropy_rows += static_cast<int64_t>(entropies.size());
       sum.any = true;
@@ -244,7 +244,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients) {
         const Sample& sample = samples[index];
         std::vector<double> sampled;
         for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
@@ -264,7 +264,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
                                    .rollout_logprobs = sampled,
                                    .ref_logprobs = at.ref_logprobs,
                                    .advantages = advantages};
-        losses[index] = sequence_loss(tokens, weights[index], algorithm, slopes, counts_of[index]);
+        losses[index] = sequence_loss(tokens, weights[index], algorithm, gradients, counts_of[index]);
       },
       metrics));
   LossCounts counts;
@@ -324,9 +324,9 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
   std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients) {
         for (const double logprob : at.logprobs) losses[index] -= logprob;
-        std::fill(slopes.begin(), slopes.end(), -1.0 / static_cast<double>(tokens));
+        std::fill(gradients.begin(), gradients.end(), -1.0 / static_cast<double>(tokens));
       },
       metrics));
   metrics.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(tokens);

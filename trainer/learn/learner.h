@@ -109,9 +109,9 @@ class Learner {
   std::string description() const;
   struct TokenLogprobs;
   // Writes the gradient of the loss by each logprob of a sample's trained tokens.
-  using SampleSlopes = std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& slopes)>;
+  using SampleGradients = std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients)>;
   // Forward and backward passes over all samples; adds to grads_.
-  Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
+  Status accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of, StepMetrics& metrics);
   // What a slot's passes count.
   struct PassCounts {
     double entropy = 0;
@@ -120,7 +120,7 @@ class Learner {
   };
   // Of the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                              const SampleSlopes& slopes_of, std::span<float> grads);
+                              const SampleGradients& gradients_of, std::span<float> grads);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   Status apply(StepMetrics& metrics);
   void forget_gradients();
