@@ -52,7 +52,7 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
   trainer::Tape tape(config, kTokens, weights.format());
   const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
     TRY(tape.forward(stream, weights, tree, picks));
-    return tape.backward(gradients, {grads.data(), grads.size()});
+    return tape.backward(gradients, model::slice_of("gradients", std::span(grads.data(), grads.size())));
   }));
   return Figure{"a layer forward and backward, 1024 tokens", kTokens / seconds, "tok/s",
                 limits.flops / (3 * body_flops(config)), "arithmetic"};

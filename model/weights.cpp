@@ -272,6 +272,11 @@ Status Weights::build_panels(kernels::Stream& stream) {
   return {};
 }
 
+Slice Weights::slice() {
+  constexpr const char* kName = "weights";
+  return format_ == WeightFormat::kFloat32 ? slice_of(kName, flat<float>()) : slice_of(kName, flat());
+}
+
 std::vector<float> Weights::split_values(int parameter) const {
   const size_t count = layout_.parameters[parameter].columns;
   if (format_ == WeightFormat::kFloat32) return {values<float>(parameter), values<float>(parameter) + count};

@@ -18,6 +18,7 @@
 #include "kernels/gemm.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
+#include "model/slice.h"
 #include "model/weight_format.h"
 
 namespace tandem::model {
@@ -64,6 +65,10 @@ class Weights {
   const T* values(int parameter) const {
     return flat<T>().data() + layout_.parameters[parameter].offset;
   }
+
+  // `flat` as the slice "weights", of the format that these have.
+  Slice slice();
+  ConstSlice slice() const { return const_cast<Weights*>(this)->slice(); }
 
   // The fp32 numbers of a parameter that is split into three.
   std::vector<float> split_values(int parameter) const;

@@ -80,7 +80,7 @@ TEST_P(FamilyTape, the_gradient_of_every_tensor_is_that_of_transformers) {
     std::vector<float> grads(weights.layout().elements, 0);
     Tape tape(weights.config(), weights.config().max_positions);
     EXPECT_TRUE(tape.forward(cpu, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(gradients, grads, nullptr, learned));
+    EXPECT_TRUE(tape.backward(gradients, model::slice_of("gradients", std::span(grads)), nullptr, learned));
     return grads;
   };
   const auto grads = gradient(stream);
@@ -138,7 +138,7 @@ TEST_P(FamilyTape, the_gradient_of_a_tree_is_the_sum_over_its_samples) {
     for (const auto& [pick, gradient] : wanted) picks.push_back(pick), gradients.push_back(gradient);
     Tape tape(weights.config(), weights.config().max_positions);
     EXPECT_TRUE(tape.forward(stream, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(gradients, grads));
+    EXPECT_TRUE(tape.backward(gradients, model::slice_of("gradients", std::span(grads))));
     return grads;
   };
   const auto whole = gradient(all);

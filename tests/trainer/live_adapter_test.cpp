@@ -117,7 +117,8 @@ TEST(LiveAdapter, nothing_is_trained_beside_one) {
   ASSERT_TRUE(tape.forward(stream, weights, merge(std::span(&view, 1)), std::span(&pick, 1)));
   std::vector<float> grads(weights.layout().elements);
   const float gradient = 1;
-  EXPECT_EQ(tape.backward(std::span(&gradient, 1), grads).code(), Code::kInvalid);
+  EXPECT_EQ(tape.backward(std::span(&gradient, 1), model::slice_of("gradients", std::span(grads))).code(),
+            Code::kInvalid);
 }
 
 }  // namespace

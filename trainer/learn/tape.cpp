@@ -252,9 +252,9 @@ Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::W
                                          std::span<const TokenPick> picks) {
   return pass_->forward(stream, weights, tree, picks);
 }
-Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
-                      std::span<const uint8_t> learned) {
-  return pass_->backward(grad_logprobs, grads, entropies, learned);
+Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
+                      std::vector<float>* entropies, std::span<const uint8_t> learned) {
+  return pass_->backward(grad_logprobs, gradients, entropies, learned);
 }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
 size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }

@@ -13,11 +13,11 @@
 namespace tandem::trainer {
 
 template <typename T>
-Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                                   std::vector<float>* entropies, std::span<const uint8_t> learned) {
   if (!weights_->for_training()) return Status::internal("backward needs weights for training");
   if (weights_->live_adapter()) return Status::invalid("nothing is trained beside a live adapter; merge it");
-  grads_ = grads.data();
+  grads_ = gradients.host<float>().data();
   learned_ = learned;
   TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
@@ -326,7 +326,7 @@ const std::vector<kernels::TreeRun>& Tape::TapeOps<T>::tree_runs() {
 template class Tape::TapeOps<bf16>;
 
 template <>
-Status Tape::TapeOps<float>::backward(std::span<const float>, std::span<float>, std::vector<float>*,
+Status Tape::TapeOps<float>::backward(std::span<const float>, const model::Slice&, std::vector<float>*,
                                       std::span<const uint8_t>) {
   return Status::invalid("training in float32 is not supported");
 }

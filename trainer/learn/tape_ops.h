@@ -51,8 +51,8 @@ class Tape::Pass {
   virtual ~Pass() = default;
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks) = 0;
-  virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
-                          std::span<const uint8_t> learned) = 0;
+  virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
+                          std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
 };
@@ -67,7 +67,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks) override;
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+  Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
@@ -188,7 +188,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 };
 
 template <>
-Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                                       std::vector<float>* entropies, std::span<const uint8_t> learned);
 
 }  // namespace tandem::trainer
