@@ -1,5 +1,7 @@
 #include "model/routes.h"
 
+#include "model/panels.h"
+
 namespace tandem::model {
 
 template <typename T>
@@ -23,7 +25,7 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
   routes.offsets.resize(experts.count + 1);
   TRY(kernels::gemm(stream, {.a = x.data,
                              .a_stride = static_cast<size_t>(x.columns),
-                             .b = weights.packed<T>(router),
+                             .b = Panels(weights).packed<T>(router),
                              .out_float = routes.logits.data(),
                              .out_stride = static_cast<size_t>(experts.count),
                              .m = x.rows,
@@ -65,7 +67,7 @@ Status multiply_groups(kernels::Stream& stream, const Weights& weights, int para
   return kernels::grouped_gemm(stream, {.a = x.data,
                                         .a_stride = static_cast<size_t>(x.columns),
                                         .offsets = routes.offsets.data(),
-                                        .b = weights.packed<T>(parameter),
+                                        .b = Panels(weights).packed<T>(parameter),
                                         .out = out.data,
                                         .out_stride = static_cast<size_t>(out.columns),
                                         .groups = routes.experts,

@@ -279,8 +279,12 @@ Slice Weights::slice() {
 
 std::vector<float> Weights::split_values(int parameter) const {
   const size_t count = layout_.parameters[parameter].columns;
-  if (format_ == WeightFormat::kFloat32) return {values<float>(parameter), values<float>(parameter) + count};
-  const bf16* rows = values(parameter);
+  const size_t offset = layout_.parameters[parameter].offset;
+  if (format_ == WeightFormat::kFloat32) {
+    const auto values = flat<float>().subspan(offset, count);
+    return {values.begin(), values.end()};
+  }
+  const auto rows = flat().subspan(offset, 3 * count);
   std::vector<float> sums(count);
   for (size_t i = 0; i < count; ++i) {
     sums[i] = kernels::to_float(rows[i]) + kernels::to_float(rows[count + i]) + kernels::to_float(rows[2 * count + i]);
