@@ -13,14 +13,14 @@ using kernels::bf16;
 
 namespace {
 
-constexpr int kExperts = 64, kChosen = 8, kWidth = 1024, kExpertWidth = 512;
+constexpr int kExperts = 64, kTopK = 8, kWidth = 1024, kExpertWidth = 512;
 
 // Tokens whose experts are drawn at random, and all that lies between their states and what the experts make of them.
 class Mixture {
  public:
   explicit Mixture(int tokens)
       : tokens_(tokens),
-        pairs_(tokens * kChosen),
+        pairs_(tokens * kTopK),
         x_(static_cast<size_t>(tokens) * kWidth, kernels::to_bf16(1)),
         permuted_(static_cast<size_t>(pairs_) * kWidth),
         gate_up_(static_cast<size_t>(pairs_) * 2 * kExpertWidth),
@@ -41,13 +41,13 @@ class Mixture {
                                 .weights = weights_.data(),
                                 .rows = tokens_,
                                 .experts = kExperts,
-                                .chosen = kChosen}));
+                                .top_k = kTopK}));
     return kernels::group_by_expert(stream, {.ids = ids_.data(),
                                              .offsets = offsets_.data(),
                                              .places = places_.data(),
                                              .rows = tokens_,
                                              .experts = kExperts,
-                                             .chosen = kChosen});
+                                             .top_k = kTopK});
   }
   Status product(kernels::Stream& stream, const std::vector<bf16>& a, int k, const Buffer<bf16>& b, int n,
                  std::vector<bf16>& out) {
@@ -72,7 +72,7 @@ class Mixture {
                                                   .places = places_.data(),
                                                   .out = permuted_.data(),
                                                   .rows = tokens_,
-                                                  .chosen = kChosen,
+                                                  .top_k = kTopK,
                                                   .width = kWidth}));
     TRY(product(stream, permuted_, kWidth, up, 2 * kExpertWidth, gate_up_));
     TRY(kernels::swiglu(stream, gate_up_.data(), pairs_, kExpertWidth, gated_.data()));
@@ -83,7 +83,7 @@ class Mixture {
                                                      .residual = x_.data(),
                                                      .out = x_.data(),
                                                      .rows = tokens_,
-                                                     .chosen = kChosen,
+                                                     .top_k = kTopK,
                                                      .width = kWidth});
   }
   int pairs() const { return pairs_; }
@@ -111,8 +111,7 @@ Status bench_experts(KernelBench& bench) {
     TRY(mixture.route(bench.stream));
     const double one = 2.0 * kExpertWidth * kWidth;  // FLOP of a row, and bytes of an expert, of one of three products
     const auto name = [&](const char* what) {
-      return fmt::format("{}, {} tokens, {} of {} experts, {}x{}", what, tokens, kChosen, kExperts, kExpertWidth,
-                         kWidth);
+      return fmt::format("{}, {} tokens, {} of {} experts, {}x{}", what, tokens, kTopK, kExperts, kExpertWidth, kWidth);
     };
     bench.add_product(name("grouped gemm"), one * mixture.pairs(), one * mixture.active(),
                       TRY(median_seconds(bench.seconds, [&] { return mixture.multiply(bench.stream, down); })));

@@ -60,7 +60,7 @@ Status bench_rows(KernelBench& bench) {
                                                                      .rows = kRows,
                                                                      .heads = kWidth / kHead,
                                                                      .head_size = kHead,
-                                                                     .rotated = kHead});
+                                                                     .rope_dim = kHead});
                   })));
   return {};
 }

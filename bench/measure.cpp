@@ -44,13 +44,13 @@ double body_flops(const model::ModelConfig& config) {
   if (const auto& latent = config.latent; latent.rank > 0) {
     const double up = latent.rank * (latent.plain + latent.value) / static_cast<double>(config.width);
     const double from_query = latent.query_rank > 0 ? latent.query_rank * (1 + queries / config.width) : queries;
-    attention = from_query + latent.rank + latent.turned + config.heads * (up + latent.value);
+    attention = from_query + latent.rank + latent.rope_dim + config.heads * (up + latent.value);
   }
   double flops = 0;
   for (int layer = 0; layer < config.layers; ++layer) {
     const auto& experts = config.experts;
     const double mlps = config.has_experts(layer)
-                            ? 3.0 * (experts.chosen * experts.width + experts.shared_width) + experts.count
+                            ? 3.0 * (experts.top_k * experts.width + experts.shared_width) + experts.count
                             : 3.0 * config.mlp_width;
     flops += 2.0 * config.width * (attention + mlps);
   }

@@ -47,12 +47,12 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
   }
   const std::vector<std::span<const int32_t>> samples = {tokens};
   const auto tree = trainer::merge(samples);
-  const std::vector<float> slopes(kTokens, 1.0f);
+  const std::vector<float> gradients(kTokens, 1.0f);
   Buffer<float> grads(weights.layout().elements);
   trainer::Tape tape(config, kTokens, weights.format());
   const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
     TRY(tape.forward(stream, weights, tree, picks));
-    return tape.backward(slopes, {grads.data(), grads.size()});
+    return tape.backward(gradients, model::slice_of("gradients", std::span(grads.data(), grads.size())));
   }));
   return Figure{"a layer forward and backward, 1024 tokens", kTokens / seconds, "tok/s",
                 limits.flops / (3 * body_flops(config)), "arithmetic"};

@@ -12,28 +12,28 @@ namespace tandem::kernels {
 
 namespace {
 
-Check& check_chosen(Check& check, int rows, int chosen) {
+Check& check_top_k(Check& check, int rows, int top_k) {
   return check.positive("rows", rows)
-      .positive("chosen", chosen)
-      .positive("rows * chosen", static_cast<int64_t>(rows) * chosen);
+      .positive("top_k", top_k)
+      .positive("rows * top_k", static_cast<int64_t>(rows) * top_k);
 }
 
-Status check_ids(const char* operation, const int32_t* ids, int rows, int chosen, int experts) {
-  for (int64_t pair = 0; pair < static_cast<int64_t>(rows) * chosen; ++pair) {
+Status check_ids(const char* operation, const int32_t* ids, int rows, int top_k, int experts) {
+  for (int64_t pair = 0; pair < static_cast<int64_t>(rows) * top_k; ++pair) {
     if (ids[pair] < 0 || ids[pair] >= experts) {
       return Status::invalid(fmt::format("{}: expert {} at row {} is outside the {} there are", operation, ids[pair],
-                                         pair / chosen, experts));
+                                         pair / top_k, experts));
     }
   }
   return {};
 }
 
-Status check_places(const char* operation, const int32_t* places, int rows, int chosen) {
-  const int64_t pairs = static_cast<int64_t>(rows) * chosen;
+Status check_places(const char* operation, const int32_t* places, int rows, int top_k) {
+  const int64_t pairs = static_cast<int64_t>(rows) * top_k;
   for (int64_t pair = 0; pair < pairs; ++pair) {
     if (places[pair] < 0 || places[pair] >= pairs) {
       return Status::invalid(fmt::format("{}: place {} of row {} is outside the {} there are", operation, places[pair],
-                                         pair / chosen, pairs));
+                                         pair / top_k, pairs));
     }
   }
   return {};
@@ -62,14 +62,14 @@ Status route(Stream& stream, const Route& r) {
           .given("weights", r.weights)
           .positive("rows", r.rows)
           .positive("experts", r.experts)
-          .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
+          .that(r.top_k >= 1 && r.top_k <= r.experts, "top_k must be from 1 to experts")
           .that(r.bias == nullptr || r.score == Score::kSigmoid, "a bias goes with sigmoids")
           .that(r.groups >= 1 && r.experts % r.groups == 0, "experts must be a multiple of groups")
           .that(r.groups == 1 || r.score == Score::kSigmoid, "groups go with sigmoids")
           .that(r.groups == 1 || r.experts / r.groups >= 2, "a group must have two experts at least")
-          .that(r.chosen_groups >= 1 && r.chosen_groups <= r.groups, "chosen_groups must be from 1 to groups")
-          .that(r.chosen <= r.experts / std::max(1, r.groups) * r.chosen_groups,
-                "chosen is more than the chosen groups have")
+          .that(r.top_k_groups >= 1 && r.top_k_groups <= r.groups, "top_k_groups must be from 1 to groups")
+          .that(r.top_k <= r.experts / std::max(1, r.groups) * r.top_k_groups,
+                "top_k is more than the chosen groups have")
           .that(r.scale > 0, "scale must be positive")
           .status);
   stream.operations().route(stream.threads(), r);
@@ -85,11 +85,11 @@ Status route_backward(Stream& stream, const RouteBackward& r) {
           .given("grad_logits", r.grad_logits)
           .positive("rows", r.rows)
           .positive("experts", r.experts)
-          .that(r.chosen >= 1 && r.chosen <= r.experts, "chosen must be from 1 to experts")
+          .that(r.top_k >= 1 && r.top_k <= r.experts, "top_k must be from 1 to experts")
           .that(r.grad_stride >= static_cast<size_t>(r.experts), "grad_stride is below experts")
           .that(r.scale > 0, "scale must be positive")
           .status);
-  TRY(check_ids("route_backward", r.ids, r.rows, r.chosen, r.experts));
+  TRY(check_ids("route_backward", r.ids, r.rows, r.top_k, r.experts));
   stream.operations().route_backward(stream.threads(), r);
   return {};
 }
@@ -97,9 +97,9 @@ Status route_backward(Stream& stream, const RouteBackward& r) {
 Status group_by_expert(Stream&, const GroupByExpert& g) {
   Check check{"group_by_expert"};
   check.given("ids", g.ids).given("offsets", g.offsets).given("places", g.places).positive("experts", g.experts);
-  TRY(check_chosen(check, g.rows, g.chosen).status);
-  TRY(check_ids("group_by_expert", g.ids, g.rows, g.chosen, g.experts));
-  const int pairs = g.rows * g.chosen;
+  TRY(check_top_k(check, g.rows, g.top_k).status);
+  TRY(check_ids("group_by_expert", g.ids, g.rows, g.top_k, g.experts));
+  const int pairs = g.rows * g.top_k;
   std::fill_n(g.offsets, g.experts + 1, 0);
   for (int pair = 0; pair < pairs; ++pair) ++g.offsets[g.ids[pair] + 1];
   for (int expert = 0; expert < g.experts; ++expert) g.offsets[expert + 1] += g.offsets[expert];
@@ -114,8 +114,8 @@ template <typename T>
 static Status checked_permute(Stream& stream, const BasicPermute<T>& p) {
   Check check{"permute"};
   check.given("x", p.x).given("places", p.places).given("out", p.out).positive("width", p.width);
-  TRY(check_chosen(check, p.rows, p.chosen).status);
-  TRY(check_places("permute", p.places, p.rows, p.chosen));
+  TRY(check_top_k(check, p.rows, p.top_k).status);
+  TRY(check_places("permute", p.places, p.rows, p.top_k));
   stream.operations().in<T>().permute(stream.threads(), p);
   return {};
 }
@@ -125,8 +125,8 @@ Status permute(Stream& stream, const BasicPermute<float>& p) { return checked_pe
 Status permute_backward(Stream& stream, const PermuteBackward& p) {
   Check check{"permute_backward"};
   check.given("grad_out", p.grad_out).given("places", p.places).given("grad_x", p.grad_x).positive("width", p.width);
-  TRY(check_chosen(check, p.rows, p.chosen).status);
-  TRY(check_places("permute_backward", p.places, p.rows, p.chosen));
+  TRY(check_top_k(check, p.rows, p.top_k).status);
+  TRY(check_places("permute_backward", p.places, p.rows, p.top_k));
   stream.operations().permute_backward(stream.threads(), p);
   return {};
 }
@@ -140,8 +140,8 @@ static Status checked_combine(Stream& stream, const BasicCombine<T>& c) {
       .given("residual", c.residual)
       .given("out", c.out)
       .positive("width", c.width);
-  TRY(check_chosen(check, c.rows, c.chosen).status);
-  TRY(check_places("combine", c.places, c.rows, c.chosen));
+  TRY(check_top_k(check, c.rows, c.top_k).status);
+  TRY(check_places("combine", c.places, c.rows, c.top_k));
   stream.operations().in<T>().combine(stream.threads(), c);
   return {};
 }
@@ -157,8 +157,8 @@ Status combine_backward(Stream& stream, const CombineBackward& c) {
       .given("grad_y", c.grad_y)
       .given("grad_weights", c.grad_weights)
       .positive("width", c.width);
-  TRY(check_chosen(check, c.rows, c.chosen).status);
-  TRY(check_places("combine_backward", c.places, c.rows, c.chosen));
+  TRY(check_top_k(check, c.rows, c.top_k).status);
+  TRY(check_places("combine_backward", c.places, c.rows, c.top_k));
   stream.operations().combine_backward(stream.threads(), c);
   return {};
 }

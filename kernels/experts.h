@@ -1,7 +1,7 @@
 // Mixtures of experts: which experts a row goes to, the way there and back, and products of many rows with many
 // weights.
 //
-// A pair is a row at one of its experts: row * chosen + rank, rank 0 being the expert of the largest weight. Sorted by
+// A pair is a row at one of its experts: row * top_k + rank, rank 0 being the expert of the largest weight. Sorted by
 // expert, pairs of one expert in order, each has a place; `places[pair]` says which, and the places of expert e are
 // offsets[e] to offsets[e + 1]. No pair is dropped, however many come to one expert, nothing is added by whoever comes
 // first: a row's result is a function of the row and the weights, whatever other rows there are.
@@ -21,45 +21,45 @@ namespace tandem::kernels {
 
 // p = softmax(logits) over all experts, or sigmoid of each logit by itself. Chosen are the largest logits, or the
 // largest p + bias of sigmoids; ties go to the lowest expert, a NaN is below all else. Where experts lie in groups,
-// only those of `chosen_groups` groups are looked at: of the groups whose two largest p + bias have the largest sums,
+// only those of `top_k_groups` groups are looked at: of the groups whose two largest p + bias have the largest sums,
 // ties to the lowest (DeepSeek-AI 2024). The bias is for the choice alone: weight = scale * p, or scale * p / (sum of
 // the chosen p in order of rank) where `normalise` (of sigmoids, 1e-20 added). All fp32; sums over experts in 16 lanes
 // and a fixed tree.
 enum class Score : uint8_t { kSoftmax, kSigmoid };
 struct Route {
   const float* logits = nullptr;  // [rows][experts]
-  int32_t* ids = nullptr;         // [rows][chosen]
-  float* weights = nullptr;       // [rows][chosen]
+  int32_t* ids = nullptr;         // [rows][top_k]
+  float* weights = nullptr;       // [rows][top_k]
   Score score = Score::kSoftmax;
   const float* bias = nullptr;  // [experts] or none; only with sigmoids
   float scale = 1;
   bool normalise = false;
-  int rows = 0, experts = 0, chosen = 0;
-  int groups = 1, chosen_groups = 1;  // equal parts of the experts, of two at least; more than one only with sigmoids
+  int rows = 0, experts = 0, top_k = 0;
+  int groups = 1, top_k_groups = 1;  // equal parts of the experts, of two at least; more than one only with sigmoids
 };
-// kInvalid names the argument; `chosen` is 1 to the experts of the chosen groups.
+// kInvalid names the argument; `top_k` is 1 to the experts of the chosen groups.
 Status route(Stream& stream, const Route& arguments);
 
 // The choice has no gradient, the weights have: through softmax or sigmoid, and through the division where `normalise`.
 struct RouteBackward {
   const float* logits = nullptr;        // [rows][experts]
-  const int32_t* ids = nullptr;         // [rows][chosen], as route gave them
-  const float* weights = nullptr;       // [rows][chosen], the same
-  const float* grad_weights = nullptr;  // [rows][chosen]
+  const int32_t* ids = nullptr;         // [rows][top_k], as route gave them
+  const float* weights = nullptr;       // [rows][top_k], the same
+  const float* grad_weights = nullptr;  // [rows][top_k]
   bf16* grad_logits = nullptr;          // [rows][experts], written; what lies behind them up to the stride becomes zero
   size_t grad_stride = 0;
   Score score = Score::kSoftmax;
   float scale = 1;
   bool normalise = false;
-  int rows = 0, experts = 0, chosen = 0;
+  int rows = 0, experts = 0, top_k = 0;
 };
 Status route_backward(Stream& stream, const RouteBackward& arguments);
 
 struct GroupByExpert {
-  const int32_t* ids = nullptr;  // [rows][chosen]
+  const int32_t* ids = nullptr;  // [rows][top_k]
   int32_t* offsets = nullptr;    // [experts + 1]
-  int32_t* places = nullptr;     // [rows][chosen]
-  int rows = 0, experts = 0, chosen = 0;
+  int32_t* places = nullptr;     // [rows][top_k]
+  int rows = 0, experts = 0, top_k = 0;
 };
 // kInvalid names an id outside [0, experts).
 Status group_by_expert(Stream& stream, const GroupByExpert& arguments);
@@ -68,9 +68,9 @@ Status group_by_expert(Stream& stream, const GroupByExpert& arguments);
 template <typename T>
 struct BasicPermute {
   const T* x = nullptr;             // [rows][width]
-  const int32_t* places = nullptr;  // [rows][chosen]
-  T* out = nullptr;                 // [rows * chosen][width]
-  int rows = 0, chosen = 0, width = 0;
+  const int32_t* places = nullptr;  // [rows][top_k]
+  T* out = nullptr;                 // [rows * top_k][width]
+  int rows = 0, top_k = 0, width = 0;
 };
 using Permute = BasicPermute<bf16>;
 Status permute(Stream& stream, const Permute& arguments);
@@ -78,10 +78,10 @@ Status permute(Stream& stream, const BasicPermute<float>& arguments);
 
 // grad_x[row] = bf16(sum over the row's pairs, in order of rank, of grad_out[place]).
 struct PermuteBackward {
-  const bf16* grad_out = nullptr;   // [rows * chosen][width]
-  const int32_t* places = nullptr;  // [rows][chosen]
+  const bf16* grad_out = nullptr;   // [rows * top_k][width]
+  const int32_t* places = nullptr;  // [rows][top_k]
   bf16* grad_x = nullptr;           // [rows][width], written
-  int rows = 0, chosen = 0, width = 0;
+  int rows = 0, top_k = 0, width = 0;
 };
 Status permute_backward(Stream& stream, const PermuteBackward& arguments);
 
@@ -89,12 +89,12 @@ Status permute_backward(Stream& stream, const PermuteBackward& arguments);
 // multiply-adds from zero.
 template <typename T>
 struct BasicCombine {
-  const T* y = nullptr;             // [rows * chosen][width]
-  const int32_t* places = nullptr;  // [rows][chosen]
-  const float* weights = nullptr;   // [rows][chosen]
+  const T* y = nullptr;             // [rows * top_k][width]
+  const int32_t* places = nullptr;  // [rows][top_k]
+  const float* weights = nullptr;   // [rows][top_k]
   const T* residual = nullptr;      // [rows][width]
   T* out = nullptr;                 // [rows][width]; may be the residual itself
-  int rows = 0, chosen = 0, width = 0;
+  int rows = 0, top_k = 0, width = 0;
 };
 using Combine = BasicCombine<bf16>;
 Status combine(Stream& stream, const Combine& arguments);
@@ -103,13 +103,13 @@ Status combine(Stream& stream, const BasicCombine<float>& arguments);
 // grad_y[place] = bf16(weight * grad_out[row]), grad_weight = grad_out[row] . y[place] in 16 lanes and a fixed tree.
 // The residual's gradient is grad_out.
 struct CombineBackward {
-  const bf16* y = nullptr;          // [rows * chosen][width]
-  const int32_t* places = nullptr;  // [rows][chosen]
-  const float* weights = nullptr;   // [rows][chosen]
+  const bf16* y = nullptr;          // [rows * top_k][width]
+  const int32_t* places = nullptr;  // [rows][top_k]
+  const float* weights = nullptr;   // [rows][top_k]
   const bf16* grad_out = nullptr;   // [rows][width]
-  bf16* grad_y = nullptr;           // [rows * chosen][width], written
-  float* grad_weights = nullptr;    // [rows][chosen], written
-  int rows = 0, chosen = 0, width = 0;
+  bf16* grad_y = nullptr;           // [rows * top_k][width], written
+  float* grad_weights = nullptr;    // [rows][top_k], written
+  int rows = 0, top_k = 0, width = 0;
 };
 Status combine_backward(Stream& stream, const CombineBackward& arguments);
 

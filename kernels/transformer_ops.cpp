@@ -125,8 +125,8 @@ static Status checked_rope(Stream& stream, const BasicRope<T>& r) {
           .given("table", r.table)
           .positive("rows", r.rows)
           .positive("heads", r.heads)
-          .that(r.head_size > 0 && r.rotated > 0 && r.rotated % 2 == 0 && r.rotated <= r.head_size,
-                "rotated must be even and at most head_size")
+          .that(r.head_size > 0 && r.rope_dim > 0 && r.rope_dim % 2 == 0 && r.rope_dim <= r.head_size,
+                "rope_dim must be even and at most head_size")
           .that(r.stride >= static_cast<size_t>(r.heads) * r.head_size, "stride is below heads * head_size")
           .that(r.positions.size() >= static_cast<size_t>(r.rows), "fewer positions than rows")
           .status);

@@ -70,17 +70,17 @@ struct SumRows {
 };
 Status sum_rows(Stream& stream, const SumRows& arguments);
 
-// Rotates pairs of each head's elements in place by position * frequency[i] (Su et al. 2021): (x[i], x[i + rotated /
+// Rotates pairs of each head's elements in place by position * frequency[i] (Su et al. 2021): (x[i], x[i + rope_dim /
 // 2]), or (x[2 i], x[2 i + 1]) where `interleaved`. What lies behind the rotated elements of a head stays as it is.
 template <typename T>
 struct BasicRope {
   T* x = nullptr;                      // [row][heads][head_size]
   size_t stride = 0;                   // elements from row to row
   std::span<const int32_t> positions;  // of each row, below table_positions
-  const float* table = nullptr;        // what `rope_table` made for `rotated`
+  const float* table = nullptr;        // what `rope_table` made for `rope_dim`
   int table_positions = 0;
   int rows = 0, heads = 0, head_size = 0;
-  int rotated = 0;  // of a head's elements, the first ones; even
+  int rope_dim = 0;  // of a head's elements, the first ones; even
   bool interleaved = false;
   bool inverse = false;  // turns back: the backward pass
 };

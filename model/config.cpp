@@ -35,7 +35,7 @@ Status read_sigmoid_routing(const Json& json, bool deepseek, ExpertsConfig& expe
   experts.shared_width = TRY(reader.count("n_shared_experts", 1)) * experts.width;
   experts.first = TRY(reader.count("first_k_dense_replace", deepseek ? 3 : 1));
   experts.groups = TRY(reader.size("n_group", otherwise));
-  experts.chosen_groups = TRY(reader.size("topk_group", otherwise));
+  experts.top_k_groups = TRY(reader.size("topk_group", otherwise));
   const std::string method = TRY(reader.text("topk_method", "noaux_tc"));
   if (method != "noaux_tc") return Status::invalid(fmt::format("topk_method \"{}\" is not noaux_tc", method));
   if (TRY(reader.size("moe_layer_freq", 1)) != 1) return Status::invalid("moe_layer_freq is not 1");
@@ -63,10 +63,9 @@ Status check_groups(const ExpertsConfig& experts) {
     return Status::invalid(fmt::format("n_group {} does not part {} experts into equal groups of two at least",
                                        experts.groups, experts.count));
   }
-  if (experts.chosen_groups > experts.groups ||
-      experts.chosen > experts.count / experts.groups * experts.chosen_groups) {
-    return Status::invalid(fmt::format("topk_group {} of {} groups does not have {} experts", experts.chosen_groups,
-                                       experts.groups, experts.chosen));
+  if (experts.top_k_groups > experts.groups || experts.top_k > experts.count / experts.groups * experts.top_k_groups) {
+    return Status::invalid(fmt::format("topk_group {} of {} groups does not have {} experts", experts.top_k_groups,
+                                       experts.groups, experts.top_k));
   }
   return {};
 }
@@ -85,12 +84,12 @@ Result<ExpertsConfig> read_experts(const Json& json, std::string_view family, in
     return fail(Status::invalid(fmt::format("scoring_func \"{}\" is not {}", scoring, expected)));
   }
   experts.count = TRY(size_of_names(json, {"num_experts", "num_local_experts", "n_routed_experts"}));
-  experts.chosen = TRY(reader.size("num_experts_per_tok"));
+  experts.top_k = TRY(reader.size("num_experts_per_tok"));
   experts.normalise = TRY(reader.flag("norm_topk_prob", sigmoid));
   experts.every = TRY(reader.size("decoder_sparse_step", 1));
-  if (experts.chosen > experts.count) {
+  if (experts.top_k > experts.count) {
     return fail(Status::invalid(
-        fmt::format("num_experts_per_tok is {}, but there are {} experts", experts.chosen, experts.count)));
+        fmt::format("num_experts_per_tok is {}, but there are {} experts", experts.top_k, experts.count)));
   }
   TRY(check_groups(experts));
   experts.except = TRY(reader.numbers("mlp_only_layers", "layer"));
@@ -109,13 +108,13 @@ Status read_latent(const Json& json, ModelConfig& config) {
   latent.rank = TRY(reader.size("kv_lora_rank"));
   if (!json.contains("q_lora_rank") || has(json, "q_lora_rank")) latent.query_rank = TRY(reader.size("q_lora_rank"));
   latent.plain = TRY(reader.size("qk_nope_head_dim"));
-  latent.turned = TRY(reader.size("qk_rope_head_dim"));
+  latent.rope_dim = TRY(reader.size("qk_rope_head_dim"));
   latent.value = TRY(reader.size("v_head_dim"));
-  config.head_size = latent.plain + latent.turned;
+  config.head_size = latent.plain + latent.rope_dim;
   // Their class takes frequencies from it where it is there.
-  const int head_dim = TRY(reader.size("head_dim", latent.turned));
-  if (head_dim != latent.turned) {
-    return Status::invalid(fmt::format("head_dim is {}, but qk_rope_head_dim is {}", head_dim, latent.turned));
+  const int head_dim = TRY(reader.size("head_dim", latent.rope_dim));
+  if (head_dim != latent.rope_dim) {
+    return Status::invalid(fmt::format("head_dim is {}, but qk_rope_head_dim is {}", head_dim, latent.rope_dim));
   }
   if (config.kv_heads != config.heads) {
     return Status::invalid(
@@ -257,8 +256,8 @@ Result<ModelConfig> read_object(const Json& json) {
 
 }  // namespace
 
-int rotated_size(const ModelConfig& config) {
-  return config.latent.rank > 0 ? config.latent.turned : static_cast<int>(config.head_size * config.rope.partial);
+int rope_dim(const ModelConfig& config) {
+  return config.latent.rank > 0 ? config.latent.rope_dim : static_cast<int>(config.head_size * config.rope.partial);
 }
 
 Status check(const ModelConfig& config) {
@@ -267,11 +266,11 @@ Status check(const ModelConfig& config) {
                                        config.heads, config.kv_heads));
   }
   if (config.latent.rank > 0) {
-    const int turned = config.latent.turned;
-    return turned % 2 == 0 ? Status() : Status::invalid(fmt::format("qk_rope_head_dim {} is odd", turned));
+    const int rope_dim = config.latent.rope_dim;
+    return rope_dim % 2 == 0 ? Status() : Status::invalid(fmt::format("qk_rope_head_dim {} is odd", rope_dim));
   }
   if (config.head_size % 2 != 0) return Status::invalid(fmt::format("head_dim {} is odd", config.head_size));
-  if (rotated_size(config) < 2 || rotated_size(config) % 2 != 0) {
+  if (rope_dim(config) < 2 || rope_dim(config) % 2 != 0) {
     return Status::invalid(fmt::format("head_dim {} times partial_rotary_factor {} is not an even number",
                                        config.head_size, config.rope.partial));
   }

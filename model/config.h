@@ -22,13 +22,13 @@ namespace tandem::model {
 // A mixture of experts in place of the MLP of some layers.
 struct ExpertsConfig {
   int count = 0;            // 0: no layer has experts
-  int chosen = 0;           // of each token
+  int top_k = 0;            // of each token
   int width = 0;            // of one expert's MLP
   bool normalise = false;   // weights of the chosen are divided by their sum
   bool sigmoid = false;     // scores by sigmoids, chosen with a bias of the checkpoint; else by a softmax
   double scale = 1;         // of the weights
   int groups = 1;           // equal parts of the experts (n_group), of sigmoids alone
-  int chosen_groups = 1;    // a token's experts are of so many of them (topk_group)
+  int top_k_groups = 1;     // a token's experts are of so many of them (topk_group)
   int shared_width = 0;     // of an MLP that every token goes through beside its experts; 0: none
   int first = 0;            // layers before it have none (first_k_dense_replace)
   int every = 1;            // layers every - 1, 2 every - 1, ... have experts (decoder_sparse_step)
@@ -43,7 +43,7 @@ struct LatentConfig {
   int rank = 0;        // of that vector (kv_lora_rank); 0: heads have keys and values of their own
   int query_rank = 0;  // of the one that queries are made of (q_lora_rank); 0: none, they are made of the states
   int plain = 0;       // elements of a query or key that say what (qk_nope_head_dim)
-  int turned = 0;      // elements that RoPE turns (qk_rope_head_dim)
+  int rope_dim = 0;    // elements with RoPE (qk_rope_head_dim)
   int value = 0;       // elements of a head's value (v_head_dim)
   friend bool operator==(const LatentConfig&, const LatentConfig&) = default;
 };
@@ -88,8 +88,8 @@ Json to_json(const ModelConfig& config);
 // A generation_config.json with the special tokens.
 Json generation_config_json(const ModelConfig& config);
 
-// Elements of a head that RoPE turns.
-int rotated_size(const ModelConfig& config);
+// Elements of a head that RoPE rotates.
+int rope_dim(const ModelConfig& config);
 
 // Checks the sizes against each other; the readers above have done it.
 Status check(const ModelConfig& config);

@@ -34,7 +34,7 @@ void put_latent(const ModelConfig& config, Json& json) {
   json["q_lora_rank"] = nullptr;
   if (latent.query_rank > 0) json["q_lora_rank"] = latent.query_rank;
   json["qk_nope_head_dim"] = latent.plain;
-  json["qk_rope_head_dim"] = latent.turned;
+  json["qk_rope_head_dim"] = latent.rope_dim;
   json["v_head_dim"] = latent.value;
   json["rope_interleave"] = config.rope.interleaved;
   json["scoring_func"] = "sigmoid";
@@ -71,7 +71,7 @@ Json to_json(const ModelConfig& config) {
   if (config.family.starts_with("glm4")) json["partial_rotary_factor"] = config.rope.partial;
   if (const ExpertsConfig& experts = config.experts; experts.count > 0) {
     json[experts.sigmoid ? "n_routed_experts" : "num_experts"] = experts.count;
-    json["num_experts_per_tok"] = experts.chosen;
+    json["num_experts_per_tok"] = experts.top_k;
     json["moe_intermediate_size"] = experts.width;
     json["norm_topk_prob"] = experts.normalise;
     if (experts.sigmoid) {
@@ -79,7 +79,7 @@ Json to_json(const ModelConfig& config) {
       json["first_k_dense_replace"] = experts.first;
       json["routed_scaling_factor"] = experts.scale;
       json["n_group"] = experts.groups;
-      json["topk_group"] = experts.chosen_groups;
+      json["topk_group"] = experts.top_k_groups;
       if (!latent) json["use_qk_norm"] = config.qk_norm;
       json["num_nextn_predict_layers"] = 0;
     } else {

@@ -152,7 +152,7 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
   }
   Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override {
     TRY(choose(*stream_, *weights_, router, router_bias, x, routes_));
-    Tensor out = tensor(kDispatched, x.columns, x.rows * routes_.chosen);
+    Tensor out = tensor(kDispatched, x.columns, x.rows * routes_.top_k);
     TRY(send(*stream_, routes_, x, out));
     return out;
   }

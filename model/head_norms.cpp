@@ -1,6 +1,7 @@
 #include "model/head_norms.h"
 
 #include "kernels/transformer_ops.h"
+#include "model/panels.h"
 
 namespace tandem::model {
 
@@ -11,7 +12,7 @@ Status norm_heads(kernels::Stream& stream, const Weights& weights, int query_wei
   const auto norm = [&](T* x, int weight, int heads) {
     return kernels::head_norm(stream, kernels::BasicHeadNorm<T>{.x = x,
                                                                 .stride = static_cast<size_t>(qkv.columns),
-                                                                .weight = weights.values<T>(weight),
+                                                                .weight = Panels(weights).values<T>(weight),
                                                                 .epsilon = static_cast<float>(config.norm_epsilon),
                                                                 .rows = qkv.rows,
                                                                 .heads = heads,

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/transformer_ops.h"
+#include "model/panels.h"
 
 namespace tandem::model {
 
@@ -14,7 +15,7 @@ template <typename T>
 Status norm_columns(kernels::Stream& stream, const Weights& weights, int weight, T* x, size_t stride, int rows) {
   return kernels::head_norm(stream, {.x = x,
                                      .stride = stride,
-                                     .weight = weights.values<T>(weight),
+                                     .weight = Panels(weights).values<T>(weight),
                                      .epsilon = kLatentNormEpsilon,
                                      .rows = rows,
                                      .heads = 1,
@@ -40,7 +41,7 @@ Status make_queries(kernels::Stream& stream, const Weights& weights, const Layer
     multiplied = TRY(activations.of(stream, weights.format_of(layer.query_up), normed, rows, rank));
   return kernels::gemm(stream, {.a = multiplied,
                                 .a_stride = static_cast<size_t>(rank),
-                                .b = weights.packed<T>(layer.query_up),
+                                .b = Panels(weights).packed<T>(layer.query_up),
                                 .out = latents.queries.data(),
                                 .out_stride = static_cast<size_t>(queries),
                                 .m = rows,
@@ -56,7 +57,8 @@ Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer
   const ModelConfig& config = weights.config();
   const LatentConfig& latent = config.latent;
   const LayerParameters& parameters = weights.layout().layers[layer];
-  const int rows = compressed.rows, width = attention_shape(config).head_size, positioned = latent.rank + latent.turned;
+  const int rows = compressed.rows, width = attention_shape(config).head_size,
+            positioned = latent.rank + latent.rope_dim;
   const T* queries = compressed.data;
   size_t query_stride = compressed.columns;
   if (latent.query_rank > 0) {
@@ -68,7 +70,7 @@ Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer
     T* target = out.data + static_cast<size_t>(row) * out.columns;
     const T* query = queries + row * query_stride;
     for (int head = 0; head < config.heads; ++head, target += width, query += config.head_size) {
-      std::copy_n(query + latent.plain, latent.turned, target + latent.rank);
+      std::copy_n(query + latent.plain, latent.rope_dim, target + latent.rank);
       std::fill(target + positioned, target + width, T{});
     }
     std::copy_n(compressed.data + static_cast<size_t>(row) * compressed.columns + query_columns(config), positioned,
@@ -78,11 +80,11 @@ Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer
   const size_t stride = out.columns;
   TRY(norm_columns(stream, weights, parameters.key_norm, out.data + static_cast<size_t>(config.heads) * width, stride,
                    rows));
-  const auto panels = weights.split_panels<T>(parameters.key_value_up);
+  const auto panels = Panels(weights).split<T>(parameters.key_value_up);
   return kernels::batched_gemm(stream, {.a = queries,
                                         .a_stride = query_stride,
                                         .a_group = static_cast<size_t>(config.head_size),
-                                        .b = panels.turned,
+                                        .b = panels.absorbed,
                                         .b_group = panels.stride,
                                         .out = out.data,
                                         .out_stride = stride,
@@ -97,7 +99,7 @@ template <typename T>
 Status project_values(kernels::Stream& stream, const Weights& weights, int layer, const BasicTensor<T>& gathered,
                       const BasicTensor<T>& out) {
   const ModelConfig& config = weights.config();
-  const auto panels = weights.split_panels<T>(weights.layout().layers[layer].key_value_up);
+  const auto panels = Panels(weights).split<T>(weights.layout().layers[layer].key_value_up);
   return kernels::batched_gemm(stream, {.a = gathered.data,
                                         .a_stride = static_cast<size_t>(gathered.columns),
                                         .a_group = static_cast<size_t>(attention_shape(config).values()),

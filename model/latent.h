@@ -1,11 +1,11 @@
 // Multi-head latent attention (DeepSeek-AI 2024, section 2.1), as rows that the attention of all other models takes.
 //
-// A token is remembered by a latent c, normed, and a key k of a few elements that RoPE turns, the same for all heads. A
+// A token is remembered by a latent c, normed, and a key k of rope_dim elements with RoPE, the same for all heads. A
 // head's own key would be [U c | k] and its value V c, with U and V the head's parts of kv_b_proj; but q . U c is
 // (U^T q) . c, and sum_j p_j V c_j is V sum_j p_j c_j. So queries are taken to the latents, once a token, and not the
 // latents to the heads, once a token, head and pass:
 //
-//   query of a head  [U^T q_plain | q_turned | 0]      key, of all heads  [c | k | 0]      value  the key's first
+//   query of a head  [U^T q_plain | q_rope | 0]      key, of all heads  [c | k | 0]      value  the key's first
 //   elements
 //
 // filled up with zeros to the widths of attention_shape. Prefill, decode and training all take this way, so it has one
@@ -36,7 +36,7 @@ inline int query_columns(const ModelConfig& config) {
   return config.latent.query_rank > 0 ? config.latent.query_rank : config.heads * config.head_size;
 }
 
-// `compressed` is [rows][query_columns | rank | turned], the product of the states with the layer's qkv; `out` is
+// `compressed` is [rows][query_columns | rank | rope_dim], the product of the states with the layer's qkv; `out` is
 // [rows][(heads + 1) * the width of attention_shape]: queries by head, and the key, before RoPE.
 template <typename T>
 Status expand_latents(kernels::Stream& stream, const Weights& weights, int layer, const BasicTensor<T>& compressed,

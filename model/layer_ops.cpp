@@ -5,6 +5,7 @@
 
 #include "kernels/transformer_ops.h"
 #include "model/live_adapter.h"
+#include "model/panels.h"
 
 namespace tandem::model {
 
@@ -17,14 +18,14 @@ LayerOps<T>::LayerOps(const ModelConfig& config, int max_positions)
 
 template <typename T>
 Status LayerOps<T>::embed_rows(std::span<const int32_t> tokens, const Tensor& out) const {
-  return kernels::embed(*stream_, weights_->values<T>(layout().embedding), config_.vocabulary, config_.width, tokens,
-                        out.data);
+  return kernels::embed(*stream_, Panels(*weights_).values<T>(layout().embedding), config_.vocabulary, config_.width,
+                        tokens, out.data);
 }
 
 template <typename T>
 Status LayerOps<T>::norm_rows(const Tensor& x, const T* in, int weight, T* out) const {
-  return kernels::rms_norm(*stream_, in, weights_->values<T>(weight), static_cast<float>(config_.norm_epsilon), x.rows,
-                           x.columns, out);
+  return kernels::rms_norm(*stream_, in, Panels(*weights_).values<T>(weight), static_cast<float>(config_.norm_epsilon),
+                           x.rows, x.columns, out);
 }
 
 template <typename T>
@@ -36,8 +37,8 @@ template <typename T>
 Status LayerOps<T>::multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out) {
   TRY(kernels::gemm(*stream_, {.a = TRY(multiplied_by(weight, x)).data,
                                .a_stride = static_cast<size_t>(x.columns),
-                               .b = weights_->packed<T>(weight),
-                               .bias = bias < 0 ? nullptr : weights_->values<T>(bias),
+                               .b = Panels(*weights_).packed<T>(weight),
+                               .bias = bias < 0 ? nullptr : Panels(*weights_).values<T>(bias),
                                .residual = residual,
                                .out = out.data,
                                .out_stride = static_cast<size_t>(out.columns),
@@ -71,7 +72,7 @@ Status LayerOps<T>::head_rows(const T* gathered, size_t rows, const HeadOutputs&
                               std::span<const kernels::TokenPick> picks, std::span<float> logprobs) const {
   return kernels::lm_head(*stream_,
                           {.hidden = gathered,
-                           .head = weights_->packed<T>(layout().head).panels,
+                           .head = Panels(*weights_).packed<T>(layout().head).panels,
                            .rows = static_cast<int>(rows),
                            .width = config_.width,
                            .vocabulary = config_.vocabulary,

@@ -15,7 +15,8 @@ Status check_computable(const ModelConfig& config) {
   if (const LatentConfig& latent = config.latent; latent.rank > 0) {
     if (latent.rank % 2 != 0 || latent.query_rank % 2 != 0 || latent.plain % 2 != 0 || latent.value % 2 != 0)
       return refuse("odd sizes of latents or of their heads");
-    if (latent.rank + latent.turned > 576) return refuse("kv_lora_rank and qk_rope_head_dim of more than 576 together");
+    if (latent.rank + latent.rope_dim > 576)
+      return refuse("kv_lora_rank and qk_rope_head_dim of more than 576 together");
   } else if (config.head_size % 2 != 0 || config.head_size > kernels::kMaxHeadSize) {
     return refuse("head sizes that are odd or above 576");
   }
@@ -56,7 +57,7 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
       if (latent.rank == 0) return {{name("q_proj"), query}, {name("k_proj"), key}, {name("v_proj"), key}};
       const std::pair queries =
           latent.query_rank > 0 ? std::pair(name("q_a_proj"), latent.query_rank) : std::pair(name("q_proj"), query);
-      return {queries, {name("kv_a_proj_with_mqa"), latent.rank + latent.turned}};
+      return {queries, {name("kv_a_proj_with_mqa"), latent.rank + latent.rope_dim}};
     };
     layer.qkv = add(ours + "qkv", config.width, true, qkv_parts("weight"));
     if (config.qkv_bias) {
@@ -73,7 +74,7 @@ Result<ParameterLayout> parameter_layout(const ModelConfig& config) {
       layer.key_value_up = add(ours + "key_value_up", latent.rank, true,
                                {{theirs + "self_attn.kv_b_proj.weight", config.heads * (latent.plain + latent.value)}});
       layout.parameters.back().groups = config.heads;
-      layout.parameters.back().turned_rows = latent.plain;
+      layout.parameters.back().absorbed_rows = latent.plain;
     }
     if (config.qk_norm) {
       layer.query_norm = add(ours + "query_norm", config.head_size, false, {{theirs + "self_attn.q_norm.weight", 1}});

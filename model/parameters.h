@@ -21,15 +21,15 @@ struct ParameterPart {
 };
 
 struct Parameter {
-  std::string name;     // "layers.3.qkv"
-  size_t offset = 0;    // elements from the start of the flat array
-  int rows = 0;         // outputs of a matrix, 1 for a norm
-  int columns = 0;      // inputs
-  bool matrix = false;  // packed for products
-  bool bias = false;    // one number a row
-  bool split = false;   // three rows whose sum is an fp32 row of the checkpoint; not trained
-  int groups = 1;       // experts, or heads: as many matrices, equal parts of the rows, packed one by one
-  int turned_rows = 0;  // the first of each group's are multiplied by their transpose, as a matrix of their own
+  std::string name;       // "layers.3.qkv"
+  size_t offset = 0;      // elements from the start of the flat array
+  int rows = 0;           // outputs of a matrix, 1 for a norm
+  int columns = 0;        // inputs
+  bool matrix = false;    // packed for products
+  bool bias = false;      // one number a row
+  bool split = false;     // three rows whose sum is an fp32 row of the checkpoint; not trained
+  int groups = 1;         // experts, or heads: as many matrices, equal parts of the rows, packed one by one
+  int absorbed_rows = 0;  // the first of each group's are multiplied by their transpose, as a matrix of their own
   std::vector<ParameterPart> parts;
   size_t elements() const { return static_cast<size_t>(rows) * columns; }
   int group_rows() const { return rows / groups; }

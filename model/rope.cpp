@@ -53,14 +53,14 @@ double llama3_frequency(const RopeConfig& rope, double frequency) {
 }
 
 // The dimension, as a real number, whose pair turns `turns` times within the original context.
-double yarn_dimension(const RopeConfig& rope, int rotated, double turns) {
-  return rotated * std::log(rope.original_max_positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
+double yarn_dimension(const RopeConfig& rope, int rope_dim, double turns) {
+  return rope_dim * std::log(rope.original_max_positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
 }
 
-double yarn_frequency(const RopeConfig& rope, int rotated, int pair, double frequency) {
-  double low = yarn_dimension(rope, rotated, rope.beta_fast), high = yarn_dimension(rope, rotated, rope.beta_slow);
+double yarn_frequency(const RopeConfig& rope, int rope_dim, int pair, double frequency) {
+  double low = yarn_dimension(rope, rope_dim, rope.beta_fast), high = yarn_dimension(rope, rope_dim, rope.beta_slow);
   if (rope.truncate) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, rotated - 1.0);
+  low = std::max(low, 0.0), high = std::min(high, rope_dim - 1.0);
   if (low == high) high += 0.001;
   const double stretched = ramp(pair, low, high);
   return stretched * frequency / rope.factor + (1 - stretched) * frequency;
@@ -127,14 +127,14 @@ void put_rope(const RopeConfig& rope, Json& config) {
   config["rope_scaling"] = scaling;
 }
 
-std::vector<float> rope_frequencies(const RopeConfig& rope, int rotated) {
+std::vector<float> rope_frequencies(const RopeConfig& rope, int rope_dim) {
   // Rounded before the angle is taken, as transformers does.
-  std::vector<float> frequencies(rotated / 2);
-  for (int pair = 0; pair < rotated / 2; ++pair) {
-    double frequency = 1.0 / std::pow(rope.theta, 2.0 * pair / rotated);
+  std::vector<float> frequencies(rope_dim / 2);
+  for (int pair = 0; pair < rope_dim / 2; ++pair) {
+    double frequency = 1.0 / std::pow(rope.theta, 2.0 * pair / rope_dim);
     if (rope.kind == RopeKind::kLinear) frequency /= rope.factor;
     if (rope.kind == RopeKind::kLlama3) frequency = llama3_frequency(rope, frequency);
-    if (rope.kind == RopeKind::kYarn) frequency = yarn_frequency(rope, rotated, pair, frequency);
+    if (rope.kind == RopeKind::kYarn) frequency = yarn_frequency(rope, rope_dim, pair, frequency);
     frequencies[pair] = static_cast<float>(frequency);
   }
   return frequencies;

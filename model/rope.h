@@ -40,10 +40,10 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, std::optiona
 // Puts `rope_theta` and `rope_scaling` into a config.json, in the notation that every version of transformers reads.
 void put_rope(const RopeConfig& rope, Json& config);
 
-// The angle a position that each pair of a head's first `rotated` elements turns by, [rotated / 2], rounded to fp32:
-// theta^(-2 i / rotated) (Su et al. 2021); all divided by `factor` (linear); slow ones divided, fast ones kept, between
-// them a ramp over wave lengths (llama3) or over dimensions (yarn: Peng et al. 2023), as transformers has them.
-std::vector<float> rope_frequencies(const RopeConfig& rope, int rotated);
+// The angle a position that each pair of a head's first `rope_dim` elements turns by, [rope_dim / 2], rounded to fp32:
+// theta^(-2 i / rope_dim) (Su et al. 2021); all divided by `factor` (linear); slow ones divided, fast ones kept,
+// between them a ramp over wave lengths (llama3) or over dimensions (yarn: Peng et al. 2023), as transformers has them.
+std::vector<float> rope_frequencies(const RopeConfig& rope, int rope_dim);
 
 // What cosines and sines are multiplied by: of yarn its attention factor, else 1.
 double rope_magnitude(const RopeConfig& rope);

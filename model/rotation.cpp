@@ -8,11 +8,11 @@ Rotation::Rotation(const ModelConfig& config, int max_positions)
     : heads_(config.heads + attention_shape(config).kv_heads),
       head_size_(attention_shape(config).head_size),
       first_(config.latent.rank),
-      rotated_(rotated_size(config)),
+      rope_dim_(rope_dim(config)),
       interleaved_(config.rope.interleaved),
       max_positions_(max_positions),
-      table_(kernels::rope_table(max_positions, rope_frequencies(config.rope, rotated_), rope_magnitude(config.rope))) {
-}
+      table_(
+          kernels::rope_table(max_positions, rope_frequencies(config.rope, rope_dim_), rope_magnitude(config.rope))) {}
 
 template <typename T>
 Status Rotation::turn(kernels::Stream& stream, T* qkv, size_t stride, std::span<const int32_t> positions,
@@ -25,7 +25,7 @@ Status Rotation::turn(kernels::Stream& stream, T* qkv, size_t stride, std::span<
                                 .rows = static_cast<int>(positions.size()),
                                 .heads = heads_,
                                 .head_size = head_size_,
-                                .rotated = rotated_,
+                                .rope_dim = rope_dim_,
                                 .interleaved = interleaved_,
                                 .inverse = inverse});
 }

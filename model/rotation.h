@@ -24,7 +24,7 @@ class Rotation {
               bool inverse = false) const;
 
  private:
-  int heads_, head_size_, first_, rotated_;  // elements [first_, first_ + rotated_) of each head
+  int heads_, head_size_, first_, rope_dim_;  // elements [first_, first_ + rope_dim_) of each head
   bool interleaved_;
   int max_positions_;
   std::vector<float> table_;

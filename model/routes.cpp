@@ -1,5 +1,7 @@
 #include "model/routes.h"
 
+#include "model/panels.h"
+
 namespace tandem::model {
 
 template <typename T>
@@ -8,14 +10,14 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
   const ExpertsConfig& experts = weights.config().experts;
   routes.rows = x.rows;
   routes.experts = experts.count;
-  routes.chosen = experts.chosen;
+  routes.top_k = experts.top_k;
   routes.score = experts.sigmoid ? kernels::Score::kSigmoid : kernels::Score::kSoftmax;
   routes.scale = static_cast<float>(experts.scale);
   routes.normalise = experts.normalise;
   routes.groups = experts.groups;
-  routes.chosen_groups = experts.chosen_groups;
+  routes.top_k_groups = experts.top_k_groups;
   if (router_bias >= 0) routes.bias = weights.split_values(router_bias);
-  const size_t pairs = static_cast<size_t>(x.rows) * experts.chosen;
+  const size_t pairs = static_cast<size_t>(x.rows) * experts.top_k;
   routes.logits.resize(static_cast<size_t>(x.rows) * experts.count);
   routes.weights.resize(pairs);
   routes.ids.resize(pairs);
@@ -23,7 +25,7 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
   routes.offsets.resize(experts.count + 1);
   TRY(kernels::gemm(stream, {.a = x.data,
                              .a_stride = static_cast<size_t>(x.columns),
-                             .b = weights.packed<T>(router),
+                             .b = Panels(weights).packed<T>(router),
                              .out_float = routes.logits.data(),
                              .out_stride = static_cast<size_t>(experts.count),
                              .m = x.rows,
@@ -38,15 +40,15 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
                               .normalise = routes.normalise,
                               .rows = x.rows,
                               .experts = experts.count,
-                              .chosen = experts.chosen,
+                              .top_k = experts.top_k,
                               .groups = routes.groups,
-                              .chosen_groups = routes.chosen_groups}));
+                              .top_k_groups = routes.top_k_groups}));
   return kernels::group_by_expert(stream, {.ids = routes.ids.data(),
                                            .offsets = routes.offsets.data(),
                                            .places = routes.places.data(),
                                            .rows = x.rows,
                                            .experts = experts.count,
-                                           .chosen = experts.chosen});
+                                           .top_k = experts.top_k});
 }
 
 template <typename T>
@@ -55,7 +57,7 @@ Status send(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>&
                                    .places = routes.places.data(),
                                    .out = out.data,
                                    .rows = routes.rows,
-                                   .chosen = routes.chosen,
+                                   .top_k = routes.top_k,
                                    .width = x.columns});
 }
 
@@ -65,7 +67,7 @@ Status multiply_groups(kernels::Stream& stream, const Weights& weights, int para
   return kernels::grouped_gemm(stream, {.a = x.data,
                                         .a_stride = static_cast<size_t>(x.columns),
                                         .offsets = routes.offsets.data(),
-                                        .b = weights.packed<T>(parameter),
+                                        .b = Panels(weights).packed<T>(parameter),
                                         .out = out.data,
                                         .out_stride = static_cast<size_t>(out.columns),
                                         .groups = routes.experts,
@@ -83,7 +85,7 @@ Status gather(kernels::Stream& stream, const Routes& routes, const BasicTensor<T
                                    .residual = residual.data,
                                    .out = out.data,
                                    .rows = routes.rows,
-                                   .chosen = routes.chosen,
+                                   .top_k = routes.top_k,
                                    .width = y.columns});
 }
 

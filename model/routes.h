@@ -14,12 +14,12 @@
 namespace tandem::model {
 
 struct Routes {
-  int rows = 0, experts = 0, chosen = 0;
+  int rows = 0, experts = 0, top_k = 0;
   kernels::Score score = kernels::Score::kSoftmax;
   float scale = 1;
   bool normalise = false;
-  int groups = 1, chosen_groups = 1;
-  std::vector<float> logits, weights, bias;   // [rows][experts], [rows][chosen], [experts] or none
+  int groups = 1, top_k_groups = 1;
+  std::vector<float> logits, weights, bias;   // [rows][experts], [rows][top_k], [experts] or none
   std::vector<int32_t> ids, places, offsets;  // kernels/experts.h
 };
 
@@ -28,7 +28,7 @@ template <typename T>
 Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const BasicTensor<T>& x,
               Routes& routes);
 
-// The rows of x into the places that were chosen: `out` is [rows * chosen][columns].
+// The rows of x into the places that were chosen: `out` is [rows * top_k][columns].
 template <typename T>
 Status send(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>& x, const BasicTensor<T>& out);
 

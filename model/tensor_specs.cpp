@@ -12,7 +12,7 @@ namespace {
 
 void add_latent(const ModelConfig& config, const std::function<void(std::string_view, std::vector<int64_t>)>& add) {
   const LatentConfig& latent = config.latent;
-  const int64_t width = config.width, heads = config.heads, compressed = latent.rank + latent.turned;
+  const int64_t width = config.width, heads = config.heads, compressed = latent.rank + latent.rope_dim;
   if (latent.query_rank == 0) {
     add("self_attn.q_proj.weight", {heads * config.head_size, width});
   } else {
@@ -100,7 +100,7 @@ int64_t active_parameter_count(const ModelConfig& config) {
   const ExpertsConfig& experts = config.experts;
   int64_t idle = 0;
   for (int layer = 0; layer < config.layers; ++layer) {
-    if (config.has_experts(layer)) idle += int64_t{experts.count - experts.chosen} * 3 * experts.width * config.width;
+    if (config.has_experts(layer)) idle += int64_t{experts.count - experts.top_k} * 3 * experts.width * config.width;
   }
   return parameter_count(config) - idle;
 }

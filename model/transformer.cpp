@@ -64,7 +64,7 @@ kernels::AttentionShape attention_shape(const ModelConfig& config, int layer) {
   if (const LatentConfig& latent = config.latent; latent.rank > 0) {
     return {.heads = config.heads,
             .kv_heads = 1,
-            .head_size = whole_panels(latent.rank + latent.turned),
+            .head_size = whole_panels(latent.rank + latent.rope_dim),
             .scale = static_cast<float>(scale * rope_score_factor(config.rope)),
             .value_size = whole_panels(latent.rank)};
   }

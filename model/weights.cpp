@@ -71,11 +71,11 @@ Weights::Panels Weights::panels_of(size_t parameter) const {
   const Parameter& p = layout_.parameters[parameter];
   // An embedding that is no head is only looked up.
   if (!p.matrix || (static_cast<int>(parameter) == layout_.embedding && layout_.head != layout_.embedding)) return {};
-  if (p.turned_rows > 0) {
-    const auto [turned, rest] = split_sizes(parameter);
-    const auto [turned_back, rest_back] = transposed_split_sizes(parameter);
-    return {.elements = p.groups * (turned + rest),
-            .transposed = for_training_ ? p.groups * (turned_back + rest_back) : 0};
+  if (p.absorbed_rows > 0) {
+    const auto [absorbed, rest] = split_sizes(parameter);
+    const auto [absorbed_back, rest_back] = transposed_split_sizes(parameter);
+    return {.elements = p.groups * (absorbed + rest),
+            .transposed = for_training_ ? p.groups * (absorbed_back + rest_back) : 0};
   }
   if (quantized_[parameter] && !for_training_)
     return {.codes = p.groups * kernels::packed_codes_size(p.group_rows(), p.columns)};
@@ -190,42 +190,42 @@ Result<bool> Weights::build_code_panels(kernels::Stream& stream, size_t paramete
 
 std::pair<size_t, size_t> Weights::split_sizes(size_t parameter) const {
   const Parameter& p = layout_.parameters[parameter];
-  return {kernels::packed_size(p.columns, p.turned_rows),
-          kernels::packed_size(p.group_rows() - p.turned_rows, p.columns)};
+  return {kernels::packed_size(p.columns, p.absorbed_rows),
+          kernels::packed_size(p.group_rows() - p.absorbed_rows, p.columns)};
 }
 
 std::pair<size_t, size_t> Weights::transposed_split_sizes(size_t parameter) const {
   const Parameter& p = layout_.parameters[parameter];
-  return {kernels::packed_size(p.turned_rows, p.columns),
-          kernels::packed_size(p.columns, p.group_rows() - p.turned_rows)};
+  return {kernels::packed_size(p.absorbed_rows, p.columns),
+          kernels::packed_size(p.columns, p.group_rows() - p.absorbed_rows)};
 }
 
 template <typename T>
 Status Weights::build_split_panels(kernels::Stream& stream, size_t parameter) {
   const Parameter& p = layout_.parameters[parameter];
-  const int turned = p.turned_rows, rest = p.group_rows() - turned, columns = p.columns;
-  const auto [turned_size, rest_size] = split_sizes(parameter);
-  const auto [turned_back_size, rest_back_size] = transposed_split_sizes(parameter);
+  const int absorbed = p.absorbed_rows, rest = p.group_rows() - absorbed, columns = p.columns;
+  const auto [absorbed_size, rest_size] = split_sizes(parameter);
+  const auto [absorbed_back_size, rest_back_size] = transposed_split_sizes(parameter);
   Buffer<T>& packed = in<T>().packed[parameter];
   if (packed.empty()) packed = Buffer<T>(panels_of(parameter).elements);
   Buffer<bf16>& packed_back = transposed_[parameter];
   if (packed_back.empty()) packed_back = Buffer<bf16>(panels_of(parameter).transposed);
-  std::vector<T> transpose(static_cast<size_t>(turned) * columns);
+  std::vector<T> transpose(static_cast<size_t>(absorbed) * columns);
   const T* rows = flat<T>().data() + p.offset;
   for (int g = 0; g < p.groups; ++g, rows += static_cast<size_t>(p.group_rows()) * columns) {
-    for (int row = 0; row < turned; ++row) {
+    for (int row = 0; row < absorbed; ++row) {
       for (int i = 0; i < columns; ++i)
-        transpose[static_cast<size_t>(i) * turned + row] = rows[static_cast<size_t>(row) * columns + i];
+        transpose[static_cast<size_t>(i) * absorbed + row] = rows[static_cast<size_t>(row) * columns + i];
     }
     const T* const rest_rows = rows + transpose.size();
-    T* const to = packed.data() + g * (turned_size + rest_size);
-    TRY(kernels::pack(stream, transpose.data(), columns, turned, to));
-    TRY(kernels::pack(stream, rest_rows, rest, columns, to + turned_size));
+    T* const to = packed.data() + g * (absorbed_size + rest_size);
+    TRY(kernels::pack(stream, transpose.data(), columns, absorbed, to));
+    TRY(kernels::pack(stream, rest_rows, rest, columns, to + absorbed_size));
     if constexpr (std::is_same_v<T, bf16>) {
       if (!for_training_) continue;
-      bf16* const back = packed_back.data() + g * (turned_back_size + rest_back_size);
-      TRY(kernels::pack(stream, rows, turned, columns, back));
-      TRY(kernels::pack_transposed(stream, rest_rows, rest, columns, back + turned_back_size));
+      bf16* const back = packed_back.data() + g * (absorbed_back_size + rest_back_size);
+      TRY(kernels::pack(stream, rows, absorbed, columns, back));
+      TRY(kernels::pack_transposed(stream, rest_rows, rest, columns, back + absorbed_back_size));
     }
   }
   return {};
@@ -238,14 +238,14 @@ Status Weights::build_panels(kernels::Stream& stream) {
     const Parameter& p = layout_.parameters[i];
     const Panels panels = panels_of(i);
     if (panels.elements + panels.codes == 0) continue;
-    if (p.turned_rows > 0) {
+    if (p.absorbed_rows > 0) {
       TRY(build_split_panels<T>(stream, i));
       continue;
     }
     if (quantized_[i] && !for_training_ && TRY(build_code_panels(stream, i))) continue;
     const int rows = p.group_rows();
     const size_t elements = static_cast<size_t>(rows) * p.columns;
-    const size_t group = kernels::packed_size(rows, p.columns), turned = kernels::packed_size(p.columns, rows);
+    const size_t group = kernels::packed_size(rows, p.columns), transposed = kernels::packed_size(p.columns, rows);
     Buffer<T>& packed = in<T>().packed[i];
     if (packed.empty()) packed = Buffer<T>(p.groups * group);
     if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(panels.transposed);
@@ -264,7 +264,7 @@ Status Weights::build_panels(kernels::Stream& stream) {
           values = expanded.data();
         }
         if (for_training_)
-          TRY(kernels::pack_transposed(stream, values, rows, p.columns, transposed_[i].data() + g * turned));
+          TRY(kernels::pack_transposed(stream, values, rows, p.columns, transposed_[i].data() + g * transposed));
       }
       TRY(kernels::pack(stream, values, rows, p.columns, packed.data() + g * group));
     }
@@ -272,10 +272,19 @@ Status Weights::build_panels(kernels::Stream& stream) {
   return {};
 }
 
+Slice Weights::slice() {
+  constexpr const char* kName = "weights";
+  return format_ == WeightFormat::kFloat32 ? slice_of(kName, flat<float>()) : slice_of(kName, flat());
+}
+
 std::vector<float> Weights::split_values(int parameter) const {
   const size_t count = layout_.parameters[parameter].columns;
-  if (format_ == WeightFormat::kFloat32) return {values<float>(parameter), values<float>(parameter) + count};
-  const bf16* rows = values(parameter);
+  const size_t offset = layout_.parameters[parameter].offset;
+  if (format_ == WeightFormat::kFloat32) {
+    const auto values = flat<float>().subspan(offset, count);
+    return {values.begin(), values.end()};
+  }
+  const auto rows = flat().subspan(offset, 3 * count);
   std::vector<float> sums(count);
   for (size_t i = 0; i < count; ++i) {
     sums[i] = kernels::to_float(rows[i]) + kernels::to_float(rows[count + i]) + kernels::to_float(rows[2 * count + i]);

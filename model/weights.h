@@ -18,6 +18,7 @@
 #include "kernels/gemm.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
+#include "model/slice.h"
 #include "model/weight_format.h"
 
 namespace tandem::model {
@@ -60,10 +61,9 @@ class Weights {
   std::span<const T> flat() const {
     return const_cast<Weights*>(this)->flat<T>();
   }
-  template <typename T = kernels::bf16>
-  const T* values(int parameter) const {
-    return flat<T>().data() + layout_.parameters[parameter].offset;
-  }
+  // `flat` as the slice "weights", of the format that these have.
+  Slice slice();
+  ConstSlice slice() const { return const_cast<Weights*>(this)->slice(); }
 
   // The fp32 numbers of a parameter that is split into three.
   std::vector<float> split_values(int parameter) const;
@@ -80,35 +80,6 @@ class Weights {
   // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
   // all of `flat` or `wire` has been written again.
   void give_back_flat();
-  // The panels of a parameter's matrix; of experts those of one after the other. Of codes where the parameter is
-  // quantised, unless for training or not to be had so (kernels::pack_codes).
-  template <typename T = kernels::bf16>
-  kernels::RightSide<T> packed(int parameter) const {
-    if (const Buffer<std::byte>& codes = packed_codes_[parameter]; !codes.empty())
-      return kernels::RightSide<T>(codes.data());
-    return in<T>().packed[parameter].data();
-  }
-  const kernels::bf16* packed_transposed(int parameter) const { return transposed_[parameter].data(); }
-  // Of a parameter with `turned_rows`, the panels of a group: those of the transpose of these rows, then those of the
-  // rest. The next group's begin `stride` elements behind them.
-  template <typename T>
-  struct SplitPanels {
-    const T* turned = nullptr;
-    const T* rest = nullptr;
-    size_t stride = 0;
-  };
-  template <typename T>
-  SplitPanels<T> split_panels(int parameter) const {
-    const auto [turned, rest] = split_sizes(parameter);
-    const T* const panels = in<T>().packed[parameter].data();
-    return {panels, panels + turned, turned + rest};
-  }
-  // Of the backward pass: those of these rows themselves, then those of the transpose of the rest.
-  SplitPanels<kernels::bf16> split_panels_transposed(int parameter) const {
-    const auto [turned, rest] = transposed_split_sizes(parameter);
-    const kernels::bf16* const panels = transposed_[parameter].data();
-    return {panels, panels + turned, turned + rest};
-  }
 
   // An adapter that products with these weights are followed by (live_adapter.h); null: none. It is not stored.
   const LiveAdapter* live_adapter() const { return live_adapter_.get(); }
@@ -119,6 +90,7 @@ class Weights {
   }
 
  private:
+  friend class Panels;
   template <typename T>
   struct Numbers {
     Buffer<T> flat;

@@ -74,7 +74,7 @@ struct Verified {
 // gives for what was to be written.
 Result<Verified> verify(model::Weights weights, const fs::path& out, int threads) {
   const auto written = TRY(Scorer::create(TRY(model::load_weights(out, false)), threads));
-  const auto expected = std::as_bytes(weights.flat()), found = std::as_bytes(written->weights().flat());
+  const std::span<const std::byte> expected = weights.slice().bytes, found = written->weights().slice().bytes;
   if (expected.size() != found.size() || std::memcmp(expected.data(), found.data(), found.size()) != 0)
     return fail(
         Status::corrupt("the weights that were read back differ from those that were written").at(out.string()));
@@ -118,7 +118,7 @@ Result<int> run_export(const ExportOptions& options) {
     return verified;
   };
   const auto config = weights.config();
-  const uint64_t bytes = weights.flat().size() * static_cast<uint64_t>(model::bytes_of(dtype));
+  const uint64_t bytes = weights.slice().elements() * static_cast<uint64_t>(model::bytes_of(dtype));
   const auto verified = write();
   if (!verified) {
     fs::remove_all(aside, ignored);

@@ -134,10 +134,10 @@ class TreeHeadBackward {
   // Elements of a row of `out` and its gradient.
   size_t grad_width() const { return static_cast<size_t>(shape_.heads) * value_size_; }
 
-  // 64 queries by 64 keys. Probabilities and slopes are kept by rows, for the gradient of the queries, and with two
+  // 64 queries by 64 keys. Probabilities and gradients are kept by rows, for the gradient of the queries, and with two
   // queries side by side, [query / 2][key][2], which is how the gradients of keys and values read them.
   void add_block(const TreeRun& run, Head& h, int head, int query, int queries, int key, int keys) {
-    alignas(64) bf16 probabilities[kBlock * kBlock], slopes[kBlock * kBlock];  // [query][key]
+    alignas(64) bf16 probabilities[kBlock * kBlock], gradients[kBlock * kBlock];  // [query][key]
     alignas(64) bf16 paired_p[kBlock * kBlock], paired_s[kBlock * kBlock];
     alignas(64) float scores[kTileRows * kPanelColumns], grads[kTileRows * kPanelColumns];
     const int first_position = static_cast<int>(run.path.size()) - run.rows;
@@ -152,7 +152,7 @@ class TreeHeadBackward {
       for (int r = 0; r < rows; ++r) {
         const float log_sum = in_.log_sum[static_cast<size_t>(row + r) * shape_.heads + head];
         bf16* p_row = probabilities + (q + r) * kBlock;
-        bf16* s_row = slopes + (q + r) * kBlock;
+        bf16* s_row = gradients + (q + r) * kBlock;
         for (int c = 0; c < kBlock; c += kLanes) {
           const Float score = load(scores + r * kPanelColumns + c) * broadcast(shape_.scale);
           const Float p = exponential(score - broadcast(log_sum));
@@ -172,10 +172,10 @@ class TreeHeadBackward {
     const int even_queries = (queries + 1) / 2 * 2;
     if (queries != even_queries) {
       std::fill_n(probabilities + queries * kBlock, kBlock, bf16{});
-      std::fill_n(slopes + queries * kBlock, kBlock, bf16{});
+      std::fill_n(gradients + queries * kBlock, kBlock, bf16{});
     }
     for (int q = 0; q < even_queries; q += 2) {
-      const bf16 *p_row = probabilities + q * kBlock, *s_row = slopes + q * kBlock;
+      const bf16 *p_row = probabilities + q * kBlock, *s_row = gradients + q * kBlock;
       for (int c = 0; c < kBlock; c += kLanes) {
         pair_up(p_row + c, p_row + kBlock + c, paired_p + q * kBlock + c * 2);
         pair_up(s_row + c, s_row + kBlock + c, paired_s + q * kBlock + c * 2);
@@ -186,7 +186,7 @@ class TreeHeadBackward {
       const int start = panel_start(column, size_);
       for (int q = 0; q < queries; q += kTileRows) {
         const int rows = std::min(kTileRows, queries - q);
-        product_tile(LeftRows<bf16>{slopes + q * kBlock, kBlock}, rows, key_rows_.data() + start * 2, kBlock, scores,
+        product_tile(LeftRows<bf16>{gradients + q * kBlock, kBlock}, rows, key_rows_.data() + start * 2, kBlock, scores,
                      wide);
         for (int r = 0; r < rows; ++r) {
           add_row(scores + r * kPanelColumns, &h.grad_queries[static_cast<size_t>(query + q + r) * size_ + start],

@@ -56,19 +56,19 @@ TANDEM_INLINE void layer_norm_row_backward(const LayerNormBackward& g, size_t ro
   float* target = g.grad_x + row * g.width;
   const RowMoments moments = moments_of(x, g.width, g.epsilon);
   const auto normed = [&](Float value) { return (value - broadcast(moments.mean)) * broadcast(moments.inverse); };
-  Float slopes = {}, dots = {};
+  Float gradients = {}, dots = {};
   const auto gather = [&](Float value, Float incoming, Float weight) {
-    const Float slope = incoming * weight;
-    slopes = slopes + slope;
-    dots = fma(slope, normed(value), dots);
+    const Float gradient = incoming * weight;
+    gradients = gradients + gradient;
+    dots = fma(gradient, normed(value), dots);
   };
   for_lanes(
       g.width, [&](int i) { gather(load(x + i), load(grad + i), load(g.weight + i)); },
       [&](int i, int n) { gather(load_part(x + i, n), load_part(grad + i, n), load_part(g.weight + i, n)); });
   const auto width = static_cast<float>(g.width);
-  const Float mean_slope = broadcast(sum(slopes) / width), mean_dot = broadcast(sum(dots) / width);
-  const auto finish = [&](Float value, Float slope) {
-    return broadcast(moments.inverse) * (slope - mean_slope - normed(value) * mean_dot);
+  const Float mean_gradient = broadcast(sum(gradients) / width), mean_dot = broadcast(sum(dots) / width);
+  const auto finish = [&](Float value, Float gradient) {
+    return broadcast(moments.inverse) * (gradient - mean_gradient - normed(value) * mean_dot);
   };
   for_lanes(
       g.width,
@@ -111,7 +111,7 @@ TANDEM_INLINE NormalAt normal_at(Float x) {
 TANDEM_INLINE Float gelu_of(Float x) { return x * normal_at(x).share; }
 
 // Where the bell is 0, x may be infinite, and its product with 0 would be NaN.
-TANDEM_INLINE Float gelu_slope(Float x) {
+TANDEM_INLINE Float gelu_derivative(Float x) {
   const NormalAt normal = normal_at(x);
   const Float rise = x * normal.bell * broadcast(0.39894228f);
   return normal.share + select(normal.bell == Float{}, Float{}, rise);
@@ -131,10 +131,10 @@ inline void gelu(ThreadPool& threads, float* x, size_t count) {
 inline void gelu_backward(ThreadPool& threads, const float* x, size_t count, float* grad) {
   for_pieces(threads, count, 1 << 12, [&](size_t begin, size_t end) {
     size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) store(grad + i, load(grad + i) * gelu_slope(load(x + i)));
+    for (; i + kLanes <= end; i += kLanes) store(grad + i, load(grad + i) * gelu_derivative(load(x + i)));
     if (i < end) {
       const int lanes = static_cast<int>(end - i);
-      store_part(grad + i, load_part(grad + i, lanes) * gelu_slope(load_part(x + i, lanes)), lanes);
+      store_part(grad + i, load_part(grad + i, lanes) * gelu_derivative(load_part(x + i, lanes)), lanes);
     }
   });
 }

@@ -54,7 +54,7 @@ inline void leave_groups(const Route& r, float* keys, std::vector<float>& sums) 
     const float sum = first + second;
     sums[group] = std::isnan(sum) ? -INFINITY : sum;
   }
-  for (int rank = 0; rank < r.chosen_groups; ++rank) {
+  for (int rank = 0; rank < r.top_k_groups; ++rank) {
     int best = -1;
     for (int group = 0; group < r.groups; ++group) {
       if (best < 0 ? !std::isnan(sums[group]) : sums[group] > sums[best]) best = group;
@@ -71,8 +71,8 @@ inline void route(ThreadPool& threads, const Route& r) {
     std::vector<float> terms(r.experts), left(r.experts), group_sums(r.groups);
     for (size_t row = begin; row < end; ++row) {
       const float* logits = r.logits + row * r.experts;
-      int32_t* ids = r.ids + row * r.chosen;
-      float* weights = r.weights + row * r.chosen;
+      int32_t* ids = r.ids + row * r.top_k;
+      float* weights = r.weights + row * r.top_k;
       float total = 1;
       if (r.score == Score::kSigmoid)
         sigmoids(logits, r.experts, terms.data());
@@ -83,9 +83,9 @@ inline void route(ThreadPool& threads, const Route& r) {
         const float key = r.score == Score::kSoftmax ? logits[i] : r.bias != nullptr ? terms[i] + r.bias[i] : terms[i];
         left[i] = std::isnan(key) ? -INFINITY : key;
       }
-      if (r.chosen_groups < r.groups) leave_groups(r, left.data(), group_sums);
-      float chosen_sum = 0;
-      for (int rank = 0; rank < r.chosen; ++rank) {
+      if (r.top_k_groups < r.groups) leave_groups(r, left.data(), group_sums);
+      float top_k_sum = 0;
+      for (int rank = 0; rank < r.top_k; ++rank) {
         int best = -1;
         for (int i = 0; i < r.experts; ++i) {
           if (best < 0 ? !std::isnan(left[i]) : left[i] > left[best]) best = i;
@@ -93,11 +93,11 @@ inline void route(ThreadPool& threads, const Route& r) {
         left[best] = NAN;
         ids[rank] = best;
         weights[rank] = terms[best] / total;
-        chosen_sum += weights[rank];
+        top_k_sum += weights[rank];
       }
-      if (r.score == Score::kSigmoid) chosen_sum += kLeastSum;
-      for (int rank = 0; rank < r.chosen; ++rank) {
-        if (r.normalise) weights[rank] /= chosen_sum;
+      if (r.score == Score::kSigmoid) top_k_sum += kLeastSum;
+      for (int rank = 0; rank < r.top_k; ++rank) {
+        if (r.normalise) weights[rank] /= top_k_sum;
         weights[rank] *= r.scale;
       }
     }
@@ -108,10 +108,10 @@ inline void route(ThreadPool& threads, const Route& r) {
 inline void sigmoid_route_backward(const RouteBackward& r, const float* terms, const int32_t* ids, const float* grads,
                                    float mean, bf16* target) {
   float sum = kLeastSum;
-  for (int rank = 0; rank < r.chosen; ++rank) sum += terms[ids[rank]];
-  for (int rank = 0; rank < r.chosen; ++rank) {
-    const float s = terms[ids[rank]], slope = r.scale * grads[rank];
-    target[ids[rank]] = to_bf16((r.normalise ? (slope - mean) / sum : slope) * s * (1 - s));
+  for (int rank = 0; rank < r.top_k; ++rank) sum += terms[ids[rank]];
+  for (int rank = 0; rank < r.top_k; ++rank) {
+    const float s = terms[ids[rank]], gradient = r.scale * grads[rank];
+    target[ids[rank]] = to_bf16((r.normalise ? (gradient - mean) / sum : gradient) * s * (1 - s));
   }
 }
 
@@ -120,12 +120,12 @@ inline void route_backward(ThreadPool& threads, const RouteBackward& r) {
     std::vector<float> terms(r.experts);
     for (size_t row = begin; row < end; ++row) {
       const float* logits = r.logits + row * r.experts;
-      const int32_t* ids = r.ids + row * r.chosen;
-      const float* weights = r.weights + row * r.chosen;
-      const float* grads = r.grad_weights + row * r.chosen;
+      const int32_t* ids = r.ids + row * r.top_k;
+      const float* weights = r.weights + row * r.top_k;
+      const float* grads = r.grad_weights + row * r.top_k;
       bf16* target = r.grad_logits + row * r.grad_stride;
       float mean = 0;
-      for (int rank = 0; rank < r.chosen; ++rank) mean = std::fma(weights[rank], grads[rank], mean);
+      for (int rank = 0; rank < r.top_k; ++rank) mean = std::fma(weights[rank], grads[rank], mean);
       std::fill_n(target, r.grad_stride, bf16{});
       if (r.score == Score::kSigmoid) {
         sigmoids(logits, r.experts, terms.data());
@@ -138,7 +138,7 @@ inline void route_backward(ThreadPool& threads, const RouteBackward& r) {
         for (int i = 0; i < r.experts; ++i) target[i] = to_bf16(-(terms[i] / total) * mean);
       }
       const float share = mean / r.scale;
-      for (int rank = 0; rank < r.chosen; ++rank) target[ids[rank]] = to_bf16(weights[rank] * (grads[rank] - share));
+      for (int rank = 0; rank < r.top_k; ++rank) target[ids[rank]] = to_bf16(weights[rank] * (grads[rank] - share));
     }
   });
 }
@@ -147,8 +147,8 @@ template <typename T>
 void permute(ThreadPool& threads, const BasicPermute<T>& p) {
   const size_t width = p.width;
   for_pieces(threads, p.rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t pair = begin * p.chosen; pair < end * p.chosen; ++pair) {
-      std::memcpy(p.out + p.places[pair] * width, p.x + pair / p.chosen * width, width * sizeof(T));
+    for (size_t pair = begin * p.top_k; pair < end * p.top_k; ++pair) {
+      std::memcpy(p.out + p.places[pair] * width, p.x + pair / p.top_k * width, width * sizeof(T));
     }
   });
 }
@@ -157,19 +157,19 @@ inline void permute_backward(ThreadPool& threads, const PermuteBackward& p) {
   const size_t width = p.width;
   for_pieces(threads, p.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const int32_t* places = p.places + row * p.chosen;
+      const int32_t* places = p.places + row * p.top_k;
       const auto source = [&](int rank, int i) { return p.grad_out + places[rank] * width + i; };
       bf16* target = p.grad_x + row * width;
       for_lanes(
           p.width,
           [&](int i) {
             Float total = {};
-            for (int rank = 0; rank < p.chosen; ++rank) total = total + load(source(rank, i));
+            for (int rank = 0; rank < p.top_k; ++rank) total = total + load(source(rank, i));
             store(target + i, total);
           },
           [&](int i, int lanes) {
             Float total = {};
-            for (int rank = 0; rank < p.chosen; ++rank) total = total + load_part(source(rank, i), lanes);
+            for (int rank = 0; rank < p.top_k; ++rank) total = total + load_part(source(rank, i), lanes);
             store_part(target + i, total, lanes);
           });
     }
@@ -181,8 +181,8 @@ void combine(ThreadPool& threads, const BasicCombine<T>& c) {
   const size_t width = c.width;
   for_pieces(threads, c.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const int32_t* places = c.places + row * c.chosen;
-      const float* weights = c.weights + row * c.chosen;
+      const int32_t* places = c.places + row * c.top_k;
+      const float* weights = c.weights + row * c.top_k;
       const auto source = [&](int rank, int i) { return c.y + places[rank] * width + i; };
       const T* residual = c.residual + row * width;
       T* target = c.out + row * width;
@@ -190,14 +190,14 @@ void combine(ThreadPool& threads, const BasicCombine<T>& c) {
           c.width,
           [&](int i) {
             Float total = {};
-            for (int rank = 0; rank < c.chosen; ++rank) {
+            for (int rank = 0; rank < c.top_k; ++rank) {
               total = fma(broadcast(weights[rank]), load(source(rank, i)), total);
             }
             store(target + i, load(residual + i) + total);
           },
           [&](int i, int lanes) {
             Float total = {};
-            for (int rank = 0; rank < c.chosen; ++rank) {
+            for (int rank = 0; rank < c.top_k; ++rank) {
               total = fma(broadcast(weights[rank]), load_part(source(rank, i), lanes), total);
             }
             store_part(target + i, load_part(residual + i, lanes) + total, lanes);
@@ -209,8 +209,8 @@ void combine(ThreadPool& threads, const BasicCombine<T>& c) {
 inline void combine_backward(ThreadPool& threads, const CombineBackward& c) {
   const size_t width = c.width;
   for_pieces(threads, c.rows, kRowsPerTask, [&](size_t begin, size_t end) {
-    for (size_t pair = begin * c.chosen; pair < end * c.chosen; ++pair) {
-      const bf16* grad = c.grad_out + pair / c.chosen * width;
+    for (size_t pair = begin * c.top_k; pair < end * c.top_k; ++pair) {
+      const bf16* grad = c.grad_out + pair / c.top_k * width;
       const bf16* y = c.y + c.places[pair] * width;
       bf16* target = c.grad_y + c.places[pair] * width;
       const Float weight = broadcast(c.weights[pair]);
@@ -222,9 +222,9 @@ inline void combine_backward(ThreadPool& threads, const CombineBackward& c) {
             store(target + i, weight * load(grad + i));
           },
           [&](int i, int lanes) {
-            const Float slope = load_part(grad + i, lanes);
-            dots = fma(slope, load_part(y + i, lanes), dots);
-            store_part(target + i, weight * slope, lanes);
+            const Float gradient = load_part(grad + i, lanes);
+            dots = fma(gradient, load_part(y + i, lanes), dots);
+            store_part(target + i, weight * gradient, lanes);
           });
       c.grad_weights[pair] = sum(dots);
     }

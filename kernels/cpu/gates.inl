@@ -12,7 +12,7 @@ TANDEM_INLINE Float sigmoid(Float x) { return broadcast(1) / (broadcast(1) + exp
 struct Silu {
   static TANDEM_INLINE Float within(Float x) { return x; }
   static TANDEM_INLINE Float argument(Float x) { return x; }
-  static TANDEM_INLINE Float slope(Float /*x*/) { return broadcast(1); }
+  static TANDEM_INLINE Float derivative(Float /*x*/) { return broadcast(1); }
 };
 
 // Gelu by the hyperbolic tangent: (1 + tanh(u / 2)) / 2 is sigmoid(u).
@@ -27,7 +27,7 @@ struct GeluTanh {
     const Float bounded = within(x);
     return bounded * fma(bounded * bounded, broadcast(kCubic), broadcast(kLinear));
   }
-  static TANDEM_INLINE Float slope(Float x) {
+  static TANDEM_INLINE Float derivative(Float x) {
     const Float bounded = within(x);
     return fma(bounded * bounded, broadcast(3 * kCubic), broadcast(kLinear));
   }
@@ -59,15 +59,15 @@ void gate_rows(ThreadPool& threads, const T* gate_up, int rows, int width, T* ou
   });
 }
 
-// d(gate) = grad * up * s (1 + gate (1 - s) slope(gate)),  d(up) = grad * gate * s,  s = sigmoid(argument(gate)).
+// d(gate) = grad * up * s (1 + gate (1 - s) derivative(gate)),  d(up) = grad * gate * s,  s = sigmoid(argument(gate)).
 template <typename Gate>
 void gate_rows_backward(ThreadPool& threads, const bf16* gate_up, const bf16* grad_out, int rows, int width,
                         bf16* grad_gate_up) {
-  const auto gate_slope = [](Float grad, Float gate, Float up) {
+  const auto gate_gradient = [](Float grad, Float gate, Float up) {
     const Float s = sigmoid(Gate::argument(gate));
-    return grad * up * s * (broadcast(1) + Gate::within(gate) * (broadcast(1) - s) * Gate::slope(gate));
+    return grad * up * s * (broadcast(1) + Gate::within(gate) * (broadcast(1) - s) * Gate::derivative(gate));
   };
-  const auto up_slope = [](Float grad, Float gate) { return grad * gate * sigmoid(Gate::argument(gate)); };
+  const auto up_gradient = [](Float grad, Float gate) { return grad * gate * sigmoid(Gate::argument(gate)); };
   for_pieces(threads, rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       const bf16* gate = gate_up + row * 2 * width;
@@ -77,14 +77,14 @@ void gate_rows_backward(ThreadPool& threads, const bf16* gate_up, const bf16* gr
       for_lanes(
           width,
           [&](int i) {
-            const Float g = load(gate + i), u = load(up + i), slope = load(grad + i);
-            store(target + i, gate_slope(slope, g, u));
-            store(target + width + i, up_slope(slope, g));
+            const Float g = load(gate + i), u = load(up + i), gradient = load(grad + i);
+            store(target + i, gate_gradient(gradient, g, u));
+            store(target + width + i, up_gradient(gradient, g));
           },
           [&](int i, int n) {
-            const Float g = load_part(gate + i, n), u = load_part(up + i, n), slope = load_part(grad + i, n);
-            store_part(target + i, gate_slope(slope, g, u), n);
-            store_part(target + width + i, up_slope(slope, g), n);
+            const Float g = load_part(gate + i, n), u = load_part(up + i, n), gradient = load_part(grad + i, n);
+            store_part(target + i, gate_gradient(gradient, g, u), n);
+            store_part(target + width + i, up_gradient(gradient, g), n);
           });
     }
   });

@@ -152,9 +152,9 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
   constexpr int kSlab = 32;  // panels
   std::vector<float> weight_of_row(h.rows, 0);
   for (size_t i = 0; i < picks.size(); ++i) weight_of_row[picks[i].row] += grad_logprobs[i];
-  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);      // [rows][slab]
-  std::vector<bf16> turned(static_cast<size_t>(kSlab) * kPanelColumns * even_rows);  // panels of its columns
-  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                  // for the weight gradient
+  std::vector<bf16> grads(static_cast<size_t>(h.rows) * kSlab * kPanelColumns);          // [rows][slab]
+  std::vector<bf16> transposed(static_cast<size_t>(kSlab) * kPanelColumns * even_rows);  // panels of its columns
+  std::vector<bf16> packed_hidden(packed_size(h.width, even_rows));                      // for the weight gradient
   pack_transposed(threads, h.hidden, h.rows, h.width, packed_hidden.data());
   std::vector<double> p_log_p(entropy_rows.size(), 0.0);
   std::vector<float> panel_terms(entropy_rows.empty() ? 0 : static_cast<size_t>(kSlab) * h.rows);
@@ -191,13 +191,13 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
           for (int c = 0; c < kPanelColumns; c += kLanes) store(target + c, load(logits + c));
         }
       }
-      bf16* turned_panel = turned.data() + static_cast<size_t>(local) * kPanelColumns * even_rows;
+      bf16* transposed_panel = transposed.data() + static_cast<size_t>(local) * kPanelColumns * even_rows;
       for (int row = 0; row < even_rows; row += 2) {
         const bf16* low = grads.data() + static_cast<size_t>(row) * slab_columns + local * kPanelColumns;
         for (int c = 0; c < kPanelColumns; c += kLanes) {
           const Bits high = row + 1 < h.rows ? load_halves(low + slab_columns + c) : Bits{};
           const Bits pairs = load_halves(low + c) | high << 16;
-          store_bits(turned_panel + row * kPanelColumns + c * 2, pairs);
+          store_bits(transposed_panel + row * kPanelColumns + c * 2, pairs);
         }
       }
     });
@@ -218,7 +218,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
                          .n = h.width,
                          .k = even_columns});
     if (h.grad_head == nullptr) continue;
-    gemm<bf16>(threads, {.a = turned.data(),
+    gemm<bf16>(threads, {.a = transposed.data(),
                          .a_packed = true,
                          .b = packed_hidden.data(),
                          .out_float = h.grad_head + static_cast<size_t>(first_panel) * kPanelColumns * h.width,

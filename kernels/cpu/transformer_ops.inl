@@ -118,9 +118,9 @@ TANDEM_INLINE void norm_row_backward(const bf16* x, const bf16* weight, const bf
   for_lanes(
       width, [&](int i) { dots = fma(load(weight + i) * load(grad + i), load(x + i), dots); },
       [&](int i, int n) { dots = fma(load_part(weight + i, n) * load_part(grad + i, n), load_part(x + i, n), dots); });
-  const Float slope = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
-  const auto finish = [&](Float value, Float slope_in, Float weight_in, Float old) {
-    return broadcast(inverse) * (weight_in * slope_in - value * slope) + old;
+  const Float dot = broadcast(sum(dots) / static_cast<float>(width) * inverse * inverse);
+  const auto finish = [&](Float value, Float gradient_in, Float weight_in, Float old) {
+    return broadcast(inverse) * (weight_in * gradient_in - value * dot) + old;
   };
   for_lanes(
       width,
@@ -204,7 +204,7 @@ TANDEM_INLINE void set_element(float& target, float value) { target = value; }
 // Pairs half of what is rotated apart.
 template <typename T>
 void turn_halves(const BasicRope<T>& r, T* head, const float* turn) {
-  const int half = r.rotated / 2;
+  const int half = r.rope_dim / 2;
   T* second = head + half;
   for (int i = 0; i < half; ++i) {
     const float cosine = turn[i * 2], sine = r.inverse ? -turn[i * 2 + 1] : turn[i * 2 + 1];
@@ -220,8 +220,8 @@ template <typename T>
 void turn_pairs(const BasicRope<T>& r, T* head, const float* turn) {
   constexpr int kPairs = 32;
   float first[kPairs], second[kPairs];
-  for (int begin = 0; begin < r.rotated / 2; begin += kPairs, head += 2 * kPairs, turn += 2 * kPairs) {
-    const int pairs = std::min(kPairs, r.rotated / 2 - begin);
+  for (int begin = 0; begin < r.rope_dim / 2; begin += kPairs, head += 2 * kPairs, turn += 2 * kPairs) {
+    const int pairs = std::min(kPairs, r.rope_dim / 2 - begin);
     const float sign = r.inverse ? -1.0f : 1.0f;
     for (int i = 0; i < pairs; ++i)
       first[i] = element(head[i * 2]) * turn[i * 2] - element(head[i * 2 + 1]) * (sign * turn[i * 2 + 1]);
@@ -238,7 +238,7 @@ template <typename T>
 void rope(ThreadPool& threads, const BasicRope<T>& r) {
   for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const float* turn = r.table + static_cast<size_t>(r.positions[row]) * r.rotated;
+      const float* turn = r.table + static_cast<size_t>(r.positions[row]) * r.rope_dim;
       for (int head = 0; head < r.heads; ++head) {
         T* start = r.x + row * r.stride + static_cast<size_t>(head) * r.head_size;
         if (r.interleaved)

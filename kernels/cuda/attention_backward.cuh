@@ -29,7 +29,7 @@ struct AttentionDelta {
 
 // What one query row and one head have to do with one key, rounded as products take it.
 struct AttentionPair {
-  uint16_t probability, slope;
+  uint16_t probability, gradient;
 };
 TANDEM_HD AttentionPair pair_of(const TandemCudaAttentionBackward& a, const float* delta, int64_t query, int head,
                                 int64_t key) {
@@ -50,7 +50,7 @@ struct AttentionQueryGradient {
   static constexpr int kThreads = kKeyBlock;
   static constexpr int kOwn = kMaxHeadSize / kThreads;
   struct Shared {
-    uint16_t slopes[kKeyBlock];
+    uint16_t gradients[kKeyBlock];
   };
   struct Private {
     float grad[kOwn];
@@ -73,7 +73,7 @@ struct AttentionQueryGradient {
         for (int i = 0; i < kOwn; ++i) own.grad[i] = 0;
       }
       if (thread >= hidden && thread < keys) {
-        shared.slopes[thread] = pair_of(a, delta, row, head, path[first + thread]).slope;
+        shared.gradients[thread] = pair_of(a, delta, row, head, path[first + thread]).gradient;
       }
       return true;
     }
@@ -82,7 +82,7 @@ struct AttentionQueryGradient {
       float sum = 0;
       for (int key = hidden; key < keys; ++key) {
         const uint16_t other = a.keys[path[first + key] * a.stride + key_at + thread + i * kThreads];
-        sum = fmaf(from_bf16(shared.slopes[key]), from_bf16(other), sum);
+        sum = fmaf(from_bf16(shared.gradients[key]), from_bf16(other), sum);
       }
       own.grad[i] = own.grad[i] + sum;
     }
@@ -109,7 +109,7 @@ struct AttentionKeyGradient {
   TandemCudaAttentionBackward a;
   const float* delta;
 
-  // Even phases form probabilities and slopes of 64 queries, odd ones add their products up and move on.
+  // Even phases form probabilities and gradients of 64 queries, odd ones add their products up and move on.
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
     const int64_t row = block / a.kv_heads;
     const int kv_head = static_cast<int>(block % a.kv_heads), group = a.heads / a.kv_heads;
@@ -170,7 +170,7 @@ struct AttentionKeyGradient {
       const uint16_t* of_query = a.queries + first * a.stride + own.head * a.head_size + thread + i * kThreads;
       float sum = 0;
       for (int query = 0; query < queries; ++query) {
-        sum = fmaf(from_bf16(shared.pairs[query].slope), from_bf16(of_query[query * a.stride]), sum);
+        sum = fmaf(from_bf16(shared.pairs[query].gradient), from_bf16(of_query[query * a.stride]), sum);
       }
       own.head_keys[i] = own.head_keys[i] + sum;
     }

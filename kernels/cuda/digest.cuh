@@ -68,9 +68,9 @@ struct Xxh3 {
       const uint32_t mixed = static_cast<uint32_t>(in[0]) << 16 | static_cast<uint32_t>(in[length >> 1]) << 24 |
                              in[length - 1] | static_cast<uint32_t>(length) << 8;
       const auto swapped = static_cast<uint32_t>(reversed(mixed, 4));
-      const uint32_t turned = swapped << 13 | swapped >> 19;
+      const uint32_t rotated = swapped << 13 | swapped >> 19;
       const auto half = [&](int at) { return key(at) & 0xffffffff; };
-      return {avalanche64(mixed ^ half(0) ^ half(4)), avalanche64(turned ^ half(8) ^ half(12))};
+      return {avalanche64(mixed ^ half(0) ^ half(4)), avalanche64(rotated ^ half(8) ^ half(12))};
     }
     if (length <= 8) {
       const uint64_t keyed = (read_half(in) + (read_half(in + length - 4) << 32)) ^ key(16) ^ key(24);

@@ -9,7 +9,7 @@ namespace tandem::kernels::cuda {
 
 // The mean of a row, 1 / sqrt(variance + epsilon), and of the gradient the means of g and of n g.
 struct RowMoments {
-  float mean, inverse, slope, dot;
+  float mean, inverse, gradient, dot;
   TANDEM_HD float normed(float value) const { return (value - mean) * inverse; }
 };
 
@@ -78,11 +78,11 @@ struct LayerNormMoments : MomentLanes {
     const float* x = n.x + row * n.width;
     const float* grad = n.grad_out + row * n.width;
     const auto width = static_cast<float>(n.width);
-    const auto slope = [&](int i) { return grad[i] * n.weight[i]; };
+    const auto gradient = [&](int i) { return grad[i] * n.weight[i]; };
     if (phase < 4) return moments(phase, thread, x, n.width, n.epsilon, shared, own);
-    if (phase == 4) return put(thread, n.width, shared, slope, [](int) { return 1.0f; });
-    if (phase == 5) own.slope = total(thread, shared) / width;
-    if (phase == 6) put(thread, n.width, shared, slope, [&](int i) { return own.normed(x[i]); });
+    if (phase == 4) return put(thread, n.width, shared, gradient, [](int) { return 1.0f; });
+    if (phase == 5) own.gradient = total(thread, shared) / width;
+    if (phase == 6) put(thread, n.width, shared, gradient, [&](int i) { return own.normed(x[i]); });
     if (phase == 7 && lane_of(thread) == 0) {
       own.dot = total(thread, shared) / width;
       rows[row] = own;
@@ -108,8 +108,8 @@ struct LayerNormGradient {
   const RowMoments* rows;
   TANDEM_HD void operator()(int64_t i) const {
     const RowMoments row = rows[i / n.width];
-    const float slope = n.grad_out[i] * n.weight[i % n.width];
-    n.grad_x[i] = row.inverse * (slope - row.slope - row.normed(n.x[i]) * row.dot);
+    const float gradient = n.grad_out[i] * n.weight[i % n.width];
+    n.grad_x[i] = row.inverse * (gradient - row.gradient - row.normed(n.x[i]) * row.dot);
   }
 };
 inline size_t layer_norm_backward_workspace(int rows, int width) {

@@ -37,18 +37,18 @@ struct RouteRow {
 
   TANDEM_HD void operator()(int64_t row) const {
     const RowScores scores(r.logits + row * r.experts, r.experts, !r.sigmoid);
-    int32_t* ids = r.ids + row * r.chosen;
-    float* weights = r.weights + row * r.chosen;
-    const uint64_t groups = r.chosen_groups < r.groups ? groups_of(scores) : ~uint64_t{0};
-    float chosen_sum = 0;
-    for (int rank = 0; rank < r.chosen; ++rank) {
+    int32_t* ids = r.ids + row * r.top_k;
+    float* weights = r.weights + row * r.top_k;
+    const uint64_t groups = r.top_k_groups < r.groups ? groups_of(scores) : ~uint64_t{0};
+    float top_k_sum = 0;
+    for (int rank = 0; rank < r.top_k; ++rank) {
       ids[rank] = largest_left(scores, groups, ids, rank);
       weights[rank] = scores.term(ids[rank]) / scores.total;
-      chosen_sum = chosen_sum + weights[rank];
+      top_k_sum = top_k_sum + weights[rank];
     }
-    if (r.sigmoid) chosen_sum = chosen_sum + kLeastSum;
-    for (int rank = 0; rank < r.chosen; ++rank) {
-      if (r.normalise) weights[rank] = weights[rank] / chosen_sum;
+    if (r.sigmoid) top_k_sum = top_k_sum + kLeastSum;
+    for (int rank = 0; rank < r.top_k; ++rank) {
+      if (r.normalise) weights[rank] = weights[rank] / top_k_sum;
       weights[rank] = weights[rank] * r.scale;
     }
   }
@@ -74,7 +74,7 @@ struct RouteRow {
       sums[group] = sum != sum ? -infinity() : sum;
     }
     uint64_t chosen = 0;
-    for (int rank = 0; rank < r.chosen_groups; ++rank) {
+    for (int rank = 0; rank < r.top_k_groups; ++rank) {
       int best = -1;
       for (int group = 0; group < r.groups; ++group) {
         const bool free = (chosen >> group & 1) == 0;
@@ -101,23 +101,23 @@ struct RouteRow {
     return best;
   }
 };
-inline int check_route(int rows, int experts, int chosen) {
+inline int check_route(int rows, int experts, int top_k) {
   if (rows < 0) return kTandemCudaSize;
-  return experts >= 1 && chosen >= 1 && chosen <= experts ? kTandemCudaOk : kTandemCudaShape;
+  return experts >= 1 && top_k >= 1 && top_k <= experts ? kTandemCudaOk : kTandemCudaShape;
 }
 // Groups are equal parts of two experts at least, and hold as many as are chosen.
 inline bool groups_fit(const TandemCudaRoute& r) {
-  if (r.groups == 1) return r.chosen_groups == 1;
+  if (r.groups == 1) return r.top_k_groups == 1;
   if (!r.sigmoid || r.groups < 1 || r.groups > kMostGroups || r.experts % r.groups != 0) return false;
   const int size = r.experts / r.groups;
-  return size >= 2 && r.chosen_groups >= 1 && r.chosen_groups <= r.groups && r.chosen <= r.chosen_groups * size;
+  return size >= 2 && r.top_k_groups >= 1 && r.top_k_groups <= r.groups && r.top_k <= r.top_k_groups * size;
 }
 template <typename Execution>
 int operate(Execution& execution, const TandemCudaRoute& arguments) {
   TandemCudaRoute r = arguments;
-  if (r.groups == 0) r.groups = r.chosen_groups = 1;
+  if (r.groups == 0) r.groups = r.top_k_groups = 1;
   if (!r.logits || !r.ids || !r.weights) return kTandemCudaNull;
-  if (const int code = check_route(r.rows, r.experts, r.chosen)) return code;
+  if (const int code = check_route(r.rows, r.experts, r.top_k)) return code;
   if ((r.bias && !r.sigmoid) || !groups_fit(r)) return kTandemCudaShape;
   return each_element(execution, r.rows, RouteRow{r});
 }
@@ -127,36 +127,36 @@ struct RouteBackwardRow {
 
   TANDEM_HD void operator()(int64_t row) const {
     const RowScores scores(r.logits + row * r.experts, r.experts, !r.sigmoid);
-    const int32_t* ids = r.ids + row * r.chosen;
-    const float* weights = r.weights + row * r.chosen;
-    const float* grads = r.grad_weights + row * r.chosen;
+    const int32_t* ids = r.ids + row * r.top_k;
+    const float* weights = r.weights + row * r.top_k;
+    const float* grads = r.grad_weights + row * r.top_k;
     uint16_t* target = r.grad_logits + row * r.grad_stride;
     float mean = 0;
-    for (int rank = 0; rank < r.chosen; ++rank) mean = fmaf(weights[rank], grads[rank], mean);
+    for (int rank = 0; rank < r.top_k; ++rank) mean = fmaf(weights[rank], grads[rank], mean);
     for (int64_t i = 0; i < r.grad_stride; ++i) target[i] = 0;
     if (r.sigmoid) return through_sigmoids(scores, ids, grads, mean, target);
     if (!r.normalise) {
       for (int i = 0; i < r.experts; ++i) target[i] = to_bf16_bits(-(scores.term(i) / scores.total) * mean);
     }
     const float share = mean / r.scale;
-    for (int rank = 0; rank < r.chosen; ++rank) target[ids[rank]] = to_bf16_bits(weights[rank] * (grads[rank] - share));
+    for (int rank = 0; rank < r.top_k; ++rank) target[ids[rank]] = to_bf16_bits(weights[rank] * (grads[rank] - share));
   }
 
  private:
   TANDEM_HD void through_sigmoids(const RowScores& scores, const int32_t* ids, const float* grads, float mean,
                                   uint16_t* target) const {
     float sum = kLeastSum;
-    for (int rank = 0; rank < r.chosen; ++rank) sum = sum + scores.term(ids[rank]);
-    for (int rank = 0; rank < r.chosen; ++rank) {
-      const float s = scores.term(ids[rank]), slope = r.scale * grads[rank];
-      target[ids[rank]] = to_bf16_bits((r.normalise ? (slope - mean) / sum : slope) * s * (1 - s));
+    for (int rank = 0; rank < r.top_k; ++rank) sum = sum + scores.term(ids[rank]);
+    for (int rank = 0; rank < r.top_k; ++rank) {
+      const float s = scores.term(ids[rank]), gradient = r.scale * grads[rank];
+      target[ids[rank]] = to_bf16_bits((r.normalise ? (gradient - mean) / sum : gradient) * s * (1 - s));
     }
   }
 };
 template <typename Execution>
 int operate(Execution& execution, const TandemCudaRouteBackward& r) {
   if (!r.logits || !r.ids || !r.weights || !r.grad_weights || !r.grad_logits) return kTandemCudaNull;
-  if (const int code = check_route(r.rows, r.experts, r.chosen)) return code;
+  if (const int code = check_route(r.rows, r.experts, r.top_k)) return code;
   if (r.grad_stride < r.experts) return kTandemCudaStride;
   return each_element(execution, r.rows, RouteBackwardRow{r});
 }
@@ -166,7 +166,7 @@ struct CountOfExpert {
   TandemCudaGroupByExpert g;
   TANDEM_HD void operator()(int64_t expert) const {
     int32_t count = 0;
-    for (int64_t pair = 0; pair < static_cast<int64_t>(g.rows) * g.chosen; ++pair) count += g.ids[pair] == expert;
+    for (int64_t pair = 0; pair < static_cast<int64_t>(g.rows) * g.top_k; ++pair) count += g.ids[pair] == expert;
     g.offsets[expert + 1] = count;
   }
 };
@@ -181,7 +181,7 @@ struct PlacesOfExpert {
   TandemCudaGroupByExpert g;
   TANDEM_HD void operator()(int64_t expert) const {
     int32_t place = g.offsets[expert];
-    for (int64_t pair = 0; pair < static_cast<int64_t>(g.rows) * g.chosen; ++pair) {
+    for (int64_t pair = 0; pair < static_cast<int64_t>(g.rows) * g.top_k; ++pair) {
       const int32_t id = g.ids[pair];
       if (id == expert) g.places[pair] = place++;
       if (expert == 0 && (id < 0 || id >= g.experts)) g.places[pair] = -1;
@@ -191,7 +191,7 @@ struct PlacesOfExpert {
 template <typename Execution>
 int operate(Execution& execution, const TandemCudaGroupByExpert& g) {
   if (!g.ids || !g.offsets || !g.places) return kTandemCudaNull;
-  if (const int code = check_route(g.rows, g.experts, g.chosen)) return code;
+  if (const int code = check_route(g.rows, g.experts, g.top_k)) return code;
   return in_order([&] { return each_element(execution, g.experts, CountOfExpert{g}); },
                   [&] { return each_element(execution, 1, OffsetsOfExperts{g}); },
                   [&] { return each_element(execution, g.experts, PlacesOfExpert{g}); });
@@ -202,27 +202,27 @@ struct PermuteElement {
   Arguments p;
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t pair = i / p.width, column = i % p.width;
-    if (p.places[pair] >= 0) p.out[p.places[pair] * p.width + column] = p.x[pair / p.chosen * p.width + column];
+    if (p.places[pair] >= 0) p.out[p.places[pair] * p.width + column] = p.x[pair / p.top_k * p.width + column];
   }
 };
 template <typename Arguments>
 int check_pairs(const Arguments& p) {
   if (p.rows < 0 || p.width < 0) return kTandemCudaSize;
-  return p.chosen >= 1 ? kTandemCudaOk : kTandemCudaShape;
+  return p.top_k >= 1 ? kTandemCudaOk : kTandemCudaShape;
 }
 template <typename Execution, OneOf<TandemCudaPermute, TandemCudaPermuteFloat> Arguments>
 int operate(Execution& execution, const Arguments& p) {
   if (!p.x || !p.places || !p.out) return kTandemCudaNull;
   if (const int code = check_pairs(p)) return code;
-  return each_element(execution, static_cast<int64_t>(p.rows) * p.chosen * p.width, PermuteElement<Arguments>{p});
+  return each_element(execution, static_cast<int64_t>(p.rows) * p.top_k * p.width, PermuteElement<Arguments>{p});
 }
 
 struct PermuteBackwardElement {
   TandemCudaPermuteBackward p;
   TANDEM_HD void operator()(int64_t i) const {
-    const int32_t* places = p.places + i / p.width * p.chosen;
+    const int32_t* places = p.places + i / p.width * p.top_k;
     float total = 0;
-    for (int rank = 0; rank < p.chosen; ++rank) {
+    for (int rank = 0; rank < p.top_k; ++rank) {
       if (places[rank] >= 0) total = total + from_bf16(p.grad_out[places[rank] * p.width + i % p.width]);
     }
     p.grad_x[i] = to_bf16_bits(total);
@@ -239,9 +239,9 @@ template <typename Arguments>
 struct CombineElement {
   Arguments c;
   TANDEM_HD void operator()(int64_t i) const {
-    const int64_t first = i / c.width * c.chosen;
+    const int64_t first = i / c.width * c.top_k;
     float total = 0;
-    for (int rank = 0; rank < c.chosen; ++rank) {
+    for (int rank = 0; rank < c.top_k; ++rank) {
       const int64_t place = c.places[first + rank];
       if (place >= 0) total = fmaf(c.weights[first + rank], value_of(c.y[place * c.width + i % c.width]), total);
     }
@@ -261,10 +261,10 @@ struct CombineBackwardKernel : RowLanes {
   TandemCudaCombineBackward c;
 
   TANDEM_HD explicit CombineBackwardKernel(const TandemCudaCombineBackward& arguments) : c(arguments) {}
-  TANDEM_HD int64_t pairs() const { return static_cast<int64_t>(c.rows) * c.chosen; }
+  TANDEM_HD int64_t pairs() const { return static_cast<int64_t>(c.rows) * c.top_k; }
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private&) const {
     const int64_t pair = row_of(block, thread), place = pair < pairs() ? c.places[pair] : -1;
-    const uint16_t* grad = c.grad_out + pair / c.chosen * c.width;
+    const uint16_t* grad = c.grad_out + pair / c.top_k * c.width;
     const uint16_t* y = c.y + place * c.width;
     if (phase == 0) {
       if (place >= 0) {

@@ -10,7 +10,7 @@ TANDEM_HD float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 struct Silu {
   TANDEM_HD static float within(float x) { return x; }
   TANDEM_HD static float argument(float x) { return x; }
-  TANDEM_HD static float slope(float /*x*/) { return 1.0f; }
+  TANDEM_HD static float derivative(float /*x*/) { return 1.0f; }
 };
 
 // Gelu by the hyperbolic tangent: (1 + tanh(u / 2)) / 2 is sigmoid(u).
@@ -22,7 +22,7 @@ struct GeluTanh {
     const float bounded = within(x);
     return bounded * fmaf(bounded * bounded, kCubic, kLinear);
   }
-  TANDEM_HD static float slope(float x) {
+  TANDEM_HD static float derivative(float x) {
     const float bounded = within(x);
     return fmaf(bounded * bounded, 3 * kCubic, kLinear);
   }
@@ -57,7 +57,7 @@ int operate(Execution& execution, const Arguments& s) {
   return gate<GeluTanh>(execution, s);
 }
 
-// d(gate) = grad * up * s (1 + gate (1 - s) slope(gate)),  d(up) = grad * gate * s,  s = sigmoid(argument(gate)).
+// d(gate) = grad * up * s (1 + gate (1 - s) derivative(gate)),  d(up) = grad * gate * s,  s = sigmoid(argument(gate)).
 template <typename Gate, typename Arguments>
 struct GateBackwardElement {
   Arguments s;
@@ -66,7 +66,7 @@ struct GateBackwardElement {
     const float gate = from_bf16(s.gate_up[at]), up = from_bf16(s.gate_up[at + s.width]);
     const float grad = from_bf16(s.grad_out[i]);
     const float open = sigmoid(Gate::argument(gate));
-    const float bend = 1.0f + Gate::within(gate) * (1.0f - open) * Gate::slope(gate);
+    const float bend = 1.0f + Gate::within(gate) * (1.0f - open) * Gate::derivative(gate);
     s.grad_gate_up[at] = to_bf16_bits(grad * up * open * bend);
     s.grad_gate_up[at + s.width] = to_bf16_bits(grad * gate * open);
   }

@@ -72,7 +72,7 @@ int operate(Execution& execution, const Arguments& n) {
   return start(execution, RmsNormKernel<T>(rows, n.x, n.weight, n.x, n.epsilon), RowLanes::blocks(rows.count));
 }
 
-// grad_x = inverse * (w g - x slope), slope = inverse^2 * mean(w g x): first both numbers of each row, then the
+// grad_x = inverse * (w g - x dot), dot = inverse^2 * mean(w g x): first both numbers of each row, then the
 // gradient of the weight by pieces of rows, and last grad_x, which may lie on grad_out.
 struct RmsNormBackward {
   NormedRows rows;
@@ -83,18 +83,18 @@ struct RmsNormBackward {
   float epsilon;
   int accumulate;
 };
-struct RowSlope {
-  float inverse, slope;
+struct RowFactors {
+  float inverse, dot;
 };
 
-struct RmsNormSlopes : RowLanes {
+struct RmsNormFactors : RowLanes {
   struct Private {
     float inverse;
   };
   RmsNormBackward n;
-  RowSlope* slopes;
+  RowFactors* factors;
 
-  TANDEM_HD RmsNormSlopes(const RmsNormBackward& arguments, RowSlope* out) : n(arguments), slopes(out) {}
+  TANDEM_HD RmsNormFactors(const RmsNormBackward& arguments, RowFactors* out) : n(arguments), factors(out) {}
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
     const int64_t row = row_of(block, thread);
     const bool there = row < n.rows.count;
@@ -117,7 +117,7 @@ struct RmsNormSlopes : RowLanes {
         return true;
       default:
         if (there && lane_of(thread) == 0) {
-          slopes[row] = {own.inverse, total(thread, shared) / static_cast<float>(width) * own.inverse * own.inverse};
+          factors[row] = {own.inverse, total(thread, shared) / static_cast<float>(width) * own.inverse * own.inverse};
         }
         return false;
     }
@@ -127,11 +127,11 @@ struct RmsNormSlopes : RowLanes {
 // What one row of all heads adds to the gradient of the weight.
 struct RmsNormWeightRow {
   RmsNormBackward n;
-  const RowSlope* slopes;
+  const RowFactors* factors;
   TANDEM_HD float operator()(float sum, int64_t row, int column) const {
     for (int64_t head = row * n.rows.heads; head < (row + 1) * n.rows.heads; ++head) {
       const int64_t at = n.rows.at(head) + column;
-      sum = fmaf(from_bf16(n.grad_out[at]), from_bf16(n.x[at]) * slopes[head].inverse, sum);
+      sum = fmaf(from_bf16(n.grad_out[at]), from_bf16(n.x[at]) * factors[head].inverse, sum);
     }
     return sum;
   }
@@ -139,33 +139,33 @@ struct RmsNormWeightRow {
 
 struct RmsNormGradient {
   RmsNormBackward n;
-  const RowSlope* slopes;
+  const RowFactors* factors;
   TANDEM_HD void operator()(int64_t i) const {
     const int64_t index = i / n.rows.width, column = i % n.rows.width, at = n.rows.at(index) + column;
-    const RowSlope row = slopes[index];
+    const RowFactors row = factors[index];
     const float old = n.accumulate ? from_bf16(n.grad_x[at]) : 0.0f;
-    const float inner = from_bf16(n.weight[column]) * from_bf16(n.grad_out[at]) - from_bf16(n.x[at]) * row.slope;
+    const float inner = from_bf16(n.weight[column]) * from_bf16(n.grad_out[at]) - from_bf16(n.x[at]) * row.dot;
     n.grad_x[at] = to_bf16_bits(row.inverse * inner + old);
   }
 };
 
 template <typename Execution>
 int rms_norm_backward(Execution& execution, const RmsNormBackward& n, void* workspace, float* grad_weight) {
-  RowSlope* slopes = static_cast<RowSlope*>(workspace);
-  float* partial = reinterpret_cast<float*>(slopes + n.rows.count);
+  RowFactors* factors = static_cast<RowFactors*>(workspace);
+  float* partial = reinterpret_cast<float*>(factors + n.rows.count);
   const int rows = static_cast<int>(n.rows.count / n.rows.heads);
   return in_order(
-      [&] { return start(execution, RmsNormSlopes(n, slopes), RowLanes::blocks(n.rows.count)); },
+      [&] { return start(execution, RmsNormFactors(n, factors), RowLanes::blocks(n.rows.count)); },
       [&] {
-        return sum_over_rows(execution, rows, n.rows.width, RmsNormWeightRow{n, slopes}, partial, grad_weight);
+        return sum_over_rows(execution, rows, n.rows.width, RmsNormWeightRow{n, factors}, partial, grad_weight);
       },
       [&] {
-        return each_element(execution, n.rows.count * n.rows.width, RmsNormGradient{n, slopes});
+        return each_element(execution, n.rows.count * n.rows.width, RmsNormGradient{n, factors});
       });
 }
 
 inline size_t rms_norm_backward_workspace(int rows, int width) {
-  return static_cast<size_t>(rows) * sizeof(RowSlope) + sum_over_rows_workspace(rows, width);
+  return static_cast<size_t>(rows) * sizeof(RowFactors) + sum_over_rows_workspace(rows, width);
 }
 template <typename Execution>
 int operate(Execution& execution, const TandemCudaRmsNormBackward& n) {
@@ -177,7 +177,7 @@ int operate(Execution& execution, const TandemCudaRmsNormBackward& n) {
 }
 
 inline size_t head_norm_backward_workspace(int rows, int heads, int head_size) {
-  return static_cast<size_t>(rows) * heads * sizeof(RowSlope) + sum_over_rows_workspace(rows, head_size);
+  return static_cast<size_t>(rows) * heads * sizeof(RowFactors) + sum_over_rows_workspace(rows, head_size);
 }
 template <typename Execution>
 int operate(Execution& execution, const TandemCudaHeadNormBackward& n) {

@@ -129,10 +129,10 @@ int operate(Execution& execution, const TandemCudaEmbedBackward& e) {
 // One pair of one head; NaN at a position outside the table.
 template <typename Arguments>
 struct RopePair {
-  Arguments r;  // with `rotated` given
+  Arguments r;  // with `rope_dim` given
   TANDEM_HD void operator()(int64_t index) const {
     using T = std::remove_reference_t<decltype(*r.x)>;
-    const int half = r.rotated / 2;
+    const int half = r.rope_dim / 2;
     const int i = static_cast<int>(index % half);
     const int head = static_cast<int>(index / half % r.heads);
     const int64_t row = index / half / r.heads;
@@ -141,7 +141,7 @@ struct RopePair {
     const int32_t position = r.positions[row];
     float cosine = not_a_number(), sine = cosine;
     if (position >= 0 && position < r.table_positions) {
-      const float* turn = r.table + static_cast<int64_t>(position) * r.rotated + i * 2;
+      const float* turn = r.table + static_cast<int64_t>(position) * r.rope_dim + i * 2;
       cosine = turn[0];
       sine = r.inverse ? -turn[1] : turn[1];
     }
@@ -153,12 +153,12 @@ struct RopePair {
 template <typename Execution, OneOf<TandemCudaRope, TandemCudaRopeFloat> Arguments>
 int operate(Execution& execution, const Arguments& arguments) {
   Arguments r = arguments;
-  if (r.rotated == 0) r.rotated = r.head_size;
+  if (r.rope_dim == 0) r.rope_dim = r.head_size;
   if (!r.x || !r.positions || !r.table) return kTandemCudaNull;
   if (r.rows < 0 || r.heads < 0) return kTandemCudaSize;
-  if (r.head_size <= 0 || r.rotated <= 0 || r.rotated % 2 != 0 || r.rotated > r.head_size) return kTandemCudaShape;
+  if (r.head_size <= 0 || r.rope_dim <= 0 || r.rope_dim % 2 != 0 || r.rope_dim > r.head_size) return kTandemCudaShape;
   if (r.stride < static_cast<int64_t>(r.heads) * r.head_size) return kTandemCudaStride;
-  return each_element(execution, static_cast<int64_t>(r.rows) * r.heads * (r.rotated / 2), RopePair<Arguments>{r});
+  return each_element(execution, static_cast<int64_t>(r.rows) * r.heads * (r.rope_dim / 2), RopePair<Arguments>{r});
 }
 
 template <typename Arguments>

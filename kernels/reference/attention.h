@@ -74,10 +74,10 @@ inline void attention_backward(const Attention& a, int row, int head, std::span<
     mean += p[j] * dp[j];
   }
   for (size_t j = 0; j < path.size(); ++j) {
-    const double slope = a.shape.scale * p[j] * (dp[j] - mean);
+    const double gradient = a.shape.scale * p[j] * (dp[j] - mean);
     for (int i = 0; i < size; ++i) {
-      grads.queries[row * a.stride + head * size + i] += slope * a.key(path[j], head, i);
-      grads.keys[path[j] * a.stride + a.kv_head(head) * size + i] += slope * a.query(row, head, i);
+      grads.queries[row * a.stride + head * size + i] += gradient * a.key(path[j], head, i);
+      grads.keys[path[j] * a.stride + a.kv_head(head) * size + i] += gradient * a.query(row, head, i);
     }
     for (int i = 0; i < a.shape.values(); ++i) {
       grads.values[path[j] * a.stride + a.kv_head(head) * a.shape.values() + i] += p[j] * to_float(grad_out[i]);

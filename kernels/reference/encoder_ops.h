@@ -37,25 +37,25 @@ inline LayerNormGradients layer_norm_backward(std::span<const float> x, std::spa
   const std::vector<double> normed = layer_norm(x, ones, zeros, epsilon);
   LayerNormGradients grads{std::vector<double>(x.size()), std::vector<double>(width, 0), std::vector<double>(width, 0)};
   for (size_t row = 0; row < x.size(); row += width) {
-    double mean = 0, variance = 0, slope = 0, dot = 0;
+    double mean = 0, variance = 0, gradient = 0, dot = 0;
     for (size_t i = 0; i < width; ++i) mean += x[row + i] / static_cast<double>(width);
     for (size_t i = 0; i < width; ++i) variance += std::pow(x[row + i] - mean, 2) / static_cast<double>(width);
     for (size_t i = 0; i < width; ++i) {
       const double g = double{weight[i]} * grad_out[row + i] / static_cast<double>(width);
-      slope += g;
+      gradient += g;
       dot += g * normed[row + i];
       grads.weight[i] += grad_out[row + i] * normed[row + i];
       grads.bias[i] += grad_out[row + i];
     }
     for (size_t i = 0; i < width; ++i) {
       const double g = double{weight[i]} * grad_out[row + i];
-      grads.x[row + i] = (g - slope - normed[row + i] * dot) / std::sqrt(variance + epsilon);
+      grads.x[row + i] = (g - gradient - normed[row + i] * dot) / std::sqrt(variance + epsilon);
     }
   }
   return grads;
 }
 
-inline double gelu_slope(double x) {
+inline double gelu_derivative(double x) {
   return std::erfc(-x / std::sqrt(2.0)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
 }
 inline double gelu(double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }

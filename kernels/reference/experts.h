@@ -28,12 +28,12 @@ struct Choice {
   std::vector<double> weights;
 };
 // The experts of one row: the largest logits first, of equal ones the lowest number.
-inline Choice route(std::span<const float> logits, int chosen, bool normalise) {
+inline Choice route(std::span<const float> logits, int top_k, bool normalise) {
   Choice out;
   out.ids.resize(logits.size());
   std::iota(out.ids.begin(), out.ids.end(), 0);
   std::stable_sort(out.ids.begin(), out.ids.end(), [&](int a, int b) { return logits[a] > logits[b]; });
-  out.ids.resize(chosen);
+  out.ids.resize(top_k);
   const auto p = softmax(logits);
   double total = 0;
   for (const int32_t id : out.ids) total += p[id];
@@ -45,21 +45,21 @@ inline Choice route(std::span<const float> logits, int chosen, bool normalise) {
 // another one 0 where weights were normalised, as its own logit then changes none of them, and -p m else.
 inline std::vector<double> route_backward(std::span<const float> logits, std::span<const float> grad_weights,
                                           bool normalise) {
-  const int chosen = static_cast<int>(grad_weights.size());
-  const Choice choice = route(logits, chosen, normalise);
+  const int top_k = static_cast<int>(grad_weights.size());
+  const Choice choice = route(logits, top_k, normalise);
   double mean = 0;
-  for (int rank = 0; rank < chosen; ++rank) mean += choice.weights[rank] * grad_weights[rank];
+  for (int rank = 0; rank < top_k; ++rank) mean += choice.weights[rank] * grad_weights[rank];
   std::vector<double> out = softmax(logits);
-  for (double& slope : out) slope = normalise ? 0 : -slope * mean;
-  for (int rank = 0; rank < chosen; ++rank) {
+  for (double& gradient : out) gradient = normalise ? 0 : -gradient * mean;
+  for (int rank = 0; rank < top_k; ++rank) {
     out[choice.ids[rank]] = choice.weights[rank] * (grad_weights[rank] - mean);
   }
   return out;
 }
 
 // The same by sigmoids: chosen by sigmoid + bias, weighted by scale * sigmoid, or by its share of their sum.
-inline Choice route_sigmoid(std::span<const float> logits, std::span<const float> bias, int chosen, double scale,
-                            bool normalise, int groups = 1, int chosen_groups = 1) {
+inline Choice route_sigmoid(std::span<const float> logits, std::span<const float> bias, int top_k, double scale,
+                            bool normalise, int groups = 1, int top_k_groups = 1) {
   Choice out;
   std::vector<double> scores;
   for (const float logit : logits) scores.push_back(1 / (1 + std::exp(-double{logit})));
@@ -74,7 +74,7 @@ inline Choice route_sigmoid(std::span<const float> logits, std::span<const float
   }
   std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   const auto looked_at = [&](int expert) {
-    const auto end = sums.begin() + std::min<size_t>(chosen_groups, sums.size());
+    const auto end = sums.begin() + std::min<size_t>(top_k_groups, sums.size());
     return sums.empty() || std::any_of(sums.begin(), end, [&](const auto& sum) { return sum.second == expert / size; });
   };
   for (int i = 0; i < static_cast<int>(logits.size()); ++i) {
@@ -82,7 +82,7 @@ inline Choice route_sigmoid(std::span<const float> logits, std::span<const float
   }
   std::stable_sort(out.ids.begin(), out.ids.end(),
                    [&](int a, int b) { return scores[a] + bias[a] > scores[b] + bias[b]; });
-  out.ids.resize(chosen);
+  out.ids.resize(top_k);
   double total = 0;
   for (const int32_t id : out.ids) total += scores[id];
   for (const int32_t id : out.ids) out.weights.push_back(scale * (normalise ? scores[id] / total : scores[id]));
@@ -100,8 +100,8 @@ inline std::vector<double> route_sigmoid_backward(std::span<const float> logits,
     total += score(choice.ids[rank]);
   }
   for (size_t rank = 0; rank < choice.ids.size(); ++rank) {
-    const double s = score(choice.ids[rank]), slope = scale * grad_weights[rank];
-    out[choice.ids[rank]] = (normalise ? (slope - mean) / total : slope) * s * (1 - s);
+    const double s = score(choice.ids[rank]), gradient = scale * grad_weights[rank];
+    out[choice.ids[rank]] = (normalise ? (gradient - mean) / total : gradient) * s * (1 - s);
   }
   return out;
 }

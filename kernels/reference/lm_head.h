@@ -41,17 +41,17 @@ inline double entropy(const Distribution& d) {
 }
 
 // Of a token of this row, how much the loss grows with its log-probability.
-struct TokenSlope {
+struct TokenGradient {
   int32_t token;
-  double slope;
+  double gradient;
 };
-// dLoss / dlogit[v] = sum over the picks of slope ([v == token] - p_v).
-inline std::vector<double> logit_gradient(const Distribution& d, std::span<const TokenSlope> picks) {
+// dLoss / dlogit[v] = sum over the picks of gradient ([v == token] - p_v).
+inline std::vector<double> logit_gradient(const Distribution& d, std::span<const TokenGradient> picks) {
   double total = 0;
-  for (const TokenSlope& pick : picks) total += pick.slope;
+  for (const TokenGradient& pick : picks) total += pick.gradient;
   std::vector<double> gradient;
   for (size_t token = 0; token < d.logits.size(); ++token) gradient.push_back(-total * std::exp(d.logprob(token)));
-  for (const TokenSlope& pick : picks) gradient[pick.token] += pick.slope;
+  for (const TokenGradient& pick : picks) gradient[pick.token] += pick.gradient;
   return gradient;
 }
 

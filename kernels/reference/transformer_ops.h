@@ -53,7 +53,7 @@ inline RmsNormGradients rms_norm_backward(std::span<const bf16> x, std::span<con
   return grads;
 }
 
-// One head at one position: (x[i], x[i + size/2]) turned by position / base^(2i / size).
+// One head at one position: (x[i], x[i + size/2]) rotated by position / base^(2i / size).
 inline std::vector<double> rope(std::span<const bf16> head, int position, double base) {
   const size_t half = head.size() / 2;
   std::vector<double> out(head.size());
@@ -71,7 +71,7 @@ inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 // A gate x sigmoid(argument(x)): SiLU, or GELU by the hyperbolic tangent.
 struct Gate {
   double (*argument)(double x);
-  double (*slope)(double x);  // of the argument
+  double (*derivative)(double x);  // of the argument
 };
 inline constexpr double kGeluLinear = 1.5957691216057308, kGeluCubic = 0.044715 * kGeluLinear;  // sqrt(8 / pi)
 inline constexpr Gate kSilu = {[](double x) { return x; }, [](double) { return 1.0; }};
@@ -90,7 +90,7 @@ inline std::vector<double> gated(const Gate& gate, std::span<const bf16> gate_up
   return out;
 }
 
-// With s = sigmoid(argument(gate)): d gate = g up s (1 + gate (1 - s) slope(gate)), d up = g gate s.
+// With s = sigmoid(argument(gate)): d gate = g up s (1 + gate (1 - s) derivative(gate)), d up = g gate s.
 inline std::vector<double> gated_backward(const Gate& gate, std::span<const bf16> gate_up,
                                           std::span<const bf16> grad_out, size_t width) {
   std::vector<double> grads(gate_up.size());
@@ -98,7 +98,7 @@ inline std::vector<double> gated_backward(const Gate& gate, std::span<const bf16
     for (size_t i = 0; i < width; ++i) {
       const double x = to_float(gate_up[row + i]), up = to_float(gate_up[row + width + i]);
       const double grad = to_float(grad_out[row / 2 + i]), s = sigmoid(gate.argument(x));
-      grads[row + i] = grad * up * s * (1 + x * (1 - s) * gate.slope(x));
+      grads[row + i] = grad * up * s * (1 + x * (1 - s) * gate.derivative(x));
       grads[row + width + i] = grad * x * s;
     }
   }

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 SECONDS = 1.0
-EXPERTS, CHOSEN, EXPERT_ROWS, EXPERT_WIDTH = 64, 8, 512, 1024
+EXPERTS, TOP_K, EXPERT_ROWS, EXPERT_WIDTH = 64, 8, 512, 1024
 ROWS, WIDTH = 16384, 1024
 PRODUCTS = [(512, 3072, 576), (512, 576, 1536), (512, 6144, 1024), (64, 3072, 576), (64, 49152, 576), (16, 49152, 576),
             (4, 49152, 576), (1, 49152, 576), (2048, 4096, 4096)]
@@ -39,11 +39,11 @@ def products(dtype):
         show(f"gemm {m}x{n}x{k}", 2 * m * n * k, lambda: F.linear(a, weight))
     weights = torch.ones(EXPERTS, EXPERT_ROWS, EXPERT_WIDTH, dtype=dtype)
     for tokens in (512, 16):
-        chosen = torch.randn(tokens, EXPERTS).topk(CHOSEN).indices.flatten()
+        chosen = torch.randn(tokens, EXPERTS).topk(TOP_K).indices.flatten()
         counts = torch.bincount(chosen, minlength=EXPERTS).tolist()
-        parts = torch.ones(tokens * CHOSEN, EXPERT_WIDTH, dtype=dtype).split(counts)
-        show(f"grouped gemm, {tokens} tokens, {CHOSEN} of {EXPERTS} experts, {EXPERT_ROWS}x{EXPERT_WIDTH}",
-             2 * tokens * CHOSEN * EXPERT_ROWS * EXPERT_WIDTH,
+        parts = torch.ones(tokens * TOP_K, EXPERT_WIDTH, dtype=dtype).split(counts)
+        show(f"grouped gemm, {tokens} tokens, {TOP_K} of {EXPERTS} experts, {EXPERT_ROWS}x{EXPERT_WIDTH}",
+             2 * tokens * TOP_K * EXPERT_ROWS * EXPERT_WIDTH,
              lambda: [F.linear(part, weights[expert]) for expert, part in enumerate(parts) if len(part)])
 
 

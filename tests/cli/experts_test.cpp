@@ -21,7 +21,7 @@ class Experts : public RunTest {
     ASSERT_TRUE(dense) << dense.error().to_string();
     auto config = dense->config();
     config.family = "glm4_moe";
-    config.experts = {.count = 4, .chosen = 2, .width = config.mlp_width, .normalise = true, .sigmoid = true};
+    config.experts = {.count = 4, .top_k = 2, .width = config.mlp_width, .normalise = true, .sigmoid = true};
     auto weights = model::Weights::create(config, false);
     ASSERT_TRUE(weights) << weights.error().to_string();
     model::randomise(*weights, 1);

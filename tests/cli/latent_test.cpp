@@ -29,10 +29,10 @@ class Latent : public RunTest {
     auto config = dense->config();
     const int size = config.head_size;
     config.family = "deepseek_v3";
-    config.latent = {.rank = size, .plain = kPlain, .turned = size, .value = size};
+    config.latent = {.rank = size, .plain = kPlain, .rope_dim = size, .value = size};
     config.kv_heads = config.heads;
     config.head_size = size + kPlain;
-    config.experts = {.count = 4, .chosen = 1, .width = 8, .sigmoid = true, .groups = 2, .first = config.layers};
+    config.experts = {.count = 4, .top_k = 1, .width = 8, .sigmoid = true, .groups = 2, .first = config.layers};
     auto weights = model::Weights::create(config, false);
     ASSERT_TRUE(weights) << weights.error().to_string();
     for (const auto& p : weights->layout().parameters) {

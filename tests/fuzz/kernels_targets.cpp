@@ -137,8 +137,8 @@ Status call_heads(Call& in, Stream& stream) {
                                       .heads = heads,
                                       .head_size = size});
   }
-  Rope r{.x = x, .stride = stride, .rows = rows, .heads = heads, .head_size = size, .rotated = in.size()};
-  const std::vector<float> frequencies(r.rotated > 0 ? r.rotated / 2 : 0, 0.1f);
+  Rope r{.x = x, .stride = stride, .rows = rows, .heads = heads, .head_size = size, .rope_dim = in.size()};
+  const std::vector<float> frequencies(r.rope_dim > 0 ? r.rope_dim / 2 : 0, 0.1f);
   const auto table = rope_table(10, frequencies);
   r.table = table.data();
   r.table_positions = 10;

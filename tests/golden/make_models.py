@@ -114,29 +114,29 @@ def logprobs(model, tokens):
     return scores[torch.arange(len(tokens) - 1), tokens[1:]]
 
 
-def apart(scores, chosen):
+def apart(scores, top_k):
     """The distance of the last that is chosen from the first that is not."""
-    return scores.sort(descending=True).values.diff()[chosen - 1].abs() if chosen < len(scores) else float("inf")
+    return scores.sort(descending=True).values.diff()[top_k - 1].abs() if top_k < len(scores) else float("inf")
 
 
 def decided(model, tokens):
     """Whether rounding to bf16 leaves the last token at the same experts: only then does a comparison mean something."""
     if "num_experts_per_tok" not in model.config.to_dict():
         return True
-    chosen = model.config.num_experts_per_tok
+    top_k = model.config.num_experts_per_tok
     routers = model(torch.tensor([tokens]), output_router_logits=True).router_logits
     biases = list(correction_biases(model).values())
     if biases:
         scores, margin = [r[-1].sigmoid() + bias for r, bias in zip(routers, biases, strict=True)], 0.03
     else:
         scores, margin = [r[-1] for r in routers], 0.15
-    groups, chosen_groups = getattr(model.config, "n_group", 1), getattr(model.config, "topk_group", 1)
+    groups, top_k_groups = getattr(model.config, "n_group", 1), getattr(model.config, "topk_group", 1)
     if groups > 1:
         sums = [s.view(groups, -1).topk(2).values.sum(-1) for s in scores]
-        if not all(apart(s, chosen_groups) > margin for s in sums):
+        if not all(apart(s, top_k_groups) > margin for s in sums):
             return False
-        scores = [s.view(groups, -1)[of.topk(chosen_groups).indices].flatten() for s, of in zip(scores, sums)]
-    return all(apart(s, chosen) > margin for s in scores)
+        scores = [s.view(groups, -1)[of.topk(top_k_groups).indices].flatten() for s, of in zip(scores, sums)]
+    return all(apart(s, top_k) > margin for s in scores)
 
 
 def draw(model, length):

@@ -101,15 +101,15 @@ Operation norm(Random& random) {
   };
 }
 
-// Queries and keys on their way: each head normed, then turned.
+// Queries and keys on their way: each head normed, then rotated by RoPE.
 template <typename T>
-Operation turned_heads(Random& random) {
+Operation rotated_heads(Random& random) {
   const int heads = random.below(2) ? 9 : 3, size = 2 * (4 + static_cast<int>(random.below(60)));
-  const int rotated = random.below(2) ? size : size / 4 * 2;
+  const int rope_dim = random.below(2) ? size : size / 4 * 2;
   std::vector<int32_t> positions(kBatch);
   for (auto& position : positions) position = static_cast<int32_t>(random.below(500));
   return [=, interleaved = random.below(2) == 1, x = drawn<T>(size_t{kBatch} * heads * size, 1),
-          weight = drawn<T>(size, 2), table = rope_table(500, rotated, 1e4)](Stream& on, int first, int rows) {
+          weight = drawn<T>(size, 2), table = rope_table(500, rope_dim, 1e4)](Stream& on, int first, int rows) {
     auto out = slice(x, static_cast<size_t>(heads) * size, first, rows);
     const size_t stride = static_cast<size_t>(heads) * size;
     EXPECT_TRUE(head_norm(on, BasicHeadNorm<T>{.x = out.data(),
@@ -127,7 +127,7 @@ Operation turned_heads(Random& random) {
                                       .rows = rows,
                                       .heads = heads,
                                       .head_size = size,
-                                      .rotated = rotated,
+                                      .rope_dim = rope_dim,
                                       .interleaved = interleaved}));
     Rows made(rows);
     append(out, made);
@@ -274,10 +274,10 @@ Operation head(Stream& stream, Random& random) {
 }
 
 Operation routed(Random& random) {
-  const int experts = 8 + static_cast<int>(random.below(60)), chosen = 1 + static_cast<int>(random.below(8));
+  const int experts = 8 + static_cast<int>(random.below(60)), top_k = 1 + static_cast<int>(random.below(8));
   const Score score = random.below(2) ? Score::kSoftmax : Score::kSigmoid;
   return [=, logits = drawn<float>(size_t{kBatch} * experts, 1)](Stream& on, int first, int rows) {
-    std::vector<int32_t> ids(static_cast<size_t>(rows) * chosen);
+    std::vector<int32_t> ids(static_cast<size_t>(rows) * top_k);
     std::vector<float> weights(ids.size());
     EXPECT_TRUE(route(on, {.logits = logits.data() + static_cast<size_t>(first) * experts,
                            .ids = ids.data(),
@@ -286,7 +286,7 @@ Operation routed(Random& random) {
                            .normalise = true,
                            .rows = rows,
                            .experts = experts,
-                           .chosen = chosen}));
+                           .top_k = top_k}));
     Rows made(rows);
     append(ids, made);
     append(weights, made);
@@ -346,8 +346,8 @@ TEST_P(BatchInvarianceTest, of_norms_heads_and_gates) {
     Random random(seed);
     holds("norm in bf16", norm<bf16>(random), random);
     holds("norm in fp32", norm<float>(random), random);
-    holds("heads in bf16", turned_heads<bf16>(random), random);
-    holds("heads in fp32", turned_heads<float>(random), random);
+    holds("heads in bf16", rotated_heads<bf16>(random), random);
+    holds("heads in fp32", rotated_heads<float>(random), random);
     holds("gates in bf16", gates<bf16>(random), random);
     holds("gates in fp32", gates<float>(random), random);
     holds("layer norm and gelu", encoded(random), random);

@@ -9,8 +9,8 @@ namespace {
 
 Stream avx2() { return std::move(*Stream::cpu(2, Isa::kAvx2)); }
 
-constexpr int kRows = 70, kExperts = 21, kChosen = 3, kWidth = 100;
-constexpr size_t kPairs = size_t{kRows} * kChosen;
+constexpr int kRows = 70, kExperts = 21, kTopK = 3, kWidth = 100;
+constexpr size_t kPairs = size_t{kRows} * kTopK;
 
 // Ties, and a logit that is not a number.
 std::vector<float> logits() {
@@ -36,7 +36,7 @@ TandemCudaRoute route_arguments(Machine& machine, const Scoring& s) {
           .normalise = s.normalise,
           .rows = kRows,
           .experts = kExperts,
-          .chosen = kChosen};
+          .top_k = kTopK};
 }
 TandemCudaRouteBackward backward_of(Machine& machine, const TandemCudaRoute& r) {
   return {.logits = r.logits,
@@ -50,7 +50,7 @@ TandemCudaRouteBackward backward_of(Machine& machine, const TandemCudaRoute& r) 
           .normalise = r.normalise,
           .rows = kRows,
           .experts = kExperts,
-          .chosen = kChosen};
+          .top_k = kTopK};
 }
 
 // The way to the experts and back, of rows that were routed by their logits.
@@ -67,18 +67,18 @@ Way way_of(Machine& machine, const TandemCudaRoute& r) {
                     .places = machine.room<int32_t>(kPairs),
                     .rows = kRows,
                     .experts = kExperts,
-                    .chosen = kChosen}};
+                    .top_k = kTopK}};
   way.permute = {.x = machine.place(random_bf16(size_t{kRows} * kWidth, 4)),
                  .places = way.group.places,
                  .out = machine.room<uint16_t>(kPairs * kWidth),
                  .rows = kRows,
-                 .chosen = kChosen,
+                 .top_k = kTopK,
                  .width = kWidth};
   way.permute_backward = {.grad_out = machine.place(random_bf16(kPairs * kWidth, 5)),
                           .places = way.group.places,
                           .grad_x = machine.room<uint16_t>(size_t{kRows} * kWidth),
                           .rows = kRows,
-                          .chosen = kChosen,
+                          .top_k = kTopK,
                           .width = kWidth};
   way.combine = {.y = way.permute_backward.grad_out,
                  .places = way.group.places,
@@ -86,7 +86,7 @@ Way way_of(Machine& machine, const TandemCudaRoute& r) {
                  .residual = way.permute.x,
                  .out = machine.room<uint16_t>(size_t{kRows} * kWidth),
                  .rows = kRows,
-                 .chosen = kChosen,
+                 .top_k = kTopK,
                  .width = kWidth};
   way.combine_backward = {.y = way.combine.y,
                           .places = way.group.places,
@@ -95,7 +95,7 @@ Way way_of(Machine& machine, const TandemCudaRoute& r) {
                           .grad_y = machine.room<uint16_t>(kPairs * kWidth),
                           .grad_weights = machine.room<float>(kPairs),
                           .rows = kRows,
-                          .chosen = kChosen,
+                          .top_k = kTopK,
                           .width = kWidth};
   for (const int code : {machine.run(way.group), machine.run(way.permute), machine.run(way.permute_backward),
                          machine.run(way.combine), machine.run(way.combine_backward)})
@@ -152,7 +152,7 @@ TEST(CudaHost, routing_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
                                      .normalise = s.normalise,
                                      .rows = kRows,
                                      .experts = kExperts,
-                                     .chosen = kChosen}));
+                                     .top_k = kTopK}));
     const TandemCudaRoute r = route_arguments(machine, s);
     ASSERT_EQ(machine.run(r), 0);
     EXPECT_EQ(machine.fetch(r.ids, kPairs), ids);
@@ -170,7 +170,7 @@ TEST(CudaHost, routing_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
                                               .normalise = s.normalise,
                                               .rows = kRows,
                                               .experts = kExperts,
-                                              .chosen = kChosen}));
+                                              .top_k = kTopK}));
     const TandemCudaRouteBackward b = backward_of(machine, r);
     ASSERT_EQ(machine.run(b), 0);
     EXPECT_EQ(as_bf16(machine.fetch(b.grad_logits, grad_logits.size())), grad_logits);
@@ -201,9 +201,9 @@ Bytes routing_by_group_case(Machine& machine) {
                           .normalise = 1,
                           .rows = kRows,
                           .experts = kGrouped,
-                          .chosen = kChosen,
+                          .top_k = kTopK,
                           .groups = kOfGroups,
-                          .chosen_groups = 2};
+                          .top_k_groups = 2};
   EXPECT_EQ(machine.run(r), 0);
   Bytes bytes;
   append(bytes, machine.fetch(r.ids, kPairs));
@@ -223,9 +223,9 @@ Bytes routing_by_group_on_cpu(Stream& cpu) {
                                    .normalise = true,
                                    .rows = kRows,
                                    .experts = kGrouped,
-                                   .chosen = kChosen,
+                                   .top_k = kTopK,
                                    .groups = kOfGroups,
-                                   .chosen_groups = 2}));
+                                   .top_k_groups = 2}));
   Bytes bytes;
   append(bytes, ids);
   append(bytes, weights);
@@ -247,24 +247,21 @@ TEST(CudaHost, the_way_to_the_experts_and_back_has_the_bits_of_the_avx2_kernel) 
                                              .places = places.data(),
                                              .rows = kRows,
                                              .experts = kExperts,
-                                             .chosen = kChosen}));
+                                             .top_k = kTopK}));
   EXPECT_EQ(machine.fetch(way.group.offsets, offsets.size()), offsets);
   EXPECT_EQ(machine.fetch(way.group.places, kPairs), places);
 
   const auto x = random_bf16(size_t{kRows} * kWidth, 4), y = random_bf16(kPairs * kWidth, 5);
   std::vector<bf16> there(kPairs * kWidth), back(x.size()), out(x.size()), grad_y(there.size());
   std::vector<float> grad_weights(kPairs);
-  ASSERT_TRUE(kernels::permute(cpu, {.x = x.data(),
-                                     .places = places.data(),
-                                     .out = there.data(),
-                                     .rows = kRows,
-                                     .chosen = kChosen,
-                                     .width = kWidth}));
+  ASSERT_TRUE(kernels::permute(
+      cpu,
+      {.x = x.data(), .places = places.data(), .out = there.data(), .rows = kRows, .top_k = kTopK, .width = kWidth}));
   ASSERT_TRUE(kernels::permute_backward(cpu, {.grad_out = y.data(),
                                               .places = places.data(),
                                               .grad_x = back.data(),
                                               .rows = kRows,
-                                              .chosen = kChosen,
+                                              .top_k = kTopK,
                                               .width = kWidth}));
   ASSERT_TRUE(kernels::combine(cpu, {.y = y.data(),
                                      .places = places.data(),
@@ -272,7 +269,7 @@ TEST(CudaHost, the_way_to_the_experts_and_back_has_the_bits_of_the_avx2_kernel) 
                                      .residual = x.data(),
                                      .out = out.data(),
                                      .rows = kRows,
-                                     .chosen = kChosen,
+                                     .top_k = kTopK,
                                      .width = kWidth}));
   ASSERT_TRUE(kernels::combine_backward(cpu, {.y = y.data(),
                                               .places = places.data(),
@@ -281,7 +278,7 @@ TEST(CudaHost, the_way_to_the_experts_and_back_has_the_bits_of_the_avx2_kernel) 
                                               .grad_y = grad_y.data(),
                                               .grad_weights = grad_weights.data(),
                                               .rows = kRows,
-                                              .chosen = kChosen,
+                                              .top_k = kTopK,
                                               .width = kWidth}));
   EXPECT_EQ(as_bf16(machine.fetch(way.permute.out, there.size())), there);
   EXPECT_EQ(as_bf16(machine.fetch(way.permute_backward.grad_x, back.size())), back);
@@ -298,7 +295,7 @@ TEST(CudaHost, a_pair_whose_expert_does_not_exist_is_left_out_everywhere) {
                             .places = machine.room<int32_t>(ids.size()),
                             .rows = 3,
                             .experts = 2,
-                            .chosen = 2};
+                            .top_k = 2};
   ASSERT_EQ(machine.run(g), 0);
   EXPECT_EQ(machine.fetch(g.offsets, 3), (std::vector<int32_t>{0, 2, 4}));
   EXPECT_EQ(machine.fetch(g.places, 6), (std::vector<int32_t>{0, -1, -1, 2, 3, 1}));
@@ -398,20 +395,20 @@ TEST(CudaHost, gradients_of_weights_by_group_give_the_bits_of_the_avx2_kernel) {
 TEST(CudaHost, routing_refuses_choices_that_cannot_be_made) {
   HostMachine machine;
   TandemCudaRoute r = route_arguments(machine, kScorings[0]);
-  r.chosen = kExperts + 1;
+  r.top_k = kExperts + 1;
   EXPECT_EQ(machine.run(r), kTandemCudaShape);
-  r.chosen = 0;
+  r.top_k = 0;
   EXPECT_EQ(machine.run(r), kTandemCudaShape);
   TandemCudaRoute biased = route_arguments(machine, {true, true, true});
   biased.sigmoid = 0;
   EXPECT_EQ(machine.run(biased), kTandemCudaShape);
   TandemCudaRoute by_group = route_arguments(machine, {true, true, true});
   by_group.groups = 7;
-  by_group.chosen_groups = 1;
+  by_group.top_k_groups = 1;
   EXPECT_EQ(machine.run(by_group), kTandemCudaOk);
-  by_group.chosen = 4;
+  by_group.top_k = 4;
   EXPECT_EQ(machine.run(by_group), kTandemCudaShape) << "a group has three";
-  by_group.chosen = 3;
+  by_group.top_k = 3;
   by_group.groups = 5;
   EXPECT_EQ(machine.run(by_group), kTandemCudaShape) << "21 experts do not make five groups";
   by_group.groups = 7;

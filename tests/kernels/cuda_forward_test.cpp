@@ -113,7 +113,7 @@ Bytes head_norm_by_cpu(Stream& cpu) {
 IN_BOTH_TYPES(head_norm)
 
 struct Turning {
-  int rotated;
+  int rope_dim;
   bool interleaved, inverse;
 };
 constexpr Turning kTurnings[] = {
@@ -127,13 +127,13 @@ Bytes turning_on(Machine& machine) {
                   .x = x,
                   .stride = kWidth,
                   .positions = machine.place(ids()),
-                  .table = machine.place(rope_table(kVocabulary, turning.rotated, 10000)),
+                  .table = machine.place(rope_table(kVocabulary, turning.rope_dim, 10000)),
                   .rows = kRows,
                   .heads = kHeads,
                   .head_size = kHeadSize,
                   .table_positions = kVocabulary,
                   .inverse = turning.inverse,
-                  .rotated = turning.rotated,
+                  .rope_dim = turning.rope_dim,
                   .interleaved = turning.interleaved}),
               0);
     append(bytes, machine.fetch(x, kElements));
@@ -146,7 +146,7 @@ Bytes turning_by_cpu(Stream& cpu) {
   const auto positions = ids();
   for (const Turning& turning : kTurnings) {
     auto x = random_elements<T>(kElements, 1);
-    const auto table = rope_table(kVocabulary, turning.rotated, 10000);
+    const auto table = rope_table(kVocabulary, turning.rope_dim, 10000);
     EXPECT_TRUE(rope(cpu, BasicRope<T>{.x = x.data(),
                                        .stride = kWidth,
                                        .positions = positions,
@@ -155,7 +155,7 @@ Bytes turning_by_cpu(Stream& cpu) {
                                        .rows = kRows,
                                        .heads = kHeads,
                                        .head_size = kHeadSize,
-                                       .rotated = turning.rotated,
+                                       .rope_dim = turning.rope_dim,
                                        .interleaved = turning.interleaved,
                                        .inverse = turning.inverse}));
     append(bytes, x);
@@ -352,9 +352,9 @@ Bytes grouped_products_by_cpu(Stream& cpu) {
 IN_BOTH_TYPES(grouped_products)
 
 // Each row's pairs lie far from it and from each other.
-constexpr int kChosen = 2;
+constexpr int kTopK = 2;
 std::vector<int32_t> places() {
-  std::vector<int32_t> all(kRows * kChosen);
+  std::vector<int32_t> all(kRows * kTopK);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i * 5 % all.size());
   return all;
 }
@@ -364,22 +364,22 @@ Bytes way_on(Machine& machine) {
   const ArgumentsOf<T, TandemCudaPermute, TandemCudaPermuteFloat> p{
       .x = machine.place(random_elements<T>(kElements, 1)),
       .places = where,
-      .out = machine.room<OnMachine<T>>(kElements * kChosen),
+      .out = machine.room<OnMachine<T>>(kElements * kTopK),
       .rows = kRows,
-      .chosen = kChosen,
+      .top_k = kTopK,
       .width = kWidth};
   EXPECT_EQ(machine.run(p), 0);
   const ArgumentsOf<T, TandemCudaCombine, TandemCudaCombineFloat> c{
       .y = p.out,
       .places = where,
-      .weights = machine.place(random_floats(kRows * kChosen, 2)),
+      .weights = machine.place(random_floats(kRows * kTopK, 2)),
       .residual = machine.place(random_elements<T>(kElements, 3)),
       .out = machine.room<OnMachine<T>>(kElements),
       .rows = kRows,
-      .chosen = kChosen,
+      .top_k = kTopK,
       .width = kWidth};
   EXPECT_EQ(machine.run(c), 0);
-  Bytes bytes = bytes_of(machine.fetch(p.out, kElements * kChosen));
+  Bytes bytes = bytes_of(machine.fetch(p.out, kElements * kTopK));
   append(bytes, machine.fetch(c.out, kElements));
   return bytes;
 }
@@ -387,21 +387,19 @@ template <typename T>
 Bytes way_by_cpu(Stream& cpu) {
   const auto x = random_elements<T>(kElements, 1), residual = random_elements<T>(kElements, 3);
   const auto where = places();
-  const auto weights = random_floats(kRows * kChosen, 2);
-  std::vector<T> there(kElements * kChosen), out(kElements);
-  EXPECT_TRUE(permute(cpu, BasicPermute<T>{.x = x.data(),
-                                           .places = where.data(),
-                                           .out = there.data(),
-                                           .rows = kRows,
-                                           .chosen = kChosen,
-                                           .width = kWidth}));
+  const auto weights = random_floats(kRows * kTopK, 2);
+  std::vector<T> there(kElements * kTopK), out(kElements);
+  EXPECT_TRUE(permute(
+      cpu,
+      BasicPermute<T>{
+          .x = x.data(), .places = where.data(), .out = there.data(), .rows = kRows, .top_k = kTopK, .width = kWidth}));
   EXPECT_TRUE(combine(cpu, BasicCombine<T>{.y = there.data(),
                                            .places = where.data(),
                                            .weights = weights.data(),
                                            .residual = residual.data(),
                                            .out = out.data(),
                                            .rows = kRows,
-                                           .chosen = kChosen,
+                                           .top_k = kTopK,
                                            .width = kWidth}));
   Bytes bytes = bytes_of(there);
   append(bytes, out);

@@ -45,17 +45,17 @@ Bytes gemm_case(Machine& machine) {
   EXPECT_EQ(machine.run(g), 0);
   append(bytes, machine.fetch(g.out, elements));
 
-  TandemCudaGemm turned = arguments(machine, x);
-  turned.a = machine.place(transposed(x.a, x.m, x.k));
-  turned.a_row_stride = 1;
-  turned.a_k_stride = x.m;
-  turned.b = machine.place(transposed(x.b, x.n, x.k));
-  turned.b_row_stride = 1;
-  turned.b_k_stride = x.n;
-  turned.out_float = machine.place(random_floats(elements, 4));
-  turned.accumulate = 1;
-  EXPECT_EQ(machine.run(turned), 0);
-  append(bytes, machine.fetch(turned.out_float, elements));
+  TandemCudaGemm strided = arguments(machine, x);
+  strided.a = machine.place(transposed(x.a, x.m, x.k));
+  strided.a_row_stride = 1;
+  strided.a_k_stride = x.m;
+  strided.b = machine.place(transposed(x.b, x.n, x.k));
+  strided.b_row_stride = 1;
+  strided.b_k_stride = x.n;
+  strided.out_float = machine.place(random_floats(elements, 4));
+  strided.accumulate = 1;
+  EXPECT_EQ(machine.run(strided), 0);
+  append(bytes, machine.fetch(strided.out_float, elements));
   return bytes;
 }
 TANDEM_CUDA_CASE_TESTS(gemm)
@@ -116,13 +116,13 @@ TEST(CudaHost, a_row_of_a_product_has_the_same_bits_alone_and_among_others_howev
     EXPECT_EQ(machine.fetch(one.out_float, x.n),
               std::vector<float>(expected.begin() + row * x.n, expected.begin() + (row + 1) * x.n));
   }
-  TandemCudaGemm turned = whole;
-  turned.b = machine.place(transposed(x.b, x.n, x.k));
-  turned.b_row_stride = 1;
-  turned.b_k_stride = x.n;
-  turned.out_float = machine.room<float>(x.residual.size());
-  ASSERT_EQ(machine.run(turned), 0);
-  EXPECT_EQ(machine.fetch(turned.out_float, x.residual.size()), expected);
+  TandemCudaGemm strided = whole;
+  strided.b = machine.place(transposed(x.b, x.n, x.k));
+  strided.b_row_stride = 1;
+  strided.b_k_stride = x.n;
+  strided.out_float = machine.room<float>(x.residual.size());
+  ASSERT_EQ(machine.run(strided), 0);
+  EXPECT_EQ(machine.fetch(strided.out_float, x.residual.size()), expected);
 }
 
 TEST(CudaHost, a_product_over_nothing_is_zero_and_one_of_nothing_writes_nothing) {

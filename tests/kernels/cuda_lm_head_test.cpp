@@ -12,7 +12,7 @@ constexpr size_t kWorkspace = size_t{kRows} * (kPanels * 12 + 2048 * 2);
 
 // Two picks of a row, none of some, the last token of the vocabulary, the same token twice.
 const std::vector<TandemCudaPick> kPicks = {{0, 5}, {0, 4499}, {2, 70}, {4, 4499}, {5, 4100}, {5, 4100}};
-const std::vector<float> kSlopes = {0.5f, -0.25f, 1, 2, 0.75f, 0.5f};
+const std::vector<float> kGradients = {0.5f, -0.25f, 1, 2, 0.75f, 0.5f};
 
 std::vector<bf16> hidden() { return random_bf16(kRows * kWidth, 1); }
 std::vector<bf16> head() {
@@ -47,7 +47,7 @@ TandemCudaLmHeadBackward backward(Machine& machine, const std::vector<float>& lo
   TandemCudaLmHeadBackward h{};
   point(machine, h);
   h.log_sum = machine.place(log_sum);
-  h.grad_logprobs = machine.place(kSlopes);
+  h.grad_logprobs = machine.place(kGradients);
   h.grad_hidden = machine.place(random_floats(kRows * kWidth, 3));
   h.grad_head = machine.place(random_floats(kVocabulary * kWidth, 4));
   h.entropy = machine.room<float>(kRows);
@@ -89,9 +89,9 @@ std::vector<TokenPick> picks() {
 TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   Stream cpu = std::move(*Stream::cpu(2, Isa::kAvx2));
   const auto states = hidden(), weight = head();
-  std::vector<bf16> packed(packed_size(kVocabulary, kWidth)), turned(packed_size(kWidth, kVocabulary));
+  std::vector<bf16> packed(packed_size(kVocabulary, kWidth)), transposed(packed_size(kWidth, kVocabulary));
   ASSERT_TRUE(pack(cpu, weight.data(), kVocabulary, kWidth, packed.data()));
-  ASSERT_TRUE(pack_transposed(cpu, weight.data(), kVocabulary, kWidth, turned.data()));
+  ASSERT_TRUE(pack_transposed(cpu, weight.data(), kVocabulary, kWidth, transposed.data()));
   std::vector<float> logits(kRows * kPanels * 64), log_sum(kRows), logprobs(kPicks.size());
   std::vector<int32_t> argmax(kRows);
   std::vector<RunningSum> sums(kRows * kPanels);
@@ -128,14 +128,14 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   ASSERT_TRUE(kernels::lm_head_backward(cpu,
                                         {.hidden = states.data(),
                                          .head = packed.data(),
-                                         .head_transposed = turned.data(),
+                                         .head_transposed = transposed.data(),
                                          .log_sum = log_sum.data(),
                                          .rows = kRows,
                                          .width = kWidth,
                                          .vocabulary = kVocabulary,
                                          .grad_hidden = grad_hidden.data(),
                                          .grad_head = grad_head.data()},
-                                        picks(), kSlopes, entropy));
+                                        picks(), kGradients, entropy));
   const TandemCudaLmHeadBackward b = backward(machine, log_sum);
   ASSERT_EQ(machine.run(b), 0);
   EXPECT_EQ(machine.fetch(b.grad_hidden, grad_hidden.size()), grad_hidden);

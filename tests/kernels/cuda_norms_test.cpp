@@ -224,7 +224,7 @@ TEST(CudaHost, norms_gates_and_biases_refuse_what_does_not_go_together) {
                                        .heads = 1,
                                        .head_size = 8,
                                        .table_positions = 1,
-                                       .rotated = 10}),
+                                       .rope_dim = 10}),
             kTandemCudaShape);
 }
 

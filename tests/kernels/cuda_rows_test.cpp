@@ -199,7 +199,7 @@ TEST(CudaHost, rope_both_ways_gives_the_bits_of_the_avx2_kernel) {
                                     .rows = kTurned,
                                     .heads = kHeads,
                                     .head_size = kHeadSize,
-                                    .rotated = kHeadSize,
+                                    .rope_dim = kHeadSize,
                                     .inverse = inverse}));
     append(expected, x);
   }
@@ -268,14 +268,14 @@ TEST(CudaHost, swiglu_its_gradient_and_addition_give_the_bits_of_the_avx2_kernel
   const int rows = 9;
   const size_t elements = size_t{9} * kWidth;
   const auto gate_up = gates(rows), grad = random_bf16(elements, 8);
-  std::vector<bf16> out(elements), slope(elements * 2);
+  std::vector<bf16> out(elements), gradient(elements * 2);
   auto x = random_bf16(elements, 9);
   ASSERT_TRUE(kernels::swiglu(cpu, gate_up.data(), rows, kWidth, out.data()));
-  ASSERT_TRUE(kernels::swiglu_backward(cpu, gate_up.data(), grad.data(), rows, kWidth, slope.data()));
+  ASSERT_TRUE(kernels::swiglu_backward(cpu, gate_up.data(), grad.data(), rows, kWidth, gradient.data()));
   ASSERT_TRUE(kernels::add(cpu, out.data(), elements, x.data()));
   Bytes expected;
   append(expected, out);
-  append(expected, slope);
+  append(expected, gradient);
   append(expected, x);
   HostMachine machine;
   EXPECT_TRUE(swiglu_case(machine) == expected);

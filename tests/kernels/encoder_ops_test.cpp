@@ -108,7 +108,7 @@ TEST(EncoderReference, gradients_are_the_limits_of_differences) {
     EXPECT_NEAR((value(above) - value(below)) / (static_cast<double>(above[i]) - below[i]), exact.x[i], 1e-4);
   }
   for (double x = -6; x < 6; x += 0.1) {
-    EXPECT_NEAR((reference::gelu(x + 1e-4) - reference::gelu(x - 1e-4)) / 2e-4, reference::gelu_slope(x), 1e-7);
+    EXPECT_NEAR((reference::gelu(x + 1e-4) - reference::gelu(x - 1e-4)) / 2e-4, reference::gelu_derivative(x), 1e-7);
   }
 }
 
@@ -123,8 +123,8 @@ TEST_P(EncoderOpsTest, gelu_backward_errs_by_what_the_header_says) {
   ASSERT_TRUE(gelu_backward(other, x.data(), x.size(), same.data()));
   EXPECT_EQ(out, same);
   for (size_t i = 0; i < x.size(); ++i) {
-    const double slope = std::isinf(x[i]) ? x[i] > 0 : reference::gelu_slope(x[i]);
-    ASSERT_LE(std::abs(out[i] - grad[i] * slope), 0x1p-20 * std::abs(grad[i])) << x[i];
+    const double gradient = std::isinf(x[i]) ? x[i] > 0 : reference::gelu_derivative(x[i]);
+    ASSERT_LE(std::abs(out[i] - grad[i] * gradient), 0x1p-20 * std::abs(grad[i])) << x[i];
   }
   float nan = std::numeric_limits<float>::quiet_NaN(), one = 1;
   ASSERT_TRUE(gelu_backward(cpu, &nan, 1, &one));

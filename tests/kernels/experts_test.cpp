@@ -14,16 +14,16 @@ class ExpertsTest : public EachIsa {};
 FOR_EACH_ISA(ExpertsTest);
 
 struct Routes {
-  int rows, experts, chosen;
+  int rows, experts, top_k;
   bool normalise;
   std::vector<float> logits, weights;
   std::vector<int32_t> ids, offsets, places;
 };
 
-Routes routes_of(Stream& stream, std::vector<float> logits, int experts, int chosen, bool normalise) {
+Routes routes_of(Stream& stream, std::vector<float> logits, int experts, int top_k, bool normalise) {
   const int rows = static_cast<int>(logits.size()) / experts;
-  const size_t pairs = static_cast<size_t>(rows) * chosen;
-  Routes out{rows, experts, chosen, normalise, std::move(logits), {}, {}, {}, {}};
+  const size_t pairs = static_cast<size_t>(rows) * top_k;
+  Routes out{rows, experts, top_k, normalise, std::move(logits), {}, {}, {}, {}};
   out.weights.resize(pairs), out.ids.resize(pairs), out.places.resize(pairs), out.offsets.resize(experts + 1);
   EXPECT_TRUE(route(stream, {.logits = out.logits.data(),
                              .ids = out.ids.data(),
@@ -31,31 +31,30 @@ Routes routes_of(Stream& stream, std::vector<float> logits, int experts, int cho
                              .normalise = normalise,
                              .rows = rows,
                              .experts = experts,
-                             .chosen = chosen}));
+                             .top_k = top_k}));
   EXPECT_TRUE(group_by_expert(stream, {.ids = out.ids.data(),
                                        .offsets = out.offsets.data(),
                                        .places = out.places.data(),
                                        .rows = rows,
                                        .experts = experts,
-                                       .chosen = chosen}));
+                                       .top_k = top_k}));
   return out;
 }
 
-Routes random_routes(Stream& stream, int rows, int experts, int chosen, bool normalise = true) {
-  return routes_of(stream, random_floats(static_cast<size_t>(rows) * experts, 40, 2), experts, chosen, normalise);
+Routes random_routes(Stream& stream, int rows, int experts, int top_k, bool normalise = true) {
+  return routes_of(stream, random_floats(static_cast<size_t>(rows) * experts, 40, 2), experts, top_k, normalise);
 }
 
 TEST_P(ExpertsTest, a_row_goes_to_the_experts_of_its_largest_logits_with_their_probabilities) {
   Stream cpu = stream();
-  for (const auto& [rows, experts, chosen] : {std::tuple{40, 7, 3}, {33, 128, 8}, {3, 1, 1}, {5, 20, 20}}) {
+  for (const auto& [rows, experts, top_k] : {std::tuple{40, 7, 3}, {33, 128, 8}, {3, 1, 1}, {5, 20, 20}}) {
     for (const bool normalise : {false, true}) {
-      const Routes routes = random_routes(cpu, rows, experts, chosen, normalise);
+      const Routes routes = random_routes(cpu, rows, experts, top_k, normalise);
       for (int row = 0; row < rows; ++row) {
-        const auto exact =
-            reference::route(std::span(routes.logits).subspan(row * experts, experts), chosen, normalise);
-        for (int rank = 0; rank < chosen; ++rank) {
-          ASSERT_EQ(routes.ids[row * chosen + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
-          ASSERT_NEAR(routes.weights[row * chosen + rank], exact.weights[rank], 1e-6);
+        const auto exact = reference::route(std::span(routes.logits).subspan(row * experts, experts), top_k, normalise);
+        for (int rank = 0; rank < top_k; ++rank) {
+          ASSERT_EQ(routes.ids[row * top_k + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
+          ASSERT_NEAR(routes.weights[row * top_k + rank], exact.weights[rank], 1e-6);
         }
       }
     }
@@ -73,10 +72,10 @@ TEST_P(ExpertsTest, ties_go_to_the_lowest_expert_and_a_nan_comes_last_and_is_see
 
 TEST_P(ExpertsTest, the_gradient_of_the_weights_reaches_the_logits) {
   Stream cpu = stream();
-  const int rows = 37, experts = 21, chosen = 4, stride = 22;
+  const int rows = 37, experts = 21, top_k = 4, stride = 22;
   for (const bool normalise : {false, true}) {
-    const Routes routes = random_routes(cpu, rows, experts, chosen, normalise);
-    const auto grads = random_floats(rows * chosen, 41);
+    const Routes routes = random_routes(cpu, rows, experts, top_k, normalise);
+    const auto grads = random_floats(rows * top_k, 41);
     std::vector<bf16> grad_logits(rows * stride, to_bf16(9));
     ASSERT_TRUE(route_backward(cpu, {.logits = routes.logits.data(),
                                      .ids = routes.ids.data(),
@@ -87,10 +86,10 @@ TEST_P(ExpertsTest, the_gradient_of_the_weights_reaches_the_logits) {
                                      .normalise = normalise,
                                      .rows = rows,
                                      .experts = experts,
-                                     .chosen = chosen}));
+                                     .top_k = top_k}));
     for (int row = 0; row < rows; ++row) {
       const auto exact = reference::route_backward(std::span(routes.logits).subspan(row * experts, experts),
-                                                   std::span(grads).subspan(row * chosen, chosen), normalise);
+                                                   std::span(grads).subspan(row * top_k, top_k), normalise);
       for (int i = 0; i < experts; ++i) {
         // One rounding to bf16 and a few of fp32.
         ASSERT_NEAR(to_float(grad_logits[row * stride + i]), exact[i], 0x1p-8 * std::abs(exact[i]) + 1e-6);
@@ -102,13 +101,13 @@ TEST_P(ExpertsTest, the_gradient_of_the_weights_reaches_the_logits) {
 
 TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
   Stream cpu = stream();
-  const int rows = 37, experts = 21, chosen = 4;
+  const int rows = 37, experts = 21, top_k = 4;
   const float scale = 2.5f;
   const auto logits = random_floats(rows * experts, 58, 2), bias = random_floats(experts, 59, 0.5f);
-  const auto grads = random_floats(rows * chosen, 60);
+  const auto grads = random_floats(rows * top_k, 60);
   for (const bool normalise : {false, true}) {
-    std::vector<int32_t> ids(rows * chosen);
-    std::vector<float> weights(rows * chosen);
+    std::vector<int32_t> ids(rows * top_k);
+    std::vector<float> weights(rows * top_k);
     std::vector<bf16> grad_logits(rows * experts);
     ASSERT_TRUE(route(cpu, {.logits = logits.data(),
                             .ids = ids.data(),
@@ -119,7 +118,7 @@ TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
                             .normalise = normalise,
                             .rows = rows,
                             .experts = experts,
-                            .chosen = chosen}));
+                            .top_k = top_k}));
     ASSERT_TRUE(route_backward(cpu, {.logits = logits.data(),
                                      .ids = ids.data(),
                                      .weights = weights.data(),
@@ -131,18 +130,18 @@ TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
                                      .normalise = normalise,
                                      .rows = rows,
                                      .experts = experts,
-                                     .chosen = chosen}));
+                                     .top_k = top_k}));
     for (int row = 0; row < rows; ++row) {
       const auto mine = std::span(logits).subspan(row * experts, experts);
-      const auto exact = reference::route_sigmoid(mine, bias, chosen, scale, normalise);
-      for (int rank = 0; rank < chosen; ++rank) {
-        ASSERT_EQ(ids[row * chosen + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
-        ASSERT_NEAR(weights[row * chosen + rank], exact.weights[rank], 1e-6);
+      const auto exact = reference::route_sigmoid(mine, bias, top_k, scale, normalise);
+      for (int rank = 0; rank < top_k; ++rank) {
+        ASSERT_EQ(ids[row * top_k + rank], exact.ids[rank]) << "row " << row << ", rank " << rank;
+        ASSERT_NEAR(weights[row * top_k + rank], exact.weights[rank], 1e-6);
       }
-      const auto slopes = reference::route_sigmoid_backward(mine, exact, std::span(grads).subspan(row * chosen, chosen),
-                                                            scale, normalise);
+      const auto gradients = reference::route_sigmoid_backward(
+          mine, exact, std::span(grads).subspan(row * top_k, top_k), scale, normalise);
       for (int i = 0; i < experts; ++i) {
-        ASSERT_NEAR(to_float(grad_logits[row * experts + i]), slopes[i], 0x1p-8 * std::abs(slopes[i]) + 1e-6);
+        ASSERT_NEAR(to_float(grad_logits[row * experts + i]), gradients[i], 0x1p-8 * std::abs(gradients[i]) + 1e-6);
       }
     }
   }
@@ -150,13 +149,13 @@ TEST_P(ExpertsTest, sigmoids_are_chosen_with_a_bias_and_weighted_without_it) {
 
 TEST_P(ExpertsTest, of_groups_only_those_with_the_best_pairs_are_looked_at) {
   Stream cpu = stream();
-  const int rows = 41, experts = 20, chosen = 4;
+  const int rows = 41, experts = 20, top_k = 4;
   auto logits = random_floats(rows * experts, 61, 2);
   const auto bias = random_floats(experts, 62, 0.5f);
   std::fill_n(logits.begin() + 5, 5, NAN);  // a group of nothing but NaN
-  for (const auto& [groups, chosen_groups] : {std::pair{5, 2}, {5, 1}, {4, 3}, {4, 4}, {10, 2}}) {
-    std::vector<int32_t> ids(rows * chosen);
-    std::vector<float> weights(rows * chosen);
+  for (const auto& [groups, top_k_groups] : {std::pair{5, 2}, {5, 1}, {4, 3}, {4, 4}, {10, 2}}) {
+    std::vector<int32_t> ids(rows * top_k);
+    std::vector<float> weights(rows * top_k);
     ASSERT_TRUE(route(cpu, {.logits = logits.data(),
                             .ids = ids.data(),
                             .weights = weights.data(),
@@ -165,15 +164,15 @@ TEST_P(ExpertsTest, of_groups_only_those_with_the_best_pairs_are_looked_at) {
                             .normalise = true,
                             .rows = rows,
                             .experts = experts,
-                            .chosen = chosen,
+                            .top_k = top_k,
                             .groups = groups,
-                            .chosen_groups = chosen_groups}));
+                            .top_k_groups = top_k_groups}));
     for (int row = 1; row < rows; ++row) {
-      const auto exact = reference::route_sigmoid(std::span(logits).subspan(row * experts, experts), bias, chosen, 1,
-                                                  true, groups, chosen_groups);
-      for (int rank = 0; rank < chosen; ++rank) {
-        ASSERT_EQ(ids[row * chosen + rank], exact.ids[rank]) << groups << " groups, row " << row << ", rank " << rank;
-        ASSERT_NEAR(weights[row * chosen + rank], exact.weights[rank], 1e-6);
+      const auto exact = reference::route_sigmoid(std::span(logits).subspan(row * experts, experts), bias, top_k, 1,
+                                                  true, groups, top_k_groups);
+      for (int rank = 0; rank < top_k; ++rank) {
+        ASSERT_EQ(ids[row * top_k + rank], exact.ids[rank]) << groups << " groups, row " << row << ", rank " << rank;
+        ASSERT_NEAR(weights[row * top_k + rank], exact.weights[rank], 1e-6);
       }
     }
   }
@@ -184,38 +183,39 @@ TEST(Experts, groups_that_do_not_fit_are_refused) {
   const std::vector<float> logits(12);
   std::vector<int32_t> ids(4);
   std::vector<float> weights(4);
-  const auto refused = [&](int groups, int chosen_groups, Score score) {
+  const auto refused = [&](int groups, int top_k_groups, Score score) {
     const Status status = route(cpu, {.logits = logits.data(),
                                       .ids = ids.data(),
                                       .weights = weights.data(),
                                       .score = score,
                                       .rows = 1,
                                       .experts = 12,
-                                      .chosen = 4,
+                                      .top_k = 4,
                                       .groups = groups,
-                                      .chosen_groups = chosen_groups});
+                                      .top_k_groups = top_k_groups});
     return status.to_string();
   };
   EXPECT_NE(refused(5, 2, Score::kSigmoid).find("multiple of groups"), std::string::npos);
   EXPECT_NE(refused(3, 1, Score::kSoftmax).find("groups go with sigmoids"), std::string::npos);
   EXPECT_NE(refused(12, 4, Score::kSigmoid).find("two experts at least"), std::string::npos);
-  EXPECT_NE(refused(3, 4, Score::kSigmoid).find("chosen_groups must be"), std::string::npos);
+  EXPECT_NE(refused(3, 4, Score::kSigmoid).find("top_k_groups must be"), std::string::npos);
   EXPECT_NE(refused(4, 1, Score::kSigmoid).find("more than the chosen groups have"), std::string::npos);
 }
 
 TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_a_router_of_sigmoids) {
-  const int experts = 9, chosen = 3;
-  const auto logits = random_floats(experts, 61), bias = random_floats(experts, 62), slopes = random_floats(chosen, 63);
+  const int experts = 9, top_k = 3;
+  const auto logits = random_floats(experts, 61), bias = random_floats(experts, 62),
+             grad_weights = random_floats(top_k, 63);
   for (const bool normalise : {false, true}) {
-    const auto choice = reference::route_sigmoid(logits, bias, chosen, 1.5, normalise);
+    const auto choice = reference::route_sigmoid(logits, bias, top_k, 1.5, normalise);
     const auto loss = [&](const std::vector<float>& at) {
       double sum = 0;
-      const auto moved = reference::route_sigmoid(at, bias, chosen, 1.5, normalise);
+      const auto moved = reference::route_sigmoid(at, bias, top_k, 1.5, normalise);
       EXPECT_EQ(moved.ids, choice.ids);
-      for (int rank = 0; rank < chosen; ++rank) sum += moved.weights[rank] * slopes[rank];
+      for (int rank = 0; rank < top_k; ++rank) sum += moved.weights[rank] * grad_weights[rank];
       return sum;
     };
-    const auto gradient = reference::route_sigmoid_backward(logits, choice, slopes, 1.5, normalise);
+    const auto gradient = reference::route_sigmoid_backward(logits, choice, grad_weights, 1.5, normalise);
     for (int i = 0; i < experts; ++i) {
       auto up = logits, down = logits;
       up[i] += 0x1p-10f, down[i] -= 0x1p-10f;
@@ -225,18 +225,18 @@ TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_a_router_of_sig
 }
 
 TEST(ExpertsReference, has_the_gradient_of_finite_differences_in_the_router) {
-  const int experts = 9, chosen = 3;
-  const auto logits = random_floats(experts, 42), slopes = random_floats(chosen, 43);
+  const int experts = 9, top_k = 3;
+  const auto logits = random_floats(experts, 42), grad_weights = random_floats(top_k, 43);
   for (const bool normalise : {false, true}) {
-    const auto ids = reference::route(logits, chosen, normalise).ids;
+    const auto ids = reference::route(logits, top_k, normalise).ids;
     const auto loss = [&](const std::vector<float>& at) {
       double sum = 0;
-      const auto choice = reference::route(at, chosen, normalise);
+      const auto choice = reference::route(at, top_k, normalise);
       EXPECT_EQ(choice.ids, ids);
-      for (int rank = 0; rank < chosen; ++rank) sum += choice.weights[rank] * slopes[rank];
+      for (int rank = 0; rank < top_k; ++rank) sum += choice.weights[rank] * grad_weights[rank];
       return sum;
     };
-    const auto gradient = reference::route_backward(logits, slopes, normalise);
+    const auto gradient = reference::route_backward(logits, grad_weights, normalise);
     for (int i = 0; i < experts; ++i) {
       auto up = logits, down = logits;
       up[i] += 0x1p-10f, down[i] -= 0x1p-10f;
@@ -266,26 +266,26 @@ TEST_P(ExpertsTest, places_are_sorted_by_expert_and_within_one_by_row) {
 
 TEST_P(ExpertsTest, rows_go_to_their_places_and_their_gradients_come_back_added_by_rank) {
   Stream cpu = stream();
-  const int rows = 41, chosen = 3, width = 72;  // not a multiple of 16
-  const Routes routes = random_routes(cpu, rows, 6, chosen);
-  const auto x = random_bf16(rows * width, 44), grad = random_bf16(rows * chosen * width, 45);
-  std::vector<bf16> sorted(rows * chosen * width), grad_x(rows * width);
+  const int rows = 41, top_k = 3, width = 72;  // not a multiple of 16
+  const Routes routes = random_routes(cpu, rows, 6, top_k);
+  const auto x = random_bf16(rows * width, 44), grad = random_bf16(rows * top_k * width, 45);
+  std::vector<bf16> sorted(rows * top_k * width), grad_x(rows * width);
   ASSERT_TRUE(permute(cpu, {.x = x.data(),
                             .places = routes.places.data(),
                             .out = sorted.data(),
                             .rows = rows,
-                            .chosen = chosen,
+                            .top_k = top_k,
                             .width = width}));
   ASSERT_TRUE(permute_backward(cpu, {.grad_out = grad.data(),
                                      .places = routes.places.data(),
                                      .grad_x = grad_x.data(),
                                      .rows = rows,
-                                     .chosen = chosen,
+                                     .top_k = top_k,
                                      .width = width}));
   for (int row = 0; row < rows; ++row) {
     std::vector<float> sums(width, 0);
-    for (int rank = 0; rank < chosen; ++rank) {
-      const int place = routes.places[row * chosen + rank];
+    for (int rank = 0; rank < top_k; ++rank) {
+      const int place = routes.places[row * top_k + rank];
       EXPECT_TRUE(same_bits(&sorted[place * width], &x[row * width], width));
       for (int i = 0; i < width; ++i) sums[i] += to_float(grad[place * width + i]);
     }
@@ -295,9 +295,9 @@ TEST_P(ExpertsTest, rows_go_to_their_places_and_their_gradients_come_back_added_
 
 TEST_P(ExpertsTest, what_the_experts_say_is_weighted_and_added_in_the_order_of_rank) {
   Stream cpu = stream();
-  const int rows = 35, chosen = 4, width = 100;
-  const Routes routes = random_routes(cpu, rows, 11, chosen);
-  const auto y = random_bf16(rows * chosen * width, 46), grad = random_bf16(rows * width, 47);
+  const int rows = 35, top_k = 4, width = 100;
+  const Routes routes = random_routes(cpu, rows, 11, top_k);
+  const auto y = random_bf16(rows * top_k * width, 46), grad = random_bf16(rows * width, 47);
   auto out = random_bf16(rows * width, 48);
   const auto residual = out;
   ASSERT_TRUE(combine(cpu, {.y = y.data(),
@@ -306,10 +306,10 @@ TEST_P(ExpertsTest, what_the_experts_say_is_weighted_and_added_in_the_order_of_r
                             .residual = out.data(),
                             .out = out.data(),
                             .rows = rows,
-                            .chosen = chosen,
+                            .top_k = top_k,
                             .width = width}));
   std::vector<bf16> grad_y(y.size());
-  std::vector<float> grad_weights(rows * chosen);
+  std::vector<float> grad_weights(rows * top_k);
   ASSERT_TRUE(combine_backward(cpu, {.y = y.data(),
                                      .places = routes.places.data(),
                                      .weights = routes.weights.data(),
@@ -317,28 +317,28 @@ TEST_P(ExpertsTest, what_the_experts_say_is_weighted_and_added_in_the_order_of_r
                                      .grad_y = grad_y.data(),
                                      .grad_weights = grad_weights.data(),
                                      .rows = rows,
-                                     .chosen = chosen,
+                                     .top_k = top_k,
                                      .width = width}));
   for (int row = 0; row < rows; ++row) {
-    const auto places = std::span(routes.places).subspan(row * chosen, chosen);
-    const auto weights = std::span(routes.weights).subspan(row * chosen, chosen);
+    const auto places = std::span(routes.places).subspan(row * top_k, top_k);
+    const auto weights = std::span(routes.weights).subspan(row * top_k, top_k);
     const auto exact = reference::combine(std::span(residual).subspan(row * width, width), y, places, weights);
     for (int i = 0; i < width; ++i) {
       float sum = 0;
-      for (int rank = 0; rank < chosen; ++rank) {
+      for (int rank = 0; rank < top_k; ++rank) {
         sum = std::fma(weights[rank], to_float(y[places[rank] * width + i]), sum);
       }
       ASSERT_EQ(out[row * width + i].bits, to_bf16(to_float(residual[row * width + i]) + sum).bits);
       ASSERT_NEAR(to_float(out[row * width + i]), exact[i], 0x1p-8 * std::abs(exact[i]) + 1e-5);
     }
-    for (int rank = 0; rank < chosen; ++rank) {
+    for (int rank = 0; rank < top_k; ++rank) {
       double dot = 0;
       for (int i = 0; i < width; ++i) {
-        const float slope = to_float(grad[row * width + i]);
-        ASSERT_EQ(grad_y[places[rank] * width + i].bits, to_bf16(weights[rank] * slope).bits);
-        dot += double{slope} * to_float(y[places[rank] * width + i]);
+        const float gradient = to_float(grad[row * width + i]);
+        ASSERT_EQ(grad_y[places[rank] * width + i].bits, to_bf16(weights[rank] * gradient).bits);
+        dot += double{gradient} * to_float(y[places[rank] * width + i]);
       }
-      ASSERT_NEAR(grad_weights[row * chosen + rank], dot, 1e-4);
+      ASSERT_NEAR(grad_weights[row * top_k + rank], dot, 1e-4);
     }
   }
 }
@@ -346,7 +346,7 @@ TEST_P(ExpertsTest, what_the_experts_say_is_weighted_and_added_in_the_order_of_r
 // Routing, the way there, the product, the way back: a row alone, among others, with any threads.
 TEST_P(ExpertsTest, a_row_has_the_same_bits_alone_and_among_others_all_the_way_through_its_experts) {
   Stream one = stream(1), three = stream(3);
-  const int largest = 257, experts = 12, chosen = 3, width = 64;
+  const int largest = 257, experts = 12, top_k = 3, width = 64;
   const auto x = random_bf16(largest * width, 55), weights = random_bf16(experts * width * width, 56, 0.1f);
   const auto logits = random_floats(largest * experts, 57);
   std::vector<bf16> packed(experts * packed_size(width, width));
@@ -355,13 +355,13 @@ TEST_P(ExpertsTest, a_row_has_the_same_bits_alone_and_among_others_all_the_way_t
   }
   const auto through = [&](Stream& cpu, int first, int rows) {
     const Routes routes = routes_of(cpu, {logits.begin() + first * experts, logits.begin() + (first + rows) * experts},
-                                    experts, chosen, true);
-    std::vector<bf16> sorted(rows * chosen * width), said(sorted.size()), out(rows * width);
+                                    experts, top_k, true);
+    std::vector<bf16> sorted(rows * top_k * width), said(sorted.size()), out(rows * width);
     EXPECT_TRUE(permute(cpu, {.x = &x[first * width],
                               .places = routes.places.data(),
                               .out = sorted.data(),
                               .rows = rows,
-                              .chosen = chosen,
+                              .top_k = top_k,
                               .width = width}));
     EXPECT_TRUE(grouped_gemm(cpu, {.a = sorted.data(),
                                    .a_stride = static_cast<size_t>(width),
@@ -370,7 +370,7 @@ TEST_P(ExpertsTest, a_row_has_the_same_bits_alone_and_among_others_all_the_way_t
                                    .out = said.data(),
                                    .out_stride = static_cast<size_t>(width),
                                    .groups = experts,
-                                   .m = rows * chosen,
+                                   .m = rows * top_k,
                                    .n = width,
                                    .k = width}));
     EXPECT_TRUE(combine(cpu, {.y = said.data(),
@@ -379,7 +379,7 @@ TEST_P(ExpertsTest, a_row_has_the_same_bits_alone_and_among_others_all_the_way_t
                               .residual = &x[first * width],
                               .out = out.data(),
                               .rows = rows,
-                              .chosen = chosen,
+                              .top_k = top_k,
                               .width = width}));
     return out;
   };
@@ -398,14 +398,14 @@ TEST(ExpertArguments, are_checked_and_the_wrong_one_is_named) {
   int32_t ids[4] = {0, 1, 2, 0}, offsets[3] = {0, 3, 2}, places[4] = {0, 1, 2, 4};
   bf16 x[8] = {};
   EXPECT_EQ(
-      route(cpu, {.logits = logits, .ids = ids, .weights = weights, .rows = 1, .experts = 4, .chosen = 5}).message(),
-      "route: chosen must be from 1 to experts");
+      route(cpu, {.logits = logits, .ids = ids, .weights = weights, .rows = 1, .experts = 4, .top_k = 5}).message(),
+      "route: top_k must be from 1 to experts");
   EXPECT_EQ(
-      group_by_expert(cpu, {.ids = ids, .offsets = offsets, .places = places, .rows = 2, .experts = 2, .chosen = 2})
+      group_by_expert(cpu, {.ids = ids, .offsets = offsets, .places = places, .rows = 2, .experts = 2, .top_k = 2})
           .message(),
       "group_by_expert: expert 2 at row 1 is outside the 2 there are");
   const int32_t wrong[] = {0, 1, 2, 4};
-  EXPECT_EQ(permute(cpu, {.x = x, .places = wrong, .out = x, .rows = 2, .chosen = 2, .width = 1}).message(),
+  EXPECT_EQ(permute(cpu, {.x = x, .places = wrong, .out = x, .rows = 2, .top_k = 2, .width = 1}).message(),
             "permute: place 4 of row 1 is outside the 4 there are");
   GroupedGemm product{.a = x, .a_stride = 2, .b = x, .out = x, .out_stride = 2, .groups = 2, .m = 2, .n = 2, .k = 2};
   EXPECT_EQ(grouped_gemm(cpu, product).message(), "grouped_gemm: offsets is null");

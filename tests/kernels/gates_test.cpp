@@ -15,23 +15,23 @@ TEST_P(GatesTest, swiglu_matches_the_formula_and_its_gradient) {
   Stream cpu = stream();
   const int rows = 9, width = 40;
   const auto gate_up = random_bf16(rows * 2 * width, 4, 3), grad = random_bf16(rows * width, 5);
-  std::vector<bf16> out(rows * width), slope(rows * 2 * width);
+  std::vector<bf16> out(rows * width), gradient(rows * 2 * width);
   ASSERT_TRUE(swiglu(cpu, gate_up.data(), rows, width, out.data()));
-  ASSERT_TRUE(swiglu_backward(cpu, gate_up.data(), grad.data(), rows, width, slope.data()));
+  ASSERT_TRUE(swiglu_backward(cpu, gate_up.data(), grad.data(), rows, width, gradient.data()));
   EXPECT_LT(relative_error(out, reference::gated(reference::kSilu, gate_up, width)), 0x1p-8);
-  EXPECT_LT(relative_error(slope, reference::gated_backward(reference::kSilu, gate_up, grad, width)), 0x1p-8);
+  EXPECT_LT(relative_error(gradient, reference::gated_backward(reference::kSilu, gate_up, grad, width)), 0x1p-8);
 }
 
 TEST_P(GatesTest, geglu_matches_the_formula_and_its_gradient) {
   Stream cpu = stream(3);
   const int rows = 37, width = 41;
   const auto gate_up = random_bf16(rows * 2 * width, 4, 3), grad = random_bf16(rows * width, 5);
-  std::vector<bf16> out(rows * width), slope(rows * 2 * width);
+  std::vector<bf16> out(rows * width), gradient(rows * 2 * width);
   ASSERT_TRUE(geglu(cpu, gate_up.data(), rows, width, out.data()));
-  ASSERT_TRUE(geglu_backward(cpu, gate_up.data(), grad.data(), rows, width, slope.data()));
+  ASSERT_TRUE(geglu_backward(cpu, gate_up.data(), grad.data(), rows, width, gradient.data()));
   const auto exact = reference::gated(reference::kGeluTanh, gate_up, width);
   EXPECT_LT(relative_error(out, exact), 0x1p-8);
-  EXPECT_LT(relative_error(slope, reference::gated_backward(reference::kGeluTanh, gate_up, grad, width)), 0x1p-8);
+  EXPECT_LT(relative_error(gradient, reference::gated_backward(reference::kGeluTanh, gate_up, grad, width)), 0x1p-8);
   std::vector<float> in_float(gate_up.size()), out_float(out.size());
   for (size_t i = 0; i < gate_up.size(); ++i) in_float[i] = to_float(gate_up[i]);
   ASSERT_TRUE(geglu(cpu, in_float.data(), rows, width, out_float.data()));
@@ -51,12 +51,12 @@ TEST(GatesReference, gradients_are_the_limits_of_differences) {
       for (size_t i = 0; i < width; ++i) total += out[i] * to_float(grad[i]);
       return total;
     };
-    const auto slopes = reference::gated_backward(gate, gate_up, grad, width);
+    const auto gradients = reference::gated_backward(gate, gate_up, grad, width);
     for (size_t i = 0; i < gate_up.size(); ++i) {
       auto above = gate_up, below = gate_up;
       above[i] = to_bf16(to_float(gate_up[i]) + 0x1p-6f);
       below[i] = to_bf16(to_float(gate_up[i]) - 0x1p-6f);
-      EXPECT_NEAR((value(above) - value(below)) / 0x1p-5, slopes[i], 2e-4) << i;
+      EXPECT_NEAR((value(above) - value(below)) / 0x1p-5, gradients[i], 2e-4) << i;
     }
   }
 }
@@ -64,18 +64,18 @@ TEST(GatesReference, gradients_are_the_limits_of_differences) {
 TEST_P(GatesTest, geglu_far_out_is_its_gate_or_nothing_and_nan_stays) {
   Stream cpu = stream();
   const float huge = 3e38f, nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<bf16> gate_up, out(4), slope(8);
+  std::vector<bf16> gate_up, out(4), gradient(8);
   for (const float value : {huge, -huge, 100.0f, nan, 1.0f, 1.0f, 1.0f, 1.0f}) gate_up.push_back(to_bf16(value));
   const std::vector<bf16> grad(4, to_bf16(1));
   ASSERT_TRUE(geglu(cpu, gate_up.data(), 1, 4, out.data()));
-  ASSERT_TRUE(geglu_backward(cpu, gate_up.data(), grad.data(), 1, 4, slope.data()));
+  ASSERT_TRUE(geglu_backward(cpu, gate_up.data(), grad.data(), 1, 4, gradient.data()));
   EXPECT_EQ(out[0], gate_up[0]);
   EXPECT_EQ(to_float(out[1]), 0);
   EXPECT_EQ(to_float(out[2]), 100);
   EXPECT_TRUE(std::isnan(to_float(out[3])));
-  EXPECT_EQ(to_float(slope[0]), 1);
-  EXPECT_EQ(to_float(slope[1]), 0);
-  EXPECT_TRUE(std::isnan(to_float(slope[3])));
+  EXPECT_EQ(to_float(gradient[0]), 1);
+  EXPECT_EQ(to_float(gradient[1]), 0);
+  EXPECT_TRUE(std::isnan(to_float(gradient[3])));
 }
 
 // Codes and scales of `rows`, quantised by themselves.

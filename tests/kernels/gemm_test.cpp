@@ -100,28 +100,28 @@ TEST_P(GemmTest, packing_a_transpose_gives_the_same_panels) {
   Stream cpu = stream();
   const int n = 100, k = 70;
   const auto weight = random_bf16(n * k, 5);
-  std::vector<bf16> turned(n * k);
+  std::vector<bf16> transposed(n * k);
   for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < k; ++j) turned[j * n + i] = weight[i * k + j];
+    for (int j = 0; j < k; ++j) transposed[j * n + i] = weight[i * k + j];
   }
   std::vector<bf16> a(packed_size(n, k)), b(packed_size(n, k));
   ASSERT_TRUE(pack(cpu, weight.data(), n, k, a.data()));
-  ASSERT_TRUE(pack_transposed(cpu, turned.data(), k, n, b.data()));
+  ASSERT_TRUE(pack_transposed(cpu, transposed.data(), k, n, b.data()));
   EXPECT_TRUE(same_bits(a.data(), b.data(), a.size()));
 }
 
 TEST_P(GemmTest, packing_a_transpose_of_fp32_gives_the_same_panels) {
   Stream cpu = stream();
   for (const auto& [n, k] : {std::pair{100, 70}, {64, 3}, {1, 1}, {65, 2}}) {
-    std::vector<float> weight(static_cast<size_t>(n) * k), turned(weight.size());
+    std::vector<float> weight(static_cast<size_t>(n) * k), transposed(weight.size());
     Random random(6);
     for (float& value : weight) value = static_cast<float>(random.normal());
     for (int i = 0; i < n; ++i) {
-      for (int j = 0; j < k; ++j) turned[j * n + i] = weight[i * k + j];
+      for (int j = 0; j < k; ++j) transposed[j * n + i] = weight[i * k + j];
     }
     std::vector<float> a(packed_size(n, k)), b(packed_size(n, k), 1.0f);
     ASSERT_TRUE(pack(cpu, weight.data(), n, k, a.data()));
-    ASSERT_TRUE(pack_transposed(cpu, turned.data(), k, n, b.data()));
+    ASSERT_TRUE(pack_transposed(cpu, transposed.data(), k, n, b.data()));
     EXPECT_EQ(a, b) << n << " x " << k;
   }
 }

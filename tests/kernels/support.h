@@ -28,11 +28,11 @@ inline std::vector<float> random_floats(size_t count, uint64_t seed, float scale
   return values;
 }
 
-// Of heads that turn by base^(-2 i / rotated).
-inline std::vector<float> rope_table(int positions, int rotated, double base) {
+// Of heads that turn by base^(-2 i / rope_dim).
+inline std::vector<float> rope_table(int positions, int rope_dim, double base) {
   std::vector<float> frequencies;
-  for (int i = 0; i < rotated; i += 2) {
-    frequencies.push_back(static_cast<float>(1.0 / std::pow(base, static_cast<double>(i) / rotated)));
+  for (int i = 0; i < rope_dim; i += 2) {
+    frequencies.push_back(static_cast<float>(1.0 / std::pow(base, static_cast<double>(i) / rope_dim)));
   }
   return rope_table(positions, frequencies);
 }

@@ -109,78 +109,78 @@ TEST_P(OpsTest, sums_of_rows_are_added_with_the_same_bits_by_any_threads) {
 }
 
 // Four rows of three heads of 64 at these positions, all of a head rotated.
-const std::vector<int32_t> kTurned = {0, 1, 50, 99};
+const std::vector<int32_t> kPositions = {0, 1, 50, 99};
 Rope turn_of(std::vector<bf16>& x, const std::vector<float>& table) {
   return {.x = x.data(),
           .stride = 3 * 64,
-          .positions = kTurned,
+          .positions = kPositions,
           .table = table.data(),
           .table_positions = 100,
           .rows = 4,
           .heads = 3,
           .head_size = 64,
-          .rotated = 64};
+          .rope_dim = 64};
 }
 
 TEST_P(OpsTest, rope_turns_each_head_by_its_position) {
   Stream cpu = stream();
   const auto x = random_bf16(4 * 3 * 64, 6);
   const auto table = rope_table(100, 64, 10000);
-  auto turned = x;
-  ASSERT_TRUE(rope(cpu, turn_of(turned, table)));
+  auto out = x;
+  ASSERT_TRUE(rope(cpu, turn_of(out, table)));
   std::vector<double> exact;
   for (int head = 0; head < 4 * 3; ++head) {
-    const auto one = reference::rope(std::span(x).subspan(head * 64, 64), kTurned[head / 3], 10000);
+    const auto one = reference::rope(std::span(x).subspan(head * 64, 64), kPositions[head / 3], 10000);
     exact.insert(exact.end(), one.begin(), one.end());
   }
-  EXPECT_LT(relative_error(turned, exact), 0x1p-8);
+  EXPECT_LT(relative_error(out, exact), 0x1p-8);
 }
 
-TEST_P(OpsTest, rope_turned_back_is_where_it_was) {
+TEST_P(OpsTest, rope_with_inverse_is_where_it_was) {
   Stream cpu = stream();
   const auto x = random_bf16(4 * 3 * 64, 6);
-  auto turned = x;
+  auto out = x;
   const auto table = rope_table(100, 64, 10000);
-  Rope turn = turn_of(turned, table);
+  Rope turn = turn_of(out, table);
   ASSERT_TRUE(rope(cpu, turn));
-  EXPECT_TRUE(same_bits(turned.data(), x.data(), 3 * 64)) << "position 0 turns nothing";
-  EXPECT_FALSE(same_bits(turned.data(), x.data(), x.size()));
+  EXPECT_TRUE(same_bits(out.data(), x.data(), 3 * 64)) << "position 0 turns nothing";
+  EXPECT_FALSE(same_bits(out.data(), x.data(), x.size()));
   turn.inverse = true;
   ASSERT_TRUE(rope(cpu, turn));
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(to_float(turned[i]), to_float(x[i]), 0.03);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(to_float(out[i]), to_float(x[i]), 0.03);
   turn.table_positions = 99;
   EXPECT_EQ(rope(cpu, turn).message(), "rope: position 99 is outside the table of 99");
-  turn.rotated = 66;
-  EXPECT_EQ(rope(cpu, turn).message(), "rope: rotated must be even and at most head_size");
+  turn.rope_dim = 66;
+  EXPECT_EQ(rope(cpu, turn).message(), "rope: rope_dim must be even and at most head_size");
 }
 
 TEST_P(OpsTest, rope_of_a_part_leaves_the_rest_and_interleaved_pairs_are_the_same_pairs_side_by_side) {
   Stream cpu = stream();
-  constexpr int kRotated = 24;
+  constexpr int kRopeDim = 24;
   const auto x = random_bf16(4 * 3 * 64, 6);
-  const auto table = rope_table(100, kRotated, 10000);
+  const auto table = rope_table(100, kRopeDim, 10000);
   auto halves = x, interleaved = x;
   for (int head = 0; head < 4 * 3; ++head) {
-    for (int i = 0; i < kRotated / 2; ++i) {
+    for (int i = 0; i < kRopeDim / 2; ++i) {
       interleaved[head * 64 + 2 * i] = x[head * 64 + i];
-      interleaved[head * 64 + 2 * i + 1] = x[head * 64 + kRotated / 2 + i];
+      interleaved[head * 64 + 2 * i + 1] = x[head * 64 + kRopeDim / 2 + i];
     }
   }
   Rope turn = turn_of(halves, table);
-  turn.rotated = kRotated;
+  turn.rope_dim = kRopeDim;
   ASSERT_TRUE(rope(cpu, turn));
   turn.x = interleaved.data();
   turn.interleaved = true;
   ASSERT_TRUE(rope(cpu, turn));
   for (int head = 0; head < 4 * 3; ++head) {
     const bf16* start = &halves[head * 64];
-    EXPECT_TRUE(same_bits(start + kRotated, &x[head * 64 + kRotated], 64 - kRotated));
-    EXPECT_TRUE(same_bits(start + kRotated, &interleaved[head * 64 + kRotated], 64 - kRotated));
-    const auto exact = reference::rope(std::span(x).subspan(head * 64, kRotated), kTurned[head / 3], 10000);
-    EXPECT_LT(relative_error(std::vector<bf16>(start, start + kRotated), exact), 0x1p-8);
-    for (int i = 0; i < kRotated / 2; ++i) {
+    EXPECT_TRUE(same_bits(start + kRopeDim, &x[head * 64 + kRopeDim], 64 - kRopeDim));
+    EXPECT_TRUE(same_bits(start + kRopeDim, &interleaved[head * 64 + kRopeDim], 64 - kRopeDim));
+    const auto exact = reference::rope(std::span(x).subspan(head * 64, kRopeDim), kPositions[head / 3], 10000);
+    EXPECT_LT(relative_error(std::vector<bf16>(start, start + kRopeDim), exact), 0x1p-8);
+    for (int i = 0; i < kRopeDim / 2; ++i) {
       EXPECT_EQ(interleaved[head * 64 + 2 * i].bits, start[i].bits);
-      EXPECT_EQ(interleaved[head * 64 + 2 * i + 1].bits, start[kRotated / 2 + i].bits);
+      EXPECT_EQ(interleaved[head * 64 + 2 * i + 1].bits, start[kRopeDim / 2 + i].bits);
     }
   }
 }
@@ -188,31 +188,31 @@ TEST_P(OpsTest, rope_of_a_part_leaves_the_rest_and_interleaved_pairs_are_the_sam
 TEST_P(OpsTest, rope_in_fp32_rounds_both_products_of_any_number_of_pairs) {
   Stream cpu = stream();
   const auto x = random_floats(4 * 3 * 64, 9);
-  for (int rotated = 2; rotated <= 64; rotated += 2) {
-    const auto table = rope_table(100, rotated, 10000);
+  for (int rope_dim = 2; rope_dim <= 64; rope_dim += 2) {
+    const auto table = rope_table(100, rope_dim, 10000);
     for (const bool interleaved : {false, true}) {
-      auto turned = x, exact = x;
-      const int apart = interleaved ? 1 : rotated / 2, step = interleaved ? 2 : 1;
+      auto out = x, exact = x;
+      const int apart = interleaved ? 1 : rope_dim / 2, step = interleaved ? 2 : 1;
       for (int head = 0; head < 4 * 3; ++head) {
-        for (int i = 0; i < rotated / 2; ++i) {
-          const float* turn = &table[static_cast<size_t>(kTurned[head / 3]) * rotated + i * 2];
+        for (int i = 0; i < rope_dim / 2; ++i) {
+          const float* turn = &table[static_cast<size_t>(kPositions[head / 3]) * rope_dim + i * 2];
           float &a = exact[head * 64 + i * step], &b = exact[head * 64 + i * step + apart];
           const volatile float ac = a * turn[0], bs = b * turn[1], bc = b * turn[0], as = a * turn[1];
           a = ac - bs;
           b = bc + as;
         }
       }
-      ASSERT_TRUE(rope(cpu, BasicRope<float>{.x = turned.data(),
+      ASSERT_TRUE(rope(cpu, BasicRope<float>{.x = out.data(),
                                              .stride = 3 * 64,
-                                             .positions = kTurned,
+                                             .positions = kPositions,
                                              .table = table.data(),
                                              .table_positions = 100,
                                              .rows = 4,
                                              .heads = 3,
                                              .head_size = 64,
-                                             .rotated = rotated,
+                                             .rope_dim = rope_dim,
                                              .interleaved = interleaved}));
-      EXPECT_EQ(turned, exact) << rotated << (interleaved ? " side by side" : "");
+      EXPECT_EQ(out, exact) << rope_dim << (interleaved ? " side by side" : "");
     }
   }
 }
@@ -267,11 +267,11 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   Stream cpu = stream();
   const int rows = 5, width = 64, vocabulary = 2600;
   const auto hidden = random_bf16(rows * width, 9), weight = random_bf16(vocabulary * width, 10, 0.2f);
-  std::vector<bf16> head(packed_size(vocabulary, width)), turned(packed_size(width, vocabulary));
+  std::vector<bf16> head(packed_size(vocabulary, width)), transposed(packed_size(width, vocabulary));
   ASSERT_TRUE(pack(cpu, weight.data(), vocabulary, width, head.data()));
-  ASSERT_TRUE(pack_transposed(cpu, weight.data(), vocabulary, width, turned.data()));
+  ASSERT_TRUE(pack_transposed(cpu, weight.data(), vocabulary, width, transposed.data()));
   const std::vector<TokenPick> picks = {{0, 5}, {0, 2599}, {2, 70}, {4, 2599}};
-  const std::vector<float> slopes = {0.5f, -0.25f, 1, 2};
+  const std::vector<float> gradients = {0.5f, -0.25f, 1, 2};
   std::vector<float> log_sum(rows), logprobs(4), grad_hidden(rows * width, 0), grad_head(vocabulary * width, 0),
       entropy(rows);
   ASSERT_TRUE(lm_head(cpu,
@@ -285,20 +285,20 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   ASSERT_TRUE(lm_head_backward(cpu,
                                {.hidden = hidden.data(),
                                 .head = head.data(),
-                                .head_transposed = turned.data(),
+                                .head_transposed = transposed.data(),
                                 .log_sum = log_sum.data(),
                                 .rows = rows,
                                 .width = width,
                                 .vocabulary = vocabulary,
                                 .grad_hidden = grad_hidden.data(),
                                 .grad_head = grad_head.data()},
-                               picks, slopes, entropy));
+                               picks, gradients, entropy));
   std::vector<double> exact_hidden(rows * width, 0), exact_head(vocabulary * width, 0);
   for (int row = 0; row < rows; ++row) {
     const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight);
-    std::vector<reference::TokenSlope> mine;
+    std::vector<reference::TokenGradient> mine;
     for (size_t i = 0; i < picks.size(); ++i) {
-      if (picks[i].row == row) mine.push_back({picks[i].token, slopes[i]});
+      if (picks[i].row == row) mine.push_back({picks[i].token, gradients[i]});
     }
     const auto gradient = reference::logit_gradient(exact, mine);
     EXPECT_NEAR(entropy[row], reference::entropy(exact), 1e-3);
@@ -316,13 +316,13 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   ASSERT_TRUE(lm_head_backward(cpu,
                                {.hidden = hidden.data(),
                                 .head = head.data(),
-                                .head_transposed = turned.data(),
+                                .head_transposed = transposed.data(),
                                 .log_sum = log_sum.data(),
                                 .rows = rows,
                                 .width = width,
                                 .vocabulary = vocabulary,
                                 .grad_hidden = alone.data()},
-                               picks, slopes, {}));
+                               picks, gradients, {}));
   EXPECT_EQ(alone, grad_hidden) << "without the head's";
 }
 

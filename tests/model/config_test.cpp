@@ -81,7 +81,7 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
         config.qk_norm = config.qkv_bias = true;
         config.rope.partial = 0.5;
         config.experts = {.count = 6,
-                          .chosen = 2,
+                          .top_k = 2,
                           .width = 10,
                           .normalise = true,
                           .sigmoid = true,
@@ -92,21 +92,21 @@ TEST(Config, written_and_read_back_is_the_same_for_all_families_and_ropes) {
       if (family == "deepseek_v3") {
         config.qkv_bias = config.output_bias = config.rope.interleaved = true;
         config.kv_heads = config.heads;
-        config.latent = {.rank = 10, .query_rank = 12, .plain = 8, .turned = 4, .value = 6};
+        config.latent = {.rank = 10, .query_rank = 12, .plain = 8, .rope_dim = 4, .value = 6};
         config.head_size = 12;
         config.experts = {.count = 6,
-                          .chosen = 2,
+                          .top_k = 2,
                           .width = 10,
                           .normalise = true,
                           .sigmoid = true,
                           .scale = 2.5,
                           .groups = 3,
-                          .chosen_groups = 2,
+                          .top_k_groups = 2,
                           .shared_width = 20,
                           .first = 1};
       }
       if (family == "qwen3_moe") {
-        config.experts = {.count = 6, .chosen = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
+        config.experts = {.count = 6, .top_k = 2, .width = 10, .normalise = true, .every = 1, .except = {1}};
       }
       const auto back = config_from_json(to_json(config));
       ASSERT_TRUE(back) << back.error().to_string();
@@ -199,8 +199,9 @@ Json deepseek_v3() {
 TEST(Config, knows_deepseek_v3_and_what_a_token_of_it_is_remembered_by) {
   const auto config = config_from_json(deepseek_v3());
   ASSERT_TRUE(config) << config.error().to_string();
-  EXPECT_EQ(config->latent, (LatentConfig{.rank = 512, .query_rank = 1536, .plain = 128, .turned = 64, .value = 128}));
-  EXPECT_EQ(rotated_size(*config), 64);
+  EXPECT_EQ(config->latent,
+            (LatentConfig{.rank = 512, .query_rank = 1536, .plain = 128, .rope_dim = 64, .value = 128}));
+  EXPECT_EQ(rope_dim(*config), 64);
   EXPECT_TRUE(config->rope.interleaved);
   // The technical report has 671 B, of which a token uses 37 B; layers for predicting several tokens are left out.
   EXPECT_NEAR(static_cast<double>(parameter_count(*config)), 671.0e9, 0.1e9);

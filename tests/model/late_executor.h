@@ -61,17 +61,17 @@ class LateExecutor final : public Executor {
   Status run(Ticket ticket, const Plan& plan) {
     std::vector<int32_t> tokens = plan.batch.tokens;
     for (const auto& [row, token] : plan.later) tokens[row] = drawn_.at({token.ticket, token.draw});
-    Plan turned;
+    Plan reversed;
     std::vector<int> row_of(tokens.size());
     for (auto r = plan.batch.runs.rbegin(); r != plan.batch.runs.rend(); ++r) {
-      for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(turned.batch.tokens.size()) + i;
-      turned.batch.add(std::span(tokens).subspan(r->row, r->rows), r->position, plan.batch.pages_of(*r));
+      for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(reversed.batch.tokens.size()) + i;
+      reversed.batch.add(std::span(tokens).subspan(r->row, r->rows), r->position, plan.batch.pages_of(*r));
     }
     for (auto d = plan.draws.rbegin(); d != plan.draws.rend(); ++d) {
-      turned.draws.push_back(*d);
-      turned.draws.back().row = row_of[d->row];
+      reversed.draws.push_back(*d);
+      reversed.draws.back().row = row_of[d->row];
     }
-    Answer answer = TRY(inner_->collect(TRY(inner_->submit(std::move(turned)))));
+    Answer answer = TRY(inner_->collect(TRY(inner_->submit(std::move(reversed)))));
     std::ranges::reverse(answer.draws);
     for (size_t i = 0; i < answer.draws.size(); ++i)
       drawn_[{ticket, static_cast<int>(i)}] = std::max(answer.draws[i].token, 0);

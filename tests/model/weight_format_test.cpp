@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/reference/quantize.h"
+#include "model/panels.h"
 #include "model/weights.h"
 
 namespace tandem::model {
@@ -55,7 +56,7 @@ TEST_P(LowPrecision, panels_hold_what_the_codes_of_the_definition_stand_for) {
     const int index = static_cast<int>(i);
     const Parameter& p = weights.layout().parameters[i];
     if (!p.matrix) continue;
-    std::vector<bf16> values(weights.values(index), weights.values(index) + p.elements());
+    std::vector<bf16> values(Panels(weights).values(index), Panels(weights).values(index) + p.elements());
     if (index != weights.layout().embedding) {
       ++quantized;
       EXPECT_EQ(weights.format_of(index), GetParam()) << p.name;
@@ -68,7 +69,8 @@ TEST_P(LowPrecision, panels_hold_what_the_codes_of_the_definition_stand_for) {
       EXPECT_EQ(weights.format_of(index), WeightFormat::kBf16);
     }
     const auto expected = packed(stream, values, p);
-    ASSERT_EQ(std::memcmp(weights.packed(index).panels, expected.data(), expected.size() * sizeof(bf16)), 0) << p.name;
+    ASSERT_EQ(std::memcmp(Panels(weights).packed(index).panels, expected.data(), expected.size() * sizeof(bf16)), 0)
+        << p.name;
   }
   EXPECT_EQ(quantized, 2 * 4);
 }
@@ -85,13 +87,17 @@ TEST_P(LowPrecision, the_receiver_of_half_the_bytes_computes_with_the_panels_of_
     const int index = static_cast<int>(i);
     const Parameter& p = sent.layout().parameters[i];
     if (sent.format_of(index) == WeightFormat::kBf16) {
-      ASSERT_EQ(std::memcmp(received.values(index), sent.values(index), p.elements() * sizeof(bf16)), 0) << p.name;
+      ASSERT_EQ(std::memcmp(Panels(received).values(index), Panels(sent).values(index), p.elements() * sizeof(bf16)), 0)
+          << p.name;
     }
     if (!p.matrix) continue;
     const size_t bytes = kernels::packed_size(p.rows, p.columns) * sizeof(bf16);
-    ASSERT_EQ(std::memcmp(received.packed(index).panels, sent.packed(index).panels, bytes), 0) << p.name;
-    const size_t turned = kernels::packed_size(p.columns, p.rows) * sizeof(bf16);
-    ASSERT_EQ(std::memcmp(received.packed_transposed(index), sent.packed_transposed(index), turned), 0) << p.name;
+    ASSERT_EQ(std::memcmp(Panels(received).packed(index).panels, Panels(sent).packed(index).panels, bytes), 0)
+        << p.name;
+    const size_t transposed = kernels::packed_size(p.columns, p.rows) * sizeof(bf16);
+    ASSERT_EQ(std::memcmp(Panels(received).packed_transposed(index), Panels(sent).packed_transposed(index), transposed),
+              0)
+        << p.name;
   }
 }
 
@@ -105,15 +111,15 @@ TEST_P(LowPrecision, who_only_samples_keeps_codes_and_computes_the_bits_of_who_t
     const int index = static_cast<int>(i), rows = 3;
     const Parameter& p = training.layout().parameters[i];
     if (training.format_of(index) == WeightFormat::kBf16) continue;
-    EXPECT_NE(sampling.packed(index).codes, nullptr) << p.name;
-    EXPECT_EQ(sampling.packed(index).panels, nullptr) << p.name;
+    EXPECT_NE(Panels(sampling).packed(index).codes, nullptr) << p.name;
+    EXPECT_EQ(Panels(sampling).packed(index).panels, nullptr) << p.name;
     std::vector<bf16> x;
     for (int k = 0; k < rows * p.columns; ++k) x.push_back(kernels::to_bf16(static_cast<float>(k % 17) - 8));
     const auto product = [&](const Weights& weights) {
       std::vector<bf16> out(static_cast<size_t>(rows) * p.rows);
       EXPECT_TRUE(kernels::gemm(stream, {.a = x.data(),
                                          .a_stride = static_cast<size_t>(p.columns),
-                                         .b = weights.packed(index),
+                                         .b = Panels(weights).packed(index),
                                          .out = out.data(),
                                          .out_stride = static_cast<size_t>(p.rows),
                                          .m = rows,
@@ -132,12 +138,12 @@ TEST_P(LowPrecision, a_matrix_with_an_infinity_is_kept_in_bf16) {
   const int parameter = weights.layout().layers[0].qkv;
   weights.flat()[weights.layout().parameters[parameter].offset] = {0x7f80};
   ASSERT_TRUE(weights.pack(stream));
-  EXPECT_EQ(weights.packed(parameter).codes, nullptr);
-  EXPECT_NE(weights.packed(parameter).panels, nullptr);
-  EXPECT_NE(weights.packed(weights.layout().layers[0].output).codes, nullptr);
+  EXPECT_EQ(Panels(weights).packed(parameter).codes, nullptr);
+  EXPECT_NE(Panels(weights).packed(parameter).panels, nullptr);
+  EXPECT_NE(Panels(weights).packed(weights.layout().layers[0].output).codes, nullptr);
   weights.flat()[weights.layout().parameters[parameter].offset] = {0};
   ASSERT_TRUE(weights.pack(stream));
-  EXPECT_NE(weights.packed(parameter).codes, nullptr) << "the next version is finite again";
+  EXPECT_NE(Panels(weights).packed(parameter).codes, nullptr) << "the next version is finite again";
 }
 
 TEST(WeightFormats, have_names_and_others_are_refused) {

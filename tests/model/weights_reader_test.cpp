@@ -12,13 +12,13 @@ class WeightsReader : public testing::Test {
   WeightsReader() { fs::copy(golden_model("llama"), folder_); }
   ~WeightsReader() override { fs::remove_all(folder_); }
 
-  // The error of reading the checkpoint with some of its shapes turned around.
-  std::string load_with_turned(const std::vector<std::string>& turned) {
+  // The error of reading the checkpoint with some of its shapes reversed.
+  std::string load_with_reversed(const std::vector<std::string>& reversed) {
     const auto checkpoint = std::move(*Safetensors::open(golden_model("llama")));
     std::vector<NamedTensor> tensors;
     for (const auto& [name, tensor] : checkpoint.tensors()) {
       tensors.push_back({name, tensor});
-      if (std::ranges::count(turned, name) > 0) std::ranges::reverse(tensors.back().tensor.shape);
+      if (std::ranges::count(reversed, name) > 0) std::ranges::reverse(tensors.back().tensor.shape);
     }
     EXPECT_TRUE(write_safetensors(folder_ / "model.safetensors", tensors));
     return error();
@@ -38,9 +38,9 @@ class WeightsReader : public testing::Test {
 };
 
 TEST_F(WeightsReader, tensors_of_other_shapes_are_refused_all_at_once_though_they_hold_as_many_numbers) {
-  EXPECT_EQ(load_with_turned({}), "");
+  EXPECT_EQ(load_with_reversed({}), "");
   const std::string error =
-      load_with_turned({"model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight"});
+      load_with_reversed({"model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight"});
   EXPECT_NE(error.find("2 tensors are not of the shape that config.json says"), std::string::npos) << error;
   EXPECT_NE(error.find("model.layers.0.mlp.up_proj.weight is [30, 50] and not [50, 30]"), std::string::npos) << error;
   EXPECT_NE(error.find("model.layers.1.mlp.down_proj.weight is [50, 30] and not [30, 50]"), std::string::npos) << error;

@@ -23,7 +23,7 @@ Batch small_batch() {
 }
 Algorithm named(std::string_view name) { return *algorithm_named(name); }
 
-TEST(BatchLoss, the_gradient_is_the_slope_of_the_loss) {
+TEST(BatchLoss, the_gradient_is_that_of_finite_differences) {
   for (const char* name : {"grpo", "dapo", "rloo", "gspo"}) {
     Algorithm algorithm = named(name);
     algorithm.clip_low = algorithm.clip_high = 0.9;  // no corner within the step
@@ -35,8 +35,8 @@ TEST(BatchLoss, the_gradient_is_the_slope_of_the_loss) {
       Batch up = batch, down = batch;
       up.logprobs[i] += kStep;
       down.logprobs[i] -= kStep;
-      const double slope = (batch_loss(up, algorithm)->loss - batch_loss(down, algorithm)->loss) / (2 * kStep);
-      EXPECT_NEAR(result->grad_logprobs[i], slope, 1e-7) << name << " " << i;
+      const double difference = (batch_loss(up, algorithm)->loss - batch_loss(down, algorithm)->loss) / (2 * kStep);
+      EXPECT_NEAR(result->grad_logprobs[i], difference, 1e-7) << name << " " << i;
     }
   }
 }

@@ -75,12 +75,12 @@ TEST_P(FamilyTape, the_gradient_of_every_tensor_is_that_of_transformers) {
   const TokenTree tree = merge(std::span(&view, 1));
   std::vector<TokenPick> picks;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) picks.push_back({static_cast<int32_t>(i), tokens[i + 1]});
-  const std::vector<float> slopes(picks.size(), 1.0f / static_cast<float>(picks.size()));
+  const std::vector<float> gradients(picks.size(), 1.0f / static_cast<float>(picks.size()));
   const auto gradient = [&](kernels::Stream& cpu, std::span<const uint8_t> learned = {}) {
     std::vector<float> grads(weights.layout().elements, 0);
     Tape tape(weights.config(), weights.config().max_positions);
     EXPECT_TRUE(tape.forward(cpu, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(slopes, grads, nullptr, learned));
+    EXPECT_TRUE(tape.backward(gradients, model::slice_of("gradients", std::span(grads)), nullptr, learned));
     return grads;
   };
   const auto grads = gradient(stream);
@@ -134,11 +134,11 @@ TEST_P(FamilyTape, the_gradient_of_a_tree_is_the_sum_over_its_samples) {
     std::stable_sort(wanted.begin(), wanted.end(),
                      [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
     std::vector<TokenPick> picks;
-    std::vector<float> slopes, grads(elements, 0);
-    for (const auto& [pick, slope] : wanted) picks.push_back(pick), slopes.push_back(slope);
+    std::vector<float> gradients, grads(elements, 0);
+    for (const auto& [pick, gradient] : wanted) picks.push_back(pick), gradients.push_back(gradient);
     Tape tape(weights.config(), weights.config().max_positions);
     EXPECT_TRUE(tape.forward(stream, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(slopes, grads));
+    EXPECT_TRUE(tape.backward(gradients, model::slice_of("gradients", std::span(grads))));
     return grads;
   };
   const auto whole = gradient(all);

@@ -110,9 +110,9 @@ TEST(Learner, takes_its_steps_by_the_loss_of_the_batch) {
       EXPECT_DOUBLE_EQ(step->correction_mean, expected->metrics.at("correction_mean"));
       EXPECT_NE(step->correction_mean, 1);
     }
-    double expected_slope = 0;
-    for (const double slope : expected->grad_logprobs) expected_slope += std::abs(slope);
-    EXPECT_GT(expected_slope, 0) << text;
+    double expected_gradient = 0;
+    for (const double gradient : expected->grad_logprobs) expected_gradient += std::abs(gradient);
+    EXPECT_GT(expected_gradient, 0) << text;
     EXPECT_GT(step->grad_norm, 0) << text;
   }
 }

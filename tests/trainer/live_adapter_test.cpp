@@ -116,8 +116,9 @@ TEST(LiveAdapter, nothing_is_trained_beside_one) {
   Tape tape(weights.config(), weights.config().max_positions);
   ASSERT_TRUE(tape.forward(stream, weights, merge(std::span(&view, 1)), std::span(&pick, 1)));
   std::vector<float> grads(weights.layout().elements);
-  const float slope = 1;
-  EXPECT_EQ(tape.backward(std::span(&slope, 1), grads).code(), Code::kInvalid);
+  const float gradient = 1;
+  EXPECT_EQ(tape.backward(std::span(&gradient, 1), model::slice_of("gradients", std::span(grads))).code(),
+            Code::kInvalid);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ model::Weights small_weights(bool experts = false) {
   config.max_positions = 64;
   config.tied_embeddings = true;
   config.dtype = model::DType::kBF16;
-  if (experts) config.experts = {.count = 3, .chosen = 2, .width = 34};
+  if (experts) config.experts = {.count = 3, .top_k = 2, .width = 34};
   auto weights = std::move(*model::Weights::create(config, true));
   model::randomise(weights, 5);
   return weights;

@@ -32,7 +32,7 @@ model::ParameterLayout layout_of() {
   config.dtype = model::DType::kBF16;
   config.experts.first = 1;
   config.experts.count = 4;
-  config.experts.chosen = 2;
+  config.experts.top_k = 2;
   config.experts.width = 32;
   auto layout = model::parameter_layout(config);
   if (!layout) throw std::runtime_error(layout.error().message());
@@ -46,9 +46,9 @@ struct State {
     for (auto& value : masters) value = static_cast<float>(random.normal());
   }
   Status step(Optimizer& optimizer, kernels::Stream& stream, int64_t number) {
-    return optimizer.step(stream, {.grads = grads,
-                                   .masters = masters,
-                                   .weights = weights,
+    return optimizer.step(stream, {.gradients = model::slice_of("gradients", std::span(grads)),
+                                   .masters = model::slice_of("masters", std::span(masters)),
+                                   .weights = model::slice_of("weights", std::span(weights)),
                                    .grad_scale = 0.5f,
                                    .learning_rate = 1e-2f,
                                    .number = number});
@@ -134,11 +134,12 @@ TEST(Optimizer, gives_the_same_bits_with_any_number_of_threads_and_from_what_a_c
       ASSERT_TRUE(b.step(three, many, 1));
       EXPECT_TRUE(same(a, b, 0, layout.elements));
 
-      const auto from = one.memory(), to = later.memory();
+      const auto from = one.state(), to = later.state();
       ASSERT_EQ(from.size(), to.size());
       for (size_t i = 0; i < from.size(); ++i) {
-        ASSERT_EQ(from[i].values.size(), to[i].values.size());
-        std::ranges::copy(from[i].values, to[i].values.begin());
+        ASSERT_EQ(from[i].name, to[i].name);
+        ASSERT_EQ(from[i].shape, to[i].shape);
+        std::ranges::copy(from[i].bytes, to[i].bytes.begin());
       }
       ASSERT_TRUE(a.step(one, single, 2));
       ASSERT_TRUE(b.step(later, many, 2));
@@ -152,8 +153,8 @@ TEST(Optimizer, bf16_moments_take_half_the_memory_and_move_nearly_as_fp32_ones) 
   auto stream = std::move(*kernels::Stream::cpu(1));
   Optimizer wide = std::move(*Optimizer::create(layout, {})),
             narrow = std::move(*Optimizer::create(layout, {.moments = Moments::kBf16}));
-  const auto a = wide.memory(), b = narrow.memory();
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].values.size(), 2 * b[i].values.size());
+  const auto a = wide.state(), b = narrow.state();
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes.size(), 2 * b[i].bytes.size()) << a[i].name;
   State x(layout.elements), y(layout.elements);
   const State start(layout.elements);
   for (int64_t number = 1; number <= 3; ++number) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/buffer.h"
 #include "base/random.h"
 
 namespace tandem::trainer {
@@ -55,7 +56,8 @@ class SlotSumTest : public testing::Test {
       for (const size_t i : {0, 1, 2, 3, 4, 9, 10, 11}) slot[i] = static_cast<float>(random.normal()) * 1e3f;
   }
 
-  Result<bool> put(size_t slot, std::span<float> into) const {
+  Result<bool> put(size_t slot, const Slice& slice) const {
+    const auto into = slice.host<float>();
     for (size_t i = 0; i < into.size(); ++i) {
       EXPECT_EQ(into[i], 0) << "slot " << slot << " does not begin at zero";
       into[i] += gradients_[slot][i];
@@ -70,10 +72,14 @@ class SlotSumTest : public testing::Test {
     for (int again = 0; again < 2; ++again) {  // what it keeps between uses are zeros
       std::fill(into.begin(), into.end(), 0.0f);
       const auto status =
-          tree.add(into, used, [&](size_t slot, std::span<float> buffer) { return put(first + slot, buffer); });
+          tree.add(slice(into), used, [&](size_t slot, const Slice& buffer) { return put(first + slot, buffer); });
       EXPECT_TRUE(status.ok()) << status.message();
     }
     return {into.begin(), into.end()};
+  }
+
+  static Slice slice(Buffer<float>& buffer) {
+    return model::slice_of("gradients", std::span(buffer.data(), buffer.size()));
   }
 
   std::array<std::array<float, 12>, kSlots> gradients_{};
@@ -112,13 +118,13 @@ TEST_F(SlotSumTest, after_an_error_the_next_sum_begins_at_zero) {
   SlotSum tree(layout(), {});
   Buffer<float> into(12);
   const std::vector<bool> used(kSlots, true);
-  const auto failing = tree.add(into, used, [&](size_t slot, std::span<float> buffer) -> Result<bool> {
+  const auto failing = tree.add(slice(into), used, [&](size_t slot, const Slice& buffer) -> Result<bool> {
     if (slot == 6) return fail(Status::unavailable("no more"));
     return put(slot, buffer);
   });
   EXPECT_EQ(failing.code(), Code::kUnavailable);
   std::fill(into.begin(), into.end(), 0.0f);
-  EXPECT_TRUE(tree.add(into, used, [&](size_t slot, std::span<float> buffer) { return put(slot, buffer); }).ok());
+  EXPECT_TRUE(tree.add(slice(into), used, [&](size_t slot, const Slice& buffer) { return put(slot, buffer); }).ok());
   EXPECT_EQ(std::vector<float>(into.begin(), into.end()), sum(0, used));
 }
 

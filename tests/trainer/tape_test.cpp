@@ -117,12 +117,12 @@ TEST(Tape, the_gradient_of_a_tree_is_the_sum_over_its_samples_and_repeats_bit_by
     std::stable_sort(wanted.begin(), wanted.end(),
                      [](const auto& a, const auto& b) { return a.first.row < b.first.row; });
     std::vector<TokenPick> picks;
-    std::vector<float> slopes;
-    for (const auto& [pick, slope] : wanted) picks.push_back(pick), slopes.push_back(slope);
+    std::vector<float> gradients;
+    for (const auto& [pick, gradient] : wanted) picks.push_back(pick), gradients.push_back(gradient);
     std::vector<float> grads(elements, 0);
     Tape tape(weights.config(), 512);
     EXPECT_TRUE(tape.forward(cpu, weights, tree, picks));
-    EXPECT_TRUE(tape.backward(slopes, grads));
+    EXPECT_TRUE(tape.backward(gradients, model::slice_of("gradients", std::span(grads))));
     return grads;
   };
   const auto all = views(samples);
@@ -156,7 +156,7 @@ TEST(Tape, the_gradient_points_where_the_loss_grows) {
   };
   loss();
   std::vector<float> grads(weights.layout().elements, 0);
-  ASSERT_TRUE(tape.backward(std::vector<float>(picks.size(), 1.0f), grads));
+  ASSERT_TRUE(tape.backward(std::vector<float>(picks.size(), 1.0f), model::slice_of("gradients", std::span(grads))));
   const std::vector<kernels::bf16> start(weights.flat().begin(), weights.flat().end());
   double norm = 0;
   for (const float g : grads) norm += static_cast<double>(g) * g;

@@ -4,11 +4,47 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "kernels/optimizer.h"
 
 namespace tandem::trainer {
+
+using kernels::bf16;
+
+namespace {
+
+constexpr const char *kGradients = "gradients", *kFactorGradients = "factor_gradients",
+                     *kFactorsRounded = "factors_rounded";
+
+// Untouched parts of a buffer take no memory.
+size_t learned_elements(const model::ParameterLayout& layout, const LowRank* low_rank) {
+  if (low_rank == nullptr) return layout.elements;
+  const std::vector<uint8_t> learned = low_rank->learned(layout);
+  size_t elements = 0;
+  for (size_t i = 0; i < learned.size(); ++i) elements += learned[i] != 0 ? layout.parameters[i].elements() : 0;
+  return elements;
+}
+
+}  // namespace
+
+std::vector<SliceSpec> Learner::specs_of(const model::ParameterLayout& layout, const LowRank* low_rank) {
+  std::vector<SliceSpec> specs = {
+      {.name = kMasters, .elements = low_rank ? low_rank->elements() : layout.elements},
+      {.name = kGradients, .elements = layout.elements, .touched = learned_elements(layout, low_rank)}};
+  if (low_rank == nullptr) return specs;
+  specs.push_back({.name = kFactorGradients, .elements = low_rank->elements()});
+  // AdamW's bf16 output for the factors; unused.
+  specs.push_back({.name = kFactorsRounded, .elements = low_rank->elements(), .dtype = model::DType::kBF16});
+  return specs;
+}
+
+std::vector<Slice> Learner::state() {
+  std::vector<Slice> slices = {masters()};
+  std::ranges::move(optimizer_.state(), std::back_inserter(slices));
+  return slices;
+}
 
 Learner::Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
                  const OptimizerSettings& settings)
@@ -28,21 +64,18 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
   auto optimizer = low_rank ? TRY(Optimizer::create(low_rank->elements(), settings))
                             : TRY(Optimizer::create(weights.layout(), settings));
   Learner learner(std::move(weights), std::move(stream), std::move(low_rank), std::move(optimizer), settings);
-  learner.grads_ = Buffer<float>(learner.weights_->layout().elements);
   TRY(learner.take_masters());
   return learner;
 }
 
 Status Learner::take_masters() {
-  const size_t count = low_rank_ ? low_rank_->elements() : grads_.size();
-  masters_ = Buffer<float>(count);
+  buffers_ = Buffers(specs_of(weights_->layout(), low_rank_.get()));
+  const auto values = masters().host<float>();
   if (low_rank_) {
-    factor_grads_ = Buffer<float>(count);
-    rounded_ = Buffer<kernels::bf16>(count);
     learned_ = low_rank_->learned(weights_->layout());
-    TRY(low_rank_->initialise({masters_.data(), count}));
+    TRY(low_rank_->initialise(values));
   } else {
-    for (size_t i = 0; i < count; ++i) masters_[i] = kernels::to_float(weights_->flat()[i]);
+    std::ranges::transform(weights_->slice().host<bf16>(), values.begin(), [](bf16 w) { return kernels::to_float(w); });
   }
   return rebuild_weights();
 }
@@ -50,8 +83,7 @@ Status Learner::take_masters() {
 Status Learner::export_model(const fs::path& directory, const fs::path& source) const {
   TRY(model::save_weights(*weights_, directory, source));
   if (!low_rank_) return {};
-  return model::write_adapter(low_rank_->adapter({masters_.data(), masters_.size()}), directory / "adapter",
-                              source.string());
+  return model::write_adapter(low_rank_->adapter(masters().host<float>()), directory / "adapter", source.string());
 }
 
 std::string Learner::description() const {
@@ -61,9 +93,10 @@ std::string Learner::description() const {
 
 Status Learner::rebuild_weights() {
   if (low_rank_) {
-    TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
+    TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
   } else {
-    for (size_t i = 0; i < masters_.size(); ++i) weights_->flat()[i] = kernels::to_bf16(masters_[i]);
+    std::ranges::transform(masters().host<float>(), weights_->slice().host<bf16>().begin(),
+                           [](float value) { return kernels::to_bf16(value); });
   }
   return weights_->pack(stream_);
 }
@@ -102,7 +135,7 @@ std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
 
 // Counts are added slot by slot, and per-sample losses by the callers in the order of the batch: neither depends on who
 // computes what.
-Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics) {
+Status Learner::accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of, StepMetrics& metrics) {
   const auto groups = groups_of(samples);
   const auto dealt = deal(groups, settings_.slots);
   std::vector<std::vector<size_t>> places(dealt.size());
@@ -114,8 +147,8 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
   }
   if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
   PassCounts sum;
-  TRY(slot_sum_->add(grads_, used, [&](size_t slot, std::span<float> into) -> Result<bool> {
-    const PassCounts counts = TRY(run_slot(samples, places[slot], slopes_of, into));
+  TRY(slot_sum_->add(buffers_.at(kGradients), used, [&](size_t slot, const Slice& into) -> Result<bool> {
+    const PassCounts counts = TRY(run_slot(samples, places[slot], gradients_of, into));
     sum.entropy += counts.entropy;
     sum.entropy_rows += counts.entropy_rows;
     sum.trained_tokens += counts.trained_tokens;
@@ -132,7 +165,7 @@ Status Learner::accumulate(std::span<const Sample> samples, const SampleSlopes& 
 
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
 Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                                              const SampleSlopes& slopes_of, std::span<float> grads) {
+                                              const SampleGradients& gradients_of, const Slice& gradients) {
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
@@ -172,22 +205,22 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     // The tape keeps the last pass for the way back.
     if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
     hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
-    std::vector<std::vector<double>> slopes_of_samples(counts.size());
+    std::vector<std::vector<double>> gradients_of_samples(counts.size());
     for (size_t s = 0; s < counts.size(); ++s) {
-      slopes_of_samples[s].resize(counts[s]);
-      slopes_of(places[begin + s], of_samples[s], slopes_of_samples[s]);
+      gradients_of_samples[s].resize(counts[s]);
+      gradients_of(places[begin + s], of_samples[s], gradients_of_samples[s]);
     }
-    std::vector<float> slopes(picks.size());
+    std::vector<float> grad_logprobs(picks.size());
     bool any = false;
     for (size_t i = 0; i < wanted.size(); ++i) {
-      slopes[i] = static_cast<float>(slopes_of_samples[wanted[i].sample][wanted[i].place]);
-      any = any || slopes[i] != 0;
+      grad_logprobs[i] = static_cast<float>(gradients_of_samples[wanted[i].sample][wanted[i].place]);
+      any = any || grad_logprobs[i] != 0;
     }
     sum.trained_tokens += static_cast<int64_t>(picks.size());
     sum.tree_tokens += static_cast<int64_t>(tree.tokens.size());
     if (any) {
       std::vector<float> entropies;
-      TRY(tape_->backward(slopes, grads, &entropies, learned_));
+      TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_));
       for (const float entropy : entropies) sum.entropy += entropy;
       sum.entropy_rows += static_cast<int64_t>(entropies.size());
       sum.any = true;
@@ -199,11 +232,11 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
 
 Status Learner::apply(StepMetrics& metrics) {
   if (low_rank_) {
-    TRY(low_rank_->pass_on(stream_, {masters_.data(), masters_.size()}, {grads_.data(), grads_.size()},
-                           {factor_grads_.data(), factor_grads_.size()}));
+    TRY(low_rank_->pass_on(stream_, masters().host<float>(), buffers_.at(kGradients).host<float>(),
+                           buffers_.at(kFactorGradients).host<float>()));
   }
-  const Buffer<float>& grads = low_rank_ ? factor_grads_ : grads_;
-  const double squares = TRY(kernels::sum_of_squares(stream_, grads.data(), grads.size()));
+  const Slice gradients = buffers_.at(low_rank_ ? kFactorGradients : kGradients);
+  const double squares = TRY(kernels::sum_of_squares(stream_, gradients.host<float>().data(), gradients.elements()));
   metrics.grad_norm = std::sqrt(squares);
   if (!std::isfinite(metrics.grad_norm)) {
     return Status::corrupt(
@@ -213,23 +246,24 @@ Status Learner::apply(StepMetrics& metrics) {
   ++steps_;
   metrics.learning_rate = settings_.learning_rate.at(steps_);
   TRY(optimizer_.step(stream_,
-                      {.grads = {grads.data(), grads.size()},
-                       .masters = {masters_.data(), masters_.size()},
-                       .weights = low_rank_ ? std::span(rounded_.data(), rounded_.size()) : weights_->flat(),
+                      {.gradients = gradients,
+                       .masters = masters(),
+                       .weights = low_rank_ ? buffers_.at(kFactorsRounded) : weights_->slice(),
                        .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
                        .learning_rate = static_cast<float>(metrics.learning_rate),
                        .number = steps_}));
   forget_gradients();
-  if (low_rank_) TRY(low_rank_->merge(stream_, {masters_.data(), masters_.size()}, *weights_));
+  if (low_rank_) TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
   return weights_->pack(stream_);
 }
 
 // Untouched parts of a Buffer take no memory, so those that nothing was added to are left alone.
 void Learner::forget_gradients() {
   const auto& parameters = weights_->layout().parameters;
+  const Slice gradients = buffers_.at(kGradients);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (learned_.empty() || learned_[i] != 0)
-      std::fill_n(grads_.data() + parameters[i].offset, parameters[i].elements(), 0.0f);
+      std::ranges::fill(gradients.part(parameters[i].offset, parameters[i].elements()).host<float>(), 0.0f);
   }
 }
 
@@ -244,7 +278,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients) {
         const Sample& sample = samples[index];
         std::vector<double> sampled;
         for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
@@ -264,7 +298,7 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
                                    .rollout_logprobs = sampled,
                                    .ref_logprobs = at.ref_logprobs,
                                    .advantages = advantages};
-        losses[index] = sequence_loss(tokens, weights[index], algorithm, slopes, counts_of[index]);
+        losses[index] = sequence_loss(tokens, weights[index], algorithm, gradients, counts_of[index]);
       },
       metrics));
   LossCounts counts;
@@ -324,9 +358,9 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
   std::vector<double> losses(samples.size(), 0);
   TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>& slopes) {
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients) {
         for (const double logprob : at.logprobs) losses[index] -= logprob;
-        std::fill(slopes.begin(), slopes.end(), -1.0 / static_cast<double>(tokens));
+        std::fill(gradients.begin(), gradients.end(), -1.0 / static_cast<double>(tokens));
       },
       metrics));
   metrics.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(tokens);

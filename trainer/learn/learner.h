@@ -16,9 +16,9 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/json.h"
 #include "model/weights.h"
+#include "trainer/learn/buffers.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/sequence_loss.h"
@@ -35,6 +35,9 @@ struct Sample {
   double advantage = 0;
   std::optional<uint64_t> group;  // samples of one group follow each other; none: a group of its own
 };
+
+// The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.
+inline constexpr const char* kMasters = "masters";
 
 struct StepMetrics {
   double loss = 0;
@@ -103,15 +106,21 @@ class Learner {
  private:
   Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
           const OptimizerSettings& settings);
+  static std::vector<SliceSpec> specs_of(const model::ParameterLayout& layout, const LowRank* low_rank);
   Status take_masters();
+  // Of what learns: the weights, or with LoRA the factors.
+  Slice masters() { return buffers_.at(kMasters); }
+  ConstSlice masters() const { return buffers_.at(kMasters); }
+  // What a checkpoint keeps: masters, and the optimizer's state.
+  std::vector<Slice> state();
   // Weights from masters, and all that is made of them.
   Status rebuild_weights();
   std::string description() const;
   struct TokenLogprobs;
   // Writes the gradient of the loss by each logprob of a sample's trained tokens.
-  using SampleSlopes = std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& slopes)>;
-  // Forward and backward passes over all samples; adds to grads_.
-  Status accumulate(std::span<const Sample> samples, const SampleSlopes& slopes_of, StepMetrics& metrics);
+  using SampleGradients = std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients)>;
+  // Forward and backward passes over all samples; adds to the slice "gradients".
+  Status accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of, StepMetrics& metrics);
   // What a slot's passes count.
   struct PassCounts {
     double entropy = 0;
@@ -120,7 +129,7 @@ class Learner {
   };
   // Of the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                              const SampleSlopes& slopes_of, std::span<float> grads);
+                              const SampleGradients& gradients_of, const Slice& gradients);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   Status apply(StepMetrics& metrics);
   void forget_gradients();
@@ -137,11 +146,8 @@ class Learner {
   std::unique_ptr<LowRank> low_rank_;  // null: all weights learn
   Optimizer optimizer_;
   std::optional<SlotSum> slot_sum_;
-  Buffer<float> masters_;
-  Buffer<float> grads_;            // of the weights
-  std::vector<uint8_t> learned_;   // by parameter: 1 where it has a gradient; empty: all
-  Buffer<float> factor_grads_;     // with LoRA alone, as the next
-  Buffer<kernels::bf16> rounded_;  // AdamW's bf16 output for the factors; unused
+  Buffers buffers_;               // masters, gradients and, with LoRA, factor_gradients and factors_rounded
+  std::vector<uint8_t> learned_;  // by parameter: 1 where it has a gradient; empty: all
 };
 
 // Returns the `progress` that was saved with a checkpoint; null where none was.

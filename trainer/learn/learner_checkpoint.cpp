@@ -14,12 +14,7 @@ namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
-constexpr const char* kWeights = "weights";  // with LoRA
-constexpr int kFormat = 2;                   // of a checkpoint; the same as 1, which did not say so
-
-model::DType dtype_of(const Optimizer::Memory& memory) {
-  return memory.bf16 ? model::DType::kBF16 : model::DType::kF32;
-}
+constexpr int kFormat = 2;  // of a checkpoint; the same as 1, which did not say so
 
 Result<Json> read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
@@ -33,18 +28,18 @@ Result<Json> read_state(const fs::path& folder) {
   return state;
 }
 
-Status read_tensor(const fs::path& folder, const model::Safetensors& file, const Json& state, const char* name,
-                   std::span<std::byte> values, model::DType dtype = model::DType::kF32) {
+// The tensor of the slice's name into the slice.
+Status read_slice(const fs::path& folder, const model::Safetensors& file, const Json& state, const Slice& slice) {
   const auto place = (folder / kOptimizerFile).string();
-  const auto tensor = TRY(file.get(name));
-  if (tensor.bytes.size() != values.size() || tensor.dtype != dtype) {
-    return Status::invalid(fmt::format("{} has the wrong size", name)).at(place);
+  const auto tensor = TRY(file.get(slice.name));
+  if (tensor.bytes.size() != slice.bytes.size() || tensor.dtype != slice.dtype) {
+    return Status::invalid(fmt::format("{} has the wrong size", slice.name)).at(place);
   }
-  if (state["digests"].value(name, "") != digest_of(tensor.bytes).hex()) {
-    return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", name, kStateFile))
+  if (state["digests"].value(slice.name, "") != digest_of(tensor.bytes).hex()) {
+    return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", slice.name, kStateFile))
         .at(place);
   }
-  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  std::memcpy(slice.bytes.data(), tensor.bytes.data(), tensor.bytes.size());
   return {};
 }
 
@@ -55,17 +50,12 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
   std::error_code ignored;
   fs::remove_all(aside, ignored);
   TRY(make_directories(aside));
-  const auto tensor = [](const char* name, std::span<const std::byte> values, model::DType dtype) {
-    const size_t size = dtype == model::DType::kBF16 ? sizeof(kernels::bf16) : sizeof(float);
-    return model::NamedTensor{name,
-                              {.dtype = dtype, .shape = {static_cast<int64_t>(values.size() / size)}, .bytes = values}};
-  };
-  std::vector<model::NamedTensor> tensors = {
-      tensor("masters", std::as_bytes(std::span(masters_.data(), masters_.size())), model::DType::kF32)};
-  for (const auto& memory : optimizer_.memory())
-    tensors.push_back(tensor(memory.name, memory.values, dtype_of(memory)));
+  std::vector<Slice> slices = state();
   // Factors alone are no model: without the one that they began with there would be nothing to export.
-  if (low_rank_) tensors.push_back(tensor(kWeights, std::as_bytes(weights_->flat()), model::DType::kBF16));
+  if (low_rank_) slices.push_back(weights_->slice());
+  std::vector<model::NamedTensor> tensors;
+  for (const Slice& slice : slices)
+    tensors.push_back({slice.name, {.dtype = slice.dtype, .shape = slice.shape, .bytes = slice.bytes}});
   TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
   Json digests;
   for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
@@ -97,9 +87,7 @@ Status Learner::load(const fs::path& folder) {
         .at((folder / kStateFile).string());
   }
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  TRY(read_tensor(folder, file, state, "masters", std::as_writable_bytes(std::span(masters_.data(), masters_.size()))));
-  for (const auto& memory : optimizer_.memory())
-    TRY(read_tensor(folder, file, state, memory.name, memory.values, dtype_of(memory)));
+  for (const Slice& slice : this->state()) TRY(read_slice(folder, file, state, slice));
   steps_ = state.value("steps", int64_t{0});
   return rebuild_weights();
 }
@@ -113,13 +101,16 @@ Result<model::Weights> checkpoint_weights(const fs::path& folder) {
   const Json state = TRY(read_state(folder));
   auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false));
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  if (file.tensors().contains(kWeights)) {
-    TRY(read_tensor(folder, file, state, kWeights, std::as_writable_bytes(weights.flat()), model::DType::kBF16));
+  const Slice slice = weights.slice();
+  if (file.tensors().contains(slice.name)) {  // with LoRA
+    TRY(read_slice(folder, file, state, slice));
     return weights;
   }
-  Buffer<float> masters(weights.flat().size());
-  TRY(read_tensor(folder, file, state, "masters", std::as_writable_bytes(std::span(masters.data(), masters.size()))));
-  for (size_t i = 0; i < masters.size(); ++i) weights.flat()[i] = kernels::to_bf16(masters[i]);
+  Buffers buffers;
+  const Slice masters = buffers.add({.name = kMasters, .elements = slice.elements()});
+  TRY(read_slice(folder, file, state, masters));
+  std::ranges::transform(masters.host<float>(), slice.host<kernels::bf16>().begin(),
+                         [](float value) { return kernels::to_bf16(value); });
   return weights;
 }
 
@@ -142,10 +133,11 @@ Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder)
   }
   const auto config = TRY(model::config_from_json(state["config"]));
   const auto low_rank = TRY(LowRank::plan(TRY(model::parameter_layout(config)), settings));
-  Buffer<float> factors(low_rank.elements());
+  Buffers buffers;
+  const Slice factors = buffers.add({.name = kMasters, .elements = low_rank.elements()});
   const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  TRY(read_tensor(folder, file, state, "masters", std::as_writable_bytes(std::span(factors.data(), factors.size()))));
-  return std::optional(low_rank.adapter({factors.data(), factors.size()}));
+  TRY(read_slice(folder, file, state, factors));
+  return std::optional(low_rank.adapter(factors.host<float>()));
 }
 
 }  // namespace tandem::trainer

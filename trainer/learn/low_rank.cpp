@@ -83,20 +83,21 @@ Status LowRank::check(const model::ParameterLayout& layout, const LowRankSetting
 }
 
 Result<LowRank> LowRank::create(const model::Weights& weights, const LowRankSettings& settings) {
-  if (weights.flat().empty()) return fail(Status::invalid("LoRA is not trained in float32"));
+  if (weights.format() == model::WeightFormat::kFloat32) return fail(Status::invalid("LoRA is not trained in float32"));
   auto low_rank = TRY(plan(weights.layout(), settings));
-  size_t base = 0, packed = 0, turned = 0;
+  size_t base = 0, packed = 0, transposed = 0;
   for (const auto& [name, matrix, begin, a, b] : low_rank.targets_) {
     base = begin + matrix.elements();
     packed = std::max({packed, kernels::packed_size(matrix.columns, matrix.rows),
                        kernels::packed_size(settings.rank, matrix.columns)});
-    turned = std::max(turned, static_cast<size_t>(settings.rank) * static_cast<size_t>(matrix.rows));
+    transposed = std::max(transposed, static_cast<size_t>(settings.rank) * static_cast<size_t>(matrix.rows));
   }
   low_rank.base_ = Buffer<kernels::bf16>(base);
   for (const Target& t : low_rank.targets_)
-    std::ranges::copy(weights.flat().subspan(t.matrix.offset, t.matrix.elements()), low_rank.base_.data() + t.base);
+    std::ranges::copy(weights.slice().part(t.matrix.offset, t.matrix.elements()).host<kernels::bf16>(),
+                      low_rank.base_.data() + t.base);
   low_rank.packed_ = Buffer<float>(packed);
-  low_rank.turned_ = Buffer<float>(turned);
+  low_rank.transposed_ = Buffer<float>(transposed);
   return low_rank;
 }
 
@@ -187,11 +188,11 @@ Status LowRank::pass_on(kernels::Stream& stream, std::span<const float> factors,
     // dA = B^T dW
     for (int row = 0; row < rows; ++row) {
       for (int r = 0; r < rank; ++r)
-        turned_[static_cast<size_t>(r) * static_cast<size_t>(rows) + static_cast<size_t>(row)] =
+        transposed_[static_cast<size_t>(r) * static_cast<size_t>(rows) + static_cast<size_t>(row)] =
             b[static_cast<size_t>(row) * static_cast<size_t>(rank) + static_cast<size_t>(r)];
     }
     TRY(kernels::pack_transposed(stream, grad, rows, columns, packed_.data()));
-    TRY(kernels::gemm(stream, kernels::BasicGemm<float>{.a = turned_.data(),
+    TRY(kernels::gemm(stream, kernels::BasicGemm<float>{.a = transposed_.data(),
                                                         .a_stride = static_cast<size_t>(rows),
                                                         .b = packed_.data(),
                                                         .out_float = grads.data() + target.a,
@@ -206,15 +207,15 @@ Status LowRank::pass_on(kernels::Stream& stream, std::span<const float> factors,
 }
 
 Status LowRank::merge(kernels::Stream& stream, std::span<const float> factors, model::Weights& weights) const {
+  const auto values = weights.slice().host<kernels::bf16>();
   for (const Target& target : targets_) {
-    TRY(model::add_low_rank(stream,
-                            model::LowRankSum<kernels::bf16>{.shape = target.matrix,
-                                                             .rank = settings_.rank,
-                                                             .scale = scale(),
-                                                             .a = factors.data() + target.a,
-                                                             .b = factors.data() + target.b,
-                                                             .base = base_.data() + target.base,
-                                                             .out = weights.flat().data() + target.matrix.offset}));
+    TRY(model::add_low_rank(stream, model::LowRankSum<kernels::bf16>{.shape = target.matrix,
+                                                                     .rank = settings_.rank,
+                                                                     .scale = scale(),
+                                                                     .a = factors.data() + target.a,
+                                                                     .b = factors.data() + target.b,
+                                                                     .base = base_.data() + target.base,
+                                                                     .out = values.data() + target.matrix.offset}));
   }
   return {};
 }

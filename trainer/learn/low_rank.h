@@ -75,7 +75,7 @@ class LowRank {
   std::vector<Target> targets_;
   size_t elements_ = 0, base_elements_ = 0;
   Buffer<kernels::bf16> base_;  // of the targets, as the model had them
-  Buffer<float> packed_, turned_;
+  Buffer<float> packed_, transposed_;
 };
 
 }  // namespace tandem::trainer

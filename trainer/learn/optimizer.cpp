@@ -12,6 +12,9 @@
 namespace tandem::trainer {
 namespace {
 
+constexpr const char *kFirstMoments = "first_moments", *kSecondMoments = "second_moments", *kMomentum = "momentum",
+                     *kWorkspace = "workspace";
+
 template <typename Kind, size_t count>
 Result<Kind> named(std::string_view name, const std::array<const char*, count>& names, const char* what) {
   const auto found = std::find(names.begin(), names.end(), name);
@@ -21,13 +24,13 @@ Result<Kind> named(std::string_view name, const std::array<const char*, count>& 
 
 // Matrices whose rows are no tokens and no experts: those that Muon is for.
 std::vector<bool> between_hidden_layers(const model::ParameterLayout& layout) {
-  std::vector<bool> chosen;
-  for (const model::Parameter& p : layout.parameters) chosen.push_back(p.matrix && !p.split);
-  chosen[static_cast<size_t>(layout.embedding)] = chosen[static_cast<size_t>(layout.head)] = false;
+  std::vector<bool> hidden;
+  for (const model::Parameter& p : layout.parameters) hidden.push_back(p.matrix && !p.split);
+  hidden[static_cast<size_t>(layout.embedding)] = hidden[static_cast<size_t>(layout.head)] = false;
   for (const auto& layer : layout.layers) {
-    if (layer.router >= 0) chosen[static_cast<size_t>(layer.router)] = false;
+    if (layer.router >= 0) hidden[static_cast<size_t>(layer.router)] = false;
   }
-  return chosen;
+  return hidden;
 }
 
 }  // namespace
@@ -81,47 +84,36 @@ Result<Optimizer> Optimizer::create(size_t elements, const OptimizerSettings& se
 }
 
 Result<size_t> Optimizer::bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
-  const Optimizer optimizer = TRY(lay_out(layout, settings));
-  return optimizer.bytes(optimizer.sizes());
+  return TRY(lay_out(layout, settings)).specs().bytes();
 }
 
 Result<size_t> Optimizer::bytes_of(size_t elements, const OptimizerSettings& settings) {
-  const Optimizer optimizer = TRY(lay_out(elements, settings));
-  return optimizer.bytes(optimizer.sizes());
+  return TRY(lay_out(elements, settings)).specs().bytes();
 }
 
-size_t Optimizer::bytes() const {
-  return bytes({.moments = std::max(first_moments_.size(), first_moments_bf16_.size()),
-                .momentum = momentum_.size(),
-                .workspace = workspace_.size()});
-}
+size_t Optimizer::bytes() const { return state_.bytes() + workspace_.bytes(); }
 
-size_t Optimizer::bytes(const Sizes& sizes) const {
-  const size_t moment = settings_.moments == Moments::kBf16 ? sizeof(kernels::bf16) : sizeof(float);
-  return 2 * sizes.moments * moment + sizes.momentum * sizeof(float) + sizes.workspace;
-}
-
-Optimizer::Sizes Optimizer::sizes() const {
-  Sizes sizes;
-  for (const Range& range : ranges_) sizes.moments += range.size();
+Optimizer::Specs Optimizer::specs() const {
+  size_t moments = 0, momentum = 0, workspace = 0;
+  for (const Range& range : ranges_) moments += range.size();
   for (const Matrix& m : matrices_) {
-    sizes.momentum += static_cast<size_t>(m.rows) * static_cast<size_t>(m.columns);
-    sizes.workspace = std::max(sizes.workspace, kernels::muon_workspace(m.rows, m.columns));
+    momentum += static_cast<size_t>(m.rows) * static_cast<size_t>(m.columns);
+    workspace = std::max(workspace, kernels::muon_workspace(m.rows, m.columns));
   }
-  return sizes;
+  const auto dtype = settings_.moments == Moments::kBf16 ? model::DType::kBF16 : model::DType::kF32;
+  Specs specs{.state = {{.name = kFirstMoments, .elements = moments, .dtype = dtype},
+                        {.name = kSecondMoments, .elements = moments, .dtype = dtype}},
+              .workspace = {}};
+  if (momentum == 0) return specs;
+  specs.state.push_back({.name = kMomentum, .elements = momentum});
+  specs.workspace.push_back({.name = kWorkspace, .elements = workspace, .dtype = model::DType::kU8});
+  return specs;
 }
 
 void Optimizer::allocate() {
-  const Sizes sizes = this->sizes();
-  if (settings_.moments == Moments::kBf16) {
-    first_moments_bf16_ = Buffer<kernels::bf16>(sizes.moments);
-    second_moments_bf16_ = Buffer<kernels::bf16>(sizes.moments);
-  } else {
-    first_moments_ = Buffer<float>(sizes.moments);
-    second_moments_ = Buffer<float>(sizes.moments);
-  }
-  momentum_ = Buffer<float>(sizes.momentum);
-  workspace_ = Buffer<std::byte>(sizes.workspace);
+  const Specs specs = this->specs();
+  state_ = Buffers(specs.state);
+  workspace_ = Buffers(specs.workspace);
 }
 
 void Optimizer::divide(const model::ParameterLayout& layout) {
@@ -131,10 +123,10 @@ void Optimizer::divide(const model::ParameterLayout& layout) {
     moments += p.offset - begin;
     begin = p.offset + p.elements();
   };
-  const auto chosen = between_hidden_layers(layout);
+  const auto hidden = between_hidden_layers(layout);
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
     const model::Parameter& p = layout.parameters[i];
-    const bool is_muons = settings_.kind == OptimizerKind::kMuon && chosen[i];
+    const bool is_muons = settings_.kind == OptimizerKind::kMuon && hidden[i];
     if (!is_muons && !p.split) continue;
     end_range(p);
     if (!is_muons) continue;
@@ -148,20 +140,20 @@ void Optimizer::divide(const model::ParameterLayout& layout) {
 }
 
 Status Optimizer::step(kernels::Stream& stream, const Step& step) {
-  TRY(muon(stream, step));
-  return settings_.moments == Moments::kBf16 ? adamw(stream, step, first_moments_bf16_, second_moments_bf16_)
-                                             : adamw(stream, step, first_moments_, second_moments_);
+  if (!matrices_.empty()) TRY(muon(stream, step));
+  return settings_.moments == Moments::kBf16 ? adamw<kernels::bf16>(stream, step) : adamw<float>(stream, step);
 }
 
 template <typename Moment>
-Status Optimizer::adamw(kernels::Stream& stream, const Step& step, Buffer<Moment>& first, Buffer<Moment>& second) {
+Status Optimizer::adamw(kernels::Stream& stream, const Step& step) {
+  const auto first = state_.at(kFirstMoments).host<Moment>(), second = state_.at(kSecondMoments).host<Moment>();
   for (const Range& range : ranges_) {
     kernels::BasicAdamW<Moment> arguments;
-    arguments.grad = step.grads.data() + range.begin;
-    arguments.master = step.masters.data() + range.begin;
+    arguments.grad = step.gradients.host<float>().data() + range.begin;
+    arguments.master = step.masters.host<float>().data() + range.begin;
     arguments.first_moment = first.data() + range.moments;
     arguments.second_moment = second.data() + range.moments;
-    arguments.weight = step.weights.data() + range.begin;
+    arguments.weight = step.weights.host<kernels::bf16>().data() + range.begin;
     arguments.count = range.size();
     arguments.grad_scale = step.grad_scale;
     arguments.learning_rate = step.learning_rate;
@@ -176,34 +168,25 @@ Status Optimizer::adamw(kernels::Stream& stream, const Step& step, Buffer<Moment
 }
 
 Status Optimizer::muon(kernels::Stream& stream, const Step& step) {
+  const auto momentum = state_.at(kMomentum).host<float>();
   size_t at = 0;
   for (const Matrix& matrix : matrices_) {
     kernels::Muon arguments;
-    arguments.grad = step.grads.data() + matrix.begin;
-    arguments.master = step.masters.data() + matrix.begin;
-    arguments.momentum = momentum_.data() + at;
-    arguments.weight = step.weights.data() + matrix.begin;
+    arguments.grad = step.gradients.host<float>().data() + matrix.begin;
+    arguments.master = step.masters.host<float>().data() + matrix.begin;
+    arguments.momentum = momentum.data() + at;
+    arguments.weight = step.weights.host<kernels::bf16>().data() + matrix.begin;
     arguments.rows = matrix.rows;
     arguments.columns = matrix.columns;
     arguments.grad_scale = step.grad_scale;
     arguments.learning_rate = step.learning_rate;
     arguments.beta = static_cast<float>(settings_.momentum);
     arguments.weight_decay = static_cast<float>(settings_.weight_decay);
-    arguments.workspace = workspace_.data();
+    arguments.workspace = workspace_.at(kWorkspace).host<std::byte>().data();
     TRY(kernels::muon(stream, arguments));
     at += static_cast<size_t>(matrix.rows) * static_cast<size_t>(matrix.columns);
   }
   return {};
-}
-
-std::vector<Optimizer::Memory> Optimizer::memory() {
-  const auto bytes = [](auto& buffer) { return std::as_writable_bytes(std::span(buffer.data(), buffer.size())); };
-  const bool bf16 = settings_.moments == Moments::kBf16;
-  std::vector<Memory> memory = {
-      {.name = "first_moments", .bf16 = bf16, .values = bf16 ? bytes(first_moments_bf16_) : bytes(first_moments_)},
-      {.name = "second_moments", .bf16 = bf16, .values = bf16 ? bytes(second_moments_bf16_) : bytes(second_moments_)}};
-  if (!momentum_.empty()) memory.push_back({.name = "momentum", .bf16 = false, .values = bytes(momentum_)});
-  return memory;
 }
 
 std::string Optimizer::description() const {

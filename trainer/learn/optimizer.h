@@ -18,11 +18,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/status.h"
-#include "kernels/formats/bf16.h"
 #include "kernels/stream.h"
 #include "model/parameters.h"
+#include "trainer/learn/buffers.h"
 #include "trainer/learn/learning_rate.h"
 #include "trainer/learn/low_rank.h"
 
@@ -64,9 +63,9 @@ class Optimizer {
   size_t bytes() const;
 
   struct Step {
-    std::span<const float> grads;  // [elements], as masters and weights
-    std::span<float> masters;
-    std::span<kernels::bf16> weights;  // the masters rounded, afterwards
+    ConstSlice gradients;  // fp32 [elements], as masters
+    Slice masters;
+    Slice weights;  // bf16 [elements]: the masters rounded, afterwards
     float grad_scale = 1;
     float learning_rate = 0;
     int64_t number = 1;  // counts from 1
@@ -74,14 +73,10 @@ class Optimizer {
   // Split parameters (model::Parameter) are not updated.
   Status step(kernels::Stream& stream, const Step& step);
 
-  // The state that a checkpoint keeps. `values` are fp32 or bf16, in the layout of memory; a load writes to them.
-  struct Memory {
-    const char* name = nullptr;
-    bool bf16 = false;
-    std::span<std::byte> values;
-  };
-  std::vector<Memory> memory();
-  // Such as "muon, fp32 moments". Optimizers with equal descriptions and models have the same layout of memory().
+  // What a checkpoint keeps: the slices first_moments, second_moments and, with Muon, momentum, fp32 or bf16. A load
+  // writes to them.
+  std::vector<Slice> state() { return state_.all(); }
+  // Such as "muon, fp32 moments". Optimizers with equal descriptions and models have the same layout of state().
   std::string description() const;
 
  private:
@@ -99,23 +94,21 @@ class Optimizer {
   static Result<Optimizer> lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings);
   static Result<Optimizer> lay_out(size_t elements, const OptimizerSettings& settings);
   void divide(const model::ParameterLayout& layout);
-  struct Sizes {
-    size_t moments = 0, momentum = 0, workspace = 0;  // elements, elements, bytes
+  struct Specs {
+    std::vector<SliceSpec> state, workspace;
+    size_t bytes() const { return trainer::bytes_of(state) + trainer::bytes_of(workspace); }
   };
-  Sizes sizes() const;
-  size_t bytes(const Sizes& sizes) const;
+  Specs specs() const;
   void allocate();
   template <typename Moment>
-  Status adamw(kernels::Stream& stream, const Step& step, Buffer<Moment>& first, Buffer<Moment>& second);
+  Status adamw(kernels::Stream& stream, const Step& step);
   Status muon(kernels::Stream& stream, const Step& step);
 
   OptimizerSettings settings_;
   std::vector<Range> ranges_;
   std::vector<Matrix> matrices_;
-  Buffer<float> first_moments_, second_moments_;
-  Buffer<kernels::bf16> first_moments_bf16_, second_moments_bf16_;
-  Buffer<float> momentum_;  // of the matrices, one behind the other
-  Buffer<std::byte> workspace_;
+  Buffers state_;  // moments by ranges, momentum by matrices, one behind the other
+  Buffers workspace_;
 };
 
 }  // namespace tandem::trainer

@@ -14,7 +14,7 @@ double bounded(double log_ratio) { return std::clamp(log_ratio, -kLogBound, kLog
 
 // A value and its derivative by the token's logprob.
 struct Term {
-  double value = 0, slope = 0;
+  double value = 0, gradient = 0;
 };
 
 Term kl_term(double logprob, double ref_logprob, const Kl& kl) {
@@ -35,7 +35,7 @@ Term kl_term(double logprob, double ref_logprob, const Kl& kl) {
       break;
   }
   const double value = kl.clamp > 0 ? std::clamp(term.value, -kl.clamp, kl.clamp) : term.value;
-  return {value, d != difference || value != term.value ? 0 : term.slope};
+  return {value, d != difference || value != term.value ? 0 : term.gradient};
 }
 
 // max(-A r, -A clip(r)); for A < 0 at most -A dual_clip.
@@ -64,7 +64,7 @@ Term policy_term(double logprob, double log_ratio, double advantage, const Algor
   }
   // Of a sequence's ratio each token has the derivative of its own.
   Term term = clipped_term(ratio, advantage, a);
-  if (std::abs(log_ratio) > kLogBound) term.slope = 0;
+  if (std::abs(log_ratio) > kLogBound) term.gradient = 0;
   return term;
 }
 
@@ -111,20 +111,20 @@ double sequence_loss(const CountedTokens& tokens, double weight, const Algorithm
                             a.correction);
     }
     const Term policy = policy_term(logprob, log_ratio, tokens.advantages[i], a, counts);
-    double loss = corrected * policy.value, slope = corrected * policy.slope;
+    double loss = corrected * policy.value, gradient = corrected * policy.gradient;
     if (a.kl.estimator != Kl::Estimator::kNone) {
       const Term kl = kl_term(logprob, tokens.ref_logprobs[i], a.kl);
       counts.kl += kl.value;
       if (!a.kl.in_reward) {
         loss += a.kl.coefficient * kl.value;
-        slope += a.kl.coefficient * kl.slope;
+        gradient += a.kl.coefficient * kl.gradient;
       }
     }
     // The sampled token's -logprob is the estimate of the entropy.
     loss += a.entropy * logprob;
-    slope += a.entropy;
+    gradient += a.entropy;
     total += weight * loss;
-    grad_logprobs[i] = weight * slope;
+    grad_logprobs[i] = weight * gradient;
 
     const double ratio = std::exp(bounded(log_ratio));
     ++counts.tokens;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <utility>
 
 namespace tandem::trainer {
 
@@ -41,53 +40,47 @@ SlotSum::SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> 
   }
 }
 
-size_t SlotSum::learned_bytes() const {
-  size_t elements = 0;
-  for (const Range& range : ranges_) elements += range.end - range.begin;
-  return elements * sizeof(float);
+SliceSpec SlotSum::spec_of(int level) const {
+  size_t learned = 0;
+  for (const Range& range : ranges_) learned += range.end - range.begin;
+  return {.name = fmt::format("slots.{}", level), .elements = elements_, .touched = learned};
 }
 
 size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots) {
-  return SlotSum(layout, learned).learned_bytes() * (std::bit_width(static_cast<unsigned>(slots)) - 1);
+  const size_t levels = std::bit_width(static_cast<unsigned>(slots)) - 1;
+  return levels * SlotSum(layout, learned).spec_of(0).bytes();
 }
 
-size_t SlotSum::bytes() const {
-  return learned_bytes() *
-         static_cast<size_t>(std::ranges::count_if(levels_, [](const auto& l) { return !l.empty(); }));
+size_t SlotSum::bytes() const { return levels_.bytes(); }
+
+Status SlotSum::add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot) {
+  const auto added = add(into, 0, used.size(), used, add_slot);
+  if (added) return {};
+  levels_.clear();  // they may hold sums where zeros are expected
+  return added.error();
 }
 
-Status SlotSum::add(Buffer<float>& into, const std::vector<bool>& used, const AddSlot& add_slot) {
-  TRY(add(into, 0, used.size(), used, add_slot));
-  return {};
-}
-
-Result<bool> SlotSum::add(Buffer<float>& into, size_t first, size_t count, const std::vector<bool>& used,
+Result<bool> SlotSum::add(const Slice& into, size_t first, size_t count, const std::vector<bool>& used,
                           const AddSlot& add_slot) {
   const auto any_used = [&](size_t from, size_t many) {
     return std::any_of(used.begin() + static_cast<ptrdiff_t>(from), used.begin() + static_cast<ptrdiff_t>(from + many),
                        [](bool slot) { return slot; });
   };
-  if (count == 1) return used[first] ? add_slot(first, {into.data(), into.size()}) : Result<bool>(false);
+  if (count == 1) return used[first] ? add_slot(first, into) : Result<bool>(false);
   const size_t half = count / 2;
   if (!any_used(first + half, half)) return add(into, first, half, used, add_slot);
   const bool left = TRY(add(into, first, half, used, add_slot));
   if (!left) return add(into, first + half, half, used, add_slot);
-  const auto level = static_cast<size_t>(std::bit_width(half) - 1);
-  if (levels_.size() <= level) levels_.resize(level + 1);
-  if (levels_[level].size() != elements_) levels_[level] = Buffer<float>(elements_);
-  // Set apart while it is in use, so that an error cannot leave a sum where zeros are expected.
-  Buffer<float> other = std::exchange(levels_[level], Buffer<float>());
-  if (!TRY(add(other, first + half, half, used, add_slot))) {
-    levels_[level] = std::move(other);
-    return true;
-  }
+  const SliceSpec spec = spec_of(std::bit_width(half) - 1);
+  const Slice other = levels_.contains(spec.name) ? levels_.at(spec.name) : levels_.add(spec);
+  if (!TRY(add(other, first + half, half, used, add_slot))) return true;
+  const auto sum = into.host<float>(), terms = other.host<float>();
   for (const Range& range : ranges_) {
     for (size_t i = range.begin; i < range.end; ++i) {
-      into[i] += other[i];
-      other[i] = 0;
+      sum[i] += terms[i];
+      terms[i] = 0;
     }
   }
-  levels_[level] = std::move(other);
   return true;
 }
 

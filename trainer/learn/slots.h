@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/status.h"
 #include "model/parameters.h"
+#include "trainer/learn/buffers.h"
 
 namespace tandem::trainer {
 
@@ -32,11 +32,11 @@ Status check_slots(int slots);
 // tokens so far (ties: the lowest). Returns for each slot its indices in `groups`, ascending.
 std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots);
 
-// The sum of the slots' gradients. Holds one buffer of the model's size for each level of the tree, made when it is
+// The sum of the slots' gradients. Holds one slice of the model's size for each level of the tree, made when it is
 // first needed: 3 for 8 slots.
 class SlotSum {
  public:
-  // `learned` says by parameter whose gradient is wanted (empty: all); the rest of a buffer is not touched.
+  // `learned` says by parameter whose gradient is wanted (empty: all); the rest of a slice is not touched.
   SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned);
 
   // Bytes that the sum of so many slots holds when all have samples, and what this holds.
@@ -44,23 +44,23 @@ class SlotSum {
   size_t bytes() const;
 
   // Adds the gradient of one slot to `into`, which holds zeros. Returns whether the slot had a gradient.
-  using AddSlot = std::function<Result<bool>(size_t slot, std::span<float> into)>;
+  using AddSlot = std::function<Result<bool>(size_t slot, const Slice& into)>;
 
-  // `into` holds zeros before, the sum afterwards; `slots` is a power of two, and `used` says which have samples. After
-  // an error the content of `into` is unspecified.
-  Status add(Buffer<float>& into, const std::vector<bool>& used, const AddSlot& add_slot);
+  // `into`, fp32, holds zeros before, the sum afterwards; `slots` is a power of two, and `used` says which have
+  // samples. After an error the content of `into` is unspecified.
+  Status add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot);
 
  private:
-  Result<bool> add(Buffer<float>& into, size_t first, size_t count, const std::vector<bool>& used,
+  Result<bool> add(const Slice& into, size_t first, size_t count, const std::vector<bool>& used,
                    const AddSlot& add_slot);
 
   struct Range {
     size_t begin, end;
   };
-  size_t learned_bytes() const;  // of one level; what is not learned takes no memory
-  std::vector<Range> ranges_;    // of what is learned
+  SliceSpec spec_of(int level) const;
+  std::vector<Range> ranges_;  // of what is learned
   size_t elements_;
-  std::vector<Buffer<float>> levels_;  // zeros between uses
+  Buffers levels_;  // zeros between uses
 };
 
 }  // namespace tandem::trainer

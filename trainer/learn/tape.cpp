@@ -18,7 +18,7 @@ Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, co
   arena_.reset();
   log_sums_.clear();
   routes_used_ = 0;
-  lay_out_pages();
+  pages_.lay_out(tree.nodes);
   hidden_ = TRY(hidden_states(*this, layout()));
   return head(picks);
 }
@@ -90,16 +90,14 @@ Result<model::BasicTensor<T>> Tape::TapeOps<T>::attention(const Tensor& qkv, int
   TRY(rotation_.turn(*stream_, qkv.data, stride, tree_->positions));
   log_sums_.resize(layer + 1);
   const Tensor out = record({.kind = kAttention, .layer = layer, .in = qkv}, rows_, columns_.out);
-  for (const NodePages& node : pages_of_node_) {
-    const TreeNode& run = tree_->nodes[node.node];
-    if (node.copied_from >= 0) copy_page(node.copied_from, node.pages[node.own_from]);
-    const T* start = qkv.data + run.row * stride;
-    TRY(kernels::write_pages(*stream_, shape_, start + columns_.keys, stride, start + columns_.values, stride, run.rows,
-                             run.position, node.pointers));
-  }
-  TRY(kernels::attention(*stream_, model::attention_shape(config_, layer), qkv.data, stride, runs_, out.data,
-                         static_cast<size_t>(columns_.out),
-                         grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)));
+  TRY(pages_.attention(*stream_, model::attention_shape(config_, layer),
+                       {.queries = qkv.data,
+                        .keys = qkv.data + columns_.keys,
+                        .values = qkv.data + columns_.values,
+                        .stride = stride,
+                        .out = out.data,
+                        .out_stride = static_cast<size_t>(columns_.out),
+                        .log_sum = grown(log_sums_[layer], static_cast<size_t>(rows_) * shape_.heads)}));
   return out;
 }
 
@@ -133,7 +131,7 @@ Result<model::BasicTensor<T>> Tape::TapeOps<T>::dispatch(const Tensor& x, int ro
   if (routes_.size() < routes_used_) routes_.emplace_back();
   TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place]));
   const Tensor out = record({.kind = kDispatch, .weight = router, .routes = place, .in = x, .kept = false},
-                            x.rows * routes_[place].chosen, x.columns);
+                            x.rows * routes_[place].top_k, x.columns);
   TRY(compute(records_.back(), x.data, out.data));
   return out;
 }
@@ -178,48 +176,6 @@ Status Tape::TapeOps<T>::compute(const Record& record, const T* in, T* out) {
   return this->gate_rows(record.in, in, out);
 }
 
-// Which page holds which positions of which path; the same for all layers, so the memory is used again by each.
-template <typename T>
-void Tape::TapeOps<T>::lay_out_pages() {
-  pages_of_node_.clear();
-  runs_.clear();
-  int used = 0;
-  for (size_t n = 0; n < tree_->nodes.size(); ++n) {
-    const TreeNode& node = tree_->nodes[n];
-    NodePages layout{.node = static_cast<int>(n)};
-    const int whole = node.position / kernels::kPageTokens;
-    if (node.parent >= 0) {
-      const auto& parent = pages_of_node_[node.parent].pages;
-      layout.pages.assign(parent.begin(), parent.begin() + whole);
-      if (node.position % kernels::kPageTokens != 0) layout.copied_from = parent[whole];
-    }
-    layout.own_from = whole;
-    const int needed = (node.position + node.rows + kernels::kPageTokens - 1) / kernels::kPageTokens;
-    while (static_cast<int>(layout.pages.size()) < needed) layout.pages.push_back(used++);
-    pages_of_node_.push_back(std::move(layout));
-  }
-  const size_t elements = kernels::page_elements(shape_);
-  // Slots that no token fills must be finite; they are hidden, so stale numbers of another layer do no harm.
-  grown(page_memory_, used * elements);
-  for (NodePages& node : pages_of_node_) {
-    for (const int page : node.pages) node.pointers.push_back(page_at(page));
-  }
-  for (const NodePages& node : pages_of_node_) {
-    const TreeNode& run = tree_->nodes[node.node];
-    runs_.push_back({run.row, run.rows, run.position, node.pointers});
-  }
-}
-template <typename T>
-kernels::BasicKeyValuePage<T> Tape::TapeOps<T>::page_at(int page) {
-  const size_t elements = kernels::page_elements(shape_);
-  T* keys = page_memory_.data() + page * elements;
-  return {keys, keys + kernels::page_keys(shape_)};
-}
-template <typename T>
-void Tape::TapeOps<T>::copy_page(int from, int to) {
-  std::memcpy(page_at(to).keys, page_at(from).keys, kernels::page_elements(shape_) * sizeof(T));
-}
-
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> picks) {
   head_rows_.clear();
@@ -252,9 +208,9 @@ Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::W
                                          std::span<const TokenPick> picks) {
   return pass_->forward(stream, weights, tree, picks);
 }
-Status Tape::backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
-                      std::span<const uint8_t> learned) {
-  return pass_->backward(grad_logprobs, grads, entropies, learned);
+Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
+                      std::vector<float>* entropies, std::span<const uint8_t> learned) {
+  return pass_->backward(grad_logprobs, gradients, entropies, learned);
 }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
 size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/lm_head.h"
+#include "model/slice.h"
 #include "model/weights.h"
 #include "trainer/learn/token_tree.h"
 
@@ -32,12 +33,12 @@ class Tape {
   // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks);
-  // Adds dLoss/dparameter to `grads`, laid out as the weights, given dLoss/dlogprob of each pick of the last forward
-  // pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one entry a
-  // distinct picked row. `learned` says by parameter whose gradient is wanted (empty: all); others cost no products,
-  // and their place in `grads` is not touched.
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies = nullptr,
-                  std::span<const uint8_t> learned = {});
+  // Adds dLoss/dparameter to `gradients`, fp32, laid out as the weights, given dLoss/dlogprob of each pick of the last
+  // forward pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one
+  // entry a distinct picked row. `learned` says by parameter whose gradient is wanted (empty: all); others cost no
+  // products, and their place in `gradients` is not touched.
+  Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
+                  std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {});
 
   // Bytes that a forward pass keeps of a row until the backward pass, about; and what the last pass has kept of all.
   static Result<size_t> row_bytes_of(const model::ModelConfig& config);

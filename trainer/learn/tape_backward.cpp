@@ -8,16 +8,17 @@
 
 #include "kernels/experts.h"
 #include "kernels/transformer_ops.h"
+#include "model/gradients.h"
 #include "trainer/learn/tape_ops.h"
 
 namespace tandem::trainer {
 
 template <typename T>
-Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                                   std::vector<float>* entropies, std::span<const uint8_t> learned) {
   if (!weights_->for_training()) return Status::internal("backward needs weights for training");
   if (weights_->live_adapter()) return Status::invalid("nothing is trained beside a live adapter; merge it");
-  grads_ = grads.data();
+  grads_ = gradients.host<float>().data();
   learned_ = learned;
   TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
@@ -30,17 +31,13 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
   std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
   if (entropies) entropies->assign(rows, 0);
   const T* states = gather(hidden_, head_rows_);
-  TRY(kernels::lm_head_backward(*stream_,
-                                {.hidden = states,
-                                 .head = weights_->template packed<T>(layout().head).panels,
-                                 .head_transposed = weights_->packed_transposed(layout().head),
-                                 .log_sum = head_log_sum_.data(),
-                                 .rows = rows,
-                                 .width = width,
-                                 .vocabulary = config_.vocabulary,
-                                 .grad_hidden = grad_states.data(),
-                                 .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
-                                head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
+  TRY(model::head_backward(*stream_, *weights_,
+                           {.hidden = states,
+                            .log_sum = head_log_sum_.data(),
+                            .rows = rows,
+                            .grad_hidden = grad_states.data(),
+                            .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
+                           head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
   T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
   std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
   for (int i = 0; i < rows; ++i) {
@@ -97,15 +94,15 @@ float* Tape::TapeOps<T>::grad_of_norm(int parameter) {
 
 template <typename T>
 Status Tape::TapeOps<T>::norm_backward(const Record& r, const T* grad_out, T* grad_x, bool accumulate) {
-  return kernels::rms_norm_backward(*stream_, {.x = r.in.data,
-                                               .weight = weights_->template values<T>(r.weight),
-                                               .grad_out = grad_out,
-                                               .grad_x = grad_x,
-                                               .grad_weight = grad_of_norm(r.weight),
-                                               .accumulate = accumulate,
-                                               .epsilon = static_cast<float>(config_.norm_epsilon),
-                                               .rows = r.in.rows,
-                                               .width = r.in.columns});
+  return model::norm_backward(*stream_, *weights_, r.weight,
+                              {.x = r.in.data,
+                               .grad_out = grad_out,
+                               .grad_x = grad_x,
+                               .grad_weight = grad_of_norm(r.weight),
+                               .accumulate = accumulate,
+                               .epsilon = static_cast<float>(config_.norm_epsilon),
+                               .rows = r.in.rows,
+                               .width = r.in.columns});
 }
 
 template <typename T>
@@ -159,14 +156,14 @@ Status Tape::TapeOps<T>::linear_backward(const Record& r, const T* grad_out) {
   }
   if (learns(r.weight))
     TRY(add_weight_gradient(r.weight, TRY(multiplied_input_of(r)), r.in.columns, grad_out, r.out.columns));
-  return kernels::gemm(*stream_, {.a = grad_out,
-                                  .a_stride = static_cast<size_t>(r.out.columns),
-                                  .b = weights_->packed_transposed(r.weight),
-                                  .out = grown(grad_branch_, static_cast<size_t>(rows_) * r.in.columns),
-                                  .out_stride = static_cast<size_t>(r.in.columns),
-                                  .m = rows_,
-                                  .n = r.in.columns,
-                                  .k = r.out.columns});
+  return model::linear_backward(*stream_, *weights_, r.weight,
+                                {.a = grad_out,
+                                 .a_stride = static_cast<size_t>(r.out.columns),
+                                 .out = grown(grad_branch_, static_cast<size_t>(rows_) * r.in.columns),
+                                 .out_stride = static_cast<size_t>(r.in.columns),
+                                 .m = rows_,
+                                 .n = r.in.columns,
+                                 .k = r.out.columns});
 }
 
 template <typename T>
@@ -174,15 +171,15 @@ Status Tape::TapeOps<T>::head_norm_backward(const Record& r) {
   const int query = shape_.heads * shape_.head_size;
   for (const auto& [start, weight, heads] :
        {std::tuple{0, r.weight, shape_.heads}, std::tuple{query, r.second_weight, shape_.kv_heads}}) {
-    TRY(kernels::head_norm_backward(*stream_, {.x = r.in.data + start,
-                                               .grad = grad_wide_.data() + start,
-                                               .stride = static_cast<size_t>(r.in.columns),
-                                               .weight = weights_->template values<T>(weight),
-                                               .grad_weight = grad_of_norm(weight),
-                                               .epsilon = static_cast<float>(config_.norm_epsilon),
-                                               .rows = r.in.rows,
-                                               .heads = heads,
-                                               .head_size = shape_.head_size}));
+    TRY(model::head_norm_backward(*stream_, *weights_, weight,
+                                  {.x = r.in.data + start,
+                                   .grad = grad_wide_.data() + start,
+                                   .stride = static_cast<size_t>(r.in.columns),
+                                   .grad_weight = grad_of_norm(weight),
+                                   .epsilon = static_cast<float>(config_.norm_epsilon),
+                                   .rows = r.in.rows,
+                                   .heads = heads,
+                                   .head_size = shape_.head_size}));
   }
   return {};
 }
@@ -198,7 +195,7 @@ Status Tape::TapeOps<T>::combine_backward(const Record& r) {
                                     .grad_y = grown(grad_wide_, static_cast<size_t>(r.in.rows) * r.in.columns),
                                     .grad_weights = grown(grad_weights_, routes.weights.size()),
                                     .rows = routes.rows,
-                                    .chosen = routes.chosen,
+                                    .top_k = routes.top_k,
                                     .width = r.in.columns});
 }
 
@@ -229,20 +226,19 @@ Status Tape::TapeOps<T>::add_grouped_gradient(const Record& r) {
 template <typename T>
 Status Tape::TapeOps<T>::grouped_linear_backward(const Record& r) {
   const model::Routes& routes = routes_[r.routes];
-  const int32_t* offsets = routes.offsets.data();
   if (learns(r.weight)) TRY(add_grouped_gradient(r));
   // A shared expert's backward pass comes before dispatch's, and has grad_branch_ for itself.
   std::vector<T>& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
-  return kernels::grouped_gemm(*stream_, {.a = grad_wide_.data(),
-                                          .a_stride = static_cast<size_t>(r.out.columns),
-                                          .offsets = offsets,
-                                          .b = weights_->packed_transposed(r.weight),
-                                          .out = grown(grad_in, static_cast<size_t>(r.in.rows) * r.in.columns),
-                                          .out_stride = static_cast<size_t>(r.in.columns),
-                                          .groups = routes.experts,
-                                          .m = r.in.rows,
-                                          .n = r.in.columns,
-                                          .k = r.out.columns});
+  return model::grouped_linear_backward(*stream_, *weights_, r.weight,
+                                        {.a = grad_wide_.data(),
+                                         .a_stride = static_cast<size_t>(r.out.columns),
+                                         .offsets = routes.offsets.data(),
+                                         .out = grown(grad_in, static_cast<size_t>(r.in.rows) * r.in.columns),
+                                         .out_stride = static_cast<size_t>(r.in.columns),
+                                         .groups = routes.experts,
+                                         .m = r.in.rows,
+                                         .n = r.in.columns,
+                                         .k = r.out.columns});
 }
 
 // What the experts want of a row, and on top of it what a shared expert wants, and the router by the weights that
@@ -256,33 +252,33 @@ Status Tape::TapeOps<T>::dispatch_backward(const Record& r) {
                                            .places = routes.places.data(),
                                            .grad_x = from_experts,
                                            .rows = routes.rows,
-                                           .chosen = routes.chosen,
+                                           .top_k = routes.top_k,
                                            .width = width}));
   const bool shared = records_[r.out.id + 1].in.id == r.in.id;
   if (shared) TRY(kernels::add(*stream_, grad_branch_.data(), static_cast<size_t>(rows_) * width, from_experts));
-  const T* grad_logits = grown(grad_logits_, static_cast<size_t>(rows_) * even_experts);
+  T* const grad_logits = grown(grad_logits_, static_cast<size_t>(rows_) * even_experts);
   TRY(kernels::route_backward(*stream_, {.logits = routes.logits.data(),
                                          .ids = routes.ids.data(),
                                          .weights = routes.weights.data(),
                                          .grad_weights = grad_weights_.data(),
-                                         .grad_logits = grad_logits_.data(),
+                                         .grad_logits = grad_logits,
                                          .grad_stride = static_cast<size_t>(even_experts),
                                          .score = routes.score,
                                          .scale = routes.scale,
                                          .normalise = routes.normalise,
                                          .rows = routes.rows,
                                          .experts = routes.experts,
-                                         .chosen = routes.chosen}));
+                                         .top_k = routes.top_k}));
   if (learns(r.weight)) TRY(add_weight_gradient(r.weight, TRY(input_of(r)), width, grad_logits, even_experts));
-  return kernels::gemm(*stream_, {.a = grad_logits,
-                                  .a_stride = static_cast<size_t>(even_experts),
-                                  .b = weights_->packed_transposed(r.weight),
-                                  .residual = from_experts,
-                                  .out = grown(grad_branch_, static_cast<size_t>(rows_) * width),
-                                  .out_stride = static_cast<size_t>(width),
-                                  .m = rows_,
-                                  .n = width,
-                                  .k = even_experts});
+  return model::linear_backward(*stream_, *weights_, r.weight,
+                                {.a = grad_logits,
+                                 .a_stride = static_cast<size_t>(even_experts),
+                                 .residual = from_experts,
+                                 .out = grown(grad_branch_, static_cast<size_t>(rows_) * width),
+                                 .out_stride = static_cast<size_t>(width),
+                                 .m = rows_,
+                                 .n = width,
+                                 .k = even_experts});
 }
 
 template <typename T>
@@ -326,7 +322,7 @@ const std::vector<kernels::TreeRun>& Tape::TapeOps<T>::tree_runs() {
 template class Tape::TapeOps<bf16>;
 
 template <>
-Status Tape::TapeOps<float>::backward(std::span<const float>, std::span<float>, std::vector<float>*,
+Status Tape::TapeOps<float>::backward(std::span<const float>, const model::Slice&, std::vector<float>*,
                                       std::span<const uint8_t>) {
   return Status::invalid("training in float32 is not supported");
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/transformer_ops.h"
+#include "model/gradients.h"
 #include "trainer/learn/tape_ops.h"
 
 namespace tandem::trainer {
@@ -60,19 +61,17 @@ Status Tape::TapeOps<T>::project_values_backward(const Record& r) {
   // What fills the latents up to whole panels was not read.
   T* grad = grown(grad_spare_, rows_ * stride);
   std::fill_n(grad, rows_ * stride, T{});
-  const auto panels = weights_->split_panels_transposed(weight);
-  TRY(kernels::batched_gemm(*stream_, {.a = grad_branch_.data(),
-                                       .a_stride = grad_stride,
-                                       .a_group = static_cast<size_t>(latent.value),
-                                       .b = panels.rest,
-                                       .b_group = panels.stride,
-                                       .out = grad,
-                                       .out_stride = stride,
-                                       .out_group = static_cast<size_t>(width),
-                                       .groups = config_.heads,
-                                       .m = rows_,
-                                       .n = latent.rank,
-                                       .k = latent.value}));
+  TRY(model::latent_values_backward(*stream_, *weights_, r.layer,
+                                    {.a = grad_branch_.data(),
+                                     .a_stride = grad_stride,
+                                     .a_group = static_cast<size_t>(latent.value),
+                                     .out = grad,
+                                     .out_stride = stride,
+                                     .out_group = static_cast<size_t>(width),
+                                     .groups = config_.heads,
+                                     .m = rows_,
+                                     .n = latent.rank,
+                                     .k = latent.value}));
   std::swap(grad_branch_, grad_spare_);
   return {};
 }
@@ -93,18 +92,18 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
     T* target = grad + row * stride + query_columns;
     for (int i = 0; i < latent.rank; ++i)
       target[i] = kernels::to_bf16(kernels::to_float(of_key[i]) + kernels::to_float(of_key[width + i]));
-    std::copy_n(of_key + latent.rank, latent.turned, target + latent.rank);
+    std::copy_n(of_key + latent.rank, latent.rope_dim, target + latent.rank);
   }
   const auto norm_backward = [&](int weight, size_t first) {
-    return kernels::head_norm_backward(*stream_, {.x = r.in.data + first,
-                                                  .grad = grad + first,
-                                                  .stride = stride,
-                                                  .weight = weights_->template values<T>(weight),
-                                                  .grad_weight = grad_of_norm(weight),
-                                                  .epsilon = model::kLatentNormEpsilon,
-                                                  .rows = rows_,
-                                                  .heads = 1,
-                                                  .head_size = layout().parameters[weight].columns});
+    return model::head_norm_backward(*stream_, *weights_, weight,
+                                     {.x = r.in.data + first,
+                                      .grad = grad + first,
+                                      .stride = stride,
+                                      .grad_weight = grad_of_norm(weight),
+                                      .epsilon = model::kLatentNormEpsilon,
+                                      .rows = rows_,
+                                      .heads = 1,
+                                      .head_size = layout().parameters[weight].columns});
   };
   TRY(norm_backward(layer.key_norm, query_columns));
 
@@ -118,22 +117,20 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
                              of_queries + static_cast<size_t>(head) * head_size, query_stride, latent.plain));
   }
   T* grad_queries = made ? grown(grad_queries_, rows_ * queries) : grad;
-  const auto panels = weights_->split_panels_transposed(layer.key_value_up);
-  TRY(kernels::batched_gemm(*stream_, {.a = grad_wide,
-                                       .a_stride = wide,
-                                       .a_group = static_cast<size_t>(width),
-                                       .b = panels.turned,
-                                       .b_group = panels.stride,
-                                       .out = grad_queries,
-                                       .out_stride = query_stride,
-                                       .out_group = static_cast<size_t>(head_size),
-                                       .groups = heads,
-                                       .m = rows_,
-                                       .n = latent.plain,
-                                       .k = latent.rank}));
+  TRY(model::latent_queries_backward(*stream_, *weights_, r.layer,
+                                     {.a = grad_wide,
+                                      .a_stride = wide,
+                                      .a_group = static_cast<size_t>(width),
+                                      .out = grad_queries,
+                                      .out_stride = query_stride,
+                                      .out_group = static_cast<size_t>(head_size),
+                                      .groups = heads,
+                                      .m = rows_,
+                                      .n = latent.plain,
+                                      .k = latent.rank}));
   for (int row = 0; row < rows_; ++row) {
     for (int head = 0; head < heads; ++head) {
-      std::copy_n(grad_wide + row * wide + static_cast<size_t>(head) * width + latent.rank, latent.turned,
+      std::copy_n(grad_wide + row * wide + static_cast<size_t>(head) * width + latent.rank, latent.rope_dim,
                   grad_queries + row * query_stride + static_cast<size_t>(head) * head_size + latent.plain);
     }
   }
@@ -143,14 +140,14 @@ Status Tape::TapeOps<T>::expand_latents_backward(const Record& r) {
     if (learns(layer.query_up)) {
       TRY(add_weight_gradient(layer.query_up, normed.data, latent.query_rank, grad_queries, static_cast<int>(queries)));
     }
-    TRY(kernels::gemm(*stream_, {.a = grad_queries,
-                                 .a_stride = queries,
-                                 .b = weights_->packed_transposed(layer.query_up),
-                                 .out = grad,
-                                 .out_stride = stride,
-                                 .m = rows_,
-                                 .n = latent.query_rank,
-                                 .k = static_cast<int>(queries)}));
+    TRY(model::linear_backward(*stream_, *weights_, layer.query_up,
+                               {.a = grad_queries,
+                                .a_stride = queries,
+                                .out = grad,
+                                .out_stride = stride,
+                                .m = rows_,
+                                .n = latent.query_rank,
+                                .k = static_cast<int>(queries)}));
     TRY(norm_backward(layer.query_norm, 0));
   }
   std::swap(grad_wide_, grad_spare_);

@@ -9,6 +9,7 @@
 #include "model/latent.h"
 #include "model/layer_ops.h"
 #include "model/routes.h"
+#include "model/tree_pages.h"
 #include "trainer/learn/tape.h"
 
 namespace tandem::trainer {
@@ -51,8 +52,8 @@ class Tape::Pass {
   virtual ~Pass() = default;
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks) = 0;
-  virtual Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
-                          std::span<const uint8_t> learned) = 0;
+  virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
+                          std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
 };
@@ -67,7 +68,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks) override;
-  Status backward(std::span<const float> grad_logprobs, std::span<float> grads, std::vector<float>* entropies,
+  Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
@@ -113,15 +114,6 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
     Tensor out = {};
     bool kept = true;  // false: `out` lives in scratch and is computed again when it is needed
   };
-  // The pages that a node's path lies in: whole pages of its ancestors, then its own.
-  struct NodePages {
-    int node = 0;
-    int copied_from = -1;  // the ancestors' last page, where the node starts in its middle
-    size_t own_from = 0;
-    std::vector<int> pages = {};
-    std::vector<kernels::BasicKeyValuePage<T>> pointers = {};
-  };
-
   using Base = model::LayerOps<T>;
   using Base::config_, Base::shape_, Base::columns_, Base::rotation_, Base::activations_, Base::stream_, Base::weights_,
       Base::layout, Base::multiply, Base::multiplied_by, Base::gather;
@@ -139,9 +131,6 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Status compute(const Record& record, const T* in, T* out);
   std::vector<T>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
 
-  void lay_out_pages();
-  kernels::BasicKeyValuePage<T> page_at(int page);
-  void copy_page(int from, int to);
   Result<std::vector<float>> head(std::span<const TokenPick> picks);
 
   Status backward(const Record& record);
@@ -174,11 +163,10 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   std::vector<model::LatentQueries<T>> latents_;  // of each layer, where attention is latent
   size_t routes_used_ = 0;
   Tensor hidden_;
-  std::vector<NodePages> pages_of_node_;
-  std::vector<kernels::BasicQueryRun<T>> runs_;
+  model::TreePages<T> pages_{shape_};
   std::vector<std::vector<int>> paths_;
   std::vector<kernels::TreeRun> tree_runs_;
-  std::vector<T> page_memory_, scratch_, dispatched_, packed_, packed_grad_;
+  std::vector<T> scratch_, dispatched_, packed_, packed_grad_;
   std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
   std::vector<T> grad_spare_, grad_queries_, columns_of_x_, columns_of_grad_;
   std::vector<float> grad_weights_, unwanted_;
@@ -188,7 +176,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 };
 
 template <>
-Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, std::span<float> grads,
+Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                                       std::vector<float>* entropies, std::span<const uint8_t> learned);
 
 }  // namespace tandem::trainer

@@ -46,7 +46,7 @@ class RowCounter final : public model::BasicOps<bf16> {
     return Tensor{nullptr, gate_up.rows, gate_up.columns / 2, 0};
   }
   Result<Tensor> dispatch(const Tensor& x, int, int) override {
-    return Tensor{nullptr, x.rows * config_.experts.chosen, x.columns, 0};
+    return Tensor{nullptr, x.rows * config_.experts.top_k, x.columns, 0};
   }
   Result<Tensor> grouped_linear(const Tensor& x, int weights) override {
     return keep(x.rows, layout_.parameters[weights].group_rows());

@@ -11,15 +11,11 @@
 #include <span>
 #include <vector>
 
+#include "model/tree_pages.h"
+
 namespace tandem::trainer {
 
-// A run of tokens without a branch.
-struct TreeNode {
-  int parent = -1;
-  int row = 0;  // of the batch: nodes lie one after another, parents before children
-  int rows = 0;
-  int position = 0;  // of the first token in its samples
-};
+using model::TreeNode;
 
 struct TokenTree {
   std::vector<TreeNode> nodes;

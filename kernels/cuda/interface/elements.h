@@ -80,16 +80,16 @@ typedef struct TANDEM_CUDA_NAME(HeadNorm) {
 } TANDEM_CUDA_NAME(HeadNorm);
 int TANDEM_CUDA_FUNCTION(head_norm)(TandemCudaStream stream, const TANDEM_CUDA_NAME(HeadNorm) * arguments);
 
-/* Rotates pairs of each head's first elements in place by the angle of the row's position: (x[i], x[i + rotated / 2]),
- * or (x[2 i], x[2 i + 1]) where `interleaved`; `inverse` turns back. A position outside the table makes what is rotated
- * NaN. */
+/* Rotates pairs of each head's first elements in place by the angle of the row's position: (x[i], x[i + rope_dim / 2]),
+ * or (x[2 i], x[2 i + 1]) where `interleaved`; `inverse` turns back. A position outside the table makes the
+ * rotated elements NaN. */
 typedef struct TANDEM_CUDA_NAME(Rope) {
   TANDEM_CUDA_T* x; /* [row][heads][head_size], `stride` from row to row */
   int64_t stride;
   const int32_t* positions; /* [rows] */
-  const float* table;       /* [table_positions][rotated / 2][2]: cosine, sine */
+  const float* table;       /* [table_positions][rope_dim / 2][2]: cosine, sine */
   int rows, heads, head_size, table_positions, inverse;
-  int rotated; /* of a head's elements, even; 0: all */
+  int rope_dim; /* of a head's elements, even; 0: all */
   int interleaved;
 } TANDEM_CUDA_NAME(Rope);
 int TANDEM_CUDA_FUNCTION(rope)(TandemCudaStream stream, const TANDEM_CUDA_NAME(Rope) * arguments);
@@ -190,19 +190,19 @@ int TANDEM_CUDA_FUNCTION(lm_head)(TandemCudaStream stream, const TANDEM_CUDA_NAM
 /* out[place of the pair] = x[row of the pair]; a pair whose place is -1 is left out. */
 typedef struct TANDEM_CUDA_NAME(Permute) {
   const TANDEM_CUDA_T* x; /* [rows][width] */
-  const int32_t* places;  /* [rows][chosen] */
-  TANDEM_CUDA_T* out;     /* [rows * chosen][width] */
-  int rows, chosen, width;
+  const int32_t* places;  /* [rows][top_k] */
+  TANDEM_CUDA_T* out;     /* [rows * top_k][width] */
+  int rows, top_k, width;
 } TANDEM_CUDA_NAME(Permute);
 int TANDEM_CUDA_FUNCTION(permute)(TandemCudaStream stream, const TANDEM_CUDA_NAME(Permute) * arguments);
 
 /* out[row] = bf16(residual[row] + sum over the row's pairs, in order of rank, of weight * y[place]). */
 typedef struct TANDEM_CUDA_NAME(Combine) {
-  const TANDEM_CUDA_T* y; /* [rows * chosen][width] */
+  const TANDEM_CUDA_T* y; /* [rows * top_k][width] */
   const int32_t* places;
-  const float* weights;          /* [rows][chosen] */
+  const float* weights;          /* [rows][top_k] */
   const TANDEM_CUDA_T* residual; /* [rows][width] */
   TANDEM_CUDA_T* out;            /* [rows][width]; may be the residual */
-  int rows, chosen, width;
+  int rows, top_k, width;
 } TANDEM_CUDA_NAME(Combine);
 int TANDEM_CUDA_FUNCTION(combine)(TandemCudaStream stream, const TANDEM_CUDA_NAME(Combine) * arguments);

@@ -35,7 +35,7 @@ typedef struct TandemCudaGelu {
 } TandemCudaGelu;
 int tandem_cuda_gelu(TandemCudaStream stream, const TandemCudaGelu* arguments);
 
-/* grad *= the slope of gelu at x. */
+/* grad *= the derivative of gelu at x. */
 typedef struct TandemCudaGeluBackward {
   const float* x; /* as it was before */
   float* grad;
