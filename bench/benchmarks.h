@@ -53,6 +53,8 @@ Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 Result<std::vector<Figure>> bench_envs(const Settings& settings);
 // The books of a run: an event at the millionth episode, leases, commits on disk, restarts.
 Result<std::vector<Figure>> bench_ledger(const Settings& settings);
+// Requests over loopback beside bare sockets, and tokens streamed by the server of `model` beside its engine alone.
+Result<std::vector<Figure>> bench_serve(const Settings& settings);
 // Messages between two processes' sockets.
 Result<std::vector<Figure>> bench_wire(const Settings& settings);
 

@@ -35,6 +35,8 @@ constexpr std::array kBenchmarks = {
     Benchmark{"trainer", "Training steps", bench::bench_trainer, kLanguageModel},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
     Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
+    Benchmark{"serve", "Requests over HTTP, and tokens that are streamed", bench::bench_serve,
+              "Model directory that is served; needed"},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };
 

@@ -40,7 +40,8 @@ int http_status_of(const Status& status) {
 }
 
 Json error_body(int http_status, std::string_view message, std::string_view param) {
-  return {{"error",
+  return {{"type", "error"},
+          {"error",
            {{"message", message},
             {"type", type_of(http_status)},
             {"param", param.empty() ? Json() : Json(param)},

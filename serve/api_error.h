@@ -1,4 +1,4 @@
-// Errors as OpenAI's API has them: {"error": {message, type, param, code}}.
+// Errors as OpenAI's API has them, {"error": {message, type, param, code}}, and Anthropic's: beside "type": "error".
 #pragma once
 
 #include <string_view>

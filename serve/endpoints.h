@@ -27,10 +27,10 @@ struct Endpoint {
 
 Endpoint chat_endpoint();         // OpenAI's /v1/chat/completions
 Endpoint completions_endpoint();  // OpenAI's /v1/completions
+Endpoint messages_endpoint();     // Anthropic's /v1/messages
 Endpoint generate_endpoint();     // vLLM's /inference/v1/generate: token in, token out
 
-// Sets the constraint of the turn from "response_format", or from "tool_choice" and "tools".
-Status read_constraint(Fields& fields, const ModelView& model, std::optional<model::ToolDialect> dialect,
-                       Generation& generation);
+// Sets the constraint of the turn from "response_format".
+Status read_response_format(Fields& fields, const ModelView& model, Generation& generation);
 
 }  // namespace tandem::serve

@@ -28,7 +28,7 @@ struct Generation {
 
 // What requests are read against. Belongs to the thread that prepares the requests of a model.
 struct ModelView {
-  const std::string& name;
+  std::string name;  // that the request asks for
   const TextSide& text;
   const model::ModelConfig& config;
   Constraints& constraints;

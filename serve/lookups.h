@@ -17,6 +17,7 @@ struct Lookup {
 
 Lookup tokenize_lookup();
 Lookup detokenize_lookup();
+Lookup count_tokens_lookup();  // Anthropic's /v1/messages/count_tokens
 
 // /v1/embeddings, by a sentence encoder. Belongs to one thread.
 class Embedder {

@@ -9,7 +9,9 @@
 #include "base/unique_number.h"
 #include "base/work_queue.h"
 #include "serve/api_error.h"
+#include "serve/model_set.h"
 #include "serve/openapi.h"
+#include "serve/request_reader.h"
 
 namespace tandem::serve {
 
@@ -45,11 +47,12 @@ class Server::Loop {
         keys_(std::move(keys)),
         http_(std::move(http)),
         clock_(clock),
+        models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
-    for (const Endpoint& endpoint : {chat_endpoint(), completions_endpoint(), generate_endpoint()})
+    for (const Endpoint& endpoint : {chat_endpoint(), completions_endpoint(), messages_endpoint(), generate_endpoint()})
       endpoints_.push_back({endpoint, FieldTable(endpoint.fields)});
-    for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup()})
+    for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup(), count_tokens_lookup()})
       lookups_.push_back({lookup, FieldTable(lookup.fields)});
   }
 
@@ -81,39 +84,25 @@ class Server::Loop {
     Lookup lookup;
     FieldTable table;
   };
-  struct Loaded {
-    std::vector<std::unique_ptr<Lane>> lanes;
-    std::unique_ptr<Embedder> embedder;
-  };
-
   // On the thread that reads requests; nothing else can be read before.
   void load(const std::function<void()>& ready) {
     queue_.submit([this, ready]() -> WorkQueue::Completion {
-      auto loaded = std::make_shared<Result<Loaded>>(load_all());
+      Status loaded = models_.load(settings_.threads, clock_);
       return [this, ready, loaded] {
-        if (!*loaded) {
-          trouble_ = loaded->error();
+        if (!loaded.ok()) {
+          trouble_ = loaded;
           ended_ = true;
           return;
         }
-        lanes_ = std::move((*loaded)->lanes);
-        embedder_ = std::move((*loaded)->embedder);
-        for (auto& lane : lanes_) http_.watch(lane->wake_fd(), [one = lane.get()] { one->take_news(); });
+        for (const auto& lane : models_.lanes()) http_.watch(lane->wake_fd(), [one = lane.get()] { one->take_news(); });
         loaded_ = true;
         ready();
       };
     });
   }
-  Result<Loaded> load_all() const {
-    Loaded loaded;
-    for (const LaneSettings& model : settings_.models) loaded.lanes.push_back(TRY(Lane::load(model, clock_)));
-    if (!settings_.embedding_model.empty())
-      loaded.embedder = TRY(Embedder::load(settings_.embedding_model, settings_.threads));
-    return loaded;
-  }
-
   bool can_sample() const {
-    return loaded_ && !draining_ && std::ranges::all_of(lanes_, [](const auto& lane) { return lane->trouble().ok(); });
+    return loaded_ && !draining_ &&
+           std::ranges::all_of(models_.lanes(), [](const auto& lane) { return lane->trouble().ok(); });
   }
 
   // Nothing where the request may go on.
@@ -180,59 +169,26 @@ class Server::Loop {
     if (path == "/version") return json_response(200, {{"version", settings_.version}});
     if (path == "/openapi.json") return json_response(200, document());
     if (path == "/v1/models") {
-      Json data = Json::array();
-      for (const auto& model : settings_.models) {
-        for (const auto& name : model.names) data.push_back(model_object(name));
-      }
-      if (embedder_) data.push_back(model_object(embedder_->name()));
-      return json_response(200, {{"object", "list"}, {"data", std::move(data)}});
+      return json_response(200, models_.list(started_));
     }
     constexpr std::string_view kModel = "/v1/models/";
     if (path.starts_with(kModel)) {
       const std::string name = path.substr(kModel.size());
-      const bool known = settings_of(name) != nullptr || (embedder_ && embedder_->name() == name);
-      return known ? json_response(200, model_object(name)) : no_model(name);
+      const auto object = models_.describe(name, started_);
+      return object ? json_response(200, *object) : models_.unknown(name);
     }
     if (path == "/load") {
       size_t load = 0;
-      for (const auto& lane : lanes_) load += lane->requests();
+      for (const auto& lane : models_.lanes()) load += lane->requests();
       return json_response(200, {{"server_load", load}});
     }
     if (path == "/metrics") {
       std::vector<ModelGauges> gauges;
-      for (const auto& lane : lanes_) gauges.push_back(lane->gauges());
+      for (const auto& lane : models_.lanes()) gauges.push_back(lane->gauges());
       return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                           .body = prometheus_text(gauges, answers_by_status_)};
     }
     return std::nullopt;
-  }
-
-  Json model_object(const std::string& name) const {
-    Json object = {{"id", name}, {"object", "model"}, {"created", started_}, {"owned_by", "tandem"}};
-    for (const auto& lane : lanes_) {
-      if (std::ranges::find(lane->settings().names, name) != lane->settings().names.end())
-        object["max_model_len"] = lane->max_tokens();
-    }
-    return object;
-  }
-  const LaneSettings* settings_of(const std::string& name) const {
-    for (const auto& model : settings_.models) {
-      if (std::ranges::find(model.names, name) != model.names.end()) return &model;
-    }
-    return nullptr;
-  }
-  HttpResponse no_model(const std::string& name) const {
-    std::vector<std::string> names;
-    for (const auto& model : settings_.models) names.insert(names.end(), model.names.begin(), model.names.end());
-    return error_response(
-        404, fmt::format("there is no model \"{}\"; there is {}", name.substr(0, 200), join(names, ", ")), "model");
-  }
-  Lane* lane_of(const std::string& name) const {
-    if (name.empty()) return lanes_.empty() ? nullptr : lanes_.front().get();
-    for (const auto& lane : lanes_) {
-      if (std::ranges::find(lane->settings().names, name) != lane->settings().names.end()) return lane.get();
-    }
-    return nullptr;
   }
 
   Json document() const {
@@ -263,12 +219,6 @@ class Server::Loop {
     return std::nullopt;
   }
 
-  struct Read {
-    std::optional<HttpResponse> refused;
-    Lane* lane = nullptr;
-    Prepared prepared;
-  };
-
   void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
     const auto id = fmt::format("{:016x}{:08x}", run_, ++requests_);
@@ -279,7 +229,8 @@ class Server::Loop {
     reading_.insert(number);
     auto body = std::make_shared<std::string>(std::move(request.body));
     const bool taken = queue_.submit([=, this, &reading]() -> WorkQueue::Completion {
-      auto read = std::make_shared<Read>(read_request(reading, *body, priority, id));
+      auto read = std::make_shared<ReadRequest>(
+          read_request(models_, reading.endpoint, reading.table, *body, priority, id, clock_.unix_seconds()));
       return [=, this] {
         if (reading_.erase(number) == 0) return reply(unavailable("the client has gone"));
         if (read->refused) return reply(std::move(*read->refused));
@@ -296,53 +247,6 @@ class Server::Loop {
     auto full = error_response(429, "too many requests wait to be read; try again later");
     full.headers.emplace_back("Retry-After", "1");
     reply(std::move(full));
-  }
-
-  // On the thread that reads requests.
-  Read read_request(const Reading& reading, std::string_view body, const std::string& priority, const std::string& id) {
-    Read read;
-    Fields fields;
-    const auto prepared = [&]() -> Result<Prepared> {
-      TRY(check(fields, reading.table, reading.endpoint.required, body));
-      read.lane = lane_of(fields.text("model"));
-      if (read.lane == nullptr) return fail(Status::not_found("model"));
-      const std::string name = fields.text("model", read.lane->settings().names.front());
-      return reading.endpoint.prepare(fields, read.lane->view(name), id, static_cast<int64_t>(clock_.unix_seconds()));
-    };
-    auto result = guarded(prepared);
-    if (read.lane == nullptr && !result && result.error().code() == Code::kNotFound) {
-      read.refused = no_model(fields.text("model"));
-    } else if (!result) {
-      read.refused = error_response(http_status_of(result.error()), result.error().to_string(), fields.param());
-    } else {
-      read.prepared = std::move(*result);
-      if (!priority.empty()) {
-        if (const auto known = priority_of(priority))
-          read.prepared.generation.priority = *known;
-        else
-          read.refused =
-              error_response(400, fmt::format("X-Tandem-Priority: must be one of {}", fmt::join(kPriorities, ", ")));
-      }
-    }
-    return read;
-  }
-
-  static Status check(Fields& fields, const FieldTable& table, std::span<const std::string_view> required,
-                      std::string_view body) {
-    TRY(fields.read(table, body));
-    for (const auto name : required) {
-      if (!fields.has(name)) return fields.wrong(name, fmt::format("\"{}\" is missing", name));
-    }
-    return {};
-  }
-  // Foreign JSON that is of another shape than somebody expected is the request's mistake.
-  template <typename Function>
-  static auto guarded(const Function& function) -> decltype(function()) {
-    try {
-      return function();
-    } catch (const Json::exception& error) {
-      return tl::unexpected(Status::invalid(error.what()));
-    }
   }
 
   // Computes an answer on the thread that reads requests.
@@ -363,19 +267,19 @@ class Server::Loop {
     compute(
         [this, &reading, body = std::move(request.body)] {
           Fields fields;
-          if (const Status status = check(fields, reading.table, reading.lookup.required, body); !status.ok())
+          if (const Status status = read_fields(fields, reading.table, reading.lookup.required, body); !status.ok())
             return error_response(400, status.to_string(), fields.param());
-          Lane* const lane = lane_of(fields.text("model"));
-          if (lane == nullptr) return no_model(fields.text("model"));
+          Lane* const lane = models_.lane_of(fields.text("model"));
+          if (lane == nullptr) return models_.unknown(fields.text("model"));
           const std::string name = lane->settings().names.front();
-          return response_of(guarded([&] { return reading.lookup.answer(fields, lane->view(name)); }), fields);
+          return response_of(shielded([&] { return reading.lookup.answer(fields, lane->view(name)); }), fields);
         },
         reply);
   }
 
   void embed(HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
-    if (!embedder_) {
+    if (!models_.embedder()) {
       return reply(
           error_response(404, "this server has no embedding model; start it with --embedding-model DIR", "model"));
     }
@@ -383,22 +287,22 @@ class Server::Loop {
         [this, body = std::move(request.body)] {
           Fields fields;
           static constexpr std::string_view kRequired[] = {"model", "input"};
-          if (const Status status = check(fields, embedding_fields_, kRequired, body); !status.ok())
+          if (const Status status = read_fields(fields, embedding_fields_, kRequired, body); !status.ok())
             return error_response(400, status.to_string(), fields.param());
-          if (fields.text("model") != embedder_->name()) {
+          if (fields.text("model") != models_.embedder()->name()) {
             return error_response(404,
                                   fmt::format("there is no embedding model \"{}\"; there is {}",
-                                              fields.text("model").substr(0, 200), embedder_->name()),
+                                              fields.text("model").substr(0, 200), models_.embedder()->name()),
                                   "model");
           }
-          return response_of(guarded([&] { return embedder_->answer(fields); }), fields);
+          return response_of(shielded([&] { return models_.embedder()->answer(fields); }), fields);
         },
         reply);
   }
 
   void gone(uint64_t number) {
     if (reading_.erase(number) > 0) return;
-    for (auto& lane : lanes_) lane->gone(number);
+    for (auto& lane : models_.lanes()) lane->gone(number);
   }
 
   void tick(const std::atomic<bool>& stop) {
@@ -414,13 +318,13 @@ class Server::Loop {
       draining_ = true;
       drain_until_ = now + from_seconds(settings_.drain_seconds);
       size_t open = reading_.size();
-      for (const auto& lane : lanes_) open += lane->requests();
+      for (const auto& lane : models_.lanes()) open += lane->requests();
       if (open > 0) spdlog::info("ending: {} requests have {} s to end", open, settings_.drain_seconds);
     }
-    const bool idle =
-        reading_.empty() && std::ranges::all_of(lanes_, [](const auto& lane) { return lane->requests() == 0; });
+    const bool idle = reading_.empty() &&
+                      std::ranges::all_of(models_.lanes(), [](const auto& lane) { return lane->requests() == 0; });
     if (!idle && now < drain_until_) return;
-    for (auto& lane : lanes_) lane->end_all(503, "the server has ended");
+    for (auto& lane : models_.lanes()) lane->end_all(503, "the server has ended");
     ended_ = true;
   }
 
@@ -431,8 +335,7 @@ class Server::Loop {
   std::vector<Reading> endpoints_;
   std::vector<LookupReading> lookups_;
   const FieldTable embedding_fields_{Embedder::fields()};
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  std::unique_ptr<Embedder> embedder_;
+  ModelSet models_;
   WorkQueue queue_;             // goes before what its jobs use
   std::set<uint64_t> reading_;  // requests that are being read
   std::map<int, uint64_t> answers_by_status_;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "serve/endpoints.h"
+#include "serve/shapes/conversation.h"
 
 namespace tandem::serve {
 namespace {
@@ -274,40 +275,30 @@ Result<Prepared> prepare_chat(Fields& fields, const ModelView& model, const std:
   Generation& generation = prepared.generation;
   const auto limit = fields.has("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
   TRY(read_sampling(fields, model, limit, -1, generation));
-  if (!model.text.chat_template) {
-    return fail(fields.wrong("messages", fmt::format("{} has no chat template: use /v1/completions", model.name)));
-  }
-  const Json messages = TRY(read_messages(fields));
+  Conversation conversation;
+  conversation.messages = TRY(read_messages(fields));
   TRY(read_tools(fields));
-  const Json* const tools = fields.get("tools");
   const Json* const choice = fields.get("tool_choice");
-  const bool no_calls = choice != nullptr && *choice == Json("none");
-  const bool offers = tools != nullptr && !tools->empty();
-  const bool shown = offers && !no_calls;
-  const bool continues = fields.boolean("continue_final_message", false);
-  if (continues && fields.boolean("add_generation_prompt", false)) {
+  if (choice != nullptr && choice->is_string() && *choice != Json("none") && *choice != Json("auto") &&
+      *choice != Json("required")) {
+    return fail(
+        fields.wrong("tool_choice", "\"tool_choice\" must be \"auto\", \"none\", \"required\" or one function"));
+  }
+  const Json* const tools = fields.get("tools");
+  if (tools != nullptr && !(choice != nullptr && *choice == Json("none"))) conversation.tools = *tools;
+  if (choice != nullptr && *choice != Json("none") && *choice != Json("auto")) conversation.tool_choice = *choice;
+  if (const Json* const format = fields.get("response_format")) conversation.response_format = *format;
+  conversation.one_call = !fields.boolean("parallel_tool_calls", true);
+  conversation.continues = fields.boolean("continue_final_message", false);
+  if (conversation.continues && fields.boolean("add_generation_prompt", false)) {
     return fail(fields.wrong("continue_final_message",
                              "\"continue_final_message\" and \"add_generation_prompt\" do not go together"));
   }
-  model::RenderOptions options{.add_generation_prompt = fields.boolean("add_generation_prompt", !continues)};
-  if (continues) options.continue_final_message = "content";
-  if (const Json* const variables = fields.get("chat_template_kwargs")) options.variables = *variables;
-  if (fields.has("reasoning_effort")) options.variables["reasoning_effort"] = fields.text("reasoning_effort");
-  if (const Json* const documents = fields.get("documents")) options.variables["documents"] = *documents;
-  auto rendered = model.text.render(messages, shown ? *tools : Json(), std::move(options));
-  if (!rendered) return fail(fields.wrong("messages", std::move(rendered).error()));
-  generation.prompts.push_back(std::move(rendered->ids));
-
-  const auto& source = model.text.chat_template->source(shown);
-  auto& settings = *generation.choice;
-  settings.has_reasoning = source.find("</think>") != std::string::npos;
-  const auto end = std::string_view(rendered->text).substr(0, rendered->text.find_last_not_of(" \t\r\n") + 1);
-  settings.begins_in_reasoning = settings.has_reasoning && end.ends_with("<think>");
-  if (shown) {
-    settings.dialect = model.text.dialect(true);
-    settings.tools = *tools;
-  }
-  TRY(read_constraint(fields, model, shown ? settings.dialect : std::nullopt, generation));
+  conversation.add_generation_prompt = fields.boolean("add_generation_prompt", true);
+  if (const Json* const variables = fields.get("chat_template_kwargs")) conversation.variables = *variables;
+  if (fields.has("reasoning_effort")) conversation.variables["reasoning_effort"] = fields.text("reasoning_effort");
+  if (const Json* const documents = fields.get("documents")) conversation.variables["documents"] = *documents;
+  TRY(apply_conversation(fields, model, conversation, generation));
   TRY(fit_answer(fields, "messages", model, generation));
 
   const bool logprobs = fields.boolean("logprobs", false);
@@ -335,36 +326,6 @@ Result<Prepared> prepare_chat(Fields& fields, const ModelView& model, const std:
 }
 
 }  // namespace
-
-Status read_constraint(Fields& fields, const ModelView& model, std::optional<model::ToolDialect> dialect,
-                       Generation& generation) {
-  Json request = Json::object();
-  std::string_view param = "response_format";
-  const Json* const format = fields.get("response_format");
-  if (format != nullptr && format->value("type", std::string()) != "text") request["response_format"] = *format;
-  const Json* const choice = fields.get("tool_choice");
-  generation.choice->one_call = !fields.boolean("parallel_tool_calls", true);
-  if (choice != nullptr && choice->is_string() && *choice != Json("none") && *choice != Json("auto") &&
-      *choice != Json("required"))
-    return fields.wrong("tool_choice", "\"tool_choice\" must be \"auto\", \"none\", \"required\" or one function");
-  const bool asks = choice != nullptr && *choice != Json("none") && *choice != Json("auto");
-  // Arguments that are valid by construction, where a tool says "strict".
-  const bool strict = dialect && std::ranges::any_of(generation.choice->tools, [](const Json& tool) {
-                        return tool["function"].contains("strict") && tool["function"]["strict"] == Json(true);
-                      });
-  if (asks || strict) {
-    if (!dialect) return fields.wrong("tool_choice", "\"tool_choice\" goes with \"tools\"");
-    request["tool_choice"] = asks ? *choice : Json("auto");
-    request["tools"] = generation.choice->tools;
-    param = "tool_choice";
-  }
-  if (request.empty()) return {};
-  if (!generation.choice->stops.empty()) request["stop"] = generation.choice->stops;
-  auto constraint = model.constraints.of(request, dialect);
-  if (!constraint) return fields.wrong(param, std::move(constraint).error());
-  generation.turn.constraint = std::move(*constraint);
-  return {};
-}
 
 Endpoint chat_endpoint() {
   return {"/v1/chat/completions",

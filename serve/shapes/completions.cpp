@@ -1,6 +1,7 @@
 // OpenAI's /v1/completions, with echo, logprobs and fill-in-the-middle.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "serve/endpoints.h"
@@ -86,7 +87,7 @@ class CompletionShape final : public Shape {
     for (size_t i = 0; i < view.choices.size(); ++i) {
       const Choice& choice = view.choices[i];
       Json answer = {{"index", i},
-                     {"text", (options_.echo ? options_.prompts[i / view.n] : "") + said(choice)},
+                     {"text", (options_.echo ? options_.prompts[i / view.n] : "") + choice.text()},
                      {"logprobs", nullptr},
                      {"finish_reason", name_of(choice.finish())},
                      {"stop_reason", choice.stop_reason()}};
@@ -156,7 +157,6 @@ class CompletionShape final : public Shape {
   }
 
  private:
-  static std::string said(const Choice& choice) { return choice.text(); }
   static Json empty_logprobs() {
     return {{"tokens", Json::array()},
             {"token_logprobs", Json::array()},
@@ -167,7 +167,8 @@ class CompletionShape final : public Shape {
     const std::string text = token_text(options_.tokenizer, token);
     lists["tokens"].push_back(text);
     lists["text_offset"].push_back(offset);
-    offset += text.size();
+    // In characters, as clients in other languages count.
+    offset += static_cast<size_t>(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
     Json tops;
     if (!logprob.is_null()) {
       tops = Json::object();
@@ -260,7 +261,7 @@ Result<Prepared> prepare_completion(Fields& fields, const ModelView& model, cons
   Generation& generation = prepared.generation;
   TRY(read_sampling(fields, model, "max_tokens", 16, generation));
   TRY(read_prompts(fields, model, generation));
-  TRY(read_constraint(fields, model, std::nullopt, generation));
+  TRY(read_response_format(fields, model, generation));
   TRY(fit_answer(fields, "prompt", model, generation));
   const bool logprobs = fields.has("logprobs");
   const bool echo = fields.boolean("echo", false);

@@ -114,7 +114,7 @@ Result<Prepared> prepare_generate(Fields& fields, const ModelView& model, const 
   const auto read = [&]() -> Status {
     TRY(parameters.read(table, given == nullptr ? "{}" : dump_json(*given)));
     TRY(read_sampling(parameters, model, "max_tokens", 16, generation));
-    return read_constraint(parameters, model, std::nullopt, generation);
+    return read_response_format(parameters, model, generation);
   };
   if (Status status = read(); !status.ok()) return fail(blame(std::move(status)));
   generation.prompts.push_back(TRY(read_tokens(fields, "token_ids", *fields.get("token_ids"), model)));

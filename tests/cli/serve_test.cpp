@@ -239,6 +239,67 @@ TEST_F(Serve, answers_have_the_shape_of_openais) {
   EXPECT_EQ(called["choices"][0]["message"]["tool_calls"][0]["function"]["name"], Json("look"));
 }
 
+TEST_F(Serve, anthropics_messages_are_the_same_conversation) {
+  start();
+  const Json openai =
+      post("/v1/chat/completions", chat("Tell me.", {{"seed", 1}, {"max_tokens", 30}, {"temperature", 0}}));
+  const Json body = {
+      {"model", "tiny"},
+      {"max_tokens", 30},
+      {"temperature", 0},
+      {"messages",
+       Json::array({{{"role", "user"}, {"content", Json::array({{{"type", "text"}, {"text", "Tell me."}}})}}})}};
+  const Json answer = post("/v1/messages", body);
+  EXPECT_EQ(answer["type"], Json("message"));
+  EXPECT_EQ(answer["content"][0]["text"], openai["choices"][0]["message"]["content"]);
+  EXPECT_EQ(answer["stop_reason"],
+            Json(openai["choices"][0]["finish_reason"] == Json("length") ? "max_tokens" : "end_turn"));
+  EXPECT_EQ(post("/v1/messages/count_tokens", {{"model", "tiny"}, {"messages", body["messages"]}})["input_tokens"],
+            openai["usage"]["prompt_tokens"]);
+  Json streamed = body;
+  streamed["stream"] = true;
+  const auto raw = ask("/v1/messages", dump_json(streamed));
+  wire::EventStreamDecoder decoder(size_t{1} << 20);
+  std::string text, last;
+  const auto events = decoder.feed(raw.body);
+  for (const auto& event : *events) {
+    const Json data = *parse_json(event.data);
+    EXPECT_EQ(data["type"], Json(event.type));
+    if (event.type == "content_block_delta") text += data["delta"].value("text", std::string());
+    last = event.type;
+  }
+  EXPECT_EQ(text, answer["content"][0]["text"].get<std::string>());
+  EXPECT_EQ(last, "message_stop");
+  const Json tool = {{"name", "look"},
+                     {"input_schema",
+                      {{"type", "object"},
+                       {"properties", {{"x", {{"enum", {"a", "b"}}}}}},
+                       {"required", {"x"}},
+                       {"additionalProperties", false}}}};
+  Json calls = body;
+  calls["max_tokens"] = 900;
+  calls["tools"] = Json::array({tool});
+  calls["tool_choice"] = {{"type", "any"}, {"disable_parallel_tool_use", true}};
+  calls["temperature"] = 1;
+  const Json called = post("/v1/messages", calls);
+  EXPECT_EQ(called["stop_reason"], Json("tool_use")) << dump_json(called);
+  EXPECT_EQ(called["content"].back()["name"], Json("look"));
+  // The call and its result go back.
+  calls["tools"] = Json::array({tool});
+  calls["tool_choice"] = {{"type", "none"}};
+  calls["max_tokens"] = 3;
+  calls["messages"].push_back({{"role", "assistant"}, {"content", called["content"]}});
+  calls["messages"].push_back(
+      {{"role", "user"},
+       {"content",
+        Json::array({{{"type", "tool_result"}, {"tool_use_id", called["content"].back()["id"]}, {"content", "a"}}})}});
+  EXPECT_EQ(post("/v1/messages", calls)["type"], Json("message"));
+  const auto wrong = ask(
+      "/v1/messages", R"({"model":"tiny","max_tokens":3,"messages":[{"role":"user","content":[{"type":"image"}]}]})");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(wrong.json()["type"], Json("error"));
+}
+
 TEST_F(Serve, what_is_wrong_in_a_request_is_one_clear_4xx) {
   start();
   const auto error = [&](const std::string& path, const std::string& body) {

@@ -27,6 +27,7 @@ std::span<const Target> envs_targets();
 std::span<const Target> tasks_targets();
 std::span<const Target> rollout_targets();
 std::span<const Target> trainer_targets();
+std::span<const Target> serve_targets();
 
 // All of them.
 std::vector<Target> targets();

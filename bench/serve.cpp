@@ -1,0 +1,244 @@
+// Benchmarks of the HTTP server: its front over loopback sockets, and tokens through it beside those of the engine
+// alone.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "base/file.h"
+#include "bench/measure.h"
+#include "rollout/engine/engine.h"
+#include "serve/server.h"
+
+namespace tandem::bench {
+
+namespace {
+
+using namespace std::chrono_literals;
+using Steady = std::chrono::steady_clock;
+
+constexpr int kConnections = 16;
+constexpr auto kPatience = 60s;
+
+Result<FileDescriptor> connect_to(uint16_t port) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(port);
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0)
+    return fail(Status::from_errno("connect", errno));
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return socket;
+}
+
+// Keeps one request under way on each connection until `rounds` answers have come. `whole` says whether what came is an
+// answer.
+Status exchange(uint16_t port, int connections, const std::string& request, int rounds,
+                const std::function<bool(std::string_view)>& whole) {
+  std::vector<FileDescriptor> sockets;
+  std::vector<pollfd> waits;
+  std::vector<std::string> answers(connections);
+  for (int i = 0; i < connections; ++i) {
+    sockets.push_back(TRY(connect_to(port)));
+    waits.push_back({sockets.back().get(), POLLIN, 0});
+    TRY(write_all(sockets.back().get(), request, "request"));
+  }
+  int sent = connections, done = 0;
+  const auto deadline = Steady::now() + kPatience;
+  while (done < rounds) {
+    if (::poll(waits.data(), waits.size(), 1000) < 0 && errno != EINTR) return Status::from_errno("poll", errno);
+    if (Steady::now() > deadline) return Status::deadline("the server did not answer in time");
+    for (int i = 0; i < connections; ++i) {
+      if ((waits[i].revents & (POLLIN | POLLHUP)) == 0) continue;
+      char buffer[16384];
+      const ssize_t got = ::recv(waits[i].fd, buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got == 0) return Status::unavailable("the server closed a connection");
+      if (got < 0) continue;
+      answers[i].append(buffer, static_cast<size_t>(got));
+      if (!whole(answers[i])) continue;
+      answers[i].clear();
+      ++done;
+      if (sent >= rounds) continue;
+      ++sent;
+      TRY(write_all(waits[i].fd, request, "request"));
+    }
+  }
+  return {};
+}
+
+// Sends back as many bytes as an answer has for each request: what sockets alone allow.
+class BareServer {
+ public:
+  BareServer(size_t request, size_t answer) : request_(request), answer_(answer, 'x') {
+    listener_ = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof where;
+    if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&where), size) == 0 && ::listen(listener_.get(), 64) == 0 &&
+        ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) == 0)
+      port_ = ntohs(where.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~BareServer() {
+    stop_ = true;
+    thread_.join();
+  }
+  uint16_t port() const { return port_; }
+
+ private:
+  void serve() {
+    std::vector<FileDescriptor> sockets;
+    std::vector<pollfd> waits = {{listener_.get(), POLLIN, 0}};
+    std::vector<size_t> got = {0};
+    while (!stop_) {
+      if (::poll(waits.data(), waits.size(), 50) <= 0) continue;
+      for (size_t i = 1; i < waits.size(); ++i) {
+        if (waits[i].revents == 0) continue;
+        char buffer[16384];
+        const ssize_t n = ::recv(waits[i].fd, buffer, sizeof buffer, MSG_DONTWAIT);
+        if (n <= 0) waits[i].events = 0;
+        for (got[i] += static_cast<size_t>(std::max<ssize_t>(n, 0)); got[i] >= request_; got[i] -= request_)
+          (void)write_all(waits[i].fd, answer_, "answer");
+      }
+      if ((waits[0].revents & POLLIN) != 0) {
+        sockets.emplace_back(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        const int on = 1;
+        ::setsockopt(sockets.back().get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        waits.push_back({sockets.back().get(), POLLIN, 0});
+        got.push_back(0);
+      }
+    }
+  }
+  const size_t request_;
+  const std::string answer_;
+  FileDescriptor listener_;
+  uint16_t port_ = 0;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// A server in this process, on a thread of its own.
+class Served {
+ public:
+  static Result<std::unique_ptr<Served>> start(const Settings& settings) {
+    serve::ServerSettings wanted{.port = 0, .threads = settings.threads, .drain_seconds = 0, .version = "bench"};
+    wanted.models.push_back({.names = {"model"},
+                             .directory = settings.model,
+                             .format = settings.weights,
+                             .max_tokens = 512,
+                             .threads = settings.threads});
+    auto served = std::unique_ptr<Served>(new Served);
+    served->server_ = TRY(serve::Server::listen(std::move(wanted), served->clock_));
+    served->thread_ = std::thread([raw = served.get()] {
+      raw->status_ = raw->server_->serve([raw] { raw->ready_ = true; }, raw->stop_);
+      raw->ended_ = true;
+    });
+    while (!served->ready_ && !served->ended_) std::this_thread::sleep_for(1ms);
+    if (served->ended_) return fail(served->status_);
+    return served;
+  }
+  ~Served() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  uint16_t port() const {
+    return static_cast<uint16_t>(std::stoi(server_->url().substr(server_->url().rfind(':') + 1)));
+  }
+
+ private:
+  SystemClock clock_;
+  std::unique_ptr<serve::Server> server_;
+  std::atomic<bool> stop_{false}, ready_{false}, ended_{false};
+  Status status_;
+  std::thread thread_;
+};
+
+std::string post(const std::string& path, const Json& body) {
+  const std::string text = dump_json(body);
+  return fmt::format(
+      "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", path,
+      text.size(), text);
+}
+
+bool ends_whole(std::string_view answer) {
+  const size_t head = answer.find("\r\n\r\n");
+  if (head == std::string_view::npos) return false;
+  constexpr std::string_view kLength = "Content-Length: ";
+  const size_t length = answer.find(kLength);
+  if (length == std::string_view::npos || length > head) return answer.ends_with("0\r\n\r\n");
+  return answer.size() >= head + 4 + std::stoul(std::string(answer.substr(length + kLength.size(), 12)));
+}
+
+constexpr int kPrompt = 64, kSaid = 128;
+
+// Tokens a second of the engine alone.
+Result<double> engine_alone(const Settings& settings, kernels::Stream& packing, int streams) {
+  auto weights = std::make_shared<model::Weights>(TRY(load_model(settings, packing, false)));
+  auto engine = TRY(rollout::Engine::create(weights, 0, TRY(kernels::Stream::cpu(settings.threads)),
+                                            {.slots = std::max(streams, 1), .max_tokens = 512}));
+  rollout::SequenceId next = 0;
+  const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
+    for (int i = 0; i < streams; ++i) {
+      std::vector<int32_t> prompt(kPrompt, 5);
+      TRY(engine.add(++next, prompt, {.max_new_tokens = kSaid, .seed = next}));
+    }
+    while (!engine.idle()) TRY(engine.step());
+    for (int i = 0; i < streams; ++i) engine.release(next - i);
+    return {};
+  }));
+  return streams * kSaid / seconds;
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> bench_serve(const Settings& settings) {
+  if (settings.model.empty()) return fail(Status::invalid("which model? --model DIR says it"));
+  std::vector<Figure> figures;
+  auto packing = TRY(kernels::Stream::cpu(settings.threads));
+  const std::string health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  constexpr int kRounds = 2000;
+  constexpr size_t kAnswerBytes = 100;
+  double sockets = 0;
+  {
+    const BareServer echo(health.size(), kAnswerBytes);
+    sockets = kRounds / TRY(median_seconds(settings.seconds, [&] {
+                return exchange(echo.port(), kConnections, health, kRounds,
+                                [](std::string_view answer) { return answer.size() >= kAnswerBytes; });
+              }));
+  }
+  std::map<int, double> alone;
+  for (const int streams : {1, kConnections}) alone[streams] = TRY(engine_alone(settings, packing, streams));
+  const auto served = TRY(Served::start(settings));
+  const auto rate = [&](const std::string& request, int connections, int rounds) -> Result<double> {
+    return rounds / TRY(median_seconds(settings.seconds, [&] {
+             return exchange(served->port(), connections, request, rounds, ends_whole);
+           }));
+  };
+  figures.push_back({fmt::format("GET /health, {} connections", kConnections), TRY(rate(health, kConnections, kRounds)),
+                     "/s", sockets, "sockets"});
+  // Read, checked, made into tokens and answered, without a token to sample.
+  const auto empty = post("/v1/completions", {{"model", "model"}, {"prompt", {5, 6, 7, 8}}, {"max_tokens", 0}});
+  figures.push_back({fmt::format("completions of no token, {} connections", kConnections),
+                     TRY(rate(empty, kConnections, kRounds)), "/s", sockets, "sockets"});
+  const std::vector<int32_t> prompt(kPrompt, 5);
+  for (const int streams : {1, kConnections}) {
+    const auto request =
+        post("/v1/completions",
+             {{"model", "model"}, {"prompt", prompt}, {"max_tokens", kSaid}, {"ignore_eos", true}, {"stream", true}});
+    figures.push_back({fmt::format("streamed tokens, {} at once", streams),
+                       kSaid * TRY(rate(request, streams, streams)), "tok/s", alone[streams], "engine alone"});
+  }
+  return figures;
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,36 @@
+// From the bytes of a request to what its endpoint makes of it, or the answer that refuses it.
+//
+// Thread safety: one thread reads all requests.
+#pragma once
+
+#include <optional>
+
+#include "serve/model_set.h"
+
+namespace tandem::serve {
+
+struct ReadRequest {
+  std::optional<wire::HttpResponse> refused;
+  Lane* lane = nullptr;
+  Prepared prepared;
+};
+
+// `priority`: of the header X-Tandem-Priority, or empty; `id`: of the answer; `now`: Unix seconds.
+ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const FieldTable& table,
+                         std::string_view body, const std::string& priority, const std::string& id, double now);
+
+// Checks a body against its table, and that nothing required is missing.
+Status read_fields(Fields& fields, const FieldTable& table, std::span<const std::string_view> required,
+                   std::string_view body);
+
+// Foreign JSON that is of another shape than somebody expected is the request's mistake.
+template <typename Function>
+auto shielded(const Function& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const Json::exception& error) {
+    return tl::unexpected(Status::invalid(error.what()));
+  }
+}
+
+}  // namespace tandem::serve
