@@ -14,7 +14,8 @@ constexpr FieldRow kCompletionFields[] = {
      "A text, tokens, a list of texts, or a list of lists of tokens."},
     {"max_tokens", Effect::kTakes, R"({"type":"integer","minimum":0,"maximum":2147483647})",
      "Most tokens of the answer. Default 16."},
-    {"echo", Effect::kTakes, R"({"type":"boolean"})", "The answer begins with the prompt; the first logprob is null."},
+    {"echo", Effect::kTakes, R"({"type":"boolean"})",
+     "The answer begins with the prompt; the first logprob is null. With suffix, logprobs are of the answer alone."},
     {"logprobs", Effect::kTakes, R"({"type":"integer","minimum":0,"maximum":20})",
      "Logprobs of the tokens, and of so many likeliest ones beside each."},
     {"suffix", Effect::kTakes, R"({"type":"string"})",
@@ -75,7 +76,9 @@ class CompletionShape final : public Shape {
   struct Options {
     std::string id, model;
     int64_t created = 0;
-    bool logprobs = false, echo = false, token_ids = false, prompt_logprobs = false;
+    bool logprobs = false, echo = false;
+    bool echo_logprobs = false;  // of the prompt; not where it lies around the answer (suffix)
+    bool token_ids = false, prompt_logprobs = false;
     bool include_usage = false, continuous_usage = false;
     const model::Tokenizer* tokenizer = nullptr;
     std::vector<std::string> prompts;  // as texts, for echo
@@ -94,7 +97,7 @@ class CompletionShape final : public Shape {
       if (options_.logprobs) {
         Json lists = empty_logprobs();
         size_t offset = 0;
-        if (options_.echo) put_prompt(view, i, lists, offset);
+        if (options_.echo_logprobs) put_prompt(view, i, lists, offset);
         put_tokens(choice, 0, choice.tokens().size(), lists, offset);
         answer["logprobs"] = std::move(lists);
       }
@@ -131,7 +134,7 @@ class CompletionShape final : public Shape {
       lists = empty_logprobs();
       if (options_.echo && first) {
         text = options_.prompts[index / view.n] + text;
-        put_prompt(view, index, lists, offsets_[index]);
+        if (options_.echo_logprobs) put_prompt(view, index, lists, offsets_[index]);
       }
       put_tokens(choice, piece.first_token, piece.tokens, lists, offsets_[index]);
     }
@@ -267,7 +270,8 @@ Result<Prepared> prepare_completion(Fields& fields, const ModelView& model, cons
   const bool echo = fields.boolean("echo", false);
   const int tops = fields.integer("logprobs", 0);
   generation.turn.top_logprobs = tops;
-  if (echo && logprobs) {
+  const bool in_the_middle = fields.has("suffix");
+  if (echo && logprobs && !in_the_middle) {
     generation.turn.prompt_logprobs = true;
     generation.turn.prompt_top_logprobs = std::max(tops, generation.turn.prompt_top_logprobs);
   }
@@ -276,6 +280,7 @@ Result<Prepared> prepare_completion(Fields& fields, const ModelView& model, cons
                                    .created = created,
                                    .logprobs = logprobs,
                                    .echo = echo,
+                                   .echo_logprobs = echo && logprobs && !in_the_middle,
                                    .token_ids = fields.boolean("return_token_ids", false),
                                    .prompt_logprobs = fields.has("prompt_logprobs"),
                                    .tokenizer = model.text.tokenizer_or_null()};
@@ -286,7 +291,7 @@ Result<Prepared> prepare_completion(Fields& fields, const ModelView& model, cons
   if (echo && options.tokenizer == nullptr)
     return fail(fields.wrong("echo", fmt::format("{} has no tokenizer.json, so there is no text to echo", model.name)));
   for (const auto& prompt : generation.prompts) {
-    if (echo) options.prompts.push_back(options.tokenizer->decode(prompt));
+    if (echo) options.prompts.push_back(in_the_middle ? fields.text("prompt") : options.tokenizer->decode(prompt));
   }
   prepared.stream = fields.boolean("stream", false);
   prepared.shape = std::make_unique<CompletionShape>(std::move(options));
