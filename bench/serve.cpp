@@ -190,7 +190,8 @@ Result<double> engine_alone(const Settings& settings, kernels::Stream& packing, 
   const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
     for (int i = 0; i < streams; ++i) {
       std::vector<int32_t> prompt(kPrompt, 5);
-      TRY(engine.add(++next, prompt, {.max_new_tokens = kSaid, .seed = next}));
+      ++next;
+      TRY(engine.add(next, prompt, {.max_new_tokens = kSaid, .seed = next}));
     }
     while (!engine.idle()) TRY(engine.step());
     for (int i = 0; i < streams; ++i) engine.release(next - i);

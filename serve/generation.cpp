@@ -96,8 +96,8 @@ Status read_biases(Fields& fields, const ModelView& model, Generation& generatio
   // "1" and "01" are one token.
   auto& bias = generation.turn.bias;
   std::ranges::stable_sort(bias, {}, &model::TokenBias::token);
-  const auto same = std::ranges::unique(bias, {}, &model::TokenBias::token);
-  bias.erase(same.begin(), same.end());
+  const auto same = [](const model::TokenBias& a, const model::TokenBias& b) { return a.token == b.token; };
+  bias.erase(std::unique(bias.begin(), bias.end(), same), bias.end());
   return {};
 }
 
