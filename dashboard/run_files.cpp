@@ -76,6 +76,7 @@ Result<std::vector<Json>> read_metrics(const fs::path& dir) {
 
 std::vector<Json> MetricsFollower::next() {
   std::vector<Json> lines;
+  if (!open_regular_file(path_)) return lines;
   std::ifstream file(path_, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(offset_));
   for (std::string line; std::getline(file, line) && !file.eof();) {  // at the end of the file the line has no end yet

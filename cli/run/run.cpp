@@ -234,7 +234,10 @@ Result<int> run_training(const RunOptions& options) {
     run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
                              : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
   FileDescriptor claim;
-  if (fs::exists(run_dir)) claim = TRY(run::claim_run_dir(run_dir));
+  if (fs::exists(run_dir)) {
+    claim = TRY(run::claim_run_dir(run_dir));
+    TRY(run::check_run_files(run_dir));
+  }
   const bool exists = fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume) {
     return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))

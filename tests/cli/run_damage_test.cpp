@@ -1,4 +1,6 @@
 // Bytes that are not what was written: on the wire, in the logs, in checkpoints.
+#include <sys/stat.h>
+
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -126,6 +128,35 @@ TEST_F(RunDamage, a_ledger_that_lost_steps_of_which_there_is_a_checkpoint_is_ref
   EXPECT_EQ(run(settings(2), run_dir, true), 1);
   EXPECT_NE(text(output()).find("events.log: the log ends before step "), std::string::npos) << text(output());
   expect_nothing_left(run_dir);
+}
+
+TEST_F(RunDamage, a_pipe_in_the_place_of_any_file_of_a_run_is_named_and_waited_for_by_nobody) {
+  const fs::path run_dir = killed_run("pipes", 2, 2);
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  ASSERT_GT(files.size(), 8u);
+  for (const fs::path& file : files) {
+    SCOPED_TRACE(file.string());
+    const fs::path kept = root() / "kept";
+    fs::rename(file, kept);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    EXPECT_EQ(Process(command(settings(2), run_dir, true), output()).wait(60s), 2) << text(output());
+    EXPECT_NE(text(output()).find(file.string() + ": is neither a file nor a folder"), std::string::npos)
+        << text(output());
+    for (Arguments arguments : {Arguments{"episodes"}, Arguments{"view", "--once"}}) {
+      const std::string command = arguments.front();
+      arguments.insert(arguments.begin(), TANDEM_BINARY);
+      arguments.push_back(run_dir.string());
+      const int code = Process(arguments, output()).wait(60s);
+      EXPECT_NE(code, Process::kTooLong) << command;
+      // It is not needed, or it is named.
+      EXPECT_TRUE(code == 0 || text(output()).find(file.string() + ": is not a regular file") != std::string::npos)
+          << command << ": " << text(output());
+    }
+    fs::rename(kept, file);
+  }
 }
 
 TEST_F(RunDamage, a_trajectory_that_is_damaged_costs_its_episode_and_no_other) {
