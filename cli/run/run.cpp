@@ -348,6 +348,7 @@ Result<int> run_training(const RunOptions& options) {
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
   }
+  for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
   screen.wipe();
   run::leave_env_hosts(config, run_dir);
   floors_cancelled = true;
