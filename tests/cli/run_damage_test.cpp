@@ -130,6 +130,35 @@ TEST_F(RunDamage, a_ledger_that_lost_steps_of_which_there_is_a_checkpoint_is_ref
   expect_nothing_left(run_dir);
 }
 
+TEST_F(RunDamage, what_a_log_has_lost_is_said_by_whoever_reads_it) {
+  const fs::path run_dir = killed_run("cut-ledger", 2, 5);
+  const auto records = records_of(ledger(run_dir));
+  const auto said_by = [&](const Arguments& arguments) {
+    EXPECT_EQ(tandem(arguments), 0) << text(output());
+    std::string said;
+    const std::string all = text(output());
+    for (const auto line : split(all, '\n')) {
+      if (line.starts_with("tandem ")) said += std::string(line) + "\n";
+    }
+    return said;
+  };
+  const Arguments readers[] = {{"episodes", run_dir.string()}, {"view", run_dir.string(), "--once"}};
+  for (const auto& reader : readers) EXPECT_EQ(said_by(reader), "") << "nothing is missing";
+
+  fs::resize_file(ledger(run_dir), records.back().end - 5);
+  const std::string torn = std::to_string(records.back().end - records.back().offset - 5);
+  for (const auto& reader : readers)
+    EXPECT_NE(said_by(reader).find("events.log: the last " + torn + " bytes are no whole record"), std::string::npos);
+
+  fs::resize_file(ledger(run_dir), records[3].end);
+  for (const auto& reader : readers) {
+    const std::string said = said_by(reader);
+    EXPECT_NE(said.find("events.log ends after step 0, and "), std::string::npos) << said;
+    EXPECT_NE(said.find(" are missing here"), std::string::npos) << said;
+  }
+  EXPECT_NE(text(run_dir / "report.html").find("ends after step 0"), std::string::npos);
+}
+
 TEST_F(RunDamage, a_pipe_in_the_place_of_any_file_of_a_run_is_named_and_waited_for_by_nobody) {
   const fs::path run_dir = killed_run("pipes", 2, 2);
   std::vector<fs::path> files;
