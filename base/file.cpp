@@ -23,12 +23,24 @@ void FileDescriptor::reset() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
+Result<FileDescriptor> open_regular_file(const fs::path& path) {
+  // Not to wait for the other end of a pipe; to a regular file it means nothing.
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0) {
+    const int error = errno;
+    // What has no such end, as a socket, cannot even be opened.
+    std::error_code ignored;
+    if (!fs::is_other(path, ignored)) return fail(Status::from_errno(path.string(), error));
+  }
+  if (!S_ISREG(info.st_mode)) return fail(Status::invalid("is not a regular file").at(path.string()));
+  return fd;
+}
+
 Result<MappedFile> MappedFile::open(const fs::path& path) {
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail(Status::from_errno(path.string(), errno));
+  const FileDescriptor fd = TRY(open_regular_file(path));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return fail(Status::from_errno(path.string(), errno));
-  if (!S_ISREG(info.st_mode)) return fail(Status::invalid("is not a regular file").at(path.string()));
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return MappedFile(std::span<const std::byte>{});
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -52,8 +64,7 @@ void MappedFile::release_before(uint64_t byte) const {
 }
 
 Result<std::string> read_file(const fs::path& path, uint64_t limit) {
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail(Status::from_errno(path.string(), errno));
+  const FileDescriptor fd = TRY(open_regular_file(path));
   std::string content;
   char buffer[1 << 16];
   for (;;) {

@@ -32,6 +32,9 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
+// A regular file, to read. kInvalid for anything else that has its name: a pipe would be waited for without end.
+Result<FileDescriptor> open_regular_file(const fs::path& path);
+
 // A read-only view of a whole file; the pages are the kernel's. Move-only.
 class MappedFile {
  public:
@@ -48,7 +51,7 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// The whole file; kInvalid where it is larger than `limit` bytes.
+// The whole of a regular file; kInvalid where it is larger than `limit` bytes, or something else.
 Result<std::string> read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
 
 // Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a

@@ -81,8 +81,7 @@ Result<LogContent> read_log(const fs::path& path, const std::function<Status(std
 }
 
 Result<std::string> read_record(const fs::path& path, uint64_t offset) {
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail(Status::from_errno(path.string(), errno));
+  const FileDescriptor fd = TRY(open_regular_file(path));
   char raw[kHeaderBytes];
   const auto damaged = [&] {
     return fail(Status::corrupt(fmt::format("no good record at byte {}", offset)).at(path.string()));

@@ -75,8 +75,8 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory) {
   object["token_versions"] = std::move(versions);
 }
 
-Status visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config, WithTokens with_tokens,
-                      const std::function<Status(const Json&)>& visit) {
+Result<rollout::Ledger> visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config,
+                                       WithTokens with_tokens, const std::function<Status(const Json&)>& visit) {
   std::optional<rollout::TrajectoryStore> store;
   if (with_tokens == WithTokens::kYes) store = TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"));
   const auto show = [&](const EpisodeRecord& episode) -> Status {
@@ -92,8 +92,7 @@ Status visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan
     }
     return visit(object);
   };
-  TRY(rollout::read_episodes(run_dir, plan_of_config, show));
-  return {};
+  return rollout::read_episodes(run_dir, plan_of_config, show);
 }
 
 }  // namespace tandem::dashboard

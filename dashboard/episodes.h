@@ -30,9 +30,9 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory);
 
 enum class WithTokens : uint8_t { kNo, kYes };
 
-// All episodes in order of admission, each described when the log has said what became of it; the errors are those of
-// rollout::read_episodes(), of reading the trajectories, and of `visit`.
-Status visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config, WithTokens with_tokens,
-                      const std::function<Status(const Json&)>& visit);
+// All episodes in order of admission, each described when the log has said what became of it, and the books at the end
+// of the log; the errors are those of rollout::read_episodes(), of reading the trajectories, and of `visit`.
+Result<rollout::Ledger> visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config,
+                                       WithTokens with_tokens, const std::function<Status(const Json&)>& visit);
 
 }  // namespace tandem::dashboard

@@ -69,7 +69,9 @@ std::string opening(const RunFiles& run, const Json& summary, PageUpdates update
   if (const Json& path = at(at(run.config, "model"), "path"); path.is_string())
     parts.push_back("from " + escape(path.get<std::string>()));
   parts.push_back(fmt::format("seed {}", run.ledger.plan().seed));
-  return out + join(parts, " · ") + "</p>\n";
+  out += join(parts, " · ") + "</p>\n";
+  for (const auto& loss : run.losses) out += fmt::format("<p class=\"none\">{}</p>\n", escape(loss));
+  return out;
 }
 
 std::string result_card(std::string_view title, const Json& rates, const std::vector<Level>& floors) {

@@ -1,11 +1,15 @@
 #include "dashboard/run_files.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
+#include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <map>
 
 #include "base/text.h"
+#include "dashboard/losses.h"
 #include "rollout/books/ledger_log.h"
 #include "rollout/books/metrics_log.h"
 
@@ -14,6 +18,7 @@ namespace tandem::dashboard {
 namespace {
 
 constexpr uint64_t kMetricsLimit = uint64_t{4} << 30;
+constexpr auto kStale = std::chrono::seconds(15);
 
 Result<Json> read_object(const fs::path& path) {
   const auto text = read_file(path, 64 << 20);
@@ -76,6 +81,7 @@ Result<std::vector<Json>> read_metrics(const fs::path& dir) {
 
 std::vector<Json> MetricsFollower::next() {
   std::vector<Json> lines;
+  if (!open_regular_file(path_)) return lines;
   std::ifstream file(path_, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(offset_));
   for (std::string line; std::getline(file, line) && !file.eof();) {  // at the end of the file the line has no end yet
@@ -89,6 +95,16 @@ std::vector<Json> MetricsFollower::next() {
 }
 
 Result<Json> read_status(const fs::path& dir) { return read_object(dir / "status.json"); }
+
+bool is_on(const fs::path& dir, const Json& status) {
+  const std::string state = status.value("state", "");
+  if (state != "starting" && state != "running" && state != "stopping") return false;
+  const double pid = number_at(status, "pid");
+  if (pid >= 1 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;
+  std::error_code error;
+  const auto written = fs::last_write_time(dir / "status.json", error);
+  return !error && fs::file_time_type::clock::now() - written < kStale;
+}
 
 Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
   TRY(check_run_directory(dir));
@@ -106,6 +122,7 @@ Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
     if (step >= 0) by_step[static_cast<uint64_t>(step)] = std::move(line);
   }
   for (auto& [step, line] : by_step) run.steps.push_back(std::move(line));
+  run.losses = losses_of(dir, run.ledger);
   return run;
 }
 

@@ -24,6 +24,7 @@ struct RunFiles {
   std::vector<Json> steps;           // metrics.jsonl by step; of several lines of one step, the last
   rollout::Ledger ledger;            // under History::kOpen
   EpisodeTotals totals;
+  std::vector<std::string> losses;  // losses_of() the log
 };
 
 // kInvalid, in words for the command line, where `dir` is no run directory.
@@ -35,6 +36,9 @@ Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan);
 
 // The content of status.json; an empty object where there is none.
 Result<Json> read_status(const fs::path& dir);
+
+// Whether the run is on, by its status.json: it replaces that every second, and one that stopped doing so was killed.
+bool is_on(const fs::path& dir, const Json& status);
 
 // The lines of metrics.jsonl as they were written. A last line that is cut short is left out.
 Result<std::vector<Json>> read_metrics(const fs::path& dir);

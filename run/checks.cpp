@@ -75,6 +75,19 @@ Result<FileDescriptor> claim_run_dir(const fs::path& run_dir) {
                   .hint("`tandem view` shows what it does; wait for its end, or choose another --run-dir"));
 }
 
+Status check_run_files(const fs::path& run_dir) {
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(run_dir, error); it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    std::error_code ignored;
+    if (!it->is_other(ignored)) continue;
+    return Status::invalid("is neither a file nor a folder, and a run has nothing else")
+        .at(it->path().string())
+        .hint("move it away");
+  }
+  return error ? Status::from_errno(run_dir.string(), error.value()) : Status();
+}
+
 Result<FileDescriptor> claim_role(const RunLayout& layout, const wire::Peer& peer) {
   using namespace std::chrono_literals;
   const fs::path path = layout.socket_folder() / (to_string(peer) + ".lock");

@@ -16,8 +16,12 @@ Status check_inputs(const RunConfig& config);
 // process that has it.
 Result<FileDescriptor> claim_run_dir(const fs::path& run_dir);
 
-// The same for one role of the run, by its process: two of one rank would write the same files. Waits some seconds for
-// one that is ending. kUnavailable where the run is not on.
+// Whether all that lies in a run directory is files and folders. kInvalid names the first that is something else: a
+// role that opens a pipe waits for its other end.
+Status check_run_files(const fs::path& run_dir);
+
+// The same as claim_run_dir for one role of the run, by its process: two of one rank would write the same files. Waits
+// some seconds for one that is ending. kUnavailable where the run is not on.
 Result<FileDescriptor> claim_role(const RunLayout& layout, const wire::Peer& peer);
 
 }  // namespace tandem::run

@@ -88,6 +88,12 @@ void Supervision::on(const Exited& exited, Time now, Actions& actions) {
     is_ending_ = true;
     ending_since_ = now;
     end_ = exited.plan_done ? End::kDone : End::kInterrupted;
+    if (end_ == End::kInterrupted && !is_interrupted_) {
+      actions.push_back(
+          Note{fmt::format("{} (pid {}) was asked to end, by a signal to it alone, and the run ends with it after a "
+                           "checkpoint; `tandem run --resume` goes on. To stop a run, interrupt `tandem run`",
+                           to_string(role->peer), ending.process)});
+    }
     // Its farewell reaches nobody who had not read it when its socket went.
     for (const int64_t process : processes()) actions.push_back(Ask{process});
   }

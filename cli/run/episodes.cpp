@@ -1,10 +1,13 @@
 // `tandem episodes`: every episode of a run, one JSON object a line.
 #include "dashboard/episodes.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 
 #include "cli/command.h"
+#include "dashboard/losses.h"
 #include "dashboard/run_files.h"
 #include "rollout/books/ledger_log.h"
 #include "run/config.h"
@@ -24,13 +27,15 @@ Result<int> print_episodes(const EpisodesOptions& options) {
     return run::plan_of(TRY(run::read_resolved(options.run)), options.run);
   };
   const auto with_tokens = options.tokens ? dashboard::WithTokens::kYes : dashboard::WithTokens::kNo;
-  TRY(dashboard::visit_episodes(options.run, plan_of_config, with_tokens, [](const Json& object) -> Status {
-    const std::string line = dump_json(object) + "\n";
-    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
-      return Status::from_errno("standard output", errno);
-    return {};
-  }));
+  const auto ledger =
+      TRY(dashboard::visit_episodes(options.run, plan_of_config, with_tokens, [](const Json& object) -> Status {
+        const std::string line = dump_json(object) + "\n";
+        if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
+          return Status::from_errno("standard output", errno);
+        return {};
+      }));
   if (std::fflush(stdout) != 0) return fail(Status::from_errno("standard output", errno));
+  for (const auto& loss : dashboard::losses_of(options.run, ledger)) fmt::print(stderr, "tandem episodes: {}\n", loss);
   return kDone;
 }
 

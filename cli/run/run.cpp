@@ -180,8 +180,8 @@ std::string interval(const Json& rate) {
                      100 * rate["ci95"][0].get<double>(), 100 * rate["ci95"][1].get<double>());
 }
 
-// What came out, on one screen.
-void print_result(const fs::path& run_dir, const Json& summary) {
+// What came out, on one screen. `steps` are those of the plan.
+void print_result(const fs::path& run_dir, const Json& summary, int steps) {
   const Json& heldout = summary["heldout"];
   fmt::print("\n{} in {}\n", run_dir.string(), format_seconds(summary.value("wall_seconds", 0.0)));
   if (!heldout["before"].is_null() && heldout["before"]["n_tasks"].get<int>() > 0) {
@@ -201,7 +201,14 @@ void print_result(const fs::path& run_dir, const Json& summary) {
   fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
              dump_json(logprob["tokens_compared"]));
   fmt::print("report             {}\n", (run_dir / "report.html").string());
-  if (fs::exists(run_dir / "export")) fmt::print("trained model      {}\n", (run_dir / "export").string());
+  const fs::path exported = run_dir / "export";
+  if (!fs::exists(exported)) return;
+  const int trained = summary.value("steps", 0);
+  if (trained >= steps)
+    fmt::print("trained model      {}\n", exported.string());
+  else  // it had fewer steps to do then
+    fmt::print("trained model      none yet: {} of {} steps; {} is of an earlier end\n", trained, steps,
+               exported.string());
 }
 
 // TensorBoard's files are made from the metrics when the run ends; they are a view, not a record.
@@ -234,7 +241,10 @@ Result<int> run_training(const RunOptions& options) {
     run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
                              : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
   FileDescriptor claim;
-  if (fs::exists(run_dir)) claim = TRY(run::claim_run_dir(run_dir));
+  if (fs::exists(run_dir)) {
+    claim = TRY(run::claim_run_dir(run_dir));
+    TRY(run::check_run_files(run_dir));
+  }
   const bool exists = fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume) {
     return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
@@ -259,7 +269,7 @@ Result<int> run_training(const RunOptions& options) {
     if (options.json)
       fmt::print("{}\n", dump_json(summary));
     else
-      print_result(run_dir, summary);
+      print_result(run_dir, summary, config.run.steps);
   };
   if (exists) {
     const auto ledger = TRY(rollout::read_books(run_dir, [&] { return run::plan_of(recorded, run_dir); }));
@@ -345,6 +355,7 @@ Result<int> run_training(const RunOptions& options) {
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
   }
+  for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
   screen.wipe();
   run::leave_env_hosts(config, run_dir);
   floors_cancelled = true;

@@ -16,7 +16,6 @@ namespace tandem::cli {
 namespace {
 
 constexpr double kRenderSeconds = 2;  // between two renderings of a live page
-constexpr auto kStale = std::chrono::seconds(15);
 
 struct ViewOptions {
   std::string run;
@@ -26,15 +25,6 @@ struct ViewOptions {
 
 std::atomic<bool> view_stop_requested{false};
 void request_view_stop(int) { view_stop_requested = true; }
-
-// A run replaces status.json every second; one that stopped doing so was killed.
-bool is_on(const fs::path& run_dir, const Json& status) {
-  const std::string state = status.value("state", "");
-  if (state != "starting" && state != "running" && state != "stopping") return false;
-  std::error_code error;
-  const auto written = fs::last_write_time(run_dir / "status.json", error);
-  return !error && fs::file_time_type::clock::now() - written < kStale;
-}
 
 // What is served, rendered anew when it is asked for and old enough.
 class LivePage {
@@ -46,7 +36,7 @@ class LivePage {
     const Time now = clock_.now();
     if (html_.empty() || to_seconds(now - rendered_) >= kRenderSeconds) {
       const auto run = TRY(dashboard::read_run(run_dir_, plan_));
-      const bool on = is_on(run_dir_, run.status);
+      const bool on = dashboard::is_on(run_dir_, run.status);
       html_ = dashboard::render_report(run, on ? dashboard::PageUpdates::kWhileServed : dashboard::PageUpdates::kNever);
       summary_ = dump_json(dashboard::summarise(run)) + "\n";
       rendered_ = clock_.now();
@@ -78,9 +68,11 @@ Result<int> view(const ViewOptions& options) {
   TRY(dashboard::check_run_directory(options.run));
   const fs::path run_dir = fs::absolute(options.run).lexically_normal();
   const rollout::RunPlan plan = TRY(run::plan_of(TRY(run::read_resolved(run_dir)), run_dir));
-  const bool on = is_on(run_dir, TRY(dashboard::read_status(run_dir)));
+  const bool on = dashboard::is_on(run_dir, TRY(dashboard::read_status(run_dir)));
   if (!on || options.once) {
-    TRY(dashboard::write_report(run_dir, plan));
+    const auto run = TRY(dashboard::read_run(run_dir, plan));
+    TRY(dashboard::write_report(run));
+    for (const auto& loss : run.losses) fmt::print(stderr, "tandem view: {}\n", loss);
     announce(options, on, run_dir / "report.html", "");
     return kDone;
   }

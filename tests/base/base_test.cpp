@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/digest.h"
@@ -89,6 +90,22 @@ Result<int> half(int number) {
 Status quarter(int number, int& out) {
   out = TRY(half(TRY(half(number))));
   return {};
+}
+
+TEST(Files, what_is_no_regular_file_is_refused_without_waiting_for_it) {
+  const fs::path folder = fs::temp_directory_path() / "tandem-no-file-test";
+  fs::remove_all(folder);
+  ASSERT_TRUE(make_directories(folder / "folder"));
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder / "link");
+  for (const char* name : {"pipe", "link", "folder"}) {
+    const auto read = read_file(folder / name);
+    ASSERT_FALSE(read) << name;
+    EXPECT_EQ(read.error().to_string(), (folder / name).string() + ": is not a regular file");
+    EXPECT_FALSE(MappedFile::open(folder / name)) << name;
+  }
+  EXPECT_EQ(read_file(folder / "none").error().code(), Code::kNotFound);
+  fs::remove_all(folder);
 }
 
 TEST(Status, try_passes_values_on_and_returns_errors) {

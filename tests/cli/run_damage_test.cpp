@@ -1,4 +1,6 @@
 // Bytes that are not what was written: on the wire, in the logs, in checkpoints.
+#include <sys/stat.h>
+
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -126,6 +128,64 @@ TEST_F(RunDamage, a_ledger_that_lost_steps_of_which_there_is_a_checkpoint_is_ref
   EXPECT_EQ(run(settings(2), run_dir, true), 1);
   EXPECT_NE(text(output()).find("events.log: the log ends before step "), std::string::npos) << text(output());
   expect_nothing_left(run_dir);
+}
+
+TEST_F(RunDamage, what_a_log_has_lost_is_said_by_whoever_reads_it) {
+  const fs::path run_dir = killed_run("cut-ledger", 2, 5);
+  const auto records = records_of(ledger(run_dir));
+  const auto said_by = [&](const Arguments& arguments) {
+    EXPECT_EQ(tandem(arguments), 0) << text(output());
+    std::string said;
+    const std::string all = text(output());
+    for (const auto line : split(all, '\n')) {
+      if (line.starts_with("tandem ")) said += std::string(line) + "\n";
+    }
+    return said;
+  };
+  const Arguments readers[] = {{"episodes", run_dir.string()}, {"view", run_dir.string(), "--once"}};
+  for (const auto& reader : readers) EXPECT_EQ(said_by(reader), "") << "nothing is missing";
+
+  fs::resize_file(ledger(run_dir), records.back().end - 5);
+  const std::string torn = std::to_string(records.back().end - records.back().offset - 5);
+  for (const auto& reader : readers)
+    EXPECT_NE(said_by(reader).find("events.log: the last " + torn + " bytes are no whole record"), std::string::npos);
+
+  fs::resize_file(ledger(run_dir), records[3].end);
+  for (const auto& reader : readers) {
+    const std::string said = said_by(reader);
+    EXPECT_NE(said.find("events.log ends after step 0, and "), std::string::npos) << said;
+    EXPECT_NE(said.find(" are missing here"), std::string::npos) << said;
+  }
+  EXPECT_NE(text(run_dir / "report.html").find("ends after step 0"), std::string::npos);
+}
+
+TEST_F(RunDamage, a_pipe_in_the_place_of_any_file_of_a_run_is_named_and_waited_for_by_nobody) {
+  const fs::path run_dir = killed_run("pipes", 2, 2);
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  ASSERT_GT(files.size(), 8u);
+  for (const fs::path& file : files) {
+    SCOPED_TRACE(file.string());
+    const fs::path kept = root() / "kept";
+    fs::rename(file, kept);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    EXPECT_EQ(Process(command(settings(2), run_dir, true), output()).wait(60s), 2) << text(output());
+    EXPECT_NE(text(output()).find(file.string() + ": is neither a file nor a folder"), std::string::npos)
+        << text(output());
+    for (Arguments arguments : {Arguments{"episodes"}, Arguments{"view", "--once"}}) {
+      const std::string command = arguments.front();
+      arguments.insert(arguments.begin(), TANDEM_BINARY);
+      arguments.push_back(run_dir.string());
+      const int code = Process(arguments, output()).wait(60s);
+      EXPECT_NE(code, Process::kTooLong) << command;
+      // It is not needed, or it is named.
+      EXPECT_TRUE(code == 0 || text(output()).find(file.string() + ": is not a regular file") != std::string::npos)
+          << command << ": " << text(output());
+    }
+    fs::rename(kept, file);
+  }
 }
 
 TEST_F(RunDamage, a_trajectory_that_is_damaged_costs_its_episode_and_no_other) {

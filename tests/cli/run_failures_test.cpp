@@ -191,6 +191,19 @@ TEST_F(RunFailures, a_role_that_is_asked_to_end_by_a_stranger_comes_back) {
   EXPECT_EQ(process.wait(60s), 75) << text(output());
 }
 
+TEST_F(RunFailures, a_coordinator_that_is_asked_to_end_alone_ends_the_run_with_words) {
+  const fs::path run_dir = root() / "coordinator-asked";
+  Process process(command(long_run(), run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 2)) << text(output());
+  const pid_t pid = pid_of(run_dir, "coordinator");
+  ASSERT_TRUE(signal(run_dir, pid, SIGTERM));
+  EXPECT_EQ(process.wait(60s), 75) << text(output());
+  EXPECT_NE(text(output()).find("coordinator-0 (pid " + std::to_string(pid) + ") was asked to end"), std::string::npos)
+      << text(output());
+  EXPECT_NE(text(output()).find("--resume"), std::string::npos);
+  expect_nothing_left(run_dir);
+}
+
 TEST_F(RunFailures, an_interrupt_while_the_trainer_is_away_waits_for_its_checkpoint) {
   const fs::path run_dir = root() / "interrupted-without-trainer";
   Process process(command(long_run(), run_dir), output());

@@ -42,6 +42,22 @@ TEST_F(RunResume, more_steps_extend_a_run_that_is_done_and_held_out_tasks_are_me
   EXPECT_EQ(episodes(run_dir, false).size(), summary["episodes"]["admitted"].get<size_t>());
 }
 
+TEST_F(RunResume, a_model_of_an_earlier_end_is_not_shown_as_that_of_a_run_that_was_interrupted) {
+  const fs::path run_dir = root() / "export";
+  ASSERT_EQ(run({"run.steps=1", "tasks.heldout=0"}, run_dir), 0) << said();
+  const std::string shown = "trained model      " + (run_dir / "export").string();
+  EXPECT_NE(said().find(shown), std::string::npos) << said();
+
+  Process process(command({"run.steps=5000"}, run_dir, true), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 2)) << said();
+  process.signal(SIGINT);
+  ASSERT_EQ(process.wait(60s), 75) << said();
+  EXPECT_EQ(said().find(shown), std::string::npos) << said();
+  EXPECT_NE(said().find(" of 5000 steps; " + (run_dir / "export").string() + " is of an earlier end"),
+            std::string::npos)
+      << said();
+}
+
 TEST_F(RunResume, values_beside_it_are_taken_and_recorded_or_refused_by_name) {
   const fs::path run_dir = root() / "values";
   ASSERT_EQ(run({"run.steps=1", "tasks.heldout=0"}, run_dir), 0) << said();

@@ -11,11 +11,11 @@ namespace {
 std::vector<Json> all_of(const SyntheticRun& run, WithTokens with_tokens) {
   std::vector<Json> objects;
   const auto plan = [&]() -> Result<rollout::RunPlan> { return run.plan(); };
-  const Status status = visit_episodes(run.dir(), plan, with_tokens, [&](const Json& object) -> Status {
+  const auto read = visit_episodes(run.dir(), plan, with_tokens, [&](const Json& object) -> Status {
     objects.push_back(object);
     return {};
   });
-  EXPECT_TRUE(status) << status.to_string();
+  EXPECT_TRUE(read) << read.error().to_string();
   return objects;
 }
 

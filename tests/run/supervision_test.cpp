@@ -109,6 +109,19 @@ TEST_F(SupervisionTest, starts_the_roles_in_their_order_and_says_how_the_run_is)
   EXPECT_EQ(role(kTrainer).shown_state(), "ok");
 }
 
+TEST_F(SupervisionTest, a_coordinator_that_was_asked_to_end_by_somebody_else_is_named) {
+  apply(report());
+  coordinator_leaves(false);
+  EXPECT_THAT(notes_, ElementsAre(testing::AllOf(testing::HasSubstr("coordinator-0 (pid 1) was asked to end"),
+                                                 testing::HasSubstr("--resume"))));
+}
+
+TEST_F(SupervisionTest, a_coordinator_that_leaves_as_it_should_needs_no_words) {
+  apply(report());
+  coordinator_leaves(true);
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
 TEST_F(SupervisionTest, a_role_that_dies_is_started_again_after_a_pause_that_grows_with_quick_deaths) {
   exits(kTrainer, 0, SIGKILL);
   EXPECT_THAT(notes_, ElementsAre("trainer-0 was ended by signal 9; starting it again"));
