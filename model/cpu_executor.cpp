@@ -165,8 +165,8 @@ class CpuExecutor final : public Executor {
     std::vector<float> log_sum(count);
     logits_.resize(std::max(logits_.size(), count * padded));
     panel_sums_.resize(count * panels);
-    TRY(forward_.head(
-        {.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {}, {}));
+    TRY(forward_.head(rows, {.logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {},
+                      {}));
     answer.draws.resize(count);
     stream_.threads().run(static_cast<int>(count), [&](int i) {
       const Draw& d = plan.draws[i];
@@ -200,7 +200,7 @@ class CpuExecutor final : public Executor {
     answer.picks.resize(picks.size());
     std::vector<float> log_sum(rows.size());
     std::vector<int32_t> argmax(rows.size());
-    TRY(forward_.head({.rows = rows, .log_sum = log_sum.data(), .argmax = argmax.data()}, picks, answer.picks));
+    TRY(forward_.head(rows, {.log_sum = log_sum.data(), .argmax = argmax.data()}, picks, answer.picks));
     for (const int row : plan.likeliest) answer.likeliest.push_back(argmax[place(row)]);
     return {};
   }
