@@ -68,6 +68,19 @@ class CpuExecutor final : public Executor {
     pool_.copy(from, to);
     return {};
   }
+  size_t page_bytes() const override { return pool_.page_bytes(); }
+  Status save(std::span<const int> pages, std::span<std::byte> host) override {
+    TRY(check_pages(pages, host.size()));
+    for (size_t i = 0; i < pages.size(); ++i)
+      std::ranges::copy(pool_.bytes(pages[i]), host.subspan(i * page_bytes(), page_bytes()).begin());
+    return {};
+  }
+  Status load(std::span<const std::byte> host, std::span<const int> pages) override {
+    TRY(check_pages(pages, host.size()));
+    for (size_t i = 0; i < pages.size(); ++i)
+      std::ranges::copy(host.subspan(i * page_bytes(), page_bytes()), pool_.bytes(pages[i]).begin());
+    return {};
+  }
 
   Result<Ticket> submit(Plan plan) override {
     TRY(check(plan));
@@ -123,6 +136,12 @@ class CpuExecutor final : public Executor {
   }
 
  private:
+  Status check_pages(std::span<const int> pages, size_t bytes) const {
+    for (const int page : pages) TRY(check_page(page));
+    if (bytes == pages.size() * page_bytes()) return {};
+    return Status::invalid(
+        fmt::format("{} bytes of host memory for {} pages of {} bytes", bytes, pages.size(), page_bytes()));
+  }
   Status check_page(int page) const {
     if (page >= 0 && page < pool_.pages()) return {};
     return Status::invalid(fmt::format("there is no page {} of {}", page, pool_.pages()));

@@ -29,6 +29,7 @@ class KvPool {
   // A page must be cleared when it is handed out: what it held may be infinite, and 0 * infinity is not 0.
   void clear(int page);
   void copy(int from, int to);
+  std::span<std::byte> bytes(int page) { return {memory_.data() + page * page_bytes_, page_bytes_}; }
 
  private:
   int pages_ = 0;
