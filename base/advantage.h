@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace tandem::rollout {
+namespace tandem {
 
 // The last two are of tokens, not of groups: trainer/learn/batch_loss.h.
 enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae };
@@ -23,4 +23,4 @@ std::vector<double> group_advantages(std::span<const double> rewards, AdvantageK
 // Permutes all rewards of a batch among its episodes: a control that must learn nothing.
 void shuffle_within(std::vector<std::vector<double>>& rewards, uint64_t seed);
 
-}  // namespace tandem::rollout
+}  // namespace tandem
