@@ -15,6 +15,7 @@
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
+#include "run/resume.h"
 #include "run/tasks.h"
 #include "run/topology.h"
 #include "wire/coordinator_link.h"
