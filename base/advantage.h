@@ -1,4 +1,4 @@
-// Rewards of a group against each other: what the coordinator sends to the trainer.
+// Advantages of the episodes of a group: each reward against those of the others.
 //
 // Sources: GRPO (Shao et al. 2024), Dr.GRPO (Liu et al. 2025), RLOO (Ahmadian et al. 2024). Pure functions in double.
 #pragma once
