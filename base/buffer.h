@@ -1,7 +1,7 @@
-// A large array of numbers whose memory the system hands out as it is touched, in huge pages where it has them.
+// A large zero-initialized array, committed on first touch and backed by huge pages where available.
 //
-// Zero at first, fixed in size, movable. Untouched parts cost nothing: a pool sized for the worst case takes what is
-// used of it. Huge pages spare an address translation for every 4 KiB read, which weights, moments and caches feel.
+// Fixed size, movable. Untouched parts take no memory: a pool sized for the worst case costs what is used of it. Huge
+// pages reduce TLB misses for weights, moments and caches.
 // Thread safety: as an array. Creation throws std::bad_alloc where the address space is not to be had.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Time as a value and a clock as an argument, so that tests and simulations own time.
+// Time values and an injected clock, so that tests and simulations control time.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How a process of this program ends: what scripts and schedulers may rely on.
+// Exit codes of the program, stable for scripts and schedulers.
 #pragma once
 
 namespace tandem {

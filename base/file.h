@@ -1,4 +1,4 @@
-// Files as values: read within a limit, written whole or not at all.
+// Reads files within a size limit and replaces them atomically.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tandem {
 
 namespace fs = std::filesystem;
 
-// An open descriptor, closed when it goes. Move-only.
+// Owns a file descriptor and closes it in the destructor. Move-only.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -35,7 +35,7 @@ class FileDescriptor {
 // A regular file, to read. kInvalid for anything else that has its name: a pipe would be waited for without end.
 Result<FileDescriptor> open_regular_file(const fs::path& path);
 
-// A read-only view of a whole file; the pages are the kernel's. Move-only.
+// A read-only memory mapping of a whole file. Move-only.
 class MappedFile {
  public:
   static Result<MappedFile> open(const fs::path& path);
@@ -57,7 +57,7 @@ Result<std::string> read_file(const fs::path& path, uint64_t limit = uint64_t{1}
 // Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a
 // crash at any point, sees the old content or the new, never a part.
 Status write_file(const fs::path& path, std::string_view bytes);
-// The same, of parts that follow each other, so that nobody has to copy them together first.
+// The same for a sequence of parts, without concatenating them.
 Status write_file(const fs::path& path, std::span<const std::string_view> parts);
 
 // All bytes or an error; retries after signals and short writes.
@@ -65,8 +65,8 @@ Status write_all(int fd, std::string_view bytes, std::string_view name);
 
 Status make_directories(const fs::path& path);
 
-// A folder that nobody else can look into, below one that others may write to: made with mode 0700, or found as such.
-// Its parent is there. kUnfit where something else, or somebody else's, has its name.
+// Makes a private directory (mode 0700) below one that others may write to, or finds it. The parent must exist. kUnfit
+// where the name belongs to another user or is not such a directory.
 Status make_private_folder(const fs::path& path);
 
 }  // namespace tandem

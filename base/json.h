@@ -1,4 +1,4 @@
-// JSON values in the order in which they were written, and reading them from outside without surprises.
+// JSON values that keep the order of their members, and a strict parser for foreign JSON.
 //
 // Json is a value: it copies deeply, compares and prints. The header is light on purpose, since half of the product
 // includes it: text is read and written by nlohmann's library, which json_text.cpp alone sees.

@@ -1,7 +1,7 @@
 // The members of a JSON object: in order, and found by key.
 //
-// Up to kScanned members are looked through; beyond that a table of their hashes is kept, so that vocabularies of
-// hundreds of thousands of keys are read in linear time.
+// Lookup scans up to kScanned members linearly. Larger objects keep a hash table, so that vocabularies of hundreds of
+// thousands of keys are read in linear time.
 #pragma once
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// Random numbers that are a function of where they are used, not of when they are drawn.
+// Counter-based random numbers: a draw is a function of (seed, position), not of the order of calls.
 //
 // Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four 32-bit words from a
 // 64-bit key and a 128-bit counter. A draw keyed by (seed, position) is the same in any order, batch, process or

@@ -1,4 +1,4 @@
-// An append-only file of checksummed records: what a process must not forget.
+// An append-only log of checksummed records.
 //
 // The file starts with 8 bytes of magic; a record is its length (u32), the low 64 bits of its XXH3 digest (u64), and
 // its bytes, little-endian. A reader stops at the first record that is cut short or damaged and says where; a writer
@@ -24,7 +24,7 @@ struct LogContent {
   uint64_t file_bytes = 0;
 };
 
-// What a damaged record between good ones is: the end of the matter, or one record less.
+// Handling of a damaged record between good ones: an error, or skipped.
 enum class Damage : uint8_t { kRefuse, kSkip };
 
 // Calls `visit` with every good record from byte `from` on (the end of a record; 0: all) and its offset in the file.

@@ -1,4 +1,4 @@
-// Words for people: suggestions for misspelt names, sizes and times.
+// Text for people: suggestions for misspelt names, formatted sizes and durations.
 #pragma once
 
 #include <concepts>

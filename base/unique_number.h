@@ -1,4 +1,4 @@
-// Numbers that tell things apart which must never be taken for each other: runs, lives of processes.
+// Random 64-bit identifiers of runs and of process lifetimes.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Jobs for a few threads, and their results back on the thread that asked.
+// A bounded job queue with worker threads; completions run on the owner's thread.
 //
 // The owner submits jobs, waits on `wake_fd` along with its sockets, and runs the completions that have come in: what a
-// job returns is a function for the owner's thread. The queue is bounded; a full one says so.
+// job returns is a function for the owner's thread. The queue is bounded.
 //
-// Jobs stand in lanes, and lanes with jobs take turns: whoever submits a thousand at once holds up only its own.
+// Jobs are queued in lanes. Lanes are served round-robin, so a burst in one lane does not delay the others.
 //
 // Thread safety: submit, run_completions and the destructor on the owner's thread; jobs run on the queue's own. The
 // destructor waits for the jobs that have begun and forgets the others.

@@ -4,7 +4,6 @@
 #include "base/digest.h"
 #include "bench/kernel_bench.h"
 #include "kernels/digest.h"
-#include "kernels/fused_ops.h"
 #include "kernels/muon.h"
 #include "kernels/optimizer.h"
 #include "kernels/quantize.h"
@@ -28,25 +27,6 @@ Status bench_rows(KernelBench& bench) {
   bench.add_bytes("GeGLU, reads and writes", 6 * kCount, TRY(median_seconds(bench.seconds, [&] {
                     return kernels::geglu(bench.stream, x.data(), kRows, kWidth, out.data());
                   })));
-  auto codes = filled<kernels::e4m3>(size_t{kRows} * kWidth);
-  std::vector<kernels::e8m0> scales(codes.size() / kernels::kScaleBlock);
-  bench.add_bytes("sum, RMSNorm and codes of 1x128, reads and writes", 7 * kCount,
-                  TRY(median_seconds(bench.seconds, [&] {
-                    return kernels::norm_quantize(bench.stream, {.x = x.data(),
-                                                                 .residual = out.data(),
-                                                                 .weight = weight.data(),
-                                                                 .codes = codes.data(),
-                                                                 .scales = scales.data(),
-                                                                 .epsilon = 1e-5f,
-                                                                 .rows = kRows,
-                                                                 .width = kWidth});
-                  })));
-  bench.add_bytes(
-      "SwiGLU and codes of 1x128, reads and writes", 5 * kCount, TRY(median_seconds(bench.seconds, [&] {
-        return kernels::gate_quantize(
-            bench.stream,
-            {.gate_up = x.data(), .codes = codes.data(), .scales = scales.data(), .rows = kRows, .width = kWidth});
-      })));
   const std::vector<float> frequencies(kHead / 2, 0.01f);
   const auto table = kernels::rope_table(512, frequencies);
   std::vector<int32_t> positions(kRows);

@@ -5,19 +5,12 @@
 // in the order of calls, bytes.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 
 #include "collectives/group.h"
+#include "collectives/meeting.h"
 
 namespace tandem::collectives {
-
-struct LocalSettings {
-  std::filesystem::path folder;  // the same for all ranks, of this group alone; its path at most 80 bytes long
-  int rank = 0;
-  int ranks = 1;  // 1 to kMostRanks
-  std::chrono::milliseconds deadline{10'000};
-};
 
 // Meets the other ranks: each listens at `folder`/rank-N and calls those below it. kInvalid names the setting;
 // kExists: another process listens as this rank; kDeadline names a rank that has not come.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "collectives/group.h"
 #include "collectives/mesh.h"
 
 namespace tandem::collectives {

@@ -1,5 +1,4 @@
-// Checks of a kernel's arguments: the first that does not hold becomes the Status, which names operation, argument and
-// value.
+// Argument checks of kernels: the Status of the first failed check, with operation, argument and value.
 #pragma once
 
 #include <fmt/format.h>

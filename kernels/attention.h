@@ -8,15 +8,15 @@
 // chunks, or on whether a prefix was computed or found; so the bits are the same in the engine and in the trainer.
 // (Online softmax: Milakov & Gimelshein 2018; fixed blocks: see docs/numerics.md.)
 //
-// With a window, row i at position p sees keys p - window + 1 .. p: blocks before them are not looked at, and what
-// comes before them in the first block counts as -infinity, as what lies behind p does in the last.
+// With a window, row i at position p sees keys p - window + 1 .. p. Blocks before the window are skipped; scores
+// outside of the window in the first block, and behind p in the last, count as -infinity.
 //
 // A page holds kPageTokens positions of one layer and `kv_heads` heads, keys and values of K and V elements,
 // width_in_page(head_size) and width_in_page(value_size), zeros behind a head's own:
 //   keys   [kv_head][K / 2][position][2]      values [kv_head][position / 2][V][2]
 // of bf16, and of fp32, where nothing is rounded, [kv_head][K][position] and [kv_head][position][V].
-// Heads of other sizes than such widths are copied to and fro, which costs decode of a few rows most and is logged
-// once. Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
+// Heads of other sizes are copied to such widths and back. This costs most in decode of a few rows and is logged once.
+// Positions of a page that were never written must hold finite numbers (zero them when a page is handed out).
 //
 // Thread safety: as gemm.h.
 #pragma once

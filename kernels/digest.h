@@ -1,4 +1,4 @@
-// A digest of a large array by all threads of a stream, at the speed of memory where one thread alone is slower.
+// A multi-threaded digest of a large array, at memory bandwidth.
 //
 // It is base/digest's (XXH3, 128 bits) over the digests of pieces of 1 MiB in order, so it does not depend on the
 // number of threads; it is not digest_of the array. Of nothing it is digest_of nothing. Detects damage; not for

@@ -1,5 +1,4 @@
-// What an encoder of sentences computes that a decoder does not: norms about the mean and GELU, with their gradients,
-// and attention in both directions. All in fp32.
+// Operations of sentence encoders: LayerNorm, GELU, their gradients, and bidirectional attention. All in fp32.
 //
 // Rows of several sequences lie one after the other without padding. A sequence has the same bits alone and among
 // others, wherever it lies, with any number of threads and on every instruction set: sums over a row run in 16 lanes

@@ -1,10 +1,9 @@
-// Mixtures of experts: which experts a row goes to, the way there and back, and products of many rows with many
-// weights.
+// Mixtures of experts: routing, permutation to experts and back, and grouped products.
 //
 // A pair is a row at one of its experts: row * top_k + rank, rank 0 being the expert of the largest weight. Sorted by
 // expert, pairs of one expert in order, each has a place; `places[pair]` says which, and the places of expert e are
-// offsets[e] to offsets[e + 1]. No pair is dropped, however many come to one expert, nothing is added by whoever comes
-// first: a row's result is a function of the row and the weights, whatever other rows there are.
+// offsets[e] to offsets[e + 1]. No pair is dropped and there is no capacity limit. Sums have a fixed order: a row's
+// result is a function of the row and the weights, independent of other rows.
 //
 // Offsets and places are read where the kernel runs. Thread safety: as gemm.h.
 #pragma once
@@ -40,7 +39,8 @@ struct Route {
 // kInvalid names the argument; `top_k` is 1 to the experts of the chosen groups.
 Status route(Stream& stream, const Route& arguments);
 
-// The choice has no gradient, the weights have: through softmax or sigmoid, and through the division where `normalise`.
+// Gradients reach the logits through the weights: softmax or sigmoid, and the division where `normalise`. The choice of
+// experts has no gradient.
 struct RouteBackward {
   const float* logits = nullptr;        // [rows][experts]
   const int32_t* ids = nullptr;         // [rows][top_k], as route gave them

@@ -1,4 +1,4 @@
-// Matrix products whose every output element adds its products in an order that depends on K alone.
+// Matrix products with a fixed order of additions that depends on K alone.
 //
 //   out[m][n] = sum over k of a[m][k] * b[n][k]   (+ bias[n] + residual[m][n], or + the value already in out)
 //
@@ -88,8 +88,7 @@ using Gemm = BasicGemm<bf16>;
 Status gemm(Stream& stream, const Gemm& arguments);
 Status gemm(Stream& stream, const BasicGemm<float>& arguments);
 
-// As many products of one shape as there are groups, each with a matrix of its own, as the heads of a layer have them:
-// the bits that `gemm` gives for each alone.
+// A batch of products of one shape, one matrix a group (the heads of a layer). Each has the bits of `gemm` alone.
 template <typename T>
 struct BasicBatchedGemm {
   const T* a = nullptr;  // group g is a + g * a_group, [m][k], `a_stride` elements from row to row

@@ -1,6 +1,6 @@
-// What the arithmetic and memory of this machine can do at most, measured: the yardsticks of `tandem bench`.
+// Measured peak arithmetic and read bandwidth of this machine: the limits that `tandem bench` prints.
 //
-// Thread safety: as gemm.h. Both take about a quarter of a second and want the machine to themselves.
+// Thread safety: as gemm.h. Each takes about 0.25 s and expects an idle machine.
 #pragma once
 
 #include "kernels/stream.h"

@@ -1,4 +1,4 @@
-// Muon (Jordan 2024): a matrix moves by its momentum made orthogonal, so that all directions of it count alike.
+// Muon (Jordan 2024): an update is the orthogonalized momentum of a matrix.
 //
 //   g = grad * grad_scale;  m = b m + (1 - b) g;  u = nesterov ? (1 - b) g + b m : m
 //   w = w (1 - lr decay) - lr scale orthogonal(u);  weight = bf16(w)

@@ -54,7 +54,7 @@ Status quantize(Stream& stream, const Quantize& arguments);
 // [scale_blocks(rows)][scale_blocks(columns)], all dense. kInvalid names a null pointer or a negative size.
 Status quantize_weight(Stream& stream, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
 
-// The way back, of rows and of weights.
+// Dequantizes rows and weights.
 struct Expand {
   const e4m3* codes = nullptr;   // [rows][columns], dense
   const e8m0* scales = nullptr;  // [scale_blocks(rows, block_rows)][scale_blocks(columns, block)]
@@ -66,7 +66,7 @@ struct Expand {
 // kInvalid names the argument: a null pointer, a negative size, another block.
 Status expand(Stream& stream, const Expand& arguments);
 
-// What rows become by `quantize` and `expand`, in one pass and without the codes.
+// `quantize` followed by `expand` in one pass, without storing the codes.
 struct RoundToCodes {
   const bf16* x = nullptr;  // [rows][columns], dense
   bf16* out = nullptr;      // [rows][columns], dense; may be x itself

@@ -1,4 +1,4 @@
-// Choosing a token from logits as a function of (distribution, seed, position) and nothing else.
+// Samples a token from logits: a pure function of (distribution, seed, position).
 //
 // One uniform number per position by Philox (base/random.h) picks from the cumulative distribution over token ids in
 // ascending order, after temperature, then top-k, top-p and min-p in this order. Temperature 0 takes the largest logit,

@@ -1,4 +1,4 @@
-// Where a kernel runs: a backend and what it needs there.
+// The execution context of kernels.
 //
 // A Stream is handed to every operation, as a CUDA stream would be. On a CPU it is an instruction set and a pool of
 // threads; work is done when the call returns. The caller owns it and keeps it alive during calls; one call at a time.

@@ -1,4 +1,4 @@
-// The threads that a kernel may use: given by the caller, owned by nobody global.
+// The threads of a kernel; owned by the caller, never global.
 //
 // `run` splits work into tasks that any thread may claim in any order, so a result must never depend on who ran what.
 // A thread that the kernel has put aside delays only the task it holds, which matters where processes share cores.

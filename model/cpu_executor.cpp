@@ -70,6 +70,19 @@ class CpuExecutor final : public Executor {
     pool_.copy(from, to);
     return {};
   }
+  size_t page_bytes() const override { return pool_.page_bytes(); }
+  Status save(std::span<const int> pages, std::span<std::byte> host) override {
+    TRY(check_pages(pages, host.size()));
+    for (size_t i = 0; i < pages.size(); ++i)
+      std::ranges::copy(pool_.bytes(pages[i]), host.subspan(i * page_bytes(), page_bytes()).begin());
+    return {};
+  }
+  Status load(std::span<const std::byte> host, std::span<const int> pages) override {
+    TRY(check_pages(pages, host.size()));
+    for (size_t i = 0; i < pages.size(); ++i)
+      std::ranges::copy(host.subspan(i * page_bytes(), page_bytes()), pool_.bytes(pages[i]).begin());
+    return {};
+  }
 
   Result<Ticket> submit(Plan plan) override {
     TRY(check(plan));
@@ -126,6 +139,12 @@ class CpuExecutor final : public Executor {
   }
 
  private:
+  Status check_pages(std::span<const int> pages, size_t bytes) const {
+    for (const int page : pages) TRY(check_page(page));
+    if (bytes == pages.size() * page_bytes()) return {};
+    return Status::invalid(
+        fmt::format("{} bytes of host memory for {} pages of {} bytes", bytes, pages.size(), page_bytes()));
+  }
   Status check_page(int page) const {
     if (page >= 0 && page < pool_.pages()) return {};
     return Status::invalid(fmt::format("there is no page {} of {}", page, pool_.pages()));
@@ -175,8 +194,8 @@ class CpuExecutor final : public Executor {
     std::vector<float> log_sum(count);
     logits_.resize(std::max(logits_.size(), count * padded));
     panel_sums_.resize(count * panels);
-    TRY(forward_.head(
-        {.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {}, {}));
+    TRY(forward_.head(rows, {.logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {},
+                      {}));
     answer.draws.resize(count);
     stream_.threads().run(static_cast<int>(count), [&](int i) {
       const Draw& d = plan.draws[i];
@@ -246,7 +265,7 @@ class CpuExecutor final : public Executor {
     answer.picks.resize(picks.size());
     std::vector<float> log_sum(rows.size());
     std::vector<int32_t> argmax(rows.size());
-    TRY(forward_.head({.rows = rows, .log_sum = log_sum.data(), .argmax = argmax.data()}, picks, answer.picks));
+    TRY(forward_.head(rows, {.log_sum = log_sum.data(), .argmax = argmax.data()}, picks, answer.picks));
     for (const int row : plan.likeliest) answer.likeliest.push_back(argmax[place(row)]);
     return {};
   }

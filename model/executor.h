@@ -10,7 +10,7 @@
 // Weights change between two plans: `stage` gives room for the bytes of a version, `prepare` makes of them what batches
 // read, `flip` makes them those of the plans from then on, `roll_back` takes the last flip back.
 //
-// Thread safety: none, but for StagedWeights. Errors: kInvalid for a plan that breaks a rule of this page; any other
+// Thread safety: none, but for StagedWeights. Errors: kInvalid for a plan or a page that breaks a rule here; any other
 // error leaves the executor fit for nothing but its destruction.
 #pragma once
 
@@ -117,7 +117,16 @@ class Executor {
   virtual int pages() const = 0;
   // Must be called for a page that is handed out: what it held may be infinite, and 0 * infinity is not 0.
   virtual Status clear(std::span<const int> pages) = 0;
+  // A sequence that forks has a copy of the page that it goes on in; whole pages are shared.
   virtual Status copy(int from, int to) = 0;
+
+  // Pages to host memory and back, `page_bytes()` each, one behind the other. A page that came back has the bits that
+  // went out; so has one that comes to another executor of the same model, format and kind of device.
+  virtual size_t page_bytes() const = 0;
+  // Waits for the plans before it.
+  virtual Status save(std::span<const int> pages, std::span<std::byte> host) = 0;
+  // `host` may be written again when this returns.
+  virtual Status load(std::span<const std::byte> host, std::span<const int> pages) = 0;
 
   virtual Result<Ticket> submit(Plan plan) = 0;
   // Waits for the answer. Each ticket is collected once.

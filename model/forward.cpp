@@ -57,7 +57,8 @@ class Forward::Pass {
   virtual ~Pass() = default;
   virtual int max_positions() const = 0;
   virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) = 0;
-  virtual Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) = 0;
+  virtual Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
+                      std::span<float> logprobs) = 0;
 };
 
 // Each kind of intermediate has one buffer; the residual stream is updated in place.
@@ -76,12 +77,9 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
     states_ = TRY(hidden_states(*this, weights.layout()));
     return {};
   }
-  Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) override {
-    const T* const states = this->gather(states_, wanted.rows);
-    return this->head_rows(
-        states, wanted.rows.size(),
-        {.logits = wanted.logits, .log_sum = wanted.log_sum, .argmax = wanted.argmax, .panel_sums = wanted.panel_sums},
-        picks, logprobs);
+  Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
+              std::span<float> logprobs) override {
+    return this->head_rows(this->gather(states_, rows), rows.size(), outputs, picks, logprobs);
   }
 
   Result<Tensor> embed() override {
@@ -204,8 +202,9 @@ Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& poo
   return pass_->run(stream, weights, pool, batch);
 }
 
-Status Forward::head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs) {
-  return pass_->head(wanted, picks, logprobs);
+Status Forward::head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
+                     std::span<float> logprobs) {
+  return pass_->head(rows, outputs, picks, logprobs);
 }
 
 }  // namespace tandem::model

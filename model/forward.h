@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "kernels/lm_head.h"
 #include "model/batch.h"
+#include "model/head_outputs.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 
@@ -28,6 +29,7 @@ class KvPool {
   // A page must be cleared when it is handed out: what it held may be infinite, and 0 * infinity is not 0.
   void clear(int page);
   void copy(int from, int to);
+  std::span<std::byte> bytes(int page) { return {memory_.data() + page * page_bytes_, page_bytes_}; }
 
  private:
   int pages_ = 0;
@@ -47,16 +49,10 @@ class Forward {
   // Writes the batch's keys and values into `pool`.
   Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch);
 
-  // What is wanted of the rows of the last pass; outputs as kernels::LmHead has them, one for each of `rows`.
-  struct Head {
-    std::span<const int> rows;
-    float* logits = nullptr;
-    float* log_sum = nullptr;  // must be given
-    int32_t* argmax = nullptr;
-    kernels::RunningSum* panel_sums = nullptr;
-  };
-  // By the stream and the weights of that pass. `picks` count `rows` from 0.
-  Status head(const Head& wanted, std::span<const kernels::TokenPick> picks, std::span<float> logprobs);
+  // The head of `rows` of the last pass, by its stream and weights. `outputs` has one entry for each of `rows`; `picks`
+  // count them from 0.
+  Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
+              std::span<float> logprobs);
   int max_positions() const;
 
  private:

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/lm_head.h"
+#include "model/head_outputs.h"
 #include "model/rotation.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -38,12 +38,6 @@ class LayerOps : public BasicOps<T> {
 
   // Rows `rows` of the final states, one behind the other; valid until the next.
   const T* gather(const Tensor& states, std::span<const int> rows);
-  struct HeadOutputs {
-    float* logits = nullptr;
-    float* log_sum = nullptr;  // must be given
-    int32_t* argmax = nullptr;
-    kernels::RunningSum* panel_sums = nullptr;
-  };
   // Of `rows` rows that `gather` gave; `picks` count them from 0.
   Status head_rows(const T* gathered, size_t rows, const HeadOutputs& outputs,
                    std::span<const kernels::TokenPick> picks, std::span<float> logprobs) const;

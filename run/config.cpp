@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "envs/backends/backends.h"
 #include "envs/episodes/protocol.h"
@@ -10,9 +11,8 @@
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "model/weight_format.h"
-#include "run/env_hosts.h"
-#include "run/resume.h"
 #include "trainer/learn/lora_fields.h"
+#include "wire/address.h"
 
 namespace tandem::run {
 
@@ -130,6 +130,26 @@ Schema schema_of(RunConfig& c) {
   return s;
 }
 
+namespace {
+
+// env.hosts: neither empty nor too long; addresses, each once.
+Status check_hosts(const std::vector<std::string>& hosts) {
+  constexpr size_t kMostHosts = 256;
+  if (hosts.empty()) return Status::invalid("a run needs one at least; \"local\" is its own").at("env.hosts");
+  if (hosts.size() > kMostHosts)
+    return Status::invalid(fmt::format("there are {}; at most {} can be", hosts.size(), kMostHosts)).at("env.hosts");
+  if (std::set(hosts.begin(), hosts.end()).size() != hosts.size())
+    return Status::invalid("a host is named twice").at("env.hosts");
+  for (const auto& host : hosts) {
+    if (host == kLocalHost) continue;
+    if (auto address = wire::Address::parse(host); !address)
+      return std::move(address).error().at("env.hosts").hint("give local, tcp://HOST:PORT or ipc://PATH");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check(const RunConfig& c) {
   if (c.rollout.max_new_tokens >= c.rollout.max_tokens) {
     return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})",
@@ -157,7 +177,7 @@ Status check(const RunConfig& c) {
     return std::move(servers).error().at("env.mcp_servers");
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
-  TRY(check_env_hosts(c));
+  TRY(check_hosts(c.env.hosts));
   TRY(algorithm_of(c));
   TRY(optimizer_of(c));
   return {};
@@ -227,7 +247,5 @@ Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   }
   return algorithm;
 }
-
-Result<RunConfig> read_resolved(const fs::path& run_dir) { return std::move(TRY(read_recorded(run_dir)).config); }
 
 }  // namespace tandem::run

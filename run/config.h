@@ -12,6 +12,8 @@
 
 namespace tandem::run {
 
+inline constexpr std::string_view kLocalHost = "local";  // the machine that the run is started on
+
 struct RunConfig {
   struct {
     uint64_t seed = 1;
@@ -86,8 +88,5 @@ Status check(const RunConfig& config);
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);
-
-// RUN/config.resolved.json, as `tandem run` wrote it. kInvalid where it is of a newer format.
-Result<RunConfig> read_resolved(const fs::path& run_dir);
 
 }  // namespace tandem::run

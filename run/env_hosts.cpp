@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/unique_number.h"
 #include "wire/ask.h"
@@ -11,7 +10,6 @@
 namespace tandem::run {
 namespace {
 
-constexpr size_t kMostHosts = 256;
 constexpr double kPatience = 10, kPatienceAtEnd = 2;  // seconds for a host to answer
 
 // What each host that is not the run's own server says to a question.
@@ -37,21 +35,6 @@ Result<std::vector<std::pair<std::string, Status>>> ask_hosts(const RunConfig& c
 }
 
 }  // namespace
-
-Status check_env_hosts(const RunConfig& config) {
-  const auto& hosts = config.env.hosts;
-  if (hosts.empty()) return Status::invalid("a run needs one at least; \"local\" is its own").at("env.hosts");
-  if (hosts.size() > kMostHosts)
-    return Status::invalid(fmt::format("there are {}; at most {} can be", hosts.size(), kMostHosts)).at("env.hosts");
-  if (std::set(hosts.begin(), hosts.end()).size() != hosts.size())
-    return Status::invalid("a host is named twice").at("env.hosts");
-  for (const auto& host : hosts) {
-    if (host == kLocalHost) continue;
-    if (auto address = wire::Address::parse(host); !address)
-      return std::move(address).error().at("env.hosts").hint("give local, tcp://HOST:PORT or ipc://PATH");
-  }
-  return {};
-}
 
 bool has_local_env(const RunConfig& config) {
   return std::find(config.env.hosts.begin(), config.env.hosts.end(), kLocalHost) != config.env.hosts.end();

@@ -8,10 +8,6 @@
 
 namespace tandem::run {
 
-// kInvalid where the list is empty or too long, names an address twice or one that is none, or leads beyond this
-// machine without a key.
-Status check_env_hosts(const RunConfig& config);
-
 bool has_local_env(const RunConfig& config);
 
 // Of env.key, where the config has one. Reads the file.

@@ -81,6 +81,8 @@ Result<RecordedConfig> read_recorded(const fs::path& run_dir) {
   return recorded;
 }
 
+Result<RunConfig> read_resolved(const fs::path& run_dir) { return std::move(TRY(read_recorded(run_dir)).config); }
+
 Status write_recorded(const fs::path& run_dir, const RunConfig& config, const std::set<std::string>& given) {
   RunConfig copy = config;
   Json json = {{"format", kConfigFormat}, {"given", given}};

@@ -31,6 +31,8 @@ struct RecordedConfig {
 // RUN/config.resolved.json in full. kInvalid where it is of a newer format.
 Result<RecordedConfig> read_recorded(const fs::path& run_dir);
 
+// Its config alone.
+Result<RunConfig> read_resolved(const fs::path& run_dir);
 // Writes it.
 Status write_recorded(const fs::path& run_dir, const RunConfig& config, const std::set<std::string>& given);
 

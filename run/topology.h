@@ -14,8 +14,6 @@
 
 namespace tandem::run {
 
-inline constexpr std::string_view kLocalHost = "local";  // the machine that the run is started on
-
 struct Place {
   wire::Peer peer;
   std::string host{kLocalHost};

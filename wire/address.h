@@ -1,5 +1,4 @@
-// Where a process can be reached: a Unix socket of this machine, a port of a host, or a name within the process. The
-// only place that knows how they are written: ipc://PATH, tcp://HOST:PORT, inproc://NAME.
+// The address of a process: ipc://PATH, tcp://HOST:PORT or inproc://NAME. Only this file parses and prints them.
 //
 // Values: copy, compare, print.
 #pragma once

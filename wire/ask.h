@@ -1,4 +1,4 @@
-// One question over a connected socket, and its answer.
+// One request over a connected socket, and its reply.
 #pragma once
 
 #include <functional>

@@ -1,12 +1,11 @@
-// When a request is sent, to which of several servers, and when to give up: back-off, fail-over, and a limit on the
-// rate.
+// Retry policy of a request to one of several servers: back-off, fail-over, a rate limit, and when to give up.
 //
 // Pure: no clock, socket, thread or random number inside; `now` comes with the event, the jitter is a function of the
-// seed. One request at a time: it is wanted, then each attempt fails or is answered.
+// seed. One request at a time: it is wanted, then each attempt fails or succeeds.
 //
-// A server is tried `tries` times, with waits that double in between, then the next, until all have been tried. The one
-// that answered is the first to be asked next time. A server that asks to be left alone is left alone for as long as it
-// says, or for good where that is longer than we wait.
+// Each server is tried `tries` times with exponential back-off, then the next, until all have failed. The server that
+// answered last is tried first next time. A server that asks for a pause (Retry-After) gets it; one that asks for more
+// than we wait is given up.
 //
 // Thread safety: none; one owner.
 #pragma once

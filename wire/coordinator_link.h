@@ -1,7 +1,7 @@
-// A role's line to the coordinator: introduces itself, says every second that it lives and what it does, and does both
-// again when the coordinator has started anew.
+// A role's connection to the coordinator: registers, sends a heartbeat every second, and registers again after a
+// restart of the coordinator.
 //
-// Thread safety: none; used on the thread of the role's work loop, so that a loop that hangs falls silent.
+// Thread safety: none; used on the thread of the role's work loop, so that heartbeats stop when the loop hangs.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
-// Where the peers of a run are: of each its address, its host, and which life of it is there.
+// The peers of a run: address, host and epoch of each.
 //
-// It changes while the run is on: a role that starts again has a new epoch, environment servers come and go. Every
-// change makes the version grow, so that of two copies the newer is known.
+// It changes during the run: a restarted role has a new epoch, environment servers join and leave. Every change
+// increments the version, so that the newer of two copies is known.
 //
 // Thread safety: as any value.
 // Invariants: 1. a peer is listed once; 2. version() grows with every change, and with nothing else.

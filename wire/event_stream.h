@@ -1,7 +1,7 @@
 // Server-sent events (the text/event-stream of the HTML standard), decoded as the bytes come in.
 //
-// Bytes may be cut anywhere. An event that the stream ends in the middle of never comes out. Thread safety: none; one
-// owner. Memory: bounded by the largest event.
+// Bytes may be split anywhere. An event that is incomplete at the end of the stream is dropped. Thread safety: none;
+// one owner. Memory: bounded by the largest event.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// One HTTP request to a server of somebody else, its answer handed on while it comes in.
+// One HTTP request to a foreign server; the response body is streamed to a callback.
 //
-// Redirects are not followed: what the request bears is for the server that it was meant for. Certificates are checked,
-// with the system's authorities or those of SSL_CERT_FILE and SSL_CERT_DIR.
+// Redirects are not followed, so that credentials reach only the named server. Certificates are verified with the
+// system's authorities or those of SSL_CERT_FILE and SSL_CERT_DIR.
 // Proxies are those of the environment, as curl reads it. Thread safety: http_request may be called from several
 // threads; `on_body` is called on the caller's.
 #pragma once

@@ -1,4 +1,4 @@
-// Who takes part in a run: a role and a rank, "rollout-1".
+// A participant of a run: role and rank, such as "rollout-1".
 //
 // Values: copy, compare, print.
 #pragma once

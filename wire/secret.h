@@ -1,9 +1,7 @@
-// What the processes of one owner share so that they can speak between machines: nobody without it is answered, and
-// nobody between them reads along.
+// The shared key of one owner's processes for connections between machines: authentication and encryption.
 //
-// It is the server's long-term key of CurveZMQ (rfc.zeromq.org/spec/26). A client needs that server's public key to
-// begin at all, and no message contains it, so it is kept as secret as the other half; clients make keys of their own
-// for every connection.
+// It is the server's long-term key pair of CurveZMQ (rfc.zeromq.org/spec/26). A client needs the public key to connect,
+// and no message contains it, so the public half is kept secret too. Clients make a key pair for every connection.
 #pragma once
 
 #include <string>

@@ -8,8 +8,8 @@
 // A connected socket keeps the name `sender` on the other side; a process that starts again takes its name over, and
 // its new epoch tells the two apart.
 //
-// Between machines (tcp://) both ends have one Secret: what they say is encrypted, and who does not have it is not
-// heard. Without one, tcp:// is for loopback alone.
+// Between machines (tcp://) both ends share a Secret: messages are encrypted, peers without it are rejected. Without a
+// Secret, tcp:// works on loopback only.
 //
 // Thread safety: none; a socket belongs to the thread that made it.
 #pragma once

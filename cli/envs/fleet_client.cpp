@@ -13,6 +13,7 @@
 #include "base/unique_number.h"
 #include "dashboard/run_files.h"
 #include "run/env_hosts.h"
+#include "run/resume.h"
 #include "wire/ask.h"
 
 namespace tandem::cli {

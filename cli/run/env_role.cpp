@@ -15,6 +15,7 @@
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
+#include "run/resume.h"
 #include "run/tasks.h"
 #include "run/topology.h"
 #include "wire/coordinator_link.h"
@@ -43,7 +44,7 @@ struct Sandboxes {
   envs::CachingBackend caching;
   envs::WatchedBackend watched;
   envs::SandboxPool pool;
-  envs::Beginnings* beginnings() { return beginnings_ ? &*beginnings_ : nullptr; }
+  envs::PreparedSnapshots* prepared() { return prepared_ ? &*prepared_ : nullptr; }
 
  private:
   Sandboxes(std::unique_ptr<envs::SandboxBackend> made, const Settings& settings, const Clock& clock, uint64_t life)
@@ -52,10 +53,10 @@ struct Sandboxes {
         caching(*backend, read_cache),
         watched(caching, clock, life),
         pool(watched, clock, {}, {.least = settings.warm, .most = settings.most_warm}) {
-    if (settings.beginnings_mb > 0) beginnings_.emplace(uint64_t{settings.beginnings_mb} << 20);
+    if (settings.beginnings_mb > 0) prepared_.emplace(uint64_t{settings.beginnings_mb} << 20);
   }
 
-  std::optional<envs::Beginnings> beginnings_;
+  std::optional<envs::PreparedSnapshots> prepared_;
 };
 
 Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
@@ -78,8 +79,8 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
                   {"cached_reads", reads.hits},
                   {"spawners", sandboxes.backend->spawners_started()},
                   {"spawn_ms", made.last_fresh_milliseconds}};
-  if (const auto* beginnings = sandboxes.beginnings()) {
-    const auto counters = beginnings->counters();
+  if (const auto* prepared = sandboxes.prepared()) {
+    const auto counters = prepared->counters();
     metrics["beginnings_made"] = counters.made;
     metrics["begun"] = counters.begun;
     metrics["beginnings_mb"] = static_cast<double>(counters.bytes) / (1 << 20);
@@ -148,7 +149,7 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
                                                .most_warm = static_cast<size_t>(config.env.most_warm)},
                                               clock, life_of(identity)));
   auto terms = TRY(terms_of(config, run_dir));
-  terms.episode.beginnings = sandboxes->beginnings();
+  terms.episode.prepared = sandboxes->prepared();
   zmq::context_t context;
   wire::CoordinatorLink link(
       TRY(wire::Socket::connect(context, layout.address({wire::Role::kCoordinator, 0}).text(), identity)), clock,
@@ -243,7 +244,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
        .read_cache = &sandboxes->read_cache,
        .open_run = [&](uint64_t run, const std::string& run_dir) -> Result<envs::RunTerms> {
          auto terms = TRY(open_run(run, run_dir));
-         terms.episode.beginnings = sandboxes->beginnings();
+         terms.episode.prepared = sandboxes->prepared();
          return terms;
        },
        .secret = secret ? &*secret : nullptr,

@@ -10,7 +10,7 @@
 #include "dashboard/losses.h"
 #include "dashboard/run_files.h"
 #include "rollout/books/ledger_log.h"
-#include "run/config.h"
+#include "run/resume.h"
 
 namespace tandem::cli {
 namespace {

@@ -11,6 +11,7 @@
 #include "rollout/worker.h"
 #include "run/checks.h"
 #include "run/env_hosts.h"
+#include "run/resume.h"
 #include "run/starts.h"
 #include "trainer/trainer.h"
 

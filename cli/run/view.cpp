@@ -10,7 +10,7 @@
 #include "dashboard/report.h"
 #include "dashboard/summary.h"
 #include "dashboard/view_server.h"
-#include "run/config.h"
+#include "run/resume.h"
 
 namespace tandem::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "cli/iso_time.h"
 #include "rollout/books/trajectory.h"
 #include "rollout/coordinator.h"
-#include "run/config.h"
+#include "run/resume.h"
 
 namespace tandem::cli {
 

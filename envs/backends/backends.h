@@ -1,5 +1,5 @@
-// The one way to sandboxes, for every command: by namespaces of our own, or where those are refused by bubblewrap; for
-// specs with an image by a container engine.
+// Chooses the sandbox backend for every command: own namespaces, else bubblewrap; a container engine for specs with an
+// image.
 #pragma once
 
 #include <array>

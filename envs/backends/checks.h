@@ -1,4 +1,4 @@
-// What this machine has of what environments need, for `tandem doctor`.
+// Checks of this machine's support for sandboxes, for `tandem doctor`.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Sandboxes of this machine's own programs by one backend, and those of images by a container engine.
 //
-// Nobody asks for an engine before a spec has an image: then one is looked for, and what stands in the way is the
-// error. An engine that was not there is looked for again by the next one.
+// The engine is looked up when the first spec has an image; its absence is the error of that call. The next such spec
+// looks again.
 #pragma once
 
 #include <memory>

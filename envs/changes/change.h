@@ -1,4 +1,4 @@
-// What is other in a tree of files than it was, for people to look at and to be carried over to the folder of the user.
+// Differences between two file trees, for review and for write-back to the user's folder.
 //
 // Values; pure functions of trees (envs/sandbox/file_tree.h). The trees come out of a sandbox: nothing in them is
 // trusted, and nothing here touches a file.

@@ -1,4 +1,4 @@
-// A folder of the user's as files of a sandbox, and what became of them there. The folder itself is only read.
+// A user's folder as files of a sandbox, and their changes there. The folder itself is only read.
 #pragma once
 
 #include <filesystem>

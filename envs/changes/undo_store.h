@@ -1,4 +1,4 @@
-// What was replaced when changes were carried over to a folder, kept so that it can be put back.
+// Undo records: the files that a write-back replaced.
 //
 // One file a record, below `root`/(digest of the folder's path)/, written whole or not at all and checked by digest
 // when it is read. The newest kMostRecords of a folder are kept. The files hold what the user's files held: their

@@ -1,10 +1,10 @@
-// Changes carried over to a folder of the user.
+// Writes changes back to a user's folder.
 //
 // Each file is replaced whole or not at all: temporary file beside it, fsync, rename. No link is ever followed, neither
-// the file itself nor a folder on the way to it. What is on disk is compared with what the change began from right
-// before it is replaced: what somebody else has changed meanwhile is left as it is and named.
+// the file itself nor a folder on the way to it. The content on disk is compared with the base of the change right
+// before it is replaced; a file that somebody else has changed is left alone and reported as a conflict.
 //
-// Thread safety: none is needed; two at once in one folder find each other's work as conflicts.
+// Thread safety: concurrent write-backs to one folder see each other's files as conflicts.
 #pragma once
 
 #include <filesystem>

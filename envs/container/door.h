@@ -1,5 +1,5 @@
-// The one place where a container and this process meet: a folder that the container sees, read-only, with the program
-// of sandboxes and a socket in it.
+// The rendezvous of a container and this process: a read-only folder in the container with the sandbox program and a
+// socket.
 //
 // Once the program has connected the socket is gone: what a model finds in that folder is the program, and a folder
 // that nobody listens in. Folders lie below one of this process that nobody else can open; those of processes that were

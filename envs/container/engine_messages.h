@@ -1,4 +1,4 @@
-// What a container engine answers, read with limits: its bytes are somebody else's.
+// Decoders of a container engine's responses, with limits for untrusted bytes.
 //
 // The form is that of the Docker Engine API 1.40, which podman serves as well. Fields that are not asked for are not
 // looked at. Errors are kCorrupt and name the field.

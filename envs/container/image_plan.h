@@ -1,4 +1,4 @@
-// What is made of an image once, so that sandboxes begin with it: /workspace, links, and the files that it works in.
+// Preparation of an image for sandboxes, done once: /workspace, links, and the files of its working directory.
 //
 // The root of a sandbox is read-only, and only root of the image could change it. So a container of the image runs the
 // program of sandboxes once, as root and without a network (`--tandem-prepare-image SOCKET`), and what it leaves

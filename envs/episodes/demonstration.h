@@ -1,7 +1,7 @@
 // Demonstrations for the warm start: an oracle that looks, acts and answers, with noisy decisions.
 //
-// The calls really run, so results are what the model will meet. The oracle knows the task; noise makes its decisions
-// worse, so that reinforcement has something to choose between, while what it copies stays clean.
+// Calls really run, so results are those that the model will meet. The oracle knows the task; noise in its decisions
+// leaves room for reinforcement learning, while the text that it copies stays clean.
 #pragma once
 
 #include <vector>

@@ -60,22 +60,22 @@ bool is_there(const std::string& need) {
          fs::exists(list + ":arm64.list", error);
 }
 
-struct Beginning {
+struct Preparation {
   const Files& files;
   const std::set<std::string>& programs;
   const std::vector<std::string>& setup;
 };
 
 // What a task needs beside its files is there before the model looks. A command that fails is kInvalid.
-Status prepare(Sandbox& sandbox, const Beginning& beginning, const Task& task, const EpisodeOptions& options) {
-  TRY(sandbox.put(beginning.files));
-  if (beginning.programs.empty() && beginning.setup.empty()) return {};
+Status prepare(Sandbox& sandbox, const Preparation& preparation, const Task& task, const EpisodeOptions& options) {
+  TRY(sandbox.put(preparation.files));
+  if (preparation.programs.empty() && preparation.setup.empty()) return {};
   SandboxSpec spec = spec_of(task, options);
   spec.call_time_limit_s = kPreparationSeconds;
   spec.tools.clear();
   sandbox.set_call_limits(spec);
-  TRY(make_executable(sandbox, beginning.programs));
-  for (const auto& command : beginning.setup) {
+  TRY(make_executable(sandbox, preparation.programs));
+  for (const auto& command : preparation.setup) {
     const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
     if (outcome.ok && outcome.exit_code == 0) continue;
     return Status::invalid("setup of " + task.name + " failed: `" + command + "` printed\n" + outcome.output);
@@ -92,9 +92,9 @@ Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options
 }
 
 // What makes two episodes begin with the same.
-ContentDigest key_of(const Beginning& beginning, const Beginning& step, const SandboxSpec& spec) {
+ContentDigest key_of(const Preparation& preparation, const Preparation& step, const SandboxSpec& spec) {
   std::string bytes = encode(spec);
-  for (const auto* part : {&beginning, &step}) {
+  for (const auto* part : {&preparation, &step}) {
     put_files(bytes, part->files);
     put_number(bytes, part->programs.size());
     for (const auto& path : part->programs) put_text(bytes, path);
@@ -105,11 +105,11 @@ ContentDigest key_of(const Beginning& beginning, const Beginning& step, const Sa
 }
 
 // Less is sooner put into a sandbox that is kept ready.
-bool is_much(const Beginning& beginning) {
+bool is_much(const Preparation& preparation) {
   constexpr size_t kManyFiles = 100, kManyBytes = 1 << 20;
   size_t bytes = 0;
-  for (const auto& [path, content] : beginning.files) bytes += content.size();
-  return !beginning.setup.empty() || beginning.files.size() >= kManyFiles || bytes >= kManyBytes;
+  for (const auto& [path, content] : preparation.files) bytes += content.size();
+  return !preparation.setup.empty() || preparation.files.size() >= kManyFiles || bytes >= kManyBytes;
 }
 
 // A sandbox in which the task can be begun.
@@ -120,9 +120,9 @@ Result<std::unique_ptr<Sandbox>> make_ready(SandboxBackend& backend, const Task&
     return ready.code() == Code::kInvalid ? Status::unavailable(ready.message()) : ready;
   };
   const TaskStep none, &first = task.steps.empty() ? none : task.steps.front();
-  const Beginning all{task.files, task.programs, task.setup}, step{first.files, first.programs, first.setup};
-  if (options.beginnings && !spec.image && (is_much(all) || is_much(step)))
-    return options.beginnings->begin(backend, spec, key_of(all, step, spec), prepare_it);
+  const Preparation all{task.files, task.programs, task.setup}, step{first.files, first.programs, first.setup};
+  if (options.prepared && !spec.image && (is_much(all) || is_much(step)))
+    return options.prepared->begin(backend, spec, key_of(all, step, spec), prepare_it);
   auto sandbox = TRY(backend.create(spec));
   TRY(prepare_it(*sandbox));
   return sandbox;

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "envs/episodes/beginnings.h"
+#include "envs/episodes/prepared_snapshots.h"
 #include "envs/episodes/protocol.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/tasks/grade.h"
@@ -30,7 +30,7 @@ struct EpisodeOptions {
   bool count_lints = false;                 // problems that linters find because of the episode, as the term "lints"
   bool freeze_between_turns = false;        // what runs in the background stops while the model thinks
   bool branches = false;                    // it is going to be branched; then that takes no copy of the files
-  Beginnings* beginnings = nullptr;         // shared by episodes; null: each is made ready by itself
+  PreparedSnapshots* prepared = nullptr;    // shared by episodes; null: each is made ready by itself
   SandboxHolder holder = {};                // of its sandboxes; the task's name is put in
 };
 

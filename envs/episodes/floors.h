@@ -1,4 +1,4 @@
-// Scripted policies, measured on the same tasks: what a curve must be seen against.
+// Scripted baselines on the same tasks, as a reference for learning curves.
 #pragma once
 
 #include <cstdint>

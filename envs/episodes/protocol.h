@@ -1,4 +1,4 @@
-// How a task and its calls look to the model: the messages, the call format, the results.
+// The model's view of a task: messages, call format, results.
 //
 // The format is that of Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, several in one
 // message allowed; results come back in one user message with a `<tool_response>` block for each call, in order.

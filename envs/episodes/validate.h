@@ -1,5 +1,4 @@
-// Whether a task can be trained on: its solution scores 1, doing nothing scores 0, so does every cheat, and all of it
-// again and again.
+// Validates a task for training: the solution scores 1; doing nothing and every cheat score 0; repeatedly.
 //
 // Thread safety: any number of tasks may be validated at once on one backend.
 #pragma once

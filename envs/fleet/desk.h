@@ -1,4 +1,4 @@
-// Where operators are answered: `tandem envs` asks, over the socket that rollouts use.
+// Answers operators (`tandem envs`) over the socket that rollouts use.
 //
 // Episodes never wait for an operator. Questions are answered on threads of their own, of which programs that look into
 // sandboxes leave one free; what may wait is bounded, and so is how many questions come in a second. Only a kill is

@@ -1,4 +1,4 @@
-// All sandboxes of one environment server: which there are, what each does, and what became of those that are gone.
+// The sandboxes of one environment server: current state of each, and a bounded history of events.
 //
 // Pure: no clock, socket or thread inside; `Moment` comes with each event. What is kept is bounded: the sandboxes that
 // live, the last kMostEvents events, the last kMostSpawns times that making one took.

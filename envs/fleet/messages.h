@@ -1,6 +1,6 @@
-// What operators ask of an environment server and are answered, as messages (wire/messages.capnp) and back.
+// Encodes and decodes operators' queries and answers (wire/messages.capnp).
 //
-// Readers take what anybody may have sent: every field is checked against its limits, and the error names it.
+// Decoders accept untrusted bytes: every field is checked against its limits, and the error names it.
 #pragma once
 
 #include <optional>

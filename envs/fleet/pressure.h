@@ -1,5 +1,5 @@
-// How much of the time work waited for what this machine is short of, as the kernel counts it: "pressure stall
-// information", Documentation/accounting/psi.rst of Linux.
+// Pressure stall information of Linux: the share of time in which work waited for CPU, memory or I/O
+// (Documentation/accounting/psi.rst).
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A backend whose sandboxes are watched: what is made, given away, called, looked into and ended is kept in a Fleet.
+// A sandbox backend that records creation, hand-out, calls, inspection and end of its sandboxes in a Fleet.
 //
 // It stands between a pool and the backend that makes sandboxes, so that those kept ready are seen, too.
 //

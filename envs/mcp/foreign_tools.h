@@ -1,5 +1,5 @@
-// Tools of somebody else's servers that speak the Model Context Protocol: which servers there are, and what they say of
-// their tools and of calls, read as bytes of strangers.
+// Tools of foreign servers of the Model Context Protocol: the configured servers, and decoders of their tool lists and
+// results, which are untrusted bytes.
 //
 // A tool is offered to the model as SERVER__TOOL. Values; pure.
 #pragma once

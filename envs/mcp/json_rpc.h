@@ -1,4 +1,4 @@
-// JSON-RPC 2.0 as the Model Context Protocol uses it: frames that anybody may have sent, decoded, and answers to them.
+// JSON-RPC 2.0 for the Model Context Protocol: decoding of untrusted frames, encoding of responses.
 //
 // Thread safety: none needed; values.
 #pragma once

@@ -1,4 +1,4 @@
-// Bytes as they come, as lines, within a limit.
+// Splits a byte stream into lines of bounded length.
 //
 // Thread safety: none; one owner.
 #pragma once

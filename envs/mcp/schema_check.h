@@ -1,4 +1,4 @@
-// Values against a JSON Schema that a stranger wrote.
+// Validates values against a foreign JSON Schema.
 //
 // Checked are type, enum, const, the bounds of numbers, texts, lists and objects, properties, required,
 // additionalProperties, items, prefixItems, allOf, anyOf, oneOf and $ref within the schema. What is not known here

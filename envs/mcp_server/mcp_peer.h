@@ -1,4 +1,4 @@
-// A client of the Model Context Protocol with its sandbox: the session decides, this carries out.
+// A client of the Model Context Protocol with its sandbox: carries out the decisions of its session.
 //
 // The sandbox is made for the first call and lasts as long as the client, with what its shell keeps. One that is lost
 // fails the call that lost it; the next call begins in a new one. Calls run on the threads of a queue that several

@@ -1,4 +1,4 @@
-// Addresses of the internet, and which of them are nobody's business of a sandbox.
+// Internet addresses, and which of them are closed to sandboxes.
 //
 // Sources: the registries of special-purpose addresses of IANA (RFC 6890 and its successors). Values; pure.
 #pragma once

@@ -1,4 +1,4 @@
-// Which hosts a sandbox may speak to, by name and port; no list, or an empty one: none.
+// The hosts and ports that a sandbox may connect to; an empty list allows none.
 //
 // An entry is `HOST`, `*.SUFFIX` (every name below it, not itself) or an address, each with `:PORT` behind it or,
 // without one, for ports 80 and 443. Addresses of IPv6 with a port stand in brackets. What a name resolves to must be

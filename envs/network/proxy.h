@@ -1,5 +1,4 @@
-// The way out of sandboxes that may speak to some hosts: HTTP and CONNECT, to what their lists name, and each request
-// written down.
+// The HTTP and CONNECT proxy of sandboxes: connects to hosts of their allow lists and logs each request.
 //
 // A sandbox has no device but its own loopback. Its first process, before anything of a model is there, listens at a
 // port of that and hands the listening socket out; what connects inside is accepted out here. So nothing inside holds a

@@ -1,5 +1,4 @@
-// The head of a request to a proxy, as a program of a sandbox has sent it: read strictly, and written anew for the host
-// that it is for.
+// The head of a request to the proxy: parsed strictly, and rewritten for the target host.
 //
 // Only what is understood goes on: the name that was checked is the one that the host is told, fields that are meant
 // for a proxy stay behind, and what two readers could take differently (folded lines, two lengths, a length beside

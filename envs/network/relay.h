@@ -1,4 +1,4 @@
-// Bytes between two sockets, both ways at once, within limits.
+// Relays bytes between two sockets in both directions, within limits.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What programs of a sandbox asked of the network, and what became of it.
+// The network requests of a sandbox and their outcomes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sandboxes whose reading calls are answered from a cache where it is certain that they would read the same.
+// A sandbox backend with a cache of read-only calls whose results are known to be equal.
 //
 // A sandbox begins with nothing in it, and what is put into it is known: that, and the calls of tools that only write
 // files, in their order and with what they answered, say which files there are. As long as nothing else has happened,
@@ -6,7 +6,7 @@
 // with the same beginning gave. A command, a server of tools, an operator's program or a restored snapshot end it for
 // good. glob_file_search orders by times, read_lints runs programs: neither is kept.
 //
-// Whoever looks into a sandbox must come through this, so it stands right before the backend that makes them.
+// All access to a sandbox must pass through this cache, so it wraps the creating backend directly.
 //
 // Ownership: backend and cache must outlive this and its sandboxes. Thread safety: as SandboxBackend.
 #pragma once

@@ -1,4 +1,4 @@
-// What a sandbox can do beside calls, where it can: an interface each, which Sandbox gives or does not.
+// Optional capabilities of a sandbox, an interface each; Sandbox returns null for those that it lacks.
 //
 // The functions behind each interface ask a sandbox for it, and give the error where it lacks that.
 //

@@ -1,4 +1,4 @@
-// Limits on all processes of a sandbox together, where this machine lets us make control groups.
+// Control groups: limits on all processes of a sandbox together, where this machine permits them.
 //
 // Version 1 (pids and memory hierarchies) and version 2. Groups are named tandem-OWNER-N (owner.h), reused, since
 // making them is slow, and removed when the spawner ends or when more of them are idle than were in use of late; groups

@@ -1,4 +1,4 @@
-// What turns a fresh process into a confined one: its view of the file system, its privileges, its system calls.
+// Confines a fresh process: file system view, privileges, system calls.
 //
 // Called in order by the first process of a sandbox, in namespaces of its own, before anything of a model is there.
 // Errors name the step that failed; such a process must end.

@@ -1,6 +1,6 @@
 // Fields of a message as bytes: numbers, times, texts, files and sessions, in the byte order of this machine.
 //
-// Whoever writes and whoever reads are on one machine. Reading is for bytes that nobody vouches for. Values.
+// Writer and reader are on one machine. Decoding accepts untrusted bytes. Values.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A tree of files as bytes, so that it can be made again elsewhere.
+// A file tree serialized to bytes, to be restored elsewhere.
 //
 // Kept are folders, regular files, symbolic links and pipes with their modes and times; hard links become files of
 // their own, sockets are left out. Thread safety: none is needed; the functions work on the tree they are given.

@@ -1,4 +1,4 @@
-// From the moment that the first process of a sandbox has its namespaces to the moment that it serves.
+// Startup of the first process of a sandbox, from its namespaces to its serve loop.
 #pragma once
 
 #include <functional>

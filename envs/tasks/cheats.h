@@ -1,4 +1,4 @@
-// What a policy could try instead of the work, each as commands in the sandbox; none may score.
+// Reward hacks as commands in the sandbox; none may score.
 //
 // They know more than a policy can: the paths of the files that grading brings in, and those that the solution writes.
 #pragma once

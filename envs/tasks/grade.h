@@ -1,5 +1,4 @@
-// How well an episode ended, from the files left behind, the final answer, and tests; never from what the model says
-// about itself.
+// Grades an episode by its files, final answer and tests; never by the model's own claims.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What is wrong with files of tasks, all of it at once. Values; no thread-safety concern.
+// All mistakes of task files, collected. Values.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where the commands of a check run, as whoever grades asks for it.
+// Runs the commands of a check in the grader's sandbox.
 //
 // Values and a function that the caller provides. Thread safety: that of the function.
 #pragma once

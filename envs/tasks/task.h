@@ -1,4 +1,4 @@
-// A task: a small folder, an instruction that can only be met through tools, and what a good end looks like.
+// A task: files, an instruction that needs tools, and the expected result.
 //
 // Values throughout; no thread-safety concern. workspace/kinds.h makes tasks from specs, task_set.h reads those that
 // somebody wrote.

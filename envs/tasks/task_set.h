@@ -1,4 +1,4 @@
-// A set of tasks that somebody wrote, read whole and checked before any of it is used.
+// A set of user-written tasks, fully read and checked before use.
 //
 // A folder of files is a set; so is one file. Which tasks are held out is a rule over their names alone, so that a task
 // stays on its side whatever is added beside it. Immutable once read; may be used from several threads.

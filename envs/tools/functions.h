@@ -1,4 +1,4 @@
-// The functions behind the table of tools; arguments have been checked when they are called.
+// The implementations of the tools; arguments are checked beforehand.
 #pragma once
 
 #include <filesystem>

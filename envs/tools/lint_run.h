@@ -1,4 +1,4 @@
-// Runs linters on files of a folder, and gathers what they find.
+// Runs linters on files of a folder and collects their findings.
 //
 // Thread safety: none.
 #pragma once

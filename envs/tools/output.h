@@ -1,4 +1,4 @@
-// Output that models read: bounded while it streams, printable whatever the bytes were.
+// Tool output for models: bounded while it streams, always printable.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Paths that models write, turned into files below the root.
+// Resolves paths written by a model to files below the root.
 #pragma once
 
 #include <filesystem>

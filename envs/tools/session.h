@@ -1,7 +1,7 @@
-// What lasts from one call of a sandbox to the next, beside its files. Values.
+// State of a sandbox between calls, beside its files. Values.
 //
-// Whoever runs calls keeps the session between them: the first process of a sandbox, out of reach of the commands in
-// it. Of calls that run at once the last to end has its word.
+// The first process of a sandbox keeps the session, out of reach of the commands in it. Of concurrent calls, the last
+// to end wins.
 #pragma once
 
 #include <string>

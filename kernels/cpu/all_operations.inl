@@ -3,7 +3,6 @@
 #include "kernels/cpu/attention_backward.inl"
 #include "kernels/cpu/encoder_ops.inl"
 #include "kernels/cpu/experts.inl"
-#include "kernels/cpu/fused_ops.inl"
 #include "kernels/cpu/gates.inl"
 #include "kernels/cpu/gemm.inl"
 #include "kernels/cpu/grouped_gemm.inl"
@@ -61,8 +60,6 @@ constexpr CpuOperations kOperations = {
     .expand = expand,
     .round_to_codes = round_to_codes,
     .pack_codes = pack_codes,
-    .norm_quantize = norm_quantize,
-    .gate_quantize = gate_quantize,
     .layer_norm = layer_norm,
     .layer_norm_backward = layer_norm_backward,
     .gelu = gelu,

@@ -9,7 +9,6 @@
 #include "kernels/attention.h"
 #include "kernels/encoder_ops.h"
 #include "kernels/experts.h"
-#include "kernels/fused_ops.h"
 #include "kernels/gemm.h"
 #include "kernels/lm_head.h"
 #include "kernels/optimizer.h"
@@ -78,8 +77,6 @@ struct CpuOperations {
   void (*expand)(ThreadPool&, const Expand&);
   void (*round_to_codes)(ThreadPool&, const RoundToCodes&);
   bool (*pack_codes)(ThreadPool&, const PackCodes&);
-  void (*norm_quantize)(ThreadPool&, const NormQuantize&);
-  void (*gate_quantize)(ThreadPool&, const GateQuantize&);
   void (*layer_norm)(ThreadPool&, const LayerNorm&);
   void (*layer_norm_backward)(ThreadPool&, const LayerNormBackward&);
   void (*gelu)(ThreadPool&, float* x, size_t count);

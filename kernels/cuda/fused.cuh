@@ -1,5 +1,5 @@
-// Norms and gates whose rows become E4M3: the bits of kernels/fused_ops.h. Elements are computed twice, for the largest
-// of their block and for their code, so no row is kept anywhere.
+// Norms and gates whose rows become E4M3: the bits of the parts one after the other. Elements are computed twice, for
+// the largest of their block and for their code, so no row is kept anywhere.
 #pragma once
 
 #include "kernels/cuda/gates.cuh"

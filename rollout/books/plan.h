@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/advantage.h"
 #include "base/json.h"
-#include "rollout/books/advantage.h"
 #include "rollout/books/task_order.h"
 
 namespace tandem::rollout {

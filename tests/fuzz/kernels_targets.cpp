@@ -7,7 +7,6 @@
 #include "base/digest.h"
 #include "kernels/digest.h"
 #include "kernels/encoder_ops.h"
-#include "kernels/fused_ops.h"
 #include "kernels/lm_head.h"
 #include "kernels/muon.h"
 #include "kernels/optimizer.h"
@@ -153,24 +152,16 @@ Status call_gate(Call& in, Stream& stream) {
   const int64_t count = area(rows, width);
   const bf16* gate_up = in.array<bf16>(2 * count);
   const bool gelu = in.flag();
-  switch (in.byte() % 3) {
+  switch (in.byte() % 2) {
     case 0: {
       bf16* out = in.array<bf16>(count);
       return gelu ? geglu(stream, gate_up, rows, width, out) : swiglu(stream, gate_up, rows, width, out);
     }
-    case 1: {
+    default: {
       const bf16* grad = in.array<bf16>(count);
       bf16* out = in.array<bf16>(2 * count);
       return gelu ? geglu_backward(stream, gate_up, grad, rows, width, out)
                   : swiglu_backward(stream, gate_up, grad, rows, width, out);
-    }
-    default: {
-      GateQuantize g{.gate_up = gate_up, .rows = rows, .width = width, .block = in.flag() ? kScaleBlock : in.size()};
-      g.activation = gelu ? GateActivation::kGeluTanh : GateActivation::kSilu;
-      if (in.flag()) g.out = in.array<bf16>(count);
-      if (in.flag()) g.codes = in.array<e4m3>(count);
-      if (g.codes) g.scales = in.array<e8m0>(g.block > 0 ? area(rows, scale_blocks(std::max(width, 0), g.block)) : 0);
-      return gate_quantize(stream, g);
     }
   }
 }
@@ -255,18 +246,6 @@ Status call_layer_norm(Call& in, Stream& stream) {
                              {x, weight, grad, grad_x, grad_weight, in.array<float>(width), 1e-5f, rows, width});
 }
 
-Status call_norm_quantize(Call& in, Stream& stream) {
-  NormQuantize g{.epsilon = 1e-5f, .rows = in.size(), .width = in.size(), .block = in.flag() ? kScaleBlock : 32};
-  const int64_t count = area(g.rows, g.width);
-  g.x = in.array<bf16>(count);
-  if (in.flag()) g.residual = in.array<bf16>(count);
-  g.weight = in.array<bf16>(g.width);
-  if (in.flag()) g.out = in.array<bf16>(count);
-  if (in.flag()) g.codes = in.array<e4m3>(count);
-  if (g.codes) g.scales = in.array<e8m0>(area(g.rows, scale_blocks(std::max(g.width, 0), g.block)));
-  return norm_quantize(stream, g);
-}
-
 Status call_head(Call& in, Stream& stream) {
   LmHead h{.rows = in.size(), .width = in.size(), .vocabulary = in.size()};
   h.hidden = in.array<bf16>(area(h.rows, h.width));
@@ -306,10 +285,9 @@ Status call_both_ways(Call& in, Stream& stream) {
 }
 
 using Operation = Status (*)(Call&, Stream&);
-constexpr Operation kOperations[] = {call_gemm<bf16>, call_gemm<float>, call_norm,          call_heads,
-                                     call_gate,       call_quantize,    call_adamw<float>,  call_adamw<bf16>,
-                                     call_muon,       call_layer_norm,  call_norm_quantize, call_head,
-                                     call_embed,      call_both_ways};
+constexpr Operation kOperations[] = {call_gemm<bf16>, call_gemm<float>,  call_norm,        call_heads, call_gate,
+                                     call_quantize,   call_adamw<float>, call_adamw<bf16>, call_muon,  call_layer_norm,
+                                     call_head,       call_embed,        call_both_ways};
 
 void kernel_arguments(std::string_view bytes) {
   static Stream one = std::move(*Stream::cpu(1)), three = std::move(*Stream::cpu(3));

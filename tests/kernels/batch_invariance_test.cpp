@@ -7,7 +7,6 @@
 #include "kernels/attention.h"
 #include "kernels/encoder_ops.h"
 #include "kernels/experts.h"
-#include "kernels/fused_ops.h"
 #include "kernels/lm_head.h"
 #include "kernels/quantize.h"
 #include "tests/kernels/support.h"
@@ -174,30 +173,9 @@ Operation quantised(Random& random) {
                            .columns = width,
                            .block = block});
     });
-    auto states = slice(x, width, first, rows);
-    codes_of([&](e4m3* codes, e8m0* scales) {
-      return norm_quantize(on, {.x = states.data(),
-                                .residual = gate_up.data() + at,
-                                .weight = weight.data(),
-                                .codes = codes,
-                                .scales = scales,
-                                .epsilon = 1e-5f,
-                                .rows = rows,
-                                .width = width,
-                                .block = block});
-    });
-    codes_of([&](e4m3* codes, e8m0* scales) {
-      return gate_quantize(on, {.gate_up = gate_up.data() + at * 2,
-                                .codes = codes,
-                                .scales = scales,
-                                .rows = rows,
-                                .width = width,
-                                .block = block});
-    });
     std::vector<bf16> rounded(count);
     EXPECT_TRUE(round_to_codes(
         on, {.x = x.data() + at, .out = rounded.data(), .rows = rows, .columns = width, .block = block}));
-    append(states, made);
     append(rounded, made);
     return made;
   };

@@ -1,6 +1,6 @@
 // The way back of norms, gates and biases, and what becomes E4M3 on the way: the host's bits are those of the AVX2
 // kernels.
-#include "kernels/fused_ops.h"
+#include "kernels/quantize.h"
 #include "kernels/transformer_ops.h"
 #include "tests/kernels/cuda_machines.h"
 
@@ -107,6 +107,22 @@ constexpr int kWide = 300;
 constexpr size_t kWideElements = size_t{kRows} * kWide;
 size_t scales_of(const Form& form) { return kRows * scale_blocks(kWide, form.block); }
 
+// What was made, as far as it was asked for: rows, and their codes and scales.
+void append_parts(Stream& cpu, const Form& form, const std::vector<bf16>& made, Bytes& bytes) {
+  std::vector<e4m3> codes(kWideElements);
+  std::vector<e8m0> scales(scales_of(form));
+  EXPECT_TRUE(quantize(cpu, {.x = made.data(),
+                             .stride = kWide,
+                             .by_row = codes.data(),
+                             .row_scales = scales.data(),
+                             .rows = kRows,
+                             .columns = kWide,
+                             .block = form.block}));
+  if (form.rows) append(bytes, made);
+  if (form.codes) append(bytes, codes);
+  if (form.codes) append(bytes, scales);
+}
+
 Bytes norm_quantize_case(Machine& machine) {
   Bytes bytes;
   for (const Form& form : kForms) {
@@ -134,22 +150,12 @@ Bytes norm_quantize_on_cpu(Stream& cpu) {
     auto x = random_bf16(kWideElements, 1);
     const auto residual = random_bf16(kWideElements, 2), weight = random_bf16(kWide, 3);
     std::vector<bf16> out(kWideElements);
-    std::vector<e4m3> codes(kWideElements);
-    std::vector<e8m0> scales(scales_of(form));
-    EXPECT_TRUE(norm_quantize(cpu, {.x = x.data(),
-                                    .residual = form.residual ? residual.data() : nullptr,
-                                    .weight = weight.data(),
-                                    .out = form.rows ? out.data() : nullptr,
-                                    .codes = form.codes ? codes.data() : nullptr,
-                                    .scales = form.codes ? scales.data() : nullptr,
-                                    .epsilon = 1e-5f,
-                                    .rows = kRows,
-                                    .width = kWide,
-                                    .block = form.block}));
+    if (form.residual) {
+      EXPECT_TRUE(add(cpu, residual.data(), x.size(), x.data()));
+    }
+    EXPECT_TRUE(rms_norm(cpu, x.data(), weight.data(), 1e-5f, kRows, kWide, out.data()));
     append(bytes, x);
-    if (form.rows) append(bytes, out);
-    if (form.codes) append(bytes, codes);
-    if (form.codes) append(bytes, scales);
+    append_parts(cpu, form, out, bytes);
   }
   return bytes;
 }
@@ -178,19 +184,9 @@ Bytes gate_quantize_on_cpu(Stream& cpu) {
   for (const Form& form : kForms) {
     const auto gate_up = random_bf16(kWideElements * 2, 1, 3);
     std::vector<bf16> out(kWideElements);
-    std::vector<e4m3> codes(kWideElements);
-    std::vector<e8m0> scales(scales_of(form));
-    EXPECT_TRUE(gate_quantize(cpu, {.gate_up = gate_up.data(),
-                                    .activation = form.residual ? GateActivation::kGeluTanh : GateActivation::kSilu,
-                                    .out = form.rows ? out.data() : nullptr,
-                                    .codes = form.codes ? codes.data() : nullptr,
-                                    .scales = form.codes ? scales.data() : nullptr,
-                                    .rows = kRows,
-                                    .width = kWide,
-                                    .block = form.block}));
-    if (form.rows) append(bytes, out);
-    if (form.codes) append(bytes, codes);
-    if (form.codes) append(bytes, scales);
+    EXPECT_TRUE(form.residual ? geglu(cpu, gate_up.data(), kRows, kWide, out.data())
+                              : swiglu(cpu, gate_up.data(), kRows, kWide, out.data()));
+    append_parts(cpu, form, out, bytes);
   }
   return bytes;
 }

@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "kernels/fused_ops.h"
 #include "kernels/reference/transformer_ops.h"
 #include "kernels/transformer_ops.h"
 #include "tests/kernels/support.h"
@@ -78,101 +77,9 @@ TEST_P(GatesTest, geglu_far_out_is_its_gate_or_nothing_and_nan_stays) {
   EXPECT_TRUE(std::isnan(to_float(gradient[3])));
 }
 
-// Codes and scales of `rows`, quantised by themselves.
-struct Codes {
-  std::vector<e4m3> codes;
-  std::vector<e8m0> scales;
-  Codes(int rows, int width, int block)
-      : codes(static_cast<size_t>(rows) * width), scales(rows * scale_blocks(width, block)) {}
-  static Codes of(Stream& stream, const std::vector<bf16>& x, int rows, int width, int block) {
-    Codes result(rows, width, block);
-    EXPECT_TRUE(quantize(stream, {.x = x.data(),
-                                  .stride = static_cast<size_t>(width),
-                                  .by_row = result.codes.data(),
-                                  .row_scales = result.scales.data(),
-                                  .rows = rows,
-                                  .columns = width,
-                                  .block = block}));
-    return result;
-  }
-  friend bool operator==(const Codes&, const Codes&) = default;
-};
-
-TEST_P(GatesTest, norms_that_add_and_quantise_have_the_bits_of_their_parts) {
-  Stream one = stream(1), three = stream(3);
-  const int rows = 35;
-  for (const int width : {16, 100, 576}) {
-    const auto x = random_bf16(rows * width, 1), y = random_bf16(rows * width, 2), weight = random_bf16(width, 3);
-    auto sums = x;
-    std::vector<bf16> normed(x.size());
-    ASSERT_TRUE(add(one, y.data(), sums.size(), sums.data()));
-    ASSERT_TRUE(rms_norm(one, sums.data(), weight.data(), 1e-5f, rows, width, normed.data()));
-    for (const int block : {kScaleBlock, kMicroscaleBlock}) {
-      auto residual = x;
-      std::vector<bf16> out(x.size());
-      Codes codes(rows, width, block);
-      NormQuantize arguments{.x = residual.data(),
-                             .residual = y.data(),
-                             .weight = weight.data(),
-                             .out = out.data(),
-                             .codes = codes.codes.data(),
-                             .scales = codes.scales.data(),
-                             .epsilon = 1e-5f,
-                             .rows = rows,
-                             .width = width,
-                             .block = block};
-      ASSERT_TRUE(norm_quantize(three, arguments));
-      EXPECT_TRUE(same_bits(residual.data(), sums.data(), sums.size()));
-      EXPECT_TRUE(same_bits(out.data(), normed.data(), normed.size()));
-      const Codes expected = Codes::of(one, normed, rows, width, block);
-      EXPECT_EQ(codes, expected);
-      arguments.residual = nullptr;  // the sum is there already
-      arguments.out = nullptr;
-      codes = Codes(rows, width, block);
-      arguments.codes = codes.codes.data();
-      arguments.scales = codes.scales.data();
-      ASSERT_TRUE(norm_quantize(one, arguments));
-      EXPECT_EQ(codes, expected);
-    }
-  }
-}
-
-TEST_P(GatesTest, gates_that_quantise_have_the_bits_of_their_parts) {
-  Stream one = stream(1), three = stream(3);
-  const int rows = 35, width = 200;
-  const auto gate_up = random_bf16(rows * 2 * width, 1, 2);
-  for (const auto activation : {GateActivation::kSilu, GateActivation::kGeluTanh}) {
-    std::vector<bf16> parts(rows * width), out(rows * width);
-    const auto gate = activation == GateActivation::kSilu ? swiglu(one, gate_up.data(), rows, width, parts.data())
-                                                          : geglu(one, gate_up.data(), rows, width, parts.data());
-    ASSERT_TRUE(gate);
-    for (const int block : {kScaleBlock, kMicroscaleBlock}) {
-      Codes codes(rows, width, block);
-      ASSERT_TRUE(gate_quantize(three, {.gate_up = gate_up.data(),
-                                        .activation = activation,
-                                        .out = out.data(),
-                                        .codes = codes.codes.data(),
-                                        .scales = codes.scales.data(),
-                                        .rows = rows,
-                                        .width = width,
-                                        .block = block}));
-      EXPECT_TRUE(same_bits(out.data(), parts.data(), parts.size()));
-      EXPECT_EQ(codes, Codes::of(one, parts, rows, width, block));
-    }
-  }
-}
-
 TEST_P(GatesTest, wrong_arguments_are_named) {
   Stream cpu = stream();
-  bf16 x[64] = {}, weight[32] = {};
-  e4m3 codes[32];
-  EXPECT_EQ(norm_quantize(cpu, {.x = x, .weight = weight, .rows = 1, .width = 32}).to_string(),
-            "norm_quantize: neither out nor codes is given");
-  EXPECT_EQ(norm_quantize(cpu, {.x = x, .weight = weight, .codes = codes, .rows = 1, .width = 32}).to_string(),
-            "norm_quantize: codes and scales go together");
-  EXPECT_EQ(gate_quantize(cpu, {.gate_up = x, .out = x, .rows = 1, .width = 32, .block = 64}).to_string(),
-            "gate_quantize: block must be 128 or 32");
-  EXPECT_EQ(gate_quantize(cpu, {.out = x, .rows = 1, .width = 32}).to_string(), "gate_quantize: gate_up is null");
+  bf16 x[64] = {};
   EXPECT_EQ(geglu(cpu, x, -1, 32, x).to_string(), "geglu: rows is -1, expected 0 to 2^31");
   EXPECT_EQ(geglu_backward(cpu, x, x, 1, 32, nullptr).to_string(), "geglu_backward: grad_gate_up is null");
 }

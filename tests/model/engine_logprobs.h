@@ -68,7 +68,7 @@ inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights
     std::vector<float> part(picks.size()), log_sum(count);
     std::vector<int> rows(count);
     std::iota(rows.begin(), rows.end(), row);
-    EXPECT_TRUE(forward.head({.rows = rows, .log_sum = log_sum.data()}, picks, part));
+    EXPECT_TRUE(forward.head(rows, {.log_sum = log_sum.data()}, picks, part));
     logprobs.insert(logprobs.end(), part.begin(), part.end());
   }
   return logprobs;

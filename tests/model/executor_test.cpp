@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/attention.h"
+#include "tests/model/late_executor.h"
 #include "tests/model/tiny_weights.h"
 
 namespace tandem::model {
@@ -116,6 +117,48 @@ TEST(Executor, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_roll
   EXPECT_EQ(old->roll_back().code(), Code::kNotFound) << "its memory is another version's";
 }
 
+// The next token of a sequence whose pages went to the host while others wrote on them, and came back elsewhere; and of
+// one that went on with a copy of its last page.
+void pages_keep_their_bits(const std::function<std::unique_ptr<Executor>()>& make) {
+  const auto executor = make(), other = make();
+  const kernels::Sampled first = first_of(*executor);
+  const auto next = [&](Executor& on, const std::vector<int>& pages) {
+    Plan plan;
+    plan.batch.add(std::vector<int32_t>{first.token}, 6, pages);
+    plan.draws = {{.row = 0, .seed = 9, .position = 7}};
+    return answer_of(on, plan).draws.at(0);
+  };
+  const size_t size = executor->page_bytes();
+  std::vector<std::byte> host(2 * size);
+  ASSERT_TRUE(executor->save(kPages, host));
+  ASSERT_TRUE(executor->copy(kPages[0], 2));
+  const auto expected = next(*executor, kPages);
+  EXPECT_TRUE(same(next(*executor, {2, kPages[1]}), expected)) << "of a copy, made before the sequence went on";
+
+  const std::vector<std::byte> kept = host;
+  Plan over;
+  over.batch.add(std::vector<int32_t>{9, 8, 7, 6}, 0, kPages);
+  answer_of(*executor, over);
+  for (Executor* on : {executor.get(), other.get()}) {
+    const std::vector<int> elsewhere = {0, 5};
+    ASSERT_TRUE(on->load(host, elsewhere));
+    std::ranges::fill(host, std::byte{0xff});  // it was taken
+    std::vector<std::byte> again(2 * size);
+    ASSERT_TRUE(on->save(elsewhere, again));
+    EXPECT_EQ(again, kept);
+    EXPECT_TRUE(same(next(*on, elsewhere), expected));
+    host = kept;
+  }
+}
+
+TEST(Executor, pages_that_went_to_the_host_and_back_or_were_copied_keep_their_bits) {
+  pages_keep_their_bits([] { return on_cpu(); });
+}
+
+TEST(Executor, pages_keep_their_bits_on_a_device_that_runs_behind_its_host) {
+  pages_keep_their_bits([] { return std::make_unique<LateExecutor>(on_cpu(), 2); });
+}
+
 TEST(Executor, refuses_plans_that_would_reach_beyond_their_memory) {
   const auto executor = on_cpu();
   ASSERT_TRUE(executor->clear(kPages));
@@ -143,6 +186,11 @@ TEST(Executor, refuses_plans_that_would_reach_beyond_their_memory) {
   EXPECT_TRUE(refused([](Plan& p) { p.later = {{.row = 0, .token = {.ticket = 99, .draw = 0}}}; }));
   EXPECT_FALSE(executor->clear(std::vector<int>{6}));
   EXPECT_FALSE(executor->copy(0, -1));
+  std::vector<std::byte> host(executor->page_bytes());
+  EXPECT_EQ(executor->save(std::vector<int>{6}, host).code(), Code::kInvalid);
+  EXPECT_EQ(executor->load(host, std::vector<int>{-1}).code(), Code::kInvalid);
+  EXPECT_EQ(executor->save(std::vector<int>{0, 1}, host).code(), Code::kInvalid);
+  EXPECT_EQ(executor->load(std::span(host).first(7), std::vector<int>{0}).code(), Code::kInvalid);
   EXPECT_FALSE(executor->collect(12345));
   EXPECT_TRUE(executor->submit(prompt()));
 }

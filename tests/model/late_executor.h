@@ -32,6 +32,16 @@ class LateExecutor final : public Executor {
     work_.push_back([this, from, to] { return inner_->copy(from, to); });
     return {};
   }
+  size_t page_bytes() const override { return inner_->page_bytes(); }
+  Status save(std::span<const int> pages, std::span<std::byte> host) override {
+    while (!work_.empty()) TRY(next());
+    return inner_->save(pages, host);
+  }
+  Status load(std::span<const std::byte> host, std::span<const int> pages) override {
+    work_.push_back([this, host = std::vector<std::byte>(host.begin(), host.end()),
+                     pages = std::vector<int>(pages.begin(), pages.end())] { return inner_->load(host, pages); });
+    return {};
+  }
   Result<Ticket> submit(Plan plan) override {
     const Ticket ticket = ++last_;
     work_.push_back([this, ticket, plan = std::move(plan)] { return run(ticket, plan); });
@@ -40,8 +50,6 @@ class LateExecutor final : public Executor {
   Result<Answer> collect(Ticket ticket) override {
     while (!answers_.contains(ticket)) {
       if (work_.empty()) return fail(Status::invalid("no such plan"));
-      const auto next = std::move(work_.front());
-      work_.pop_front();
       TRY(next());
     }
     return std::move(answers_.extract(ticket).mapped());
@@ -58,6 +66,11 @@ class LateExecutor final : public Executor {
   }
 
  private:
+  Status next() {
+    const auto work = std::move(work_.front());
+    work_.pop_front();
+    return work();
+  }
   Status run(Ticket ticket, const Plan& plan) {
     std::vector<int32_t> tokens = plan.batch.tokens;
     for (const auto& [row, token] : plan.later) tokens[row] = drawn_.at({token.ticket, token.draw});

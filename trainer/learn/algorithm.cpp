@@ -8,8 +8,6 @@ namespace tandem::trainer {
 
 namespace {
 
-using rollout::AdvantageKind;
-
 struct Defaults {
   std::string_view name;
   void (*set)(Algorithm&);

@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "base/advantage.h"
 #include "base/status.h"
-#include "rollout/books/advantage.h"
 
 namespace tandem::trainer {
 
@@ -46,7 +46,7 @@ struct Kl {
 struct Algorithm {
   std::string name = "dr_grpo";
   Policy policy = Policy::kClip;
-  rollout::AdvantageKind advantage = rollout::AdvantageKind::kDrGrpo;
+  AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
   double gamma = 1, lambda = 1;  // of reinforce++ and gae
   bool whiten_advantages = false;

@@ -113,7 +113,7 @@ void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) { add_fields(
 
 Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   Algorithm a = TRY(algorithm_named(c.name));
-  if (!c.advantage.empty()) a.advantage = TRY(rollout::advantage_kind(c.advantage));
+  if (!c.advantage.empty()) a.advantage = TRY(advantage_kind(c.advantage));
   if (!c.aggregation.empty()) a.aggregation = TRY(kAggregations.find("algorithm.aggregation", c.aggregation));
   a.std_epsilon = c.std_epsilon;
   a.gamma = c.gamma;
@@ -157,7 +157,7 @@ Result<Algorithm> algorithm_from_json(const Json& json) {
 
 Json to_json(const Algorithm& a) {
   Json json = {{"name", a.name},
-               {"advantage", rollout::to_string(a.advantage)},
+               {"advantage", to_string(a.advantage)},
                {"std_epsilon", a.std_epsilon},
                {"gamma", a.gamma},
                {"lambda", a.lambda},

@@ -8,8 +8,6 @@ namespace tandem::trainer {
 
 namespace {
 
-using rollout::AdvantageKind;
-
 // (x - mean) / sqrt(var + 1e-8) over the tokens that count, with the unbiased variance.
 void whiten(Rows& values, const std::vector<uint8_t>& mask) {
   double count = 0, sum = 0, squares = 0;
@@ -37,7 +35,7 @@ Result<Rows> of_groups(const Batch& batch, const Rows& rewards, const Algorithm&
       for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) score += batch.mask[i] ? rewards[i] : 0;
       scores.push_back(score);
     }
-    const auto found = rollout::group_advantages(scores, algorithm.advantage, algorithm.std_epsilon);
+    const auto found = group_advantages(scores, algorithm.advantage, algorithm.std_epsilon);
     for (size_t k = 0; k < rows.size(); ++k) {
       for (size_t i = rows[k] * batch.length; i < (rows[k] + 1) * batch.length; ++i)
         advantages[i] = batch.mask[i] ? found[k] : 0;

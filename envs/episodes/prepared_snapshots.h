@@ -1,11 +1,11 @@
-// What episodes begin with, made once for all that begin with the same.
+// Prepared snapshots: the state of a sandbox after a task's setup, made once and shared by all episodes of the task.
 //
-// The first episode of a task has its files put into a sandbox and its setup run there; that sandbox is sealed, and
-// this episode and the others of the task begin on what it held, without a copy of the files and without the setup.
-// Those that come while it is made wait for it. Where a sandbox cannot be sealed (Snapshots::seal says when) each
-// episode is made ready by itself, as it is without this.
+// The first episode of a task puts the files into a sandbox and runs the setup; the sandbox is sealed, and all episodes
+// of the task start from its snapshot, without copying files or running the setup. Concurrent episodes wait for the
+// first. Where a sandbox cannot be sealed (Snapshots::seal) each episode is prepared separately.
 //
-// Thread safety: all of it. What it keeps is bounded; the least used go first, and live on where episodes are on them.
+// Thread safety: all functions. Memory is bounded: least recently used snapshots are dropped, and live on under the
+// episodes that use them.
 #pragma once
 
 #include <condition_variable>
@@ -22,20 +22,20 @@
 
 namespace tandem::envs {
 
-class Beginnings {
+class PreparedSnapshots {
  public:
-  explicit Beginnings(uint64_t most_bytes, Duration longest_wait = std::chrono::seconds(120))
+  explicit PreparedSnapshots(uint64_t most_bytes, Duration longest_wait = std::chrono::seconds(120))
       : most_bytes_(most_bytes), longest_wait_(longest_wait) {}
 
-  // A sandbox of `spec` as `prepare` leaves one that was empty. Equal keys stand for equal specs and equal work. Errors
-  // are those of the backend and of `prepare`; of another episode's none is passed on.
+  // A sandbox of `spec` in the state in which `prepare` leaves an empty one. Equal keys mean equal specs and equal
+  // work. Returns errors of the backend and of this caller's `prepare`, never those of another episode.
   Result<std::unique_ptr<Sandbox>> begin(SandboxBackend& backend, const SandboxSpec& spec, const ContentDigest& key,
                                          const std::function<Status(Sandbox&)>& prepare);
 
   struct Counters {
-    uint64_t made = 0, begun = 0;  // beginnings; sandboxes that began with one
+    uint64_t made = 0, begun = 0;  // snapshots; sandboxes started from one
     size_t kept = 0;
-    uint64_t bytes = 0;  // that they hold in memory
+    uint64_t bytes = 0;  // in memory
   };
   Counters counters() const;
 
@@ -48,7 +48,7 @@ class Beginnings {
     uint64_t bytes = 0;
   };
 
-  // With the lock held, which it lets go of while it waits. Null: nobody has made it or is doing so any more.
+  // Requires the lock; releases it while waiting. Null where nobody has made or is making it.
   Entry* find(std::unique_lock<std::mutex>& lock, const ContentDigest& key);
   Result<std::unique_ptr<Sandbox>> make(SandboxBackend& backend, const SandboxSpec& spec, const ContentDigest& key,
                                         const std::function<Status(Sandbox&)>& prepare);

@@ -1,4 +1,4 @@
-// Rewards of a group against each other: what the coordinator sends to the trainer.
+// Advantages of the episodes of a group: each reward against those of the others.
 //
 // Sources: GRPO (Shao et al. 2024), Dr.GRPO (Liu et al. 2025), RLOO (Ahmadian et al. 2024). Pure functions in double.
 #pragma once
@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace tandem::rollout {
+namespace tandem {
 
 // The last two are of tokens, not of groups: trainer/learn/batch_loss.h.
 enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae };
@@ -23,4 +23,4 @@ std::vector<double> group_advantages(std::span<const double> rewards, AdvantageK
 // Permutes all rewards of a batch among its episodes: a control that must learn nothing.
 void shuffle_within(std::vector<std::vector<double>>& rewards, uint64_t seed);
 
-}  // namespace tandem::rollout
+}  // namespace tandem

@@ -1,4 +1,4 @@
-#include "rollout/books/advantage.h"
+#include "base/advantage.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "base/text.h"
 
-namespace tandem::rollout {
+namespace tandem {
 
 namespace {
 constexpr std::array<std::string_view, 5> kNames = {"grpo", "dr_grpo", "rloo", "reinforce++", "gae"};
@@ -53,4 +53,4 @@ void shuffle_within(std::vector<std::vector<double>>& rewards, uint64_t seed) {
   }
 }
 
-}  // namespace tandem::rollout
+}  // namespace tandem

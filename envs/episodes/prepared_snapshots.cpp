@@ -1,4 +1,4 @@
-#include "envs/episodes/beginnings.h"
+#include "envs/episodes/prepared_snapshots.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,9 +10,9 @@ constexpr size_t kMostEntries = 1024;  // with those that are not to be had
 
 }  // namespace
 
-Result<std::unique_ptr<Sandbox>> Beginnings::begin(SandboxBackend& backend, const SandboxSpec& spec,
-                                                   const ContentDigest& key,
-                                                   const std::function<Status(Sandbox&)>& prepare) {
+Result<std::unique_ptr<Sandbox>> PreparedSnapshots::begin(SandboxBackend& backend, const SandboxSpec& spec,
+                                                          const ContentDigest& key,
+                                                          const std::function<Status(Sandbox&)>& prepare) {
   std::optional<Snapshot> snapshot;
   {
     std::unique_lock lock(mutex_);
@@ -37,7 +37,7 @@ Result<std::unique_ptr<Sandbox>> Beginnings::begin(SandboxBackend& backend, cons
   return sandbox;
 }
 
-Beginnings::Entry* Beginnings::find(std::unique_lock<std::mutex>& lock, const ContentDigest& key) {
+PreparedSnapshots::Entry* PreparedSnapshots::find(std::unique_lock<std::mutex>& lock, const ContentDigest& key) {
   const Time deadline = SystemClock().now() + longest_wait_;
   for (;;) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& one) { return one.key == key; });
@@ -48,9 +48,9 @@ Beginnings::Entry* Beginnings::find(std::unique_lock<std::mutex>& lock, const Co
   }
 }
 
-Result<std::unique_ptr<Sandbox>> Beginnings::make(SandboxBackend& backend, const SandboxSpec& spec,
-                                                  const ContentDigest& key,
-                                                  const std::function<Status(Sandbox&)>& prepare) {
+Result<std::unique_ptr<Sandbox>> PreparedSnapshots::make(SandboxBackend& backend, const SandboxSpec& spec,
+                                                         const ContentDigest& key,
+                                                         const std::function<Status(Sandbox&)>& prepare) {
   auto sealable = spec;
   sealable.sealable = true;
   const auto prepared = [&]() -> Result<std::unique_ptr<Sandbox>> {
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Sandbox>> Beginnings::make(SandboxBackend& backend, const
 }
 
 // Whoever waits for it tries for himself.
-void Beginnings::forget(const ContentDigest& key) {
+void PreparedSnapshots::forget(const ContentDigest& key) {
   std::list<Entry> let_go;  // without the lock
   {
     std::lock_guard lock(mutex_);
@@ -82,7 +82,7 @@ void Beginnings::forget(const ContentDigest& key) {
   settled_.notify_all();
 }
 
-void Beginnings::settle(const ContentDigest& key, const Snapshot* snapshot) {
+void PreparedSnapshots::settle(const ContentDigest& key, const Snapshot* snapshot) {
   std::list<Entry> let_go;  // without the lock
   {
     std::lock_guard lock(mutex_);
@@ -112,7 +112,7 @@ void Beginnings::settle(const ContentDigest& key, const Snapshot* snapshot) {
   settled_.notify_all();
 }
 
-Beginnings::Counters Beginnings::counters() const {
+PreparedSnapshots::Counters PreparedSnapshots::counters() const {
   std::lock_guard lock(mutex_);
   auto counters = counters_;
   counters.kept = static_cast<size_t>(

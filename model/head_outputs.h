@@ -1,0 +1,20 @@
+// What a pass of the language model's head writes.
+//
+// Thread safety: as any value.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/lm_head.h"
+
+namespace tandem::model {
+
+// Memory of the caller, as kernels::LmHead has it; what is null is not computed.
+struct HeadOutputs {
+  float* logits = nullptr;
+  float* log_sum = nullptr;  // must be given
+  int32_t* argmax = nullptr;
+  kernels::RunningSum* panel_sums = nullptr;
+};
+
+}  // namespace tandem::model
