@@ -27,6 +27,7 @@ struct Endpoint {
 
 Endpoint chat_endpoint();         // OpenAI's /v1/chat/completions
 Endpoint completions_endpoint();  // OpenAI's /v1/completions
+Endpoint responses_endpoint();    // OpenAI's /v1/responses
 Endpoint messages_endpoint();     // Anthropic's /v1/messages
 Endpoint generate_endpoint();     // vLLM's /inference/v1/generate: token in, token out
 

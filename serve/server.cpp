@@ -50,7 +50,8 @@ class Server::Loop {
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
-    for (const Endpoint& endpoint : {chat_endpoint(), completions_endpoint(), messages_endpoint(), generate_endpoint()})
+    for (const Endpoint& endpoint :
+         {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
       endpoints_.push_back({endpoint, FieldTable(endpoint.fields)});
     for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup(), count_tokens_lookup()})
       lookups_.push_back({lookup, FieldTable(lookup.fields)});

@@ -300,6 +300,55 @@ TEST_F(Serve, anthropics_messages_are_the_same_conversation) {
   EXPECT_EQ(wrong.json()["type"], Json("error"));
 }
 
+TEST_F(Serve, responses_are_the_same_conversation) {
+  start();
+  const Json openai = post("/v1/chat/completions", chat("Tell me.", {{"max_tokens", 30}, {"temperature", 0}}));
+  const Json body = {{"model", "tiny"}, {"input", "Tell me."}, {"max_output_tokens", 30}, {"temperature", 0}};
+  const Json answer = post("/v1/responses", body);
+  const Json& said = openai["choices"][0];
+  EXPECT_EQ(answer["output"][0]["content"][0]["text"], said["message"]["content"]);
+  EXPECT_EQ(answer["status"], Json(said["finish_reason"] == Json("length") ? "incomplete" : "completed"));
+  EXPECT_EQ(answer["usage"]["input_tokens"], openai["usage"]["prompt_tokens"]);
+  Json calls = body;
+  calls["stream"] = true;
+  calls["temperature"] = 1;
+  calls["seed"] = 2;
+  calls["max_output_tokens"] = 900;
+  calls["tool_choice"] = "required";
+  calls["parallel_tool_calls"] = false;
+  calls["tools"] = Json::array({{{"type", "function"},
+                                 {"name", "look"},
+                                 {"parameters",
+                                  {{"type", "object"},
+                                   {"properties", {{"x", {{"enum", {"a", "b"}}}}}},
+                                   {"required", {"x"}},
+                                   {"additionalProperties", false}}}}});
+  const auto raw = ask("/v1/responses", dump_json(calls));
+  wire::EventStreamDecoder decoder(size_t{1} << 20);
+  const auto events = decoder.feed(raw.body);
+  ASSERT_TRUE(events && !events->empty()) << raw.body;
+  int64_t number = 0;
+  std::string arguments;
+  Json last;
+  for (const auto& event : *events) {
+    last = *parse_json(event.data);
+    EXPECT_EQ(last["type"], Json(event.type));
+    EXPECT_EQ(last["sequence_number"], Json(number++));
+    if (event.type == "response.function_call_arguments.delta") arguments += last["delta"].get<std::string>();
+  }
+  EXPECT_EQ(last["type"], Json("response.completed")) << dump_json(last);
+  const Json call = last["response"]["output"].back();
+  EXPECT_EQ(call["name"], Json("look"));
+  EXPECT_EQ(call["arguments"], Json(arguments));
+  // The call and its result go back.
+  Json again = body;
+  again["input"] = Json::array({{{"role", "user"}, {"content", "Look."}},
+                                call,
+                                {{"type", "function_call_output"}, {"call_id", call["call_id"]}, {"output", "a"}}});
+  EXPECT_EQ(post("/v1/responses", again)["object"], Json("response"));
+  EXPECT_EQ(ask("/v1/responses", R"({"model":"tiny","input":"a","previous_response_id":"resp_1"})").status, 400);
+}
+
 TEST_F(Serve, what_is_wrong_in_a_request_is_one_clear_4xx) {
   start();
   const auto error = [&](const std::string& path, const std::string& body) {

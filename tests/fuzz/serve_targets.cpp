@@ -37,7 +37,8 @@ serve::TextSide text_side() {
 
 const std::vector<serve::Endpoint>& endpoints() {
   static const std::vector<serve::Endpoint> all = {serve::chat_endpoint(), serve::completions_endpoint(),
-                                                   serve::messages_endpoint(), serve::generate_endpoint()};
+                                                   serve::messages_endpoint(), serve::generate_endpoint(),
+                                                   serve::responses_endpoint()};
   return all;
 }
 
@@ -91,7 +92,9 @@ std::vector<std::string> serve_requests_seeds() {
       R"(1{"model":"m","prompt":"ab","suffix":"cd","stream_options":{"include_usage":true}})",
       R"(2{"model":"m","max_tokens":9,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"r"}]}],)"
       R"("tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"}})",
-      R"(3{"token_ids":[1,2,3],"sampling_params":{"max_tokens":4,"seed":-1,"logprobs":1,"stop":"a"},"output_mode":"text"})"};
+      R"(3{"token_ids":[1,2,3],"sampling_params":{"max_tokens":4,"seed":-1,"logprobs":1,"stop":"a"},"output_mode":"text"})",
+      R"(4{"model":"m","instructions":"i","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},{"type":"function_call","call_id":"1","name":"f",)"
+      R"("arguments":"{}"},{"type":"function_call_output","call_id":"1","output":"r"}],"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"text":{"format":{"type":"text"}}})"};
 }
 
 constexpr Target kServeTargets[] = {{"serve_requests", serve_requests, serve_requests_seeds}};
