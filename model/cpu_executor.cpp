@@ -235,7 +235,7 @@ class CpuExecutor final : public Executor {
       for (const auto& top : asked) rows.push_back(top.row);
       std::vector<float> log_sum(rows.size());
       logits_.resize(std::max(logits_.size(), rows.size() * padded));
-      TRY(forward_.head({.rows = rows, .logits = logits_.data(), .log_sum = log_sum.data()}, {}, {}));
+      TRY(forward_.head(rows, {.logits = logits_.data(), .log_sum = log_sum.data()}, {}, {}));
       stream_.threads().run(static_cast<int>(rows.size()), [&](int i) {
         const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
         std::vector<int32_t> order(vocabulary);
