@@ -301,7 +301,6 @@ Result<int> run_training(const RunOptions& options) {
     return kDone;
   }
 
-  TRY(make_directories(run_dir));
   if (!claim) {
     claim = TRY(run::claim_run_dir(run_dir));
     if (fs::exists(run_dir / "config.resolved.json"))
