@@ -64,6 +64,8 @@ Status write_file(const fs::path& path, std::span<const std::string_view> parts)
 Status write_all(int fd, std::string_view bytes, std::string_view name);
 
 Status make_directories(const fs::path& path);
+// The last folder of `path` alone: kNotFound where its parent is not there.
+Status make_folder(const fs::path& path);
 
 // A folder that nobody else can look into, below one that others may write to: made with mode 0700, or found as such.
 // Its parent is there. kUnfit where something else, or somebody else's, has its name.

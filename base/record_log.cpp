@@ -85,7 +85,10 @@ Result<LogContent> read_log(const fs::path& path, const std::function<Status(std
 }
 
 Result<std::string> read_record(const fs::path& path, uint64_t offset) {
-  const FileDescriptor fd = TRY(open_regular_file(path));
+  return read_record(TRY(open_regular_file(path)), path, offset);
+}
+
+Result<std::string> read_record(const FileDescriptor& fd, const fs::path& path, uint64_t offset) {
   char raw[kHeaderBytes];
   const auto damaged = [&] {
     return fail(Status::corrupt(fmt::format("no good record at byte {}", offset)).at(path.string()));
