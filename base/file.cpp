@@ -119,6 +119,13 @@ Status make_private_folder(const fs::path& path) {
   return {};
 }
 
+Status make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) return Status::from_errno("create folder " + path.string(), error.value());
+  return {};
+}
+
 Status make_directories(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);

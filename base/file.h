@@ -64,6 +64,8 @@ Status write_file(const fs::path& path, std::span<const std::string_view> parts)
 Status write_all(int fd, std::string_view bytes, std::string_view name);
 
 Status make_directories(const fs::path& path);
+// The last folder of `path` alone: kNotFound where its parent is not there.
+Status make_folder(const fs::path& path);
 
 // Makes a private directory (mode 0700) below one that others may write to, or finds it. The parent must exist. kUnfit
 // where the name belongs to another user or is not such a directory.

@@ -51,7 +51,11 @@ Result<LogContent> read_log(const fs::path& path, const std::function<Status(std
   const std::string_view file(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   LogContent content{.records = 0, .damaged = {}, .good_bytes = 0, .file_bytes = file.size()};
   if (file.size() < kMagic.size() && kMagic.starts_with(file)) return content;  // cut while it was being made
-  if (!file.starts_with(kMagic)) return fail(Status::corrupt("is not a record log").at(path.string()));
+  if (!file.starts_with(kMagic)) {
+    return fail(Status::corrupt("is not a record log")
+                    .at(path.string())
+                    .hint("something else has taken its place: restore the file from a copy"));
+  }
   content.good_bytes = std::max<uint64_t>(kMagic.size(), from);
   if (from > file.size()) return fail(Status::corrupt(fmt::format("ends before byte {}", from)).at(path.string()));
   uint64_t released = from;
@@ -81,7 +85,10 @@ Result<LogContent> read_log(const fs::path& path, const std::function<Status(std
 }
 
 Result<std::string> read_record(const fs::path& path, uint64_t offset) {
-  const FileDescriptor fd = TRY(open_regular_file(path));
+  return read_record(TRY(open_regular_file(path)), path, offset);
+}
+
+Result<std::string> read_record(const FileDescriptor& fd, const fs::path& path, uint64_t offset) {
   char raw[kHeaderBytes];
   const auto damaged = [&] {
     return fail(Status::corrupt(fmt::format("no good record at byte {}", offset)).at(path.string()));

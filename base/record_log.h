@@ -36,6 +36,8 @@ Result<LogContent> read_log(const fs::path& path,
 
 // The record at `offset`, as visited or returned by append.
 Result<std::string> read_record(const fs::path& path, uint64_t offset);
+// The same of a log that is open to read, wherever it is now; `path` names it in errors.
+Result<std::string> read_record(const FileDescriptor& file, const fs::path& path, uint64_t offset);
 
 class RecordLog {
  public:

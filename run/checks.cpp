@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "base/json.h"
@@ -18,6 +21,16 @@
 namespace tandem::run {
 
 namespace {
+
+constexpr const char* kWhereElse =
+    "make it a folder that this user can write to, on a file system that is not read-only, or choose another folder";
+
+Status make_writable_folder(const fs::path& folder) {
+  if (const Status made = make_directories(folder); !made) return Status::unfit(made.message()).hint(kWhereElse);
+  if (::access(folder.c_str(), R_OK | W_OK | X_OK) == 0) return {};
+  return Status::unfit(fmt::format("{} cannot be written to: {}", folder.string(), std::strerror(errno)))
+      .hint(kWhereElse);
+}
 
 // All that loading would refuse, without reading the numbers.
 Status check_weights(const fs::path& folder, const model::ParameterLayout& layout) {
@@ -61,6 +74,7 @@ Status check_inputs(const RunConfig& config) {
 }
 
 Result<FileDescriptor> claim_run_dir(const fs::path& run_dir) {
+  TRY(make_writable_folder(run_dir));
   FileDescriptor folder(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail(Status::from_errno(run_dir.string(), errno));
   if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;

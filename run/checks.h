@@ -12,8 +12,8 @@ constexpr std::string_view kTinyModel = "tiny";  // as model.path: made when the
 // made here.
 Status check_inputs(const RunConfig& config);
 
-// Held by the one `tandem run` that may write to a run directory, until it ends in whatever way. kInvalid names the
-// process that has it.
+// Held by the one `tandem run` that may write to a run directory, until it ends in whatever way; made where it is
+// missing. kInvalid names the process that has it; kUnfit says what to do where this user cannot write there.
 Result<FileDescriptor> claim_run_dir(const fs::path& run_dir);
 
 // Whether all that lies in a run directory is files and folders. kInvalid names the first that is something else: a

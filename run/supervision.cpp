@@ -134,6 +134,8 @@ void Supervision::on(const Interrupted&, Time now, Actions& actions) {
   actions.push_back(Note{"stopping: waiting for a checkpoint (interrupt again to end at once)"});
 }
 
+void Supervision::on(const DirectoryLost& lost, Time, Actions& actions) { fail(lost.how, {}, actions); }
+
 void Supervision::on(const Tick&, Time now, Actions& actions) {
   watch_silence(now, actions);
   if (is_ending_) {

@@ -58,8 +58,11 @@ class Supervision {
     std::map<wire::Peer, Seen> roles;
   };
   struct Interrupted {};
+  struct DirectoryLost {  // the run directory is not where it was: what is written there goes nowhere
+    std::string how;
+  };
   struct Tick {};  // starts, deadlines and silence are decided at a tick
-  using Event = std::variant<Started, StartFailed, Exited, Heard, Interrupted, Tick>;
+  using Event = std::variant<Started, StartFailed, Exited, Heard, Interrupted, DirectoryLost, Tick>;
 
   // Actions.
   struct Start {  // answered by Started or StartFailed
@@ -122,6 +125,7 @@ class Supervision {
   void on(const Exited& exited, Time now, Actions& actions);
   void on(const Heard& heard, Time now, Actions& actions);
   void on(const Interrupted&, Time now, Actions& actions);
+  void on(const DirectoryLost& lost, Time now, Actions& actions);
   void on(const Tick&, Time now, Actions& actions);
   void on_death(Role& role, const Ending& ending, Time now, Actions& actions);
   void watch_silence(Time now, Actions& actions);

@@ -1,7 +1,9 @@
 #include "run/supervisor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -70,6 +72,7 @@ Supervision::Heard read_report(const Json& report, const std::vector<Supervision
 Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const Topology& topology,
                        const RunLayout& layout, Launcher& launcher, const Clock& clock, int attempt)
     : run_dir_(fs::absolute(run_dir)),
+      directory_(::open(run_dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
       config_(config),
       layout_(layout),
       launcher_(launcher),
@@ -90,7 +93,7 @@ Supervisor::~Supervisor() {
   stop(supervision_.processes());
   std::error_code ignored;
   fs::remove_all(layout_.socket_folder(), ignored);
-  remove_unfinished(run_dir_);  // of roles that had to be killed
+  if (holds_directory_) remove_unfinished(run_dir_);  // of roles that had to be killed
 }
 
 std::vector<std::string> Supervisor::sweep() {
@@ -138,11 +141,27 @@ Status Supervisor::start() {
 bool Supervisor::turn() {
   wire::Socket* const sockets[] = {&*coordinator_};
   wire::wait(sockets, 100ms);
+  check_directory();
   receive();
   reap();
   apply(Supervision::Tick{});
+  if (!holds_directory_) return false;
   if (supervision_.is_over() || clock_.now() - last_status_ > 500ms) write_status();
   return !supervision_.is_over();
+}
+
+void Supervisor::check_directory() {
+  struct stat here {
+  }, ours{};
+  if (!directory_ || ::fstat(directory_.get(), &ours) != 0) return;
+  if (::stat(run_dir_.c_str(), &here) == 0 && here.st_ino == ours.st_ino && here.st_dev == ours.st_dev) return;
+  holds_directory_ = false;
+  std::error_code error;
+  const fs::path now_at = fs::read_symlink(fmt::format("/proc/self/fd/{}", directory_.get()), error);
+  const bool is_gone = error || ours.st_nlink == 0;
+  apply(Supervision::DirectoryLost{
+      is_gone ? "the run directory was removed while the run was on"
+              : fmt::format("the run directory was moved to {} while the run was on", now_at.string())});
 }
 
 void Supervisor::interrupt() { apply(Supervision::Interrupted{}); }

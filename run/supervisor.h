@@ -4,7 +4,8 @@
 // again. This is the shell: supervision.h decides, the launcher and the coordinator's socket carry it out. It decides
 // nothing about the run: it hears from the coordinator what is going on, tells it to finish, and writes
 // RUN/status.json. Every start is counted in RUN/starts.log before it happens, and the process is told its number. When
-// the supervisor dies, so do its roles, and the next start sweeps what they left.
+// the supervisor dies, so do its roles, and the next start sweeps what they left. A run directory that is moved away
+// ends the run at once.
 //
 // Thread safety: none.
 #pragma once
@@ -39,6 +40,9 @@ class Supervisor {
   // One turn of about 100 ms. True while the run is on.
   bool turn();
 
+  // Whether the run directory is still where it was; where not, the run has failed, and nothing is written there.
+  bool holds_directory() const { return holds_directory_; }
+
   // Asks for a checkpoint and a clean end; asked again, ends everything now.
   void interrupt();
 
@@ -60,10 +64,12 @@ class Supervisor {
   bool await_plan_end();
   void stop(const std::vector<int64_t>& processes);
   void write_status();
+  void check_directory();
   std::string last_lines(const wire::Peer& peer) const;
   fs::path log_of(const wire::Peer& peer) const;
 
   const fs::path run_dir_;
+  const FileDescriptor directory_;  // itself, wherever it is
   const RunConfig config_;
   const RunLayout layout_;
   Launcher& launcher_;
@@ -77,6 +83,7 @@ class Supervisor {
   double earlier_seconds_ = 0;  // of attempts before this one, as status.json had them last
   std::map<std::string, int> earlier_restarts_;
   Time constructed_{}, last_status_{};
+  bool holds_directory_ = true;
   End end_ = End::kDone;
   std::string failure_;
   std::vector<std::string> notes_;

@@ -251,7 +251,9 @@ class Trainer {
       if (metrics) next = publish();
       Status exported;
       if (metrics && step == static_cast<uint64_t>(settings_.steps)) {
-        exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
+        // Not the folder of the run, which may have been moved away.
+        exported = make_folder(settings_.run_dir / "export");
+        if (exported) exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
       }
       const double total = to_seconds(clock_.now() - start);
       loaded->samples = {};
@@ -275,7 +277,7 @@ class Trainer {
   void save(uint64_t version) {
     compute_.submit([this, version]() -> WorkQueue::Completion {
       const Time start = clock_.now();
-      Status status = make_directories(settings_.run_dir / "checkpoints");
+      Status status = make_folder(settings_.run_dir / "checkpoints");
       if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
       if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, kKeptCheckpoints);
       const double seconds = to_seconds(clock_.now() - start);

@@ -301,7 +301,6 @@ Result<int> run_training(const RunOptions& options) {
     return kDone;
   }
 
-  TRY(make_directories(run_dir));
   if (!claim) {
     claim = TRY(run::claim_run_dir(run_dir));
     if (fs::exists(run_dir / "config.resolved.json"))
@@ -361,6 +360,12 @@ Result<int> run_training(const RunOptions& options) {
   floors_cancelled = true;
   if (floors.joinable()) floors.join();
 
+  if (!supervisor.holds_directory()) {
+    return fail(Status::unavailable(supervisor.failure())
+                    .at(run_dir.string())
+                    .hint("it is as the last step left it: `tandem run CONFIG --resume --run-dir` where it is now goes "
+                          "on with it"));
+  }
   const auto end = supervisor.end();
   const int exit = end == run::Supervisor::End::kDone          ? kDone
                    : end == run::Supervisor::End::kInterrupted ? kInterrupted

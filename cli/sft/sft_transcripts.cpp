@@ -83,8 +83,8 @@ class Reporter {
 // The folder of the training, held by this process. Prepared for one that begins, found for one that goes on.
 Result<FileDescriptor> open_folder(const SftOptions& options, const SftConfig& config, const Schema& schema,
                                    const fs::path& folder) {
-  TRY(make_directories(folder));
   auto claim = run::claim_run_dir(folder);
+  if (!claim && claim.error().code() == Code::kUnfit) return claim;
   if (!claim) return fail(Status(claim.error()).hint("wait for its end, or name another `out`"));
   std::error_code error;
   const bool begun = fs::exists(folder / kConfigFile, error);

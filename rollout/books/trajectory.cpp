@@ -105,7 +105,7 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
     return fail(Status::not_found(fmt::format("no trajectory of episode {}, attempt {}", key.episode, key.attempt))
                     .at(path_.string()));
   }
-  const std::string record = TRY(read_record(path_, found->second));
+  const std::string record = TRY(read_record(file_, path_, found->second));
   const size_t line = record.find('\n');
   const Json head = TRY(parse_json(std::string_view(record).substr(0, line)));
   std::string_view bytes = std::string_view(record).substr(line + 1);
@@ -122,6 +122,7 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
 
 Status TrajectoryStore::index() {
   if (!fs::exists(path_)) return {};
+  file_ = TRY(open_regular_file(path_));
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
     if (auto format = format_of(head, kTrajectoryFormat); !format)

@@ -56,6 +56,7 @@ class TrajectoryStore {
   TrajectoryStore() = default;
   Status index();
   fs::path path_;
+  FileDescriptor file_;  // to read: a run directory may be moved away
   std::optional<RecordLog> log_;
   std::map<EpisodeKey, uint64_t> offsets_;
 };

@@ -191,6 +191,28 @@ TEST_F(RunFailures, a_role_that_is_asked_to_end_by_a_stranger_comes_back) {
   EXPECT_EQ(process.wait(60s), 75) << text(output());
 }
 
+TEST_F(RunFailures, a_run_whose_directory_is_moved_ends_with_one_error_and_goes_on_where_it_is_now) {
+  const fs::path run_dir = root() / "moving", moved = root() / "moved";
+  Process process(command({"run.steps=400", "tasks.heldout=0", "trainer.checkpoint_every=2"}, run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 5)) << text(output());
+  const fs::path sockets = run::RunLayout::open(run_dir)->socket_folder();
+  fs::rename(run_dir, moved);
+  EXPECT_EQ(process.wait(30s), 1) << text(output());
+  const std::string error = run_dir.string() + ": the run directory was moved to " + moved.string();
+  EXPECT_NE(text(output()).find(error), std::string::npos) << text(output());
+  EXPECT_FALSE(fs::exists(run_dir)) << "nothing was written where it was";
+  EXPECT_FALSE(fs::exists(sockets));
+
+  const int step = json(moved / "status.json").value("step", 0);
+  Process again(command({}, moved, true), output());
+  ASSERT_TRUE(reaches_step(again, moved, step + 2)) << text(output());
+  again.signal(SIGINT);
+  ASSERT_EQ(again.wait(60s), 75) << text(output());
+  expect_books_to_agree(moved);
+  expect_nothing_trained_twice(moved);
+  expect_nothing_left(moved);
+}
+
 TEST_F(RunFailures, a_coordinator_that_is_asked_to_end_alone_ends_the_run_with_words) {
   const fs::path run_dir = root() / "coordinator-asked";
   Process process(command(long_run(), run_dir), output());

@@ -171,6 +171,23 @@ TEST_F(RunInput, a_run_directory_belongs_to_one_run_at_a_time) {
   EXPECT_NE(text(output()).find("holds a run already"), std::string::npos) << text(output());
 }
 
+TEST_F(RunInput, a_folder_that_cannot_be_written_to_is_refused_with_what_to_do) {
+  const fs::path folder = root() / "read-only";
+  ASSERT_TRUE(make_directories(folder / "there"));
+  // Root may write anywhere but there.
+  const std::string mount = "mount --bind '" + folder.string() + "' '" + folder.string() +
+                            "' && mount -o remount,bind,ro '" + folder.string() + "' && exec";
+  for (const char* name : {"there", "not-there"}) {
+    std::string line = mount;
+    for (const auto& argument : command({}, folder / name)) line += " '" + argument + "'";
+    const Arguments unshared = {"/usr/bin/unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", line};
+    EXPECT_EQ(Process(unshared, output()).wait(30s), 3) << text(output());
+    EXPECT_NE(text(output()).find((folder / name).string()), std::string::npos) << text(output());
+    EXPECT_NE(text(output()).find("Read-only file system"), std::string::npos) << text(output());
+    EXPECT_NE(text(output()).find("choose another folder"), std::string::npos) << text(output());
+  }
+}
+
 TEST_F(RunInput, where_no_sandbox_can_be_made_no_run_is_started) {
   // In a user namespace of its own a process may forbid itself further ones, and bubblewrap.
   const fs::path run_dir = root() / "never";

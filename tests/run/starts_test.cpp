@@ -66,5 +66,26 @@ TEST_F(StartsTest, a_start_whose_record_was_cut_short_never_happened_and_damage_
   EXPECT_THAT(refused.error().to_string(), HasSubstr("starts.log"));
 }
 
+TEST_F(StartsTest, a_log_of_something_else_is_refused_with_what_to_do) {
+  for (const char* foreign : {"Nov 26 07:44:51 systemd[1]: Started.", "0123456789"}) {
+    ASSERT_TRUE(write_file(dir() / "starts.log", foreign));
+    const auto refused = count_start(dir(), {Role::kEnv, 0}, clock_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kCorrupt);
+    EXPECT_THAT(refused.error().message(), HasSubstr("starts.log: is not a record log"));
+    EXPECT_THAT(refused.error().hint(), HasSubstr("move the file away"));
+    EXPECT_EQ(*read_file(dir() / "starts.log"), foreign) << "it is somebody's";
+  }
+  fs::remove(dir() / "starts.log");
+  {
+    auto log = RecordLog::open(dir() / "starts.log");
+    ASSERT_TRUE(log);
+    ASSERT_TRUE(log->append("not JSON"));
+  }
+  const auto refused = count_start(dir(), {Role::kEnv, 0}, clock_);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("no start of a process\n  hint: move the file away"));
+}
+
 }  // namespace
 }  // namespace tandem::run

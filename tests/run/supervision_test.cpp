@@ -116,6 +116,15 @@ TEST_F(SupervisionTest, a_coordinator_that_was_asked_to_end_by_somebody_else_is_
                                                  testing::HasSubstr("--resume"))));
 }
 
+TEST_F(SupervisionTest, a_run_whose_directory_is_lost_ends_at_once) {
+  apply(report());
+  apply(Supervision::DirectoryLost{"moved"});
+  ASSERT_TRUE(finish_);
+  EXPECT_EQ(finish_->end, End::kFailed);
+  EXPECT_EQ(finish_->failure, "moved");
+  EXPECT_THAT(stopped_, ElementsAre(1, 2, 3));
+}
+
 TEST_F(SupervisionTest, a_coordinator_that_leaves_as_it_should_needs_no_words) {
   apply(report());
   coordinator_leaves(true);
