@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <fstream>
 #include <thread>
 
@@ -435,20 +436,27 @@ TEST_F(Serve, a_client_that_goes_away_frees_its_slot_and_a_full_queue_says_when_
 }
 
 TEST_F(Serve, sigterm_lets_running_answers_end_and_refuses_new_ones) {
-  start();
-  const Json body = {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 900}, {"ignore_eos", true}};
-  Answer running;
-  std::jthread client([&] { running = ask("/v1/completions", dump_json(body)); });
-  ASSERT_TRUE(within(60s, [&] { return metric("tandem_requests_running") == 1; }));
+  {
+    std::ofstream(root() / "serve.yaml") << "serve:\n  drain_seconds: 600\n";
+  }
+  start({"--config", (root() / "serve.yaml").string()});
+  // The tiny model says 900 tokens in less than a tenth of a second: many of them, so that they are under way for long.
+  const Json body = {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 900}, {"ignore_eos", true}, {"n", 64}};
+  std::array<Answer, 3> running;
+  std::vector<std::jthread> clients;
+  for (auto& answer : running) clients.emplace_back([&] { answer = ask("/v1/completions", dump_json(body)); });
+  ASSERT_TRUE(within(60s, [&] { return metric("tandem_requests_waiting") > 128; }));
   server_->signal(SIGTERM);
   bool refused = false;
   while (server_->running()) {
     const auto answer = ask("/v1/completions", R"({"model":"tiny","prompt":"b","max_tokens":1})");
     refused = refused || (answer.status == 503 && answer.retry_after.has_value());
   }
-  client.join();
-  EXPECT_EQ(running.status, 200) << running.body;
-  EXPECT_EQ(running.json()["usage"]["completion_tokens"], Json(900));
+  clients.clear();
+  for (const auto& answer : running) {
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.json()["usage"]["completion_tokens"], Json(64 * 900));
+  }
   EXPECT_TRUE(refused);
   EXPECT_EQ(server_->wait(), 0);
 }
