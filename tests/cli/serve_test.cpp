@@ -436,9 +436,7 @@ TEST_F(Serve, a_client_that_goes_away_frees_its_slot_and_a_full_queue_says_when_
 }
 
 TEST_F(Serve, sigterm_lets_running_answers_end_and_refuses_new_ones) {
-  {
-    std::ofstream(root() / "serve.yaml") << "serve:\n  drain_seconds: 600\n";
-  }
+  { std::ofstream(root() / "serve.yaml") << "serve:\n  drain_seconds: 600\n"; }
   start({"--config", (root() / "serve.yaml").string()});
   // The tiny model says 900 tokens in less than a tenth of a second: many of them, so that they are under way for long.
   const Json body = {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 900}, {"ignore_eos", true}, {"n", 64}};
