@@ -99,6 +99,10 @@ Result<std::vector<SampledToken>> Engine::collect() {
   if (answer.draws.size() != pass.draws.size())
     return fail(
         Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draws.size(), answer.draws.size())));
+  const auto lacks = [&](size_t top) { return top != kNoTop && top >= answer.tops.size(); };
+  if (answer.picks.size() != pass.prompt.size() || std::ranges::any_of(pass.draw_tops, lacks) ||
+      std::ranges::any_of(pass.prompt, lacks, &Pass::PromptPick::top))
+    return fail(Status::internal("a pass has fewer logprobs than it asked for"));
   counters_.forward_seconds += answer.forward_seconds;
   counters_.sample_seconds += answer.sample_seconds;
   std::vector<SampledToken> sampled;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -84,8 +85,19 @@ class LateExecutor final : public Executor {
       reversed.draws.push_back(*d);
       reversed.draws.back().row = row_of[d->row];
     }
+    for (auto t = plan.tops.rbegin(); t != plan.tops.rend(); ++t) reversed.tops.push_back({row_of[t->row], t->count});
+    for (auto l = plan.likeliest.rbegin(); l != plan.likeliest.rend(); ++l) reversed.likeliest.push_back(row_of[*l]);
+    // Picks stand in the order of their rows.
+    std::vector<size_t> order(plan.picks.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return row_of[plan.picks[i].row]; });
+    for (const size_t i : order) reversed.picks.push_back({row_of[plan.picks[i].row], plan.picks[i].token});
     Answer answer = TRY(inner_->collect(TRY(inner_->submit(std::move(reversed)))));
     std::ranges::reverse(answer.draws);
+    std::ranges::reverse(answer.tops);
+    std::ranges::reverse(answer.likeliest);
+    const auto picks = answer.picks;
+    for (size_t i = 0; i < order.size(); ++i) answer.picks[order[i]] = picks[i];
     for (size_t i = 0; i < answer.draws.size(); ++i)
       drawn_[{ticket, static_cast<int>(i)}] = std::max(answer.draws[i].token, 0);
     answers_.emplace(ticket, std::move(answer));
