@@ -182,7 +182,8 @@ TEST_F(Serve, answers_have_the_shape_of_openais) {
   start();
   const auto chunks =
       stream("/v1/chat/completions",
-             chat("Say it.", {{"n", 2}, {"max_tokens", 5}, {"stream_options", {{"include_usage", true}}}}));
+             chat("Say it.",
+                  {{"n", 2}, {"max_tokens", 5}, {"ignore_eos", true}, {"stream_options", {{"include_usage", true}}}}));
   std::map<int64_t, int> finishes, firsts;
   for (const Json& chunk : chunks) {
     EXPECT_EQ(chunk["id"], chunks[0]["id"]);
@@ -210,7 +211,7 @@ TEST_F(Serve, answers_have_the_shape_of_openais) {
   EXPECT_EQ(ask("/v1/models", "", "", "GET").json()["data"][0]["id"], Json("tiny"));
   EXPECT_EQ(ask("/health", "", "", "GET").status, 200);
   const Json answer =
-      post("/v1/chat/completions", chat("Give JSON.", {{"max_tokens", 60},
+      post("/v1/chat/completions", chat("Give JSON.", {{"max_tokens", 900},
                                                        {"seed", 1},
                                                        {"response_format",
                                                         {{"type", "json_schema"},
@@ -231,11 +232,12 @@ TEST_F(Serve, answers_have_the_shape_of_openais) {
                          {"properties", {{"x", {{"enum", {"a", "b"}}}}}},
                          {"required", {"x"}},
                          {"additionalProperties", false}}}}}};
-  const Json called = post("/v1/chat/completions", chat("Look.", {{"max_tokens", 900},
-                                                                  {"seed", 2},
-                                                                  {"tools", Json::array({tool})},
-                                                                  {"tool_choice", "required"},
-                                                                  {"parallel_tool_calls", false}}));
+  const Json called = post("/v1/chat/completions",
+                           chat("Look.", {{"max_tokens", 900},
+                                          {"seed", 2},
+                                          {"tools", Json::array({tool})},
+                                          {"tool_choice", {{"type", "function"}, {"function", {{"name", "look"}}}}},
+                                          {"parallel_tool_calls", false}}));
   EXPECT_EQ(called["choices"][0]["finish_reason"], Json("tool_calls")) << dump_json(called);
   EXPECT_EQ(called["choices"][0]["message"]["tool_calls"][0]["function"]["name"], Json("look"));
 }
@@ -280,7 +282,7 @@ TEST_F(Serve, anthropics_messages_are_the_same_conversation) {
   Json calls = body;
   calls["max_tokens"] = 900;
   calls["tools"] = Json::array({tool});
-  calls["tool_choice"] = {{"type", "any"}, {"disable_parallel_tool_use", true}};
+  calls["tool_choice"] = {{"type", "tool"}, {"name", "look"}, {"disable_parallel_tool_use", true}};
   calls["temperature"] = 1;
   const Json called = post("/v1/messages", calls);
   EXPECT_EQ(called["stop_reason"], Json("tool_use")) << dump_json(called);
@@ -315,7 +317,7 @@ TEST_F(Serve, responses_are_the_same_conversation) {
   calls["temperature"] = 1;
   calls["seed"] = 2;
   calls["max_output_tokens"] = 900;
-  calls["tool_choice"] = "required";
+  calls["tool_choice"] = {{"type", "function"}, {"name", "look"}};
   calls["parallel_tool_calls"] = false;
   calls["tools"] = Json::array({{{"type", "function"},
                                  {"name", "look"},
@@ -493,7 +495,8 @@ TEST_F(Serve, clients_that_break_off_at_random_leave_nothing_behind) {
   EXPECT_TRUE(
       within(60s, [&] { return metric("tandem_requests_running") == 0 && metric("tandem_requests_waiting") == 0; }));
   EXPECT_LE(descriptors(), 40);
-  const Json answer = post("/v1/completions", {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 3}, {"seed", 1}});
+  const Json answer =
+      post("/v1/completions", {{"model", "tiny"}, {"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
   EXPECT_EQ(answer["usage"]["completion_tokens"], Json(3));
 }
 
