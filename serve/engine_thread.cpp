@@ -11,11 +11,7 @@
 namespace tandem::serve {
 
 EngineThread::EngineThread(rollout::Engine engine)
-    : engine_(std::move(engine)),
-      settings_(engine_.settings()),
-      numerics_id_(engine_.numerics_id()),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_([this] { run(); }) {}
+    : engine_(std::move(engine)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { run(); }) {}
 
 EngineThread::~EngineThread() {
   {
@@ -38,17 +34,6 @@ void EngineThread::release(rollout::SequenceId id) {
   changed_.notify_all();
 }
 
-void EngineThread::pause() {
-  std::lock_guard lock(mutex_);
-  paused_ = true;
-}
-
-void EngineThread::resume() {
-  std::lock_guard lock(mutex_);
-  paused_ = false;
-  changed_.notify_all();
-}
-
 EngineThread::News EngineThread::take() {
   uint64_t count;
   while (::read(wake_.get(), &count, sizeof count) < 0 && errno == EINTR) {
@@ -64,26 +49,20 @@ rollout::EngineCounters EngineThread::counters() const {
   return counters_;
 }
 
-bool EngineThread::paused() const {
-  std::lock_guard lock(mutex_);
-  return paused_;
-}
-
 void EngineThread::run() {
   for (;;) {
     std::vector<Turn> turns;
     std::vector<rollout::SequenceId> released;
-    bool paused = false;
+    bool failed = false;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] {
-        return stopping_ || !turns_.empty() || !released_.empty() ||
-               (!paused_ && news_.trouble.ok() && !engine_.idle());
+        return stopping_ || !turns_.empty() || !released_.empty() || (news_.trouble.ok() && !engine_.idle());
       });
       if (stopping_) return;
       turns.swap(turns_);
       released.swap(released_);
-      paused = paused_ || !news_.trouble.ok();
+      failed = !news_.trouble.ok();
     }
     News news;
     for (Turn& turn : turns) {
@@ -91,7 +70,7 @@ void EngineThread::run() {
         news.refused.push_back({turn.id, std::move(status)});
     }
     for (const auto id : released) engine_.release(id);
-    if (!paused && !engine_.idle()) {
+    if (!failed && !engine_.idle()) {
       auto sampled = engine_.step();
       if (sampled)
         news.tokens = std::move(*sampled);

@@ -26,9 +26,6 @@ class EngineThread {
   void start(Turn turn);
   // Ends a turn, or forgets one that has ended. What was sampled meanwhile may still come out.
   void release(rollout::SequenceId id);
-  // Runs no step until `resume`; turns keep their place.
-  void pause();
-  void resume();
 
   struct Refused {
     rollout::SequenceId id = 0;
@@ -45,17 +42,11 @@ class EngineThread {
   int wake_fd() const { return wake_.get(); }
 
   rollout::EngineCounters counters() const;
-  bool paused() const;
-  // Of all that the engine has ever had, these do not change.
-  const rollout::EngineSettings& settings() const { return settings_; }
-  const std::string& numerics_id() const { return numerics_id_; }
 
  private:
   void run();
 
   rollout::Engine engine_;
-  const rollout::EngineSettings settings_;
-  const std::string numerics_id_;
   FileDescriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -63,7 +54,7 @@ class EngineThread {
   std::vector<rollout::SequenceId> released_;
   News news_;
   rollout::EngineCounters counters_;
-  bool paused_ = false, stopping_ = false;
+  bool stopping_ = false;
   std::thread thread_;
 };
 

@@ -64,7 +64,6 @@ class Lane {
   const LaneSettings& settings() const { return settings_; }
   int max_tokens() const { return max_tokens_; }
   const Status& trouble() const { return trouble_; }
-  EngineThread& engine() { return *engine_; }
   ModelGauges gauges() const;
 
  private:

@@ -3,7 +3,7 @@
 // One thread runs sockets, queues and texts; requests are read and made into tokens by a second; each model's engine
 // has one of its own. It listens before the models are loaded, and says 503 until they are.
 //
-// Thread safety: one thread; `stop` and `hangup` may be set from anywhere, a signal handler included.
+// Thread safety: one thread; `stop` may be set from anywhere, a signal handler included.
 #pragma once
 
 #include <atomic>

@@ -34,6 +34,12 @@ std::string token_text(const model::Tokenizer* tokenizer, int32_t token) {
   return std::string(tokenizer->bytes_of(token));
 }
 
+Json ids_of(const Choice& choice, size_t first, size_t count) {
+  Json all = Json::array();
+  for (size_t i = first; i < first + count; ++i) all.push_back(choice.tokens()[i].token);
+  return all;
+}
+
 Json json_of_logprob(float logprob) { return std::isfinite(logprob) ? Json(logprob) : Json(-9999.0); }
 
 Json prompt_logprobs_of(const model::Tokenizer* tokenizer, std::span<const int32_t> prompt, const Choice& choice) {

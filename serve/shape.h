@@ -55,6 +55,8 @@ class Shape {
 
 // A token as text: bytes that are no UTF-8 alone become U+FFFD.
 std::string token_text(const model::Tokenizer* tokenizer, int32_t token);
+// Ids of `count` tokens from `first` on.
+Json ids_of(const Choice& choice, size_t first, size_t count);
 // As JSON: minus infinity is -9999, as OpenAI has it.
 Json json_of_logprob(float logprob);
 // vLLM's prompt_logprobs: null, then by token id {logprob, rank, decoded_token}.

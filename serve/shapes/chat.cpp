@@ -88,7 +88,7 @@ class ChatShape final : public Shape {
                      {"logprobs", options_.logprobs ? logprobs(choice, 0, choice.tokens().size()) : Json()},
                      {"finish_reason", name_of(choice.finish())},
                      {"stop_reason", choice.stop_reason()}};
-      if (options_.token_ids) answer["token_ids"] = ids(choice, 0, choice.tokens().size());
+      if (options_.token_ids) answer["token_ids"] = ids_of(choice, 0, choice.tokens().size());
       choices.push_back(std::move(answer));
     }
     Json body = {{"id", options_.id},
@@ -135,7 +135,7 @@ class ChatShape final : public Shape {
     if (!delta.empty() || tokens) {
       Json chunk = chunk_of(index, std::move(delta), nullptr,
                             options_.logprobs ? logprobs(choice, piece.first_token, piece.tokens) : Json());
-      if (options_.token_ids) chunk["choices"][0]["token_ids"] = ids(choice, piece.first_token, piece.tokens);
+      if (options_.token_ids) chunk["choices"][0]["token_ids"] = ids_of(choice, piece.first_token, piece.tokens);
       send(view, std::move(chunk), out);
     }
     if (piece.finish) {
@@ -188,11 +188,6 @@ class ChatShape final : public Shape {
       content.push_back(std::move(one));
     }
     return {{"content", std::move(content)}, {"refusal", nullptr}};
-  }
-  static Json ids(const Choice& choice, size_t first, size_t count) {
-    Json all = Json::array();
-    for (size_t i = first; i < first + count; ++i) all.push_back(choice.tokens()[i].token);
-    return all;
   }
 
   const Options options_;

@@ -102,7 +102,7 @@ class CompletionShape final : public Shape {
         answer["logprobs"] = std::move(lists);
       }
       if (options_.token_ids) {
-        answer["token_ids"] = ids(choice, 0, choice.tokens().size());
+        answer["token_ids"] = ids_of(choice, 0, choice.tokens().size());
         answer["prompt_token_ids"] = view.prompts[i / view.n];
       }
       if (options_.prompt_logprobs) {
@@ -142,7 +142,7 @@ class CompletionShape final : public Shape {
     Json chunk =
         send_body(view, index, std::move(text), std::move(lists), piece.finish ? Json(name_of(*piece.finish)) : Json());
     if (options_.token_ids) {
-      chunk["choices"][0]["token_ids"] = ids(choice, piece.first_token, piece.tokens);
+      chunk["choices"][0]["token_ids"] = ids_of(choice, piece.first_token, piece.tokens);
       if (first) chunk["choices"][0]["prompt_token_ids"] = view.prompts[index / view.n];
     }
     if (piece.finish) chunk["choices"][0]["stop_reason"] = choice.stop_reason();
@@ -195,11 +195,6 @@ class CompletionShape final : public Shape {
       const auto& token = choice.tokens()[i];
       put(token.token, json_of_logprob(token.logprob), token.top, lists, offset);
     }
-  }
-  static Json ids(const Choice& choice, size_t first, size_t count) {
-    Json all = Json::array();
-    for (size_t i = first; i < first + count; ++i) all.push_back(choice.tokens()[i].token);
-    return all;
   }
   Json send_body(const AnswerView& view, size_t index, std::string text, Json logprobs, Json finish) const {
     Json chunk = {{"id", options_.id},
