@@ -181,6 +181,7 @@ Json summarise(const RunFiles& run) {
                   {"max_pause_ms", pause}};
   s["utilisation"] = utilisation_of(run, roles, seconds);
   s["steals"] = run.totals.steals;
+  s["retokenised_turns"] = run.totals.retokenised_turns;
   s["restarts"] = run.status.value("restarts", Json::object());
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.

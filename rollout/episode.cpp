@@ -44,6 +44,8 @@ Episode::Episode(Handover handover, const Settings& settings, Time now)
       tool_calls_(handover.tool_calls),
       prompt_tokens_(handover.prompt_tokens),
       steals_(handover.steals),
+      retokenised_turns_(handover.retokenised_turns),
+      tools_(std::move(handover.tools)),
       said_(std::move(handover.said)),
       shared_(handover.sandbox) {
   if (sandbox_) {
@@ -120,7 +122,7 @@ void Episode::send_ask(Time now, Actions& actions) {
   } else if (waiting_ == Waiting::kTools) {
     actions.push_back(Call{ask_, *server_, *sandbox_, turns_, said_});
   } else {
-    actions.push_back(Score{ask_, *server_, *sandbox_, said_});
+    actions.push_back(Score{ask_, *server_, *sandbox_, answer_});
   }
 }
 
@@ -144,7 +146,8 @@ void Episode::on(const Began& began, Time, Actions& actions) {
   sandbox_ = began.sandbox;
   max_turns_ = began.max_turns;
   waiting_ = Waiting::kTokens;
-  actions.push_back(Open{began.messages});
+  tools_ = began.opening.tools;
+  actions.push_back(Open{began.opening});
 }
 
 void Episode::on(const Refused& refused, Time now, Actions& actions) {
@@ -158,13 +161,18 @@ void Episode::on(const Refused& refused, Time now, Actions& actions) {
 
 void Episode::on(const Called& called, Time now, Actions& actions) {
   if (!answers(Waiting::kTools, called.ask)) return;
-  const bool is_answer = after_message(false, called.calls) == AfterMessage::kAnswered;
-  if (is_answer && !called.is_next_step) return ask_for_grade(said_, false, now, actions);
-  tool_calls_ += called.calls;
+  const bool is_answer = after_message(false, said_.calls.size()) == AfterMessage::kAnswered;
+  if (is_answer && !called.instruction) return ask_for_grade(said_.text, false, now, actions);
+  if (called.results.size() != said_.calls.size()) {
+    return give_up(
+        fmt::format("the environment server answered {} of {} calls", called.results.size(), said_.calls.size()), now,
+        actions);
+  }
+  tool_calls_ += static_cast<uint32_t>(said_.calls.size());
   const AfterCalls next = after_calls(called.is_over, turns_, max_turns_);
   if (next != AfterCalls::kNextTurn) return ask_for_grade("", next == AfterCalls::kTruncated, now, actions);
   waiting_ = Waiting::kTokens;
-  actions.push_back(Continue{called.response});
+  actions.push_back(Continue{{.results = called.results, .instruction = called.instruction.value_or("")}});
 }
 
 void Episode::on(const Scored& scored, Time now, Actions& actions) {
@@ -202,6 +210,7 @@ void Episode::release_sandbox(Actions& actions) {
 void Episode::on(const TurnOpened& opened, Time, Actions&) {
   if (waiting_ != Waiting::kTokens) return;
   if (turns_ == 0) prompt_tokens_ = static_cast<uint32_t>(opened.tokens.size());
+  retokenised_turns_ += opened.is_retokenised;
   trajectory_.append(opened.tokens);
 }
 
@@ -233,7 +242,7 @@ void Episode::on(const TurnEnded& turn, Time now, Actions& actions) {
 
 void Episode::ask_for_grade(std::string answer, bool is_truncated, Time now, Actions& actions) {
   actions.push_back(EndSampling{});
-  said_ = std::move(answer);
+  answer_ = std::move(answer);
   outcome_ = is_truncated ? Outcome::kTruncated : Outcome::kCompleted;
   waiting_ = Waiting::kGrade;
   ask(now, actions);
@@ -288,6 +297,7 @@ Commit Episode::commit(Time now) const {
                 .first_version = UINT64_MAX,
                 .turns = turns_,
                 .tool_calls = tool_calls_,
+                .retokenised_turns = retokenised_turns_,
                 .steals = steals_,
                 .prompt_tokens = prompt_tokens_,
                 .seconds = to_seconds(now - started_)};
@@ -335,10 +345,12 @@ Handover Episode::handover() const {
           .trajectory = trajectory_,
           .sandbox = sandbox_,
           .server = server_.value_or(0),
+          .tools = tools_,
           .said = said_,
           .turns = turns_,
           .max_turns = max_turns_,
           .tool_calls = tool_calls_,
+          .retokenised_turns = retokenised_turns_,
           .prompt_tokens = prompt_tokens_,
           .steals = steals_ + 1};
 }

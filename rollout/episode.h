@@ -63,7 +63,7 @@ class Episode {
   struct Began {  // a sandbox is there; a server gives the same one to the same attempt, whichever ask it answers
     int server = 0;
     uint64_t sandbox = 0;  // its lease
-    std::vector<ChatMessage> messages;
+    envs::Opening opening;
     uint32_t max_turns = 0;
   };
   struct Refused {  // the environment could not do what it was asked
@@ -73,6 +73,7 @@ class Episode {
   };
   struct TurnOpened {  // Open or Continue was carried out
     std::vector<int32_t> tokens;
+    bool is_retokenised = false;  // NextTurn's
   };
   struct TurnRefused {
     Status why;  // kExhausted: no room for them in the model's context
@@ -83,14 +84,14 @@ class Episode {
     uint64_t version = 0;
   };
   struct TurnEnded {
-    std::string said;     // the text of turn_tokens()
+    Said said;            // turn_tokens(), read
     bool is_cut = false;  // at a limit
   };
   struct Called {
     uint64_t ask = 0;
-    uint32_t calls = 0;  // 0: the message was an answer
-    bool is_over = false, is_next_step = false;
-    ChatMessage response;
+    bool is_over = false;
+    std::vector<std::string> results;        // one for each call
+    std::optional<std::string> instruction;  // of the next step, after an answer
   };
   struct Scored {
     uint64_t ask = 0;
@@ -143,7 +144,7 @@ class Episode {
     int server = 0;
     uint64_t sandbox = 0;
     uint32_t turn = 0;
-    std::string message;
+    Said said;
   };
   struct Score {  // answered by Scored or Refused
     uint64_t ask = 0;
@@ -157,10 +158,10 @@ class Episode {
   };
   // The first turn, and one that follows calls: answered by TurnOpened or TurnRefused at once, then by what is sampled.
   struct Open {
-    std::vector<ChatMessage> messages;
+    envs::Opening opening;
   };
-  struct Continue {
-    ChatMessage message;
+  struct Continue {  // after turn_tokens(), which are said()
+    Reply reply;
   };
   struct EndSampling {};     // the engine may forget the episode
   struct SendTrajectory {};  // trajectory(), to the trainer; answered by Stored
@@ -189,6 +190,8 @@ class Episode {
   Waiting waiting() const { return waiting_; }
   const Trajectory& trajectory() const { return trajectory_; }
   std::span<const int32_t> turn_tokens() const;          // what was sampled last
+  const Said& said() const { return said_; }             // in the last turn
+  const Json& tools() const { return tools_; }           // that the model was told of, OpenAI's array
   std::optional<int> server() const { return server_; }  // that has its sandbox, or was asked for one
   bool is_over() const { return is_over_; }
 
@@ -247,7 +250,10 @@ class Episode {
   Time wanted_{};     // since when a sandbox has been asked for
 
   uint32_t turns_ = 0, max_turns_ = 0, tool_calls_ = 0, prompt_tokens_ = 0, steals_ = 0;
-  std::string said_;  // in the last turn
+  uint32_t retokenised_turns_ = 0;
+  Json tools_;
+  Said said_;           // in the last turn
+  std::string answer_;  // that is to be graded
   Outcome outcome_ = Outcome::kCompleted;
   std::string reason_;  // of an outcome that is not the policy's
   std::optional<double> reward_;

@@ -1,8 +1,23 @@
 #include "rollout/handover.h"
 
+#include "envs/episodes/call_messages.h"
 #include "rollout/books/lease.h"
 
 namespace tandem::rollout {
+
+namespace {
+
+void write_said(const Said& said, wire::Said::Builder out) {
+  out.setText(said.text);
+  out.setReasoning(said.reasoning);
+  envs::write_calls(said.calls, out.initCalls(static_cast<unsigned>(said.calls.size())));
+}
+
+Result<Said> read_said(wire::Said::Reader in) {
+  return Said{.text = in.getText(), .reasoning = in.getReasoning(), .calls = TRY(envs::read_calls(in.getCalls()))};
+}
+
+}  // namespace
 
 void write_handover(const Handover& handover, wire::Outgoing& message) {
   auto out = message.body().initHandover();
@@ -10,10 +25,12 @@ void write_handover(const Handover& handover, wire::Outgoing& message) {
   write_trajectory(handover.trajectory, out.initTrajectory(), message);
   out.setEnvLease(handover.sandbox.value_or(0));
   out.setEnvServer(static_cast<uint32_t>(handover.server));
-  out.setSaid(handover.said);
+  out.setTools(dump_json(handover.tools));
+  write_said(handover.said, out.initSaid());
   out.setTurns(handover.turns);
   out.setMaxTurns(handover.max_turns);
   out.setToolCalls(handover.tool_calls);
+  out.setRetokenisedTurns(handover.retokenised_turns);
   out.setSteals(handover.steals);
   out.setPromptTokens(handover.prompt_tokens);
 }
@@ -25,10 +42,12 @@ Result<Handover> read_handover(const wire::Incoming& message) {
   handover.lease = read_lease(in.getLease());
   if (in.getEnvLease() != 0) handover.sandbox = in.getEnvLease();
   handover.server = static_cast<int>(in.getEnvServer());
-  handover.said = in.getSaid();
+  handover.tools = TRY(envs::read_tools(std::string(in.getTools())));
+  handover.said = TRY(read_said(in.getSaid()));
   handover.turns = in.getTurns();
   handover.max_turns = in.getMaxTurns();
   handover.tool_calls = in.getToolCalls();
+  handover.retokenised_turns = in.getRetokenisedTurns();
   handover.prompt_tokens = in.getPromptTokens();
   handover.steals = in.getSteals();
   return handover;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "rollout/agent/conversation.h"
 #include "rollout/books/trajectory.h"
 
 namespace tandem::rollout {
@@ -13,13 +14,14 @@ struct Handover {
   Trajectory trajectory;
   std::optional<uint64_t> sandbox;  // a lease of the environment server; none before the episode has begun there
   int server = 0;                   // whose lease that is, by rank
-  std::string said;                 // in the turn whose calls are running
-  uint32_t turns = 0, max_turns = 0, tool_calls = 0, prompt_tokens = 0;
+  Json tools;                       // that the model was told of, OpenAI's array
+  Said said;                        // in the turn whose calls are running
+  uint32_t turns = 0, max_turns = 0, tool_calls = 0, retokenised_turns = 0, prompt_tokens = 0;
   uint32_t steals = 0;  // with this one
 };
 
 void write_handover(const Handover& handover, wire::Outgoing& message);
-// kCorrupt where the trajectory is.
+// kCorrupt where the trajectory is, or what it says of tools and calls.
 Result<Handover> read_handover(const wire::Incoming& message);
 
 }  // namespace tandem::rollout

@@ -30,6 +30,7 @@ struct WorkerSettings {
   fs::path model;                          // version 0, with tokenizer and template
   model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;
+  std::optional<std::tm> now;  // for chat templates that write the date
   int threads = 1;
   int max_new_tokens = 128;     // of a turn
   int chunk_window = 8;         // weight chunks asked for at once

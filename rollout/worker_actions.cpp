@@ -1,6 +1,7 @@
 // A rollout process: what its episodes want done.
 #include <spdlog/spdlog.h>
 
+#include "envs/episodes/call_messages.h"
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {
@@ -41,6 +42,7 @@ void Worker::carry_out(Episode& e, const Episode::Acquire& acquire) {
       out.setSplit(e.lease().split);
       out.setSeed(e.lease().task_seed);
       out.setRunDir(settings_.run_dir);
+      out.setToolsInMessages(conversation_.listing() == envs::ToolListing::kInMessages);
     });
   }
   if (!acquire.server) step(e, Episode::Asked{acquire.ask, server});
@@ -51,7 +53,8 @@ void Worker::carry_out(Episode& e, const Episode::Call& call) {
     auto out = body.initCall();
     out.setLease(call.sandbox);
     out.setTurn(call.turn);
-    out.setMessage(call.message);
+    envs::write_calls(call.said.calls, out.initCalls(static_cast<unsigned>(call.said.calls.size())));
+    out.setAnswer(call.said.text);
   });
 }
 
@@ -68,19 +71,19 @@ void Worker::carry_out(Episode&, const Episode::Release& release) { env_.release
 // ---- The engine ----
 
 void Worker::carry_out(Episode& e, const Episode::Open& open) {
-  auto prompt = conversation_.prompt(open.messages);
+  auto prompt = conversation_.prompt(open.opening);
   const Status status = prompt ? engine_.add(e.key().episode, *prompt, turn_request(e)) : prompt.error();
   if (!status) return step(e, Episode::TurnRefused{status});
-  step(e, Episode::TurnOpened{std::move(*prompt)});
+  step(e, Episode::TurnOpened{.tokens = std::move(*prompt)});
 }
 
 void Worker::carry_out(Episode& e, const Episode::Continue& next) {
-  auto tokens = conversation_.next_turn(next.message);
-  if (!tokens) return step(e, Episode::TurnRefused{tokens.error()});
-  const Status status =
-      engine_.knows(e.key().episode) ? engine_.extend(e.key().episode, *tokens, turn_request(e)) : adopt(e, *tokens);
+  auto turn = conversation_.next_turn(e.turn_tokens(), e.said(), next.reply, e.tools());
+  if (!turn) return step(e, Episode::TurnRefused{turn.error()});
+  const Status status = engine_.knows(e.key().episode) ? engine_.extend(e.key().episode, turn->tokens, turn_request(e))
+                                                       : adopt(e, turn->tokens);
   if (!status) return step(e, Episode::TurnRefused{status});
-  step(e, Episode::TurnOpened{std::move(*tokens)});
+  step(e, Episode::TurnOpened{std::move(turn->tokens), turn->is_retokenised});
 }
 
 Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
@@ -106,7 +109,7 @@ void Worker::record(const SampledToken& token) {
   Episode& e = found->second;
   step(e, Episode::Sampled{token.token, token.logprob, token.version});
   if (!token.turn_ended) return;
-  step(e, Episode::TurnEnded{conversation_.text_of(e.turn_tokens()), token.end != TurnEnd::kStop});
+  step(e, Episode::TurnEnded{conversation_.read(e.turn_tokens(), e.tools()), token.end != TurnEnd::kStop});
 }
 
 // ---- Trainer and coordinator ----

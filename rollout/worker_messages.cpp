@@ -1,6 +1,7 @@
 // A rollout process: what the other roles say, as events of its episodes.
 #include <spdlog/spdlog.h>
 
+#include "envs/episodes/call_messages.h"
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {
@@ -9,18 +10,19 @@ namespace {
 
 EpisodeKey key_of(wire::EpisodeAttempt::Reader in) { return {in.getEpisode(), in.getAttempt()}; }
 
-Episode::Began began_of(int server, wire::Acquired::Reader in) {
-  Episode::Began began{.server = server, .sandbox = in.getLease(), .messages = {}, .max_turns = in.getMaxTurns()};
-  for (const auto message : in.getMessages()) began.messages.push_back({message.getRole(), message.getContent()});
+Result<Episode::Began> began_of(int server, wire::Acquired::Reader in) {
+  Episode::Began began{.server = server, .sandbox = in.getLease(), .opening = {}, .max_turns = in.getMaxTurns()};
+  for (const auto message : in.getMessages())
+    began.opening.messages.push_back({message.getRole(), message.getContent()});
+  began.opening.tools = TRY(envs::read_tools(std::string(in.getTools())));
   return began;
 }
 
 Episode::Called called_of(uint64_t ask, wire::Called::Reader in) {
-  return {.ask = ask,
-          .calls = in.getCalls(),
-          .is_over = in.getOver(),
-          .is_next_step = in.getNextStep(),
-          .response = {in.getResponse().getRole(), in.getResponse().getContent()}};
+  Episode::Called called{.ask = ask, .is_over = in.getOver(), .results = {}, .instruction = {}};
+  for (const auto result : in.getResults()) called.results.emplace_back(result);
+  if (in.getNextStep()) called.instruction = in.getInstruction();
+  return called;
 }
 
 Episode::Scored scored_of(uint64_t ask, wire::Scored::Reader in) {
@@ -142,7 +144,12 @@ void Worker::on_env(const EnvLines::Heard& heard) {
 void Worker::on_sandbox(int server, wire::Acquired::Reader acquired) {
   const EpisodeKey key{acquired.getEpisode(), acquired.getAttempt()};
   if (find(key) == nullptr) return env_.release(server, acquired.getLease());
-  step(key, began_of(server, acquired));
+  auto began = began_of(server, acquired);
+  if (!began) {
+    spdlog::error("env-{}: {}", server, began.error().message());
+    return env_.release(server, acquired.getLease());
+  }
+  step(key, *began);
 }
 
 }  // namespace tandem::rollout

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/iso_time.h"
 #include "base/json.h"
 #include "envs/backends/backends.h"
 #include "model/parameters.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "envs/backends/backends.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/opening.h"
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
@@ -34,6 +34,7 @@ Schema schema_of(RunConfig& c) {
   s.add("model.weights", c.model.weights,
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
         model::weight_format_names());
+  s.add("model.now", c.model.now, "The time, such as 2026-01-31, for chat templates that write the date");
   const auto known = envs::every_kind();
   s.add("tasks.path", c.tasks.path,
         "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
@@ -154,6 +155,10 @@ Status check(const RunConfig& c) {
   if (c.rollout.max_new_tokens >= c.rollout.max_tokens) {
     return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})",
                                        c.rollout.max_new_tokens, c.rollout.max_tokens));
+  }
+  if (!c.model.now.empty() && !parse_iso_time(c.model.now)) {
+    return Status::invalid(
+        fmt::format("model.now is \"{}\", not a time like 2026-01-31 or 2026-01-31T12:30:00", c.model.now));
   }
   if (c.run.deterministic && c.trainer.max_lag != 0 && c.trainer.max_lag != RunConfig{}.trainer.max_lag) {
     return Status::invalid("run.deterministic needs trainer.max_lag 0: a lag depends on timing");

@@ -27,6 +27,7 @@ struct RunConfig {
   struct {
     std::string path = "models/warm-start";
     std::string weights = "bf16";
+    std::string now;
   } model;
   struct {
     std::string path;

@@ -137,6 +137,7 @@ struct Commit {
   promptTokens @12 :UInt32;
   sampledTokens @13 :UInt32;
   steals @14 :UInt32;
+  retokenisedTurns @15 :UInt32;
 }
 
 struct BatchEntry {
@@ -193,6 +194,7 @@ struct Acquire {
   split @3 :Text;
   seed @4 :UInt64;
   runDir @5 :Text;                     # for a server of many runs: whose config and tasks these are
+  toolsInMessages @6 :Bool;            # the model's chat template knows no tools
 }
 
 struct ChatMessage {
@@ -206,19 +208,29 @@ struct Acquired {
   maxTurns @2 :UInt32;
   episode @3 :UInt64;
   attempt @4 :UInt32;
+  tools @5 :Text;                      # JSON: OpenAI's array
+}
+
+# A call as a model wrote it.
+struct ToolCall {
+  id @0 :Text;
+  name @1 :Text;
+  arguments @2 :Text;                  # JSON: an object
+  error @3 :Text;                      # of a call that could not be read: the result that it gets
 }
 
 struct Call {
   lease @0 :UInt64;
   turn @1 :UInt32;                     # the same turn sent again is answered, not run again
-  message @2 :Text;                    # what the model said, as text
+  calls @2 :List(ToolCall);
+  answer @3 :Text;                     # where there are no calls
 }
 
 struct Called {
   over @0 :Bool;
-  calls @1 :UInt32;                    # 0: the message was an answer
-  response @2 :ChatMessage;            # for the model, where calls > 0 or there is a next step
-  nextStep @3 :Bool;                   # the answer ended a step of the task, and the response is the next instruction
+  results @1 :List(Text);              # one for each call
+  nextStep @2 :Bool;                   # the answer ended a step of the task
+  instruction @3 :Text;                # of the next one
 }
 
 struct Score {
@@ -249,13 +261,21 @@ struct Handover {
   lease @0 :Lease;
   trajectory @1 :Trajectory;
   envLease @2 :UInt64;                 # 0: not begun
-  said @3 :Text;                       # in the turn whose calls are running
+  said @3 :Said;                       # in the turn whose calls are running
   turns @4 :UInt32;
   maxTurns @5 :UInt32;
   toolCalls @6 :UInt32;
   steals @7 :UInt32;
   promptTokens @8 :UInt32;
   envServer @9 :UInt32;                # whose envLease it is, by its rank
+  tools @10 :Text;                     # JSON: OpenAI's array
+  retokenisedTurns @11 :UInt32;
+}
+
+struct Said {
+  text @0 :Text;
+  reasoning @1 :Text;
+  calls @2 :List(ToolCall);
 }
 
 # What an operator asks of an environment server: `tandem envs`.

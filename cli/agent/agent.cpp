@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/iso_time.h"
 #include "cli/agent/agent_changes.h"
 #include "cli/agent/agent_view.h"
 #include "cli/agent/offered_tools.h"
@@ -119,20 +120,15 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
   return rollout::EndpointModel::create(std::move(settings), task, clock);
 }
 
-Result<std::unique_ptr<rollout::EngineModel>> engine_model(const AgentOptions& o, const envs::Task& task,
-                                                           std::vector<std::string> tools,
-                                                           std::vector<envs::ForeignTool> foreign) {
-  const auto format = TRY(number_format(o.format, o.model));
-  rollout::EngineModelSettings settings{.model = o.model,
-                                        .format = format,
-                                        .seed = o.seed.value_or(0),
-                                        .max_tokens = o.max_context,
-                                        .threads = o.threads};
+std::unique_ptr<rollout::EngineModel> engine_model(const AgentOptions& o, const rollout::LoadedModel& loaded,
+                                                   const envs::Task& task, std::vector<std::string> tools,
+                                                   std::vector<envs::ForeignTool> foreign) {
+  rollout::EngineModelSettings settings{.name = loaded.name, .seed = o.seed.value_or(0)};
   settings.tools = std::move(tools);
   settings.foreign_tools = std::move(foreign);
   settings.sampling.temperature = static_cast<float>(o.temperature.value_or(0));
   if (o.max_tokens) settings.max_new_tokens = *o.max_tokens;
-  return rollout::EngineModel::load(settings, task);
+  return std::make_unique<rollout::EngineModel>(*loaded.source, loaded.conversation, settings, task);
 }
 
 Status write_records(const AgentOptions& o, const rollout::AgentModel& model, const rollout::EngineModel* engine,
@@ -191,12 +187,18 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto foreign = foreign_tools_of(*sandbox);
 
   const SystemClock clock;
+  std::optional<rollout::LoadedModel> loaded;
   std::unique_ptr<rollout::EngineModel> engine;
   std::unique_ptr<rollout::EndpointModel> servers;
   if (o.model.empty()) {
     servers = TRY(endpoint_model(o, task, spec.tools, foreign, clock, *view));
   } else {
-    engine = TRY(engine_model(o, task, spec.tools, foreign));
+    loaded = TRY(rollout::load_model({.model = o.model,
+                                      .format = TRY(number_format(o.format, o.model)),
+                                      .max_tokens = o.max_context,
+                                      .threads = o.threads,
+                                      .now = local_time()}));
+    engine = engine_model(o, *loaded, task, spec.tools, foreign);
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;
   view->begins(model.name(), folder.string(), task.files.size(), copy.note);

@@ -4,8 +4,8 @@
 #include <array>
 #include <ctime>
 
+#include "base/iso_time.h"
 #include "cli/command.h"
-#include "cli/iso_time.h"
 #include "cli/json_lines.h"
 #include "model/chat_template.h"
 
@@ -19,13 +19,6 @@ Result<std::tm> parse_time(const Json& value) {
   const auto time = value.is_string() ? parse_iso_time(value.get<std::string>()) : std::nullopt;
   if (time) return *time;
   return fail(Status::invalid(fmt::format("now is {}, not an ISO time like 2026-03-01T12:30:00", dump_json(value))));
-}
-
-std::tm local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm time{};
-  ::localtime_r(&now, &time);
-  return time;
 }
 
 Result<Json> render(const model::ChatTemplate& chat_template, const model::Tokenizer& tokenizer, const Json& line) {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <thread>
 
-#include "cli/iso_time.h"
+#include "base/iso_time.h"
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "trainer/learn/lora_fields.h"

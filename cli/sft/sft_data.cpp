@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/digest.h"
-#include "cli/iso_time.h"
+#include "base/iso_time.h"
 #include "rollout/books/trajectory.h"
 #include "rollout/coordinator.h"
 #include "run/resume.h"

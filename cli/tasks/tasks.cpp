@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/iso_time.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/tasks/task_source.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/opening.h"
 #include "envs/tasks/task_set.h"
+#include "rollout/agent/conversation.h"
 
 namespace tandem::cli {
 namespace {
@@ -17,7 +19,7 @@ namespace {
 struct TasksOptions {
   std::string path;
   std::vector<std::string> names;
-  std::string name;
+  std::string name, model;
   int count = 10;
   double heldout_share = 0.2;
   bool json = false;
@@ -72,27 +74,32 @@ void print_text(std::string_view text) {
 
 Result<int> show_task(const TasksOptions& options) {
   const auto task = TRY(one_task(options));
-  const auto messages = envs::prompt(task);
+  std::optional<rollout::Conversation> conversation;
+  if (!options.model.empty()) conversation = TRY(rollout::Conversation::load(options.model, local_time()));
+  const auto listing = conversation ? conversation->listing() : envs::ToolListing::kInMessages;
+  const auto opening = envs::opening(task, envs::prompted_tools(), {}, listing);
   if (options.json) {
-    Json prompt = Json::array();
-    for (const auto& message : messages) prompt.push_back({{"role", message.role}, {"content", message.content}});
-    fmt::print("{}\n", Json{{"name", name_of(task)},
-                            {"kind", task.spec.kind},
-                            {"messages", prompt},
-                            {"files", task.files},
-                            {"setup", task.setup},
-                            {"needs", task.needs},
-                            {"image", task.image},
-                            {"turns", task.max_turns},
-                            {"check", check_of(task)}}
-                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    Json messages = Json::array();
+    for (const auto& message : opening.messages)
+      messages.push_back({{"role", message.role}, {"content", message.content}});
+    Json shown = {
+        {"name", name_of(task)},   {"kind", task.spec.kind},
+        {"messages", messages},    {"tools", listing == envs::ToolListing::kByTemplate ? opening.tools : Json()},
+        {"files", task.files},     {"setup", task.setup},
+        {"needs", task.needs},     {"image", task.image},
+        {"turns", task.max_turns}, {"check", check_of(task)}};
+    if (conversation) shown["prompt_ids"] = TRY(conversation->prompt(opening));
+    fmt::print("{}\n", shown.dump(2, ' ', false, Json::error_handler_t::replace));
     return kDone;
   }
   fmt::print("{}, kind {}, at most {} turns\n", name_of(task), task.spec.kind, task.max_turns);
-  for (const auto& message : messages) {
+  for (const auto& message : opening.messages) {
     fmt::print("\n{}\n", message.role);
     print_text(message.content);
   }
+  if (listing == envs::ToolListing::kByTemplate) fmt::print("\ntools, as the model's template writes them\n");
+  for (const auto& tool : listing == envs::ToolListing::kByTemplate ? opening.tools : Json::array())
+    print_text(dump_json(tool));
   for (size_t i = 1; i < task.steps.size(); ++i) {
     fmt::print("\nuser, after step {}\n", task.steps[i - 1].name);
     print_text(task.steps[i].instruction);
@@ -139,6 +146,9 @@ Action add_tasks(CLI::App& command) {
   list->add_flag("--json", options->json, "Print a JSON object a line");
   auto* show = add("show", "Print one task as a model meets it, and how it is checked");
   show->add_option("NAME", options->name, "The task, where there are several");
+  show->add_option(
+      "--model", options->model,
+      "A model directory: the messages and tools are those of its chat template, and --json has the tokens");
   show->add_flag("--json", options->json, "Print a JSON object");
   auto* validate = add("validate", "Prove that tasks can be trained on");
   validate->add_option("NAMES", options->names, "Tasks, or folders of them; all by default");

@@ -85,11 +85,11 @@ Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& no
 
 Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& noise, SandboxBackend& backend) {
   Transcript transcript;
-  transcript.messages = prompt(task);
+  transcript.task = task;
   if (random.chance(noise.dictated)) {
     const auto& calls = task.solution.turns.back();
-    auto& user = transcript.messages.back().content;
-    user = user.substr(0, user.size() - task.instruction.size());
+    std::string& user = transcript.task.instruction;
+    user.clear();
     for (const auto& call : calls) {
       user += "Call " + call.name + " with";
       const char* separator = " ";
@@ -99,7 +99,7 @@ Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& no
       }
       user += ".";
     }
-    transcript.messages.push_back({"assistant", render_calls(calls)});
+    transcript.turns.push_back({.calls = calls});
     transcript.dictated = true;
     return transcript;
   }
@@ -110,7 +110,7 @@ Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& no
   for (int turn = 0; turn < task.max_turns; ++turn) {
     if (next == task.solution.turns.size()) {
       answer = task.solution.answer;
-      transcript.messages.push_back({"assistant", answer});
+      transcript.turns.push_back({.answer = answer});
       break;
     }
     auto calls = task.solution.turns[next];
@@ -122,12 +122,12 @@ Result<Transcript> demonstrate(const Task& task, Random& random, const Noise& no
     }
     // A wrong call is not a step of the plan: where turns are left, the right one follows it.
     if (calls == task.solution.turns[next]) ++next;
-    transcript.messages.push_back({"assistant", render_calls(calls)});
     std::vector<ParsedCall> parsed;
-    for (const auto& call : calls) parsed.push_back({call, ""});
-    const auto outcomes = TRY(episode->turn(parsed));
+    for (const auto& call : calls) parsed.push_back({.call = call});
+    transcript.turns.push_back({.calls = std::move(calls)});
+    auto outcomes = TRY(episode->turn(parsed));
     if (episode->over() || turn + 1 == task.max_turns) break;
-    transcript.messages.push_back(render_responses(outcomes));
+    transcript.turns.back().outcomes = std::move(outcomes);
   }
   transcript.grade = TRY(episode->score(answer));
   return transcript;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/turn.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/tasks/grade.h"
 #include "envs/tasks/task.h"
@@ -22,8 +22,16 @@ struct Noise {
   double dictated = 0;
 };
 
+// A message of the oracle's: calls, or an answer.
+struct DemonstratedTurn {
+  std::vector<Call> calls;
+  std::string answer;                 // where there are no calls
+  std::vector<ToolOutcome> outcomes;  // of the calls; none of the last turn's
+};
+
 struct Transcript {
-  std::vector<Message> messages;  // system, user, then assistant and user in turn; the last is an assistant's
+  Task task;  // as the model is told of it
+  std::vector<DemonstratedTurn> turns;
   Grade grade;
   bool dictated = false;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "envs/episodes/turn.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/spec_message.h"
@@ -179,8 +178,9 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
   return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
 }
 
-std::vector<Message> Episode::prompt() const {
-  return envs::prompt(task_, tools_of(options_), sandbox_ ? foreign_tools_of(*sandbox_) : std::vector<ForeignTool>());
+Opening Episode::opening(ToolListing listing) const {
+  return envs::opening(task_, tools_of(options_), sandbox_ ? foreign_tools_of(*sandbox_) : std::vector<ForeignTool>(),
+                       listing);
 }
 
 Status Episode::put(const Files& files) {

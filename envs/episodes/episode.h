@@ -12,8 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "envs/episodes/opening.h"
 #include "envs/episodes/prepared_snapshots.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/turn.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/tasks/grade.h"
 #include "envs/tasks/task.h"
@@ -41,7 +42,7 @@ class Episode {
   static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
 
   const Task& task() const { return task_; }
-  std::vector<Message> prompt() const;
+  Opening opening(ToolListing listing) const;
 
   // Puts files beside those of the task: what a solution brings along.
   Status put(const Files& files);
@@ -49,7 +50,7 @@ class Episode {
   // One call; a malformed or unknown one gives an outcome that says so.
   Result<ToolOutcome> call(std::string_view name, const Json& arguments);
 
-  // All calls of one message, as run_turn (envs/episodes/turn.h) runs them.
+  // All calls of one message, as run_turn runs them.
   Result<std::vector<ToolOutcome>> turn(std::span<const ParsedCall> calls);
 
   // Whether the episode is at its end: files were changed in a task that ends on a change.

@@ -6,10 +6,18 @@
 #include <stop_token>
 #include <vector>
 
-#include "envs/episodes/protocol.h"
 #include "envs/sandbox/sandbox.h"
+#include "envs/tasks/task.h"
 
 namespace tandem::envs {
+
+// A call as a model wrote it. What could not be read is answered with its error, which the model reads.
+struct ParsedCall {
+  Call call;
+  std::string error;  // empty where the call could be read
+  std::string id;     // by which the result is told from others; empty where nobody needs it
+  friend bool operator==(const ParsedCall&, const ParsedCall&) = default;
+};
 
 // Told of each outcome as it comes; perhaps from several threads, one at a time.
 using OnOutcome = std::function<void(size_t index, const ToolOutcome& outcome)>;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/work_queue.h"
+#include "envs/episodes/call_messages.h"
 #include "envs/fleet/desk.h"
 
 namespace tandem::envs {
@@ -19,9 +20,8 @@ namespace {
 // What a turn or a score was answered, to be said again.
 struct TurnAnswer {
   bool over = false;
-  uint32_t calls = 0;
-  bool next_step = false;
-  Message response;
+  std::vector<std::string> results;
+  std::optional<std::string> instruction;  // of the next step
 };
 
 // The most runs that a host knows at once; one without episodes is forgotten for another.
@@ -266,8 +266,8 @@ class EnvServer {
         .kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
     answer_later(
         message,
-        [this, session, spec, holder, run, number = message.run(),
-         run_dir = std::string(in.getRunDir())]() -> Result<Writer> {
+        [this, session, spec, holder, run, number = message.run(), run_dir = std::string(in.getRunDir()),
+         listing = in.getToolsInMessages() ? ToolListing::kInMessages : ToolListing::kByTemplate]() -> Result<Writer> {
           std::lock_guard lock(session->mutex);
           if (!session->episode) {
             const auto terms = TRY(run->terms(settings_, number, run_dir));
@@ -278,17 +278,18 @@ class EnvServer {
           }
           const Episode& episode = *session->episode;
           return Writer(
-              [holder, prompt = episode.prompt(), turns = episode.task().max_turns](wire::Body::Builder body) {
+              [holder, opening = episode.opening(listing), turns = episode.task().max_turns](wire::Body::Builder body) {
                 auto out = body.initAcquired();
                 out.setLease(holder.lease);
                 out.setEpisode(holder.episode);
                 out.setAttempt(holder.attempt);
                 out.setMaxTurns(static_cast<uint32_t>(turns));
-                auto messages = out.initMessages(static_cast<unsigned>(prompt.size()));
+                auto messages = out.initMessages(static_cast<unsigned>(opening.messages.size()));
                 for (unsigned i = 0; i < messages.size(); ++i) {
-                  messages[i].setRole(prompt[i].role);
-                  messages[i].setContent(prompt[i].content);
+                  messages[i].setRole(opening.messages[i].role);
+                  messages[i].setContent(opening.messages[i].content);
                 }
+                out.setTools(dump_json(opening.tools));
               });
         },
         after);
@@ -315,26 +316,23 @@ class EnvServer {
     auto known = session.turns.find(in.getTurn());
     if (known == session.turns.end()) {
       if (session.grade || !session.episode) return fail(Status::not_found("the episode is over"));
-      const ParsedTurn parsed = parse_message(in.getMessage().cStr());
-      TurnAnswer answer{.calls = static_cast<uint32_t>(parsed.calls.size()), .response = {}};
-      if (!parsed.calls.empty()) {
-        const auto outcomes = TRY(session.episode->turn(parsed.calls));
-        answer.response = render_responses(outcomes);
+      const auto calls = TRY(read_calls(in.getCalls()));
+      TurnAnswer answer;
+      if (!calls.empty()) {
+        for (auto& outcome : TRY(session.episode->turn(calls))) answer.results.push_back(std::move(outcome.output));
         answer.over = session.episode->over();
-      } else if (auto instruction = TRY(session.episode->next_step(parsed.text))) {
-        answer.next_step = true;
-        answer.response = {"user", std::move(*instruction)};
+      } else {
+        answer.instruction = TRY(session.episode->next_step(in.getAnswer().cStr()));
       }
       known = session.turns.emplace(in.getTurn(), std::move(answer)).first;
     }
     return Writer([answer = known->second](wire::Body::Builder body) {
       auto out = body.initCalled();
       out.setOver(answer.over);
-      out.setCalls(answer.calls);
-      out.setNextStep(answer.next_step);
-      auto response = out.initResponse();
-      response.setRole(answer.response.role);
-      response.setContent(answer.response.content);
+      auto results = out.initResults(static_cast<unsigned>(answer.results.size()));
+      for (unsigned i = 0; i < results.size(); ++i) results.set(i, answer.results[i]);
+      out.setNextStep(answer.instruction.has_value());
+      out.setInstruction(answer.instruction.value_or(""));
     });
   }
 

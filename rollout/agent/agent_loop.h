@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/turn.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::rollout {

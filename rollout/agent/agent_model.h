@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/opening.h"
+#include "envs/episodes/turn.h"
 #include "envs/tools/tool.h"
 
 namespace tandem::rollout {

@@ -4,63 +4,307 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "envs/tools/output.h"
+#include "rollout/agent/text_calls.h"
+
 namespace tandem::rollout {
 
 namespace {
+
 // Stands for what the model said; no template changes it.
 constexpr std::string_view kSaid = "SAID-BY-THE-MODEL";
+
+// What a turn is followed by does not depend on what came before it, so a short conversation stands for the real one.
+Json beginning() { return {{{"role", "system"}, {"content", "s"}}, {{"role", "user"}, {"content", "u"}}}; }
+
+Json joined(Json messages, const Json& more) {
+  for (const Json& message : more) messages.push_back(message);
+  return messages;
+}
+
+Json list_of(Json message) {
+  Json list = Json::array();
+  list.push_back(std::move(message));
+  return list;
+}
+
+Json user_message(std::string content) { return {{"role", "user"}, {"content", std::move(content)}}; }
+
+std::string id_of(const Said& said, size_t index) {
+  return said.calls[index].id.empty() ? fmt::format("call_{}", index + 1) : said.calls[index].id;
+}
+
+// A call to try a template with.
+Json probe_tools() {
+  return Json::parse(R"([{"type": "function", "function": {"name": "find_lines", "description": "Finds lines.",
+      "parameters": {"type": "object", "properties": {"path": {"type": "string"}, "most": {"type": "integer"}},
+                     "required": ["path", "most"]}}}])");
+}
+Said probe_of(size_t calls) {
+  Said said;
+  for (size_t i = 0; i < calls; ++i) {
+    envs::ParsedCall call;
+    call.call = {"find_lines", {{"path", fmt::format("file-{}.txt", i)}, {"most", i + 7}}};
+    call.id = fmt::format("call00{}ab", i);
+    said.calls.push_back(std::move(call));
+  }
+  return said;
+}
+
 }  // namespace
 
-Result<Conversation> Conversation::load(const fs::path& directory) {
+Result<Conversation> Conversation::load(const fs::path& directory, std::optional<std::tm> now) {
   Conversation c(TRY(model::read_config(directory)), TRY(model::Tokenizer::load(directory)),
-                 TRY(model::ChatTemplate::load(directory)));
-  const std::string text = TRY(c.render({{"system", "s"}, {"user", "u"}, {"assistant", std::string(kSaid)}}, false));
-  const auto after = std::string_view(text).substr(std::min(text.size(), text.find(kSaid) + kSaid.size()));
-  for (const int32_t token : c.config_.eos_tokens) {
-    const auto name = c.tokenizer_.name_of(token);
-    if (name.empty() || !after.starts_with(name)) continue;
-    c.end_text_ = name;
-    c.end_token_ = token;
-    return c;
+                 TRY(model::ChatTemplate::load(directory)), now);
+  const auto& source = c.template_.source(true);
+  if (source.find("tools") != std::string::npos) {
+    c.listing_ = envs::ToolListing::kByTemplate;
+    c.dialect_ = model::dialect_of_template(source);
   }
-  return fail(Status::invalid("the chat template does not end an assistant's message with an end token of the model")
-                  .at(directory.string())
-                  .hint("set eos_token_id in generation_config.json to the token that ends a turn"));
+  if (Status status = c.find_end(); !status.ok()) return fail(std::move(status).at(directory.string()));
+  if (c.listing_ == envs::ToolListing::kInMessages) return c;
+  if (Status status = c.find_notation(); !status.ok()) return fail(std::move(status).at(directory.string()));
+  return c;
 }
 
-Result<std::string> Conversation::render(const std::vector<ChatMessage>& messages, bool open_turn) const {
-  Json list = Json::array();
-  for (const ChatMessage& message : messages) list.push_back({{"role", message.role}, {"content", message.content}});
+Status Conversation::find_end() {
+  const Json turn = list_of({{"role", "assistant"}, {"content", kSaid}});
+  const auto behind = [](std::string_view text) {
+    return text.substr(std::min(text.size(), text.find(kSaid) + kSaid.size()));
+  };
+  const auto closed = TRY(render(joined(beginning(), turn), Json(), false));
+  const auto followed = TRY(render(joined(joined(beginning(), turn), list_of(user_message("v"))), Json(), false));
+  for (const auto& [text, closes] : {std::pair(behind(closed), true), std::pair(trim(behind(followed)), false)}) {
+    for (const int32_t token : config_.eos_tokens) {
+      const auto name = tokenizer_.name_of(token);
+      if (name.empty() || !text.starts_with(name)) continue;
+      if (closes) end_text_ = name;
+      end_token_ = token;
+      return {};
+    }
+  }
+  return Status::invalid("the chat template does not end an assistant's message with an end token of the model")
+      .hint("set eos_token_id in generation_config.json to the token that ends a turn");
+}
+
+Status Conversation::find_notation() {
+  const Json tools = probe_tools();
+  Status trouble;
+  for (const bool one_call : {false, true}) {
+    const Said probe = probe_of(one_call ? 1 : 2);
+    for (const bool null_content : {false, true}) {
+      for (const bool as_text : {false, true}) {
+        notation_ = {.arguments_as_text = as_text, .null_content = null_content, .one_call = one_call};
+        std::vector<envs::Call> calls;
+        Reply reply;
+        for (const auto& call : probe.calls) {
+          calls.push_back(call.call);
+          reply.results.push_back("FOUND-" + call.id);
+        }
+        const auto tokens = spoken(calls, "", tools);
+        const auto between = text_between(message_of(probe), messages_of(probe, reply), tools);
+        if (!tokens || !between) {
+          trouble = tokens ? between.error() : tokens.error();
+          continue;
+        }
+        const Said read_back = read(*tokens, tools);
+        const bool reads = std::ranges::equal(read_back.calls, calls, [](const auto& parsed, const auto& call) {
+          return parsed.error.empty() && parsed.call == call;
+        });
+        const bool answers = std::ranges::all_of(
+            reply.results, [&](const auto& result) { return between->find(result) != std::string::npos; });
+        if (reads && answers) return {};
+      }
+    }
+  }
+  Status status = Status::invalid(
+      fmt::format("the chat template writes tools, but calls in a way that the dialect {} does not read, or no results "
+                  "of them{}",
+                  name_of(dialect_), trouble.ok() ? "" : ": " + trouble.message()));
+  const bool date = trouble.message().find("strftime_now") != std::string::npos;
+  return std::move(status).hint(date ? "set model.now, such as model.now=2026-01-31"
+                                     : "use a template of a dialect that docs/models.md names, or one without tools");
+}
+
+Result<std::string> Conversation::render(const Json& messages, const Json& tools, bool open_turn) const {
   model::RenderOptions options;
   options.add_generation_prompt = open_turn;
-  return TRY(template_.render(list, Json(), options)).text;
+  options.now = now_;
+  auto rendered = template_.render(messages, listing_ == envs::ToolListing::kByTemplate ? tools : Json(), options);
+  if (rendered) return std::move(rendered->text);
+  Status status = std::move(rendered).error();
+  if (status.message().find("strftime_now") == std::string::npos) return fail(std::move(status));
+  return fail(std::move(status).hint("set model.now, such as model.now=2026-01-31"));
 }
 
-Result<std::vector<int32_t>> Conversation::prompt(const std::vector<ChatMessage>& messages) const {
-  return tokenizer_.encode(TRY(render(messages, true)), model::AddSpecial::kNo);
+Result<std::vector<int32_t>> Conversation::prompt(const envs::Opening& opening) const {
+  Json messages = Json::array();
+  for (const auto& message : opening.messages)
+    messages.push_back({{"role", message.role}, {"content", message.content}});
+  return tokenizer_.encode(TRY(render(messages, opening.tools, true)), model::AddSpecial::kNo);
 }
 
-Result<std::vector<int32_t>> Conversation::next_turn(const ChatMessage& message) const {
-  const std::string text =
-      TRY(render({{"system", "s"}, {"user", "u"}, {"assistant", std::string(kSaid)}, message}, true));
-  const std::string marker = std::string(kSaid) + end_text_;
-  const size_t place = text.find(marker);
-  if (place == std::string::npos)
-    return fail(Status::invalid("the chat template changes an assistant's message when another follows"));
-  return tokenizer_.encode(std::string_view(text).substr(place + marker.size()), model::AddSpecial::kNo);
+Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const {
+  auto parsed = model::parse_tool_calls(dialect_, text_of(turn));
+  if (model::has_text_values(dialect_)) model::give_types(tools, parsed.calls);
+  const bool in_messages = listing_ == envs::ToolListing::kInMessages;
+  const auto example = in_messages ? std::string(R"(<tool_call>{"name": ..., "arguments": {...}}</tool_call>)")
+                                   : model::format_tool_call(dialect_, "NAME", {{"ARGUMENT", "VALUE"}});
+  Said said{.text = std::move(parsed.content), .reasoning = {}, .calls = {}};
+  for (const size_t i : parsed.order) {
+    if (i < parsed.calls.size()) {
+      auto& call = parsed.calls[i];
+      said.calls.push_back({.call = {.name = std::move(call.name), .arguments = std::move(call.arguments)},
+                            .error = {},
+                            .id = std::move(call.id)});
+    } else {
+      const auto& error = parsed.errors[i - parsed.calls.size()];
+      said.calls.push_back({.call = {},
+                            .error = fmt::format("Error: {}. Write {}", envs::make_printable(error.message), example),
+                            .id = {}});
+    }
+  }
+  return said;
 }
 
-std::string Conversation::text_of(std::span<const int32_t> tokens) const {
+Json Conversation::message_of(const Said& said) const {
+  Json message = {{"role", "assistant"}, {"content", said.text}};
+  if (!said.reasoning.empty()) message["reasoning_content"] = said.reasoning;
+  if (said.calls.empty()) return message;
+  if (listing_ == envs::ToolListing::kInMessages) {
+    std::vector<envs::Call> calls;
+    for (const auto& parsed : said.calls) calls.push_back(parsed.call);
+    message["content"] = said.text + (said.text.empty() ? "" : "\n") + write_calls(calls);
+    return message;
+  }
+  if (said.text.empty() && notation_.null_content) message["content"] = nullptr;
+  for (size_t i = 0; i < said.calls.size() && (i == 0 || !notation_.one_call); ++i) {
+    const auto& [call, error, id] = said.calls[i];
+    const Json arguments = error.empty() ? call.arguments : Json::object();
+    message["tool_calls"].push_back(
+        {{"id", id_of(said, i)},
+         {"type", "function"},
+         {"function",
+          {{"name", error.empty() ? call.name : "unreadable"},
+           {"arguments", notation_.arguments_as_text ? Json(dump_json(arguments)) : arguments}}}});
+  }
+  return message;
+}
+
+Json Conversation::messages_of(const Said& said, const Reply& reply) const {
+  if (said.calls.empty()) return list_of(user_message(reply.instruction));
+  if (listing_ == envs::ToolListing::kInMessages) return list_of(user_message(write_results(reply.results)));
+  Json messages = Json::array();
+  for (size_t i = 0; i < reply.results.size() && i < said.calls.size(); ++i) {
+    messages.push_back({{"role", "tool"},
+                        {"tool_call_id", id_of(said, i)},
+                        {"name", said.calls[i].error.empty() ? said.calls[i].call.name : "unreadable"},
+                        {"content", reply.results[i]}});
+  }
+  return messages;
+}
+
+size_t Conversation::end_of_turn(std::string_view text) const {
+  if (end_text_.empty()) return text.size();
+  const size_t place = text.rfind(end_text_);
+  return place == std::string_view::npos ? place : place + end_text_.size();
+}
+
+Result<std::string> Conversation::text_between(const Json& turn, const Json& reply, const Json& tools) const {
+  const auto text_after = [&](const Json& message, std::string_view from) -> Result<std::optional<std::string>> {
+    const auto with_turn = joined(beginning(), list_of(message));
+    const auto closed = TRY(render(with_turn, tools, false));
+    const auto followed = TRY(render(joined(with_turn, reply), tools, true));
+    const size_t here = closed.find(from), there = followed.find(from), end = end_of_turn(closed);
+    if (here == std::string::npos || there == std::string::npos || end == std::string::npos || end < here)
+      return std::nullopt;
+    const auto said = std::string_view(closed).substr(here, end - here);
+    if (!std::string_view(followed).substr(there).starts_with(said)) return std::nullopt;
+    return followed.substr(there + said.size());
+  };
+  if (const auto text = TRY(text_after(turn, ""))) return *text;
+  // A template may write what comes before the turn's content in another way when more follows.
+  Json marked = turn;
+  marked["content"] = kSaid;
+  if (auto text = TRY(text_after(marked, kSaid))) return std::move(*text);
+  return fail(Status::invalid("the chat template changes an assistant's message when another follows"));
+}
+
+Result<NextTurn> Conversation::next_turn(std::span<const int32_t> turn, const Said& said, const Reply& reply,
+                                         const Json& tools) const {
+  const auto tokens = without_end(turn);
+  const auto text = tokenizer_.decode(tokens);
+  // In the messages the text stands as it is.
+  const bool in_messages = listing_ == envs::ToolListing::kInMessages;
+  const Json message = in_messages ? Json{{"role", "assistant"}, {"content", text}} : message_of(said);
+  const Json following = messages_of(said, reply);
+  NextTurn next;
+  next.is_retokenised = true;
+  std::string between;
+  const auto opened = TRY(render(beginning(), tools, true));
+  const auto whole = render(joined(joined(beginning(), list_of(message)), following), tools, true);
+  if (whole && whole->starts_with(opened) &&
+      std::string_view(*whole).substr(opened.size()).starts_with(text + end_text_)) {
+    between = whole->substr(opened.size() + text.size() + end_text_.size());
+    const bool ended_so = end_text_.empty() || (!turn.empty() && turn.back() == end_token_);
+    next.is_retokenised = !ended_so || TRY(tokenizer_.encode(text, model::AddSpecial::kNo)) != tokens;
+  } else {
+    Said bare = said;
+    bare.text = bare.reasoning = "";
+    between = TRY(text_between(
+        said.calls.empty() || in_messages ? Json{{"role", "assistant"}, {"content", kSaid}} : message_of(bare),
+        following, tools));
+  }
+  next.tokens = TRY(tokenizer_.encode(between, model::AddSpecial::kNo));
+  if (!end_text_.empty() || next.tokens.empty()) return next;
+  // The beginning of the next message has been sampled.
+  if (!turn.empty() && next.tokens.front() == turn.back()) {
+    next.tokens.erase(next.tokens.begin());
+  } else {
+    next.is_retokenised = true;
+  }
+  return next;
+}
+
+std::vector<int32_t> Conversation::without_end(std::span<const int32_t> tokens) const {
   while (!tokens.empty() &&
          std::find(config_.eos_tokens.begin(), config_.eos_tokens.end(), tokens.back()) != config_.eos_tokens.end()) {
     tokens = tokens.first(tokens.size() - 1);
   }
-  return tokenizer_.decode(tokens);
+  return {tokens.begin(), tokens.end()};
 }
 
-Result<std::vector<int32_t>> Conversation::spoken(const std::string& content) const {
-  auto tokens = TRY(tokenizer_.encode(content, model::AddSpecial::kNo));
-  tokens.push_back(end_token_);
+std::string Conversation::text_of(std::span<const int32_t> tokens) const {
+  return tokenizer_.decode(without_end(tokens));
+}
+
+Result<std::vector<int32_t>> Conversation::spoken(std::span<const envs::Call> calls, const std::string& answer,
+                                                  const Json& tools) const {
+  Said said{.text = answer, .reasoning = {}, .calls = {}};
+  Reply reply{.results = {}, .instruction = "v"};
+  for (const auto& call : calls) {
+    said.calls.push_back({.call = call, .error = {}, .id = {}});
+    reply.results.emplace_back("r");
+  }
+  const Json message = message_of(said), following = messages_of(said, reply);
+  const auto between = TRY(text_between(message, following, tools));
+  const auto whole = TRY(render(joined(joined(beginning(), list_of(message)), following), tools, true));
+  const auto opening = TRY(render(beginning(), tools, true));
+  std::string_view opened = opening;
+  // Where a template opens the reasoning, a turn without any is written with the end of it.
+  constexpr std::string_view kThink = "<think>";
+  const bool opens_reasoning = !whole.starts_with(opened) && trim(opened).ends_with(kThink);
+  if (opens_reasoning) opened = opened.substr(0, opened.rfind(kThink));
+  if (!whole.starts_with(opened) || !whole.ends_with(between) || whole.size() < opened.size() + between.size())
+    return fail(Status::invalid("the chat template changes an assistant's message when another follows"));
+  auto text = std::string_view(whole).substr(opened.size(), whole.size() - between.size() - opened.size());
+  if (!end_text_.empty() && text.ends_with(end_text_)) text.remove_suffix(end_text_.size());
+  auto tokens =
+      TRY(tokenizer_.encode((opens_reasoning ? "\n</think>\n\n" : "") + std::string(text), model::AddSpecial::kNo));
+  const auto next =
+      end_text_.empty() ? TRY(tokenizer_.encode(between, model::AddSpecial::kNo)) : std::vector<int32_t>();
+  tokens.push_back(next.empty() ? end_token_ : next.front());
   return tokens;
 }
 

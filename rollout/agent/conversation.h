@@ -1,50 +1,107 @@
-// Between messages and tokens, without ever making tokens of text that the model has said.
+// Between messages and tokens, in the model's own format: one implementation for training, demonstrations, the agent
+// and evaluations.
 //
-// A conversation is tokens from the start: the prompt is rendered once, what the model samples is kept as it is, and
-// what comes after it (its end of turn, the next message, the opening of its next turn) is rendered apart and appended.
+// A conversation is tokens from the start. The prompt is rendered once, with the tools, by the model's chat template;
+// what the model samples is kept as it is and never made into tokens again; what comes after it (the results of its
+// calls, the opening of its next turn) is rendered and appended. Calls are read by the dialect that the template
+// writes. A template that knows no tools has them in the system message, and calls as text
+// (rollout/agent/text_calls.h).
 //
 // Thread safety: const methods from any thread.
 #pragma once
 
+#include <ctime>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "envs/episodes/opening.h"
+#include "envs/episodes/turn.h"
 #include "model/chat_template.h"
 #include "model/config.h"
 #include "model/tokenizer.h"
+#include "model/tool_dialect.h"
 
 namespace tandem::rollout {
 
-struct ChatMessage {
-  std::string role, content;
+// A turn of the model as it is read.
+struct Said {
+  std::string text;                     // outside of calls; the answer where there are none
+  std::string reasoning;                // that is no part of the answer
+  std::vector<envs::ParsedCall> calls;  // in the order of the text, unreadable ones among them
+  friend bool operator==(const Said&, const Said&) = default;
+};
+
+// What follows a turn of the model's: the results of its calls, or the words of the user.
+struct Reply {
+  std::vector<std::string> results;  // one for each call
+  std::string instruction;           // where there were no calls
+};
+
+struct NextTurn {
+  std::vector<int32_t> tokens;  // between the end token of the last turn and the next one
+  // The template would write the last turn with other tokens than were sampled, which stand nevertheless.
+  bool is_retokenised = false;
 };
 
 class Conversation {
  public:
-  // kInvalid where the template does not end an assistant's message with one of the model's end tokens.
-  static Result<Conversation> load(const fs::path& model_directory);
+  // `now`: for templates that write the date. kInvalid, with what to do, where the template does not end an
+  // assistant's message with an end token of the model, asks for a date and has none, or writes calls in a way that no
+  // dialect reads.
+  static Result<Conversation> load(const fs::path& model_directory, std::optional<std::tm> now = std::nullopt);
 
-  // The opening messages and the start of the model's first turn.
-  Result<std::vector<int32_t>> prompt(const std::vector<ChatMessage>& messages) const;
-  // What lies between the end token of the model's turn and its next turn, when `message` is said between.
-  Result<std::vector<int32_t>> next_turn(const ChatMessage& message) const;
+  envs::ToolListing listing() const { return listing_; }
+  model::ToolDialect dialect() const { return dialect_; }
+
+  // The opening messages with the tools, and the start of the model's first turn.
+  Result<std::vector<int32_t>> prompt(const envs::Opening& opening) const;
+  // `turn`: what was sampled, with or without its end token. `tools`: OpenAI's array, as the opening has it.
+  Said read(std::span<const int32_t> turn, const Json& tools) const;
+  Result<NextTurn> next_turn(std::span<const int32_t> turn, const Said& said, const Reply& reply,
+                             const Json& tools) const;
+  // A turn with these calls, or with this answer, and its end token: as the template writes it, for demonstrations.
+  Result<std::vector<int32_t>> spoken(std::span<const envs::Call> calls, const std::string& answer,
+                                      const Json& tools) const;
+
   // What the model said in a turn, without the end token.
   std::string text_of(std::span<const int32_t> tokens) const;
-  // A turn that says `content`: as demonstrations have it.
-  Result<std::vector<int32_t>> spoken(const std::string& content) const;
-
   const std::vector<int32_t>& end_tokens() const { return config_.eos_tokens; }
   const model::Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  Conversation(model::ModelConfig config, model::Tokenizer tokenizer, model::ChatTemplate chat_template)
-      : config_(std::move(config)), tokenizer_(std::move(tokenizer)), template_(std::move(chat_template)) {}
-  Result<std::string> render(const std::vector<ChatMessage>& messages, bool open_turn) const;
+  // How the template wants an assistant's message that calls tools.
+  struct Notation {
+    bool arguments_as_text = false;
+    bool null_content = false;
+    bool one_call = false;  // it refuses several in one message
+  };
+  Conversation(model::ModelConfig config, model::Tokenizer tokenizer, model::ChatTemplate chat_template,
+               std::optional<std::tm> now)
+      : config_(std::move(config)), tokenizer_(std::move(tokenizer)), template_(std::move(chat_template)), now_(now) {}
+
+  Status find_end();
+  Status find_notation();
+  Result<std::string> render(const Json& messages, const Json& tools, bool open_turn) const;
+  std::vector<int32_t> without_end(std::span<const int32_t> turn) const;
+  // Messages of the template: a turn of the model, and what follows it.
+  Json message_of(const Said& said) const;
+  Json messages_of(const Said& said, const Reply& reply) const;
+  // Behind the end of a message of the model that ends `text`.
+  size_t end_of_turn(std::string_view text) const;
+  // What the template writes between the turn's end and the next turn, whatever the turn's own text becomes.
+  Result<std::string> text_between(const Json& turn, const Json& reply, const Json& tools) const;
 
   model::ModelConfig config_;
   model::Tokenizer tokenizer_;
   model::ChatTemplate template_;
-  std::string end_text_;  // of the end token that the template writes
+  std::optional<std::tm> now_;
+  envs::ToolListing listing_ = envs::ToolListing::kInMessages;
+  model::ToolDialect dialect_ = model::ToolDialect::kHermes;
+  Notation notation_;
+  // The end token that the template writes behind a turn; empty where the beginning of the next message is it.
+  std::string end_text_;
   int32_t end_token_ = 0;
 };
 

@@ -16,15 +16,6 @@ constexpr size_t kLargestAnswer = size_t{16} << 20;  // bytes, whole or in event
 constexpr size_t kLargestEvent = size_t{4} << 20;
 constexpr size_t kLargestRefusal = size_t{64} << 10;
 
-constexpr std::string_view kSystem =
-    "You work in the folder /workspace by calling tools. Read what you are about to change before you change it, make "
-    "the "
-    "changes that the task asks for and no others, and check them where that is possible. Calls that do not depend on "
-    "each "
-    "other can be made in one message. When the task is done, say so in a sentence or two without a call; when asked "
-    "for "
-    "a value, answer with it alone.";
-
 bool is_passing(int status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
@@ -52,10 +43,11 @@ Result<std::unique_ptr<EndpointModel>> EndpointModel::create(EndpointSettings se
   }
   settings.attempts.servers = settings.urls.size();
   std::unique_ptr<EndpointModel> model(new EndpointModel(std::move(settings), clock));
-  // The list of files and the task are those of training; how to call tools is for the server to say.
-  model->opening_ = {{"system", std::string(kSystem)}, envs::prompt(task).back()};
-  model->tools_ = envs::tool_schemas(model->settings_.tools);
-  for (auto& tool : envs::tool_schemas(model->settings_.foreign_tools)) model->tools_.push_back(std::move(tool));
+  // As in training; the server's template writes the tools.
+  auto opening =
+      envs::opening(task, model->settings_.tools, model->settings_.foreign_tools, envs::ToolListing::kByTemplate);
+  model->opening_ = std::move(opening.messages);
+  model->tools_ = std::move(opening.tools);
   for (const auto& message : model->opening_)
     model->messages_.push_back({{"role", message.role}, {"content", message.content}});
   return model;

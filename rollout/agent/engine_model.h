@@ -1,41 +1,55 @@
-// An agent's turns by our own engine, in this process: token in and token out, as in a rollout.
+// An agent's turns by our own engine: token in and token out, as in a rollout.
 //
-// The opening messages, the tools that they name, the call format and the results are those of training
-// (envs/episodes/protocol.h). What the model said is never made into tokens again.
+// The opening messages, the tools, the format of calls and results are those of training: one implementation
+// (rollout/agent/conversation.h). What the model said is never made into tokens again.
 #pragma once
 
 #include <memory>
 
 #include "base/file.h"
-#include "model/tool_dialect.h"
 #include "model/weights.h"
 #include "rollout/agent/agent_model.h"
 #include "rollout/agent/conversation.h"
+#include "rollout/agent/turn_source.h"
 #include "rollout/books/trajectory.h"
-#include "rollout/engine/engine.h"
 
 namespace tandem::rollout {
 
 struct EngineModelSettings {
-  fs::path model;
-  model::WeightFormat format = model::WeightFormat::kBf16;
+  std::string name;
   kernels::SamplingSettings sampling{.temperature = 0};
   uint64_t seed = 0;
-  int max_new_tokens = 1024;  // of a turn
-  int max_tokens = 0;         // of everything; 0: what the model was made for, 8192 at most
-  int threads = 1;
+  int max_new_tokens = 1024;                                // of a turn
   std::vector<std::string> tools = envs::prompted_tools();  // that are offered
   std::vector<envs::ForeignTool> foreign_tools;             // beside them
+  SequenceId conversation = 1;                              // at the source
 };
+
+// An engine of its own, and what it says.
+struct LoadedModel {
+  std::string name;
+  Conversation conversation;
+  std::unique_ptr<TurnSource> source;
+};
+struct LoadSettings {
+  fs::path model;
+  model::WeightFormat format = model::WeightFormat::kBf16;
+  int max_tokens = 0;  // of a conversation; 0: what the model was made for, 8192 at most
+  int threads = 1;
+  std::optional<std::tm> now;  // for chat templates that write the date
+};
+Result<LoadedModel> load_model(const LoadSettings& settings);
 
 class EngineModel final : public AgentModel {
  public:
-  // Loads the model. The task's files count by their names alone.
-  static Result<std::unique_ptr<EngineModel>> load(const EngineModelSettings& settings, const envs::Task& task);
+  // `source` and `conversation` outlive the model.
+  EngineModel(TurnSource& source, const Conversation& conversation, const EngineModelSettings& settings,
+              const envs::Task& task);
+  ~EngineModel() override { source_.forget(settings_.conversation); }
 
-  std::string name() const override { return name_; }
-  const std::vector<envs::Message>& opening() const override { return opening_; }
-  const Json& tools() const override { return tools_; }
+  std::string name() const override { return settings_.name; }
+  const std::vector<envs::Message>& opening() const override { return opening_.messages; }
+  const Json& tools() const override { return opening_.tools; }
   Result<AgentTurn> turn(std::span<const envs::ToolOutcome> replies, const TurnListener& listener,
                          const std::stop_token& stop) override;
 
@@ -43,19 +57,15 @@ class EngineModel final : public AgentModel {
   const Trajectory& trajectory() const { return trajectory_; }
 
  private:
-  EngineModel(Engine engine, Conversation conversation)
-      : engine_(std::move(engine)), conversation_(std::move(conversation)) {}
-  Status begin_turn(std::span<const envs::ToolOutcome> replies);
-  void read_calls(AgentTurn& turn, const std::string& said) const;
+  Result<std::vector<int32_t>> next_tokens(std::span<const envs::ToolOutcome> replies) const;
 
-  Engine engine_;
-  Conversation conversation_;
-  model::ToolDialect dialect_ = model::ToolDialect::kHermes;
-  TurnRequest request_;
-  std::string name_;
-  std::vector<envs::Message> opening_;
-  Json tools_ = Json::array();
+  TurnSource& source_;
+  const Conversation& conversation_;
+  const EngineModelSettings settings_;
+  const envs::Opening opening_;
   Trajectory trajectory_;
+  std::vector<int32_t> last_turn_;
+  Said said_;  // in it
   int turns_ = 0;
 };
 

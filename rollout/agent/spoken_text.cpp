@@ -1,5 +1,7 @@
 #include "rollout/agent/spoken_text.h"
 
+#include <vector>
+
 namespace tandem::rollout {
 namespace {
 
@@ -14,18 +16,12 @@ std::string text_of(const std::vector<model::ToolEvent>& events) {
 
 }  // namespace
 
-SpokenText::SpokenText(model::ToolDialect own) {
-  streams_.emplace_back(model::ToolDialect::kHermes);
-  if (own != model::ToolDialect::kHermes) streams_.emplace_back(own);
-}
-
 std::string SpokenText::grow(std::string_view message) {
   while (message.ends_with(kUnfinished)) message.remove_suffix(kUnfinished.size());
   if (message.size() <= read_) return "";
-  std::string piece(message.substr(read_));
+  const auto piece = message.substr(read_);
   read_ = message.size();
-  for (auto& stream : streams_) piece = text_of(stream.push(piece));
-  return piece;
+  return text_of(stream_.push(piece));
 }
 
 }  // namespace tandem::rollout

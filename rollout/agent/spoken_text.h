@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "model/tool_stream.h"
 
@@ -13,14 +12,13 @@ namespace tandem::rollout {
 
 class SpokenText {
  public:
-  // Calls are those that prompts ask for, and those of the model's own dialect.
-  explicit SpokenText(model::ToolDialect own = model::ToolDialect::kHermes);
+  explicit SpokenText(model::ToolDialect dialect = model::ToolDialect::kHermes) : stream_(dialect) {}
 
   // `message`: all of it so far, of which only the end may still change. The next piece to show, perhaps empty.
   std::string grow(std::string_view message);
 
  private:
-  std::vector<model::ToolStream> streams_;  // what one tells as text is read by the next
+  model::ToolStream stream_;
   size_t read_ = 0;
 };
 

@@ -59,6 +59,7 @@ Json to_json(const Event& event) {
                     {"last_version", e.last_version},
                     {"turns", e.turns},
                     {"tool_calls", e.tool_calls},
+                    {"retokenised_turns", e.retokenised_turns},
                     {"steals", e.steals},
                     {"prompt_tokens", e.prompt_tokens},
                     {"sampled_tokens", e.sampled_tokens},
@@ -117,6 +118,7 @@ Result<Event> event_from_json(const Json& json) {
                .last_version = json.at("last_version").get<uint64_t>(),
                .turns = json.at("turns").get<uint32_t>(),
                .tool_calls = json.at("tool_calls").get<uint32_t>(),
+               .retokenised_turns = json.value("retokenised_turns", 0u),  // logs of before have none
                .steals = json.at("steals").get<uint32_t>(),
                .prompt_tokens = json.at("prompt_tokens").get<uint32_t>(),
                .sampled_tokens = json.at("sampled_tokens").get<uint32_t>(),

@@ -50,7 +50,7 @@ struct Commit {
   std::optional<double> reward;
   std::map<std::string, double> terms;
   uint64_t first_version = 0, last_version = 0;
-  uint32_t turns = 0, tool_calls = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
+  uint32_t turns = 0, tool_calls = 0, retokenised_turns = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
   double seconds = 0;
 };
 struct TrainerJoined {

@@ -50,6 +50,7 @@ void write_commit(const Commit& commit, wire::Commit::Builder out) {
   out.setPromptTokens(commit.prompt_tokens);
   out.setSampledTokens(commit.sampled_tokens);
   out.setSteals(commit.steals);
+  out.setRetokenisedTurns(commit.retokenised_turns);
 }
 
 Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
@@ -62,6 +63,7 @@ Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
                 .last_version = in.getLastVersion(),
                 .turns = in.getTurns(),
                 .tool_calls = in.getToolCalls(),
+                .retokenised_turns = in.getRetokenisedTurns(),
                 .steals = in.getSteals(),
                 .prompt_tokens = in.getPromptTokens(),
                 .sampled_tokens = in.getSampledTokens(),

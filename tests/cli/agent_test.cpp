@@ -4,7 +4,7 @@
 #include <fstream>
 #include <map>
 
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/opening.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "rollout/books/trajectory.h"
 #include "tests/cli/run_fixture.h"
@@ -409,7 +409,7 @@ TEST_F(Agent, our_own_engine_says_the_tokens_that_a_rollout_would_and_they_are_a
 
   const auto atif = json(transcript);
   ASSERT_GE(atif["steps"].size(), 3u);
-  const auto prompt = envs::prompt(*task);
+  const auto prompt = envs::opening(*task, envs::prompted_tools(), {}, envs::ToolListing::kInMessages).messages;
   EXPECT_EQ(atif["steps"][0]["message"], prompt[0].content);
   EXPECT_EQ(atif["steps"][1]["message"], prompt[1].content);
   const auto& metrics = atif["steps"][2]["metrics"];

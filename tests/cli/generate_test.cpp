@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/random.h"
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/opening.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "envs/tools/tool.h"
 #include "tests/cli/run_fixture.h"
@@ -83,7 +83,8 @@ TEST_F(Generate, a_chat_goes_through_the_models_template_and_its_calls_come_back
   const auto task = envs::make_task({"echo", envs::Split::kTrain, 3});
   ASSERT_TRUE(task);
   Json messages = Json::array();
-  for (const auto& message : envs::prompt(*task)) {
+  for (const auto& message :
+       envs::opening(*task, envs::prompted_tools(), {}, envs::ToolListing::kInMessages).messages) {
     messages.push_back({{"role", message.role}, {"content", message.content}});
   }
   std::ofstream(root() / "chat") << Json{{"messages", messages}, {"add_generation_prompt", true}}.dump() << "\n";

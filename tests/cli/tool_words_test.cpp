@@ -178,14 +178,14 @@ TEST_F(ToolWords, an_episode_s_model_reads_them_and_its_prompt_names_the_tools) 
   for (const auto name : split(kTools, ',')) tools.emplace_back(name);
   auto episode = envs::Episode::open(task, **backend, {.output_limit = 20'000, .tools = *envs::choose_tools(tools)});
   ASSERT_TRUE(episode.has_value()) << episode.error().to_string();
-  const auto system = (*episode)->prompt().front().content;
+  const auto system = (*episode)->opening(envs::ToolListing::kInMessages).messages.front().content;
   EXPECT_THAT(system, testing::StartsWith("You work in a folder by calling tools:\nread_file(target_file)\n"
                                           "apply_patch(input): Changes several files at once"));
   EXPECT_THAT(system, testing::HasSubstr("\nbash(command, restart): Runs a command line in bash"));
   EXPECT_THAT(system, testing::Not(testing::HasSubstr("run_terminal_cmd")));
   for (const auto& step : transcript()) {
-    const auto said = envs::parse_message(envs::render_call({step.tool, step.arguments}));
-    const auto outcomes = (*episode)->turn(said.calls);
+    const std::vector<envs::ParsedCall> calls = {{.call = {step.tool, step.arguments}}};
+    const auto outcomes = (*episode)->turn(calls);
     ASSERT_TRUE(outcomes.has_value());
     EXPECT_EQ(outcomes->front().output, step.words);
   }

@@ -42,11 +42,11 @@ class RunClient {
       auto in = body.initCall();
       in.setLease(lease);
       in.setTurn(++turn_);
-      in.setMessage("<tool_call>" +
-                    dump_json(Json{{"name", "run_terminal_cmd"}, {"arguments", {{"command", command}}}}) +
-                    "</tool_call>");
+      auto call = in.initCalls(1)[0];
+      call.setName("run_terminal_cmd");
+      call.setArguments(dump_json(Json{{"command", command}}));
     }));
-    return std::string(answer.body().getCalled().getResponse().getContent());
+    return std::string(answer.body().getCalled().getResults()[0]);
   }
   void release(uint64_t lease) {
     wire::Outgoing message;

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <thread>
 
+#include "envs/episodes/call_messages.h"
 #include "envs/episodes/validate.h"
 #include "envs/server/server.h"
 #include "envs/tasks/task_set.h"
@@ -61,7 +62,7 @@ class HarborSteps : public SandboxTest {
 
 TEST_F(HarborSteps, instructions_follow_each_other_in_one_sandbox_and_the_reward_is_the_mean) {
   const auto episode = open();
-  EXPECT_THAT(episode->prompt().back().content, HasSubstr("Write one into a.txt."));
+  EXPECT_THAT(episode->opening(ToolListing::kInMessages).messages.back().content, HasSubstr("Write one into a.txt."));
   EXPECT_EQ(run(*episode, "ls; cd /tmp; export KEPT=yes; echo 1 > /app/a.txt; sleep 1000 & echo $WHO"), "me\n");
   EXPECT_EQ(next(*episode), "Write two into b.txt.\n");
   EXPECT_EQ(run(*episode, "pwd; echo $KEPT; cat /app/a.txt /app/copied.txt; ls /app; ls /tests/ 2>&1; pgrep -c sleep"),
@@ -180,12 +181,13 @@ TEST_F(HarborSteps, the_environment_server_gives_the_next_instruction_for_an_ans
       }));
       return answer;
     };
-    const auto say = [&](uint32_t turn, const std::string& words) {
+    const auto say = [&](uint32_t turn, const std::string& answer, const std::vector<ParsedCall>& calls = {}) {
       return ask([&](wire::Body::Builder body) {
         auto call = body.initCall();
         call.setLease(lease);
         call.setTurn(turn);
-        call.setMessage(words);
+        write_calls(calls, call.initCalls(static_cast<unsigned>(calls.size())));
+        call.setAnswer(answer);
       });
     };
     const auto acquired = ask([](wire::Body::Builder body) {
@@ -202,10 +204,10 @@ TEST_F(HarborSteps, the_environment_server_gives_the_next_instruction_for_an_ans
       ASSERT_TRUE(answered && answered->body().isCalled());
       const auto called = answered->body().getCalled();
       EXPECT_TRUE(called.getNextStep());
-      EXPECT_EQ(called.getCalls(), 0u);
-      EXPECT_EQ(std::string(called.getResponse().getContent().cStr()), "Write two into b.txt.\n");
+      EXPECT_EQ(called.getResults().size(), 0u);
+      EXPECT_EQ(std::string(called.getInstruction().cStr()), "Write two into b.txt.\n");
     }
-    const auto call = say(1, render_call({"write", {{"file_path", "b.txt"}, {"contents", "two"}}}));
+    const auto call = say(1, "", {{.call = {"write", {{"file_path", "b.txt"}, {"contents", "two"}}}}});
     ASSERT_TRUE(call && call->body().isCalled());
     EXPECT_FALSE(call->body().getCalled().getNextStep());
     const auto ended = say(2, "It is done, too.");

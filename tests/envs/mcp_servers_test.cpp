@@ -174,10 +174,10 @@ TEST_F(McpServers, a_task_names_them_and_the_model_is_told_of_their_tools) {
   const auto opened = Episode::open(*task, watched);
   ASSERT_TRUE(opened.has_value()) << opened.error().to_string();
   const auto& episode = *opened;
-  EXPECT_THAT(episode->prompt().front().content,
+  EXPECT_THAT(episode->opening(ToolListing::kInMessages).messages.front().content,
               HasSubstr("run_terminal_cmd(command)\ncounter__add(by): Does add.\ncounter__write(path): Does write.\n"));
   EXPECT_EQ(episode->call("counter__add", {{"by", 2}})->output, "2");
-  const auto calls = parse_message(render_calls(std::vector<Call>{{"counter__add", {{"by", 1}}}})).calls;
+  const std::vector<ParsedCall> calls = {{.call = {"counter__add", {{"by", 1}}}}};
   EXPECT_EQ(episode->turn(calls)->at(0).output, "3");
   const auto branch = episode->branch();
   ASSERT_TRUE(branch.has_value()) << branch.error().to_string();

@@ -22,7 +22,7 @@ TEST(OfferedTools, an_episode_has_the_tools_that_its_prompt_names_and_no_others)
   HostBackend backend;
   const auto episode = Episode::open(*make_task({"set", Split::kTrain, 1}), backend);
   ASSERT_TRUE(episode.has_value()) << episode.error().to_string();
-  const auto system = (*episode)->prompt().front().content;
+  const auto system = (*episode)->opening(ToolListing::kInMessages).messages.front().content;
   for (const auto& tool : tools()) {
     const bool prompted = system.find("\n" + std::string(tool.name) + "(") != std::string::npos;
     const auto outcome = (*episode)->call(tool.name, Json::object());

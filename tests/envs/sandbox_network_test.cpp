@@ -245,7 +245,7 @@ TEST_P(SandboxNetwork, a_task_names_hosts_that_its_model_is_told_and_its_tests_d
   EpisodeOptions options;
   options.network = *AllowList::parse(std::vector{server_.host()});
   const auto episode = *Episode::open(*task, *backend_, options);
-  EXPECT_THAT(episode->prompt().back().content,
+  EXPECT_THAT(episode->opening(ToolListing::kByTemplate).messages.back().content,
               HasSubstr("Programs reach these hosts through the proxy that http_proxy and https_proxy name, and no "
                         "others: a.example, *.b.example:8080, " +
                         server_.host() + "\n\nFetch it."));

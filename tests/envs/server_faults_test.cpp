@@ -88,9 +88,9 @@ class ServerFaults : public testing::TestWithParam<IsolatedBy> {
       auto in = message.body().initCall();
       in.setLease(script.lease);
       in.setTurn(script.turn++);
-      in.setMessage(
-          "<tool_call>\n{\"name\": \"run_terminal_cmd\", \"arguments\": {\"command\": \"sleep 0.05; "
-          "ls\"}}\n</tool_call>");
+      auto call = in.initCalls(1)[0];
+      call.setName("run_terminal_cmd");
+      call.setArguments(R"({"command": "sleep 0.05; ls"})");
     } else {
       auto in = message.body().initScore();
       in.setLease(script.lease);

@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "envs/container/engine_messages.h"
 #include "envs/container/image_plan.h"
-#include "envs/episodes/protocol.h"
 #include "envs/mcp/foreign_tools.h"
 #include "envs/mcp/schema_check.h"
 #include "envs/mcp_server/mcp_session.h"
@@ -131,18 +130,6 @@ std::vector<std::string> tool_arguments_seeds() {
       R"({"target_file":"a","offset":1,"limit":-1,"command":"ls","is_background":false,"todos":[{"id":"1","content":"x",)"
       R"("status":"pending"}],"pattern":"x","replace_all":true})",
       "[]", "{\"pattern\":[1,2.5e300,null]}"};
-}
-
-void message(std::string_view bytes) {
-  const auto parsed = envs::parse_message(bytes);
-  for (const auto& call : parsed.calls) {
-    if (call.error.empty()) (void)envs::render_call(call.call);
-  }
-}
-std::vector<std::string> message_seeds() {
-  return {
-      "Text.\n<tool_call>{\"name\": \"grep\", \"arguments\": {\"pattern\": "
-      "\"x\"}}</tool_call>\n<tool_call>{}</tool_call>"};
 }
 
 void mcp(std::string_view bytes) {
@@ -368,7 +355,6 @@ constexpr Target kEnvsTargets[] = {{"engine_answers", engine_answers, engine_ans
                                    {"sketch", sketch, sketch_seeds},
                                    {"glob", glob, glob_seeds},
                                    {"tool_arguments", tool_arguments, tool_arguments_seeds},
-                                   {"message", message, message_seeds},
                                    {"mcp", mcp, mcp_seeds},
                                    {"mcp_server", mcp_server, mcp_server_seeds},
                                    {"proxy_request", proxy_request, proxy_request_seeds},

@@ -42,15 +42,15 @@ std::vector<int32_t> prompt_of(int group, int length) {
   return prompt;
 }
 
-struct Said {
+struct Sampled {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
-  friend bool operator==(const Said&, const Said&) = default;
+  friend bool operator==(const Sampled&, const Sampled&) = default;
 };
 
 // Runs all sequences to the end of their turn.
-std::map<SequenceId, Said> run(Engine& engine) {
-  std::map<SequenceId, Said> said;
+std::map<SequenceId, Sampled> run(Engine& engine) {
+  std::map<SequenceId, Sampled> said;
   while (!engine.idle()) {
     const auto sampled = engine.step();
     EXPECT_TRUE(sampled) << sampled.error().message();
@@ -64,7 +64,7 @@ std::map<SequenceId, Said> run(Engine& engine) {
 
 TurnRequest turn(uint64_t seed) { return {.max_new_tokens = 40, .sampling = {}, .seed = seed, .stop_tokens = {3}}; }
 
-std::map<SequenceId, Said> sample_groups(Engine& engine, bool reversed) {
+std::map<SequenceId, Sampled> sample_groups(Engine& engine, bool reversed) {
   std::vector<int> order;
   for (int i = 0; i < 12; ++i) order.push_back(reversed ? 11 - i : i);
   for (const int i : order) EXPECT_TRUE(engine.add(i, prompt_of(i / 4, 70 + i / 4 * 30), turn(1000 + i)));
@@ -276,7 +276,7 @@ TEST(Engine, on_a_device_that_runs_behind_says_the_same) {
 // Tokens that were planned behind the end of a turn, or of a sequence that is gone, are nobody's.
 TEST(Engine, on_a_device_that_runs_behind_goes_on_with_turns_and_lets_sequences_go) {
   const auto play = [](Engine& e) {
-    std::vector<Said> said;
+    std::vector<Sampled> said;
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(e.add(i, prompt_of(i, 30), turn(i)));
     said.push_back(run(e)[1]);
     // Of sequence 0, which is let go in the middle of its turn, there is another by the same name at once.

@@ -138,7 +138,9 @@ class RandomWorld {
     if (!life || life->episode.waiting() != Waiting::kTokens) return;
     step(rollout, Episode::Sampled{7, -1, version_});
     if (--life->left_to_sample > 0) return;
-    step(rollout, Episode::TurnEnded{"said", random_.chance(0.05)});
+    step(rollout,
+         Episode::TurnEnded{random_.chance(0.25) ? Said{.text = "an answer"} : Said{.calls = {{.call = {"look", {}}}}},
+                            random_.chance(0.05)});
   }
   void carry_out(int rollout, Life& life, const Episode::Acquire& acquire) {
     std::optional<int> server = acquire.server;
@@ -215,7 +217,7 @@ class RandomWorld {
       sandbox = ++last_sandbox_;
       sandboxes_[sandbox] = {.server = server};
     }
-    answer(asker, Episode::Began{.server = server, .sandbox = sandbox, .messages = {}, .max_turns = kTurns});
+    answer(asker, Episode::Began{.server = server, .sandbox = sandbox, .opening = {}, .max_turns = kTurns});
   }
   void serve_call(const Asker& asker, const Episode::Call& call) {
     if (lost_.contains(call.server)) return;
@@ -230,9 +232,9 @@ class RandomWorld {
     // The same turn has the same answer.
     const uint64_t drawn = derive_seed(call.sandbox, {call.turn});
     answer(asker, Episode::Called{.ask = call.ask,
-                                  .calls = drawn % 4 == 0 ? 0u : 1u,
                                   .is_over = drawn % 7 == 0,
-                                  .response = {"tool", "done"}});
+                                  .results = std::vector<std::string>(call.said.calls.size(), "done"),
+                                  .instruction = {}});
   }
   void serve_score(const Asker& asker, const Episode::Score& score) {
     if (lost_.contains(score.server)) return;

@@ -14,21 +14,26 @@ using namespace std::chrono_literals;
 constexpr EpisodeKey kKey{.episode = 5, .attempt = 2};
 constexpr int kHere = 1;  // the server
 
+std::string words_of(const Said& said) { return said.calls.empty() ? said.text : said.calls[0].call.name; }
+
 std::string in_words(const Episode::Action& action) {
   return std::visit(
-      Overloaded{[](const Episode::Acquire& a) { return fmt::format("acquire {}{}", a.ask, a.server ? " again" : ""); },
-                 [](const Episode::Call& a) { return fmt::format("call {} turn {} {}", a.ask, a.turn, a.message); },
-                 [](const Episode::Score& a) { return fmt::format("score {} '{}'", a.ask, a.answer); },
-                 [](const Episode::Release& a) { return fmt::format("release {} at {}", a.sandbox, a.server); },
-                 [](const Episode::Open&) { return std::string("open"); },
-                 [](const Episode::Continue& a) { return "continue " + a.message.content; },
-                 [](const Episode::EndSampling&) { return std::string("end sampling"); },
-                 [](const Episode::SendTrajectory&) { return std::string("trajectory"); },
-                 [](const Episode::SendCommit& a) { return fmt::format("commit {}", to_string(a.commit.outcome)); },
-                 [](const Episode::HandOver& a) { return "hand over to " + a.thief; },
-                 [](const Episode::SendClaim&) { return std::string("claim"); },
-                 [](const Episode::Note&) { return std::string("note"); },
-                 [](const Episode::Over& a) { return fmt::format("over {}", static_cast<int>(a.end)); }},
+      Overloaded{
+          [](const Episode::Acquire& a) { return fmt::format("acquire {}{}", a.ask, a.server ? " again" : ""); },
+          [](const Episode::Call& a) { return fmt::format("call {} turn {} {}", a.ask, a.turn, words_of(a.said)); },
+          [](const Episode::Score& a) { return fmt::format("score {} '{}'", a.ask, a.answer); },
+          [](const Episode::Release& a) { return fmt::format("release {} at {}", a.sandbox, a.server); },
+          [](const Episode::Open&) { return std::string("open"); },
+          [](const Episode::Continue& a) {
+            return "continue " + (a.reply.results.empty() ? a.reply.instruction : a.reply.results[0]);
+          },
+          [](const Episode::EndSampling&) { return std::string("end sampling"); },
+          [](const Episode::SendTrajectory&) { return std::string("trajectory"); },
+          [](const Episode::SendCommit& a) { return fmt::format("commit {}", to_string(a.commit.outcome)); },
+          [](const Episode::HandOver& a) { return "hand over to " + a.thief; },
+          [](const Episode::SendClaim&) { return std::string("claim"); },
+          [](const Episode::Note&) { return std::string("note"); },
+          [](const Episode::Over& a) { return fmt::format("over {}", static_cast<int>(a.end)); }},
       action);
 }
 
@@ -57,11 +62,15 @@ class EpisodeTest : public testing::Test {
     return step(Episode::Tick{3});
   }
   Episode::Began began(uint64_t sandbox = 9) const {
-    return {.server = kHere, .sandbox = sandbox, .messages = {{"user", "do"}}, .max_turns = 2};
+    return {
+        .server = kHere, .sandbox = sandbox, .opening = {.messages = {{"user", "do"}}, .tools = {}}, .max_turns = 2};
   }
-  Episode::Called called(uint32_t calls = 1) const {
-    return {.ask = ask_, .calls = calls, .response = {"tool", "done"}};
+  Episode::Called called() const { return {.ask = ask_, .results = {"done"}, .instruction = {}}; }
+  Episode::Called heard() const { return {.ask = ask_, .results = {}, .instruction = {}}; }  // of an answer
+  static Said a_call(std::string name = "a call") {
+    return {.calls = {{.call = {.name = std::move(name), .arguments = Json::object()}}}};
   }
+  static Said an_answer() { return {.text = "the answer"}; }
   // A new episode, as far as one wait and no further.
   void reach(Waiting waiting) {
     episode_.emplace(lease(), settings(), now_);
@@ -73,9 +82,9 @@ class EpisodeTest : public testing::Test {
     step(Episode::TurnOpened{{1, 2, 3}});
     if (waiting == Waiting::kTokens) return;
     step(Episode::Sampled{7, -1, 3});
-    step(Episode::TurnEnded{"a call", false});
+    step(Episode::TurnEnded{waiting == Waiting::kTools ? a_call() : an_answer(), false});
     if (waiting == Waiting::kTools) return;
-    step(called(0));
+    step(heard());
     if (waiting == Waiting::kGrade) return;
     step(Episode::Scored{.ask = ask_, .reward = 0.5, .terms = {{"files", 1}}});
     if (waiting == Waiting::kTrainer) return;
@@ -95,8 +104,8 @@ TEST_F(EpisodeTest, a_life_without_trouble) {
   EXPECT_EQ(step(called()), Words{"continue done"});
   step(Episode::TurnOpened{{4}});
   step(Episode::Sampled{8, -2, 4});
-  EXPECT_EQ(step(Episode::TurnEnded{"the answer", false}), Words{"call 3 turn 2 the answer"});
-  EXPECT_EQ(step(called(0)), (Words{"end sampling", "score 4 'the answer'"}));
+  EXPECT_EQ(step(Episode::TurnEnded{an_answer(), false}), Words{"call 3 turn 2 the answer"});
+  EXPECT_EQ(step(heard()), (Words{"end sampling", "score 4 'the answer'"}));
   EXPECT_EQ(step(Episode::Scored{.ask = ask_, .reward = 0.5, .terms = {{"files", 1}}}),
             (Words{"release 9 at 1", "trajectory"}));
   now_ += 1s;
@@ -128,7 +137,7 @@ TEST_F(EpisodeTest, it_waits_for_its_weights_and_gives_up_where_they_are_gone) {
 
 TEST_F(EpisodeTest, a_turn_that_is_cut_ends_it_truncated_without_an_answer) {
   reach(Waiting::kTokens);
-  EXPECT_EQ(step(Episode::TurnEnded{"half a ca", true}), (Words{"end sampling", "score 2 ''"}));
+  EXPECT_EQ(step(Episode::TurnEnded{an_answer(), true}), (Words{"end sampling", "score 2 ''"}));
   step(Episode::Scored{.ask = ask_, .reward = 0, .terms = {}});
   step(Episode::Stored{kKey});
   EXPECT_EQ(commit_.outcome, Outcome::kTruncated);
@@ -138,7 +147,7 @@ TEST_F(EpisodeTest, a_turn_that_is_cut_ends_it_truncated_without_an_answer) {
 TEST_F(EpisodeTest, calls_of_the_last_turn_that_the_task_allows_are_run_and_then_it_is_graded) {
   reach(Waiting::kTools);
   step(called());
-  step(Episode::TurnEnded{"another call", false});
+  step(Episode::TurnEnded{a_call("another call"), false});
   EXPECT_EQ(step(called()), (Words{"end sampling", "score 4 ''"}));
   step(Episode::Scored{.ask = ask_, .reward = 1, .terms = {}});
   step(Episode::Stored{kKey});
@@ -156,10 +165,26 @@ TEST_F(EpisodeTest, a_task_that_ends_on_what_calls_did_is_graded_as_completed) {
 }
 
 TEST_F(EpisodeTest, an_answer_that_ends_a_step_of_the_task_is_followed_by_the_next_instruction) {
+  reach(Waiting::kTokens);
+  step(Episode::TurnEnded{an_answer(), false});
+  Episode::Called next = heard();
+  next.instruction = "now this";
+  EXPECT_EQ(step(next), Words{"continue now this"});
+}
+
+TEST_F(EpisodeTest, a_server_that_does_not_answer_every_call_has_failed) {
   reach(Waiting::kTools);
-  Episode::Called next = called(0);
-  next.is_next_step = true;
-  EXPECT_EQ(step(next), Words{"continue done"});
+  EXPECT_EQ(step(heard()), (Words{"note", "end sampling", "release 9 at 1", "commit infra_error"}));
+  EXPECT_EQ(commit_.reason, "the environment server answered 0 of 1 calls");
+}
+
+TEST_F(EpisodeTest, turns_that_the_template_writes_with_other_tokens_are_counted_and_go_along) {
+  reach(Waiting::kTools);
+  step(called());
+  step(Episode::TurnOpened{.tokens = {4}, .is_retokenised = true});
+  step(Episode::TurnEnded{a_call(), false});
+  step(Episode::Stolen{"there"});
+  EXPECT_EQ(handover_.retokenised_turns, 1u);
 }
 
 TEST_F(EpisodeTest, a_context_without_room_for_the_next_turn_truncates_and_without_room_for_the_prompt_fails) {
@@ -176,7 +201,7 @@ TEST_F(EpisodeTest, a_context_without_room_for_the_next_turn_truncates_and_witho
 TEST_F(EpisodeTest, what_the_environment_does_not_answer_is_asked_once_more_and_then_fails) {
   const std::pair<Waiting, std::string> asked[] = {{Waiting::kSandbox, "acquire 1 again"},
                                                    {Waiting::kTools, "call 2 turn 1 a call"},
-                                                   {Waiting::kGrade, "score 3 'a call'"}};
+                                                   {Waiting::kGrade, "score 3 'the answer'"}};
   for (const auto& [waiting, words] : asked) {
     SCOPED_TRACE(to_string(waiting));
     reach(waiting);
@@ -205,7 +230,7 @@ TEST_F(EpisodeTest, answers_to_earlier_asks_and_second_answers_change_nothing) {
   const Episode::Called first = called();
   step(first);
   EXPECT_EQ(step(first), Words{});
-  step(Episode::TurnEnded{"another call", false});
+  step(Episode::TurnEnded{a_call("another call"), false});
   EXPECT_EQ(step(first), Words{});
   EXPECT_EQ(step(Episode::Refused{first.ask, Status::not_found("gone")}), Words{});
   EXPECT_EQ(episode_->waiting(), Waiting::kTools);
@@ -323,7 +348,7 @@ TEST_F(EpisodeTest, an_episode_that_was_taken_over_is_claimed_and_its_turn_is_an
   EXPECT_EQ(step(taken, called()), Words{"continue done"});
   step(taken, Episode::TurnOpened{{4}});
   EXPECT_EQ(taken.trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7, 4}));
-  step(taken, Episode::TurnEnded{"bye", true});
+  step(taken, Episode::TurnEnded{an_answer(), true});
   step(taken, Episode::Scored{.ask = ask_, .reward = 0, .terms = {}});
   step(taken, Episode::Stored{kKey});
   EXPECT_EQ(commit_.steals, 1u);

@@ -116,7 +116,7 @@ TEST_F(WorkerTest, an_episode_that_was_taken_over_waits_for_the_weights_of_its_l
   episode.sandbox = 9;
   episode.turns = 1;
   episode.max_turns = 4;
-  episode.said = "a call";
+  episode.said.calls.push_back({.call = {.name = "look", .arguments = {{"at", 1}}}});
   auto victim = wire::Socket::connect(context_, hello->body().getHello().getAddress(), identity("rollout-1"));
   ASSERT_TRUE(victim);
   const auto hand_over = [&] {
@@ -146,7 +146,8 @@ TEST_F(WorkerTest, an_episode_that_was_taken_over_waits_for_the_weights_of_its_l
   ASSERT_TRUE(call);
   EXPECT_EQ(call->body().getCall().getLease(), 9u);
   EXPECT_EQ(call->body().getCall().getTurn(), 1u);
-  EXPECT_EQ(std::string_view(call->body().getCall().getMessage().cStr()), "a call");
+  ASSERT_EQ(call->body().getCall().getCalls().size(), 1u);
+  EXPECT_EQ(std::string(call->body().getCall().getCalls()[0].getArguments()), R"({"at":1})");
 }
 
 TEST_F(WorkerTest, a_sandbox_that_comes_when_its_episode_is_on_its_way_to_another_rollout_is_let_go) {

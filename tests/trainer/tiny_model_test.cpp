@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "envs/episodes/protocol.h"
+#include "envs/episodes/opening.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "model/tokenizer.h"
 #include "model/weights.h"
@@ -47,9 +47,8 @@ TEST_F(TinyModel, is_a_model_directory_with_short_prompts_and_the_same_bits_for_
   ASSERT_TRUE(conversation.has_value()) << conversation.error().to_string();
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const auto task = envs::make_task({.kind = "echo", .split = envs::Split::kHeldout, .seed = seed});
-    std::vector<rollout::ChatMessage> messages;
-    for (const auto& message : envs::prompt(*task)) messages.push_back({message.role, message.content});
-    EXPECT_LT(conversation->prompt(messages)->size(), 200u) << task->instruction;
+    const auto opening = envs::opening(*task, envs::prompted_tools(), {}, conversation->listing());
+    EXPECT_LT(conversation->prompt(opening)->size(), 200u) << task->instruction;
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "nothing is left aside";
 }

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "base/text.h"
-#include "envs/episodes/protocol.h"
+#include "rollout/agent/text_calls.h"
 
 namespace tandem::trainer {
 
@@ -68,7 +68,7 @@ Chat with_empty_contents(Chat chat) {
 // Calls and results as the workspace tasks have them: results that follow each other are one message.
 Chat with_calls_in_messages(const Chat& chat) {
   Chat written{.messages = Json::array(), .tools = Json(), .variables = chat.variables, .muted = {}, .numbers = {}};
-  std::vector<envs::ToolOutcome> outcomes;
+  std::vector<std::string> results;
   const auto add = [&](Json message, size_t from) {
     written.messages.push_back(std::move(message));
     written.muted.push_back(chat.muted[from]);
@@ -77,12 +77,10 @@ Chat with_calls_in_messages(const Chat& chat) {
   for (size_t i = 0; i < chat.messages.size(); ++i) {
     Json message = chat.messages[i];
     if (message["role"] == "tool") {
-      outcomes.emplace_back();
-      outcomes.back().output = text_of(message["content"]);
+      results.push_back(text_of(message["content"]));
       if (i + 1 < chat.messages.size() && chat.messages[i + 1]["role"] == "tool") continue;
-      const envs::Message said = envs::render_responses(outcomes);
-      outcomes.clear();
-      add({{"role", said.role}, {"content", said.content}}, i);
+      add({{"role", "user"}, {"content", rollout::write_results(results)}}, i);
+      results.clear();
       continue;
     }
     if (message.contains("tool_calls")) {
@@ -91,7 +89,7 @@ Chat with_calls_in_messages(const Chat& chat) {
         calls.push_back({call["function"]["name"].get<std::string>(), call["function"]["arguments"]});
       std::string text = text_of(message.value("content", Json("")));
       if (!text.empty()) text += '\n';
-      message["content"] = text + envs::render_calls(calls);
+      message["content"] = text + rollout::write_calls(calls);
       message.erase("tool_calls");
     }
     add(std::move(message), i);

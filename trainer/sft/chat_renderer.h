@@ -23,7 +23,7 @@
 namespace tandem::trainer {
 
 // Who writes tool calls: the template, or we, into the messages, in the format of the workspace tasks
-// (envs/episodes/protocol.h), for templates that know none.
+// (rollout/agent/text_calls.h), for templates that know none.
 enum class CallWriting : uint8_t { kTemplate, kText };
 
 struct RenderingSettings {

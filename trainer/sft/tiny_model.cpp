@@ -7,6 +7,7 @@
 #include <array>
 
 #include "envs/tasks/workspace/kinds.h"
+#include "rollout/agent/text_calls.h"
 #include "trainer/sft/phrase_tokenizer.h"
 #include "trainer/sft/warm_start.h"
 
@@ -35,12 +36,14 @@ constexpr const char* kCut = "[A-Z][AEIOU]";
 std::vector<std::string> pieces_of(const envs::Transcript& transcript) {
   // As the template writes them; special tokens part them.
   std::vector<std::string> texts;
-  for (const auto& message : transcript.messages) {
-    if (message.role != "assistant")
-      texts.push_back(message.role + "\n" + message.content);
-    else
-      texts.insert(texts.end(), {"assistant\n", message.content});
-    texts.push_back("\n");
+  const auto opening = envs::opening(transcript.task, envs::prompted_tools(), {}, envs::ToolListing::kInMessages);
+  for (const auto& message : opening.messages) texts.insert(texts.end(), {message.role + "\n" + message.content, "\n"});
+  for (const auto& turn : transcript.turns) {
+    texts.insert(texts.end(),
+                 {"assistant\n", turn.calls.empty() ? turn.answer : rollout::write_calls(turn.calls), "\n"});
+    std::vector<std::string> results;
+    for (const auto& outcome : turn.outcomes) results.push_back(outcome.output);
+    if (!results.empty()) texts.insert(texts.end(), {"user\n" + rollout::write_results(results), "\n"});
   }
   return texts;
 }

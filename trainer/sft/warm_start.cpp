@@ -13,18 +13,16 @@ Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conv
     sample.tokens.insert(sample.tokens.end(), tokens.begin(), tokens.end());
     sample.trained.resize(sample.tokens.size(), trained);
   };
-  std::vector<rollout::ChatMessage> opening;
-  size_t next = 0;
-  for (; next < transcript.messages.size() && transcript.messages[next].role != "assistant"; ++next) {
-    opening.push_back({transcript.messages[next].role, transcript.messages[next].content});
-  }
+  const auto opening = envs::opening(transcript.task, envs::prompted_tools(), {}, conversation.listing());
   append(TRY(conversation.prompt(opening)), false);
-  for (; next < transcript.messages.size(); ++next) {
-    const envs::Message& message = transcript.messages[next];
-    if (message.role == "assistant")
-      append(TRY(conversation.spoken(message.content)), true);
-    else
-      append(TRY(conversation.next_turn({message.role, message.content})), false);
+  for (const auto& turn : transcript.turns) {
+    const auto spoken = TRY(conversation.spoken(turn.calls, turn.answer, opening.tools));
+    append(spoken, true);
+    if (turn.outcomes.empty()) break;
+    rollout::Reply reply;
+    for (const auto& outcome : turn.outcomes) reply.results.push_back(outcome.output);
+    const auto said = conversation.read(spoken, opening.tools);
+    append(TRY(conversation.next_turn(spoken, said, reply, opening.tools)).tokens, false);
   }
   if (static_cast<int>(sample.tokens.size()) > max_tokens) {
     return fail(

@@ -1,6 +1,6 @@
-#include "cli/iso_time.h"
+#include "base/iso_time.h"
 
-namespace tandem::cli {
+namespace tandem {
 
 std::optional<std::tm> parse_iso_time(const std::string& text) {
   std::tm time{};
@@ -16,4 +16,11 @@ std::optional<std::tm> parse_iso_time(const std::string& text) {
   return normal;
 }
 
-}  // namespace tandem::cli
+std::tm local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  ::localtime_r(&now, &time);
+  return time;
+}
+
+}  // namespace tandem

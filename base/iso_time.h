@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 
-namespace tandem::cli {
+namespace tandem {
 
 // "2026-03-01", "2026-03-01T12:30:00", with or without a zone, which is passed over: the time as written.
 std::optional<std::tm> parse_iso_time(const std::string& text);
 
-}  // namespace tandem::cli
+std::tm local_time();  // now
+
+}  // namespace tandem
