@@ -31,6 +31,7 @@ struct ToolCallError {
 };
 
 struct ParsedMessage {
+  std::string reasoning;  // of parse_message (model/message_format.h); empty elsewhere
   std::string content;  // what is not in calls; white space around calls is cut off
   std::vector<ToolCall> calls;
   std::vector<ToolCallError> errors;

@@ -120,6 +120,7 @@ void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offs
     const auto what = std::string_view(error.message).substr(error.message.find(": "));
     event.kind = ToolEvent::kError;
     event.error = {fmt::format("tool call {}{}", count_ + 1, what), error.begin + offset, error.end + offset};
+    event.text = text_.substr(event.error.begin, error.end - error.begin);
   }
   events_.push_back(std::move(event));
   ++count_;

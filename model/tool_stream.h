@@ -23,7 +23,7 @@ struct ToolEvent {
     kCallBegun,  // `text` is the name
     kArguments,  // more of the arguments, which together are the JSON of an object
     kCallEnded,  // `call` is all of it
-    kError,      // of a malformed call, which may have begun
+    kError,      // of a malformed call, which may have begun; `text` is that call as it stands
   };
   Kind kind = kText;
   size_t number = 0;  // of the call or malformed call in the text, from 0
