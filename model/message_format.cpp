@@ -47,7 +47,7 @@ ParsedMessage parse_message(const MessageFormat& format, std::string_view text, 
   auto parts = ReasoningSplitter(format.begins_in_reasoning).push(text, true);
   ParsedMessage message;
   if (looks_for_calls(tools)) {
-    message = parse_tool_calls(format.dialect, parts.content);
+    message = parse_tool_calls(format.dialect, parts.content, tools);
     give_types_of_dialect(format.dialect, tools, message.calls);
     message.content.erase(0, std::min(message.content.find_first_not_of(kMessageSpace), message.content.size()));
     move_places(message, text.size() - parts.content.size());
@@ -61,7 +61,7 @@ ParsedMessage parse_message(const MessageFormat& format, std::string_view text, 
 MessageStream::MessageStream(const MessageFormat& format, Json tools)
     : splitter_(format.begins_in_reasoning), tools_(std::move(tools)) {
   if (!looks_for_calls(tools_)) return;
-  calls_.emplace(format.dialect);
+  calls_.emplace(format.dialect, tools_);
   types_come_late_ = has_text_values(format.dialect);
 }
 
