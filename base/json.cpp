@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
 #include <ostream>
 
 #include "base/json_object.h"
@@ -61,13 +64,13 @@ void JsonObject::erase(size_t index) {
 Json::Json(const Json& other) : type_(other.type_), data_(other.data_) {
   if (type_ == value_t::object) data_.object = new JsonObject(*other.data_.object);
   if (type_ == value_t::array) data_.array = new std::vector<Json>(*other.data_.array);
-  if (type_ == value_t::string) data_.text = new std::string(*other.data_.text);
+  if (type_ == value_t::string || is_number_digits()) data_.text = new std::string(*other.data_.text);
 }
 
 void Json::release() noexcept {
   if (type_ == value_t::object) delete data_.object;
   if (type_ == value_t::array) delete data_.array;
-  if (type_ == value_t::string) delete data_.text;
+  if (type_ == value_t::string || is_number_digits()) delete data_.text;
   type_ = value_t::null;
 }
 
@@ -78,6 +81,23 @@ Json::Json(value_t type) : type_(type) {
   if (type_ == value_t::object) data_.object = new JsonObject;
   if (type_ == value_t::array) data_.array = new std::vector<Json>;
   if (type_ == value_t::string) data_.text = new std::string;
+  if (is_number_digits()) data_.text = new std::string("0");
+}
+
+Json Json::whole_number(std::string_view digits) {
+  const auto unsigned_part = digits.substr(digits.starts_with('-') ? 1 : 0);
+  if (unsigned_part.empty() || unsigned_part.find_first_not_of("0123456789") != std::string_view::npos ||
+      (unsigned_part.size() > 1 && unsigned_part[0] == '0'))
+    throw exception(fmt::format("{} is no whole number", digits));
+  const auto read = [&](auto value) -> std::optional<Json> {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? std::optional(Json(value)) : std::nullopt;
+  };
+  if (auto value = read(uint64_t{})) return std::move(*value);
+  if (auto value = read(int64_t{})) return std::move(*value);
+  Json made(value_t::number_digits);
+  *made.data_.text = digits;
+  return made;
 }
 
 Json Json::array(std::initializer_list<JsonItem> items) {
@@ -133,6 +153,11 @@ const std::string& Json::text() const {
   return *data_.text;
 }
 
+const std::string& Json::digits() const {
+  if (!is_number_digits()) not_a("whole number beyond 64 bits");
+  return *data_.text;
+}
+
 bool Json::boolean() const {
   if (!is_boolean()) not_a("boolean");
   return data_.boolean;
@@ -146,6 +171,8 @@ int64_t Json::integer() const {
       return static_cast<int64_t>(data_.natural);
     case value_t::number_float:
       return static_cast<int64_t>(data_.real);
+    case value_t::number_digits:
+      return data_.text->starts_with('-') ? INT64_MIN : INT64_MAX;
     case value_t::boolean:
       return data_.boolean ? 1 : 0;
     default:
@@ -156,6 +183,7 @@ int64_t Json::integer() const {
 uint64_t Json::natural() const {
   if (type_ == value_t::number_unsigned) return data_.natural;
   if (type_ == value_t::number_float) return static_cast<uint64_t>(data_.real);
+  if (is_number_digits()) return data_.text->starts_with('-') ? 0 : UINT64_MAX;
   return static_cast<uint64_t>(integer());
 }
 
@@ -165,6 +193,8 @@ double Json::real() const {
       return data_.real;
     case value_t::number_unsigned:
       return static_cast<double>(data_.natural);
+    case value_t::number_digits:
+      return std::strtod(data_.text->c_str(), nullptr);
     default:
       return static_cast<double>(integer());
   }
@@ -236,7 +266,7 @@ size_t Json::erase(std::string_view key) {
 }
 
 void Json::clear() noexcept {
-  if (type_ <= value_t::string && !is_null()) {
+  if (type_ <= value_t::number_digits && !is_null()) {
     const value_t type = type_;
     release();
     *this = Json(type);
@@ -321,6 +351,9 @@ bool same_members(const JsonObject& a, const JsonObject& b) {
 
 bool Json::equals(const Json& other) const {
   if (is_number() && other.is_number()) {
+    if (is_number_digits() && other.is_number_digits()) return *data_.text == *other.data_.text;
+    if (is_number_digits() != other.is_number_digits() && (is_number_integer() || other.is_number_integer()))
+      return false;
     if (is_number_float() || other.is_number_float()) return real() == other.real();
     if (type_ == other.type_) return data_.natural == other.data_.natural;
     const Json& whole = type_ == value_t::number_integer ? *this : other;

@@ -4,7 +4,8 @@
 // includes it: text is read and written by nlohmann's library, which json_text.cpp alone sees.
 //
 // Objects keep the order of their keys and find a key of many in constant time. Equal objects have equal members in the
-// same order; numbers compare by value, whatever they are stored as.
+// same order; numbers compare by value, whatever they are stored as. A whole number beyond 64 bits keeps its digits: it
+// counts as a floating-point number everywhere but in text, in comparisons, and for who asks for its digits.
 //
 // Thread safety: as a standard container's. References and iterators last as those of a vector do.
 // Errors: a value asked for what it is not throws Json::exception; code that reads foreign JSON asks `is_...` first, or
@@ -37,7 +38,17 @@ class JsonPointer;  // "/tools/0/name", RFC 6901
 
 class Json {
  public:
-  enum class value_t : uint8_t { null, object, array, string, boolean, number_integer, number_unsigned, number_float };
+  enum class value_t : uint8_t {
+    null,
+    object,
+    array,
+    string,
+    number_digits,  // a whole number beyond 64 bits
+    boolean,
+    number_integer,
+    number_unsigned,
+    number_float
+  };
   enum class error_handler_t : uint8_t { strict, replace };
   using json_pointer = JsonPointer;
 
@@ -60,7 +71,7 @@ class Json {
     return *this;
   }
   ~Json() {
-    if (type_ <= value_t::string) release();
+    if (type_ <= value_t::number_digits) release();
   }
 
   template <typename T>
@@ -83,6 +94,8 @@ class Json {
   Json(std::string_view value);
   Json(const char* value) : Json(std::string_view(value)) {}
   Json(value_t type);  // the empty value of that type
+  // A whole number as it is written: a minus or none, digits, no leading zeros. Throws where it is none.
+  static Json whole_number(std::string_view digits);
 
   template <typename T, typename A>
   requires std::is_constructible_v<Json, T> Json(const std::vector<T, A>& values) : Json(value_t::array) {
@@ -126,10 +139,13 @@ class Json {
   bool is_array() const noexcept { return type_ == value_t::array; }
   bool is_string() const noexcept { return type_ == value_t::string; }
   bool is_boolean() const noexcept { return type_ == value_t::boolean; }
-  bool is_number() const noexcept { return type_ >= value_t::number_integer; }
-  bool is_number_integer() const noexcept { return is_number() && type_ != value_t::number_float; }
+  bool is_number() const noexcept { return type_ >= value_t::number_integer || is_number_digits(); }
+  bool is_number_integer() const noexcept {
+    return type_ == value_t::number_integer || type_ == value_t::number_unsigned;
+  }
   bool is_number_unsigned() const noexcept { return type_ == value_t::number_unsigned; }
-  bool is_number_float() const noexcept { return type_ == value_t::number_float; }
+  bool is_number_float() const noexcept { return type_ == value_t::number_float || is_number_digits(); }
+  bool is_number_digits() const noexcept { return type_ == value_t::number_digits; }  // digits() has them
   bool is_structured() const noexcept { return is_object() || is_array(); }
 
   // ---- the value itself ----
@@ -141,6 +157,8 @@ class Json {
     static_assert(std::is_same_v<T, const std::string&>);
     return text();
   }
+  // Of a whole number beyond 64 bits: as it is written.
+  const std::string& digits() const;
   template <typename T>
   const std::string* get_ptr() const {
     static_assert(std::is_same_v<T, const std::string*>);

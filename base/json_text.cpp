@@ -21,7 +21,10 @@ class Builder {
   bool boolean(bool value) { return put(value); }
   bool number_integer(int64_t value) { return put(value); }
   bool number_unsigned(uint64_t value) { return put(value); }
-  bool number_float(double value, const std::string&) { return put(value); }
+  // Whole numbers beyond 64 bits come here too.
+  bool number_float(double value, const std::string& digits) {
+    return put(digits.find_first_of(".eE") == std::string::npos ? Json::whole_number(digits) : Json(value));
+  }
   bool string(std::string& value) { return put(std::move(value)); }
   bool binary(nlohmann::json::binary_t&) { return false; }
   bool start_object(size_t) { return open(Json::object()); }
@@ -132,6 +135,9 @@ class Writer {
         break;
       case Json::value_t::number_float:
         write_real(value.get<double>());
+        break;
+      case Json::value_t::number_digits:
+        text += value.digits();
         break;
       case Json::value_t::string:
         write_text(value.get_ref<const std::string&>());

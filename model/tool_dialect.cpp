@@ -3,6 +3,7 @@
 #include <array>
 
 #include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/python_call.h"
 #include "model/tool_dialects/text_types.h"
 
 namespace tandem::model {
@@ -10,7 +11,7 @@ namespace {
 
 struct Dialect {
   const char* name;
-  ParsedMessage (*parse)(std::string_view);
+  ParsedMessage (*parse)(std::string_view, const Offered&);
   std::string (*format)(std::string_view, const Json&);
   bool text_values = false;
 };
@@ -23,6 +24,8 @@ constexpr std::array kDialects = {
     Dialect{"deepseek_v3", parse_deepseek, format_deepseek_v3},
     Dialect{"deepseek_v31", parse_deepseek, format_deepseek_v31},
     Dialect{"kimi_k2", parse_kimi_k2, format_kimi_k2},
+    Dialect{"mistral", parse_mistral, format_mistral},
+    Dialect{"mistral_v11", parse_mistral, format_mistral_v11},
 };
 static_assert(kDialects.size() == kToolDialects.size());
 
@@ -36,6 +39,7 @@ ToolDialect dialect_of_template(std::string_view chat_template) {
   const auto writes = [&](std::string_view tag) { return chat_template.find(tag) != std::string_view::npos; };
   if (writes("<｜tool▁call▁begin｜>")) return writes("```json") ? ToolDialect::kDeepseekV3 : ToolDialect::kDeepseekV31;
   if (writes("<|tool_call_begin|>")) return ToolDialect::kKimiK2;
+  if (writes("[TOOL_CALLS]")) return writes("[ARGS]") ? ToolDialect::kMistralV11 : ToolDialect::kMistral;
   if (writes("<tool_call>")) {
     if (writes("<arg_key>")) return ToolDialect::kGlm4;
     return writes("<function=") ? ToolDialect::kQwen3Coder : ToolDialect::kHermes;
@@ -43,7 +47,15 @@ ToolDialect dialect_of_template(std::string_view chat_template) {
   return writes("<|python_tag|>") || writes("\"parameters\": ") ? ToolDialect::kLlama3 : ToolDialect::kHermes;
 }
 
-ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text) { return of(dialect).parse(text); }
+std::optional<ToolDialect> dialect_named(std::string_view name) {
+  for (const auto dialect : kToolDialects)
+    if (name_of(dialect) == name) return dialect;
+  return std::nullopt;
+}
+
+ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text, const Json& tools) {
+  return of(dialect).parse(text, std::make_shared<const OfferedTools>(tools));
+}
 
 std::string format_tool_call(ToolDialect dialect, std::string_view name, const Json& arguments) {
   return of(dialect).format(name, arguments);
@@ -62,8 +74,12 @@ void give_types(const Json& tools, std::vector<ToolCall>& calls) {
         if (!value.is_string()) continue;
         const uint8_t types = types_of_parameter(parameters, key).value_or(kStringText) & ~kStringText;
         if (types == 0) continue;
-        if (auto meant = parse_json(value.get_ref<const std::string&>()); meant && (type_of_value(*meant) & types) != 0)
+        const std::string text = value.get<std::string>();
+        for (auto meant : {parse_json(text), read_python_literal(text)}) {
+          if (!meant || (type_of_value(*meant) & types) == 0) continue;
           value = std::move(*meant);
+          break;
+        }
       }
     }
   }

@@ -5,7 +5,10 @@
 #include <algorithm>
 
 #include "model/tool_dialects/call_scanner.h"
+#include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/llama3_start.h"
 #include "model/tool_dialects/marks.h"
+#include "model/tool_dialects/qwen3_coder_reader.h"
 
 namespace tandem::model {
 
@@ -22,7 +25,8 @@ std::string_view list_end_of(ToolDialect dialect) {
 
 }  // namespace
 
-ToolStream::ToolStream(ToolDialect dialect) : dialect_(dialect) {}
+ToolStream::ToolStream(ToolDialect dialect, Json tools)
+    : dialect_(dialect), tools_(std::move(tools)), offered_(std::make_shared<const OfferedTools>(tools_)) {}
 ToolStream::~ToolStream() = default;
 ToolStream::ToolStream(ToolStream&&) noexcept = default;
 
@@ -37,24 +41,20 @@ void ToolStream::advance() {
   }
 }
 
-// False where more of the text is needed. Behind a call, the mark that closes a list of calls is no text.
+// False where more of the text is needed.
 bool ToolStream::look_for_call() {
   const std::string_view text = text_;
-  if (const auto list_end = list_end_of(dialect_); closes_list_ && !list_end.empty()) {
-    const size_t at = text.find_first_not_of(kToolStreamSpace, told_);
-    if (at == kToolStreamNone || (text.size() - at < list_end.size() && list_end.starts_with(text.substr(at))))
-      return false;
-    if (text.substr(at).starts_with(list_end)) told_ = scanned_ = at + list_end.size();
-    closes_list_ = false;
-  }
-  if (dialect_ == ToolDialect::kLlama3 && told_ == 0) {
+  if (!pass_over_list_end()) return false;
+  if (dialect_ == ToolDialect::kLlama3 && told_ == 0 && !start_is_text_) {
     const size_t at = text.find_first_not_of(kToolStreamSpace);
     if (at == kToolStreamNone) return false;
-    if (text[at] == '{') return begin_call(at), true;
+    bool undecided = false;
+    if (text[at] == '{' && begins_with_call(at, undecided)) return begin_call(at), true;
+    if (undecided) return false;
+    start_is_text_ = true;
   }
-  const auto marks = opening_marks(dialect_);
   size_t found = kToolStreamNone, held = 0;
-  for (const auto mark : marks) {
+  for (const auto mark : opening_marks(dialect_)) {
     found = std::min(found, text.find(mark, scanned_));
     held = std::max(held, held_back(text.substr(scanned_), mark));
   }
@@ -63,14 +63,64 @@ bool ToolStream::look_for_call() {
     tell_text(scanned_);
     return false;
   }
+  auto mark = CallMark::kCall;
+  if (dialect_ == ToolDialect::kQwen3Coder) mark = coder_mark_at(text, found, *offered_, false);
+  if (dialect_ == ToolDialect::kHermes && text.substr(found).starts_with(kToolCallEnd) &&
+      !closes_no_hermes_call(text, behind_, found))
+    mark = CallMark::kText;
+  if (mark == CallMark::kText) {
+    scanned_ = found + 1;
+    return true;
+  }
+  if (mark == CallMark::kUndecided) {
+    scanned_ = found;
+    tell_text(found);
+    return false;
+  }
   begin_call(found);
   return true;
+}
+
+bool ToolStream::begins_with_call(size_t at, bool& undecided) {
+  if (!start_) start_ = std::make_unique<ObjectWatch>(at);
+  start_->advance(text_);
+  const auto form = form_of_brace(*start_, text_, *offered_, false);
+  undecided = form == BraceForm::kUndecided;
+  return form == BraceForm::kCall;
+}
+
+// Behind a call, the mark that closes a list of calls is no text. False where it is not known yet.
+bool ToolStream::pass_over_list_end() {
+  const auto list_end = list_end_of(dialect_);
+  if (!closes_list_ || list_end.empty()) return true;
+  const std::string_view text = text_;
+  const size_t at = text.find_first_not_of(kToolStreamSpace, told_);
+  if (at == kToolStreamNone || (text.size() - at < list_end.size() && list_end.starts_with(text.substr(at))))
+    return false;
+  if (text.substr(at).starts_with(list_end)) told_ = scanned_ = at + list_end.size();
+  closes_list_ = false;
+  return true;
+}
+
+// The call in a part of the text that is one.
+ParsedMessage ToolStream::parse_call(size_t begin, size_t end) const {
+  const auto part = std::string_view(text_).substr(begin, end - begin);
+  if (dialect_ == ToolDialect::kLlama3) return parse_more_llama3(part);
+  if (dialect_ != ToolDialect::kHermes || !part.starts_with(kToolCallEnd))
+    return parse_tool_calls(dialect_, part, tools_);
+  // Whether a closing tag alone is one shows in what stands before it.
+  ParsedMessage message = parse_hermes(text_.substr(behind_, end - behind_), offered_);
+  for (ToolCallError& error : message.errors) {
+    error.begin -= begin - behind_;
+    error.end -= begin - behind_;
+  }
+  return message;
 }
 
 void ToolStream::begin_call(size_t at) {
   tell_text(at);
   call_begin_ = at;
-  call_ = make_call_scanner(dialect_);
+  call_ = make_call_scanner(dialect_, offered_);
   begun_ = false;
   told_arguments_ = 0;
 }
@@ -82,9 +132,9 @@ bool ToolStream::follow_call() {
   if (!length) return false;
   size_t from = 0;
   if (dialect_ == ToolDialect::kLlama3) from = text.find_first_not_of(" \t\r\n;");
-  const auto parsed = parse_tool_calls(dialect_, text.substr(from, *length - from));
+  const auto parsed = parse_call(call_begin_ + from, call_begin_ + *length);
   for (const size_t entry : parsed.order) tell_end(parsed, entry, call_begin_ + from);
-  told_ = scanned_ = call_begin_ + *length;
+  told_ = scanned_ = behind_ = call_begin_ + *length;
   // Behind a call of Llama there are only calls, and what is none is wrong.
   if (dialect_ == ToolDialect::kLlama3) begin_call(told_);
   return true;
@@ -120,6 +170,7 @@ void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offs
     const auto what = std::string_view(error.message).substr(error.message.find(": "));
     event.kind = ToolEvent::kError;
     event.error = {fmt::format("tool call {}{}", count_ + 1, what), error.begin + offset, error.end + offset};
+    event.text = text_.substr(event.error.begin, error.end - error.begin);
   }
   events_.push_back(std::move(event));
   ++count_;
@@ -152,7 +203,7 @@ void ToolStream::tell_text(size_t end) {
 }
 
 std::vector<ToolEvent> ToolStream::finish() {
-  message_ = parse_tool_calls(dialect_, text_);
+  message_ = parse_tool_calls(dialect_, text_, tools_);
   const std::string_view text = text_;
   const auto list_end = list_end_of(dialect_);
   for (size_t i = count_; i < message_.order.size(); ++i) {

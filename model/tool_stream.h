@@ -23,7 +23,7 @@ struct ToolEvent {
     kCallBegun,  // `text` is the name
     kArguments,  // more of the arguments, which together are the JSON of an object
     kCallEnded,  // `call` is all of it
-    kError,      // of a malformed call, which may have begun
+    kError,      // of a malformed call, which may have begun; `text` is that call as it stands
   };
   Kind kind = kText;
   size_t number = 0;  // of the call or malformed call in the text, from 0
@@ -33,10 +33,13 @@ struct ToolEvent {
 };
 
 class CallScanner;
+class ObjectWatch;
+class OfferedTools;
 
 class ToolStream {
  public:
-  explicit ToolStream(ToolDialect dialect);
+  // `tools`: as of parse_tool_calls.
+  explicit ToolStream(ToolDialect dialect, Json tools = Json());
   ~ToolStream();
   ToolStream(ToolStream&&) noexcept;
 
@@ -49,13 +52,20 @@ class ToolStream {
  private:
   void advance();
   bool look_for_call();
+  bool begins_with_call(size_t at, bool& undecided);
+  bool pass_over_list_end();
   bool follow_call();
   void begin_call(size_t at);
+  ParsedMessage parse_call(size_t begin, size_t end) const;
   void tell_text(size_t end);
   void tell_progress();
   void tell_end(const ParsedMessage& parsed, size_t entry, size_t offset);
 
   ToolDialect dialect_;
+  Json tools_;
+  std::shared_ptr<const OfferedTools> offered_;
+  std::unique_ptr<ObjectWatch> start_;  // of a text that begins with a brace, until it is known what that is
+  bool start_is_text_ = false;
   std::string text_;
   std::vector<ToolEvent> events_;
   ParsedMessage message_;
@@ -63,6 +73,7 @@ class ToolStream {
   size_t call_begin_ = 0;
   size_t told_ = 0;     // text up to here has been told or belongs to calls
   size_t scanned_ = 0;  // no tag begins before this
+  size_t behind_ = 0;   // where the text behind the last call begins
   size_t count_ = 0;    // calls and malformed calls that are over
   bool any_text_ = false, segment_has_text_ = false;
   bool closes_list_ = false;   // a mark that ends a list of calls may come next

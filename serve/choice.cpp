@@ -20,13 +20,9 @@ Choice::Choice(const model::Tokenizer* tokenizer, std::shared_ptr<const ChoiceSe
     : tokenizer_(tokenizer),
       settings_(std::move(settings)),
       id_prefix_(std::move(id_prefix)),
-      stops_(settings_->stops),
-      splitter_(settings_->has_reasoning, settings_->begins_in_reasoning) {
+      stops_(settings_->stops) {
   if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_);
-  if (settings_->dialect) {
-    tool_stream_.emplace(*settings_->dialect);
-    types_come_late_ = model::has_text_values(*settings_->dialect);
-  }
+  if (settings_->format) message_.emplace(*settings_->format, settings_->tools);
   if (settings_->most_tokens == 0) finish_ = Finish::kLength;
 }
 
@@ -47,11 +43,10 @@ Result<Piece> Choice::take(rollout::SampledToken token) {
   const bool cut = token.turn_ended && !stopped;
   const int32_t id = token.token;
   tokens_.push_back(std::move(token));
-  if (splitter_.inside()) ++reasoning_tokens_;
+  if (message_ && message_->in_reasoning()) ++reasoning_tokens_;
   std::string said;
   if (tokenizer_ != nullptr) {
-    const bool hidden = (stopped && !settings_->include_stop) ||
-                        (!stopped && settings_->skip_special && !tool_stream_ && tokenizer_->is_special(id));
+    const bool hidden = stopped ? !settings_->include_stop : is_hidden(id);
     if (!hidden) said = decoder_->push(id);
     if (stopped || cut) said += decoder_->finish();
   }
@@ -74,21 +69,28 @@ Result<Piece> Choice::take(rollout::SampledToken token) {
   return piece;
 }
 
-void Choice::add_text(std::string_view text, bool last, Piece& piece) {
-  auto parts = splitter_.push(text, last);
-  reasoning_ += parts.reasoning;
-  piece.reasoning = std::move(parts.reasoning);
-  add_content(parts.content, last, piece);
+// Marks of a message may be special tokens.
+bool Choice::is_hidden(int32_t token) const {
+  if (!settings_->skip_special || !tokenizer_->is_special(token)) return false;
+  if (!message_) return true;
+  const auto name = tokenizer_->name_of(token);
+  return !message_->reads_calls() && name != model::kReasoningBegin && name != model::kReasoningEnd;
 }
 
-void Choice::add_content(std::string_view content, bool last, Piece& piece) {
-  if (!tool_stream_) {
-    piece.text = content;
+void Choice::add_text(std::string_view text, bool last, Piece& piece) {
+  if (!message_) {
+    piece.text = text;
   } else {
-    content_ += content;
-    add_events(tool_stream_->push(content), piece);
-    if (last) add_events(tool_stream_->finish(), piece);
+    auto parts = message_->push(text);
+    piece.reasoning = std::move(parts.reasoning);
+    add_events(parts.events, piece);
+    if (last) {
+      parts = message_->finish();
+      piece.reasoning += parts.reasoning;
+      add_events(parts.events, piece);
+    }
   }
+  reasoning_ += piece.reasoning;
   text_ += piece.text;
 }
 
@@ -110,24 +112,15 @@ void Choice::add_events(const std::vector<model::ToolEvent>& events, Piece& piec
         piece.calls.push_back(calls_.back());
         break;
       case Event::kArguments:
-        if (*place == SIZE_MAX || types_come_late_) break;
+        if (*place == SIZE_MAX) break;
         calls_[*place].arguments += event.text;
         piece.calls.push_back({*place, "", "", event.text});
         break;
-      case Event::kCallEnded: {
-        if (*place == SIZE_MAX) break;
-        ++ended_calls_;
-        auto& call = calls_[*place];
-        if (!call.arguments.empty()) break;
-        std::vector<model::ToolCall> typed = {event.call};
-        if (types_come_late_) model::give_types(settings_->tools, typed);
-        call.arguments = dump_json(typed[0].arguments);
-        piece.calls.push_back({*place, "", "", call.arguments});
+      case Event::kCallEnded:
+        ended_calls_ += *place != SIZE_MAX;
         break;
-      }
       case Event::kError:  // what cannot be read as a call is text
-        if (*place != SIZE_MAX) break;
-        piece.text += std::string_view(content_).substr(event.error.begin, event.error.end - event.error.begin);
+        if (*place == SIZE_MAX) piece.text += event.text;
         break;
     }
   }

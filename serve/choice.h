@@ -11,24 +11,21 @@
 #include <string>
 #include <vector>
 
+#include "model/message_format.h"
 #include "model/tokenizer.h"
-#include "model/tool_stream.h"
 #include "rollout/engine/engine.h"
-#include "serve/reasoning.h"
 #include "serve/stop_texts.h"
 
 namespace tandem::serve {
 
 struct ChoiceSettings {
   std::vector<std::string> stops;
-  bool include_stop = false;                  // the stop text, or the text of a stop token, is part of the answer
-  bool skip_special = true;                   // special tokens are no part of the text
-  std::optional<model::ToolDialect> dialect;  // calls are looked for
-  Json tools;                                 // their schemas, for dialects whose values are texts
-  bool has_reasoning = false;                 // <think> and </think> are looked for
-  bool begins_in_reasoning = false;           // the prompt ends behind <think>
-  bool one_call = false;                      // the answer ends with its first call
-  int most_tokens = 0;                        // 0: an empty answer
+  bool include_stop = false;                   // the stop text, or the text of a stop token, is part of the answer
+  bool skip_special = true;                    // special tokens are no part of the text
+  std::optional<model::MessageFormat> format;  // of a chat: the answer is a message; else all of it is text
+  Json tools = Json::array();                  // that are offered in a chat; empty: nothing is a call
+  bool one_call = false;                       // the answer ends with its first call
+  int most_tokens = 0;                         // 0: an empty answer
 };
 
 enum class Finish : uint8_t { kStop, kLength, kToolCalls };
@@ -74,8 +71,8 @@ class Choice {
   const std::vector<CallPiece>& calls() const { return calls_; }
 
  private:
+  bool is_hidden(int32_t token) const;
   void add_text(std::string_view text, bool last, Piece& piece);
-  void add_content(std::string_view content, bool last, Piece& piece);
   void add_events(const std::vector<model::ToolEvent>& events, Piece& piece);
 
   const model::Tokenizer* tokenizer_;
@@ -83,14 +80,11 @@ class Choice {
   std::string id_prefix_;
   std::optional<model::StreamDecoder> decoder_;
   StopTexts stops_;
-  ReasoningSplitter splitter_;
-  std::optional<model::ToolStream> tool_stream_;
+  std::optional<model::MessageStream> message_;
   std::vector<rollout::SampledToken> tokens_;
   std::vector<rollout::PromptLogprob> prompt_;
   int cached_ = 0, reasoning_tokens_ = 0;
   std::string text_, reasoning_;
-  std::string content_;           // with calls, where they are looked for
-  bool types_come_late_ = false;  // arguments can be told only once a call has ended
   std::vector<CallPiece> calls_;
   std::vector<size_t> call_of_;  // by number in the text, place in calls_
   size_t ended_calls_ = 0;

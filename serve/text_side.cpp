@@ -29,8 +29,8 @@ Result<model::RenderedIds> TextSide::render(const Json& messages, const Json& to
   return chat_template->render_ids(*tokenizer, messages, tools, options);
 }
 
-model::ToolDialect TextSide::dialect(bool with_tools) const {
-  return model::dialect_of_template(chat_template->source(with_tools));
+model::MessageFormat TextSide::format(bool with_tools, std::string_view prompt) const {
+  return model::message_format(*chat_template, with_tools, prompt, tokenizer_or_null());
 }
 
 }  // namespace tandem::serve

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "model/chat_template.h"
+#include "model/message_format.h"
 #include "model/tokenizer.h"
-#include "model/tool_dialect.h"
 
 namespace tandem::serve {
 
@@ -20,8 +20,8 @@ struct TextSide {
   const model::Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
   // Messages and tools (an array, or null) by the template. kInvalid where there is none.
   Result<model::RenderedIds> render(const Json& messages, const Json& tools, model::RenderOptions options) const;
-  // Of the answers to a chat. Call only where there is a template.
-  model::ToolDialect dialect(bool with_tools) const;
+  // Of the answer to a chat that was rendered as `prompt`. Call only where there is a template.
+  model::MessageFormat format(bool with_tools, std::string_view prompt) const;
 };
 
 }  // namespace tandem::serve

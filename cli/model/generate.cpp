@@ -36,8 +36,8 @@ struct Request {
   std::vector<int32_t> prompt;
   rollout::TurnRequest turn;
   std::vector<std::string> stop_texts;
-  std::optional<model::ToolDialect> dialect;  // of a chat: the answer is a message in it
-  Json tools;                                 // of the chat
+  std::optional<model::MessageFormat> format;  // of a chat: the answer is a message
+  Json tools;                                  // of the chat
 };
 
 struct Answer {
@@ -139,10 +139,10 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
     } else if (line.contains("prompt")) {
       request.prompt = TRY(side.tokenizer->encode(line["prompt"].get<std::string>(), model::AddSpecial::kYes));
     } else {
-      request.prompt =
-          TRY(side.render(line["messages"], line.value("tools", Json()), {.add_generation_prompt = true})).ids;
-      request.dialect = side.dialect(line.contains("tools"));
       request.tools = line.value("tools", Json());
+      auto rendered = TRY(side.render(line["messages"], request.tools, {.add_generation_prompt = true}));
+      request.prompt = std::move(rendered.ids);
+      request.format = side.format(!request.tools.is_null(), rendered.text);
     }
     request.turn.max_new_tokens = TRY(integer_of<int>(line, "max_tokens", 256, 1, INT_MAX));
     const int top_k = TRY(integer_of<int>(line, "top_k", 0, 0, INT_MAX));
@@ -164,7 +164,8 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
       request.stop_texts = line["stop"].is_string() ? std::vector{line["stop"].get<std::string>()}
                                                     : line["stop"].get<std::vector<std::string>>();
     }
-    request.turn.constraint = TRY(constraints.of(line, request.dialect));
+    request.turn.constraint =
+        TRY(constraints.of(line, request.format ? std::optional(request.format->dialect) : std::nullopt));
   } catch (const Json::exception& error) {
     return fail(Status::invalid(error.what()));
   }
@@ -172,10 +173,10 @@ Result<Request> read_request(const Json& line, const model::ModelConfig& config,
 }
 
 // What the assistant said, as OpenAI's chat format has it.
-Json message_of(model::ToolDialect dialect, const Json& tools, const std::string& text) {
-  auto parsed = model::parse_tool_calls(dialect, text);
-  if (model::has_text_values(dialect)) model::give_types(tools, parsed.calls);
+Json message_of(const model::MessageFormat& format, const Json& tools, const std::string& text) {
+  const auto parsed = model::parse_message(format, text, tools);
   Json message = {{"role", "assistant"}, {"content", parsed.content}};
+  if (!parsed.reasoning.empty()) message["reasoning"] = parsed.reasoning;
   for (const auto& call : parsed.calls) {
     message["tool_calls"].push_back(
         {{"id", call.id.empty() ? fmt::format("call_{}", message["tool_calls"].size()) : call.id},
@@ -246,9 +247,9 @@ class Worker {
       answer["sampling_logprobs"] = r.sampling_logprobs;
     answer["text"] = tokenizer_ == nullptr ? Json() : Json(tokenizer_->decode(r.tokens));
     answer["finish_reason"] = stopped ? "stop" : "length";
-    if (r.request.dialect) {
+    if (r.request.format) {
       const bool ended = token.turn_ended && token.end == rollout::TurnEnd::kStop;
-      answer["message"] = message_of(*r.request.dialect, r.request.tools,
+      answer["message"] = message_of(*r.request.format, r.request.tools,
                                      tokenizer_->decode(std::span(r.tokens).first(r.tokens.size() - ended)));
       if (stopped && answer["message"].contains("tool_calls")) answer["finish_reason"] = "tool_calls";
     }

@@ -71,6 +71,10 @@ Result<Grammar> grammar_of(ToolDialect dialect, const CallsAsked& asked) {
       return qwen3_coder_calls(asked);
     case ToolDialect::kGlm4:
       return glm4_calls(asked);
+    case ToolDialect::kMistral:
+      return mistral_calls(asked);
+    case ToolDialect::kMistralV11:
+      return mistral_v11_calls(asked);
   }
   return fail(Status::invalid(fmt::format("\"tool_choice\": no dialect has the number {}", static_cast<int>(dialect))));
 }
@@ -101,12 +105,13 @@ Result<std::shared_ptr<const Grammar>> response_grammar(const Json& response_for
   return schema_grammar(inner["schema"]);
 }
 
-Result<std::shared_ptr<const Grammar>> tool_grammar(ToolDialect dialect, const Json& tools, const Json& tool_choice) {
+Result<std::shared_ptr<const Grammar>> tool_grammar(ToolDialect dialect, const Json& tools, const Json& tool_choice,
+                                                    Calls calls) {
   const Choice choice = TRY(read_choice(tool_choice));
-  CallsAsked asked{.calls = choice.calls, .text = choice.text, .one = !choice.name.empty()};
+  CallsAsked asked{.calls = choice.calls, .text = choice.text, .one = calls == Calls::kOne || !choice.name.empty()};
   if (!choice.calls) return shared(TRY(grammar_of(dialect, asked)));
   asked.tools = TRY(read_tools(tools));
-  if (asked.one) {
+  if (!choice.name.empty()) {
     std::vector<std::string> names;
     for (const auto& tool : asked.tools) names.push_back(tool.name);
     if (std::find(names.begin(), names.end(), choice.name) == names.end()) {

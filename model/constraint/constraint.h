@@ -20,7 +20,10 @@ Result<std::shared_ptr<const Grammar>> response_grammar(const Json& response_for
 
 // OpenAI's `tool_choice` over its `tools`: "none" (a text without calls), "auto" (a text, calls, or calls behind a
 // text), "required" (calls alone), or one named function (one call of it). Calls are those of the dialect, their
-// arguments valid by the tool's `parameters`. kInvalid where a dialect cannot write a tool's name or arguments.
-Result<std::shared_ptr<const Grammar>> tool_grammar(ToolDialect dialect, const Json& tools, const Json& tool_choice);
+// arguments valid by the tool's `parameters`; `calls` says how many there may be. kInvalid where a dialect cannot write
+// a tool's name or arguments.
+enum class Calls : uint8_t { kAny, kOne };
+Result<std::shared_ptr<const Grammar>> tool_grammar(ToolDialect dialect, const Json& tools, const Json& tool_choice,
+                                                    Calls calls = Calls::kAny);
 
 }  // namespace tandem::model::constraint

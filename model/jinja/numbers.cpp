@@ -43,6 +43,7 @@ Value to_int(const Value& value, const Arguments& arguments) {
   const Parameters p("int", arguments, {"default", "base"});
   if (p[1]) throw TemplateError("int with a base is not supported");
   if (value.is_undefined()) throw TemplateError(value.why());
+  if (value.is_digits()) return value;
   if (value.is_number() && !value.is_float()) return value.integer();
   const auto number = value.is_float() ? std::optional(value.number()) : number_in(value);
   if (!number || (!value.is_float() && !std::isfinite(*number))) return p[0] ? *p[0] : Value(0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "model/jinja/builtins.h"
 #include "model/utf8.h"
@@ -67,6 +68,12 @@ Value Value::once(List list) {
   return value;
 }
 
+Value Value::whole_number(std::string digits) {
+  Value value;
+  value.data_ = std::make_shared<const Digits>(Digits{std::move(digits)});
+  return value;
+}
+
 Value Value::from_json(const Json& json) {
   switch (json.type()) {
     case Json::value_t::boolean:
@@ -74,8 +81,10 @@ Value Value::from_json(const Json& json) {
     case Json::value_t::number_integer:
       return json.get<int64_t>();
     case Json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > INT64_MAX) throw TemplateError("a whole number of more than 63 bits");
+      if (json.get<uint64_t>() > INT64_MAX) return whole_number(std::to_string(json.get<uint64_t>()));
       return json.get<int64_t>();
+    case Json::value_t::number_digits:
+      return whole_number(json.digits());
     case Json::value_t::number_float:
       return json.get<double>();
     case Json::value_t::string:
@@ -132,6 +141,7 @@ namespace {
 
 bool Value::truth() const {
   if (is_bool()) return std::get<bool>(data_);
+  if (is_digits()) return true;
   if (is_int()) return std::get<int64_t>(data_) != 0;
   if (is_float()) return std::get<double>(data_) != 0;
   if (is_string()) return !text().empty();
@@ -143,12 +153,14 @@ bool Value::truth() const {
 int64_t Value::integer() const {
   if (is_bool()) return std::get<bool>(data_) ? 1 : 0;
   if (!is_int()) wrong_type(*this, "a whole number");
+  if (is_digits()) throw TemplateError("a whole number of more than 63 bits");
   return std::get<int64_t>(data_);
 }
 
 double Value::number() const {
   if (is_float()) return std::get<double>(data_);
   if (!is_number()) wrong_type(*this, "a number");
+  if (is_digits()) return std::strtod(std::get<std::shared_ptr<const Digits>>(data_)->text.c_str(), nullptr);
   return static_cast<double>(integer());
 }
 
@@ -250,6 +262,7 @@ std::string Value::repr() const {
   if (is_undefined()) return "Undefined";
   if (is_none()) return "None";
   if (is_bool()) return truth() ? "True" : "False";
+  if (is_digits()) return std::get<std::shared_ptr<const Digits>>(data_)->text;
   if (is_int()) return std::to_string(integer());
   if (is_float()) return float_repr(number());
   if (is_string()) return is_markup() ? fmt::format("Markup({})", repr_of_text(text())) : repr_of_text(text());
@@ -300,6 +313,20 @@ size_t Value::length() const {
   throw TemplateError(fmt::format("object of type '{}' has no len()", type_name()));
 }
 
+namespace {
+
+std::string repr_of_whole(const Value& value) { return value.is_bool() ? (value.truth() ? "1" : "0") : value.repr(); }
+
+// Of whole numbers without leading zeros.
+bool less_digits(std::string_view a, std::string_view b) {
+  const bool a_negative = a.starts_with('-'), b_negative = b.starts_with('-');
+  if (a_negative != b_negative) return a_negative;
+  if (a_negative) return less_digits(b.substr(1), a.substr(1));
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+}  // namespace
+
 bool Value::equals(const Value& other) const {
   int64_t budget = 1'000'000;
   return equals(other, budget);
@@ -308,7 +335,9 @@ bool Value::equals(const Value& other) const {
 bool Value::equals(const Value& other, int64_t& budget) const {
   if (--budget < 0) throw TemplateError("a comparison of more than a million values");
   if (is_number() && other.is_number()) {
-    return is_float() || other.is_float() ? number() == other.number() : integer() == other.integer();
+    if (is_float() || other.is_float()) return number() == other.number();
+    if (is_digits() || other.is_digits()) return is_digits() && other.is_digits() && repr() == other.repr();
+    return integer() == other.integer();
   }
   if (data_.index() != other.data_.index()) return false;
   if (is_undefined() || is_none()) return true;
@@ -337,7 +366,9 @@ bool Value::less(const Value& other) const {
 bool Value::less(const Value& other, int64_t& budget) const {
   if (--budget < 0) throw TemplateError("a comparison of more than a million values");
   if (is_number() && other.is_number()) {
-    return is_float() || other.is_float() ? number() < other.number() : integer() < other.integer();
+    if (is_float() || other.is_float()) return number() < other.number();
+    if (is_digits() || other.is_digits()) return less_digits(repr_of_whole(*this), repr_of_whole(other));
+    return integer() < other.integer();
   }
   if (is_string() && other.is_string()) return text() < other.text();
   if ((is_plain_list() && other.is_plain_list()) || (is_tuple() && other.is_tuple())) {

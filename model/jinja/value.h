@@ -36,6 +36,11 @@ struct Arguments {
 };
 using Function = std::function<Value(const Arguments&)>;
 
+// A whole number beyond 63 bits: it is passed on, written and compared, and no arithmetic is done with it.
+struct Digits {
+  std::string text;  // a minus or none, digits, no leading zeros
+};
+
 struct Undefined {
   std::string name;  // what was looked for, for the message
 };
@@ -69,11 +74,13 @@ class Value {
   static Value range(List list);  // of numbers
   static Value once(List list);   // what map, select and their kind give: it is gone through once, and counts as true
   static Value from_json(const Json& json);
+  static Value whole_number(std::string digits);  // beyond 63 bits
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
-  bool is_int() const { return std::holds_alternative<int64_t>(data_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(data_) || is_digits(); }
+  bool is_digits() const { return std::holds_alternative<std::shared_ptr<const Digits>>(data_); }
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const Text>>(data_); }
@@ -89,7 +96,7 @@ class Value {
   bool is_markup() const { return is_string() && std::get<std::shared_ptr<const Text>>(data_)->markup; }
 
   bool truth() const;
-  int64_t integer() const;  // of a bool or an int; TemplateError otherwise
+  int64_t integer() const;  // of a bool or an int; TemplateError otherwise, and beyond 63 bits
   double number() const;
   const std::string& text() const;
   const List& list() const;
@@ -118,7 +125,8 @@ class Value {
   bool less(const Value& other, int64_t& budget) const;
 
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, std::shared_ptr<const Function>, std::shared_ptr<Namespace>>
+               std::shared_ptr<const Dict>, std::shared_ptr<const Function>, std::shared_ptr<Namespace>,
+               std::shared_ptr<const Digits>>
       data_;
   // Elements that can be gone through once. Whoever copies the value shares that.
   struct Once : List {

@@ -14,6 +14,8 @@
 
 namespace tandem::model {
 
+class OfferedTools;
+
 class CallScanner {
  public:
   virtual ~CallScanner() = default;
@@ -30,9 +32,10 @@ class CallScanner {
   std::string arguments_;
 };
 
-// What begins calls in the text of a dialect. A dialect without marks has calls where the text begins with a brace.
+// What may begin calls in the text of a dialect, and malformed ones. Llama's also begin where the text does, with a
+// brace.
 std::vector<std::string_view> opening_marks(ToolDialect dialect);
-std::unique_ptr<CallScanner> make_call_scanner(ToolDialect dialect);
+std::unique_ptr<CallScanner> make_call_scanner(ToolDialect dialect, std::shared_ptr<const OfferedTools> offered);
 
 // How many bytes at the end of a text may be the beginning of a mark.
 size_t held_back(std::string_view text, std::string_view mark);

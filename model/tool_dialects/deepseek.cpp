@@ -20,6 +20,7 @@ Result<ToolCall> read_deepseek_call(std::string_view head, std::string_view body
     if (!body.ends_with(kFenceEnd)) return fail(Status::invalid("the JSON has no closing ```"));
     body.remove_suffix(kFenceEnd.size());
   }
+  name = unquoted(name);
   if (name.empty()) return fail(Status::invalid("the call has no name"));
   auto json = parse_json(trim(body));
   if (!json) return fail(Status::invalid(fmt::format("the JSON of the call is wrong: {}", json.error().message())));
@@ -33,7 +34,9 @@ std::string between_marks(const std::string& call) {
 
 }  // namespace
 
-ParsedMessage parse_deepseek(std::string_view text) { return parse_marked_calls(text, kMarks, read_deepseek_call); }
+ParsedMessage parse_deepseek(std::string_view text, const Offered&) {
+  return parse_marked_calls(text, kMarks, read_deepseek_call);
+}
 
 std::string format_deepseek_v3(std::string_view name, const Json& arguments) {
   return between_marks(

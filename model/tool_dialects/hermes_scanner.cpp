@@ -17,6 +17,7 @@ class HermesScanner : public JsonCallScanner {
 
   std::optional<size_t> advance(std::string_view text) override {
     constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
+    if (text.starts_with(kClose)) return kClose.size();  // of a call without an opening tag
     const size_t begin = text.find_first_not_of(" \t\r\n", kOpen.size());
     if (begin == kHermesScannerNone) return std::nullopt;
     if (text[begin] == '{' || text[begin] == '[') {
@@ -27,6 +28,8 @@ class HermesScanner : public JsonCallScanner {
           (text.size() - close < kClose.size() && kClose.starts_with(text.substr(close))))
         return std::nullopt;
       if (text.substr(close).starts_with(kClose)) return close + kClose.size();
+      if (text.size() - close < kOpen.size() && kOpen.starts_with(text.substr(close))) return std::nullopt;
+      if (text.substr(close).starts_with(kOpen)) return close;
     }
     from_ = std::max(from_, kOpen.size());
     const size_t close = text.find(kClose, from_);

@@ -1,9 +1,10 @@
-// {"name": .., "parameters": {..}} as the whole message, behind <|python_tag|> or not; several with ; between: Llama 3.
+// {"name": .., "parameters": {..}} as the whole message, or behind <|python_tag|>; several with ; between: Llama 3.
 // NAME.call(key=value) stands for one of them, and behind the tag all else is code for an interpreter.
 #include <algorithm>
 
 #include "base/text.h"
 #include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/llama3_start.h"
 #include "model/tool_dialects/marks.h"
 #include "model/tool_dialects/python_call.h"
 
@@ -19,11 +20,11 @@ bool skip_to_llama_call(std::string_view text, size_t& at) {
   }
 }
 
-ParsedMessage parse_llama3(std::string_view text) {
+namespace {
+
+// Calls from `begin` on.
+ParsedMessage read_llama_calls(std::string_view text, size_t begin) {
   Collector collector(text);
-  // A text that begins with a brace is calls from there on, whatever tags stand in their strings.
-  size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin != std::string_view::npos && text[begin] != '{') begin = text.find(kPythonTag);
   for (size_t at = begin; at < text.size();) {
     const bool behind_tag = skip_to_llama_call(text, at);
     if (at == text.size()) break;
@@ -50,6 +51,21 @@ ParsedMessage parse_llama3(std::string_view text) {
     at = begin = end;
   }
   return collector.finish();
+}
+
+}  // namespace
+
+ParsedMessage parse_more_llama3(std::string_view text) { return read_llama_calls(text, 0); }
+
+ParsedMessage parse_llama3(std::string_view text, const Offered& offered) {
+  // A text that begins with a call is calls from there on, whatever tags stand in their strings.
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string_view::npos && text[begin] == '{') {
+    ObjectWatch object(begin);
+    object.advance(text);
+    if (form_of_brace(object, text, *offered, true) == BraceForm::kCall) return read_llama_calls(text, begin);
+  }
+  return read_llama_calls(text, text.find(kPythonTag));
 }
 
 std::string format_llama3(std::string_view name, const Json& arguments) {

@@ -10,6 +10,13 @@ struct CallMarks {
   std::string_view list_begin, begin, middle, end, list_end;
 };
 
+// Where the mark that ends a call stands, whose body begins at `body`: behind the JSON of the body, in whose strings
+// there may be marks, or else the first one. npos: there is none.
+size_t end_of_marked_call(std::string_view text, size_t body, const CallMarks& marks);
+
+// Where the end of a call stands that has no mark at its beginning, or that of the call behind it; its mark included.
+size_t end_of_stray_call(std::string_view text, size_t begin, const CallMarks& marks);
+
 // `read(head, body)`: the call out of what stands before and behind the middle. The marks of the list may be missing.
 template <typename Read>
 ParsedMessage parse_marked_calls(std::string_view text, const CallMarks& marks, const Read& read) {
@@ -23,19 +30,26 @@ ParsedMessage parse_marked_calls(std::string_view text, const CallMarks& marks, 
     return true;
   };
   for (;;) {
-    const size_t call = text.find(marks.begin, from);
-    if (call == kNone) break;
-    size_t begin = call;
-    if (const size_t list = text.find(marks.list_begin, from); list < call) begin = list;
-    const size_t head = call + marks.begin.size(), end = text.find(marks.end, head),
-                 middle = text.find(marks.middle, head);
-    from = end == kNone ? text.size() : end + marks.end.size();
-    if (end == kNone || middle > end) {
-      const auto what = end == kNone ? marks.end : marks.middle;
-      collector.add(fail(Status::invalid("it has no " + std::string(what))), begin, from);
+    const size_t call = text.find(marks.begin, from), stray = text.find(marks.middle, from);
+    if (call == kNone && stray == kNone) break;
+    size_t begin = std::min(call, stray);
+    if (const size_t list = text.find(marks.list_begin, from); list < begin) begin = list;
+    if (stray < call) {
+      from = end_of_stray_call(text, stray, marks);
+      collector.add(fail(Status::invalid("it has no " + std::string(marks.begin) + " before it")), begin, from);
     } else {
+      const size_t head = call + marks.begin.size(), middle = text.find(marks.middle, head);
+      size_t end = text.find(marks.end, head);
+      const bool split = middle < end;
       const size_t body = middle + marks.middle.size();
-      collector.add(read(text.substr(head, middle - head), text.substr(body, end - body)), begin, from);
+      if (split) end = end_of_marked_call(text, body, marks);
+      from = end == kNone ? text.size() : end + marks.end.size();
+      if (end == kNone || !split) {
+        const auto what = end == kNone ? marks.end : marks.middle;
+        collector.add(fail(Status::invalid("it has no " + std::string(what))), begin, from);
+      } else {
+        collector.add(read(text.substr(head, middle - head), text.substr(body, end - body)), begin, from);
+      }
     }
     if (skip(marks.list_end)) collector.pass_over(from);
   }

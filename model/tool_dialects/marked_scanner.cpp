@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "model/tool_dialects/kimi_id.h"
 #include "model/tool_dialects/object_watch.h"
 #include "model/tool_dialects/scanners.h"
 
@@ -11,75 +12,118 @@ namespace {
 
 constexpr auto kMarkedScannerNone = std::string_view::npos;
 
-class MarkedScanner : public CallScanner {
+// Looks for one mark, and at each byte once.
+class MarkSearch {
  public:
-  MarkedScanner(const CallMarks& marks, NamePlace place) : marks_(marks), place_(place) {}
+  explicit MarkSearch(std::string_view mark) : mark_(mark) {}
 
-  std::optional<size_t> advance(std::string_view text) override {
-    if (head_ == 0) {
-      const size_t begin = text.find(marks_.begin, searched_);
-      if (begin == kMarkedScannerNone) {
-        searched_ = text.size() - held_back(text, marks_.begin);
-        return std::nullopt;
-      }
-      head_ = searched_ = begin + marks_.begin.size();
-    }
-    const size_t end = text.find(marks_.end, searched_);
-    const size_t known =
-        end != kMarkedScannerNone ? end : std::max(searched_, text.size() - held_back(text, marks_.end));
-    read(text.substr(0, known));
-    searched_ = known;
-    if (end == kMarkedScannerNone) return std::nullopt;
-    return end + marks_.end.size();
+  // From `from` on, which is the same each time; npos where it is not there yet.
+  size_t find(std::string_view text, size_t from) {
+    if (found_ != kMarkedScannerNone) return found_;
+    at_ = std::max(at_, from);
+    found_ = text.find(mark_, at_);
+    if (found_ == kMarkedScannerNone && text.size() >= at_)
+      at_ = std::max(at_, text.size() - held_back(text.substr(at_), mark_));
+    return found_;
   }
 
  private:
-  void read(std::string_view text) {
-    if (!name_) read_name(text);
-    if (!name_) return;
-    if (!object_) {
-      const size_t begin = text.find_first_not_of(" \t\r\n", body_);
-      if (begin == kMarkedScannerNone || text[begin] != '{') return;
-      object_.emplace(begin);
-    }
-    const size_t end = object_->advance(text).value_or(text.size());
-    arguments_.append(text.substr(object_->begin() + arguments_.size(), end - object_->begin() - arguments_.size()));
+  std::string_view mark_;
+  size_t at_ = 0, found_ = kMarkedScannerNone;
+};
+
+class MarkedScanner : public CallScanner {
+ public:
+  MarkedScanner(const CallMarks& marks, NamePlace place, std::shared_ptr<const OfferedTools> offered)
+      : marks_(marks), place_(place), offered_(std::move(offered)) {}
+
+  std::optional<size_t> advance(std::string_view text) override {
+    const size_t begin = begin_.find(text, 0), stray = middle_.find(text, 0);
+    if (begin == kMarkedScannerNone && stray == kMarkedScannerNone) return std::nullopt;
+    if (stray < begin) return end_of_stray(text, stray);
+    const size_t head = begin + marks_.begin.size();
+    const size_t first = first_end_.find(text, head);
+    if (stray > first) return first + marks_.end.size();
+    if (stray == kMarkedScannerNone) return std::nullopt;
+    const size_t body = stray + marks_.middle.size();
+    read(text, head, stray, body);
+    const auto end = end_of_call(text, body, first);
+    return end ? std::optional(*end + marks_.end.size()) : std::nullopt;
   }
 
-  void read_name(std::string_view text) {
-    if (body_ == kMarkedScannerNone) return;
-    const size_t middle = text.find(marks_.middle, head_);
-    if (middle == kMarkedScannerNone || text.size() - middle > kMaxScannedName) {
-      if (text.size() - head_ > kMaxScannedName) body_ = kMarkedScannerNone;
+ private:
+  std::optional<size_t> end_of_stray(std::string_view text, size_t stray) {
+    const size_t end = first_end_.find(text, stray), next = begin_.find(text, stray);
+    if (end < next) return end + marks_.end.size();
+    return next != kMarkedScannerNone ? std::optional(next) : std::nullopt;
+  }
+
+  // As end_of_marked_call says it of the whole text.
+  std::optional<size_t> end_of_call(std::string_view text, size_t body, size_t first) {
+    const auto told = first == kMarkedScannerNone ? std::nullopt : std::optional(first);
+    if (brace_ == kMarkedScannerNone) brace_ = text.find('{', body);
+    if (brace_ > first || brace_ == kMarkedScannerNone) return told;
+    if (!object_) object_.emplace(brace_);
+    const auto json_end = object_->advance(text);
+    if (name_ && brace_ >= json_begin_) {
+      const size_t known = json_end.value_or(text.size());
+      if (known > brace_ + arguments_.size())
+        arguments_.append(text.substr(brace_ + arguments_.size(), known - brace_ - arguments_.size()));
+    }
+    if (!json_end) return std::nullopt;
+    if (*json_end <= first && told) return told;
+    const size_t behind = text.find_first_not_of(" \t\r\n`", *json_end);
+    if (behind == kMarkedScannerNone) return std::nullopt;
+    const auto rest = text.substr(behind);
+    if (rest.starts_with(marks_.end)) return behind;
+    if (rest.size() < marks_.end.size() && marks_.end.starts_with(rest)) return std::nullopt;
+    return told;
+  }
+
+  void read(std::string_view text, size_t head, size_t middle, size_t body) {
+    if (name_ || no_name_) return;
+    std::string_view name = trim(text.substr(head, middle - head));
+    json_begin_ = body;
+    if (place_ == NamePlace::kWithinId) {
+      if (const auto meant = name_of_kimi_id(name, *offered_)) name_ = *meant;
+      no_name_ = !name_;
       return;
     }
-    std::string_view name = trim(text.substr(head_, middle - head_));
-    body_ = middle + marks_.middle.size();
-    if (place_ == NamePlace::kWithinId) {
-      name = name.substr(0, name.rfind(':'));
-      if (name.starts_with("functions.")) name.remove_prefix(std::string_view("functions.").size());
-    } else if (name == "function") {
+    if (name == "function") {
       // Which of the two notations it is shows in what comes next.
-      const size_t brace = text.find_first_not_of(" \t\r\n", body_);
-      if (brace == kMarkedScannerNone) return;
-      const size_t fence = text.find("```json", body_);
-      if (fence == kMarkedScannerNone) return;
-      name = trim(text.substr(body_, fence - body_));
-      body_ = fence + std::string_view("```json").size();
+      const auto rest = text.substr(body, kMaxScannedName);
+      const size_t brace = rest.find('{'), fence = rest.find("```json");
+      if (fence == kMarkedScannerNone && brace == kMarkedScannerNone) {
+        no_name_ = rest.size() == kMaxScannedName;
+        return;
+      }
+      if (fence < brace) {
+        name = rest.substr(0, fence);
+        json_begin_ = body + fence;
+      } else if (!trim(rest.substr(0, brace)).empty()) {
+        no_name_ = true;
+        return;
+      }
     }
-    if (!name.empty()) name_ = std::string(name);
+    name = unquoted(name);
+    no_name_ = name.empty();
+    if (!no_name_) name_ = std::string(name);
   }
 
   const CallMarks& marks_;
   NamePlace place_;
-  size_t head_ = 0, body_ = 0, searched_ = 0;
+  std::shared_ptr<const OfferedTools> offered_;
+  MarkSearch begin_{marks_.begin}, middle_{marks_.middle}, first_end_{marks_.end};
+  size_t brace_ = kMarkedScannerNone, json_begin_ = 0;
+  bool no_name_ = false;
   std::optional<ObjectWatch> object_;
 };
 
 }  // namespace
 
-std::unique_ptr<CallScanner> make_marked_scanner(const CallMarks& marks, NamePlace name) {
-  return std::make_unique<MarkedScanner>(marks, name);
+std::unique_ptr<CallScanner> make_marked_scanner(const CallMarks& marks, NamePlace name,
+                                                 std::shared_ptr<const OfferedTools> offered) {
+  return std::make_unique<MarkedScanner>(marks, name, std::move(offered));
 }
 
 }  // namespace tandem::model

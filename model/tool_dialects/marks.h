@@ -7,6 +7,10 @@ namespace tandem::model {
 
 inline constexpr std::string_view kToolCall = "<tool_call>";
 inline constexpr std::string_view kToolCallEnd = "</tool_call>";
+inline constexpr std::string_view kCoderFunction = "<function=";
+inline constexpr std::string_view kMistralCalls = "[TOOL_CALLS]";
+inline constexpr std::string_view kMistralArguments = "[ARGS]";
+inline constexpr std::string_view kMistralId = "[CALL_ID]";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
 inline constexpr CallMarks kDeepseekMarks = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
                                              "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};

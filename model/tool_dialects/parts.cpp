@@ -50,7 +50,15 @@ Result<ToolCall> read_call(std::string_view json_text, std::initializer_list<std
   return read_call(*json, argument_keys);
 }
 
-Result<ToolCall> read_call(const Json& json, std::initializer_list<std::string_view> argument_keys) {
+std::string_view unquoted(std::string_view name) {
+  name = trim(name);
+  const bool quoted = name.size() >= 2 && (name[0] == '"' || name[0] == '\'') && name.back() == name[0];
+  return quoted ? trim(name.substr(1, name.size() - 2)) : name;
+}
+
+Result<ToolCall> read_call(const Json& whole, std::initializer_list<std::string_view> argument_keys) {
+  const bool wrapped = whole.is_object() && whole.contains("function") && whole["function"].is_object();
+  const Json& json = wrapped ? whole["function"] : whole;
   if (!json.is_object()) return fail(Status::invalid("the call is not a JSON object with \"name\" and \"arguments\""));
   const std::string_view expected = *argument_keys.begin();
   const auto name = json.find("name");
@@ -58,9 +66,20 @@ Result<ToolCall> read_call(const Json& json, std::initializer_list<std::string_v
     return fail(Status::invalid("the call has no \"name\" that is a string"));
   }
   ToolCall call{.name = name->get<std::string>()};
+  if (wrapped) {
+    for (const auto& [key, value] : whole.items()) {
+      if (key != "function" && key != "type" && key != "id")
+        return fail(Status::invalid(fmt::format("the call has the unknown key \"{}\" beside \"function\"", key)));
+      if (key == "id" && value.is_string()) call.id = value.get<std::string>();
+    }
+  }
   bool found = false;
   for (const auto& [key, value] : json.items()) {
-    if (key == "name") continue;
+    if (key == "name" || (key == "type" && value == Json("function"))) continue;
+    if (key == "id" && value.is_string()) {
+      call.id = value.get<std::string>();
+      continue;
+    }
     if (std::find(argument_keys.begin(), argument_keys.end(), key) == argument_keys.end()) {
       return fail(Status::invalid(
           fmt::format("the call has the unknown key \"{}\"; it takes \"name\" and \"{}\"", key, expected)));

@@ -27,8 +27,11 @@ class Collector {
   size_t count_ = 0;
 };
 
-// Name and arguments out of one JSON object; the failure says what would be right. The first of the keys is the one
-// that is told.
+// A name or key without white space around it, and without the quotes that some models write.
+std::string_view unquoted(std::string_view name);
+
+// Name and arguments out of one JSON object, which may stand in {"type": "function", "function": {..}}; the failure
+// says what would be right. The first of the keys is the one that is told.
 Result<ToolCall> read_call(const Json& json, std::initializer_list<std::string_view> argument_keys);
 Result<ToolCall> read_call(std::string_view json_text, std::initializer_list<std::string_view> argument_keys);
 

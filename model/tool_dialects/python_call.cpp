@@ -34,6 +34,12 @@ class LiteralReader {
 
   size_t at() const { return at_; }
 
+  Result<Json> alone() {
+    Json value = TRY(literal(0));
+    if (next() != '\0' || at_ < text_.size()) return wrong("more than one value stands there");
+    return value;
+  }
+
   Result<ToolCall> call() {
     ToolCall call{.name = std::string(word())};
     at_ += kCall.size();
@@ -244,6 +250,8 @@ PythonStart start_of_python(std::string_view text, bool whole) {
   if (at + 1 == text.size()) return whole ? call : undecided;
   return text[at + 1] == '=' ? kCode : call;
 }
+
+Result<Json> read_python_literal(std::string_view text) { return LiteralReader(text, 0).alone(); }
 
 Result<ToolCall> read_python_call(std::string_view text, size_t& at) {
   LiteralReader reader(text, at);

@@ -25,6 +25,9 @@ struct PythonStart {
 };
 PythonStart start_of_python(std::string_view text, bool whole);
 
+// One of Python's literals and nothing else, as the values of calls are.
+Result<Json> read_python_literal(std::string_view text);
+
 // The call that begins at `at`, where its form is kCall; `at` is its end then. Values are Python's literals: texts,
 // numbers, True, False, None, and lists, tuples and dictionaries of them.
 Result<ToolCall> read_python_call(std::string_view text, size_t& at);

@@ -36,6 +36,10 @@ Status constrain(Fields& fields, const ModelView& model, const Conversation& ask
   auto constraint = model.constraints.of(request, dialect);
   if (!constraint) return fields.wrong(param, std::move(constraint).error());
   generation.turn.constraint = std::move(*constraint);
+  // What a grammar begins with is the answer itself.
+  const bool free_text = request.contains("tool_choice") && request["tool_choice"] == Json("auto");
+  if (generation.turn.constraint && generation.choice->format && !free_text)
+    generation.choice->format->begins_in_reasoning = false;
   return {};
 }
 
@@ -61,15 +65,11 @@ Status apply_conversation(Fields& fields, const ModelView& model, const Conversa
   if (!rendered) return fields.wrong("messages", std::move(rendered).error());
   generation.prompts.push_back(std::move(rendered->ids));
   auto& settings = *generation.choice;
-  settings.has_reasoning = model.text.chat_template->source(offers).find("</think>") != std::string::npos;
-  const auto end = std::string_view(rendered->text).substr(0, rendered->text.find_last_not_of(" \t\r\n") + 1);
-  settings.begins_in_reasoning = settings.has_reasoning && end.ends_with("<think>");
+  settings.format = model.text.format(offers, rendered->text);
   settings.one_call = conversation.one_call;
-  if (offers) {
-    settings.dialect = model.text.dialect(true);
-    settings.tools = conversation.tools;
-  }
-  return constrain(fields, model, conversation, settings.dialect, generation);
+  settings.tools = conversation.tools;
+  return constrain(fields, model, conversation, offers ? std::optional(settings.format->dialect) : std::nullopt,
+                   generation);
 }
 
 }  // namespace tandem::serve

@@ -108,6 +108,30 @@ TEST(Json, numbers_compare_by_value_and_members_by_order) {
   EXPECT_NE(Json({{"a", 1}, {"b", 2}}), Json({{"b", 2}, {"a", 1}}));
 }
 
+TEST(Json, whole_numbers_beyond_64_bits_keep_their_digits) {
+  const std::string digits = "12345678901234567890123", text = "[" + digits + ",-" + digits + "]";
+  Json read = *parse_json(text);
+  EXPECT_EQ(dump_json(read), text);
+  EXPECT_EQ(Json::parse(text).dump(), text);
+  const Json copy = read;
+  read = Json();
+  EXPECT_TRUE(copy[0].is_number() && copy[0].is_number_digits() && !copy[0].is_number_integer());
+  EXPECT_EQ(copy[0].digits(), digits);
+  EXPECT_EQ(copy[0].get<double>(), 12345678901234567890123.0);
+  EXPECT_EQ(copy[0].get<int64_t>(), INT64_MAX) << "the nearest that there is";
+  EXPECT_EQ(copy[1].get<int64_t>(), INT64_MIN);
+  EXPECT_EQ(copy[1].get<uint64_t>(), 0u);
+  EXPECT_EQ(copy[0], Json::whole_number(digits));
+  EXPECT_NE(copy[0], Json::whole_number("12345678901234567890124")) << "which is the same as a double";
+  EXPECT_NE(copy[0], copy[1]);
+  EXPECT_EQ(copy.sorted(), copy);
+  EXPECT_EQ(Json::whole_number("18446744073709551615"), Json(UINT64_MAX));
+  EXPECT_NE(Json::whole_number("18446744073709551616"), Json(UINT64_MAX));
+  EXPECT_TRUE(Json::whole_number("-7").is_number_integer());
+  EXPECT_FALSE(parse_json("1e22")->is_number_digits());
+  for (const char* wrong : {"", "-", "01", "1.0", "x"}) EXPECT_THROW((void)Json::whole_number(wrong), Json::exception);
+}
+
 TEST(Json, what_is_asked_for_as_something_else_throws_and_says_what_it_is) {
   const Json value = {{"list", {1, 2}}, {"text", "x"}};
   const auto said = [](const auto& ask) -> std::string {

@@ -100,6 +100,22 @@ TEST(ChatTemplate, expressions_and_tags_mean_what_jinja2_means_or_are_refused) {
   EXPECT_LE(refused, 28);
 }
 
+TEST(ChatTemplate, whole_numbers_beyond_63_bits_are_written_and_compared_as_they_stand) {
+  const Json numbers = {{"n", *parse_json("[12345678901234567890123,-12345678901234567890123,18446744073709551615]")}};
+  const auto text = [&](std::string_view source) {
+    const auto rendered = render(source, numbers);
+    return rendered ? rendered->text : rendered.error().message();
+  };
+  EXPECT_EQ(text("{{ n }}"), "[12345678901234567890123, -12345678901234567890123, 18446744073709551615]");
+  EXPECT_EQ(text("{{ n[0] }} {{ n|tojson }} {{ n[0]|string }} {{ n[0]|int }}"),
+            "12345678901234567890123 [12345678901234567890123, -12345678901234567890123, 18446744073709551615] "
+            "12345678901234567890123 12345678901234567890123");
+  EXPECT_EQ(text("{{ n[0] is integer }} {{ n[0] is number }} {{ n[0] > n[2] }} {{ n[1] < 3 }} {{ n[0] == n[0] }} "
+                 "{{ n[0] == n[1] }} {{ n|sort|first }}"),
+            "True True True True True False -12345678901234567890123");
+  EXPECT_NE(text("{{ n[0] + 1 }}").find("a whole number of more than 63 bits"), std::string::npos);
+}
+
 TEST(ChatTemplate, an_error_has_the_line_and_a_raised_one_its_own_words) {
   EXPECT_EQ(render("a\nb {{ missing.x }}").error().message(), "chat_template: line 2: 'missing' is undefined");
   EXPECT_EQ(render("a\n\n{% if %}").error().message().substr(0, 22), "chat_template: line 3:");

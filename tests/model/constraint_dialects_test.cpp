@@ -46,6 +46,8 @@ std::vector<std::string> marks_of(ToolDialect dialect) {
   if (dialect == ToolDialect::kKimiK2) return all(kKimiMarks);
   if (dialect == ToolDialect::kDeepseekV3 || dialect == ToolDialect::kDeepseekV31) return all(kDeepseekMarks);
   if (dialect == ToolDialect::kLlama3) return {std::string(kPythonTag)};
+  if (dialect == ToolDialect::kMistral || dialect == ToolDialect::kMistralV11)
+    return {std::string(kMistralCalls), std::string(kMistralArguments), std::string(kMistralId)};
   return {std::string(kToolCall), std::string(kToolCallEnd), "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
 }
 

@@ -84,7 +84,7 @@ TEST(ToolDialect, llama_calls_are_the_whole_message_or_follow_the_python_tag) {
   ASSERT_EQ(two.calls.size(), 2u);
   EXPECT_EQ(two.content, "");
   EXPECT_TRUE(parse_tool_calls(ToolDialect::kLlama3, "The {\"name\"} is.").calls.empty());
-  EXPECT_EQ(parse_tool_calls(ToolDialect::kLlama3, "{\"name\": \"a\"").errors.size(), 1u);
+  EXPECT_EQ(parse_tool_calls(ToolDialect::kLlama3, "{\"name\": \"a\", \"parameters\": {").errors.size(), 1u);
 }
 
 ParsedMessage llama(std::string_view text) { return parse_tool_calls(ToolDialect::kLlama3, text); }
@@ -122,7 +122,7 @@ TEST(ToolDialect, llama_s_calls_may_follow_each_other) {
   EXPECT_EQ(parsed.calls[1].name, "b");
   EXPECT_EQ(parsed.calls[2].name, "c");
   EXPECT_EQ(parsed.calls[3].arguments, (Json{{"code", "print(2)"}}));
-  const auto code = llama("{\"name\": \"c\"} and so on");
+  const auto code = llama("{\"name\": \"c\", \"parameters\": {}} and so on");
   ASSERT_EQ(code.calls.size(), 1u);
   ASSERT_EQ(code.errors.size(), 1u);
   EXPECT_EQ(code.errors[0].message, "tool call 2: it is neither a JSON object nor NAME.call(key=value)");

@@ -4,8 +4,6 @@
 
 #include <deque>
 
-#include "base/random.h"
-
 namespace tandem::serve {
 namespace {
 
@@ -33,6 +31,8 @@ model::Tokenizer byte_tokenizer() {
   EXPECT_TRUE(tokenizer) << tokenizer.error().to_string();
   return std::move(*tokenizer);
 }
+
+const model::MessageFormat kHermes = {.dialect = model::ToolDialect::kHermes};
 
 struct Told {
   std::string text, reasoning;
@@ -90,13 +90,13 @@ TEST(Choice, ends_before_the_first_stop_text_and_tells_no_part_of_it) {
 TEST(Choice, a_turn_that_was_cut_has_finish_length_whatever_it_held) {
   EXPECT_EQ(tell({}, "half", rollout::TurnEnd::kLength).finish, Finish::kLength);
   const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
-  EXPECT_EQ(tell({.dialect = model::ToolDialect::kHermes}, call).finish, Finish::kToolCalls);
-  EXPECT_EQ(tell({.dialect = model::ToolDialect::kHermes}, call, rollout::TurnEnd::kLength).finish, Finish::kLength);
-  EXPECT_EQ(tell({.dialect = model::ToolDialect::kHermes}, call.substr(0, 40)).finish, Finish::kStop);
+  EXPECT_EQ(tell({.format = kHermes, .tools = Json()}, call).finish, Finish::kToolCalls);
+  EXPECT_EQ(tell({.format = kHermes, .tools = Json()}, call, rollout::TurnEnd::kLength).finish, Finish::kLength);
+  EXPECT_EQ(tell({.format = kHermes, .tools = Json()}, call.substr(0, 40)).finish, Finish::kStop);
 }
 
 TEST(Choice, tells_text_and_calls_apart_with_arguments_that_are_json) {
-  const auto told = tell({.dialect = model::ToolDialect::kHermes},
+  const auto told = tell({.format = kHermes, .tools = Json()},
                          "Let me look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}\n</tool_call>\n"
                          "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>");
   EXPECT_EQ(told.text, "Let me look.");
@@ -113,7 +113,7 @@ TEST(Choice, values_of_a_dialect_of_texts_have_the_types_of_the_schema) {
       {{{"type", "function"},
         {"function",
          {{"name", "f"}, {"parameters", {{"type", "object"}, {"properties", {{"n", {{"type", "integer"}}}}}}}}}}});
-  const auto told = tell({.dialect = model::ToolDialect::kQwen3Coder, .tools = tools},
+  const auto told = tell({.format = model::MessageFormat{.dialect = model::ToolDialect::kQwen3Coder}, .tools = tools},
                          "<tool_call>\n<function=f>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>");
   ASSERT_EQ(told.calls.size(), 1u);
   EXPECT_EQ(parse_json(told.calls[0].arguments), (Json{{"n", 3}}));
@@ -121,54 +121,32 @@ TEST(Choice, values_of_a_dialect_of_texts_have_the_types_of_the_schema) {
 
 TEST(Choice, one_call_ends_the_answer_where_calls_may_not_be_parallel) {
   const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
-  const auto told = tell({.dialect = model::ToolDialect::kHermes, .one_call = true}, call + "\n" + call);
+  const auto told = tell({.format = kHermes, .tools = Json(), .one_call = true}, call + "\n" + call);
   EXPECT_EQ(told.calls.size(), 1u);
   EXPECT_EQ(told.finish, Finish::kToolCalls);
 }
 
 TEST(Choice, what_is_no_call_after_all_stays_text) {
   const std::string text = "<tool_call>\nnot json\n</tool_call>";
-  EXPECT_EQ(tell({.dialect = model::ToolDialect::kHermes}, text).text, text);
+  EXPECT_EQ(tell({.format = kHermes, .tools = Json()}, text).text, text);
 }
 
 TEST(Choice, keeps_reasoning_apart_wherever_it_begins) {
-  auto told = tell({.has_reasoning = true}, "<think>\nhm, two\n</think>\n\nTwo.");
+  auto told = tell({.format = kHermes}, "<think>\nhm, two\n</think>\n\nTwo.");
   EXPECT_EQ(told.reasoning, "hm, two");
   EXPECT_EQ(told.text, "Two.");
-  told = tell({.has_reasoning = true, .begins_in_reasoning = true}, "hm</think>Two.");
+  told = tell({.format = model::MessageFormat{.begins_in_reasoning = true}}, "hm</think>Two.");
   EXPECT_EQ(told.reasoning, "hm");
   EXPECT_EQ(told.text, "Two.");
-  told = tell({.has_reasoning = true}, "<thin air");
+  told = tell({.format = kHermes}, "<thin air");
   EXPECT_EQ(told.reasoning, "");
   EXPECT_EQ(told.text, "<thin air");
-  told = tell({.has_reasoning = true}, "<think>cut off", rollout::TurnEnd::kLength);
+  told = tell({.format = kHermes}, "<think>cut off", rollout::TurnEnd::kLength);
   EXPECT_EQ(told.reasoning, "cut off");
-  told = tell({.has_reasoning = true}, "<think></think>Yes");
+  told = tell({.format = kHermes}, "<think></think>Yes");
   EXPECT_EQ(told.reasoning, "");
   EXPECT_EQ(told.text, "Yes");
   EXPECT_EQ(tell({}, "<think>x</think>").text, "<think>x</think>");
-}
-
-TEST(ReasoningSplitter, says_the_same_in_whatever_pieces_the_text_comes) {
-  const std::string text = "  <think> a < b </thin \n k </think>\n the answer </think> ";
-  ReasoningSplitter whole(true, false);
-  const auto expected = whole.push(text, true);
-  EXPECT_EQ(expected.reasoning, "a < b </thin \n k");
-  EXPECT_EQ(expected.content, "the answer </think> ");
-  Random random(1);
-  for (int round = 0; round < 200; ++round) {
-    ReasoningSplitter splitter(true, false);
-    ReasoningSplitter::Parts all;
-    for (size_t at = 0; at < text.size();) {
-      const size_t count = std::min<size_t>(1 + random.below(6), text.size() - at);
-      const auto parts = splitter.push(text.substr(at, count), at + count == text.size());
-      all.reasoning += parts.reasoning;
-      all.content += parts.content;
-      at += count;
-    }
-    EXPECT_EQ(all.reasoning, expected.reasoning);
-    EXPECT_EQ(all.content, expected.content);
-  }
 }
 
 }  // namespace

@@ -53,8 +53,9 @@ Result<Grammar> object_of_calls(const CallsAsked& asked, const std::string& argu
     roots.emplace_back(place(i));
   }
   const Json call = {{"$ref", "#/$defs/call"}};
-  Json schema = {{"$defs", {{"call", {{"anyOf", std::move(calls)}}}}}, {"anyOf", Json::array({call})}};
-  if (lists == CallLists::kYes) {
+  Json schema = {{"$defs", {{"call", {{"anyOf", std::move(calls)}}}}}, {"anyOf", Json::array()}};
+  if (lists != CallLists::kOnly) schema["anyOf"].push_back(call);
+  if (lists != CallLists::kNo) {
     Json list = {{"type", "array"}, {"items", call}, {"minItems", 1}};
     if (asked.one) list["maxItems"] = 1;
     schema["anyOf"].push_back(std::move(list));
@@ -93,7 +94,8 @@ Status check_name(ToolDialect dialect, const std::string& name) {
 
 Result<Grammar> marked_calls(ToolDialect dialect, const MarkedForm& form, const CallsAsked& asked) {
   const CallMarks& marks = form.marks;
-  CallGraph graph{.text = asked.text, .stops = {std::string(marks.list_begin), std::string(marks.begin)}};
+  CallGraph graph{.text = asked.text,
+                  .stops = {std::string(marks.list_begin), std::string(marks.begin), std::string(marks.middle)}};
   if (!asked.calls) return Grammar{.calls = std::move(graph)};
   for (const auto& tool : asked.tools) TRY(check_name(dialect, tool.name));
   Grammar grammar = TRY(arguments_of_tools(asked.tools));

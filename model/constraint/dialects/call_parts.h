@@ -13,8 +13,8 @@ inline uint32_t add_part(CallGraph& graph, Part part) {
 }
 
 // Of dialects that write a call as one object: an object with the name and, under `arguments_key`, the arguments, or,
-// where the dialect has that, a list of them. It is the grammar's root.
-enum class CallLists : uint8_t { kNo, kYes };
+// where the dialect has that, a list of them, alone or beside that. It is the grammar's root.
+enum class CallLists : uint8_t { kNo, kYes, kOnly };
 Result<Grammar> object_of_calls(const CallsAsked& asked, const std::string& arguments_key, CallLists lists);
 
 // Of dialects that write name and arguments apart: the nodes of the arguments are the grammar's entries, by tool; those

@@ -31,5 +31,7 @@ Result<Grammar> llama3_calls(const CallsAsked& asked);
 Result<Grammar> deepseek_v3_calls(const CallsAsked& asked);
 Result<Grammar> deepseek_v31_calls(const CallsAsked& asked);
 Result<Grammar> kimi_k2_calls(const CallsAsked& asked);
+Result<Grammar> mistral_calls(const CallsAsked& asked);
+Result<Grammar> mistral_v11_calls(const CallsAsked& asked);
 
 }  // namespace tandem::model::constraint

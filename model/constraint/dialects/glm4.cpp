@@ -11,7 +11,7 @@ Result<Grammar> glm4_calls(const CallsAsked& asked) {
   for (const auto& tool : asked.tools) TRY(check_name(kDialect, tool.name));
   Grammar grammar = TRY(arguments_of_tools(asked.tools));
   set_guard(grammar, '/');
-  const auto rules = TRY(text_arguments(grammar, {kDialect, {"</arg_value>"}}, asked.tools));
+  const auto rules = TRY(text_arguments(grammar, {kDialect, {"</arg_value>", "<arg_key>", kToolCall}}, asked.tools));
 
   graph.first = add_part(graph, {.space = true});
   const uint32_t open = add_part(graph, {.text = std::string(kToolCall)});

@@ -5,7 +5,7 @@
 namespace tandem::model::constraint {
 
 Result<Grammar> hermes_calls(const CallsAsked& asked) {
-  CallGraph graph{.text = asked.text, .stops = {std::string(kToolCall)}};
+  CallGraph graph{.text = asked.text, .stops = {std::string(kToolCall), std::string(kToolCallEnd)}};
   if (!asked.calls) return Grammar{.calls = std::move(graph)};
   Grammar grammar = TRY(object_of_calls(asked, "arguments", CallLists::kYes));
   graph.first = add_part(graph, {.space = true});

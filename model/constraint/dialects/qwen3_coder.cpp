@@ -6,13 +6,14 @@ namespace tandem::model::constraint {
 
 Result<Grammar> qwen3_coder_calls(const CallsAsked& asked) {
   constexpr auto kDialect = ToolDialect::kQwen3Coder;
-  CallGraph graph{.text = asked.text, .stops = {std::string(kToolCall)}};
+  CallGraph graph{.text = asked.text, .stops = {std::string(kToolCall), std::string(kCoderFunction)}};
   if (!asked.calls) return Grammar{.calls = std::move(graph)};
   for (const auto& tool : asked.tools) TRY(check_name(kDialect, tool.name));
   Grammar grammar = TRY(arguments_of_tools(asked.tools));
   set_guard(grammar, '/');
-  // The parser looks for the end of a call behind the first end of a function, which may stand in a value.
-  const auto rules = TRY(text_arguments(grammar, {kDialect, {"</parameter>", kToolCallEnd}}, asked.tools));
+  // What the parser takes for the end of a value, or for a sign that the end is missing.
+  const auto rules =
+      TRY(text_arguments(grammar, {kDialect, {"</parameter>", "<parameter=", kToolCallEnd}}, asked.tools));
 
   graph.first = add_part(graph, {.space = true});
   const uint32_t open = add_part(graph, {.text = std::string(kToolCall), .space = true});

@@ -13,15 +13,16 @@ namespace tandem::model::constraint {
 
 namespace {
 
-// Texts that parse_json may read as a value of one of the types, and some more.
+// Texts that may be read as a value of one of the types, as JSON or as Python's literals, and some more.
 std::string pattern_of(uint8_t types) {
   std::string words, starts;
-  if ((types & kNullText) != 0) words += "|null";
-  if ((types & kBooleanText) != 0) words += "|true|false";
-  if ((types & (kIntegerText | kFractionText)) != 0) starts += "|[0-9\\-]";
+  if ((types & kNullText) != 0) words += "|null|None";
+  if ((types & kBooleanText) != 0) words += "|true|false|True|False";
+  if ((types & (kIntegerText | kFractionText)) != 0) starts += "|[0-9+\\-]";
   if ((types & kArrayText) != 0) starts += "|\\[";
   if ((types & kObjectText) != 0) starts += "|\\{";
   if (words.empty() && starts.empty()) return "";
+  starts += "|\\(";
   const std::string ending = words.empty() ? "" : fmt::format("|(?:{})[ \\t\\r\\n]*$", words.substr(1));
   return fmt::format("^\\uFEFF?[ \\t\\r\\n]*(?:{})", (starts + ending).substr(1));
 }

@@ -1,20 +1,24 @@
 // Keeps reasoning apart from the answer: what stands between <think> and </think> at the beginning of a text.
 //
-// The white space around the marks is no part of either. Pure; thread safety: none.
+// The white space around the marks is no part of either. Reasoning that is not closed goes on to the end of the text.
+// Pure; thread safety: none.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-namespace tandem::serve {
+namespace tandem::model {
+
+inline constexpr std::string_view kReasoningBegin = "<think>", kReasoningEnd = "</think>";
 
 class ReasoningSplitter {
  public:
   struct Parts {
-    std::string reasoning, content;
+    std::string reasoning;
+    std::string content;  // all of it, together, is an end of the text
   };
-  // Where not `looks`, all is content. `inside`: the text begins behind <think>.
-  ReasoningSplitter(bool looks, bool inside) : state_(!looks ? kContent : inside ? kReasoning : kBefore) {}
+  // `inside`: the text begins behind <think>.
+  explicit ReasoningSplitter(bool inside) : state_(inside ? kReasoning : kBefore) {}
 
   // What is certain by now; with `last`, the rest.
   Parts push(std::string_view piece, bool last);
@@ -27,4 +31,4 @@ class ReasoningSplitter {
   std::string pending_;
 };
 
-}  // namespace tandem::serve
+}  // namespace tandem::model

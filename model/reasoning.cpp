@@ -1,0 +1,64 @@
+#include "model/reasoning.h"
+
+#include <algorithm>
+
+namespace tandem::model {
+namespace {
+
+constexpr std::string_view kReasoningSpace = " \t\r\n";
+
+// How many bytes at the end may belong to `mark`, or are white space before it.
+size_t held_reasoning(std::string_view text, std::string_view mark) {
+  size_t held = std::min(mark.size() - 1, text.size());
+  while (held > 0 && !text.ends_with(mark.substr(0, held))) --held;
+  const auto last = text.substr(0, text.size() - held).find_last_not_of(kReasoningSpace);
+  return text.size() - (last == std::string_view::npos ? 0 : last + 1);
+}
+
+void skip_reasoning_space(std::string& text) {
+  text.erase(0, std::min(text.find_first_not_of(kReasoningSpace), text.size()));
+}
+
+}  // namespace
+
+ReasoningSplitter::Parts ReasoningSplitter::push(std::string_view piece, bool last) {
+  Parts parts;
+  pending_ += piece;
+  if (state_ == kBefore) {
+    const auto begin = std::min(pending_.find_first_not_of(kReasoningSpace), pending_.size());
+    const auto rest = std::string_view(pending_).substr(begin);
+    if (rest.starts_with(kReasoningBegin)) {
+      pending_.erase(0, begin + kReasoningBegin.size());
+      state_ = kReasoning;
+    } else if (last || !kReasoningBegin.starts_with(rest)) {
+      state_ = kContent;
+    }
+  }
+  if (state_ == kReasoning) {
+    if (!any_) skip_reasoning_space(pending_);
+    const size_t end = pending_.find(kReasoningEnd);
+    const size_t told = end != std::string::npos
+                            ? pending_.find_last_not_of(kReasoningSpace, end == 0 ? 0 : end - 1) + 1
+                        : last ? pending_.find_last_not_of(kReasoningSpace) + 1
+                               : pending_.size() - held_reasoning(pending_, kReasoningEnd);
+    parts.reasoning = pending_.substr(0, end == 0 ? 0 : told);
+    any_ = any_ || !parts.reasoning.empty();
+    if (end != std::string::npos) {
+      pending_.erase(0, end + kReasoningEnd.size());
+      state_ = kBehind;
+    } else {
+      pending_.erase(0, last ? pending_.size() : told);
+    }
+  }
+  if (state_ == kBehind) {
+    skip_reasoning_space(pending_);
+    if (!pending_.empty()) state_ = kContent;
+  }
+  if (state_ == kContent) {
+    parts.content = std::move(pending_);
+    pending_.clear();
+  }
+  return parts;
+}
+
+}  // namespace tandem::model
