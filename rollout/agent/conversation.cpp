@@ -31,10 +31,6 @@ Json list_of(Json message) {
 
 Json user_message(std::string content) { return {{"role", "user"}, {"content", std::move(content)}}; }
 
-std::string id_of(const Said& said, size_t index) {
-  return said.calls[index].id.empty() ? fmt::format("call_{}", index + 1) : said.calls[index].id;
-}
-
 // A call to try a template with.
 Json probe_tools() {
   return Json::parse(R"([{"type": "function", "function": {"name": "find_lines", "description": "Finds lines.",
@@ -46,7 +42,6 @@ Said probe_of(size_t calls) {
   for (size_t i = 0; i < calls; ++i) {
     envs::ParsedCall call;
     call.call = {"find_lines", {{"path", fmt::format("file-{}.txt", i)}, {"most", i + 7}}};
-    call.id = fmt::format("call00{}ab", i);
     said.calls.push_back(std::move(call));
   }
   return said;
@@ -98,29 +93,27 @@ Status Conversation::find_notation() {
   Status trouble;
   for (const bool one_call : {false, true}) {
     const Said probe = probe_of(one_call ? 1 : 2);
-    for (const bool null_content : {false, true}) {
-      for (const bool as_text : {false, true}) {
-        notation_ = {.arguments_as_text = as_text, .null_content = null_content, .one_call = one_call};
-        std::vector<envs::Call> calls;
-        Reply reply;
-        for (const auto& call : probe.calls) {
-          calls.push_back(call.call);
-          reply.results.push_back("FOUND-" + call.id);
-        }
-        const auto tokens = spoken(calls, "", tools);
-        const auto between = text_between(message_of(probe), messages_of(probe, reply), tools);
-        if (!tokens || !between) {
-          trouble = tokens ? between.error() : tokens.error();
-          continue;
-        }
-        const Said read_back = read(*tokens, tools);
-        const bool reads = std::ranges::equal(read_back.calls, calls, [](const auto& parsed, const auto& call) {
-          return parsed.error.empty() && parsed.call == call;
-        });
-        const bool answers = std::ranges::all_of(
-            reply.results, [&](const auto& result) { return between->find(result) != std::string::npos; });
-        if (reads && answers) return {};
+    for (const bool as_text : {false, true}) {
+      notation_ = {.arguments_as_text = as_text, .one_call = one_call};
+      std::vector<envs::Call> calls;
+      Reply reply;
+      for (const auto& call : probe.calls) {
+        calls.push_back(call.call);
+        reply.results.push_back("FOUND-IN-" + call.call.arguments["path"].get<std::string>());
       }
+      const auto tokens = spoken(calls, "", tools);
+      const auto between = text_between(message_of(probe), messages_of(probe, reply), tools);
+      if (!tokens || !between) {
+        trouble = tokens ? between.error() : tokens.error();
+        continue;
+      }
+      const Said read_back = read(*tokens, tools);
+      const bool reads = std::ranges::equal(read_back.calls, calls, [](const auto& parsed, const auto& call) {
+        return parsed.error.empty() && parsed.call == call;
+      });
+      const bool answers = std::ranges::all_of(
+          reply.results, [&](const auto& result) { return between->find(result) != std::string::npos; });
+      if (reads && answers) return {};
     }
   }
   Status status = Status::invalid(
@@ -172,6 +165,12 @@ Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const 
   return said;
 }
 
+std::string Conversation::id_of(const envs::ParsedCall& call, size_t number) const {
+  if (!call.id.empty()) return call.id;
+  if (format_.dialect == model::ToolDialect::kKimiK2) return fmt::format("functions.{}:{}", call.call.name, number);
+  return fmt::format("call{:05}", number + 1);  // nine letters and digits, as Mistral's templates want
+}
+
 Json Conversation::message_of(const Said& said) const {
   Json message = {{"role", "assistant"}, {"content", said.text}};
   if (!said.reasoning.empty()) message["reasoning_content"] = said.reasoning;
@@ -182,16 +181,15 @@ Json Conversation::message_of(const Said& said) const {
     message["content"] = said.text + (said.text.empty() ? "" : "\n") + write_calls(calls);
     return message;
   }
-  if (said.text.empty() && notation_.null_content) message["content"] = nullptr;
   for (size_t i = 0; i < said.calls.size() && (i == 0 || !notation_.one_call); ++i) {
     const auto& [call, error, id] = said.calls[i];
     const Json arguments = error.empty() ? call.arguments : Json::object();
     message["tool_calls"].push_back(
-        {{"id", id_of(said, i)},
+        {{"id", id_of(said.calls[i], i)},
          {"type", "function"},
          {"function",
           {{"name", error.empty() ? call.name : "unreadable"},
-           {"arguments", notation_.arguments_as_text ? Json(dump_json(arguments)) : arguments}}}});
+           {"arguments", notation_.arguments_as_text ? Json(python_json(arguments)) : arguments}}}});
   }
   return message;
 }
@@ -202,7 +200,7 @@ Json Conversation::messages_of(const Said& said, const Reply& reply) const {
   Json messages = Json::array();
   for (size_t i = 0; i < reply.results.size() && i < said.calls.size(); ++i) {
     messages.push_back({{"role", "tool"},
-                        {"tool_call_id", id_of(said, i)},
+                        {"tool_call_id", id_of(said.calls[i], i)},
                         {"name", said.calls[i].error.empty() ? said.calls[i].call.name : "unreadable"},
                         {"content", reply.results[i]}});
   }
@@ -284,11 +282,12 @@ std::string Conversation::text_of(std::span<const int32_t> tokens) const {
 }
 
 Result<std::vector<int32_t>> Conversation::spoken(std::span<const envs::Call> calls, const std::string& answer,
-                                                  const Json& tools) const {
+                                                  const Json& tools, size_t calls_before) const {
   Said said{.text = answer, .reasoning = {}, .calls = {}};
   Reply reply{.results = {}, .instruction = "v"};
   for (const auto& call : calls) {
     said.calls.push_back({.call = call, .error = {}, .id = {}});
+    said.calls.back().id = id_of(said.calls.back(), calls_before + said.calls.size() - 1);
     reply.results.emplace_back("r");
   }
   const Json message = message_of(said), following = messages_of(said, reply);

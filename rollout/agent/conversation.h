@@ -62,8 +62,9 @@ class Conversation {
   Result<NextTurn> next_turn(std::span<const int32_t> turn, const Said& said, const Reply& reply,
                              const Json& tools) const;
   // A turn with these calls, or with this answer, and its end token: as the template writes it, for demonstrations.
-  Result<std::vector<int32_t>> spoken(std::span<const envs::Call> calls, const std::string& answer,
-                                      const Json& tools) const;
+  // `calls_before`: of the conversation, which some families count.
+  Result<std::vector<int32_t>> spoken(std::span<const envs::Call> calls, const std::string& answer, const Json& tools,
+                                      size_t calls_before = 0) const;
 
   // What the model said in a turn, without the end token.
   std::string text_of(std::span<const int32_t> tokens) const;
@@ -74,7 +75,6 @@ class Conversation {
   // How the template wants an assistant's message that calls tools.
   struct Notation {
     bool arguments_as_text = false;
-    bool null_content = false;
     bool one_call = false;  // it refuses several in one message
   };
   Conversation(model::ModelConfig config, model::Tokenizer tokenizer, model::ChatTemplate chat_template,
@@ -85,6 +85,7 @@ class Conversation {
   Status find_notation();
   Result<std::string> render(const Json& messages, const Json& tools, bool open_turn) const;
   std::vector<int32_t> without_end(std::span<const int32_t> turn) const;
+  std::string id_of(const envs::ParsedCall& call, size_t number) const;
   // Messages of the template: a turn of the model, and what follows it.
   Json message_of(const Said& said) const;
   Json messages_of(const Said& said, const Reply& reply) const;
