@@ -1,0 +1,19 @@
+// Where the model of an evaluation comes from: a conversation with it for each sample.
+#pragma once
+
+#include <memory>
+
+#include "envs/tasks/task.h"
+#include "rollout/agent/agent_model.h"
+
+namespace tandem::eval {
+
+class ModelSource {
+ public:
+  virtual ~ModelSource() = default;
+  // A conversation about `task` that draws by `seed`. It does not outlive the source. May be called from several
+  // threads; each conversation has one.
+  virtual Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed) = 0;
+};
+
+}  // namespace tandem::eval
