@@ -57,12 +57,17 @@ Said probe_of(size_t calls) {
 Result<Conversation> Conversation::load(const fs::path& directory, std::optional<std::tm> now) {
   Conversation c(TRY(model::read_config(directory)), TRY(model::Tokenizer::load(directory)),
                  TRY(model::ChatTemplate::load(directory)), now);
-  const auto& source = c.template_.source(true);
-  if (source.find("tools") != std::string::npos) {
+  c.format_ = model::message_format(c.template_, true);
+  if (c.format_.reads_tools) {
     c.listing_ = envs::ToolListing::kByTemplate;
-    c.dialect_ = model::dialect_of_template(source);
+  } else {
+    c.format_.dialect = model::ToolDialect::kHermes;  // as the system message asks for
   }
   if (Status status = c.find_end(); !status.ok()) return fail(std::move(status).at(directory.string()));
+  const auto opened = TRY(c.render(beginning(), probe_tools(), true));
+  const auto dialect = c.format_.dialect;
+  c.format_ = model::message_format(c.template_, true, opened, &c.tokenizer_);
+  c.format_.dialect = dialect;
   if (c.listing_ == envs::ToolListing::kInMessages) return c;
   if (Status status = c.find_notation(); !status.ok()) return fail(std::move(status).at(directory.string()));
   return c;
@@ -121,7 +126,7 @@ Status Conversation::find_notation() {
   Status status = Status::invalid(
       fmt::format("the chat template writes tools, but calls in a way that the dialect {} does not read, or no results "
                   "of them{}",
-                  name_of(dialect_), trouble.ok() ? "" : ": " + trouble.message()));
+                  name_of(format_.dialect), trouble.ok() ? "" : ": " + trouble.message()));
   const bool date = trouble.message().find("strftime_now") != std::string::npos;
   return std::move(status).hint(date ? "set model.now, such as model.now=2026-01-31"
                                      : "use a template of a dialect that docs/models.md names, or one without tools");
@@ -146,12 +151,11 @@ Result<std::vector<int32_t>> Conversation::prompt(const envs::Opening& opening) 
 }
 
 Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const {
-  auto parsed = model::parse_tool_calls(dialect_, text_of(turn));
-  if (model::has_text_values(dialect_)) model::give_types(tools, parsed.calls);
+  auto parsed = model::parse_message(format_, text_of(turn), tools);
   const bool in_messages = listing_ == envs::ToolListing::kInMessages;
   const auto example = in_messages ? std::string(R"(<tool_call>{"name": ..., "arguments": {...}}</tool_call>)")
-                                   : model::format_tool_call(dialect_, "NAME", {{"ARGUMENT", "VALUE"}});
-  Said said{.text = std::move(parsed.content), .reasoning = {}, .calls = {}};
+                                   : model::format_tool_call(format_.dialect, "NAME", {{"ARGUMENT", "VALUE"}});
+  Said said{.text = std::move(parsed.content), .reasoning = std::move(parsed.reasoning), .calls = {}};
   for (const size_t i : parsed.order) {
     if (i < parsed.calls.size()) {
       auto& call = parsed.calls[i];

@@ -20,8 +20,8 @@
 #include "envs/episodes/turn.h"
 #include "model/chat_template.h"
 #include "model/config.h"
+#include "model/message_format.h"
 #include "model/tokenizer.h"
-#include "model/tool_dialect.h"
 
 namespace tandem::rollout {
 
@@ -53,7 +53,7 @@ class Conversation {
   static Result<Conversation> load(const fs::path& model_directory, std::optional<std::tm> now = std::nullopt);
 
   envs::ToolListing listing() const { return listing_; }
-  model::ToolDialect dialect() const { return dialect_; }
+  const model::MessageFormat& format() const { return format_; }
 
   // The opening messages with the tools, and the start of the model's first turn.
   Result<std::vector<int32_t>> prompt(const envs::Opening& opening) const;
@@ -98,7 +98,7 @@ class Conversation {
   model::ChatTemplate template_;
   std::optional<std::tm> now_;
   envs::ToolListing listing_ = envs::ToolListing::kInMessages;
-  model::ToolDialect dialect_ = model::ToolDialect::kHermes;
+  model::MessageFormat format_;
   Notation notation_;
   // The end token that the template writes behind a turn; empty where the beginning of the next message is it.
   std::string end_text_;

@@ -54,7 +54,7 @@ Result<AgentTurn> EngineModel::turn(std::span<const envs::ToolOutcome> replies, 
   const auto no_room = fmt::format("the {} tokens that all turns have together", source_.max_tokens());
   trajectory_.append(TRY(next_tokens(replies)));
   turn.prompt_ids = trajectory_.tokens;
-  SpokenText spoken(conversation_.dialect());
+  SpokenText spoken(conversation_.format(), opening_.tools);
   const TurnRequest request{.max_new_tokens = settings_.max_new_tokens,
                             .sampling = settings_.sampling,
                             .seed = settings_.seed,

@@ -21,7 +21,7 @@ std::string SpokenText::grow(std::string_view message) {
   if (message.size() <= read_) return "";
   const auto piece = message.substr(read_);
   read_ = message.size();
-  return text_of(stream_.push(piece));
+  return text_of(stream_.push(piece).events);
 }
 
 }  // namespace tandem::rollout

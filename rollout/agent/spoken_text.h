@@ -1,4 +1,4 @@
-// What of a growing message can be shown: whole characters, and nothing of its calls.
+// What of a growing message can be shown: whole characters, and nothing of its reasoning and calls.
 //
 // Thread safety: none; one owner.
 #pragma once
@@ -6,19 +6,21 @@
 #include <string>
 #include <string_view>
 
-#include "model/tool_stream.h"
+#include "model/message_format.h"
 
 namespace tandem::rollout {
 
 class SpokenText {
  public:
-  explicit SpokenText(model::ToolDialect dialect = model::ToolDialect::kHermes) : stream_(dialect) {}
+  // `tools`: those that were offered, as parse_message takes them.
+  explicit SpokenText(const model::MessageFormat& format = {}, Json tools = Json())
+      : stream_(format, std::move(tools)) {}
 
   // `message`: all of it so far, of which only the end may still change. The next piece to show, perhaps empty.
   std::string grow(std::string_view message);
 
  private:
-  model::ToolStream stream_;
+  model::MessageStream stream_;
   size_t read_ = 0;
 };
 

@@ -160,11 +160,16 @@ TEST(SpokenText, calls_and_unfinished_characters_are_held_back) {
 }
 
 TEST(SpokenText, calls_of_the_models_own_dialect_are_held_back_too) {
-  SpokenText spoken(model::ToolDialect::kKimiK2);
-  EXPECT_EQ(spoken.grow("One <tool_call>{}</tool_call> two <|tool_call"), "One\ntwo");
-  EXPECT_EQ(spoken.grow("One <tool_call>{}</tool_call> two <|tool_call_begin|>functions.f:0"), "");
-  SpokenText braces(model::ToolDialect::kLlama3);
+  SpokenText spoken({.dialect = model::ToolDialect::kKimiK2});
+  EXPECT_EQ(spoken.grow("One two <|tool_call"), "One two");
+  EXPECT_EQ(spoken.grow("One two <|tool_call_begin|>functions.f:0"), "");
+  SpokenText braces({.dialect = model::ToolDialect::kLlama3});
   EXPECT_EQ(braces.grow("{\"name\": \"f\", \"parameters\": {}}"), "");
+}
+
+TEST(SpokenText, reasoning_is_not_shown) {
+  SpokenText spoken({.has_reasoning = true});
+  EXPECT_EQ(spoken.grow("<think>Is it <tool_call>?</think>\n\nYes"), "Yes");
 }
 
 TEST(Urls, a_server_may_be_named_in_three_ways) {
