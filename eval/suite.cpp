@@ -33,10 +33,15 @@ void add_prices(Schema& s, Prices& p) {
   s.add("prices.sample_hour", p.sample_hour, "Price of an hour of one sample", 0, 1e9);
 }
 
-fs::path beside(const fs::path& file, const std::string& path) {
+// Paths of a file are relative to it; those of the command line and the environment to the working directory.
+std::string resolved_path(const Schema& schema, const std::string& key, const std::string& path) {
+  if (path.empty()) return path;
+  const std::string place = schema.origin(key);  // "FILE:LINE:COLUMN", where it is one
+  fs::path folder;
+  if (const size_t line = place.rfind(':', place.rfind(':') - 1); line != std::string::npos && line > 0)
+    folder = fs::path(place.substr(0, line)).parent_path();
   std::error_code error;
-  const auto folder = fs::absolute(file, error).parent_path();
-  return (folder / path).lexically_normal();
+  return fs::absolute(folder / path, error).lexically_normal().string();
 }
 
 Status check_suite(const Suite& suite) {
@@ -129,8 +134,8 @@ Result<Suite> read_suite(const fs::path& file, std::span<const std::string> over
   TRY(schema.read(file, overrides));
   suite.file = file;
   if (suite.name.empty()) suite.name = file.stem().string();
-  if (!suite.model.empty()) suite.model = beside(file, suite.model).string();
-  if (!suite.tasks.path.empty()) suite.tasks.path = beside(file, suite.tasks.path).string();
+  suite.model = resolved_path(schema, "model", suite.model);
+  suite.tasks.path = resolved_path(schema, "tasks.path", suite.tasks.path);
   if (Status status = check_suite(suite); !status.ok()) return fail(std::move(status).at(file.string()));
   return suite;
 }

@@ -132,7 +132,8 @@ TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_tok
     Json all = Json::array();
     for (int task = 0; task < 6; ++task) {
       const auto path = night(name) / "transcripts/echo/heldout" / std::to_string(task) / "1.json";
-      for (const Json& step : json(path).at("steps")) {
+      const Json transcript = json(path);
+      for (const Json& step : transcript.at("steps")) {
         if (step.contains("metrics")) all.push_back(step.at("metrics").at("completion_token_ids"));
       }
     }
@@ -140,6 +141,34 @@ TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_tok
   };
   EXPECT_GE(tokens("one").size(), 6u);
   EXPECT_EQ(tokens("one"), tokens("two")) << "beside others or alone, a sample draws the same";
+}
+
+TEST_F(Eval, a_trained_model_is_better_than_what_it_was_trained_from_and_swapped_it_is_a_regression) {
+  const auto trained = root() / "trained";
+  ASSERT_EQ(tandem({"run", std::string(TANDEM_SOURCE_DIR) + "/configs/tiny.yaml", "run.deterministic=true",
+                    "trainer.max_lag=0", "tasks.heldout=0", "--run-dir", trained.string()}),
+            0)
+      << text(output());
+  const auto file = suite("model: ../trained\ntasks: {kinds: [echo], limit: 30}\nlimits: {max_new_tokens: 48}\n");
+  const auto untrained = "model=" + (trained / "model").string();
+  ASSERT_EQ(run_eval({file, untrained, "--out", night("one").string()}), 0) << text(output());
+  ASSERT_EQ(run_eval({file, "--out", night("two").string(), "--against", night("one").string()}), 0) << text(output());
+  const Json gain = json(night("two") / "results.json").at("against");
+  EXPECT_GT(gain.at("ci95")[0].get<double>(), 0) << gain.dump();
+  ASSERT_EQ(run_eval({file, untrained, "--out", night("three").string(), "--against", night("two").string()}), 4)
+      << text(output());
+  const Json loss = json(night("three") / "results.json").at("against");
+  EXPECT_EQ(loss.at("points").get<double>(), -gain.at("points").get<double>());
+  EXPECT_EQ(loss.at("regressed"), gain.at("improved"));
+}
+
+TEST_F(Eval, the_page_of_its_keys_is_what_its_reader_says) {
+  ASSERT_EQ(tandem({"config", "reference", "--of", "eval"}), 0);
+  EXPECT_EQ(text(output()), text(fs::path(TANDEM_SOURCE_DIR) / "docs/suite.md"))
+      << "tandem config reference --of eval > docs/suite.md";
+  EXPECT_EQ(
+      tandem({"config", "check", "--of", "eval", std::string(TANDEM_SOURCE_DIR) + "/examples/nightly/suite.yaml"}), 0)
+      << text(output());
 }
 
 TEST_F(Eval, a_server_of_ours_is_evaluated_over_http) {

@@ -33,6 +33,10 @@ TEST_F(SuiteTest, paths_are_relative_to_its_file_and_its_name_is_the_files) {
   EXPECT_EQ(suite->model, (root().parent_path() / "models/m").string());
   EXPECT_EQ(suite->tasks.path, (root() / "tasks").string());
   EXPECT_EQ(suite->gates.min_pass_rate, 0.5);
+  const auto other = read("model: ../models/m\ntasks: {path: /srv/tasks}\n", {"model=here/m"});
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->model, (fs::current_path() / "here/m").string()) << "of the command line";
+  EXPECT_EQ(other->tasks.path, "/srv/tasks");
   EXPECT_FALSE(suite->gates.max_cost);
 }
 
