@@ -124,9 +124,18 @@ Result<std::vector<HistoryLine>> gather_history(const fs::path& directory) {
     if (entry.is_directory(ignored)) folders.push_back(entry.path());
   }
   if (error) return fail(Status::from_errno(directory.string(), error.value()));
-  std::map<std::pair<double, std::string>, HistoryLine> by_time;
+  std::map<std::pair<double, std::string>, HistoryLine> by_time;  // by when and what, whatever the folder is called now
   for (const auto& folder : folders) {
-    for (auto& line : TRY(read_history(folder))) by_time.insert_or_assign({line.started, line.night}, std::move(line));
+    auto lines = TRY(read_history(folder));
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::pair key(lines[i].started, lines[i].model_digest + lines[i].tasks_digest);
+      const bool own = i + 1 == lines.size();
+      if (own) lines[i].night = folder_of(folder).filename().string();
+      if (own)
+        by_time.insert_or_assign(key, std::move(lines[i]));
+      else
+        by_time.try_emplace(key, std::move(lines[i]));
+    }
   }
   if (by_time.empty()) {
     return fail(Status::invalid("has no evaluation that has ended, and no folder in it has one")

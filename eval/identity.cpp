@@ -183,7 +183,8 @@ Result<fs::path> model_directory(const fs::path& named) {
   }
   return fail(Status::invalid("is no model directory: it has no config.json, and no export/ that has one")
                   .at(named.string())
-                  .hint("give a directory of Hugging Face's layout, or a run that has ended"));
+                  .hint("give a directory of Hugging Face's layout, or a run that has ended; `tandem export` makes one "
+                        "of a checkpoint"));
 }
 
 }  // namespace tandem::eval

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace tandem::eval {
 namespace {
 
@@ -252,6 +254,7 @@ Json to_json(const NightSummary& s) {
 NightComparison compare(const Night& before, const Night& after, double confidence,
                         const std::set<std::string>& flaky) {
   NightComparison out{.model = before.model, .confidence = confidence};
+  out.same_config = before.config_digest == after.config_digest;
   std::map<std::string, const TaskNight*> was;
   for (const auto& task : before.tasks) was.emplace(task.task, &task);
   std::vector<PairedRate> rates, paces;
@@ -310,6 +313,7 @@ Json to_json(const NightComparison& c) {
           {"mcnemar", {{"lost", c.pairs.lost}, {"won", c.pairs.won}}},
           {"flaky", c.flaky},
           {"not_compared", c.other_tasks},
+          {"same_config", c.same_config},
           {"slowdown", number_or_null(c.slowdown)}};
 }
 
@@ -322,6 +326,10 @@ std::string verdict_of(const NightComparison& c) {
   if (d.low > 0) return fmt::format("better by {:.1f} points ({})", d.points * 100, interval);
   return fmt::format("no sure difference: {:+.1f} points ({}); a loss of {:.1f} points or more would have been seen",
                      d.points * 100, interval, d.least_detectable * 100);
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1000) : format_seconds(seconds);
 }
 
 }  // namespace tandem::eval

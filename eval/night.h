@@ -65,6 +65,7 @@ struct NightComparison {
   std::vector<std::string> regressed, improved;  // tasks whose rate fell or rose, the largest change first
   std::vector<std::string> flaky;                // of those in both, whose results came and went before
   std::vector<std::string> other_tasks;          // that are not the same in both: changed, new or gone
+  bool same_config = true;                       // samples, temperature, seed and limits
   std::optional<double> slowdown;                // of the median sample, as a share
   bool is_slower = false;                        // at the confidence, over tasks
   double confidence = 0.95;
@@ -76,7 +77,10 @@ struct NightComparison {
 NightComparison compare(const Night& before, const Night& after, double confidence,
                         const std::set<std::string>& flaky = {});
 Json to_json(const NightComparison& comparison);
-// "regression of 3.1 points (95 % interval -5.0 to -1.2)", in one line.
+// "worse by 3.1 points (95 % interval -5.0 to -1.2)".
 std::string verdict_of(const NightComparison& comparison);
+
+// "12 ms" below a second, else as format_seconds (base/text.h) has it.
+std::string seconds_text(double seconds);
 
 }  // namespace tandem::eval

@@ -24,7 +24,7 @@ std::string cell(std::string_view text) {
 }
 
 std::string share(const std::optional<double>& value) { return value ? fmt::format("{:.1f} %", *value * 100) : "–"; }
-std::string seconds(const std::optional<double>& value) { return value ? format_seconds(*value) : "–"; }
+std::string seconds(const std::optional<double>& value) { return value ? seconds_text(*value) : "–"; }
 
 std::string headline(const Verdict& v) {
   switch (v.code) {
@@ -40,6 +40,7 @@ std::string headline(const Verdict& v) {
 void comparison_lines(const char* title, const NightComparison& c, std::string& out) {
   out += fmt::format("\n**{}** ({}): {}. McNemar: {} samples lost, {} won, p = {:.3g}.\n", title, cell(c.directory),
                      verdict_of(c), c.pairs.lost, c.pairs.won, c.pairs.p_value);
+  if (!c.same_config) out += "\nIt has other samples, temperature, seed or limits.\n";
   if (!c.flaky.empty()) {
     out += fmt::format("\nFlaky by their history, and counted half: {}.\n", [&] {
       std::vector<std::string> names;

@@ -132,9 +132,9 @@ std::string figures(const NightSummary& s) {
   for (const auto& [name, count] : s.outcomes) outcomes += count > 0 ? fmt::format("{} {} ", count, name) : "";
   row("pass@k", pass_at);
   row("outcomes", outcomes);
-  row("seconds to result", fmt::format("p50 {}, p95 {}", format_seconds(s.seconds_p50.value_or(0)),
-                                       format_seconds(s.seconds_p95.value_or(0))));
-  row("for a passed sample", fmt::format("{} of samples, cost {:.6g}", format_seconds(s.seconds_of_pass.value_or(0)),
+  row("seconds to result",
+      fmt::format("p50 {}, p95 {}", seconds_text(s.seconds_p50.value_or(0)), seconds_text(s.seconds_p95.value_or(0))));
+  row("for a passed sample", fmt::format("{} of samples, cost {:.6g}", seconds_text(s.seconds_of_pass.value_or(0)),
                                          s.cost_of_pass.value_or(0)));
   row("tokens", fmt::format("{} of prompts, {} sampled", s.prompt_tokens, s.completion_tokens));
   row("behaviour", fmt::format("{:.1f} edits, {:.1f} reads before the first one, {:.1f} searches, {:.1f} messages with "

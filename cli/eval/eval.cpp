@@ -54,6 +54,15 @@ Result<int> judge_and_write(const eval::Identity& identity, const eval::Evaluati
   return verdict.code;
 }
 
+Status check_against(const std::string& against, const std::string& out) {
+  if (against.empty()) return {};
+  std::error_code error;
+  if (fs::equivalent(against, out, error))
+    return Status::invalid("is the folder of --out").at("--against").hint("name the evaluation of another night");
+  TRY(eval::read_night(against));
+  return {};
+}
+
 struct OpenModel {
   std::unique_ptr<eval::ModelSource> model;
   std::function<std::unique_ptr<eval::EndpointWatch>(std::function<void(std::string)>)> watch;
@@ -95,7 +104,9 @@ Result<int> run_eval(const EvalOptions& o) {
   if (!o.device.empty()) overrides.push_back("device=" + o.device);
   auto suite = TRY(eval::read_suite(o.suite, overrides));
   const auto shard = o.shard.empty() ? eval::Shard() : TRY(eval::Shard::parse(o.shard));
-  if (!o.against.empty()) TRY(eval::read_night(o.against));
+  TRY(check_against(o.against, o.out));
+  if (suite.temperature == 0 && suite.samples > 1)
+    fmt::print(stderr, "note: at temperature 0 the {} samples of a task are mostly the same\n", suite.samples);
   const auto tasks = TRY(eval::read_suite_tasks(suite));
   const auto model = TRY(find_model(suite, o.out));
   const auto identity = eval::identity_of(suite, tasks, model.name, model.digest, shard);
@@ -154,6 +165,7 @@ Result<int> merge_evals(const std::vector<std::string>& parts, const std::string
     return fail(Status::invalid(fmt::format("part {}/{} is not among them", i, first->identity.shard.count))
                     .hint("run it by --shard, and name its folder too"));
   }
+  TRY(check_against(against, out));
   auto identity = first->identity;
   identity.shard = {};
   auto folder = TRY(eval::EvaluationFolder::open(out, identity, first->terms));

@@ -28,6 +28,7 @@ void print_comparison(const char* with, const eval::NightComparison& c) {
   if (!c.regressed.empty()) fmt::print("  fell: {}\n", some_of(c.regressed));
   if (!c.improved.empty()) fmt::print("  rose: {}\n", some_of(c.improved));
   if (!c.flaky.empty()) fmt::print("  flaky, counted half: {}\n", some_of(c.flaky));
+  if (!c.same_config) fmt::print("  other samples, temperature, seed or limits than there\n");
   if (!c.other_tasks.empty()) fmt::print("  not compared: {}\n", some_of(c.other_tasks));
 }
 
@@ -73,7 +74,7 @@ void print_history(const std::vector<eval::HistoryLine>& lines) {
     fmt::print("{:<{}}  {:<16}  {:>5.1f} %  {:>15}    {:>7}  {:>8}  {:>4}  {}\n", line.night, width,
                rollout::iso_time(line.started).substr(0, 16), line.pass_rate * 100,
                fmt::format("{:.1f} to {:.1f}", line.low * 100, line.high * 100),
-               line.points ? fmt::format("{:+.1f}", *line.points * 100) : "", format_seconds(line.seconds_p50),
+               line.points ? fmt::format("{:+.1f}", *line.points * 100) : "", eval::seconds_text(line.seconds_p50),
                line.code, line.model_digest.substr(0, 12));
   }
   std::vector<std::string> names;

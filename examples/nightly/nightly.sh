@@ -11,6 +11,7 @@ mkdir -p "$nights"
 tonight=$nights/$(date -u +%Y-%m-%d)
 last=
 for night in "$nights"/*/; do
-  [ -e "$night/results.json" ] && [ "${night%/}" != "$tonight" ] && last=${night%/}
+  [ -e "$night/results.json" ] && [ "${night%/}" != "$tonight" ] || continue
+  grep -q '^  "exit": 5,' "$night/results.json" || last=${night%/}  # one that came to nothing is not compared with
 done
 exec "${TANDEM:-tandem}" eval "$suite" "$@" --out "$tonight" ${last:+--against "$last"}

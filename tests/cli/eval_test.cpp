@@ -309,6 +309,16 @@ TEST_F(Eval, samples_that_a_server_refused_have_no_verdict_and_are_tried_again_b
   EXPECT_EQ(results.at("outcomes").at("infra_error"), 0);
 }
 
+TEST_F(Eval, answers_that_are_none_are_failures_of_the_server_and_no_verdict) {
+  AnsweringServer server;
+  const auto file = suite_of(server);
+  server.talk_nonsense(true);
+  ASSERT_EQ(run_eval({file, "--out", night("one").string(), "tasks.limit=1", "samples=1"}), 5) << text(output());
+  const Json results = json(night("one") / "results.json");
+  EXPECT_EQ(results.at("outcomes").at("infra_error"), 1);
+  EXPECT_EQ(results.at("tasks")[0].at("samples")[0].at("attempt"), 3);
+}
+
 TEST_F(Eval, a_dead_endpoint_is_given_up_and_every_sample_says_why) {
   std::string url;
   {
@@ -354,6 +364,8 @@ TEST_F(Eval, what_it_cannot_work_with_is_refused_before_anything_is_asked) {
   EXPECT_THAT(text(output()), HasSubstr("--out"));
   EXPECT_EQ(run_eval({"--out", night("one").string()}), 2);
   EXPECT_EQ(run_eval({file, "--out", night("one").string(), "--shard", "5/4"}), 2);
+  EXPECT_EQ(run_eval({"history", (root() / "suite").string()}), 2);
+  EXPECT_EQ(run_eval({"bless", (root() / "suite").string()}), 2);
   EXPECT_EQ(run_eval({file, "--out", night("one").string(), "--against", (root() / "nowhere").string()}), 2);
   EXPECT_EQ(run_eval({file, "--out", night("one").string(), "endpoint.api_key_env=NOT_SET_ANYWHERE"}), 2);
   EXPECT_THAT(text(output()), HasSubstr("NOT_SET_ANYWHERE"));

@@ -1,8 +1,10 @@
 #include "eval/folder.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "eval/evaluation.h"
@@ -90,6 +92,31 @@ TEST_F(EvalFolderTest, a_damaged_line_is_named) {
   const auto again = EvaluationFolder::open(root(), identity(), {});
   ASSERT_FALSE(again);
   EXPECT_THAT(again.error().message(), HasSubstr("episodes.jsonl:2"));
+}
+
+TEST_F(EvalFolderTest, a_disk_that_is_full_is_told_with_the_file_and_the_folder_goes_on_once_there_is_room) {
+  // A limit on the size of files stands for the disk.
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  {
+    auto folder = EvaluationFolder::open(root(), identity(), {});
+    ASSERT_TRUE(folder);
+    ASSERT_TRUE(folder->add(sample_of("a", 0, true), {}).ok());
+    rlimit small = before;
+    small.rlim_cur = fs::file_size(root() / "episodes.jsonl") + 100;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Status full = folder->add(sample_of("a", 1, true), {});
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_FALSE(full.ok());
+    EXPECT_THAT(full.message(), HasSubstr("episodes.jsonl"));
+  }
+  std::signal(SIGXFSZ, ignored);
+  auto folder = EvaluationFolder::open(root(), identity(), {});
+  ASSERT_TRUE(folder) << folder.error().to_string();
+  EXPECT_EQ(folder->samples().size(), 1u);
+  EXPECT_TRUE(folder->add(sample_of("a", 1, true), {}).ok());
+  EXPECT_EQ(read_samples(root() / "episodes.jsonl")->size(), 2u);
 }
 
 TEST_F(EvalFolderTest, what_is_open_is_what_lacks_and_all_without_a_verdict_where_they_are_too_many) {
