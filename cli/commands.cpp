@@ -21,6 +21,7 @@ Action add_index(CLI::App&);
 Action add_inspect(CLI::App&);
 Action add_loss(CLI::App&);
 Action add_mcp(CLI::App&);
+Action add_parse(CLI::App&);
 Action add_render(CLI::App&);
 Action add_role(CLI::App&);
 Action add_run(CLI::App&);
@@ -58,6 +59,9 @@ std::span<const Command> commands() {
       Command{"export", "Turn a checkpoint into a Hugging Face directory", add_export},
       Command{"import", "Turn a GGUF file into a Hugging Face directory", add_import},
       Command{"tokenize", "Turn text into token ids, or ids into text; JSON Lines", add_tokenize},
+      Command{"parse",
+              "What a model's text says: reasoning, content, calls; or whether it is valid by a schema; JSON Lines",
+              add_parse},
       Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},
       Command{"role", "One process of a run", add_role},
       Command{"config", "What the config of a run, or of sft, may say, and what a file does say", add_config},

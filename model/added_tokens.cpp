@@ -80,7 +80,15 @@ int AddedTokenFinder::longest_at(std::string_view text, size_t at) const {
   return longest;
 }
 
-void AddedTokenFinder::split(std::string_view text, std::vector<Part>& out) const {
+bool AddedTokenFinder::has_special() const {
+  return std::any_of(tokens_.begin(), tokens_.end(), [](const AddedToken& token) { return token.special; });
+}
+
+void AddedTokenFinder::split(std::string_view text, std::vector<Part>& out, Places plain) const {
+  const auto overlaps = [&](size_t begin, size_t end) {
+    return std::any_of(plain.begin(), plain.end(),
+                       [&](const auto& place) { return place.first < end && begin < place.second; });
+  };
   size_t covered = 0;
   size_t at = 0;
   while (at < text.size() && !tokens_.empty()) {
@@ -95,8 +103,12 @@ void AddedTokenFinder::split(std::string_view text, std::vector<Part>& out) cons
     }
     size_t begin = at;
     size_t end = at + lengths_[index];
-    at = end;
     const AddedToken& token = tokens_[index];
+    if (token.special && !plain.empty() && overlaps(begin, end)) {
+      ++at;
+      continue;
+    }
+    at = end;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(without_trailing_space(text.substr(0, begin)), covered);
     if (token.rstrip) end += leading_space(text.substr(end));

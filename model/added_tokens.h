@@ -5,9 +5,11 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "model/token.h"
@@ -35,8 +37,11 @@ class AddedTokenFinder {
     std::string_view text;
     TokenId id = -1;  // -1: text between tokens
   };
-  // `text` in order; appended to `out`.
-  void split(std::string_view text, std::vector<Part>& out) const;
+  // `text` in order; appended to `out`. Special tokens that overlap one of the places `plain` are text.
+  using Places = std::span<const std::pair<size_t, size_t>>;
+  void split(std::string_view text, std::vector<Part>& out, Places plain = {}) const;
+
+  bool has_special() const;
 
   bool empty() const { return tokens_.empty(); }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "model/content_marks.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/interpreter.h"
 
@@ -262,8 +263,18 @@ Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, c
 
 Result<RenderedIds> ChatTemplate::render_ids(const Tokenizer& tokenizer, const Json& messages, const Json& tools,
                                              const RenderOptions& options) const {
-  Rendered rendered = TRY(render(messages, tools, options));
-  Encoded encoded = TRY(tokenizer.encode_with_ends(rendered.text));
+  Rendered rendered;
+  std::vector<std::pair<size_t, size_t>> plain;
+  if (options.special_in_content == SpecialInContent::kText) {
+    const auto special_texts = tokenizer.special_texts();
+    ContentMarks marks(special_texts, source(!tools.is_null()) + dump_json(options.variables));
+    Json both = marks.mark(Json::array({messages, tools}));
+    rendered = TRY(render(both[0], both[1], options));
+    plain = TRY(marks.restore(rendered));
+  } else {
+    rendered = TRY(render(messages, tools, options));
+  }
+  Encoded encoded = TRY(tokenizer.encode_with_ends(rendered.text, plain));
   RenderedIds result{std::move(rendered.text), encoded.ids, {}};
   result.assistant_mask.resize(result.ids.size());
   for (const auto& [begin, end] : rendered.assistant_spans) {

@@ -21,13 +21,18 @@
 
 namespace tandem::model {
 
+// What becomes of the text of a special token within a message or a tool, in ids: plain text, so that nothing that a
+// model reads can forge a turn, or that token, as transformers has it. The rendered text is the same.
+enum class SpecialInContent : uint8_t { kTokens, kText };
+
 struct RenderOptions {
   bool add_generation_prompt = false;
   // The field of the last message that the text ends within ("content"), so that the model goes on with it; empty:
   // none.
   std::string continue_final_message;
   Json variables = Json::object();  // chat_template_kwargs: what the template sees beside messages and tools
-  std::optional<std::tm> now;       // for strftime_now; a template that asks for it fails without
+  SpecialInContent special_in_content = SpecialInContent::kTokens;
+  std::optional<std::tm> now;  // for strftime_now; a template that asks for it fails without
 };
 
 struct Rendered {

@@ -31,7 +31,7 @@ ReasoningSplitter::Parts ReasoningSplitter::push(std::string_view piece, bool la
       pending_.erase(0, begin + kReasoningBegin.size());
       state_ = kReasoning;
     } else if (last || !kReasoningBegin.starts_with(rest)) {
-      state_ = kContent;
+      state_ = begins_inside_ ? kReasoning : kContent;
     }
   }
   if (state_ == kReasoning) {

@@ -17,16 +17,17 @@ class ReasoningSplitter {
     std::string reasoning;
     std::string content;  // all of it, together, is an end of the text
   };
-  // `inside`: the text begins behind <think>.
-  explicit ReasoningSplitter(bool inside) : state_(inside ? kReasoning : kBefore) {}
+  // `inside`: the text begins behind <think>; one that is written again is no part of the reasoning.
+  explicit ReasoningSplitter(bool inside) : begins_inside_(inside) {}
 
   // What is certain by now; with `last`, the rest.
   Parts push(std::string_view piece, bool last);
-  bool inside() const { return state_ == kReasoning; }
+  bool inside() const { return state_ == kReasoning || (state_ == kBefore && begins_inside_); }
 
  private:
   enum State : uint8_t { kBefore, kReasoning, kBehind, kContent };
-  State state_;
+  const bool begins_inside_;
+  State state_ = kBefore;
   bool any_ = false;  // of the reasoning has been told
   std::string pending_;
 };

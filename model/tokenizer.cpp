@@ -107,16 +107,45 @@ Status Tokenizer::encode_part(std::string_view text, size_t begin, bool with_end
   return {};
 }
 
-Result<Encoded> Tokenizer::encode_all(std::string_view text, bool with_ends) const {
+// A part with places in it that are no special tokens. Where the model itself would make one of them, it is cut in two
+// behind its first character.
+Status Tokenizer::encode_plain_part(std::string_view text, size_t begin, Places plain, RegexScratch& scratch,
+                                    Encoded& out) const {
+  if (!normalized_tokens_.has_special()) {
+    Encoded whole;
+    TRY(encode_part(text, begin, true, scratch, whole));
+    if (std::none_of(whole.ids.begin(), whole.ids.end(), [&](TokenId id) { return is_special(id); })) {
+      out.ids.insert(out.ids.end(), whole.ids.begin(), whole.ids.end());
+      out.ends.insert(out.ends.end(), whole.ends.begin(), whole.ends.end());
+      return {};
+    }
+  }
+  size_t from = 0;
+  const auto encode_to = [&](size_t end) -> Status {
+    if (end <= from) return {};
+    TRY(encode_part(text.substr(from, end - from), begin + from, true, scratch, out));
+    from = end;
+    return {};
+  };
+  for (const auto& [first, last] : plain) {
+    if (first < begin || first >= begin + text.size()) continue;
+    const size_t at = first - begin;
+    TRY(encode_to(at + next_character(text.substr(at)).length));
+  }
+  return encode_to(text.size());
+}
+
+Result<Encoded> Tokenizer::encode_all(std::string_view text, bool with_ends, Places plain) const {
   Encoded encoded;
   encoded.ids.reserve(text.size() / 3 + 4);
   RegexScratch scratch;
   std::vector<AddedTokenFinder::Part> parts;
-  raw_tokens_.split(text, parts);
+  raw_tokens_.split(text, parts, plain);
   for (const auto& part : parts) {
     const auto begin = static_cast<size_t>(part.text.data() - text.data());
     if (part.id < 0) {
-      TRY(encode_part(part.text, begin, with_ends, scratch, encoded));
+      TRY(plain.empty() ? encode_part(part.text, begin, with_ends, scratch, encoded)
+                        : encode_plain_part(part.text, begin, plain, scratch, encoded));
       continue;
     }
     encoded.ids.push_back(part.id);
@@ -131,7 +160,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial
     repaired = replace_invalid_utf8(text);
     text = repaired;
   }
-  Encoded encoded = TRY(encode_all(text, false));
+  Encoded encoded = TRY(encode_all(text, false, {}));
   return add_special == AddSpecial::kYes ? with_special(encoded.ids) : std::move(encoded.ids);
 }
 
@@ -142,9 +171,16 @@ std::vector<TokenId> Tokenizer::with_special(std::span<const TokenId> ids) const
   return all;
 }
 
-Result<Encoded> Tokenizer::encode_with_ends(std::string_view text) const {
+Result<Encoded> Tokenizer::encode_with_ends(std::string_view text, Places plain) const {
   if (!is_valid_utf8(text)) return fail(Status::invalid("the text is not UTF-8"));
-  return encode_all(text, true);
+  return encode_all(text, true, plain);
+}
+
+std::vector<std::string> Tokenizer::special_texts() const {
+  std::vector<std::string> texts;
+  for (size_t id = 0; id < names_.size(); ++id)
+    if (special_[id] && !names_[id].empty()) texts.push_back(names_[id]);
+  return texts;
 }
 
 std::string_view Tokenizer::bytes_of(TokenId id) const {

@@ -52,8 +52,13 @@ class Tokenizer {
   std::vector<TokenId> with_special(std::span<const TokenId> ids) const;
   size_t special_count() const { return before_.size() + after_.size(); }
 
-  // The ids without what the post-processor adds, and where each token ends. `text` must be UTF-8.
-  Result<Encoded> encode_with_ends(std::string_view text) const;
+  // The ids without what the post-processor adds, and where each token ends. `text` must be UTF-8. What overlaps one of
+  // the places `plain`, in order, is no special token, whatever it says.
+  using Places = AddedTokenFinder::Places;
+  Result<Encoded> encode_with_ends(std::string_view text, Places plain = {}) const;
+
+  // The special tokens as they stand in a text, none empty.
+  std::vector<std::string> special_texts() const;
 
   // Special tokens are kept; ids that no token has are left out; bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const TokenId> ids) const;
@@ -80,7 +85,9 @@ class Tokenizer {
   // `at_start`: it begins where the whole text does.
   Status encode_normalized(std::string_view text, bool at_start, bool with_ends, RegexScratch& scratch,
                            Encoded& out) const;
-  Result<Encoded> encode_all(std::string_view text, bool with_ends) const;
+  Result<Encoded> encode_all(std::string_view text, bool with_ends, Places plain) const;
+  Status encode_plain_part(std::string_view text, size_t begin, Places plain, RegexScratch& scratch,
+                           Encoded& out) const;
 
   Model model_;
   Normalizer normalizer_;

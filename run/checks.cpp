@@ -58,7 +58,7 @@ Status check_weights(const fs::path& folder, const model::ParameterLayout& layou
 
 Status check_inputs(const RunConfig& config) {
   TRY(check(config));
-  if (config.model.path != kTinyModel) {
+  if (!is_tiny(config.model.path)) {
     const auto model = TRY(model::read_config(config.model.path));
     const auto layout = TRY(model::parameter_layout(model));
     TRY(rollout::Conversation::load(config.model.path));

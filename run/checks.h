@@ -6,7 +6,9 @@
 
 namespace tandem::run {
 
-constexpr std::string_view kTinyModel = "tiny";  // as model.path: made when the run starts
+// As model.path: made when the run starts. tiny:NAME has the notation of tool calls of that name.
+constexpr std::string_view kTinyModel = "tiny";
+inline bool is_tiny(std::string_view path) { return path == kTinyModel || path.starts_with("tiny:"); }
 
 // Config, model folder (its tokenizer and template, every tensor's place, type and size), and whether a sandbox can be
 // made here.

@@ -26,6 +26,7 @@ Result<model::RenderedIds> TextSide::render(const Json& messages, const Json& to
   std::tm time{};
   ::localtime_r(&now, &time);
   options.now = time;
+  options.special_in_content = special_in_content;
   return chat_template->render_ids(*tokenizer, messages, tools, options);
 }
 

@@ -14,6 +14,8 @@ namespace tandem::serve {
 struct TextSide {
   std::optional<model::Tokenizer> tokenizer;
   std::optional<model::ChatTemplate> chat_template;
+  // The text of a special token within a message is text, so that nothing that a model reads can forge a turn.
+  model::SpecialInContent special_in_content = model::SpecialInContent::kText;
 
   static Result<TextSide> load(const fs::path& directory);
 

@@ -116,14 +116,24 @@ Json play_floors(const std::vector<envs::TaskSpec>& specs, const envs::MakeTask&
   return rates;
 }
 
+// Of a model that is made on the spot.
+Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config) {
+  trainer::TinyModelSettings settings{.seed = config.run.seed,
+                                      .threads = static_cast<int>(std::thread::hardware_concurrency())};
+  if (config.model.path == run::kTinyModel) return settings;
+  settings.chat_template = config.model.path.substr(config.model.path.find(':') + 1);
+  if (trainer::find_tiny_template(settings.chat_template) != nullptr) return settings;
+  return fail(Status::invalid(fmt::format("model.path: there is no tiny model of {}", settings.chat_template))
+                  .hint("there are tiny:" + join(trainer::tiny_template_names(), ", tiny:")));
+}
+
 // RUN/model: a link to the directory, or the tiny model itself.
 Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
   const fs::path model = run_dir / "model";
   if (fs::exists(model)) return {};
-  if (config.model.path == run::kTinyModel) {
-    return trainer::make_tiny_model(
-        model, {.seed = config.run.seed, .threads = static_cast<int>(std::thread::hardware_concurrency())},
-        [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  if (run::is_tiny(config.model.path)) {
+    return trainer::make_tiny_model(model, TRY(tiny_settings(config)),
+                                    [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   }
   std::error_code error;
   fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
@@ -290,7 +300,8 @@ Result<int> run_training(const RunOptions& options) {
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
-  const bool tiny = config.model.path == run::kTinyModel;
+  const bool tiny = run::is_tiny(config.model.path);
+  if (tiny) TRY(tiny_settings(config));
   const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
   const run::Topology topology = TRY(run::topology_of(config));
   if (options.dry_run) {

@@ -19,9 +19,32 @@ constexpr size_t kMaxValues = 20'000;  // of an enum
 constexpr uint32_t kMaxMultiple = 10'000;
 
 // Say nothing about which values are valid.
-constexpr std::array<std::string_view, 14> kAnnotations = {
-    "$schema", "$comment", "$id",        "$defs",    "definitions", "title",           "description",
-    "default", "examples", "deprecated", "readOnly", "writeOnly",   "contentEncoding", "contentMediaType"};
+constexpr std::array<std::string_view, 24> kAnnotations = {
+    "$schema", "$comment",     "$id",           "$defs",          "definitions",      "title",
+    "default", "description",  "examples",      "deprecated",     "readOnly",         "writeOnly",
+    "example", "externalDocs", "discriminator", "contentSchema",  "contentEncoding",  "contentMediaType",
+    "xml",     "$anchor",      "$vocabulary",   "$dynamicAnchor", "propertyOrdering", "nullable"};
+
+// Constraints that are not implemented, and the type whose values alone they are about; empty: all.
+struct Unheld {
+  std::string_view keyword, type;
+};
+constexpr std::array kUnheld = {Unheld{"patternProperties", "object"},
+                                Unheld{"propertyNames", "object"},
+                                Unheld{"dependentRequired", "object"},
+                                Unheld{"dependentSchemas", "object"},
+                                Unheld{"dependencies", "object"},
+                                Unheld{"unevaluatedProperties", "object"},
+                                Unheld{"contains", "array"},
+                                Unheld{"unevaluatedItems", "array"},
+                                Unheld{"additionalItems", "array"},
+                                Unheld{"uniqueItems", "array"},
+                                Unheld{"not", ""},
+                                Unheld{"if", ""},
+                                Unheld{"$dynamicRef", ""},
+                                Unheld{"$recursiveRef", ""}};
+// Which say something beside one of those alone.
+constexpr std::array<std::string_view, 4> kBesideUnheld = {"then", "else", "minContains", "maxContains"};
 
 constexpr std::array<std::string_view, 29> kImplemented = {"$ref",
                                                            "type",
@@ -110,8 +133,7 @@ class Reader {
     return Status::invalid(fmt::format("the schema at #{}: {}", schema_.place, what));
   }
   Status not_implemented(std::string_view keyword) const {
-    return wrong(fmt::format("\"{}\" is not implemented{}", keyword,
-                             nearest(keyword, kImplemented).empty() ? "" : did_you_mean(keyword, kImplemented)))
+    return wrong(fmt::format("\"{}\" is not implemented", keyword))
         .hint("leave it out where it need not hold; docs/constrained.md lists what holds");
   }
 
@@ -138,13 +160,33 @@ class Reader {
     if (keyword == "pattern") return read_text(keyword, value);
     if (keyword == "format") return read_text(keyword, value);
     if (keyword == "required") return read_required(value);
-    if (keyword == "uniqueItems") {
-      if (!value.is_boolean()) return wrong("\"uniqueItems\" is true or false");
-      return value.get<bool>() ? not_implemented(keyword) : Status();
-    }
     if (keyword == "items" || keyword == "prefixItems" || keyword == "properties" || keyword == "additionalProperties")
       return {};  // together, when all is read
-    return not_implemented(keyword);
+    if (keyword.starts_with("x-") ||
+        std::find(kBesideUnheld.begin(), kBesideUnheld.end(), keyword) != kBesideUnheld.end())
+      return {};
+    for (const Unheld& unheld : kUnheld)
+      if (unheld.keyword == keyword) return binds(unheld, value) ? not_implemented(keyword) : Status();
+    // What nobody knows says nothing, as JSON Schema has it, but for what somebody meant to write.
+    const auto near = nearest(keyword, kImplemented);
+    if (near.empty()) return {};
+    return wrong(fmt::format("\"{}\" is no keyword{}", keyword, did_you_mean(keyword, kImplemented)));
+  }
+
+  // Whether a constraint that is not implemented could make a value invalid that the rest of this schema allows.
+  bool binds(const Unheld& unheld, const Json& value) const {
+    const Json& json = *schema_.json;
+    if (const auto type = json.find("type"); type != json.end() && !unheld.type.empty()) {
+      const Json names = type->is_array() ? *type : Json::array({*type});
+      if (std::none_of(names.begin(), names.end(), [&](const Json& name) { return name == unheld.type; })) return false;
+    }
+    if (unheld.keyword == "not") return value != Json(false);
+    if (unheld.keyword == "if") return json.contains("then") || json.contains("else");
+    if (unheld.keyword == "contains")
+      return json.value("minContains", Json()) != Json(0) || json.contains("maxContains");
+    if (unheld.keyword == "additionalItems") return json.contains("items") && json["items"].is_array();
+    if (unheld.keyword == "uniqueItems") return value != Json(false);
+    return value != Json(true) && value != Json::object();
   }
 
   Status read_type(const Json& value) {
@@ -161,6 +203,7 @@ class Reader {
       }
       types |= found->second;
     }
+    if (schema_.json->value("nullable", Json()) == Json(true)) types |= kNull;  // OpenAPI's
     facts_.types &= types;
     return {};
   }
@@ -267,7 +310,9 @@ class Reader {
     if (!value.is_string()) return wrong(fmt::format("\"{}\" is a text", keyword));
     const std::string& text = value.get_ref<const std::string&>();
     const bool numeric = text == "int32" || text == "int64" || text == "float" || text == "double";
-    if (keyword == "format" && numeric) return {};
+    const auto formats = format_names();
+    // A format that is not known is an annotation.
+    if (keyword == "format" && (numeric || std::find(formats.begin(), formats.end(), text) == formats.end())) return {};
     auto dfa = keyword == "pattern" ? automata_.pattern(text) : automata_.format(text);
     if (!dfa) return wrong(fmt::format("\"{}\" is \"{}\": {}", keyword, text, dfa.error().message()));
     facts_.texts.push_back(std::move(*dfa));

@@ -31,10 +31,6 @@ Json list_of(Json message) {
 
 Json user_message(std::string content) { return {{"role", "user"}, {"content", std::move(content)}}; }
 
-std::string id_of(const Said& said, size_t index) {
-  return said.calls[index].id.empty() ? fmt::format("call_{}", index + 1) : said.calls[index].id;
-}
-
 // A call to try a template with.
 Json probe_tools() {
   return Json::parse(R"([{"type": "function", "function": {"name": "find_lines", "description": "Finds lines.",
@@ -46,7 +42,6 @@ Said probe_of(size_t calls) {
   for (size_t i = 0; i < calls; ++i) {
     envs::ParsedCall call;
     call.call = {"find_lines", {{"path", fmt::format("file-{}.txt", i)}, {"most", i + 7}}};
-    call.id = fmt::format("call00{}ab", i);
     said.calls.push_back(std::move(call));
   }
   return said;
@@ -59,16 +54,16 @@ Result<Conversation> Conversation::load(const fs::path& directory, std::optional
                  TRY(model::ChatTemplate::load(directory)), now);
   c.format_ = model::message_format(c.template_, true);
   if (c.format_.reads_tools) {
-    c.listing_ = envs::ToolListing::kByTemplate;
+    c.notation_.listing = envs::ToolListing::kByTemplate;
   } else {
     c.format_.dialect = model::ToolDialect::kHermes;  // as the system message asks for
   }
   if (Status status = c.find_end(); !status.ok()) return fail(std::move(status).at(directory.string()));
   const auto opened = TRY(c.render(beginning(), probe_tools(), true));
-  const auto dialect = c.format_.dialect;
+  const auto dialect = c.notation_.dialect = c.format_.dialect;
   c.format_ = model::message_format(c.template_, true, opened, &c.tokenizer_);
   c.format_.dialect = dialect;
-  if (c.listing_ == envs::ToolListing::kInMessages) return c;
+  if (c.notation_.listing == envs::ToolListing::kInMessages) return c;
   if (Status status = c.find_notation(); !status.ok()) return fail(std::move(status).at(directory.string()));
   return c;
 }
@@ -98,29 +93,28 @@ Status Conversation::find_notation() {
   Status trouble;
   for (const bool one_call : {false, true}) {
     const Said probe = probe_of(one_call ? 1 : 2);
-    for (const bool null_content : {false, true}) {
-      for (const bool as_text : {false, true}) {
-        notation_ = {.arguments_as_text = as_text, .null_content = null_content, .one_call = one_call};
-        std::vector<envs::Call> calls;
-        Reply reply;
-        for (const auto& call : probe.calls) {
-          calls.push_back(call.call);
-          reply.results.push_back("FOUND-" + call.id);
-        }
-        const auto tokens = spoken(calls, "", tools);
-        const auto between = text_between(message_of(probe), messages_of(probe, reply), tools);
-        if (!tokens || !between) {
-          trouble = tokens ? between.error() : tokens.error();
-          continue;
-        }
-        const Said read_back = read(*tokens, tools);
-        const bool reads = std::ranges::equal(read_back.calls, calls, [](const auto& parsed, const auto& call) {
-          return parsed.error.empty() && parsed.call == call;
-        });
-        const bool answers = std::ranges::all_of(
-            reply.results, [&](const auto& result) { return between->find(result) != std::string::npos; });
-        if (reads && answers) return {};
+    for (const bool as_text : {false, true}) {
+      notation_.arguments_as_text = as_text;
+      notation_.one_call = one_call;
+      std::vector<envs::Call> calls;
+      Reply reply;
+      for (const auto& call : probe.calls) {
+        calls.push_back(call.call);
+        reply.results.push_back("FOUND-IN-" + call.call.arguments["path"].get<std::string>());
       }
+      const auto tokens = spoken(calls, "", tools);
+      const auto between = text_between(message_of(probe, notation_), messages_of(probe, reply, notation_), tools);
+      if (!tokens || !between) {
+        trouble = tokens ? between.error() : tokens.error();
+        continue;
+      }
+      const Said read_back = read(*tokens, tools);
+      const bool reads = std::ranges::equal(read_back.calls, calls, [](const auto& parsed, const auto& call) {
+        return parsed.error.empty() && parsed.call == call;
+      });
+      const bool answers = std::ranges::all_of(
+          reply.results, [&](const auto& result) { return between->find(result) != std::string::npos; });
+      if (reads && answers) return {};
     }
   }
   Status status = Status::invalid(
@@ -136,7 +130,8 @@ Result<std::string> Conversation::render(const Json& messages, const Json& tools
   model::RenderOptions options;
   options.add_generation_prompt = open_turn;
   options.now = now_;
-  auto rendered = template_.render(messages, listing_ == envs::ToolListing::kByTemplate ? tools : Json(), options);
+  auto rendered =
+      template_.render(messages, notation_.listing == envs::ToolListing::kByTemplate ? tools : Json(), options);
   if (rendered) return std::move(rendered->text);
   Status status = std::move(rendered).error();
   if (status.message().find("strftime_now") == std::string::npos) return fail(std::move(status));
@@ -145,14 +140,13 @@ Result<std::string> Conversation::render(const Json& messages, const Json& tools
 
 Result<std::vector<int32_t>> Conversation::prompt(const envs::Opening& opening) const {
   Json messages = Json::array();
-  for (const auto& message : opening.messages)
-    messages.push_back({{"role", message.role}, {"content", message.content}});
+  for (const auto& message : opening.messages) messages.push_back(message_of(message));
   return tokenizer_.encode(TRY(render(messages, opening.tools, true)), model::AddSpecial::kNo);
 }
 
 Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const {
   auto parsed = model::parse_message(format_, text_of(turn), tools);
-  const bool in_messages = listing_ == envs::ToolListing::kInMessages;
+  const bool in_messages = notation_.listing == envs::ToolListing::kInMessages;
   const auto example = in_messages ? std::string(R"(<tool_call>{"name": ..., "arguments": {...}}</tool_call>)")
                                    : model::format_tool_call(format_.dialect, "NAME", {{"ARGUMENT", "VALUE"}});
   Said said{.text = std::move(parsed.content), .reasoning = std::move(parsed.reasoning), .calls = {}};
@@ -170,43 +164,6 @@ Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const 
     }
   }
   return said;
-}
-
-Json Conversation::message_of(const Said& said) const {
-  Json message = {{"role", "assistant"}, {"content", said.text}};
-  if (!said.reasoning.empty()) message["reasoning_content"] = said.reasoning;
-  if (said.calls.empty()) return message;
-  if (listing_ == envs::ToolListing::kInMessages) {
-    std::vector<envs::Call> calls;
-    for (const auto& parsed : said.calls) calls.push_back(parsed.call);
-    message["content"] = said.text + (said.text.empty() ? "" : "\n") + write_calls(calls);
-    return message;
-  }
-  if (said.text.empty() && notation_.null_content) message["content"] = nullptr;
-  for (size_t i = 0; i < said.calls.size() && (i == 0 || !notation_.one_call); ++i) {
-    const auto& [call, error, id] = said.calls[i];
-    const Json arguments = error.empty() ? call.arguments : Json::object();
-    message["tool_calls"].push_back(
-        {{"id", id_of(said, i)},
-         {"type", "function"},
-         {"function",
-          {{"name", error.empty() ? call.name : "unreadable"},
-           {"arguments", notation_.arguments_as_text ? Json(dump_json(arguments)) : arguments}}}});
-  }
-  return message;
-}
-
-Json Conversation::messages_of(const Said& said, const Reply& reply) const {
-  if (said.calls.empty()) return list_of(user_message(reply.instruction));
-  if (listing_ == envs::ToolListing::kInMessages) return list_of(user_message(write_results(reply.results)));
-  Json messages = Json::array();
-  for (size_t i = 0; i < reply.results.size() && i < said.calls.size(); ++i) {
-    messages.push_back({{"role", "tool"},
-                        {"tool_call_id", id_of(said, i)},
-                        {"name", said.calls[i].error.empty() ? said.calls[i].call.name : "unreadable"},
-                        {"content", reply.results[i]}});
-  }
-  return messages;
 }
 
 size_t Conversation::end_of_turn(std::string_view text) const {
@@ -240,9 +197,9 @@ Result<NextTurn> Conversation::next_turn(std::span<const int32_t> turn, const Sa
   const auto tokens = without_end(turn);
   const auto text = tokenizer_.decode(tokens);
   // In the messages the text stands as it is.
-  const bool in_messages = listing_ == envs::ToolListing::kInMessages;
-  const Json message = in_messages ? Json{{"role", "assistant"}, {"content", text}} : message_of(said);
-  const Json following = messages_of(said, reply);
+  const bool in_messages = notation_.listing == envs::ToolListing::kInMessages;
+  const Json message = in_messages ? Json{{"role", "assistant"}, {"content", text}} : message_of(said, notation_);
+  const Json following = messages_of(said, reply, notation_);
   NextTurn next;
   next.is_retokenised = true;
   std::string between;
@@ -256,9 +213,9 @@ Result<NextTurn> Conversation::next_turn(std::span<const int32_t> turn, const Sa
   } else {
     Said bare = said;
     bare.text = bare.reasoning = "";
-    between = TRY(text_between(
-        said.calls.empty() || in_messages ? Json{{"role", "assistant"}, {"content", kSaid}} : message_of(bare),
-        following, tools));
+    between = TRY(text_between(said.calls.empty() || in_messages ? Json{{"role", "assistant"}, {"content", kSaid}}
+                                                                 : message_of(bare, notation_),
+                               following, tools));
   }
   next.tokens = TRY(tokenizer_.encode(between, model::AddSpecial::kNo));
   if (!end_text_.empty() || next.tokens.empty()) return next;
@@ -284,14 +241,15 @@ std::string Conversation::text_of(std::span<const int32_t> tokens) const {
 }
 
 Result<std::vector<int32_t>> Conversation::spoken(std::span<const envs::Call> calls, const std::string& answer,
-                                                  const Json& tools) const {
+                                                  const Json& tools, size_t calls_before) const {
   Said said{.text = answer, .reasoning = {}, .calls = {}};
   Reply reply{.results = {}, .instruction = "v"};
   for (const auto& call : calls) {
     said.calls.push_back({.call = call, .error = {}, .id = {}});
+    said.calls.back().id = id_of(said.calls.back(), calls_before + said.calls.size() - 1, notation_);
     reply.results.emplace_back("r");
   }
-  const Json message = message_of(said), following = messages_of(said, reply);
+  const Json message = message_of(said, notation_), following = messages_of(said, reply, notation_);
   const auto between = TRY(text_between(message, following, tools));
   const auto whole = TRY(render(joined(joined(beginning(), list_of(message)), following), tools, true));
   const auto opening = TRY(render(beginning(), tools, true));

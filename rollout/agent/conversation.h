@@ -16,28 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "envs/episodes/opening.h"
-#include "envs/episodes/turn.h"
 #include "model/chat_template.h"
 #include "model/config.h"
 #include "model/message_format.h"
 #include "model/tokenizer.h"
+#include "rollout/agent/chat_messages.h"
 
 namespace tandem::rollout {
-
-// A turn of the model as it is read.
-struct Said {
-  std::string text;                     // outside of calls; the answer where there are none
-  std::string reasoning;                // that is no part of the answer
-  std::vector<envs::ParsedCall> calls;  // in the order of the text, unreadable ones among them
-  friend bool operator==(const Said&, const Said&) = default;
-};
-
-// What follows a turn of the model's: the results of its calls, or the words of the user.
-struct Reply {
-  std::vector<std::string> results;  // one for each call
-  std::string instruction;           // where there were no calls
-};
 
 struct NextTurn {
   std::vector<int32_t> tokens;  // between the end token of the last turn and the next one
@@ -52,7 +37,7 @@ class Conversation {
   // dialect reads.
   static Result<Conversation> load(const fs::path& model_directory, std::optional<std::tm> now = std::nullopt);
 
-  envs::ToolListing listing() const { return listing_; }
+  envs::ToolListing listing() const { return notation_.listing; }
   const model::MessageFormat& format() const { return format_; }
 
   // The opening messages with the tools, and the start of the model's first turn.
@@ -62,8 +47,9 @@ class Conversation {
   Result<NextTurn> next_turn(std::span<const int32_t> turn, const Said& said, const Reply& reply,
                              const Json& tools) const;
   // A turn with these calls, or with this answer, and its end token: as the template writes it, for demonstrations.
-  Result<std::vector<int32_t>> spoken(std::span<const envs::Call> calls, const std::string& answer,
-                                      const Json& tools) const;
+  // `calls_before`: of the conversation, which some families count.
+  Result<std::vector<int32_t>> spoken(std::span<const envs::Call> calls, const std::string& answer, const Json& tools,
+                                      size_t calls_before = 0) const;
 
   // What the model said in a turn, without the end token.
   std::string text_of(std::span<const int32_t> tokens) const;
@@ -71,12 +57,6 @@ class Conversation {
   const model::Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  // How the template wants an assistant's message that calls tools.
-  struct Notation {
-    bool arguments_as_text = false;
-    bool null_content = false;
-    bool one_call = false;  // it refuses several in one message
-  };
   Conversation(model::ModelConfig config, model::Tokenizer tokenizer, model::ChatTemplate chat_template,
                std::optional<std::tm> now)
       : config_(std::move(config)), tokenizer_(std::move(tokenizer)), template_(std::move(chat_template)), now_(now) {}
@@ -85,9 +65,6 @@ class Conversation {
   Status find_notation();
   Result<std::string> render(const Json& messages, const Json& tools, bool open_turn) const;
   std::vector<int32_t> without_end(std::span<const int32_t> turn) const;
-  // Messages of the template: a turn of the model, and what follows it.
-  Json message_of(const Said& said) const;
-  Json messages_of(const Said& said, const Reply& reply) const;
   // Behind the end of a message of the model that ends `text`.
   size_t end_of_turn(std::string_view text) const;
   // What the template writes between the turn's end and the next turn, whatever the turn's own text becomes.
@@ -97,9 +74,8 @@ class Conversation {
   model::Tokenizer tokenizer_;
   model::ChatTemplate template_;
   std::optional<std::tm> now_;
-  envs::ToolListing listing_ = envs::ToolListing::kInMessages;
   model::MessageFormat format_;
-  Notation notation_;
+  CallNotation notation_;
   // The end token that the template writes behind a turn; empty where the beginning of the next message is it.
   std::string end_text_;
   int32_t end_token_ = 0;

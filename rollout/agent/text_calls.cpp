@@ -5,7 +5,6 @@
 namespace tandem::rollout {
 namespace {
 
-// As Python's json.dumps writes it, which is what models have seen: ", " and ": ".
 void write_json(const Json& value, std::string& text) {
   if (value.is_object()) {
     text += '{';
@@ -17,6 +16,13 @@ void write_json(const Json& value, std::string& text) {
       write_json(item, text);
     }
     text += '}';
+  } else if (value.is_array()) {
+    text += '[';
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (i > 0) text += ", ";
+      write_json(value[i], text);
+    }
+    text += ']';
   } else {
     text += dump_json(value);
   }
@@ -24,13 +30,17 @@ void write_json(const Json& value, std::string& text) {
 
 }  // namespace
 
+std::string python_json(const Json& value) {
+  std::string text;
+  write_json(value, text);
+  return text;
+}
+
 std::string write_calls(std::span<const envs::Call> calls) {
   std::string text;
   for (const auto& call : calls) {
     if (!text.empty()) text += '\n';
-    text += "<tool_call>";
-    write_json(Json{{"name", call.name}, {"arguments", call.arguments}}, text);
-    text += "</tool_call>";
+    text += "<tool_call>" + python_json(Json{{"name", call.name}, {"arguments", call.arguments}}) + "</tool_call>";
   }
   return text;
 }

@@ -12,6 +12,9 @@
 
 namespace tandem::rollout {
 
+// JSON as Python's json.dumps writes it, which is what models have seen: ", " and ": ".
+std::string python_json(const Json& value);
+
 std::string write_calls(std::span<const envs::Call> calls);       // one a line: the assistant's message
 std::string write_results(std::span<const std::string> results);  // the user's message
 

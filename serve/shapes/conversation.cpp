@@ -29,6 +29,7 @@ Status constrain(Fields& fields, const ModelView& model, const Conversation& ask
   if (dialect && (!asked.tool_choice.is_null() || is_strict(asked.tools))) {
     request["tool_choice"] = asked.tool_choice.is_null() ? Json("auto") : asked.tool_choice;
     request["tools"] = asked.tools;
+    if (asked.one_call) request["parallel_tool_calls"] = false;
     param = "tool_choice";
   }
   if (request.empty()) return {};
@@ -37,6 +38,7 @@ Status constrain(Fields& fields, const ModelView& model, const Conversation& ask
   if (!constraint) return fields.wrong(param, std::move(constraint).error());
   generation.turn.constraint = std::move(*constraint);
   // What a grammar begins with is the answer itself.
+  if (request.contains("response_format")) generation.choice->tools = Json::array();
   const bool free_text = request.contains("tool_choice") && request["tool_choice"] == Json("auto");
   if (generation.turn.constraint && generation.choice->format && !free_text)
     generation.choice->format->begins_in_reasoning = false;

@@ -216,7 +216,9 @@ TEST_F(Generate, tool_choice_constrains_calls_of_every_dialect) {
                                                           {"llama3", "<|python_tag|>"},
                                                           {"deepseek_v3", "<｜tool▁call▁begin｜>```json"},
                                                           {"deepseek_v31", "<｜tool▁call▁begin｜>"},
-                                                          {"kimi_k2", "<|tool_call_begin|>"}};
+                                                          {"kimi_k2", "<|tool_call_begin|>"},
+                                                          {"mistral", "[TOOL_CALLS]"},
+                                                          {"mistral_v11", "[TOOL_CALLS]f[ARGS]"}};
   const Json tools = *parse_json(
       R"([{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"at":{"enum":["left",)"
       R"("right"]},"times":{"type":"integer","minimum":1,"maximum":9}},"required":["at"],)"
@@ -257,6 +259,54 @@ TEST_F(Generate, tool_choice_constrains_calls_of_every_dialect) {
   }
 }
 
+TEST_F(Generate, keys_that_are_null_are_missing_and_several_answers_are_those_of_their_seeds) {
+  Json line = {{"id", 0}, {"tokens", {1, 2, 3}}, {"seed", 4}, {"max_tokens", 6}, {"ignore_eos", true}};
+  Json nulls = line, several = line, next = line;
+  nulls["id"] = 1;
+  for (const char* key : {"tools", "tool_choice", "top_p", "top_k", "min_p", "stop", "response_format", "n", "messages",
+                          "temperature", "chat_template_kwargs", "presence_penalty", "parallel_tool_calls"})
+    nulls[key] = nullptr;
+  several["id"] = 2;
+  several["n"] = 2;
+  next["id"] = 3;
+  next["seed"] = 5;
+  const auto answers = generate({line, nulls, several, next}, {});
+  ASSERT_EQ(answers.size(), 4u);
+  EXPECT_EQ(answers.at(1)["tokens"], answers.at(0)["tokens"]);
+  ASSERT_EQ(answers.at(2)["choices"].size(), 2u) << answers.at(2);
+  EXPECT_EQ(answers.at(2)["choices"][0]["tokens"], answers.at(0)["tokens"]);
+  EXPECT_EQ(answers.at(2)["choices"][0]["logprobs"], answers.at(0)["logprobs"]);
+  EXPECT_EQ(answers.at(2)["choices"][1]["tokens"], answers.at(3)["tokens"]);
+}
+
+TEST_F(Generate, tool_choice_auto_leaves_the_model_free_and_one_call_is_one_call) {
+  const Json tools = *parse_json(
+      R"([{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"at":{"enum":["left",)"
+      R"("right"]}},"required":["at"],"additionalProperties":false}}}])");
+  const Json messages = {{{"role", "user"}, {"content", "Look."}}};
+  const Json plain = {{"messages", messages}, {"tools", tools}, {"seed", 3}, {"max_tokens", 12}};
+  std::vector<Json> lines;
+  for (int i = 0; i < 2; ++i) {
+    lines.push_back(plain);
+    lines.back()["id"] = i;
+  }
+  lines[1]["tool_choice"] = "auto";
+  for (int i = 2; i < 10; ++i) {
+    lines.push_back(plain);
+    lines.back().update(
+        {{"id", i}, {"seed", i}, {"max_tokens", 400}, {"tool_choice", "required"}, {"parallel_tool_calls", false}});
+  }
+  const auto answers = generate(lines, {});
+  EXPECT_EQ(answers.at(1)["tokens"], answers.at(0)["tokens"]) << "nothing is masked";
+  for (int i = 2; i < 10; ++i) {
+    if (answers.at(i)["finish_reason"] == "length") continue;
+    const std::string text = answers.at(i)["text"].get<std::string>();
+    size_t names = 0;
+    for (size_t at = text.find("\"look\""); at != std::string::npos; at = text.find("\"look\"", at + 1)) ++names;
+    EXPECT_EQ(names, 1u) << text;
+  }
+}
+
 TEST_F(Generate, numbers_that_do_not_fit_are_refused_and_never_cut) {
   const std::pair<const char*, const char*> items[] = {
       {R"({"tokens":[4294967297]})", "\"tokens[0]\" is 4294967297, expected an integer from 0 to "},
@@ -285,7 +335,7 @@ TEST_F(Generate, wrong_constraints_are_answered_by_what_is_wrong) {
     const char* line;
     const char* message;
   } items[] = {
-      {R"({"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"if":{}}}}})",
+      {R"({"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"if":{},"then":false}}}})",
        "\"if\" is not implemented"},
       {R"({"prompt":"x","response_format":{"type":"json_object"},"stop":"}"})", "would cut a constrained text short"},
       {R"({"prompt":"x","response_format":{"type":"json_object"},"ignore_eos":true})", "needs an end token"},

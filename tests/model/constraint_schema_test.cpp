@@ -13,12 +13,12 @@ TEST(Constraint, keywords_that_are_not_implemented_are_refused_by_name_and_place
   } items[] = {
       {R"({"properties":{"a":{"not":{}}}})", "the schema at #/properties/a: \"not\" is not implemented"},
       {R"({"items":{"uniqueItems":true}})", "the schema at #/items: \"uniqueItems\" is not implemented"},
-      {R"({"patternProperties":{}})", "\"patternProperties\" is not implemented"},
-      {R"({"propertyNames":{}})", "\"propertyNames\" is not implemented"},
-      {R"({"if":{}})", "\"if\" is not implemented"},
-      {R"({"minimun":1})", "\"minimun\" is not implemented; did you mean \"minimum\"?"},
+      {R"({"patternProperties":{"^x":{}}})", "\"patternProperties\" is not implemented"},
+      {R"({"type":["string","object"],"propertyNames":{"minLength":1}})", "\"propertyNames\" is not implemented"},
+      {R"({"if":{},"then":{"const":1}})", "\"if\" is not implemented"},
+      {R"({"contains":{"const":1}})", "\"contains\" is not implemented"},
+      {R"({"minimun":1})", "\"minimun\" is no keyword; did you mean \"minimum\"?"},
       {R"({"type":"strng"})", "\"type\" is \"strng\""},
-      {R"({"type":"string","format":"colour"})", "no format \"colour\""},
       {R"({"type":"string","pattern":"(a)\\1"})", "a back reference at character"},
       {R"-({"type":"string","pattern":"a(?=b)"})-", "look-around"},
       {R"({"type":"string","pattern":"(a"})", "a ( without its )"},
@@ -40,6 +40,21 @@ TEST(Constraint, keywords_that_are_not_implemented_are_refused_by_name_and_place
   for (const auto& item : items)
     EXPECT_NE(refused(*parse_json(item.schema)).find(item.message), std::string::npos)
         << item.schema << ": " << refused(*parse_json(item.schema));
+}
+
+TEST(Constraint, what_says_nothing_about_values_is_passed_over) {
+  for (const char* schema :
+       {R"({"type":"integer","x-order":1,"example":3,"propertyOrdering":["a"],"enumNames":["one"],"markdown":true})",
+        R"({"type":"string","format":"colour"})",
+        R"({"type":"string","patternProperties":{"^x":{}},"uniqueItems":true})",
+        R"({"type":"integer","contains":{},"not":false,"if":{}})", R"({"patternProperties":{},"propertyNames":true})"})
+    EXPECT_EQ(refused(*parse_json(schema)), "") << schema;
+}
+
+TEST(Constraint, uniqueItems_that_is_refused_is_not_offered_instead) {
+  const auto words = refused(*parse_json(R"({"type":"array","uniqueItems":true})"));
+  EXPECT_NE(words.find("\"uniqueItems\" is not implemented"), std::string::npos) << words;
+  EXPECT_EQ(words.find("did you mean"), std::string::npos) << words;
 }
 
 TEST(Constraint, schemas_that_would_grow_without_end_are_refused_soon) {

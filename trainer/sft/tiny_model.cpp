@@ -4,10 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "envs/tasks/workspace/kinds.h"
-#include "rollout/agent/text_calls.h"
 #include "trainer/sft/phrase_tokenizer.h"
 #include "trainer/sft/warm_start.h"
 
@@ -22,33 +21,67 @@ constexpr double kLearningRate = 3e-3;
 // Copying stays right; what to call, and in which file, is decided badly.
 constexpr envs::Noise kNoise{.random_tool = 0.4, .corrupt_argument = 0.65};
 
-constexpr std::string_view kTemplate =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
-    "'\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-
-const std::array<std::string, 3> kSpecial = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
-constexpr model::TokenId kEndOfText = 0, kEndOfTurn = 2;
-
 // Two letters of a word of `echo`: a token of their own wherever they stand, so that copying is the same everywhere.
 constexpr const char* kCut = "[A-Z][AEIOU]";
 
-std::vector<std::string> pieces_of(const envs::Transcript& transcript) {
-  // As the template writes them; special tokens part them.
-  std::vector<std::string> texts;
-  const auto opening = envs::opening(transcript.task, envs::prompted_tools(), {}, envs::ToolListing::kInMessages);
-  for (const auto& message : opening.messages) texts.insert(texts.end(), {message.role + "\n" + message.content, "\n"});
+// What the template writes of a transcript, parted at its special tokens.
+Result<std::vector<std::string>> pieces_of(const envs::Transcript& transcript, const TinyTemplate& format,
+                                           const model::ChatTemplate& chat_template) {
+  const bool is_plain = format.name == kPlainTemplate;
+  const rollout::CallNotation notation{
+      .listing = is_plain ? envs::ToolListing::kInMessages : envs::ToolListing::kByTemplate,
+      .dialect = model::dialect_of_template(format.source),
+      .arguments_as_text = format.arguments_as_text,
+      .one_call = format.one_call};
+  const auto opening = envs::opening(transcript.task, envs::prompted_tools(), {}, notation.listing);
+  Json messages = Json::array();
+  for (const auto& message : opening.messages) messages.push_back(rollout::message_of(message));
   for (const auto& turn : transcript.turns) {
-    texts.insert(texts.end(),
-                 {"assistant\n", turn.calls.empty() ? turn.answer : rollout::write_calls(turn.calls), "\n"});
-    std::vector<std::string> results;
-    for (const auto& outcome : turn.outcomes) results.push_back(outcome.output);
-    if (!results.empty()) texts.insert(texts.end(), {"user\n" + rollout::write_results(results), "\n"});
+    rollout::Said said{.text = turn.answer, .reasoning = {}, .calls = {}};
+    for (const auto& call : turn.calls) said.calls.push_back({.call = call, .error = {}, .id = {}});
+    messages.push_back(message_of(said, notation));
+    rollout::Reply reply;
+    for (const auto& outcome : turn.outcomes) reply.results.push_back(outcome.output);
+    if (turn.outcomes.empty()) break;
+    for (const Json& message : messages_of(said, reply, notation)) messages.push_back(message);
   }
-  return texts;
+  const Json tools = is_plain ? Json() : opening.tools;
+  const std::string text = TRY(chat_template.render(messages, tools, {})).text;
+  // What the model says is made into tokens apart from what opens its turn.
+  const std::string opened = TRY(chat_template.render(messages, tools, {.add_generation_prompt = true})).text;
+  const auto last_mark = [&](std::string_view rest) {
+    size_t end = 0;
+    for (const auto& mark : format.marks)
+      if (const size_t at = rest.rfind(mark); at != std::string_view::npos) end = std::max(end, at + mark.size());
+    return rest.substr(end);
+  };
+  const std::string begin(last_mark(opened));
+  std::vector<std::string> pieces;
+  const auto add = [&](std::string piece) {
+    const bool is_turn = !begin.empty() && piece.size() > begin.size() && piece.starts_with(begin);
+    if (is_turn) pieces.push_back(begin);
+    piece.erase(0, is_turn ? begin.size() : 0);
+    if (!piece.empty()) pieces.push_back(std::move(piece));
+  };
+  std::string piece;
+  for (size_t at = 0; at < text.size();) {
+    const auto mark = std::ranges::find_if(
+        format.marks, [&](const auto& each) { return std::string_view(text).substr(at).starts_with(each); });
+    if (mark == format.marks.end()) {
+      piece += text[at++];
+      continue;
+    }
+    add(std::exchange(piece, ""));
+    at += mark->size();
+  }
+  add(std::move(piece));
+  return pieces;
 }
 
-model::ModelConfig config_for(int vocabulary) {
+model::ModelConfig config_for(const TinyTemplate& format, int vocabulary) {
+  const auto id_of = [&](const std::string& mark) {
+    return static_cast<model::TokenId>(std::ranges::find(format.marks, mark) - format.marks.begin());
+  };
   model::ModelConfig config;
   config.family = "llama";
   config.layers = 2;
@@ -62,27 +95,28 @@ model::ModelConfig config_for(int vocabulary) {
   config.norm_epsilon = 1e-5;
   config.tied_embeddings = true;
   config.dtype = model::DType::kBF16;
-  config.eos_tokens = {kEndOfTurn};
-  config.bos_token = kEndOfText;
-  config.pad_token = kEndOfTurn;
+  for (const auto& mark : format.ends) config.eos_tokens.push_back(id_of(mark));
+  config.bos_token = 0;
+  config.pad_token = config.eos_tokens.front();
   return config;
 }
 
 // Everything but the weights.
-Result<model::ModelConfig> write_text_files(const fs::path& folder, std::span<const envs::Transcript> transcripts) {
+Result<model::ModelConfig> write_text_files(const fs::path& folder, const TinyTemplate& format,
+                                            std::span<const envs::Transcript> transcripts) {
   std::vector<std::string> texts;
+  const auto chat_template = TRY(model::ChatTemplate::parse(format.source, {{"bos_token", format.marks[0]}}));
   for (const auto& transcript : transcripts) {
-    for (auto& text : pieces_of(transcript)) texts.push_back(std::move(text));
+    for (auto& text : TRY(pieces_of(transcript, format, chat_template))) texts.push_back(std::move(text));
   }
   const Json tokenizer = TRY(make_phrase_tokenizer(
-      texts, {.least_count = static_cast<int>(transcripts.size() / 24), .cut = kCut, .special = kSpecial}));
-  const auto config = config_for(static_cast<int>(tokenizer["model"]["vocab"].size()));
+      texts, {.least_count = static_cast<int>(transcripts.size() / 24), .cut = kCut, .special = format.marks}));
+  const auto config = config_for(format, static_cast<int>(tokenizer["model"]["vocab"].size()));
   TRY(make_directories(folder));
   TRY(write_file(folder / "tokenizer.json", tokenizer.dump(1) + "\n"));
-  const Json names = {
-      {"bos_token", kSpecial[kEndOfText]}, {"eos_token", kSpecial[kEndOfTurn]}, {"pad_token", kSpecial[kEndOfTurn]}};
+  const Json names = {{"bos_token", format.marks[0]}, {"eos_token", format.ends[0]}, {"pad_token", format.ends[0]}};
   Json tokenizer_config = names;
-  tokenizer_config["chat_template"] = kTemplate;
+  tokenizer_config["chat_template"] = format.source;
   tokenizer_config["clean_up_tokenization_spaces"] = false;
   tokenizer_config["model_max_length"] = config.max_positions;
   tokenizer_config["tokenizer_class"] = "PreTrainedTokenizerFast";
@@ -95,13 +129,15 @@ Result<model::ModelConfig> write_text_files(const fs::path& folder, std::span<co
 
 Status make(const fs::path& folder, const TinyModelSettings& settings,
             const std::function<void(const std::string&)>& progress) {
+  const TinyTemplate* format = find_tiny_template(settings.chat_template);
+  if (format == nullptr) return Status::invalid("there is no tiny template " + settings.chat_template);
   std::vector<envs::Transcript> transcripts;
   for (uint64_t number = 0; number < kDemonstrations; ++number) {
     const auto task = TRY(envs::make_task({.kind = "echo", .seed = derive_seed(settings.seed, {1, number})}));
     Random random(derive_seed(settings.seed, {2, number}));
     transcripts.push_back(TRY(envs::demonstrate(task, random, kNoise)));
   }
-  const auto config = TRY(write_text_files(folder, transcripts));
+  const auto config = TRY(write_text_files(folder, *format, transcripts));
   const auto conversation = TRY(rollout::Conversation::load(folder));
   std::vector<Sample> samples;
   for (const auto& transcript : transcripts) samples.push_back(TRY(sample_of(transcript, conversation, kLongest)));

@@ -2,7 +2,7 @@
 //
 // It is for the job that shows the whole loop in under a minute: two layers that know the call format, look where they
 // should most of the time, and decide badly, so that reinforcement has something to mend. It can do one kind of task
-// (`echo`) and nothing else.
+// (`echo`) and nothing else, in the notation of tool calls that is asked for.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "trainer/sft/tiny_template.h"
 
 namespace tandem::trainer {
 
@@ -17,6 +18,7 @@ struct TinyModelSettings {
   uint64_t seed = 1;
   int warm_steps = 240;  // supervised steps; 0: random weights
   int threads = 1;
+  std::string chat_template = std::string(kPlainTemplate);  // the name of a TinyTemplate
 };
 
 // Writes a Hugging Face directory at `out`, whole or not at all; one that is there is replaced. A function of the

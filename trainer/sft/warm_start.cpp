@@ -15,9 +15,11 @@ Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conv
   };
   const auto opening = envs::opening(transcript.task, envs::prompted_tools(), {}, conversation.listing());
   append(TRY(conversation.prompt(opening)), false);
+  size_t calls = 0;
   for (const auto& turn : transcript.turns) {
-    const auto spoken = TRY(conversation.spoken(turn.calls, turn.answer, opening.tools));
+    const auto spoken = TRY(conversation.spoken(turn.calls, turn.answer, opening.tools, calls));
     append(spoken, true);
+    calls += turn.calls.size();
     if (turn.outcomes.empty()) break;
     rollout::Reply reply;
     for (const auto& outcome : turn.outcomes) reply.results.push_back(outcome.output);
