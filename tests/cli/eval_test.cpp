@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "eval/player.h"
 #include "tests/cli/run_fixture.h"
 #include "wire/http_server.h"
 
@@ -71,6 +72,17 @@ class AnsweringServer {
   std::thread thread_;
 };
 
+// The tokens that a transcript's turns saw and sampled.
+Json tokens_of(const fs::path& transcript) {
+  const Json whole = json(transcript);
+  Json turns = Json::array();
+  for (const Json& step : whole.value("steps", Json::array())) {
+    if (step.contains("metrics"))
+      turns.push_back({step.at("metrics").at("prompt_token_ids"), step.at("metrics").at("completion_token_ids")});
+  }
+  return turns;
+}
+
 class Eval : public RunTest {
  protected:
   static constexpr int kTasks = 8;
@@ -131,15 +143,13 @@ TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_tok
   const auto tokens = [&](const std::string& name) {
     Json all = Json::array();
     for (int task = 0; task < 6; ++task) {
-      const auto path = night(name) / "transcripts/echo/heldout" / std::to_string(task) / "1.json";
-      const Json transcript = json(path);
-      for (const Json& step : transcript.at("steps")) {
-        if (step.contains("metrics")) all.push_back(step.at("metrics").at("completion_token_ids"));
-      }
+      for (const int sample : {0, 1})
+        all.push_back(tokens_of(night(name) / "transcripts/echo/heldout" / std::to_string(task) /
+                                (std::to_string(sample) + ".json")));
     }
     return all;
   };
-  EXPECT_GE(tokens("one").size(), 6u);
+  EXPECT_GE(tokens("one")[0].size(), 1u);
   EXPECT_EQ(tokens("one"), tokens("two")) << "beside others or alone, a sample draws the same";
 }
 
@@ -160,6 +170,25 @@ TEST_F(Eval, a_trained_model_is_better_than_what_it_was_trained_from_and_swapped
   const Json loss = json(night("three") / "results.json").at("against");
   EXPECT_EQ(loss.at("points").get<double>(), -gain.at("points").get<double>());
   EXPECT_EQ(loss.at("regressed"), gain.at("improved"));
+}
+
+TEST_F(Eval, the_agent_says_the_same_tokens_for_the_same_seed) {
+  const auto model = (root() / "model").string();
+  const auto file = suite("model: " + model + "\ntasks: {path: tasks, limit: 3}\nsamples: 2\n" +
+                          "limits: {max_new_tokens: 48, turns: 3}\n");
+  ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
+  fs::create_directories(root() / "suite/work");
+  std::ofstream(root() / "suite/work/notes.txt") << "hello\n";
+  for (const int sample : {0, 1}) {
+    const auto transcript = root() / "suite/agent.json";
+    const auto seed = std::to_string(eval::seed_of_sample(1, "t1", sample));
+    tandem({"agent", "--workspace", (root() / "suite/work").string(), "--model", model, "--seed", seed, "--temperature",
+            "1", "--max-tokens", "48", "--max-turns", "3", "--dry-run", "--transcript", transcript.string(),
+            "What is the value of number 1? Answer with it alone."});
+    const Json said = tokens_of(transcript);
+    ASSERT_GE(said.size(), 1u) << text(output());
+    EXPECT_EQ(said, tokens_of(night("one") / "transcripts/t1" / (std::to_string(sample) + ".json")));
+  }
 }
 
 TEST_F(Eval, the_page_of_its_keys_is_what_its_reader_says) {
