@@ -54,6 +54,9 @@ std::string test_case(const TaskNight& task, const std::string& class_name, cons
   };
   if (verdict.against && is_in(verdict.against->regressed)) out += property("regressed", "true");
   if (verdict.against && is_in(verdict.against->flaky)) out += property("flaky", "true");
+  for (const auto& sample : task.samples) {
+    for (const auto& flag : sample.flags) out += property(fmt::format("flag.sample_{}", sample.sample), flag);
+  }
   out += "      </properties>\n";
   const auto text = xml(samples_text(task));
   if (!rate) {

@@ -10,7 +10,7 @@
 namespace tandem::eval {
 namespace {
 
-constexpr size_t kShownTasks = 200, kShownRegressions = 30;
+constexpr size_t kShownTasks = 200, kShownRegressions = 30, kShownFlags = 50;
 
 // Text of others as a cell of a table.
 std::string cell(std::string_view text) {
@@ -108,6 +108,19 @@ std::string report_markdown(const Verdict& v) {
                                             v.night.config_digest.substr(0, 12), v.night.version));
   row("began", rollout::iso_time(v.night.started));
 
+  if (s.flagged > 0) {
+    out += "\nThese look like cheats; read their transcripts:\n\n";
+    size_t named = 0;
+    for (const auto& task : v.night.tasks) {
+      for (const auto& sample : task.samples) {
+        for (const auto& flag : sample.flags) {
+          if (++named <= kShownFlags)
+            out += fmt::format("- {}, sample {}: {}\n", cell(task.task), sample.sample, cell(flag));
+        }
+      }
+    }
+    if (named > kShownFlags) out += fmt::format("- … and {} more\n", named - kShownFlags);
+  }
   out += "\n| task | passed | samples | why not |\n|---|---:|---:|---|\n";
   size_t shown = 0;
   for (const auto& task : v.night.tasks) {

@@ -137,6 +137,7 @@ std::string figures(const NightSummary& s) {
   row("for a passed sample", fmt::format("{} of samples, cost {:.6g}", seconds_text(s.seconds_of_pass.value_or(0)),
                                          s.cost_of_pass.value_or(0)));
   row("tokens", fmt::format("{} of prompts, {} sampled", s.prompt_tokens, s.completion_tokens));
+  row("samples that look like cheats", std::to_string(s.flagged));
   row("behaviour", fmt::format("{:.1f} edits, {:.1f} reads before the first one, {:.1f} searches, {:.1f} messages with "
                                "several calls",
                                s.edits, s.reads_before_edit, s.searches, s.parallel_turns));

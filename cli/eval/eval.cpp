@@ -111,6 +111,11 @@ Result<int> run_eval(const EvalOptions& o) {
   const auto model = TRY(find_model(suite, o.out));
   const auto identity = eval::identity_of(suite, tasks, model.name, model.digest, shard);
   const eval::Terms terms{suite.gates, suite.prices};
+  const SystemClock clock;
+  std::optional<OpenModel> source;
+  // A model that cannot be loaded leaves no folder that would refuse the one that is mended.
+  std::error_code error;
+  if (!fs::exists(fs::path(o.out) / "evaluation.json", error)) source = TRY(open_model(suite, model, clock));
   auto folder = TRY(eval::EvaluationFolder::open(o.out, identity, terms));
 
   std::signal(SIGPIPE, SIG_IGN);  // a server that is gone is seen where it is written to
@@ -118,15 +123,14 @@ Result<int> run_eval(const EvalOptions& o) {
   if (!open.empty()) {
     const auto interrupt = TRY(Interrupt::listen());
     const auto backend = TRY(envs::start_sandboxes("", suite.env.sandbox, suite.env.engine));
-    const SystemClock clock;
-    const auto source = TRY(open_model(suite, model, clock));
+    if (!source) source = TRY(open_model(suite, model, clock));
     ProgressLine line;
     const eval::EvaluationJob job{.suite = suite,
                                   .tasks = tasks,
                                   .identity = identity,
                                   .backend = *backend,
-                                  .source = *source.model,
-                                  .watch = source.watch,
+                                  .source = *source->model,
+                                  .watch = source->watch,
                                   .on_progress = [&](const auto& progress) { line.show(progress_text(progress)); },
                                   .stop = interrupt->token()};
     const auto over = TRY(eval::evaluate(job, folder, clock));

@@ -338,6 +338,16 @@ TEST_F(Eval, samples_that_a_server_refused_have_no_verdict_and_are_tried_again_b
   EXPECT_EQ(results.at("outcomes").at("infra_error"), 0);
 }
 
+TEST_F(Eval, a_model_that_is_half_written_is_named_and_leaves_no_folder_behind) {
+  const auto half = root() / "suite/half";
+  fs::copy(root() / "model", half, fs::copy_options::recursive);
+  fs::resize_file(half / "model.safetensors", fs::file_size(half / "model.safetensors") / 2);
+  const auto file = suite("model: half\ntasks: {path: tasks, limit: 1}\n");
+  EXPECT_NE(run_eval({file, "--out", night("one").string()}), 0);
+  EXPECT_THAT(text(output()), HasSubstr("model.safetensors"));
+  EXPECT_FALSE(fs::exists(night("one")));
+}
+
 TEST_F(Eval, answers_that_are_none_are_failures_of_the_server_and_no_verdict) {
   AnsweringServer server;
   const auto file = suite_of(server);
