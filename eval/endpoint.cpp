@@ -133,7 +133,7 @@ Result<std::string> only_model_of(const EndpointTerms& terms) {
 }
 
 Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::Task& task, uint64_t seed) {
-  rollout::EndpointSettings settings{.urls = terms_.urls,
+  rollout::EndpointSettings settings{.urls = urls(),
                                      .model = terms_.model,
                                      .key = terms_.key,
                                      .temperature = terms_.temperature,
@@ -165,6 +165,21 @@ bool EndpointSource::wait_for_turn(const std::stop_token& stop) {
   }
 }
 
+std::vector<std::string> EndpointSource::urls() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> present, absent;
+  for (size_t i = 0; i < terms_.urls.size(); ++i)
+    (i < absent_.size() && absent_[i] ? absent : present).push_back(terms_.urls[i]);
+  present.insert(present.end(), absent.begin(), absent.end());
+  return present;
+}
+
+void EndpointSource::note_presence(size_t number, bool present) {
+  std::lock_guard lock(mutex_);
+  absent_.resize(std::max(absent_.size(), number + 1));
+  absent_[number] = !present;
+}
+
 std::optional<Time> EndpointSource::heard() const {
   std::lock_guard lock(mutex_);
   return heard_;
@@ -175,7 +190,7 @@ void EndpointSource::note_answer() {
   heard_ = clock_.now();
 }
 
-EndpointWatch::EndpointWatch(const EndpointTerms& terms, const EndpointSource& source, const Clock& clock,
+EndpointWatch::EndpointWatch(const EndpointTerms& terms, EndpointSource& source, const Clock& clock,
                              std::function<void(std::string why)> on_gone, Duration patience)
     : urls_([&] {
         std::vector<std::string> urls;
@@ -193,14 +208,17 @@ void EndpointWatch::watch(const std::stop_token& stop) {
   Time alive = clock_.now();
   std::string why;
   do {
-    for (const auto& url : urls_) {
-      const auto probe = get(url, key_, stop);
+    for (size_t i = 0; i < urls_.size(); ++i) {
+      const auto probe = get(urls_[i], key_, stop);
       if (stop.stop_requested()) return;
-      if (probe && !is_of_absence(probe->status)) {
+      const bool present = probe && !is_of_absence(probe->status);
+      source_.note_presence(i, present);
+      if (present) {
         alive = clock_.now();
-        break;
+      } else {
+        why = fmt::format("{}: {}", urls_[i],
+                          probe ? fmt::format("it answers {}", probe->status) : probe.error().message());
       }
-      why = fmt::format("{}: {}", url, probe ? fmt::format("it answers {}", probe->status) : probe.error().message());
     }
     if (const auto heard = source_.heard()) alive = std::max(alive, *heard);
     if (clock_.now() - alive >= patience_) {

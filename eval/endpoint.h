@@ -39,6 +39,10 @@ class EndpointSource final : public ModelSource {
 
   // Waits until one more request may be sent; false where `stop` was asked for.
   bool wait_for_turn(const std::stop_token& stop);
+  // In the order in which the next sample asks them: those that were absent when last looked at come last.
+  std::vector<std::string> urls() const;
+  // Of server `number` of the terms.
+  void note_presence(size_t number, bool present);
   // When a server answered last, if ever.
   std::optional<Time> heard() const;
   void note_answer();
@@ -49,6 +53,7 @@ class EndpointSource final : public ModelSource {
   mutable std::mutex mutex_;
   std::deque<Time> sent_;  // of the last minute
   std::optional<Time> heard_;
+  std::vector<bool> absent_;  // by server; those beyond its end are not
 };
 
 // Asks the servers of an endpoint now and then whether they are there, on a thread of its own, and says so once when
@@ -57,8 +62,9 @@ class EndpointWatch {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  // `on_gone` is called on the watch's thread. `source` and `clock` outlive the watch.
-  EndpointWatch(const EndpointTerms& terms, const EndpointSource& source, const Clock& clock,
+  // Tells `source` which servers are there, too. `on_gone` is called on the watch's thread. `source` and `clock`
+  // outlive the watch.
+  EndpointWatch(const EndpointTerms& terms, EndpointSource& source, const Clock& clock,
                 std::function<void(std::string why)> on_gone, Duration patience = kPatience);
 
  private:
@@ -66,7 +72,7 @@ class EndpointWatch {
 
   const std::vector<std::string> urls_;  // of lists of models
   const std::string key_;
-  const EndpointSource& source_;
+  EndpointSource& source_;
   const Clock& clock_;
   const std::function<void(std::string why)> on_gone_;
   const Duration patience_;

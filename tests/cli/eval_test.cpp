@@ -358,6 +358,19 @@ TEST_F(Eval, answers_that_are_none_are_failures_of_the_server_and_no_verdict) {
   EXPECT_EQ(results.at("tasks")[0].at("samples")[0].at("attempt"), 3);
 }
 
+TEST_F(Eval, where_one_server_is_gone_the_next_one_is_asked) {
+  AnsweringServer server;
+  std::string gone;
+  {
+    const AnsweringServer other;
+    gone = other.url();
+  }
+  const auto file = suite("endpoint:\n  url: " + gone + "\n  model: good\n  fallbacks: [\"" + server.url() +
+                          "\"]\ntasks: {path: tasks, limit: 2}\nsamples: 1\n");
+  ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
+  EXPECT_EQ(json(night("one") / "results.json").at("pass_rate"), 1.0);
+}
+
 TEST_F(Eval, a_dead_endpoint_is_given_up_and_every_sample_says_why) {
   std::string url;
   {

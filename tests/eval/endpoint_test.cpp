@@ -51,7 +51,7 @@ EndpointTerms terms_of(std::vector<std::string> urls) {
 
 std::string told_by_watch(const EndpointTerms& terms) {
   const SystemClock clock;
-  const EndpointSource source(terms, clock);
+  EndpointSource source(terms, clock);
   std::promise<std::string> promise;
   auto told = promise.get_future();
   const EndpointWatch watch(
@@ -74,7 +74,7 @@ TEST(EndpointWatch, a_server_that_answers_anything_is_there_be_it_the_second_one
   const FixedServer server(404);
   const auto terms = terms_of({"http://127.0.0.1:1", server.url()});
   const SystemClock clock;
-  const EndpointSource source(terms, clock);
+  EndpointSource source(terms, clock);
   std::atomic<bool> told{false};
   {
     const EndpointWatch watch(
@@ -82,6 +82,7 @@ TEST(EndpointWatch, a_server_that_answers_anything_is_there_be_it_the_second_one
     EXPECT_TRUE(within(30s, [&] { return server.asked() >= 8 || told; }));
   }
   EXPECT_FALSE(told);
+  EXPECT_THAT(source.urls(), testing::ElementsAre(server.url(), "http://127.0.0.1:1")) << "who is there is asked first";
 }
 
 TEST(EndpointSource, the_only_model_of_a_server_needs_no_name_and_one_of_several_does) {
