@@ -134,7 +134,7 @@ Json Worker::metrics() const {
 }
 
 Status run_worker(const WorkerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
-  auto conversation = TRY(Conversation::load(settings.model, settings.now));
+  auto conversation = TRY(Conversation::load(settings.model, settings.conversation));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false, settings.format)));
   auto stream = TRY(kernels::Stream::cpu(settings.threads));
   TRY(weights->pack(stream));

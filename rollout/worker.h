@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "kernels/stream.h"
+#include "rollout/agent/conversation.h"
 #include "rollout/engine/engine.h"
 #include "wire/directory.h"
 #include "wire/socket.h"
@@ -30,7 +31,7 @@ struct WorkerSettings {
   fs::path model;                          // version 0, with tokenizer and template
   model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;
-  std::optional<std::tm> now;  // for chat templates that write the date
+  ConversationSettings conversation;
   int threads = 1;
   int max_new_tokens = 128;     // of a turn
   int chunk_window = 8;         // weight chunks asked for at once

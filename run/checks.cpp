@@ -56,12 +56,18 @@ Status check_weights(const fs::path& folder, const model::ParameterLayout& layou
 
 }  // namespace
 
+rollout::ConversationSettings conversation_settings(const RunConfig& config) {
+  return {.now = parse_iso_time(config.model.now),
+          .special_in_content = config.model.special_tokens_in_content == "tokens" ? model::SpecialInContent::kTokens
+                                                                                   : model::SpecialInContent::kText};
+}
+
 Status check_inputs(const RunConfig& config) {
   TRY(check(config));
   if (!is_tiny(config.model.path)) {
     const auto model = TRY(model::read_config(config.model.path));
     const auto layout = TRY(model::parameter_layout(model));
-    TRY(rollout::Conversation::load(config.model.path));
+    TRY(rollout::Conversation::load(config.model.path, conversation_settings(config)));
     TRY(check_weights(config.model.path, layout));
     if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));
     if (config.rollout.max_tokens > model.max_positions) {

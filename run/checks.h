@@ -1,6 +1,7 @@
 // What can be known to be wrong with a run before a process is started or a file written, and who holds its folder.
 #pragma once
 
+#include "rollout/agent/conversation.h"
 #include "run/config.h"
 #include "run/layout.h"
 
@@ -9,6 +10,9 @@ namespace tandem::run {
 // As model.path: made when the run starts. tiny:NAME has the notation of tool calls of that name.
 constexpr std::string_view kTinyModel = "tiny";
 inline bool is_tiny(std::string_view path) { return path == kTinyModel || path.starts_with("tiny:"); }
+
+// How the run speaks with its model.
+rollout::ConversationSettings conversation_settings(const RunConfig& config);
 
 // Config, model folder (its tokenizer and template, every tensor's place, type and size), and whether a sandbox can be
 // made here.

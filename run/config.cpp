@@ -34,6 +34,10 @@ Schema schema_of(RunConfig& c) {
   s.add("model.weights", c.model.weights,
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
         model::weight_format_names());
+  s.add("model.special_tokens_in_content", c.model.special_tokens_in_content,
+        "What the text of a special token becomes within an instruction, a file or a result: plain text, so that "
+        "nothing that a model reads can forge a turn; or tokens, as transformers has it",
+        {"text", "tokens"});
   s.add("model.now", c.model.now, "The time, such as 2026-01-31, for chat templates that write the date");
   const auto known = envs::every_kind();
   s.add("tasks.path", c.tasks.path,

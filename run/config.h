@@ -28,6 +28,7 @@ struct RunConfig {
     std::string path = "models/warm-start";
     std::string weights = "bf16";
     std::string now;
+    std::string special_tokens_in_content = "text";
   } model;
   struct {
     std::string path;

@@ -197,7 +197,7 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
                                       .format = TRY(number_format(o.format, o.model)),
                                       .max_tokens = o.max_context,
                                       .threads = o.threads,
-                                      .now = local_time()}));
+                                      .conversation = {.now = local_time()}}));
     engine = engine_model(o, *loaded, task, spec.tools, foreign);
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <thread>
 
-#include "base/iso_time.h"
 #include "cli/command.h"
 #include "cli/run/env_role.h"
 #include "rollout/coordinator.h"
@@ -117,7 +116,7 @@ Result<int> run_role(const RoleOptions& options) {
                              .model = layout.model(),
                              .format = format,
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
-                             .now = parse_iso_time(config.model.now),
+                             .conversation = run::conversation_settings(config),
                              .threads = threads,
                              .max_new_tokens = r.max_new_tokens},
                             clock, role_stop_requested));

@@ -75,7 +75,7 @@ void print_text(std::string_view text) {
 Result<int> show_task(const TasksOptions& options) {
   const auto task = TRY(one_task(options));
   std::optional<rollout::Conversation> conversation;
-  if (!options.model.empty()) conversation = TRY(rollout::Conversation::load(options.model, local_time()));
+  if (!options.model.empty()) conversation = TRY(rollout::Conversation::load(options.model, {.now = local_time()}));
   const auto listing = conversation ? conversation->listing() : envs::ToolListing::kInMessages;
   const auto opening = envs::opening(task, envs::prompted_tools(), {}, listing);
   if (options.json) {

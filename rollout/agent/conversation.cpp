@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "envs/tools/output.h"
+#include "model/content_marks.h"
 #include "rollout/agent/text_calls.h"
 
 namespace tandem::rollout {
@@ -49,9 +50,9 @@ Said probe_of(size_t calls) {
 
 }  // namespace
 
-Result<Conversation> Conversation::load(const fs::path& directory, std::optional<std::tm> now) {
+Result<Conversation> Conversation::load(const fs::path& directory, const ConversationSettings& settings) {
   Conversation c(TRY(model::read_config(directory)), TRY(model::Tokenizer::load(directory)),
-                 TRY(model::ChatTemplate::load(directory)), now);
+                 TRY(model::ChatTemplate::load(directory)), settings);
   c.format_ = model::message_format(c.template_, true);
   if (c.format_.reads_tools) {
     c.notation_.listing = envs::ToolListing::kByTemplate;
@@ -59,7 +60,7 @@ Result<Conversation> Conversation::load(const fs::path& directory, std::optional
     c.format_.dialect = model::ToolDialect::kHermes;  // as the system message asks for
   }
   if (Status status = c.find_end(); !status.ok()) return fail(std::move(status).at(directory.string()));
-  const auto opened = TRY(c.render(beginning(), probe_tools(), true));
+  const auto opened = TRY(c.write(beginning(), probe_tools(), true)).text;
   const auto dialect = c.notation_.dialect = c.format_.dialect;
   c.format_ = model::message_format(c.template_, true, opened, &c.tokenizer_);
   c.format_.dialect = dialect;
@@ -73,8 +74,8 @@ Status Conversation::find_end() {
   const auto behind = [](std::string_view text) {
     return text.substr(std::min(text.size(), text.find(kSaid) + kSaid.size()));
   };
-  const auto closed = TRY(render(joined(beginning(), turn), Json(), false));
-  const auto followed = TRY(render(joined(joined(beginning(), turn), list_of(user_message("v"))), Json(), false));
+  const auto closed = TRY(write(joined(beginning(), turn), Json(), false)).text;
+  const auto followed = TRY(write(joined(joined(beginning(), turn), list_of(user_message("v"))), Json(), false)).text;
   for (const auto& [text, closes] : {std::pair(behind(closed), true), std::pair(trim(behind(followed)), false)}) {
     for (const int32_t token : config_.eos_tokens) {
       const auto name = tokenizer_.name_of(token);
@@ -113,7 +114,7 @@ Status Conversation::find_notation() {
         return parsed.error.empty() && parsed.call == call;
       });
       const bool answers = std::ranges::all_of(
-          reply.results, [&](const auto& result) { return between->find(result) != std::string::npos; });
+          reply.results, [&](const auto& result) { return between->text.find(result) != std::string::npos; });
       if (reads && answers) return {};
     }
   }
@@ -126,22 +127,45 @@ Status Conversation::find_notation() {
                                      : "use a template of a dialect that docs/models.md names, or one without tools");
 }
 
-Result<std::string> Conversation::render(const Json& messages, const Json& tools, bool open_turn) const {
+Result<Conversation::Written> Conversation::write(const Json& messages, const Json& tools, bool open_turn) const {
   model::RenderOptions options;
   options.add_generation_prompt = open_turn;
-  options.now = now_;
-  auto rendered =
-      template_.render(messages, notation_.listing == envs::ToolListing::kByTemplate ? tools : Json(), options);
-  if (rendered) return std::move(rendered->text);
-  Status status = std::move(rendered).error();
-  if (status.message().find("strftime_now") == std::string::npos) return fail(std::move(status));
-  return fail(std::move(status).hint("set model.now, such as model.now=2026-01-31"));
+  options.now = settings_.now;
+  const Json offered = notation_.listing == envs::ToolListing::kByTemplate ? tools : Json();
+  const auto named = [](Status status) {
+    if (status.message().find("strftime_now") == std::string::npos) return status;
+    return std::move(status).hint("set model.now, such as model.now=2026-01-31");
+  };
+  if (settings_.special_in_content == model::SpecialInContent::kTokens) {
+    auto rendered = template_.render(messages, offered, options);
+    if (!rendered) return fail(named(rendered.error()));
+    return Written{std::move(rendered->text), {}};
+  }
+  model::ContentMarks marks(special_texts_, template_.source(!offered.is_null()));
+  const Json marked = marks.mark(Json::array({messages, offered}));
+  auto rendered = template_.render(marked[0], marked[1], options);
+  if (!rendered) return fail(named(rendered.error()));
+  auto plain = TRY(marks.restore(*rendered));
+  return Written{std::move(rendered->text), std::move(plain)};
+}
+
+Conversation::Written Conversation::Written::from(size_t begin) const {
+  Written rest{text.substr(begin), {}};
+  for (const auto& [from, to] : plain) {
+    if (to > begin) rest.plain.emplace_back(std::max(from, begin) - begin, to - begin);
+  }
+  return rest;
+}
+
+Result<std::vector<int32_t>> Conversation::tokens_of(const Written& written) const {
+  const auto encoded = TRY(tokenizer_.encode_with_ends(written.text, written.plain));
+  return std::vector<int32_t>(encoded.ids.begin(), encoded.ids.end());
 }
 
 Result<std::vector<int32_t>> Conversation::prompt(const envs::Opening& opening) const {
   Json messages = Json::array();
   for (const auto& message : opening.messages) messages.push_back(message_of(message));
-  return tokenizer_.encode(TRY(render(messages, opening.tools, true)), model::AddSpecial::kNo);
+  return tokens_of(TRY(write(messages, opening.tools, true)));
 }
 
 Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const {
@@ -172,19 +196,19 @@ size_t Conversation::end_of_turn(std::string_view text) const {
   return place == std::string_view::npos ? place : place + end_text_.size();
 }
 
-Result<std::string> Conversation::text_between(const Json& turn, const Json& reply, const Json& tools) const {
-  const auto text_after = [&](const Json& message, std::string_view from) -> Result<std::optional<std::string>> {
+Result<Conversation::Written> Conversation::text_between(const Json& turn, const Json& reply, const Json& tools) const {
+  const auto text_after = [&](const Json& message, std::string_view from) -> Result<std::optional<Written>> {
     const auto with_turn = joined(beginning(), list_of(message));
-    const auto closed = TRY(render(with_turn, tools, false));
-    const auto followed = TRY(render(joined(with_turn, reply), tools, true));
-    const size_t here = closed.find(from), there = followed.find(from), end = end_of_turn(closed);
+    const auto closed = TRY(write(with_turn, tools, false)).text;
+    const auto followed = TRY(write(joined(with_turn, reply), tools, true));
+    const size_t here = closed.find(from), there = followed.text.find(from), end = end_of_turn(closed);
     if (here == std::string::npos || there == std::string::npos || end == std::string::npos || end < here)
       return std::nullopt;
     const auto said = std::string_view(closed).substr(here, end - here);
-    if (!std::string_view(followed).substr(there).starts_with(said)) return std::nullopt;
-    return followed.substr(there + said.size());
+    if (!std::string_view(followed.text).substr(there).starts_with(said)) return std::nullopt;
+    return followed.from(there + said.size());
   };
-  if (const auto text = TRY(text_after(turn, ""))) return *text;
+  if (auto text = TRY(text_after(turn, ""))) return std::move(*text);
   // A template may write what comes before the turn's content in another way when more follows.
   Json marked = turn;
   marked["content"] = kSaid;
@@ -202,12 +226,12 @@ Result<NextTurn> Conversation::next_turn(std::span<const int32_t> turn, const Sa
   const Json following = messages_of(said, reply, notation_);
   NextTurn next;
   next.is_retokenised = true;
-  std::string between;
-  const auto opened = TRY(render(beginning(), tools, true));
-  const auto whole = render(joined(joined(beginning(), list_of(message)), following), tools, true);
-  if (whole && whole->starts_with(opened) &&
-      std::string_view(*whole).substr(opened.size()).starts_with(text + end_text_)) {
-    between = whole->substr(opened.size() + text.size() + end_text_.size());
+  Written between;
+  const auto opened = TRY(write(beginning(), tools, true)).text;
+  const auto whole = write(joined(joined(beginning(), list_of(message)), following), tools, true);
+  if (whole && whole->text.starts_with(opened) &&
+      std::string_view(whole->text).substr(opened.size()).starts_with(text + end_text_)) {
+    between = whole->from(opened.size() + text.size() + end_text_.size());
     const bool ended_so = end_text_.empty() || (!turn.empty() && turn.back() == end_token_);
     next.is_retokenised = !ended_so || TRY(tokenizer_.encode(text, model::AddSpecial::kNo)) != tokens;
   } else {
@@ -217,7 +241,7 @@ Result<NextTurn> Conversation::next_turn(std::span<const int32_t> turn, const Sa
                                                                  : message_of(bare, notation_),
                                following, tools));
   }
-  next.tokens = TRY(tokenizer_.encode(between, model::AddSpecial::kNo));
+  next.tokens = TRY(tokens_of(between));
   if (!end_text_.empty() || next.tokens.empty()) return next;
   // The beginning of the next message has been sampled.
   if (!turn.empty() && next.tokens.front() == turn.back()) {
@@ -251,21 +275,21 @@ Result<std::vector<int32_t>> Conversation::spoken(std::span<const envs::Call> ca
   }
   const Json message = message_of(said, notation_), following = messages_of(said, reply, notation_);
   const auto between = TRY(text_between(message, following, tools));
-  const auto whole = TRY(render(joined(joined(beginning(), list_of(message)), following), tools, true));
-  const auto opening = TRY(render(beginning(), tools, true));
+  const auto whole = TRY(write(joined(joined(beginning(), list_of(message)), following), tools, true)).text;
+  const auto opening = TRY(write(beginning(), tools, true)).text;
   std::string_view opened = opening;
   // Where a template opens the reasoning, a turn without any is written with the end of it.
   constexpr std::string_view kThink = "<think>";
   const bool opens_reasoning = !whole.starts_with(opened) && trim(opened).ends_with(kThink);
   if (opens_reasoning) opened = opened.substr(0, opened.rfind(kThink));
-  if (!whole.starts_with(opened) || !whole.ends_with(between) || whole.size() < opened.size() + between.size())
+  if (!whole.starts_with(opened) || !whole.ends_with(between.text) ||
+      whole.size() < opened.size() + between.text.size())
     return fail(Status::invalid("the chat template changes an assistant's message when another follows"));
-  auto text = std::string_view(whole).substr(opened.size(), whole.size() - between.size() - opened.size());
+  auto text = std::string_view(whole).substr(opened.size(), whole.size() - between.text.size() - opened.size());
   if (!end_text_.empty() && text.ends_with(end_text_)) text.remove_suffix(end_text_.size());
   auto tokens =
       TRY(tokenizer_.encode((opens_reasoning ? "\n</think>\n\n" : "") + std::string(text), model::AddSpecial::kNo));
-  const auto next =
-      end_text_.empty() ? TRY(tokenizer_.encode(between, model::AddSpecial::kNo)) : std::vector<int32_t>();
+  const auto next = end_text_.empty() ? TRY(tokens_of(between)) : std::vector<int32_t>();
   tokens.push_back(next.empty() ? end_token_ : next.front());
   return tokens;
 }

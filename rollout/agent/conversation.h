@@ -30,12 +30,18 @@ struct NextTurn {
   bool is_retokenised = false;
 };
 
+struct ConversationSettings {
+  std::optional<std::tm> now;  // for templates that write the date
+  // Of the text of special tokens within a message, a file, a result: text, so that nothing forges a turn.
+  model::SpecialInContent special_in_content = model::SpecialInContent::kText;
+};
+
 class Conversation {
  public:
-  // `now`: for templates that write the date. kInvalid, with what to do, where the template does not end an
+  // kInvalid, with what to do, where the template does not end an
   // assistant's message with an end token of the model, asks for a date and has none, or writes calls in a way that no
   // dialect reads.
-  static Result<Conversation> load(const fs::path& model_directory, std::optional<std::tm> now = std::nullopt);
+  static Result<Conversation> load(const fs::path& model_directory, const ConversationSettings& settings = {});
 
   envs::ToolListing listing() const { return notation_.listing; }
   const model::MessageFormat& format() const { return format_; }
@@ -58,22 +64,34 @@ class Conversation {
 
  private:
   Conversation(model::ModelConfig config, model::Tokenizer tokenizer, model::ChatTemplate chat_template,
-               std::optional<std::tm> now)
-      : config_(std::move(config)), tokenizer_(std::move(tokenizer)), template_(std::move(chat_template)), now_(now) {}
+               const ConversationSettings& settings)
+      : config_(std::move(config)),
+        tokenizer_(std::move(tokenizer)),
+        template_(std::move(chat_template)),
+        settings_(settings),
+        special_texts_(tokenizer_.special_texts()) {}
 
   Status find_end();
   Status find_notation();
-  Result<std::string> render(const Json& messages, const Json& tools, bool open_turn) const;
+  // What a template writes, and the bytes [begin, end) of it that are plain text whatever they look like.
+  struct Written {
+    std::string text;
+    std::vector<std::pair<size_t, size_t>> plain;
+    Written from(size_t begin) const;
+  };
+  Result<Written> write(const Json& messages, const Json& tools, bool open_turn) const;
+  Result<std::vector<int32_t>> tokens_of(const Written& written) const;
   std::vector<int32_t> without_end(std::span<const int32_t> turn) const;
   // Behind the end of a message of the model that ends `text`.
   size_t end_of_turn(std::string_view text) const;
   // What the template writes between the turn's end and the next turn, whatever the turn's own text becomes.
-  Result<std::string> text_between(const Json& turn, const Json& reply, const Json& tools) const;
+  Result<Written> text_between(const Json& turn, const Json& reply, const Json& tools) const;
 
   model::ModelConfig config_;
   model::Tokenizer tokenizer_;
   model::ChatTemplate template_;
-  std::optional<std::tm> now_;
+  ConversationSettings settings_;
+  std::vector<std::string> special_texts_;
   model::MessageFormat format_;
   CallNotation notation_;
   // The end token that the template writes behind a turn; empty where the beginning of the next message is it.

@@ -19,7 +19,7 @@ Result<LoadedModel> load_model(const LoadSettings& settings) {
   std::error_code error;
   const auto whole = fs::canonical(settings.model, error);
   return LoadedModel{.name = (error ? settings.model : whole).filename().string(),
-                     .conversation = TRY(Conversation::load(settings.model, settings.now)),
+                     .conversation = TRY(Conversation::load(settings.model, settings.conversation)),
                      .source = std::make_unique<OwnEngine>(
                          TRY(Engine::create(weights, 0, TRY(kernels::Stream::cpu(settings.threads)), engine)))};
 }

@@ -63,9 +63,9 @@ class ScriptedRollout {
       auto in = body.initCall();
       in.setLease(lease_);
       in.setTurn(++turn_);
-      in.setMessage("<tool_call>" +
-                    dump_json(Json{{"name", "run_terminal_cmd"}, {"arguments", Json{{"command", command}}}}) +
-                    "</tool_call>");
+      auto call = in.initCalls(1)[0];
+      call.setName("run_terminal_cmd");
+      call.setArguments(dump_json(Json{{"command", command}}));
     });
   }
   // What the model is shown; the error's words where there is one.
@@ -75,7 +75,7 @@ class ScriptedRollout {
     const auto body = message->body();
     if (body.isFailed())
       return body.getFailed().getCode().cStr() + std::string(": ") + body.getFailed().getMessage().cStr();
-    return body.isCalled() ? body.getCalled().getResponse().getContent().cStr() : "something else";
+    return body.isCalled() ? std::string(body.getCalled().getResults()[0]) : "something else";
   }
   std::string call(const std::string& command) {
     begin_call(command);

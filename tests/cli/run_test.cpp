@@ -122,5 +122,22 @@ TEST_F(RunTest, a_deterministic_run_does_not_depend_on_who_samples_what) {
   EXPECT_EQ(export_digest(root() / "two"), export_digest(root() / "three"));
 }
 
+// A run in the notation of tool calls of each family: prompt, calls and results go through its template.
+class RunInDialect : public RunTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(RunInDialect, success_rises) {
+  const fs::path run_dir = root() / GetParam();
+  ASSERT_EQ(run({fmt::format("model.path=tiny:{}", GetParam()), "run.deterministic=true"}, run_dir), 0)
+      << text(output());
+  expect_books_to_agree(run_dir);
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_GT(summary["heldout"]["gain"]["points"].get<double>(), 0) << summary["heldout"].dump();
+}
+
+INSTANTIATE_TEST_SUITE_P(, RunInDialect,
+                         testing::Values("hermes", "qwen3_coder", "glm4", "llama3", "deepseek_v3", "deepseek_v31",
+                                         "kimi_k2"),
+                         [](const auto& info) { return std::string(info.param); });
+
 }  // namespace
 }  // namespace tandem
