@@ -132,7 +132,8 @@ Result<std::string> only_model_of(const EndpointTerms& terms) {
   return fail(std::move(last));
 }
 
-Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::Task& task, uint64_t seed) {
+Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::Task& task, uint64_t seed,
+                                                                   std::vector<envs::ForeignTool> foreign) {
   rollout::EndpointSettings settings{.urls = urls(),
                                      .model = terms_.model,
                                      .key = terms_.key,
@@ -140,6 +141,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::T
                                      .seed = seed,
                                      .max_tokens = terms_.max_new_tokens,
                                      .tools = terms_.tools,
+                                     .foreign_tools = std::move(foreign),
                                      .request_limit = terms_.request_limit};
   settings.attempts.seed = seed;
   auto model = TRY(rollout::EndpointModel::create(std::move(settings), task, clock_));

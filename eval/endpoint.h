@@ -35,7 +35,8 @@ class EndpointSource final : public ModelSource {
  public:
   // `clock` outlives the source.
   EndpointSource(EndpointTerms terms, const Clock& clock) : terms_(std::move(terms)), clock_(clock) {}
-  Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed) override;
+  Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed,
+                                                     std::vector<envs::ForeignTool> foreign) override;
 
   // Waits until one more request may be sent; false where `stop` was asked for.
   bool wait_for_turn(const std::stop_token& stop);

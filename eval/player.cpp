@@ -45,6 +45,21 @@ class BoundedModel final : public rollout::AgentModel {
   uint64_t used_ = 0;
 };
 
+// Tools of the servers that the task brings: in an episode's list they follow those of the suite.
+std::vector<envs::ForeignTool> foreign_tools_in(const envs::Episode& episode, const PlayTerms& terms) {
+  const Json all = episode.opening(envs::ToolListing::kByTemplate).tools;
+  std::vector<envs::ForeignTool> foreign;
+  for (size_t i = terms.episode.tools.size(); i < all.size(); ++i) {
+    const Json& function = all[i].at("function");
+    const auto name = function.at("name").get<std::string>();
+    foreign.push_back({.name = name,
+                       .tool = name.substr(name.find("__") + 2),
+                       .description = function.at("description").get<std::string>(),
+                       .parameters = function.at("parameters")});
+  }
+  return foreign;
+}
+
 class Unheard final : public rollout::AgentListener {
  public:
   void turn_begins(int) override {}
@@ -133,7 +148,7 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
 
   auto episode = envs::Episode::open(task, backend, terms.episode);
   if (!episode) return failed(result, episode.error()), done();
-  auto model = source.begin(task, seed_of_sample(terms.seed, result.task, sample));
+  auto model = source.begin(task, seed_of_sample(terms.seed, result.task, sample), foreign_tools_in(**episode, terms));
   if (!model) return failed(result, model.error()), done();
   BoundedModel bounded(**model, terms.tokens);
   EpisodeSandbox sandbox(**episode);

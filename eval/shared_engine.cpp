@@ -123,7 +123,7 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   auto packing = TRY(kernels::Stream::cpu(terms.threads, terms.isa));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(terms.model, false, terms.format)));
   TRY(weights->pack(packing));
-  auto conversation = TRY(rollout::Conversation::load(terms.model, terms.now));
+  auto conversation = TRY(rollout::Conversation::load(terms.model, {.now = terms.now}));
   const int made_for = weights->config().max_positions;
   if (terms.max_tokens > made_for) {
     return fail(Status::invalid(
@@ -135,11 +135,13 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   return std::unique_ptr<EngineSource>(new EngineSource(std::move(terms), std::move(conversation), std::move(engine)));
 }
 
-Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Task& task, uint64_t seed) {
+Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Task& task, uint64_t seed,
+                                                                 std::vector<envs::ForeignTool> foreign) {
   rollout::EngineModelSettings settings{.name = terms_.model.filename().string(),
                                         .seed = seed,
                                         .max_new_tokens = terms_.max_new_tokens,
                                         .tools = terms_.tools,
+                                        .foreign_tools = std::move(foreign),
                                         .conversation = ++conversations_};
   settings.sampling.temperature = static_cast<float>(terms_.temperature);
   return std::unique_ptr<rollout::AgentModel>(

@@ -78,7 +78,8 @@ Result<std::optional<kernels::Isa>> isa_of_device(std::string_view device);
 class EngineSource final : public ModelSource {
  public:
   static Result<std::unique_ptr<EngineSource>> load(EngineTerms terms);
-  Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed) override;
+  Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed,
+                                                     std::vector<envs::ForeignTool> foreign) override;
 
  private:
   EngineSource(EngineTerms terms, rollout::Conversation conversation, rollout::Engine engine)

@@ -60,10 +60,6 @@ Status check_kinds_of_task(const std::vector<envs::Task>& tasks) {
     if (!task.steps.empty())
       return Status::invalid(fmt::format("task {} is in steps, which are not evaluated yet", name_of_task(task)))
           .hint("leave it out: tasks.set_kinds");
-    if (!task.servers.empty())
-      return Status::invalid(
-                 fmt::format("task {} brings servers of tools, which are not evaluated yet", name_of_task(task)))
-          .hint("leave it out: tasks.set_kinds");
   }
   return {};
 }

@@ -50,6 +50,7 @@ class AnsweringServer {
     if (left_ == 0) return held_.push_back(reply);
     if (left_ > 0) --left_;
     const Json body = parse_json(request.body).value_or(Json::object());
+    if (body.at("model") == "caller") return call_or_answer(body, reply);
     const auto text = body.at("messages").back().at("content").get<std::string>();
     const size_t at = text.find("number ") + 7;
     const int number = std::stoi(text.substr(at));
@@ -61,6 +62,22 @@ class AnsweringServer {
            {"finish_reason", "stop"}}}},
         {"usage", {{"prompt_tokens", 30}, {"completion_tokens", 2}}}};
     reply({200, {{"Content-Type", "application/json"}}, dump_json(answer)});
+  }
+
+  // The model "caller" calls the last tool that it is offered, then answers with the result.
+  static void call_or_answer(const Json& body, const wire::HttpReply& reply) {
+    const Json& last = body.at("messages").back();
+    Json message = {{"role", "assistant"}, {"content", last.at("content")}};
+    const bool answers = last.at("role") == "tool";
+    if (!answers) {
+      const Json name = body.at("tools").back().at("function").at("name");
+      message = {{"role", "assistant"}, {"content", nullptr}};
+      message["tool_calls"] =
+          Json::array({{{"id", "c"}, {"type", "function"}, {"function", {{"name", name}, {"arguments", "{}"}}}}});
+    }
+    const Json choice = {{"message", message}, {"finish_reason", answers ? "stop" : "tool_calls"}};
+    reply(
+        {200, {{"Content-Type", "application/json"}}, dump_json({{"model", "m"}, {"choices", Json::array({choice})}})});
   }
 
   wire::HttpServer server_;
@@ -356,6 +373,29 @@ TEST_F(Eval, answers_that_are_none_are_failures_of_the_server_and_no_verdict) {
   const Json results = json(night("one") / "results.json");
   EXPECT_EQ(results.at("outcomes").at("infra_error"), 1);
   EXPECT_EQ(results.at("tasks")[0].at("samples")[0].at("attempt"), 3);
+}
+
+TEST_F(Eval, tools_that_a_task_brings_are_offered_and_called) {
+  std::ofstream(root() / "suite/tools.py") << R"(import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    result = {"initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                             "serverInfo": {"name": "counter", "version": "1"}},
+              "tools/list": {"tools": [{"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}}]},
+              "tools/call": {"content": [{"type": "text", "text": "7"}]}}[message["method"]]
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+)";
+  std::ofstream(root() / "suite/count.yaml") << "instruction: Count.\nfiles: {server.py: {from: tools.py}}\n"
+                                                "mcp: {counter: python3 server.py}\ncheck: {answer: '7'}\n"
+                                                "solution: {answer: '7'}\n";
+  AnsweringServer server;
+  const auto file =
+      suite("endpoint: {url: " + server.url() + ", model: caller}\ntasks: {path: count.yaml}\nsamples: 1\n");
+  ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
+  const Json results = json(night("one") / "results.json");
+  EXPECT_EQ(results.at("pass_rate"), 1.0) << results.dump(1);
+  EXPECT_EQ(results.at("tasks")[0].at("samples")[0].at("tool_calls"), 1);
 }
 
 TEST_F(Eval, where_one_server_is_gone_the_next_one_is_asked) {
