@@ -13,6 +13,7 @@ Action add_doctor(CLI::App&);
 Action add_embed(CLI::App&);
 Action add_envs(CLI::App&);
 Action add_episodes(CLI::App&);
+Action add_eval(CLI::App&);
 Action add_export(CLI::App&);
 Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
@@ -42,6 +43,8 @@ std::span<const Command> commands() {
       Command{"envs", "The sandboxes of a run that is on: list them, look into them, end them", add_envs},
       Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",
               add_agent},
+      Command{"eval", "Evaluate a model on a suite of tasks, compare with the night before, hold it to gates",
+              add_eval},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"serve", "Serve models over HTTP, with the API of OpenAI", add_serve},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",

@@ -1,0 +1,49 @@
+// What is kept of a sample: one attempt of a model at one task, from its beginning to its verdict. A value.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "rollout/books/outcome.h"
+
+namespace tandem::eval {
+
+// What the model did, counted over its calls.
+struct Behaviour {
+  int edits = 0;               // calls that changed files
+  int reads_before_edit = 0;   // calls that only read, before the first edit
+  int searches = 0;            // grep, glob_file_search, codebase_search
+  int parallel_turns = 0;      // messages with several calls
+  int refused_calls = 0;       // that a tool refused, or that could not be read
+  double seconds_to_edit = 0;  // from the beginning to the end of the first edit; 0: none
+  friend bool operator==(const Behaviour&, const Behaviour&) = default;
+};
+
+struct SampleResult {
+  std::string task;
+  int sample = 0;   // from 0
+  int attempt = 1;  // those before it failed for reasons that are not the model's
+  rollout::Outcome outcome = rollout::Outcome::kCancelled;
+  double reward = 0;  // of one with a verdict
+  std::string why;    // of a verdict that is no pass, or of none
+  double began = 0;   // unix seconds
+  double seconds = 0;
+  int turns = 0, tool_calls = 0;
+  uint64_t prompt_tokens = 0, completion_tokens = 0;  // of all turns, as far as they are known
+  std::string end;                                    // how the agent ended: "answered"
+  std::string transcript;                             // path of the file in the folder; empty: none
+  Behaviour behaviour;
+  std::vector<std::string> flags;  // what looks like a cheat (eval/cheats.h)
+
+  bool has_verdict() const { return rollout::is_of_policy(outcome); }
+  bool passed() const { return has_verdict() && reward >= 1; }
+  uint64_t tokens() const { return prompt_tokens + completion_tokens; }
+  friend bool operator==(const SampleResult&, const SampleResult&) = default;
+};
+
+// A line of episodes.jsonl, and the entry of results.json, which leaves the task's name out.
+Json to_json(const SampleResult& sample);
+Result<SampleResult> sample_from_json(const Json& json);
+
+}  // namespace tandem::eval

@@ -1,0 +1,151 @@
+#include "eval/shared_engine.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/text.h"
+#include "model/weights.h"
+#include "rollout/agent/engine_model.h"
+
+namespace tandem::eval {
+namespace {
+
+using rollout::SampledToken;
+using rollout::SequenceId;
+
+constexpr int kMostContext = 8192;
+
+void ring(const FileDescriptor& bell) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(bell.get(), &one, sizeof one);
+}
+
+}  // namespace
+
+SharedEngine::SharedEngine(rollout::Engine engine)
+    : max_tokens_(engine.settings().max_tokens),
+      numerics_id_(engine.numerics_id()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      engine_(std::move(engine)),
+      distributor_([this] { distribute(); }) {}
+
+SharedEngine::~SharedEngine() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ring(wake_);
+  distributor_.join();
+}
+
+Status SharedEngine::sample(SequenceId, std::span<const int32_t> tokens, const rollout::TurnRequest& request,
+                            const std::function<void(const SampledToken&)>& on_token, const std::stop_token& stop) {
+  if (static_cast<int>(tokens.size()) >= max_tokens_)
+    return Status::exhausted(fmt::format("{} tokens, and there is room for {}", tokens.size(), max_tokens_));
+  std::unique_lock lock(mutex_);
+  const SequenceId id = ++last_;
+  Turn& turn = turns_[id];
+  to_start_.push_back({.id = id, .prompt = {tokens.begin(), tokens.end()}, .request = request});
+  ring(wake_);
+  Status status;
+  for (bool ended = false; !ended;) {
+    const auto ready = [&] { return !turn.tokens.empty() || !turn.refused.ok() || !trouble_.ok(); };
+    if (!changed_.wait(lock, stop, ready)) {
+      status = Status::cancelled("the turn was cancelled");
+      break;
+    }
+    if (turn.tokens.empty()) {
+      status = turn.refused.ok() ? trouble_ : turn.refused;
+      break;
+    }
+    const auto token = std::move(turn.tokens.front());
+    turn.tokens.pop_front();
+    ended = token.turn_ended;
+    lock.unlock();
+    on_token(token);
+    lock.lock();
+  }
+  turns_.erase(id);
+  to_release_.push_back(id);
+  ring(wake_);
+  return status;
+}
+
+void SharedEngine::distribute() {
+  std::array<pollfd, 2> waits = {pollfd{wake_.get(), POLLIN, 0}, pollfd{engine_.wake_fd(), POLLIN, 0}};
+  for (;;) {
+    ::poll(waits.data(), waits.size(), -1);
+    uint64_t count;
+    while (::read(wake_.get(), &count, sizeof count) < 0 && errno == EINTR) {
+    }
+    auto news = engine_.take();
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    for (auto& turn : std::exchange(to_start_, {})) engine_.start(std::move(turn));
+    for (const SequenceId id : std::exchange(to_release_, {})) engine_.release(id);
+    // What came of a turn that was let go is of nobody.
+    for (auto& token : news.tokens) {
+      if (const auto turn = turns_.find(token.sequence); turn != turns_.end())
+        turn->second.tokens.push_back(std::move(token));
+    }
+    for (auto& refused : news.refused) {
+      if (const auto turn = turns_.find(refused.id); turn != turns_.end())
+        turn->second.refused = std::move(refused.status);
+    }
+    if (!news.trouble.ok() && trouble_.ok())
+      trouble_ = Status::unavailable("the engine has failed: " + news.trouble.message());
+    changed_.notify_all();
+  }
+}
+
+Result<std::optional<kernels::Isa>> isa_of_device(std::string_view device) {
+  if (device == "auto" || device == "cpu") return std::optional<kernels::Isa>();
+  constexpr std::array kIsas = {kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kAvx512Bf16,
+                                kernels::Isa::kAmxBf16};
+  std::vector<std::string> names = {"auto", "cpu"};
+  for (const auto isa : kIsas) {
+    names.push_back(fmt::format("cpu:{}", kernels::to_string(isa)));
+    if (names.back() == device) return std::optional(isa);
+  }
+  if (device.starts_with("cuda:") || device.starts_with("emulated:"))
+    return fail(Status::unfit(fmt::format("there is no device {}", device)).hint("give cpu"));
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return fail(Status::invalid(fmt::format("device: \"{}\" is no device{}", device, did_you_mean(device, known))));
+}
+
+Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
+  auto packing = TRY(kernels::Stream::cpu(terms.threads, terms.isa));
+  auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(terms.model, false, terms.format)));
+  TRY(weights->pack(packing));
+  auto conversation = TRY(rollout::Conversation::load(terms.model, {.now = terms.now}));
+  const int made_for = weights->config().max_positions;
+  if (terms.max_tokens > made_for) {
+    return fail(Status::invalid(
+        fmt::format("limits.context is {}, and {} was made for {}", terms.max_tokens, terms.model.string(), made_for)));
+  }
+  rollout::EngineSettings settings{.slots = terms.slots};
+  settings.max_tokens = terms.max_tokens > 0 ? terms.max_tokens : std::min(made_for, kMostContext);
+  auto engine = TRY(rollout::Engine::create(weights, 0, TRY(kernels::Stream::cpu(terms.threads, terms.isa)), settings));
+  return std::unique_ptr<EngineSource>(new EngineSource(std::move(terms), std::move(conversation), std::move(engine)));
+}
+
+Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Task& task, uint64_t seed,
+                                                                 std::vector<envs::ForeignTool> foreign) {
+  rollout::EngineModelSettings settings{.name = terms_.model.filename().string(),
+                                        .seed = seed,
+                                        .max_new_tokens = terms_.max_new_tokens,
+                                        .tools = terms_.tools,
+                                        .foreign_tools = std::move(foreign),
+                                        .conversation = ++conversations_};
+  settings.sampling.temperature = static_cast<float>(terms_.temperature);
+  return std::unique_ptr<rollout::AgentModel>(
+      std::make_unique<rollout::EngineModel>(engine_, conversation_, settings, task));
+}
+
+}  // namespace tandem::eval

@@ -1,0 +1,94 @@
+// The model of an evaluation in this process: loaded once, one engine that samples for all samples that are on.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "eval/model_source.h"
+#include "eval/suite.h"
+#include "kernels/stream.h"
+#include "model/weight_format.h"
+#include "rollout/agent/conversation.h"
+#include "rollout/agent/turn_source.h"
+#include "serve/engine_thread.h"
+
+namespace tandem::eval {
+
+// An engine on a thread of its own for turns of many threads. What a turn samples does not depend on the others.
+//
+// Thread safety: all of it; one turn of a conversation at a time. Turns end before it is destroyed.
+class SharedEngine final : public rollout::TurnSource {
+ public:
+  explicit SharedEngine(rollout::Engine engine);
+  ~SharedEngine() override;
+
+  int max_tokens() const override { return max_tokens_; }
+  std::string numerics_id() const override { return numerics_id_; }
+  // kUnavailable where the engine has failed.
+  Status sample(rollout::SequenceId conversation, std::span<const int32_t> tokens, const rollout::TurnRequest& request,
+                const std::function<void(const rollout::SampledToken&)>& on_token,
+                const std::stop_token& stop) override;
+  // Every turn is a sequence of its own, which finds what the one before it has computed.
+  void forget(rollout::SequenceId) override {}
+
+ private:
+  struct Turn {
+    std::deque<rollout::SampledToken> tokens;
+    Status refused;
+  };
+  void distribute();
+
+  const int max_tokens_;
+  const std::string numerics_id_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::map<rollout::SequenceId, Turn> turns_;  // that are on
+  rollout::SequenceId last_ = 0;
+  Status trouble_;
+  FileDescriptor wake_;  // of the thread that distributes
+  bool stopping_ = false;
+  std::vector<serve::EngineThread::Turn> to_start_;
+  std::vector<rollout::SequenceId> to_release_;
+  serve::EngineThread engine_;  // owned by that thread
+  std::thread distributor_;
+};
+
+struct EngineTerms {
+  fs::path model;
+  model::WeightFormat format = model::WeightFormat::kBf16;
+  int slots = 8;
+  int max_tokens = 0;  // of a conversation; 0: what the model was made for, 8192 at most
+  int threads = 1;
+  std::optional<kernels::Isa> isa;  // none: the fastest
+  std::optional<std::tm> now;       // for chat templates that write the date
+  double temperature = 1;
+  int max_new_tokens = 1024;
+  std::vector<std::string> tools;
+};
+
+// The instruction set that a `device` names: auto, cpu or cpu:ISA; nothing for the fastest one. kInvalid for a word
+// that is no device, kUnfit for a device that is not there.
+Result<std::optional<kernels::Isa>> isa_of_device(std::string_view device);
+
+class EngineSource final : public ModelSource {
+ public:
+  static Result<std::unique_ptr<EngineSource>> load(EngineTerms terms);
+  Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed,
+                                                     std::vector<envs::ForeignTool> foreign) override;
+
+ private:
+  EngineSource(EngineTerms terms, rollout::Conversation conversation, rollout::Engine engine)
+      : terms_(std::move(terms)), conversation_(std::move(conversation)), engine_(std::move(engine)) {}
+
+  const EngineTerms terms_;
+  const rollout::Conversation conversation_;
+  SharedEngine engine_;
+  std::atomic<rollout::SequenceId> conversations_ = 0;
+};
+
+}  // namespace tandem::eval

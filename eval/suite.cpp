@@ -1,0 +1,160 @@
+#include "eval/suite.h"
+
+#include <fmt/format.h>
+
+#include "base/iso_time.h"
+#include "envs/backends/backends.h"
+#include "envs/episodes/opening.h"
+#include "envs/network/allow_list.h"
+#include "envs/tasks/built_image.h"
+#include "envs/tasks/workspace/kinds.h"
+
+namespace tandem::eval {
+namespace {
+
+void add_gates(Schema& s, Gates& g) {
+  s.add("gates.min_pass_rate", g.min_pass_rate, "Least share of samples that pass; -1: none", 0, 1, -1);
+  s.add("gates.max_regression_points", g.max_regression_points,
+        "Largest loss against the evaluation of --against that is tolerated, as a share of 1", 0, 1);
+  s.add("gates.confidence", g.confidence, "At which a loss counts", 0.5, 0.9999);
+  s.add("gates.max_error_share", g.max_error_share,
+        "Largest share of samples without a verdict; beyond it: exit code 5", 0, 1);
+  s.add("gates.max_slowdown", g.max_slowdown,
+        "Largest increase of the median seconds of a sample against --against, as a share: 0.5 is half as slow again; "
+        "-1: none",
+        0, 1000, -1);
+  s.add("gates.max_cost", g.max_cost, "Largest cost of a passed sample, by `prices`; -1: none", 0, 1e15, -1);
+  s.add("gates.no_cheats", g.no_cheats, "Whether a sample that looks like a cheat fails the evaluation");
+}
+
+void add_prices(Schema& s, Prices& p) {
+  s.add("prices.million_prompt_tokens", p.million_prompt_tokens, "Price of a million tokens of prompts", 0, 1e9);
+  s.add("prices.million_completion_tokens", p.million_completion_tokens, "Price of a million sampled tokens", 0, 1e9);
+  s.add("prices.sample_hour", p.sample_hour, "Price of an hour of one sample", 0, 1e9);
+}
+
+// Paths of a file are relative to it; those of the command line and the environment to the working directory.
+std::string resolved_path(const Schema& schema, const std::string& key, const std::string& path) {
+  if (path.empty()) return path;
+  const std::string place = schema.origin(key);  // "FILE:LINE:COLUMN", where it is one
+  fs::path folder;
+  if (const size_t line = place.rfind(':', place.rfind(':') - 1); line != std::string::npos && line > 0)
+    folder = fs::path(place.substr(0, line)).parent_path();
+  std::error_code error;
+  return fs::absolute(folder / path, error).lexically_normal().string();
+}
+
+Status check_suite(const Suite& suite) {
+  if (suite.model.empty() == suite.endpoint.url.empty()) {
+    return Status::invalid("give either model, a directory, or endpoint.url")
+        .hint("model: ../models/warm-start, or endpoint: {url: http://127.0.0.1:8000, model: NAME}");
+  }
+  if (suite.tasks.path.empty() && !suite.tasks.set_kinds.empty())
+    return Status::invalid("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds");
+  if (!suite.tasks.path.empty() && !suite.tasks.split.empty() && suite.tasks.split != "train" &&
+      suite.tasks.split != "heldout") {
+    return Status::invalid(fmt::format(
+        "tasks.split: {} is of the workspace family; with tasks.path it is train or heldout", suite.tasks.split));
+  }
+  if (!suite.now.empty() && !parse_iso_time(suite.now))
+    return Status::invalid(fmt::format("now is \"{}\", not a time like 2026-01-31", suite.now));
+  if (suite.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
+  if (auto tools = envs::choose_tools(suite.env.tools); !tools) return std::move(tools).error().at("env.tools");
+  if (auto network = envs::AllowList::parse(suite.env.network); !network)
+    return std::move(network).error().at("env.network");
+  return {};
+}
+
+}  // namespace
+
+Schema schema_of(Suite& c) {
+  Schema s;
+  if (c.env.tools.empty()) c.env.tools = envs::prompted_tools();
+  const auto kinds = envs::task_kinds();
+  if (c.tasks.kinds.empty()) c.tasks.kinds.assign(kinds.begin(), kinds.end());
+  s.add("name", c.name, "Name in reports; by default that of the file");
+  s.add("model", c.model, "Model directory (Hugging Face layout), or a run directory: its export");
+  s.add("device", c.device, "What computes a model directory: auto, cpu, cpu:ISA");
+  s.add("weights", c.weights, "Number format of the layers' products; empty: the model's own");
+  s.add("now", c.now, "The time, such as 2026-01-31, for chat templates that write the date");
+  s.add("threads", c.threads, "Threads that compute the model; 0: all cores", 0, 1024);
+  s.add("endpoint.url", c.endpoint.url, "OpenAI-compatible server, in place of model");
+  s.add("endpoint.model", c.endpoint.model, "Name of the model there; empty: the only one that it serves");
+  s.add("endpoint.api_key_env", c.endpoint.api_key_env,
+        "Environment variable with the key; empty: TANDEM_API_KEY, else OPENAI_API_KEY, where they are set");
+  s.add("endpoint.fallbacks", c.endpoint.fallbacks, "Servers of the same model, asked where the first one fails");
+  s.add("endpoint.requests_per_minute", c.endpoint.requests_per_minute, "To all of them together; 0: any number", 0,
+        1e6);
+  s.add("tasks.path", c.tasks.path,
+        "A set of tasks: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the workspace "
+        "family");
+  s.add("tasks.recipes", c.tasks.recipes, "What is made of the Dockerfiles of that set, as in a run",
+        {envs::kRecipeNames.begin(), envs::kRecipeNames.end()});
+  s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
+  s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
+  const auto known = envs::every_kind();
+  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
+  s.add("tasks.split", c.tasks.split,
+        "Tasks of one side alone: train, heldout; of the workspace family also heldout_instances, heldout_wordings, "
+        "heldout_formats; empty: all, of the workspace family heldout",
+        {"", "train", "heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
+  s.add("tasks.limit", c.tasks.limit, "At most so many, of each kind as many; 0: all, of the workspace family 200", 0,
+        1e6);
+  s.add("samples", c.samples, "Samples of each task", 1, 1024);
+  s.add("temperature", c.temperature, "Of the samples; 0: greedy", 0, 10);
+  s.add("seed", c.seed, "Of all draws: sample i of a task draws by this seed, the task's name and i");
+  s.add("concurrency", c.concurrency, "Samples that run at once", 1, 1024);
+  s.add("limits.turns", c.limits.turns, "Messages of the model in a sample; 0: those of the task", 0, 10'000);
+  s.add("limits.max_new_tokens", c.limits.max_new_tokens, "Tokens of a message", 1, 1e6);
+  s.add("limits.context", c.limits.context,
+        "Tokens of a conversation with a model directory; 0: what the model was made for, 8192 at most", 0, 1e6);
+  s.add("limits.seconds", c.limits.seconds, "Of a sample; then it ends without a verdict", 1, 1e6);
+  s.add("limits.tokens", c.limits.tokens, "Of a sample, prompts and answers of all its turns; 0: any number", 0, 1e9);
+  s.add("limits.total_seconds", c.limits.total_seconds, "Of the whole evaluation; 0: any number", 0, 1e8);
+  s.add("limits.total_tokens", c.limits.total_tokens, "Of the whole evaluation; 0: any number", 0, 1e15);
+  s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call, and of a command of a check", 0.1, 3600);
+  s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
+  std::vector<std::string> tools;
+  for (const auto& tool : envs::every_tool()) {
+    if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
+  }
+  s.add("env.tools", c.env.tools, "Tools that the model has; by default those of a run", std::move(tools));
+  s.add("env.network", c.env.network, "Hosts that are open to every sample: HOST, *.SUFFIX or an address");
+  s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart",
+        {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
+  s.add("env.engine", c.env.engine, "The container engine for tasks that name an image");
+  add_gates(s, c.gates);
+  add_prices(s, c.prices);
+  return s;
+}
+
+Result<Suite> read_suite(const fs::path& file, std::span<const std::string> overrides) {
+  Suite suite;
+  Schema schema = schema_of(suite);
+  TRY(schema.read(file, overrides));
+  suite.file = file;
+  if (suite.name.empty()) suite.name = file.stem().string();
+  suite.model = resolved_path(schema, "model", suite.model);
+  suite.tasks.path = resolved_path(schema, "tasks.path", suite.tasks.path);
+  if (Status status = check_suite(suite); !status.ok()) return fail(std::move(status).at(file.string()));
+  return suite;
+}
+
+Json to_json(const Terms& terms) {
+  Terms copy = terms;
+  Schema schema;
+  add_gates(schema, copy.gates);
+  add_prices(schema, copy.prices);
+  return schema.resolved();
+}
+
+Result<Terms> terms_from_json(const Json& json) {
+  Terms terms;
+  Schema schema;
+  add_gates(schema, terms.gates);
+  add_prices(schema, terms.prices);
+  TRY(schema.apply_resolved(json));
+  return terms;
+}
+
+}  // namespace tandem::eval

@@ -1,0 +1,65 @@
+#include "eval/suite.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace tandem::eval {
+namespace {
+
+using testing::HasSubstr;
+
+class SuiteTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(root()); }
+  void TearDown() override { fs::remove_all(root()); }
+  static fs::path root() { return fs::temp_directory_path() / ("tandem-suite-test-" + std::to_string(::getpid())); }
+  static Result<Suite> read(const std::string& text, const std::vector<std::string>& overrides = {}) {
+    std::ofstream(root() / "nightly.yaml") << text;
+    return read_suite(root() / "nightly.yaml", overrides);
+  }
+  static std::string refusal(const std::string& text) {
+    const auto suite = read(text);
+    EXPECT_FALSE(suite) << text;
+    return suite ? "" : suite.error().to_string();
+  }
+};
+
+TEST_F(SuiteTest, paths_are_relative_to_its_file_and_its_name_is_the_files) {
+  const auto suite = read("model: ../models/m\ntasks:\n  path: tasks\n  limit: 3\ngates:\n  min_pass_rate: 0.5\n");
+  ASSERT_TRUE(suite) << suite.error().to_string();
+  EXPECT_EQ(suite->name, "nightly");
+  EXPECT_EQ(suite->model, (root().parent_path() / "models/m").string());
+  EXPECT_EQ(suite->tasks.path, (root() / "tasks").string());
+  EXPECT_EQ(suite->gates.min_pass_rate, 0.5);
+  const auto other = read("model: ../models/m\ntasks: {path: /srv/tasks}\n", {"model=here/m"});
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->model, (fs::current_path() / "here/m").string()) << "of the command line";
+  EXPECT_EQ(other->tasks.path, "/srv/tasks");
+  EXPECT_FALSE(suite->gates.max_cost);
+}
+
+TEST_F(SuiteTest, mistakes_are_named_with_their_place_and_what_is_near) {
+  EXPECT_THAT(refusal("model: m\nsample: 3\n"),
+              HasSubstr("nightly.yaml:2:1: unknown key sample; did you mean samples?"));
+  EXPECT_THAT(refusal("model: m\ngates:\n  min_passrate: 1\n"), HasSubstr("did you mean gates.min_pass_rate?"));
+  EXPECT_THAT(refusal("model: m\ngates: {max_regression_points: 5}\n"), HasSubstr("5 is outside 0 to 1"));
+  EXPECT_THAT(refusal("samples: 2\n"), HasSubstr("give either model"));
+  EXPECT_THAT(refusal("model: m\nendpoint: {url: http://x}\n"), HasSubstr("give either model"));
+  EXPECT_THAT(refusal("model: m\ntasks: {path: t, split: heldout_formats}\n"), HasSubstr("of the workspace family"));
+}
+
+TEST_F(SuiteTest, gates_and_prices_are_kept_and_read_again) {
+  const auto suite = read("model: m\nprices: {sample_hour: 2}\ngates: {max_slowdown: 0.5, confidence: 0.9}\n");
+  ASSERT_TRUE(suite);
+  const auto terms = terms_from_json(to_json(Terms{suite->gates, suite->prices}));
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->gates.max_slowdown, 0.5);
+  EXPECT_EQ(terms->gates.confidence, 0.9);
+  EXPECT_EQ(terms->prices.sample_hour, 2);
+  EXPECT_FALSE(terms->gates.min_pass_rate);
+}
+
+}  // namespace
+}  // namespace tandem::eval
