@@ -1,4 +1,8 @@
 // Checkpoints that are not what their config.json says.
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "base/file.h"
 #include "model/safetensors.h"
 #include "model/unused_tensors.h"
@@ -69,6 +73,26 @@ TEST_F(WeightsReader, a_head_with_other_numbers_than_the_embeddings_it_is_tied_t
             std::vector<std::string>{"model.layers.9.extra"});
   numbers[0] ^= std::byte{1};
   EXPECT_NE(read_with_head().find("lm_head.weight has other numbers"), std::string::npos);
+}
+
+TEST_F(WeightsReader, float32_weights_are_written_with_all_their_digits_and_what_stands_beside_them_is_kept) {
+  auto weights = std::move(*load_weights(golden_model("llama"), false, WeightFormat::kFloat32));
+  for (float& number : weights.flat<float>())
+    if (number != 0) number = std::nextafter(number, 2.0f);  // what lies between parameters is 0
+  const fs::path source = folder_ / "source", out = folder_ / "out";
+  fs::create_directories(source / "additional_chat_templates");
+  ASSERT_TRUE(write_file(source / "additional_chat_templates/tool_use.jinja", "T").ok());
+  ASSERT_TRUE(write_file(source / "generation_config.json", R"({"temperature":0.6,"eos_token_id":[9]})").ok());
+  ASSERT_TRUE(save_weights(weights, out, source, DType::kF32).ok());
+  EXPECT_EQ(load_weights(out, false, WeightFormat::kFloat32)->digest(), weights.digest());
+  const Json generation = *parse_json(*read_file(out / "generation_config.json"));
+  EXPECT_EQ(generation["temperature"], 0.6);
+  EXPECT_NE(generation.value("eos_token_id", Json()), Json::array({9})) << "the model's own comes first";
+  EXPECT_EQ(*read_file(out / "additional_chat_templates/tool_use.jinja"), "T");
+  // Rounded as float16 has them, they are read back from it.
+  EXPECT_GT(round_to_float16(weights), 0u);
+  ASSERT_TRUE(save_weights(weights, out, source, DType::kF16).ok());
+  EXPECT_EQ(load_weights(out, false, WeightFormat::kFloat32)->digest(), weights.digest());
 }
 
 TEST_F(WeightsReader, sizes_that_the_file_cannot_hold_are_refused_before_memory_is_taken_for_them) {
