@@ -52,7 +52,16 @@ Value range(const Arguments& arguments) {
 }
 
 Value make_dict(const Arguments& arguments) {
-  Dict dict = arguments.positional.empty() ? Dict{} : arguments.positional[0].dict();
+  Dict dict;
+  if (!arguments.positional.empty() && arguments.positional[0].is_list()) {
+    for (const Value& pair : arguments.positional[0].elements()) {
+      const List both = pair.elements();
+      if (both.size() != 2) throw TemplateError("dict takes a mapping, or a list of pairs");
+      jinja::dict_set(dict, both[0].text(), both[1]);
+    }
+  } else if (!arguments.positional.empty()) {
+    dict = arguments.positional[0].dict();
+  }
   if (arguments.positional.size() > 1) throw TemplateError("dict takes one mapping at most");
   for (const auto& [key, value] : arguments.named) jinja::dict_set(dict, key, value);
   return dict;

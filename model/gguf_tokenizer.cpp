@@ -189,8 +189,7 @@ Result<TokenizerFiles> tokenizer_files(const Gguf& gguf, int max_positions) {
     if (key.starts_with(kNamed) && value.is_string())
       named.push_back({{"name", key.substr(kNamed.size())}, {"template", value}});
   if (!named.empty()) {
-    if (config.contains("chat_template"))
-      named.push_back({{"name", "default"}, {"template", config["chat_template"]}});
+    if (config.contains("chat_template")) named.push_back({{"name", "default"}, {"template", config["chat_template"]}});
     config["chat_template"] = std::move(named);
   }
   return files;

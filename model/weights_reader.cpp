@@ -101,8 +101,9 @@ Status check_tied(const Safetensors& checkpoint, const ModelConfig& config, cons
   if (!config.tied_embeddings || !checkpoint.tensors().contains(kHead)) return {};
   const TensorView head = TRY(checkpoint.get(kHead)), embeddings = TRY(checkpoint.get(kEmbeddings));
   if (head.dtype == embeddings.dtype && std::ranges::equal(head.bytes, embeddings.bytes)) return {};
-  return Status::invalid("config.json says tie_word_embeddings, but lm_head.weight has other numbers than "
-                         "model.embed_tokens.weight")
+  return Status::invalid(
+             "config.json says tie_word_embeddings, but lm_head.weight has other numbers than "
+             "model.embed_tokens.weight")
       .at(directory.string())
       .hint("set tie_word_embeddings to false to use that head, as transformers 5 does");
 }

@@ -21,8 +21,8 @@ class Constraints {
   // Both outlive this.
   Constraints(const TextSide& side, const model::ModelConfig& config) : side_(side), config_(config) {}
 
-  // `request` may have "response_format", "tool_choice", "tools" and "parallel_tool_calls"; `dialect` is that of a chat. Nothing where it asks
-  // for no constraint.
+  // `request` may have "response_format", "tool_choice", "tools" and "parallel_tool_calls"; `dialect` is that of a
+  // chat. Nothing where it asks for no constraint.
   Result<std::optional<rollout::TurnConstraint>> of(const Json& request, std::optional<model::ToolDialect> dialect);
 
  private:

@@ -73,7 +73,7 @@ struct Verified {
 // What was written, read back: the same weights, and by the engine's code the log-probabilities that the trainer's code
 // gives for what was to be written.
 Result<Verified> verify(model::Weights weights, const fs::path& out, int threads) {
-  const auto written = TRY(Scorer::create(TRY(model::load_weights(out, false)), threads));
+  const auto written = TRY(Scorer::create(TRY(model::load_weights(out, false, weights.format())), threads));
   const std::span<const std::byte> expected = weights.slice().bytes, found = written->weights().slice().bytes;
   if (expected.size() != found.size() || std::memcmp(expected.data(), found.data(), found.size()) != 0)
     return fail(
@@ -99,9 +99,11 @@ Result<int> run_export(const ExportOptions& options) {
     return fail(Status::invalid(fmt::format("{} is there already; name a folder that is not", options.out)));
   const auto adapter =
       source.checkpoint ? TRY(trainer::checkpoint_adapter(source.folder)) : std::optional<model::Adapter>();
-  auto weights = source.checkpoint ? TRY(trainer::checkpoint_weights(source.folder))
-                                   : TRY(model::load_weights(source.folder, false));
   const model::DType dtype = *model::dtype_from_torch(options.dtype);
+  // What is written in more digits than bf16 has is read in as many.
+  const auto format = dtype == model::DType::kBF16 ? model::WeightFormat::kBf16 : model::WeightFormat::kFloat32;
+  auto weights = source.checkpoint ? TRY(trainer::checkpoint_weights(source.folder))
+                                   : TRY(model::load_weights(source.folder, false, format));
   const size_t rounded = dtype == model::DType::kF16 ? model::round_to_float16(weights) : 0;
   // Whole or not at all.
   const fs::path aside = out.parent_path() / fmt::format(".{}.{}.tmp", out.filename().string(), ::getpid());
@@ -118,7 +120,7 @@ Result<int> run_export(const ExportOptions& options) {
     return verified;
   };
   const auto config = weights.config();
-  const uint64_t bytes = weights.slice().elements() * static_cast<uint64_t>(model::bytes_of(dtype));
+  const uint64_t bytes = weights.layout().elements * static_cast<uint64_t>(model::bytes_of(dtype));
   const auto verified = write();
   if (!verified) {
     fs::remove_all(aside, ignored);

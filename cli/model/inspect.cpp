@@ -69,7 +69,8 @@ void print(const std::string& path, const Json& found) {
     const Json& unused = found["unused_tensors"];
     for (size_t i = 0; i < std::min(unused.size(), kShown); ++i)
       names += (i == 0 ? "" : ", ") + unused[i].get<std::string>();
-    row("not used", names + (unused.size() > kShown ? fmt::format(" and {} more tensors", unused.size() - kShown) : ""));
+    row("not used",
+        names + (unused.size() > kShown ? fmt::format(" and {} more tensors", unused.size() - kShown) : ""));
   }
   if (found.contains("tokenizer")) {
     const Json& t = found["tokenizer"];

@@ -14,11 +14,11 @@
 #include "model/gguf_tokenizer.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
-#include "model/unused_tensors.h"
 #include "model/tensor_numbers.h"
 #include "model/text_encoder.h"
 #include "model/tool_dialect.h"
 #include "model/transformer.h"
+#include "model/unused_tensors.h"
 
 namespace tandem::cli {
 

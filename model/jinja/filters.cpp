@@ -241,6 +241,23 @@ const std::pair<std::string_view, Filter> kFilters[] = {
      [](const Value& v, const Arguments&) {
        return v.is_float() ? Value(std::fabs(v.number())) : Value(std::abs(v.integer()));
      }},
+    {"batch",
+     [](const Value& v, const Arguments& a) {
+       const Parameters p("batch", a, {"linecount", "fill_with"});
+       const int64_t most = p.need(0).integer();
+       if (most < 1) throw TemplateError("batches of less than one element are not supported");
+       List batches, batch;
+       const auto end_batch = [&] { batches.emplace_back(std::exchange(batch, {})); };
+       for (const Value& element : v.elements()) {
+         if (static_cast<int64_t>(batch.size()) == most) end_batch();
+         batch.push_back(element);
+       }
+       const bool fills = p[1] && !p[1]->is_none();
+       if (fills && most > static_cast<int64_t>(kLargestList)) throw TemplateError("a list of more than 2^20 elements");
+       while (fills && !batch.empty() && static_cast<int64_t>(batch.size()) < most) batch.push_back(*p[1]);
+       if (!batch.empty()) end_batch();
+       return Value::once(std::move(batches));
+     }},
     {"capitalize", [](const Value& v, const Arguments&) { return text_method(v, "capitalize"); }},
     {"count", [](const Value& v, const Arguments&) { return Value(v.length()); }},
     {"center",

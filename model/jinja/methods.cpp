@@ -115,6 +115,7 @@ int64_t find_text(const Value& self, const Arguments& arguments, bool from_right
   const Parameters p("find", arguments, {"sub", "start", "end"});
   int64_t skipped = 0;
   const auto text = bounded(self.text(), p[1], p[2], skipped);
+  if (p[1] != nullptr && !p[1]->is_none() && p[1]->integer() > static_cast<int64_t>(self.length())) return -1;
   const size_t at = from_right ? text.rfind(p.need(0).text()) : text.find(p.need(0).text());
   if (at == std::string::npos) return -1;
   return skipped + static_cast<int64_t>(characters_of(text.substr(0, at)).size());

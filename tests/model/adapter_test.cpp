@@ -65,6 +65,7 @@ TEST(Adapter, what_is_not_merged_is_refused_by_name_and_changes_nothing) {
       {R"({"bias":"all"})", "bias \"all\""},
       {R"({"rank_pattern":{"q_proj":8}})", "rank_pattern"},
       {R"({"modules_to_save":["lm_head"]})", "modules_to_save"},
+      {R"({"init_lora_weights":"pissa_niter_4"})", "init_lora_weights \"pissa_niter_4\" changes the base weights"},
       {R"({"r":0})", "r is 0"},
       {R"({"r":8})", "the factors of model.layers.0.mlp.down_proj.weight are [4, 50] and [30, 4], not of rank 8"},
   };

@@ -133,6 +133,8 @@ TEST(ChatTemplate, texts_are_formatted_and_cased_as_python_does_it) {
        "('a', '-', 'b-c') ('a-b', '-', 'c') ['a b', 'c']"},
       {"{{ 'ab'.center(5, '*') }} {{ 'abc'.center(6, '*') }} {{ 'ab'.ljust(3) }}| {{ '-7'.zfill(4) }}",
        "**ab* *abc** ab | -007"},
+      {"{{ [1, 2, 3]|batch(2, 'x')|list }} {{ dict([('a', 1)], b=2) }} {{ 'abc'.find('', 4) }}",
+       "[[1, 2], [3, 'x']] {'a': 1, 'b': 2} -1"},
       {"{{ 'abcb'.index('b', 2) }} {{ 'abc'.find('z') }} {{ 'abab'.count('a', 1) }} {{ 'ab'.replace('', '-') }}",
        "3 -1 1 -a-b-"},
       {"{{ 'a\\nb'.splitlines(true) }} {{ 'x'|from_json if false else 'unread' }}", "['a\\n', 'b'] unread"},

@@ -20,6 +20,17 @@ TEST(Rope, dynamic_scaling_is_none_as_far_as_positions_go) {
   EXPECT_EQ(rope_magnitude(dynamic), 1);
 }
 
+// As LlamaConfig of transformers 5.24 has it.
+TEST(Rope, the_older_key_goes_before_the_newer_one_where_it_says_anything) {
+  const RopeConfig both = read(R"({"rope_parameters":{"rope_type":"default","rope_theta":500000.0},
+    "rope_scaling":{"rope_type":"linear","factor":2.0}})");
+  EXPECT_EQ(both.kind, RopeKind::kLinear);
+  EXPECT_EQ(both.factor, 2);
+  EXPECT_EQ(both.theta, 10000);
+  EXPECT_EQ(read(R"({"rope_parameters":{"rope_theta":500000.0},"rope_scaling":{}})").theta, 500000);
+  EXPECT_EQ(read(R"({"rope_parameters":{"rope_theta":500000.0},"rope_scaling":null,"rope_theta":3})").theta, 500000);
+}
+
 TEST(Rope, llama3_keeps_fast_pairs_and_divides_slow_ones) {
   const RopeConfig rope = read(R"({"rope_theta":500000,"rope_scaling":{"rope_type":"llama3","factor":8,
     "low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192}})");
