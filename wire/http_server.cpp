@@ -3,19 +3,15 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <cctype>
-#include <cerrno>
 #include <cerrno>
 
 namespace tandem::wire {
@@ -364,26 +360,8 @@ void HttpStream::abandon() {
   if (const auto changed = changed_) changed();
 }
 
-void HttpStream::write(std::string_view piece) {
-  if (state_ != State::kOpen || piece.empty()) return;
-  pieces_ += piece;
-  if (const auto changed = changed_) changed();
-}
-
-void HttpStream::end() {
-  if (state_ != State::kOpen) return;
-  state_ = State::kEnded;
-  if (const auto changed = changed_) changed();
-}
-
-void HttpStream::abandon() {
-  if (state_ != State::kOpen) return;
-  state_ = State::kAbandoned;
-  if (const auto changed = changed_) changed();
-}
-
 HttpResponse HttpResponse::plain(int status, std::string text) {
-  return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(text), nullptr};
+  return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(text)};
 }
 
 HttpServer::HttpServer(std::unique_ptr<Listening> listening) : listening_(std::move(listening)) {}
@@ -425,9 +403,6 @@ Status HttpServer::serve(const HttpHandler& handler, const std::atomic<bool>& st
   work.reset();
   beast::error_code ignored;
   listening_->acceptor.close(ignored);
-  for (auto& [pointer, visit] : listening_->visits) {
-    if (const auto self = visit.lock()) self->end_if_idle();
-  }
   for (auto& [pointer, visit] : listening_->visits) {
     if (const auto self = visit.lock()) self->end_if_idle();
   }

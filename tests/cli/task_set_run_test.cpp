@@ -89,8 +89,10 @@ TEST_F(TaskSetRun, an_answer_ends_a_step_and_the_model_goes_on_with_the_next_ins
   }
   const fs::path run_dir = root() / "steps";
   // At such a temperature the tiny model says many things that are no calls.
-  ASSERT_EQ(
-      run(with_tasks({"run.steps=1", "rollout.temperature=3", "tasks.heldout=0", "tasks.heldout_share=0"}), run_dir), 0)
+  ASSERT_EQ(run(with_tasks({"run.steps=2", "trainer.groups_per_step=16", "rollout.temperature=2.5",
+                            "rollout.max_new_tokens=120", "tasks.heldout=0", "tasks.heldout_share=0"}),
+                run_dir),
+            0)
       << text(output());
   size_t in_second = 0;
   for (const Json& episode : episodes(run_dir)) {
