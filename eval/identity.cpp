@@ -86,6 +86,7 @@ Identity identity_of(const Suite& suite, const std::vector<envs::Task>& tasks, s
                        {"context", suite.limits.context},
                        {"weights", suite.weights},
                        {"now", suite.now},
+                       {"special_tokens_in_content", suite.special_tokens_in_content},
                        {"output_bytes", suite.env.output_bytes},
                        {"tools", suite.env.tools},
                        {"network", suite.env.network}};

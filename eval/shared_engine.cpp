@@ -123,7 +123,7 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   auto packing = TRY(kernels::Stream::cpu(terms.threads, terms.isa));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(terms.model, false, terms.format)));
   TRY(weights->pack(packing));
-  auto conversation = TRY(rollout::Conversation::load(terms.model, {.now = terms.now}));
+  auto conversation = TRY(rollout::Conversation::load(terms.model, terms.conversation));
   const int made_for = weights->config().max_positions;
   if (terms.max_tokens > made_for) {
     return fail(Status::invalid(

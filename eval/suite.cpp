@@ -77,6 +77,8 @@ Schema schema_of(Suite& c) {
   s.add("device", c.device, "What computes a model directory: auto, cpu, cpu:ISA");
   s.add("weights", c.weights, "Number format of the layers' products; empty: the model's own");
   s.add("now", c.now, "The time, such as 2026-01-31, for chat templates that write the date");
+  s.add("special_tokens_in_content", c.special_tokens_in_content,
+        "Text of special tokens in what the model reads, as in a run", {"text", "tokens"});
   s.add("threads", c.threads, "Threads that compute the model; 0: all cores", 0, 1024);
   s.add("endpoint.url", c.endpoint.url, "OpenAI-compatible server, in place of model");
   s.add("endpoint.model", c.endpoint.model, "Name of the model there; empty: the only one that it serves");

@@ -47,7 +47,7 @@ struct Suite {
   double temperature = 1;
   uint64_t seed = 1;
   int concurrency = 8;
-  std::string device = "auto", weights, now;
+  std::string device = "auto", weights, now, special_tokens_in_content = "text";
   int threads = 0;  // 0: all cores
   struct {
     int turns = 0;  // 0: those of the task
