@@ -152,6 +152,10 @@ Result<Night> night_from_json(const Json& json) {
       night.tasks.push_back(std::move(task));
     }
     night.samples_wanted = json.value("samples_wanted", night.samples_wanted);
+    constexpr double kMost = 1e11;
+    const bool times = night.started >= 0 && night.started <= kMost && night.seconds >= 0 && night.seconds <= kMost;
+    if (!times || night.samples_wanted < 0)
+      return fail(Status::corrupt("no result of an evaluation: a time or a number of samples is out of range"));
   } catch (const Json::exception& error) {
     return fail(Status::corrupt(std::string("no result of an evaluation: ") + error.what()));
   }
