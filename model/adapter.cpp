@@ -32,6 +32,15 @@ Status refuse_unknown_parts(const Json& json) {
       return Status::invalid(fmt::format("{} is not supported", part));
     }
   }
+  // Starts that are taken out of the base weights, which PEFT changes when it loads such an adapter.
+  if (const auto start = json.find("init_lora_weights"); start != json.end() && start->is_string()) {
+    for (const std::string_view kind : {"pissa", "corda", "olora", "loftq", "lora_ga"}) {
+      if (!start->get<std::string>().starts_with(kind)) continue;
+      return Status::invalid(fmt::format("init_lora_weights \"{}\" changes the base weights, which is not supported",
+                                         start->get<std::string>()))
+          .hint("save it as a plain adapter: save_pretrained(DIR, path_initial_model_for_weight_conversion=START)");
+    }
+  }
   const std::string bias = TRY(ConfigReader(json).text("bias", "none"));
   if (bias != "none") return Status::invalid(fmt::format("bias \"{}\" is not none", bias));
   return {};

@@ -171,45 +171,68 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, Json special_t
   return result;
 }
 
+namespace {
+
+// An object, or an empty one where there is no such file.
+Result<Json> read_object(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return Json::object();
+  auto read = parse_json(TRY(read_file(path, 64 << 20)));
+  if (!read) return fail(std::move(read).error().at(path.string()));
+  return read->is_object() ? std::move(*read) : Json::object();
+}
+
+// What templates see of the tokens that a file names: bos_token and its like, tokens of the model's own whose keys end
+// in _token, and extra_special_tokens by name.
+void add_special_tokens(const Json& file, Json& special) {
+  const auto add = [&](const std::string& name, const Json& token) {
+    if (token.is_string()) special[name] = token;
+    if (token.is_object() && token.contains("content") && token["content"].is_string())
+      special[name] = token["content"];
+  };
+  for (const auto& [name, token] : file.items())
+    if (name.ends_with("_token")) add(name, token);
+  const auto extra = file.find("extra_special_tokens");
+  if (extra == file.end() || !extra->is_object()) return;
+  for (const auto& [name, token] : extra->items()) add(name, token);
+}
+
+}  // namespace
+
 Result<ChatTemplate> ChatTemplate::load(const fs::path& directory) {
   const fs::path config_path = directory / "tokenizer_config.json";
   const fs::path file_path = directory / "chat_template.jinja";
   std::error_code ignored;
-  Json config = Json::object();
-  if (fs::exists(config_path, ignored)) {
-    auto read = parse_json(TRY(read_file(config_path, 64 << 20)));
-    if (!read) return fail(std::move(read).error().at(config_path.string()));
-    if (read->is_object()) config = std::move(*read);
-  }
+  const Json config = TRY(read_object(config_path));
   Json special = Json::object();
-  for (const char* name :
-       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    const auto found = config.find(name);
-    if (found == config.end()) continue;
-    if (found->is_string()) special[name] = *found;
-    if (found->is_object() && found->contains("content")) special[name] = (*found)["content"];
-  }
-  const auto parse_named = [&](std::string_view source, const fs::path& place) -> Result<ChatTemplate> {
-    auto parsed = parse(source, special);
-    if (!parsed) return fail(std::move(parsed).error().at(place.string()));
-    return parsed;
-  };
-  if (fs::exists(file_path, ignored)) return parse_named(TRY(read_file(file_path, kLargestTemplate)), file_path);
-  const auto found = config.find("chat_template");
-  if (found != config.end() && found->is_string()) {
-    return parse_named(found->get_ref<const std::string&>(), config_path);
-  }
+  add_special_tokens(config, special);
+  if (!config.contains("added_tokens_decoder"))
+    add_special_tokens(TRY(read_object(directory / "special_tokens_map.json")), special);
   ChatTemplate result;
-  if (found != config.end() && found->is_array()) {
+  const auto add_named = [&](const std::string& name, std::string_view source, const fs::path& place) -> Status {
+    auto parsed = parse(source, special);
+    if (!parsed) return std::move(parsed).error().at(place.string());
+    result.templates_[name] = parsed->templates_.at("default");
+    return {};
+  };
+  // Templates in files of their own are all that there are.
+  std::vector<std::pair<std::string, fs::path>> files;
+  if (fs::exists(file_path, ignored)) files.emplace_back("default", file_path);
+  for (const auto& entry : fs::directory_iterator(directory / "additional_chat_templates", ignored))
+    if (entry.path().extension() == ".jinja") files.emplace_back(entry.path().stem().string(), entry.path());
+  const auto found = files.empty() ? config.find("chat_template") : config.end();
+  if (found != config.end() && found->is_string()) {
+    TRY(add_named("default", found->get_ref<const std::string&>(), config_path));
+  } else if (found != config.end() && found->is_array()) {
     for (const Json& entry : *found) {
       if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() || !entry.contains("template") ||
           !entry["template"].is_string()) {
         return fail(Status::invalid("chat_template: an entry has no name or no template").at(config_path.string()));
       }
-      const auto one = TRY(parse_named(entry["template"].get<std::string>(), config_path));
-      result.templates_[entry["name"].get<std::string>()] = one.templates_.at("default");
+      TRY(add_named(entry["name"].get<std::string>(), entry["template"].get<std::string>(), config_path));
     }
   }
+  for (const auto& [name, path] : files) TRY(add_named(name, TRY(read_file(path, kLargestTemplate)), path));
   if (!result.templates_.contains("default")) {
     if (!fs::is_directory(directory, ignored)) {
       return fail(Status::not_found("there is no such directory").at(directory.string()));
@@ -251,7 +274,7 @@ Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, c
     jinja::dict_set(globals, "documents", None{});
     jinja::dict_set(globals, "add_generation_prompt", options.add_generation_prompt);
     jinja::Output output = jinja::run(choose(!tools.is_null()).body, globals);
-    Rendered rendered{std::move(output.text), std::move(output.generated)};
+    Rendered rendered{std::move(output.text), std::move(output.generated), std::move(output.displaced)};
     if (continues) rendered.text = TRY(cut_continuation(std::move(rendered.text), final_message));
     return rendered;
   } catch (const jinja::RaisedByTemplate& error) {
@@ -277,11 +300,13 @@ Result<RenderedIds> ChatTemplate::render_ids(const Tokenizer& tokenizer, const J
   Encoded encoded = TRY(tokenizer.encode_with_ends(rendered.text, plain));
   RenderedIds result{std::move(rendered.text), encoded.ids, {}};
   result.assistant_mask.resize(result.ids.size());
-  for (const auto& [begin, end] : rendered.assistant_spans) {
-    if (begin == end) continue;
-    const auto [first, last] = tokens_between(encoded, result.text, begin, end);
-    std::fill(result.assistant_mask.begin() + static_cast<long>(first),
-              result.assistant_mask.begin() + static_cast<long>(last), 1);
+  for (const auto* spans : {&rendered.assistant_spans, &rendered.displaced_spans}) {
+    for (const auto& [begin, end] : *spans) {
+      if (begin == end) continue;
+      const auto [first, last] = tokens_between(encoded, result.text, begin, end);
+      std::fill(result.assistant_mask.begin() + static_cast<long>(first),
+                result.assistant_mask.begin() + static_cast<long>(last), 1);
+    }
   }
   return result;
 }

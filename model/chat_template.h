@@ -39,12 +39,15 @@ struct Rendered {
   std::string text;
   // Bytes [begin, end) that came out of {% generation %} blocks: what the assistant said.
   std::vector<std::pair<size_t, size_t>> assistant_spans;
+  // Those of blocks within macros, filters and set blocks, where transformers takes them to be: at the place where the
+  // outermost of these began, which need not be what the block wrote.
+  std::vector<std::pair<size_t, size_t>> displaced_spans;
 };
 
 struct RenderedIds {
   std::string text;
   std::vector<TokenId> ids;
-  std::vector<uint8_t> assistant_mask;  // by token: 1 where a generation block wrote it
+  std::vector<uint8_t> assistant_mask;  // by token: 1 where a generation block wrote it, by transformers' count
 };
 
 // The tokens [first, last) that text[begin, end) is written with: from that of its first character to that of its last
@@ -53,8 +56,9 @@ std::pair<size_t, size_t> tokens_between(const Encoded& tokens, std::string_view
 
 class ChatTemplate {
  public:
-  // DIR/chat_template.jinja, or the chat_template of DIR/tokenizer_config.json (one, or several by name), with the
-  // special tokens that the template may name.
+  // DIR/chat_template.jinja, or the chat_template of DIR/tokenizer_config.json (one, or several by name), and those of
+  // DIR/additional_chat_templates by name; with the special tokens that the template may name: those of
+  // tokenizer_config.json, and of special_tokens_map.json where the former has no added_tokens_decoder.
   static Result<ChatTemplate> load(const fs::path& directory);
   static Result<ChatTemplate> parse(std::string_view source, Json special_tokens = Json::object());
 

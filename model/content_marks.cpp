@@ -107,9 +107,11 @@ Result<std::vector<std::pair<size_t, size_t>>> ContentMarks::restore(Rendered& r
                                        [](size_t value, const auto& move) { return value < move.first; });
     return next == moves.begin() ? byte : static_cast<size_t>(static_cast<ptrdiff_t>(byte) + std::prev(next)->second);
   };
-  for (auto& [begin, end] : rendered.assistant_spans) {
-    begin = moved(begin);
-    end = moved(end);
+  for (auto* const spans : {&rendered.assistant_spans, &rendered.displaced_spans}) {
+    for (auto& [begin, end] : *spans) {
+      begin = moved(begin);
+      end = moved(end);
+    }
   }
   rendered.text = std::move(text);
   return places;

@@ -162,6 +162,15 @@ Result<std::map<std::string, const GgufTensor*>> tensors_of_gguf(const Gguf& ggu
   std::map<std::string, const GgufTensor*> sources;
   for (const auto& [name, tensor] : gguf.tensors()) {
     const std::string to = hub_name(name);
+    if (name == "rope_freqs.weight") {
+      // llama.cpp writes the frequency factors of Llama 3.1's RoPE as a tensor.
+      std::vector<float> factors(static_cast<size_t>(tensor.elements()));
+      dequantise(tensor, factors);
+      if (std::all_of(factors.begin(), factors.end(), [](float factor) { return factor == 1; })) continue;
+      return fail(Status::invalid("tensor rope_freqs.weight holds the RoPE of Llama 3 (rope_type llama3) as factors, "
+                                  "which do not tell the settings that config.json needs")
+                      .hint("use the checkpoint that the file was made from"));
+    }
     if (to.empty()) return fail(Status::invalid(fmt::format("tensor {} is of no known use", name)));
     sources[to] = &tensor;
   }

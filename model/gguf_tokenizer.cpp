@@ -182,6 +182,17 @@ Result<TokenizerFiles> tokenizer_files(const Gguf& gguf, int max_positions) {
   if (const auto found = metadata.find("tokenizer.chat_template"); found != metadata.end() && found->is_string()) {
     config["chat_template"] = found->get<std::string>();
   }
+  // Others by name stand beside it.
+  constexpr std::string_view kNamed = "tokenizer.chat_template.";
+  Json named = Json::array();
+  for (const auto& [key, value] : metadata.items())
+    if (key.starts_with(kNamed) && value.is_string())
+      named.push_back({{"name", key.substr(kNamed.size())}, {"template", value}});
+  if (!named.empty()) {
+    if (config.contains("chat_template"))
+      named.push_back({{"name", "default"}, {"template", config["chat_template"]}});
+    config["chat_template"] = std::move(named);
+  }
   return files;
 }
 

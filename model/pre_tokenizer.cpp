@@ -88,8 +88,12 @@ class RegexSplit final : public PreTokenizerStep {
     while (from <= piece.size()) {
       const Regex::Match match = TRY(regex_.find(piece, from, scratch));
       if (!match.found) break;
-      if (match.begin == match.end) {  // an empty match cuts nothing; go on behind the next character
+      if (match.begin == match.end) {  // a cut, where there are no pieces to merge; go on behind the next character
         if (match.begin >= piece.size()) break;
+        if (isolated) {
+          add(covered, match.begin, false);
+          covered = match.begin;
+        }
         from = match.begin + next_character(piece.substr(match.begin)).length;
         continue;
       }

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "model/unicode16.h"
 
@@ -41,6 +43,133 @@ std::string_view characters_of(char escaped) {
       return {};
   }
 }
+
+// Oniguruma's syntax where PCRE2 has another: intersections and classes within classes, \h for hexadecimal digits,
+// {,n}, and the option m, which lets . match line ends.
+class Syntax {
+ public:
+  explicit Syntax(std::string_view pattern) : pattern_(pattern) {}
+
+  Result<std::string> translated() {
+    std::string out;
+    while (at_ < pattern_.size()) {
+      if (pattern_[at_] == '[')
+        out += TRY(class_at(0)).whole();
+      else
+        out += outside();
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int kMostDeep = 16;
+
+  // A class as what PCRE2 has: characters in brackets, or a choice of groups that match one character each.
+  struct Class {
+    std::string plain;                // what stands in the brackets, or nothing
+    std::vector<std::string> others;  // groups
+    std::vector<std::string> within;  // of which all match too
+    bool negated = false;
+
+    bool is_plain() const { return others.empty() && within.empty(); }
+    std::string positive() const {
+      std::string any = plain.empty() ? "" : "[" + plain + "]";
+      for (const auto& other : others) any += (any.empty() ? "" : "|") + other;
+      if (others.size() + (plain.empty() ? 0 : 1) > 1) any = "(?:" + any + ")";
+      std::string ahead;
+      for (const auto& other : within) ahead += "(?=" + other + ")";
+      return ahead.empty() ? any : "(?:" + ahead + any + ")";
+    }
+    std::string whole() const {
+      if (is_plain()) return negated ? "[^" + plain + "]" : "[" + plain + "]";
+      return negated ? "(?:(?!" + positive() + ")(?s:.))" : positive();
+    }
+  };
+
+  std::string outside() {
+    const auto rest = pattern_.substr(at_);
+    if (rest[0] == '\\' && rest.size() > 1) {
+      at_ += 2;
+      if (rest[1] == 'h') return "[0-9a-fA-F]";
+      if (rest[1] == 'H') return "[^0-9a-fA-F]";
+      return std::string(rest.substr(0, 2));
+    }
+    if (rest.starts_with("{,")) {
+      const size_t end = rest.find_first_not_of("0123456789", 2);
+      if (end != std::string_view::npos && end > 2 && rest[end] == '}') {
+        ++at_;
+        return "{0";
+      }
+    }
+    if (rest.starts_with("(?") && rest.size() > 2) {
+      const size_t end = rest.find_first_not_of("imx-", 2);
+      if (end != std::string_view::npos && end > 2 && (rest[end] == ':' || rest[end] == ')')) {
+        std::string options(rest.substr(0, end));
+        std::replace(options.begin(), options.end(), 'm', 's');
+        at_ += end;
+        return options;
+      }
+    }
+    ++at_;
+    return std::string(1, rest[0]);
+  }
+
+  Result<Class> class_at(int depth) {
+    const auto wrong = [&](const char* what) {
+      return fail(Status::invalid(fmt::format("regular expression \"{}\": {}", pattern_, what)));
+    };
+    if (depth > kMostDeep) return wrong("classes within each other are nested too deep");
+    ++at_;
+    Class made;
+    if (at_ < pattern_.size() && pattern_[at_] == '^') {
+      made.negated = true;
+      ++at_;
+    }
+    std::vector<Class> sides(1);
+    for (bool first = true;; first = false) {
+      if (at_ >= pattern_.size()) return wrong("a [ without its ]");
+      const auto rest = pattern_.substr(at_);
+      Class& side = sides.back();
+      if (rest[0] == ']' && !first) break;
+      if (rest.starts_with("&&")) {
+        sides.emplace_back();
+        at_ += 2;
+      } else if (rest.starts_with("[:") && rest.find(":]") != std::string_view::npos) {
+        const size_t end = rest.find(":]") + 2;
+        side.plain += rest.substr(0, end);
+        at_ += end;
+      } else if (rest[0] == '[') {
+        const Class inner = TRY(class_at(depth + 1));
+        if (inner.is_plain() && !inner.negated)
+          side.plain += inner.plain;
+        else
+          side.others.push_back(inner.whole());
+      } else if (rest[0] == '\\' && rest.size() > 1) {
+        if (rest[1] == 'h')
+          side.plain += "0-9a-fA-F";
+        else if (rest[1] == 'H')
+          return wrong("\\H in a class is not supported");
+        else
+          side.plain += rest.substr(0, 2);
+        at_ += 2;
+      } else {
+        side.plain += rest[0] == ']' ? "\\]" : std::string(1, rest[0]);
+        ++at_;
+      }
+    }
+    ++at_;
+    for (const Class& side : sides)
+      if (side.plain.empty() && side.others.empty()) return wrong("an empty part of a class is not supported");
+    const bool negated = made.negated;
+    made = sides[0];
+    made.negated = negated;
+    for (size_t i = 1; i < sides.size(); ++i) made.within.push_back(sides[i].positive());
+    return made;
+  }
+
+  std::string_view pattern_;
+  size_t at_ = 0;
+};
 
 // The pattern with \s, \w and \d written out, and categories completed. \S, \W, \D and \P within a class cannot be,
 // and stay PCRE2's.
@@ -103,7 +232,7 @@ void Regex::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free_8(
 Result<Regex> Regex::compile(std::string_view pattern) {
   constexpr size_t kLongest = 1 << 16;
   if (pattern.size() > kLongest) return fail(Status::invalid("the regular expression is longer than 64 KiB"));
-  const std::string adapted = adapted_pattern(pattern);
+  const std::string adapted = adapted_pattern(TRY(Syntax(pattern).translated()));
   int error = 0;
   PCRE2_SIZE place = 0;
   Regex regex(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(adapted.data()), adapted.size(),

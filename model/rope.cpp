@@ -74,7 +74,9 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, std::optiona
   RopeConfig rope;
   rope.partial = TRY(ConfigReader(config).number("partial_rotary_factor", partial.value_or(1)));
   rope.theta = TRY(ConfigReader(config).number("rope_theta", 10000));
-  const char* key = has(config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+  // As in transformers 5, the older key goes before the newer one where it says anything.
+  const bool older = has(config, "rope_scaling") && !config["rope_scaling"].empty();
+  const char* key = older || !has(config, "rope_parameters") ? "rope_scaling" : "rope_parameters";
   Json scaling = has(config, key) ? config[key] : Json::object();
   if (!scaling.is_object()) return fail(Status::invalid(fmt::format("{} is not an object", key)));
   for (const auto& [name, value] : scaling.items()) {

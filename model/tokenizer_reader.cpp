@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "model/byte_alphabet.h"
 #include "model/tokenizer.h"
@@ -217,10 +218,21 @@ class TokenizerReader {
     if (json.is_null()) return {};
     if (!json.is_array()) return Status::invalid("added_tokens is not a list");
     std::vector<AddedToken> tokens;
+    std::unordered_map<std::string, TokenId> vocabulary;
+    for (size_t id = 0; id < names_.size(); ++id)
+      if (!names_[id].empty()) vocabulary[names_[id]] = static_cast<TokenId>(id);
+    const auto vocabulary_size = static_cast<TokenId>(vocabulary.size());
+    TokenId next = vocabulary_size;
     for (const Json& item : json) {
       const auto place = fmt::format("added_tokens[{}]", tokens.size());
       auto read = read_added_token(item);
       if (!read) return std::move(read).error().at(place);
+      // As HF's AddedVocabulary numbers them: a token that is there has its id, any other the next one, whatever the
+      // file says.
+      const auto known = vocabulary.find(read->content);
+      read->id = known != vocabulary.end() ? known->second : next;
+      next = std::max(next, read->id >= vocabulary_size ? read->id + 1 : next);
+      vocabulary.emplace(read->content, read->id);
       if (static_cast<size_t>(read->id) < names_.size() && !names_[read->id].empty() &&
           names_[read->id] != read->content) {
         return Status::invalid(fmt::format("id {} is that of {}, not of {}", read->id, names_[read->id], read->content))
@@ -262,7 +274,14 @@ class TokenizerReader {
     if (type == "ByteLevel") return {};  // moves offsets, not ids
     if (type == "Sequence") {
       if (!part(json, "processors").is_array()) return Status::invalid("post_processor: Sequence has no processors");
-      for (const Json& inner : part(json, "processors")) TRY(read_post_processor(inner, tokenizer));
+      size_t adding = 0;
+      for (const Json& inner : part(json, "processors")) {
+        const size_t before = tokenizer.special_count();
+        TRY(read_post_processor(inner, tokenizer));
+        adding += tokenizer.special_count() != before ? 1 : 0;
+      }
+      // HF hands what the first has added to the second as a pair of texts.
+      if (adding > 1) return Status::invalid("post_processor: a Sequence of several that add tokens is not supported");
       return {};
     }
     if (type == "TemplateProcessing") return read_template(json, tokenizer);

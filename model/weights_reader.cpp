@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "kernels/formats/e4m3.h"
 #include "model/safetensors.h"
@@ -93,6 +95,18 @@ Status read_parameters(const Safetensors& checkpoint, const fs::path& directory,
   return {};
 }
 
+// A head that the checkpoint has beside embeddings that config.json calls tied, with other numbers, is one of its own.
+Status check_tied(const Safetensors& checkpoint, const ModelConfig& config, const fs::path& directory) {
+  constexpr const char *kHead = "lm_head.weight", *kEmbeddings = "model.embed_tokens.weight";
+  if (!config.tied_embeddings || !checkpoint.tensors().contains(kHead)) return {};
+  const TensorView head = TRY(checkpoint.get(kHead)), embeddings = TRY(checkpoint.get(kEmbeddings));
+  if (head.dtype == embeddings.dtype && std::ranges::equal(head.bytes, embeddings.bytes)) return {};
+  return Status::invalid("config.json says tie_word_embeddings, but lm_head.weight has other numbers than "
+                         "model.embed_tokens.weight")
+      .at(directory.string())
+      .hint("set tie_word_embeddings to false to use that head, as transformers 5 does");
+}
+
 }  // namespace
 
 Status require_tensors(const Safetensors& checkpoint, const ModelConfig& config, const fs::path& directory) {
@@ -113,7 +127,7 @@ Status require_tensors(const Safetensors& checkpoint, const ModelConfig& config,
       wrong.push_back(fmt::format("{} is [{}] and not [{}]", spec.name, fmt::join(tensor.shape, ", "),
                                   fmt::join(spec.shape, ", ")));
   }
-  if (wrong.empty()) return {};
+  if (wrong.empty()) return check_tied(checkpoint, config, directory);
   return Status::corrupt(
              fmt::format("{} tensors are not of the shape that config.json says: {}", wrong.size(), join(wrong, "; ")))
       .at(directory.string());

@@ -101,6 +101,10 @@ Schema schema_of(RunConfig& c) {
   for (const auto& tool : envs::every_tool()) {
     if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
   }
+  s.add("env.profile", c.env.profile,
+        "A harness profile (YAML, such as profiles/default.yaml): tools, bytes of output, time of a call and system "
+        "message "
+        "in place of env.tools, env.output_bytes and env.call_seconds; the trained model carries it");
   s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
         std::move(tools));
   s.add("env.network", c.env.network,
@@ -155,6 +159,27 @@ Status check_hosts(const std::vector<std::string>& hosts) {
 
 }  // namespace
 
+Result<envs::Profile> profile_of(const RunConfig& c) {
+  const RunConfig usual;
+  envs::Profile profile = envs::small_profile();
+  if (c.env.profile.empty()) {
+    profile.tools = TRY(envs::choose_tools(c.env.tools));
+    profile.output_bytes = c.env.output_bytes;
+    profile.call_seconds = c.env.call_seconds;
+    return profile;
+  }
+  profile = TRY(envs::read_profile(c.env.profile));
+  const bool is_doubled = c.env.output_bytes != usual.env.output_bytes ||
+                          c.env.call_seconds != usual.env.call_seconds || c.env.tools != envs::prompted_tools();
+  if (is_doubled) {
+    return fail(Status::invalid("env.profile says what env.tools, env.output_bytes and env.call_seconds are")
+                    .hint("set them there, or leave env.profile out"));
+  }
+  if (std::ranges::find(profile.tools, envs::kSearchTool) != profile.tools.end())
+    return fail(Status::invalid(fmt::format("{} cannot be had in a run yet", envs::kSearchTool)).at(c.env.profile));
+  return profile;
+}
+
 Status check(const RunConfig& c) {
   if (c.rollout.max_new_tokens >= c.rollout.max_tokens) {
     return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})",
@@ -184,6 +209,7 @@ Status check(const RunConfig& c) {
     return std::move(network).error().at("env.network");
   if (auto servers = envs::parse_mcp_servers(c.env.mcp_servers); !servers)
     return std::move(servers).error().at("env.mcp_servers");
+  TRY(profile_of(c));
   if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
   if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
   TRY(check_hosts(c.env.hosts));

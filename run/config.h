@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "envs/episodes/profile.h"
 #include "rollout/books/ledger.h"
 #include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/low_rank.h"
@@ -69,6 +70,7 @@ struct RunConfig {
     double call_seconds = 10;
     int output_bytes = 2000;
     std::string engine = "auto";
+    std::string profile;
     std::vector<std::string> tools, network, mcp_servers;
     std::string sandbox = "auto";
     int warm = 2, most_warm = 16;
@@ -81,6 +83,9 @@ struct RunConfig {
 
 // The table of all fields, bound to `config`.
 Schema schema_of(RunConfig& config);
+
+// The harness that its model trains under: env.profile, or what the keys of env say. kInvalid where both say something.
+Result<envs::Profile> profile_of(const RunConfig& config);
 
 // Contradictions between fields, found before anything is started.
 Status check(const RunConfig& config);

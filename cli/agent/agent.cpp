@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/iso_time.h"
+#include "base/text.h"
 #include "cli/agent/agent_changes.h"
 #include "cli/agent/agent_view.h"
 #include "cli/agent/offered_tools.h"
@@ -19,6 +20,7 @@
 #include "envs/backends/backends.h"
 #include "envs/changes/folder_copy.h"
 #include "envs/episodes/episode.h"
+#include "envs/episodes/profile.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/search/searching_backend.h"
 #include "rollout/agent/endpoint_model.h"
@@ -30,12 +32,10 @@ namespace {
 
 using rollout::AgentEnd;
 
-constexpr size_t kServedOutput = 20'000;  // bytes of a call's output that a server's model is shown
-
 struct AgentOptions {
   WorkspaceOptions workspace;
   SearchOptions search;
-  std::string task, model, model_name, transcript, trajectory;
+  std::string task, model, model_name, transcript, trajectory, profile;
   std::vector<std::string> endpoints, excludes, tools;
   NumberFormatOptions format;
   std::optional<double> temperature, minutes;
@@ -44,14 +44,26 @@ struct AgentOptions {
   int max_turns = 30, max_context = 0, requests_per_minute = 0;
   double request_seconds = 600;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
-  bool end_on_change = false, review = false, dry_run = false, yes = false, undo = false, json = false;
+  bool strict_profile = false, end_on_change = false, review = false, dry_run = false, yes = false, undo = false,
+       json = false;
 };
 
-// A model of ours has the tools that it was trained with, others all.
-Result<std::vector<std::string>> tools_of(const AgentOptions& o) {
-  const auto search = o.search.given() ? envs::WithSearch::kYes : envs::WithSearch::kNo;
-  return offered_tools(o.tools, o.search.given(),
-                       o.model.empty() ? envs::tool_names(search) : envs::prompted_tools(search));
+// What the model learned under: its own profile, else that of a small model for one of ours, and all for a server's.
+Result<envs::Profile> learned_profile(const AgentOptions& o) {
+  if (!o.profile.empty()) return envs::read_profile(o.profile);
+  if (o.model.empty()) return envs::default_profile();
+  return envs::profile_of_model(o.model, envs::small_profile());
+}
+
+// What it runs under. An encoder adds its tool.
+Result<envs::Profile> used_profile(const AgentOptions& o, const envs::Profile& learned) {
+  auto usual = learned.tools;
+  std::erase(usual, envs::kSearchTool);
+  if (o.search.given()) usual.emplace_back(envs::kSearchTool);
+  envs::Profile used = learned;
+  used.tools = TRY(offered_tools(o.tools, o.search.given(), usual));
+  if (o.workspace.time_limit_s != WorkspaceOptions().time_limit_s) used.call_seconds = o.workspace.time_limit_s;
+  return used;
 }
 
 Status check(const AgentOptions& o) {
@@ -70,7 +82,11 @@ Status check(const AgentOptions& o) {
   }
   TRY(envs::leaves_out_of(o.excludes));
   TRY(servers_of(o.workspace));
-  TRY(tools_of(o));
+  const auto learned = TRY(learned_profile(o));
+  const auto changes = envs::differences(learned, TRY(used_profile(o, learned)));
+  if (o.strict_profile && !changes.empty())
+    return Status::invalid("the model's profile is another: " + join(changes, "; "))
+        .hint("leave out --strict-profile, or what differs");
   return {};
 }
 
@@ -99,7 +115,7 @@ envs::Task task_of(const AgentOptions& options, const envs::FolderCopy& copy) {
 }
 
 Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOptions& o, const envs::Task& task,
-                                                               std::vector<std::string> tools,
+                                                               const envs::Profile& profile,
                                                                std::vector<envs::ForeignTool> foreign,
                                                                const Clock& clock, AgentView& view) {
   rollout::EndpointSettings settings{.urls = o.endpoints,
@@ -109,7 +125,8 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
                                      .seed = o.seed,
                                      .max_tokens = o.max_tokens,
                                      .request_limit = from_seconds(o.request_seconds)};
-  settings.tools = std::move(tools);
+  settings.tools = profile.tools;
+  settings.system = profile.system;
   settings.foreign_tools = std::move(foreign);
   settings.attempts.per_minute = o.requests_per_minute;
   settings.attempts.seed = static_cast<uint64_t>(clock.unix_seconds() * 1e6);
@@ -121,10 +138,11 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
 }
 
 std::unique_ptr<rollout::EngineModel> engine_model(const AgentOptions& o, const rollout::LoadedModel& loaded,
-                                                   const envs::Task& task, std::vector<std::string> tools,
+                                                   const envs::Task& task, const envs::Profile& profile,
                                                    std::vector<envs::ForeignTool> foreign) {
   rollout::EngineModelSettings settings{.name = loaded.name, .seed = o.seed.value_or(0)};
-  settings.tools = std::move(tools);
+  settings.tools = profile.tools;
+  settings.system = profile.system;
   settings.foreign_tools = std::move(foreign);
   settings.sampling.temperature = static_cast<float>(o.temperature.value_or(0));
   if (o.max_tokens) settings.max_new_tokens = *o.max_tokens;
@@ -174,8 +192,15 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto view = people ? view_for_people(stdout, ::isatty(STDOUT_FILENO) == 1) : view_for_scripts(stdout);
   const auto backend = TRY(envs::start_sandboxes());
   spec.workspace.reset();  // its files are copied
-  spec.output_limit = o.model.empty() ? kServedOutput : envs::EpisodeOptions().output_limit;
-  spec.tools = TRY(tools_of(o));
+  const auto learned = TRY(learned_profile(o));
+  const auto profile = TRY(used_profile(o, learned));
+  if (!o.model.empty() || !o.profile.empty()) {
+    for (const auto& change : envs::differences(learned, profile))
+      view->trouble("another profile than the model's: " + change);
+  }
+  spec.output_limit = static_cast<size_t>(profile.output_bytes);
+  spec.call_time_limit_s = profile.call_seconds;
+  spec.tools = profile.tools;
   const auto searcher = TRY(searcher_of(o.search, folder));
   std::unique_ptr<envs::SearchingBackend> searching;
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
@@ -191,14 +216,14 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   std::unique_ptr<rollout::EngineModel> engine;
   std::unique_ptr<rollout::EndpointModel> servers;
   if (o.model.empty()) {
-    servers = TRY(endpoint_model(o, task, spec.tools, foreign, clock, *view));
+    servers = TRY(endpoint_model(o, task, profile, foreign, clock, *view));
   } else {
     loaded = TRY(rollout::load_model({.model = o.model,
                                       .format = TRY(number_format(o.format, o.model)),
                                       .max_tokens = o.max_context,
                                       .threads = o.threads,
                                       .conversation = {.now = local_time()}}));
-    engine = engine_model(o, *loaded, task, spec.tools, foreign);
+    engine = engine_model(o, *loaded, task, profile, foreign);
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;
   view->begins(model.name(), folder.string(), task.files.size(), copy.note);
@@ -281,6 +306,13 @@ Action add_agent(CLI::App& command) {
   command.add_option("--transcript", o->transcript, "Write what was said and done to this file, as ATIF");
   command.add_option("--trajectory", o->trajectory, "Append the tokens to the trajectories in this folder");
   command.add_option("--threads", o->threads, "Threads of the model")->needs(model)->check(CLI::Range(1, 1024));
+  command
+      .add_option("--profile", o->profile,
+                  "Harness profile (YAML): tools, output, time of a call, system message (default: profile.yaml of the "
+                  "model's folder, else profiles/small.yaml; with --endpoint profiles/default.yaml)")
+      ->type_name("FILE");
+  command.add_flag("--strict-profile", o->strict_profile,
+                   "Refuse options that differ from the profile, such as --tools");
   add_tools_option(command, o->tools);
   add_search_options(command, o->search);
   add_number_format_options(command, o->format);

@@ -63,6 +63,14 @@ void print(const std::string& path, const Json& found) {
     row("vocabulary", c["vocab_size"].dump());
     row("context", c["max_position_embeddings"].dump() + " tokens");
   }
+  if (found.contains("unused_tensors")) {
+    constexpr size_t kShown = 8;
+    std::string names;
+    const Json& unused = found["unused_tensors"];
+    for (size_t i = 0; i < std::min(unused.size(), kShown); ++i)
+      names += (i == 0 ? "" : ", ") + unused[i].get<std::string>();
+    row("not used", names + (unused.size() > kShown ? fmt::format(" and {} more tensors", unused.size() - kShown) : ""));
+  }
   if (found.contains("tokenizer")) {
     const Json& t = found["tokenizer"];
     row("tokenizer", t.contains("tokens") ? t["tokens"].dump() + " tokens" : t["model"].get<std::string>());

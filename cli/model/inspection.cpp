@@ -14,6 +14,7 @@
 #include "model/gguf_tokenizer.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
+#include "model/unused_tensors.h"
 #include "model/tensor_numbers.h"
 #include "model/text_encoder.h"
 #include "model/tool_dialect.h"
@@ -129,6 +130,8 @@ void inspect_model(const InspectionSettings& settings, Inspection& inspection) {
     if (config) {
       if (const Status status = model::require_tensors(*weights, *config, folder); !status.ok())
         inspection.problem(status);
+      else if (const auto unused = model::unused_tensors(*weights, *config); !unused.empty())
+        inspection.found["unused_tensors"] = unused;
     }
   }
   inspect_texts(folder, config ? &*config : nullptr, inspection);

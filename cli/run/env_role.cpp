@@ -94,11 +94,13 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
 }
 
 Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& run_dir) {
+  const auto profile = TRY(envs::profile_of_model(run_dir, TRY(run::profile_of(config))));
   envs::RunTerms terms{.name = run::name_of_run(run_dir),
-                       .episode = {.output_limit = static_cast<size_t>(config.env.output_bytes),
-                                   .call_time_limit_s = config.env.call_seconds,
-                                   .test_time_limit_s = config.env.call_seconds,
-                                   .tools = TRY(envs::choose_tools(config.env.tools)),
+                       .episode = {.output_limit = static_cast<size_t>(profile.output_bytes),
+                                   .call_time_limit_s = profile.call_seconds,
+                                   .test_time_limit_s = profile.call_seconds,
+                                   .tools = profile.tools,
+                                   .system = profile.system,
                                    .network = TRY(envs::AllowList::parse(config.env.network)),
                                    .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
                                    .count_lints = config.reward.lints != 0,

@@ -238,7 +238,20 @@ Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, con
   TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
   TRY(dashboard::write_report(run));
   write_tensorboard(run_dir, clock);
+  if (fs::exists(run_dir / "export"))
+    TRY(write_file(run_dir / "export" / envs::kProfileFile, TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))));
   return summary;
+}
+
+// RUN/profile.yaml: what the model trains under until the run ends.
+Status record_profile(const fs::path& run_dir, const envs::Profile& profile) {
+  const auto recorded = TRY(envs::profile_of_model(run_dir, profile));
+  const auto changes = envs::differences(recorded, profile);
+  if (!changes.empty()) {
+    return Status::invalid("the harness is another than when the run began: " + join(changes, "; "))
+        .hint("begin a new run, or put back what was changed");
+  }
+  return write_file(run_dir / envs::kProfileFile, to_yaml(profile));
 }
 
 Result<int> run_training(const RunOptions& options) {
@@ -332,6 +345,7 @@ Result<int> run_training(const RunOptions& options) {
   if (!exists) TRY(run::write_recorded(run_dir, config, given));
   TRY(rollout::record_terms(run_dir, before, {TRY(run::plan_of(config, run_dir)), run::flat(config)}));
   if (exists) TRY(run::write_recorded(run_dir, config, given));
+  TRY(record_profile(run_dir, TRY(run::profile_of(config))));
   TRY(run::greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));

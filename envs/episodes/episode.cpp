@@ -180,7 +180,7 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
 
 Opening Episode::opening(ToolListing listing) const {
   return envs::opening(task_, tools_of(options_), sandbox_ ? foreign_tools_of(*sandbox_) : std::vector<ForeignTool>(),
-                       listing);
+                       listing, options_.system);
 }
 
 Status Episode::put(const Files& files) {

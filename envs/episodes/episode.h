@@ -25,14 +25,15 @@ struct EpisodeOptions {
   size_t output_limit = 2000;  // bytes of a call's output that the model is shown
   double call_time_limit_s = 10;
   double test_time_limit_s = 10;
-  std::vector<std::string> tools = {};      // that there are, and that the prompt names; empty: prompted_tools()
-  AllowList network = {};                   // hosts that are open beside those of the task
-  std::vector<McpServerSpec> servers = {};  // of tools, beside those of the task
-  bool count_lints = false;                 // problems that linters find because of the episode, as the term "lints"
-  bool freeze_between_turns = false;        // what runs in the background stops while the model thinks
-  bool branches = false;                    // it is going to be branched; then that takes no copy of the files
-  PreparedSnapshots* prepared = nullptr;    // shared by episodes; null: each is made ready by itself
-  SandboxHolder holder = {};                // of its sandboxes; the task's name is put in
+  std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
+  std::string system = std::string(kSystemMessage);  // where the model's template writes the tools
+  AllowList network = {};                            // hosts that are open beside those of the task
+  std::vector<McpServerSpec> servers = {};           // of tools, beside those of the task
+  bool count_lints = false;               // problems that linters find because of the episode, as the term "lints"
+  bool freeze_between_turns = false;      // what runs in the background stops while the model thinks
+  bool branches = false;                  // it is going to be branched; then that takes no copy of the files
+  PreparedSnapshots* prepared = nullptr;  // shared by episodes; null: each is made ready by itself
+  SandboxHolder holder = {};              // of its sandboxes; the task's name is put in
 };
 
 class Episode {

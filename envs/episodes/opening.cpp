@@ -8,13 +8,6 @@
 namespace tandem::envs {
 namespace {
 
-// Where the template writes the tools and the format of calls.
-constexpr std::string_view kSystem =
-    "You work in the folder /workspace by calling tools. Read what you are about to change before you change it, make "
-    "the changes that the task asks for and no others, and check them where that is possible. Calls that do not depend "
-    "on each other can be made in one message. When the task is done, say so in a sentence or two without a call; when "
-    "asked for a value, answer with it alone.";
-
 constexpr size_t kMostListed = 60;  // files of a prompt; those of a whole repository are for list_dir
 
 constexpr std::string_view kOpening = "You work in a folder by calling tools:\n";
@@ -74,7 +67,7 @@ std::string system_message(std::span<const std::string> names, std::span<const F
 }  // namespace
 
 Opening opening(const Task& task, std::span<const std::string> tools, std::span<const ForeignTool> foreign,
-                ToolListing listing) {
+                ToolListing listing, std::string_view system) {
   std::string user = "Files:\n";
   size_t listed = 0;
   for (const auto& [path, content] : task.files) {
@@ -90,7 +83,7 @@ Opening opening(const Task& task, std::span<const std::string> tools, std::span<
   user += task.instruction;
   const bool by_template = listing == ToolListing::kByTemplate;
   Opening opening;
-  opening.messages = {{"system", by_template ? std::string(kSystem) : system_message(tools, foreign)},
+  opening.messages = {{"system", by_template ? std::string(system) : system_message(tools, foreign)},
                       {"user", std::move(user)}};
   opening.tools = schemas_of(tools, foreign);
   return opening;

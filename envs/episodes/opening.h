@@ -33,9 +33,17 @@ struct Opening {
 // has: what a model is told about an unknown name depends on them.
 std::vector<std::string> prompted_tools(WithSearch search = WithSearch::kNo);
 
-// These tools and those of others, then the files and the instruction. The task's files count by their names.
+// The system message where the template writes the tools and the format of calls, unless a profile has another.
+inline constexpr std::string_view kSystemMessage =
+    "You work in the folder /workspace by calling tools. Read what you are about to change before you change it, make "
+    "the changes that the task asks for and no others, and check them where that is possible. Calls that do not depend "
+    "on each other can be made in one message. When the task is done, say so in a sentence or two without a call; when "
+    "asked for a value, answer with it alone.";
+
+// These tools and those of others, then the files and the instruction. The task's files count by their names. `system`
+// is the message where the template writes the tools.
 Opening opening(const Task& task, std::span<const std::string> tools, std::span<const ForeignTool> foreign,
-                ToolListing listing);
+                ToolListing listing, std::string_view system = kSystemMessage);
 
 // OpenAI's array of both.
 Json schemas_of(std::span<const std::string> tools, std::span<const ForeignTool> foreign);

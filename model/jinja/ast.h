@@ -86,7 +86,7 @@ struct Statement {
   Body other;
 };
 
-// Throws TemplateError that names the line. Filters and tests that do not exist are refused here, before anything runs.
+// Throws TemplateError that names the line. Filters and tests that do not exist are an error where they are reached.
 Body parse(std::string_view source);
 
 }  // namespace tandem::model::jinja

@@ -219,7 +219,6 @@ CallArguments ExpressionParser::parse_arguments() {
 
 ExpressionPtr ExpressionParser::parse_one_filter(ExpressionPtr value) {
   const std::string name = expect_any_name();
-  if (!is_filter(name)) stop(fmt::format("filter '{}' is not supported", name));
   value = make_of(Expression::kFilter, name, std::move(value));
   if (peek().is_operator("(")) value->arguments = parse_arguments();
   return value;
@@ -243,7 +242,6 @@ ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr value) {
 ExpressionPtr ExpressionParser::parse_test(ExpressionPtr value) {
   const bool negated = skip_name("not");
   const std::string name = expect_any_name();
-  if (!is_test(name)) stop(fmt::format("test '{}' is not supported", name));
   value = make_of(Expression::kTest, name, std::move(value));
   const Token& token = peek();
   const bool keyword = token.is_name("else") || token.is_name("or") || token.is_name("and") || token.is_name("is") ||

@@ -7,6 +7,8 @@
 
 #include "base/text.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/casing.h"
+#include "model/jinja/text_format.h"
 #include "model/utf8.h"
 
 namespace tandem::model::jinja {
@@ -241,6 +243,11 @@ const std::pair<std::string_view, Filter> kFilters[] = {
      }},
     {"capitalize", [](const Value& v, const Arguments&) { return text_method(v, "capitalize"); }},
     {"count", [](const Value& v, const Arguments&) { return Value(v.length()); }},
+    {"center",
+     [](const Value& v, const Arguments& a) {
+       const Parameters p("center", a, {"width"});
+       return text_method(v, "center", {{p[0] ? *p[0] : Value(80)}, {}});
+     }},
     {"d", nullptr},
     {"default",
      [](const Value& v, const Arguments& a) {
@@ -258,6 +265,12 @@ const std::pair<std::string_view, Filter> kFilters[] = {
        return list.empty() ? Value::undefined("No first item, sequence was empty.") : list.front();
      }},
     {"float", to_float},
+    {"format",
+     [](const Value& v, const Arguments& a) {
+       if (a.named.empty()) return Value(format_percent(v.str(), Value::tuple(a.positional)));
+       if (!a.positional.empty()) throw TemplateError("can't handle positional and keyword arguments at the same time");
+       return Value(format_percent(v.str(), Value(a.named)));
+     }},
     {"indent", indent},
     {"int", to_int},
     {"items",
@@ -295,7 +308,7 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"sort", sort},
     {"string", [](const Value& v, const Arguments&) { return v.is_string() ? v : Value(v.str()); }},
     {"sum", sum},
-    {"title", [](const Value& v, const Arguments&) { return text_method(v, "title"); }},
+    {"title", [](const Value& v, const Arguments&) { return Value(titled_words(v.str())); }},
     {"tojson", to_json},
     {"trim",
      [](const Value& v, const Arguments& a) {
@@ -383,11 +396,15 @@ bool is_test(std::string_view name) { return find_in(kTests, name) != std::end(k
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
   if (name == "d") name = "default";
   if (name == "e") name = "escape";
-  return find_in(kFilters, name)->second(value, arguments);
+  const auto* const found = find_in(kFilters, name);
+  if (found == std::end(kFilters)) throw TemplateError(fmt::format("filter '{}' is not supported", name));
+  return found->second(value, arguments);
 }
 
 bool apply_test(std::string_view name, const Value& value, const Arguments& arguments) {
-  return find_in(kTests, name)->second(value, arguments);
+  const auto* const found = find_in(kTests, name);
+  if (found == std::end(kTests)) throw TemplateError(fmt::format("test '{}' is not supported", name));
+  return found->second(value, arguments);
 }
 
 }  // namespace tandem::model::jinja

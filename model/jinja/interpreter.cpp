@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "model/jinja/builtins.h"
+#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 namespace {
@@ -38,7 +39,9 @@ class Interpreter {
     scope->names["namespace"] =
         Value(Function([this](const Arguments& arguments) { return make_namespace(arguments); }));
     Output output;
+    top_ = &output;
     run_body(body, inner(scope), output);
+    if (!displaced_.empty()) place_displaced(output);
     return output;
   }
 
@@ -49,6 +52,15 @@ class Interpreter {
   }
 
  private:
+  void place_displaced(Output& output) const {
+    for (const auto& [begin, characters] : displaced_) {
+      size_t end = begin;
+      for (size_t i = 0; i < characters && end < output.text.size(); ++i)
+        end += next_character(std::string_view(output.text).substr(end)).length;
+      output.displaced.emplace_back(begin, end);
+    }
+  }
+
   void count_step(int64_t weight = 1) {
     if ((steps_ += weight) > kMostSteps)
       throw PlacedError(fmt::format("the template took more than {} steps", kMostSteps));
@@ -133,8 +145,9 @@ class Interpreter {
         Output part;
         run_body(statement.body, inner(scope), part);
         const size_t begin = output.text.size();
+        if (&output != top_) displaced_.emplace_back(top_->text.size(), characters_of(part.text).size());
         put(part.text, output);
-        output.generated.emplace_back(begin, output.text.size());
+        if (&output == top_) output.generated.emplace_back(begin, output.text.size());
         return Flow::kOn;
       }
       case Statement::kBreak:
@@ -392,6 +405,8 @@ class Interpreter {
     return {};
   }
 
+  const Output* top_ = nullptr;                       // of the template itself
+  std::vector<std::pair<size_t, size_t>> displaced_;  // generation blocks elsewhere: byte of top_, characters
   int64_t steps_ = 0;
   size_t written_ = 0;
   size_t made_ = 0;

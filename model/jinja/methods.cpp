@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/casing.h"
+#include "model/jinja/text_format.h"
 #include "model/utf8.h"
 
 namespace tandem::model::jinja {
@@ -13,44 +15,26 @@ namespace {
 
 using Method = Value (*)(const Value& self, const Arguments& arguments);
 
-std::string map_characters(std::string_view text, UChar32 (*change)(UChar32)) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Step step = next_character(text.substr(at));
-    if (step.character == 0xdf && change == &u_toupper) {
-      out += "SS";
-    } else {
-      append_utf8(static_cast<char32_t>(change(static_cast<UChar32>(step.character))), out);
-    }
-    at += step.length;
-  }
-  return out;
-}
-
-// Python's str.title: a letter behind a letter is lower, any other upper.
-std::string title(std::string_view text) {
-  std::string out;
-  bool within = false;
-  for (const auto character : characters_of(text)) {
-    const auto c = static_cast<UChar32>(next_character(character).character);
-    append_utf8(static_cast<char32_t>(within ? u_tolower(c) : u_totitle(c)), out);
-    within = u_hasBinaryProperty(c, UCHAR_CASED);
-  }
-  return out;
-}
-
-std::string capitalize(std::string_view text) {
-  const auto all = characters_of(text);
-  if (all.empty()) return {};
-  return map_characters(all[0], &u_totitle) + map_characters(text.substr(all[0].size()), &u_tolower);
-}
-
 List split_text(std::string_view text, const Value* separator, int64_t most, bool from_right) {
   List parts;
   if (separator == nullptr || separator->is_none()) {
     const auto all = characters_of(text);
     const auto space = [&](size_t i) { return is_python_space(next_character(all[i]).character); };
-    if (from_right && most >= 0) throw TemplateError("rsplit at white space with a limit is not supported");
+    if (from_right && most >= 0) {
+      for (size_t end = all.size(); end > 0;) {
+        while (end > 0 && space(end - 1)) --end;
+        if (end == 0) break;
+        size_t begin = end;
+        if (static_cast<int64_t>(parts.size()) == most)
+          begin = 0;
+        else
+          while (begin > 0 && !space(begin - 1)) --begin;
+        parts.emplace_back(std::string(all[begin].data(), all[end - 1].data() + all[end - 1].size()));
+        end = begin;
+      }
+      std::reverse(parts.begin(), parts.end());
+      return parts;
+    }
     for (size_t i = 0; i < all.size();) {
       while (i < all.size() && space(i)) ++i;
       if (i == all.size()) break;
@@ -81,7 +65,15 @@ List split_text(std::string_view text, const Value* separator, int64_t most, boo
 
 std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t most) {
   std::string out;
-  if (from.empty()) throw TemplateError("replace of an empty string is not supported");
+  if (from.empty()) {  // before each character, and behind the last
+    const auto all = characters_of(text);
+    for (size_t i = 0; i <= all.size(); ++i) {
+      if (most < 0 || static_cast<int64_t>(i) < most) out += to;
+      if (i < all.size()) out += all[i];
+      check_size(out);
+    }
+    return out;
+  }
   for (int64_t done = 0; most < 0 || done < most; ++done) {
     const size_t at = text.find(from);
     if (at == std::string_view::npos) break;
@@ -92,22 +84,86 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
   return out.append(text);
 }
 
+// The part [begin, end) of a text in characters, by arguments as of str.find; `skipped`: characters before it.
+std::string_view bounded(const std::string& text, const Value* begin, const Value* end, int64_t& skipped) {
+  const auto all = characters_of(text);
+  const auto size = static_cast<int64_t>(all.size());
+  const auto place = [&](const Value* bound, int64_t otherwise) {
+    if (bound == nullptr || bound->is_none()) return otherwise;
+    const int64_t at = bound->integer();
+    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  skipped = place(begin, 0);
+  const int64_t last = std::max(place(end, size), skipped);
+  const auto byte = [&](int64_t at) {
+    return at == size ? text.size() : static_cast<size_t>(all[static_cast<size_t>(at)].data() - text.data());
+  };
+  return std::string_view(text).substr(byte(skipped), byte(last) - byte(skipped));
+}
+
 bool starts_or_ends(const Value& self, const Arguments& arguments, bool starts) {
-  const Parameters p(starts ? "startswith" : "endswith", arguments, {"affix"});
+  const Parameters p(starts ? "startswith" : "endswith", arguments, {"affix", "start", "end"});
   const List affixes = p.need(0).is_tuple() ? p.need(0).list() : List{p.need(0)};
+  int64_t skipped = 0;
+  const auto text = bounded(self.text(), p[1], p[2], skipped);
   return std::any_of(affixes.begin(), affixes.end(), [&](const Value& affix) {
-    return starts ? self.text().starts_with(affix.text()) : self.text().ends_with(affix.text());
+    return starts ? text.starts_with(affix.text()) : text.ends_with(affix.text());
   });
 }
 
 int64_t find_text(const Value& self, const Arguments& arguments, bool from_right) {
-  const Parameters p("find", arguments, {"sub"});
-  const size_t at = from_right ? self.text().rfind(p.need(0).text()) : self.text().find(p.need(0).text());
+  const Parameters p("find", arguments, {"sub", "start", "end"});
+  int64_t skipped = 0;
+  const auto text = bounded(self.text(), p[1], p[2], skipped);
+  const size_t at = from_right ? text.rfind(p.need(0).text()) : text.find(p.need(0).text());
   if (at == std::string::npos) return -1;
-  return static_cast<int64_t>(characters_of(std::string_view(self.text()).substr(0, at)).size());
+  return skipped + static_cast<int64_t>(characters_of(text.substr(0, at)).size());
 }
 
-List split_lines(std::string_view text) {
+int64_t index_of_text(const Value& self, const Arguments& arguments, bool from_right) {
+  const int64_t found = find_text(self, arguments, from_right);
+  if (found < 0) throw TemplateError("substring not found");
+  return found;
+}
+
+Value partition(const Value& self, const Arguments& arguments, bool from_right) {
+  const std::string& mark = Parameters("partition", arguments, {"sep"}).need(0).text();
+  const std::string& text = self.text();
+  if (mark.empty()) throw TemplateError("empty separator");
+  const size_t at = from_right ? text.rfind(mark) : text.find(mark);
+  if (at == std::string::npos)
+    return from_right ? Value::tuple({Value(""), Value(""), self}) : Value::tuple({self, Value(""), Value("")});
+  return Value::tuple({Value(text.substr(0, at)), Value(mark), Value(text.substr(at + mark.size()))});
+}
+
+// str.ljust, rjust and center, as format specifiers have them.
+Value justified(const Value& self, const Arguments& arguments, char align) {
+  const Parameters p("width", arguments, {"width", "fillchar"});
+  const std::string fill = p[1] ? p[1]->text() : " ";
+  const auto length = static_cast<int64_t>(self.length());
+  const int64_t missing = std::max<int64_t>(p.need(0).integer() - length, 0);
+  if (missing > 1'000'000 || characters_of(fill).size() != 1)
+    throw TemplateError("a width or fill that is not supported");
+  // Python puts the odd one before the text where the width is odd.
+  const int64_t before = align == '>' ? missing : align == '^' ? missing / 2 + (missing & (length + missing) & 1) : 0;
+  std::string out;
+  for (int64_t i = 0; i < before; ++i) out += fill;
+  out += self.text();
+  for (int64_t i = before; i < missing; ++i) out += fill;
+  return out;
+}
+
+Value zero_filled(const Value& self, const Arguments& arguments) {
+  const int64_t width = Parameters("zfill", arguments, {"width"}).need(0).integer();
+  const int64_t missing = width - static_cast<int64_t>(self.length());
+  if (missing <= 0) return self;
+  if (missing > 1'000'000) throw TemplateError("a width of more than a million");
+  std::string text = self.text();
+  const bool sign = text.starts_with('-') || text.starts_with('+');
+  return text.insert(sign ? 1 : 0, static_cast<size_t>(missing), '0');
+}
+
+List split_lines(std::string_view text, bool keep_ends) {
   List lines;
   std::string line;
   const auto all = characters_of(text);
@@ -118,7 +174,8 @@ List split_lines(std::string_view text) {
       line += all[i];
       continue;
     }
-    if (c == '\r' && i + 1 < all.size() && all[i + 1] == "\n") ++i;
+    if (keep_ends) line += all[i];
+    if (c == '\r' && i + 1 < all.size() && all[i + 1] == "\n") line += keep_ends ? all[++i] : (++i, "");
     lines.emplace_back(std::exchange(line, {}));
   }
   if (!line.empty()) lines.emplace_back(line);
@@ -150,16 +207,29 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
     {"rstrip", strip_method<false, true>},
     {"split", split_method<false>},
     {"rsplit", split_method<true>},
-    {"splitlines", [](const Value& self,
-                      const Arguments& a) { return Parameters("splitlines", a, {}), Value(split_lines(self.text())); }},
+    {"splitlines",
+     [](const Value& self, const Arguments& a) {
+       return Value(split_lines(self.text(), Parameters("splitlines", a, {"keepends"}).flag(0, false)));
+     }},
+    {"index", [](const Value& self, const Arguments& a) { return Value(index_of_text(self, a, false)); }},
+    {"rindex", [](const Value& self, const Arguments& a) { return Value(index_of_text(self, a, true)); }},
+    {"partition", [](const Value& self, const Arguments& a) { return partition(self, a, false); }},
+    {"rpartition", [](const Value& self, const Arguments& a) { return partition(self, a, true); }},
+    {"ljust", [](const Value& self, const Arguments& a) { return justified(self, a, '<'); }},
+    {"rjust", [](const Value& self, const Arguments& a) { return justified(self, a, '>'); }},
+    {"center", [](const Value& self, const Arguments& a) { return justified(self, a, '^'); }},
+    {"zfill", zero_filled},
+    {"swapcase", [](const Value& self, const Arguments&) { return Value(swap_case(self.text())); }},
+    {"casefold", [](const Value& self, const Arguments&) { return Value(fold_case(self.text())); }},
+    {"format", [](const Value& self, const Arguments& a) { return Value(format_braces(self.text(), a)); }},
     {"startswith", [](const Value& self, const Arguments& a) { return Value(starts_or_ends(self, a, true)); }},
     {"endswith", [](const Value& self, const Arguments& a) { return Value(starts_or_ends(self, a, false)); }},
     {"find", [](const Value& self, const Arguments& a) { return Value(find_text(self, a, false)); }},
     {"rfind", [](const Value& self, const Arguments& a) { return Value(find_text(self, a, true)); }},
-    {"upper", [](const Value& self, const Arguments&) { return Value(map_characters(self.text(), &u_toupper)); }},
-    {"lower", [](const Value& self, const Arguments&) { return Value(map_characters(self.text(), &u_tolower)); }},
-    {"title", [](const Value& self, const Arguments&) { return Value(title(self.text())); }},
-    {"capitalize", [](const Value& self, const Arguments&) { return Value(capitalize(self.text())); }},
+    {"upper", [](const Value& self, const Arguments&) { return Value(to_upper(self.text())); }},
+    {"lower", [](const Value& self, const Arguments&) { return Value(to_lower(self.text())); }},
+    {"title", [](const Value& self, const Arguments&) { return Value(to_title(self.text())); }},
+    {"capitalize", [](const Value& self, const Arguments&) { return Value(capitalized(self.text())); }},
     {"replace",
      [](const Value& self, const Arguments& a) {
        const Parameters p("replace", a, {"old", "new", "count"});
@@ -178,11 +248,12 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
      }},
     {"count",
      [](const Value& self, const Arguments& a) {
-       const std::string& what = Parameters("count", a, {"sub"}).need(0).text();
-       if (what.empty()) throw TemplateError("count of an empty string is not supported");
-       int64_t count = 0;
-       for (size_t at = self.text().find(what); at != std::string::npos; at = self.text().find(what, at + what.size()))
-         ++count;
+       const Parameters p("count", a, {"sub", "start", "end"});
+       const std::string& what = p.need(0).text();
+       int64_t skipped = 0, count = 0;
+       const auto text = bounded(self.text(), p[1], p[2], skipped);
+       if (what.empty()) return Value(characters_of(text).size() + 1);
+       for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
        return Value(count);
      }},
     {"removeprefix",
@@ -197,8 +268,33 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
      }},
     {"isdigit",
      [](const Value& self, const Arguments&) {
-       return Value(all_characters(self, [](UChar32 c) { return u_getNumericValue(c) >= 0 && u_digit(c, 10) >= 0; }));
+       return Value(all_characters(self, [](UChar32 c) {
+         const int32_t type = u_getIntPropertyValue(c, UCHAR_NUMERIC_TYPE);
+         return type == U_NT_DECIMAL || type == U_NT_DIGIT;
+       }));
      }},
+    {"isdecimal",
+     [](const Value& self, const Arguments&) {
+       return Value(all_characters(
+           self, [](UChar32 c) { return u_getIntPropertyValue(c, UCHAR_NUMERIC_TYPE) == U_NT_DECIMAL; }));
+     }},
+    {"isnumeric",
+     [](const Value& self, const Arguments&) {
+       return Value(
+           all_characters(self, [](UChar32 c) { return u_getIntPropertyValue(c, UCHAR_NUMERIC_TYPE) != U_NT_NONE; }));
+     }},
+    {"isalnum",
+     [](const Value& self, const Arguments&) {
+       return Value(all_characters(self, [](UChar32 c) {
+         return u_isalpha(c) != 0 || u_getIntPropertyValue(c, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
+       }));
+     }},
+    {"isascii",
+     [](const Value& self, const Arguments&) {
+       return Value(self.text().empty() || all_characters(self, [](UChar32 c) { return c < 0x80; }));
+     }},
+    {"islower", [](const Value& self, const Arguments&) { return Value(apply_test("lower", self, {})); }},
+    {"isupper", [](const Value& self, const Arguments&) { return Value(apply_test("upper", self, {})); }},
     {"isalpha",
      [](const Value& self, const Arguments&) {
        return Value(all_characters(self, [](UChar32 c) { return u_isalpha(c) != 0; }));
@@ -295,11 +391,8 @@ Value method(const Value& value, const std::string& name) {
   if (found.is_undefined() && value.is_dict()) found = refuse(kDictChangers);
   if (found.is_undefined() && value.is_plain_list()) found = refuse(kListChangers);
   if (found.is_undefined() && value.is_string()) {
-    static constexpr std::string_view kMissing[] = {
-        "casefold",   "center",   "encode",    "expandtabs",   "format",    "format_map", "index",
-        "isalnum",    "isascii",  "isdecimal", "isidentifier", "islower",   "isnumeric",  "isprintable",
-        "istitle",    "isupper",  "ljust",     "maketrans",    "partition", "rindex",     "rjust",
-        "rpartition", "swapcase", "translate", "zfill"};
+    static constexpr std::string_view kMissing[] = {"encode",      "expandtabs", "format_map", "isidentifier",
+                                                    "isprintable", "istitle",    "maketrans",  "translate"};
     if (std::find(std::begin(kMissing), std::end(kMissing), name) != std::end(kMissing)) {
       throw TemplateError(fmt::format("str.{} is not supported", name));
     }

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/text_format.h"
 
 namespace tandem::model::jinja {
 namespace {
@@ -67,7 +68,7 @@ Value binary(std::string_view name, const Value& left, const Value& right) {
   if (name == "*" && repeats(left)) return repeat(left, right.integer());
   if (name == "*" && repeats(right)) return repeat(right, left.integer());
   if (name == "+" && !(left.is_number() && right.is_number())) return add(left, right);
-  if (name == "%" && left.is_string()) throw TemplateError("the % operator of strings is not supported");
+  if (name == "%" && left.is_string()) return format_percent(left.text(), right);
   if (left.is_float() || right.is_float() || name == "/") {
     const double a = left.number();
     const double b = right.number();

@@ -39,7 +39,8 @@ std::optional<std::string> name_of_kimi_id(std::string_view id, const OfferedToo
   for (const auto name : {id, without_number(id), without_space(id), without_number(without_space(id))})
     if (offered.offers(unquoted(name))) return told(name);
   const size_t colon = id.rfind(':');
-  const bool numbered = colon != std::string_view::npos && all_digits(id.substr(colon + 1));
+  const auto number = colon == std::string_view::npos ? std::string_view() : id.substr(colon + 1);
+  const bool numbered = all_digits(number.substr(number.starts_with('-') ? 1 : 0));
   if (numbered) return told(without_space(id.substr(0, colon)));
   if (offered.known()) return std::nullopt;
   const auto inner = without_space(id);

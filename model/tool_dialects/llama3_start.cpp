@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
 
 #include "base/json.h"
 
@@ -20,25 +22,25 @@ BraceForm form_of_name(const std::string& name, bool has_arguments, const Offere
 }  // namespace
 
 BraceForm form_of_brace(const ObjectWatch& object, std::string_view text, const OfferedTools& offered, bool whole) {
-  const BraceForm later = whole || object.end() ? BraceForm::kText : BraceForm::kUndecided;
-  for (const auto key : object.keys(text))
+  // In the order of the text, and no further than to the decision: so it is the same while the text is being written.
+  std::optional<std::string> name;
+  bool has_arguments = false;
+  for (const auto& [key, begin, end] : object.entries(text)) {
     if (std::find(kLlamaKeys.begin(), kLlamaKeys.end(), key) == kLlamaKeys.end()) return BraceForm::kText;
-  BraceForm form = BraceForm::kUndecided;
-  if (const auto function = object.value_of(text, "function")) {
-    const auto inner = parse_json(*function);
-    const Json name = inner && inner->is_object() ? inner->value("name", Json()) : Json();
-    if (!name.is_string()) return BraceForm::kText;
-    const bool has_arguments = inner->contains("parameters") || inner->contains("arguments");
-    form = form_of_name(name.get<std::string>(), has_arguments, offered);
-  } else if (const auto value = object.value_of(text, "name")) {
-    const auto name = parse_json(*value);
-    if (!name || !name->is_string()) return BraceForm::kText;
-    bool has_arguments = false;
-    for (const std::string_view key : {"parameters", "arguments"})
-      has_arguments = has_arguments || object.begins(text, key, "{\"");
-    form = form_of_name(name->get<std::string>(), has_arguments, offered);
+    if (key == "parameters" || key == "arguments") has_arguments |= text[begin] == '{' || text[begin] == '"';
+    if (key == "name" || key == "function") {
+      if (!end) break;
+      const auto value = parse_json(text.substr(begin, *end - begin));
+      const bool inside = key == "function" && value && value->is_object();
+      const Json said = inside ? value->value("name", Json()) : value && key == "name" ? *value : Json();
+      if (!said.is_string()) return BraceForm::kText;
+      name = said.get<std::string>();
+      has_arguments |= inside && (value->contains("parameters") || value->contains("arguments"));
+    }
+    if (!name) continue;
+    if (const auto form = form_of_name(*name, has_arguments, offered); form != BraceForm::kUndecided) return form;
   }
-  return form == BraceForm::kUndecided ? later : form;
+  return whole || object.end() ? BraceForm::kText : BraceForm::kUndecided;
 }
 
 }  // namespace tandem::model

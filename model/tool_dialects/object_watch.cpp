@@ -16,26 +16,14 @@ std::optional<std::string> ObjectWatch::string_of(std::string_view text, std::st
   return json && json->is_string() ? std::optional(json->get<std::string>()) : std::nullopt;
 }
 
-std::vector<std::string_view> ObjectWatch::keys(std::string_view text) const {
-  std::vector<std::string_view> keys;
+std::vector<ObjectWatch::Entry> ObjectWatch::entries(std::string_view text) const {
+  std::vector<Entry> entries;
   for (const Member& member : members_) {
-    if (member.key_end >= member.key_begin + 2)
-      keys.push_back(text.substr(member.key_begin + 1, member.key_end - member.key_begin - 2));
-    else
-      keys.emplace_back();
+    const bool quoted = member.key_end >= member.key_begin + 2;
+    entries.push_back({quoted ? text.substr(member.key_begin + 1, member.key_end - member.key_begin - 2) : "",
+                       member.begin, member.end});
   }
-  return keys;
-}
-
-std::optional<std::string_view> ObjectWatch::value_of(std::string_view text, std::string_view key) const {
-  const auto found = find(text, key);
-  if (!found || !found->end) return std::nullopt;
-  return text.substr(found->begin, *found->end - found->begin);
-}
-
-bool ObjectWatch::begins(std::string_view text, std::string_view key, std::string_view characters) const {
-  const auto found = find(text, key);
-  return found && found->begin < text.size() && characters.find(text[found->begin]) != std::string_view::npos;
+  return entries;
 }
 
 std::string_view ObjectWatch::object_of(std::string_view text, std::string_view key) const {

@@ -23,12 +23,13 @@ class ObjectWatch {
   std::string_view object_of(std::string_view text, std::string_view key) const;
   size_t begin() const { return begin_; }
   std::optional<size_t> end() const { return end_; }
-  // The keys whose values have begun, as they are written, without quotes.
-  std::vector<std::string_view> keys(std::string_view text) const;
-  // The text of the value that a key has, once it is whole.
-  std::optional<std::string_view> value_of(std::string_view text, std::string_view key) const;
-  // Whether the value of a key has begun, with one of these characters.
-  bool begins(std::string_view text, std::string_view key, std::string_view characters) const;
+  // The members whose values have begun, in order.
+  struct Entry {
+    std::string_view key;  // as it is written, without quotes
+    size_t begin = 0;      // of the value
+    std::optional<size_t> end;
+  };
+  std::vector<Entry> entries(std::string_view text) const;
 
  private:
   struct Member {

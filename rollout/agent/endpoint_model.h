@@ -22,6 +22,7 @@ struct EndpointSettings {
   std::optional<int> max_tokens;                        // of a turn
   std::vector<std::string> tools = envs::tool_names();  // that are offered
   std::vector<envs::ForeignTool> foreign_tools;         // beside them
+  std::string system = std::string(envs::kSystemMessage);
   Duration request_limit = std::chrono::seconds(600);
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
 };

@@ -29,7 +29,7 @@ EngineModel::EngineModel(TurnSource& source, const Conversation& conversation, c
     : source_(source),
       conversation_(conversation),
       settings_(settings),
-      opening_(envs::opening(task, settings.tools, settings.foreign_tools, conversation.listing())) {
+      opening_(envs::opening(task, settings.tools, settings.foreign_tools, conversation.listing(), settings.system)) {
   trajectory_.key = {1, 1};
   trajectory_.numerics_id = source.numerics_id();
 }

@@ -22,6 +22,7 @@ struct EngineModelSettings {
   int max_new_tokens = 1024;                                // of a turn
   std::vector<std::string> tools = envs::prompted_tools();  // that are offered
   std::vector<envs::ForeignTool> foreign_tools;             // beside them
+  std::string system = std::string(envs::kSystemMessage);   // where the template writes the tools
   SequenceId conversation = 1;                              // at the source
 };
 

@@ -229,8 +229,8 @@ TEST_F(EnvsOfServer, exec_runs_while_a_call_does_and_the_episode_does_not_notice
   EXPECT_EQ(seen.out, "/workspace/deep\ngreen\nbegun\n");
   EXPECT_EQ(seen.err, "no\n");
   EXPECT_EQ(envs("exec " + at + " -- touch go").code, 0);
-  EXPECT_EQ(rollout_->called(), "<tool_response>\nwent\n</tool_response>");
-  EXPECT_EQ(rollout_->call("pwd; echo $COLOUR"), "<tool_response>\n/workspace/deep\ngreen\n</tool_response>");
+  EXPECT_EQ(rollout_->called(), "went\n");
+  EXPECT_EQ(rollout_->call("pwd; echo $COLOUR"), "/workspace/deep\ngreen\n");
 }
 
 TEST_F(EnvsOfServer, exec_is_bounded_in_time_and_output) {

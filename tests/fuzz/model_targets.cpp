@@ -5,9 +5,11 @@
 #include "model/config.h"
 #include "model/constraint/constraint.h"
 #include "model/constraint/matcher.h"
+#include "model/constraint/validator.h"
 #include "model/encoder_config.h"
 #include "model/gguf.h"
 #include "model/gguf_tokenizer.h"
+#include "model/message_format.h"
 #include "model/precompiled.h"
 #include "model/regex.h"
 #include "model/safetensors.h"
@@ -182,6 +184,56 @@ std::vector<std::string> chat_template_seeds() {
       "'%s-%d' % ('a', 3) ~ [1, 2][0] }}{% else %}{{ range(3)|list }}{% endif %}"};
 }
 
+// In pieces, a message gives what it gives as a whole.
+void message_stream(std::string_view bytes) {
+  static const Json kOffered = Json::parse(
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"type":"integer"},)"
+      R"("y":{"type":["array","null"]}}}}}])");
+  if (!model::is_valid_utf8(bytes)) return;
+  for (const auto dialect : model::kToolDialects) {
+    for (const Json& tools : {kOffered, Json(), Json::array()}) {
+      const model::MessageFormat format = {.dialect = dialect, .begins_in_reasoning = bytes.size() % 2 == 0};
+      model::MessageStream stream(format, tools);
+      std::string reasoning, content;
+      size_t calls = 0, errors = 0;
+      const auto take = [&](const model::MessageStream::Parts& parts) {
+        reasoning += parts.reasoning;
+        for (const auto& event : parts.events) {
+          if (event.kind == model::ToolEvent::kText) content += event.text;
+          calls += event.kind == model::ToolEvent::kCallEnded;
+          errors += event.kind == model::ToolEvent::kError;
+        }
+      };
+      uint32_t state = 7;
+      for (std::string_view rest = bytes; !rest.empty();) {
+        state = state * 1664525 + 1013904223;
+        const size_t length = std::min<size_t>(rest.size(), 1 + (state >> 28));
+        take(stream.push(rest.substr(0, length)));
+        rest.remove_prefix(length);
+      }
+      take(stream.finish());
+      const auto whole = model::parse_message(format, bytes, tools);
+      if (reasoning != whole.reasoning || content != whole.content) __builtin_trap();
+      if (calls != whole.calls.size() || errors != whole.errors.size()) __builtin_trap();
+      for (const auto& call : whole.calls)
+        if (call.begin > call.end || call.end > bytes.size()) __builtin_trap();
+    }
+  }
+}
+
+std::vector<std::string> message_stream_seeds() {
+  std::vector<std::string> seeds = {
+      "<think>a <tool_call> b</think>\n\n<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>",
+      "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}} and",
+      "x {\"a\": 1}\n</tool_call> [TOOL_CALLS]f[CALL_ID]a[ARGS]{\"x\": 1}[TOOL_CALLS][{\"name\": \"f\"}]",
+      "<function=f>\n<parameter=x>\n1\n<parameter=y>\n[]\n</parameter>\n</function>\n</"
+      "tool_call>\n<tool_call>\n<function=f>"};
+  for (const auto dialect : model::kToolDialects)
+    seeds.push_back("<think>hm</think> So: " +
+                    model::format_tool_call(dialect, "f", {{"x", 3}, {"y", Json::array({"a\n", nullptr})}}));
+  return seeds;
+}
+
 void tool_calls(std::string_view bytes) {
   static const Json kTools = Json::parse(
       R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"type":"integer"},)"
@@ -260,6 +312,25 @@ std::vector<std::string> json_schema_seeds() {
       R"([{"type":"function","function":{"name":"f","parameters":{"allOf":[{"type":"object"},{"required":["p"]}]}}}])"};
 }
 
+// A schema, and behind a line end a value: what a grammar lets through is valid by the validator's word, too.
+void schema_values(std::string_view bytes) {
+  namespace c = model::constraint;
+  const size_t end = std::min(bytes.find('\n'), bytes.size());
+  const auto schema = parse_json(bytes.substr(0, end));
+  const auto value = parse_json(bytes.substr(std::min(end + 1, bytes.size())));
+  if (!schema || !value) return;
+  const auto errors = c::schema_errors(*schema, *value);
+  static const auto kBytes = [] {
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    return *c::Vocabulary::from_bytes(tokens);
+  }();
+  const auto grammar = c::schema_grammar(*schema);
+  if (!errors || !grammar) return;
+  c::Matcher reader(*grammar, kBytes);
+  if (reader.accept_text(dump_json(*value)).ok() && reader.complete() && !errors->empty()) __builtin_trap();
+}
+
 // In pieces, the text gives what it gives as a whole.
 void tool_stream(std::string_view bytes) {
   for (const auto dialect : model::kToolDialects) {
@@ -326,6 +397,8 @@ constexpr Target kModelTargets[] = {{"safetensors", safetensors, safetensors_see
                                     {"chat_template", chat_template, chat_template_seeds},
                                     {"tool_calls", tool_calls, tool_calls_seeds},
                                     {"tool_stream", tool_stream, tool_calls_seeds},
+                                    {"message_stream", message_stream, message_stream_seeds},
+                                    {"schema_values", schema_values, json_schema_seeds},
                                     {"json_schema", json_schema, json_schema_seeds},
                                     {"configuration", configuration, configuration_seeds}};
 

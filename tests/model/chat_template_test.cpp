@@ -116,6 +116,62 @@ TEST(ChatTemplate, whole_numbers_beyond_63_bits_are_written_and_compared_as_they
   EXPECT_NE(text("{{ n[0] + 1 }}").find("a whole number of more than 63 bits"), std::string::npos);
 }
 
+// What jinja2 3.1 and Python 3.11 give.
+TEST(ChatTemplate, texts_are_formatted_and_cased_as_python_does_it) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ '%s-%05.1f|%x|%-4s|%r' % ('a', 3.14159, 255, 'b', 'q') }}", "a-003.1|ff|b   |'q'"},
+      {"{{ '%(a)s%%' % {'a': 1} }} {{ \"%s is %d\"|format('x', 2) }}", "1% x is 2"},
+      {"{{ '{} {1} {x[k]} {{}} {!r}'.replace('{1} ', '').format('a', 'b', x={'k': 1}) }}", "a 1 {} 'b'"},
+      {"{{ '{:>5}|{:<5}|{:^5}|{:05d}|{:.2f}|{:,}|{:.1%}'.format('a', 'b', 'c', -42, 3.14159, 1234567, 0.256) }}",
+       "    a|b    |  c  |-0042|3.14|1,234,567|25.6%"},
+      {"{{ 'ΟΔΟΣ ΟΣΑ'.lower() }} {{ 'ŉß'.upper() }} {{ 'ßx'.capitalize() }} {{ 'ﬁx ΑΣ'.title() }} {{ 'ß'.casefold() }}",
+       "οδος οσα ʼNSS Ssx Fix Ας ss"},
+      {"{{ \"they're bill's-own\"|title }} {{ 'aBc'.swapcase() }}", "They're Bill's-Own AbC"},
+      {"{{ '²'.isdigit() }} {{ '²'.isdecimal() }} {{ '½'.isnumeric() }} {{ 'a1'.isalnum() }} {{ 'ab'.islower() }}",
+       "True False True True True"},
+      {"{{ 'a-b-c'.partition('-') }} {{ 'a-b-c'.rpartition('-') }} {{ 'a b c'.rsplit(none, 1) }}",
+       "('a', '-', 'b-c') ('a-b', '-', 'c') ['a b', 'c']"},
+      {"{{ 'ab'.center(5, '*') }} {{ 'abc'.center(6, '*') }} {{ 'ab'.ljust(3) }}| {{ '-7'.zfill(4) }}",
+       "**ab* *abc** ab | -007"},
+      {"{{ 'abcb'.index('b', 2) }} {{ 'abc'.find('z') }} {{ 'abab'.count('a', 1) }} {{ 'ab'.replace('', '-') }}",
+       "3 -1 1 -a-b-"},
+      {"{{ 'a\\nb'.splitlines(true) }} {{ 'x'|from_json if false else 'unread' }}", "['a\\n', 'b'] unread"},
+  };
+  for (const auto& [source, expected] : cases) {
+    const auto rendered = render(source);
+    ASSERT_TRUE(rendered) << source << rendered.error().message();
+    EXPECT_EQ(rendered->text, expected) << source;
+  }
+  for (const char* source :
+       {"{{ '{}'.format() }}", "{{ '%d' % 'x' }}", "{{ '%s' % (1, 2) }}", "{{ '{:d}'.format('x') }}",
+        "{{ '{'.format(1) }}", "{{ 'x'.index('y') }}", "{{ 'x'|from_json }}", "{{ '{:99999999}'.format(1) }}"})
+    EXPECT_FALSE(render(source)) << source;
+}
+
+TEST(ChatTemplate, generation_blocks_in_macros_are_masked_where_transformers_takes_them_to_be) {
+  const Tokenizer tokenizer = *Tokenizer::load(kTokenizers / "gpt2");
+  const Json messages = {{{"role", "user"}, {"content", "hi"}}, {{"role", "assistant"}, {"content", "yes"}}};
+  const auto masked = [&](std::string_view source) {
+    const auto rendered = ChatTemplate::parse(source)->render_ids(tokenizer, messages, Json(), {});
+    EXPECT_TRUE(rendered) << source;
+    std::string out;
+    for (size_t i = 0; i < rendered->ids.size(); ++i)
+      if (rendered->assistant_mask[i] != 0) out += tokenizer.decode(std::span(&rendered->ids[i], 1));
+    return out;
+  };
+  const std::string body =
+      "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}";
+  EXPECT_EQ(masked("{% macro say(m) %}" + body + "|{% endmacro %}{% for m in messages %}{{ say(m) }}{% endfor %}"),
+            "yes");
+  // From where the macro begins: as many characters as the block wrote.
+  EXPECT_EQ(masked("{% macro say(m) %}<<<<" + body + "{% endmacro %}{% for m in messages %}\n{{ say(m) }}{% endfor %}"),
+            "<<<");
+  const auto rendered = ChatTemplate::parse("{% macro say(m) %}" + body + "{% endmacro %}{{ say(messages[1]) }}")
+                            ->render(messages, Json(), {});
+  EXPECT_TRUE(rendered->assistant_spans.empty());
+  EXPECT_EQ(rendered->displaced_spans.size(), 1u);
+}
+
 TEST(ChatTemplate, an_error_has_the_line_and_a_raised_one_its_own_words) {
   EXPECT_EQ(render("a\nb {{ missing.x }}").error().message(), "chat_template: line 2: 'missing' is undefined");
   EXPECT_EQ(render("a\n\n{% if %}").error().message().substr(0, 22), "chat_template: line 3:");
@@ -301,6 +357,26 @@ TEST(ChatTemplate, a_folder_may_have_one_template_or_several_by_name) {
   ASSERT_TRUE(write_file(folder / "chat_template.jinja", "{{"));
   EXPECT_NE(ChatTemplate::load(folder).error().message().find("chat_template.jinja"), std::string::npos);
   fs::remove_all(folder);
+}
+
+TEST(ChatTemplate, templates_and_special_tokens_of_other_files_are_read_as_transformers_reads_them) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "other-template-files";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "additional_chat_templates");
+  const auto put = [&](const char* name, std::string_view text) { ASSERT_TRUE(write_file(folder / name, text).ok()); };
+  put("tokenizer_config.json",
+      R"({"bos_token":"<1>","image_token":"<img>","add_bos_token":true,"extra_special_tokens":{"audio_token":"<a>"}})");
+  put("special_tokens_map.json", R"({"bos_token":{"content":"<2>"},"eos_token":"<e>"})");
+  put("chat_template.jinja", "{{ bos_token }}{{ eos_token }}{{ image_token }}{{ audio_token }}");
+  put("additional_chat_templates/tool_use.jinja", "T{{ tools|length }}");
+  auto chat_template = ChatTemplate::load(folder);
+  ASSERT_TRUE(chat_template) << chat_template.error().to_string();
+  EXPECT_EQ(chat_template->render(user_says("x"), Json(), {})->text, "<2><e><img><a>");
+  EXPECT_EQ(chat_template->render(user_says("x"), Json::array({1, 2}), {})->text, "T2");
+  // A config that lists the added tokens has the last word.
+  put("tokenizer_config.json", R"({"bos_token":"<1>","added_tokens_decoder":{}})");
+  chat_template = ChatTemplate::load(folder);
+  EXPECT_EQ(chat_template->render(user_says("x"), Json(), {})->text, "<1>");
 }
 
 TEST(ChatTemplate, damaged_templates_give_a_text_or_an_error_and_never_a_crash) {

@@ -47,6 +47,9 @@ TEST(ToolMisreadings, a_text_of_llama_is_a_call_only_where_it_names_a_tool_and_h
   EXPECT_EQ(llama("<|python_tag|>" + call), R"(write{"path":"a"})");
   EXPECT_EQ(llama(R"({"name": "write", "parameters": {"path": "a"})"),
             "error: tool call 1: it is not a whole JSON object");
+  EXPECT_EQ(llama(R"({"name": "write", "path": "a"})"),
+            "error: tool call 1: the call has the unknown key \"path\"; it takes \"name\" and \"parameters\"")
+      << "what comes first decides";
   EXPECT_EQ(llama(R"({"name": "write", "parameters": {"path": }})").substr(0, 19), "error: tool call 1:");
 }
 
