@@ -142,6 +142,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Tas
                                         .max_new_tokens = terms_.max_new_tokens,
                                         .tools = terms_.tools,
                                         .foreign_tools = std::move(foreign),
+                                        .system = terms_.system,
                                         .conversation = ++conversations_};
   settings.sampling.temperature = static_cast<float>(terms_.temperature);
   return std::unique_ptr<rollout::AgentModel>(

@@ -69,6 +69,7 @@ struct EngineTerms {
   double temperature = 1;
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
+  std::string system;  // message, as a profile has it
 };
 
 // The instruction set that a `device` names: auto, cpu or cpu:ISA; nothing for the fastest one. kInvalid for a word

@@ -92,7 +92,8 @@ Result<OpenModel> open_model(const eval::Suite& suite, const EvalModel& model, c
                                                                                : model::SpecialInContent::kText},
                                     .temperature = suite.temperature,
                                     .max_new_tokens = suite.limits.max_new_tokens,
-                                    .tools = suite.env.tools}));
+                                    .tools = suite.profile.tools,
+                                    .system = suite.profile.system}));
   return open;
 }
 
