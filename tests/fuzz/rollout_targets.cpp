@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "envs/episodes/call_messages.h"
 #include "envs/fleet/messages.h"
 #include "rollout/agent/chat_answer.h"
 #include "rollout/books/lease.h"
@@ -79,6 +80,13 @@ void read(const wire::Incoming& message) {
   }
   if (body.isAcquired()) {
     for (const auto said : body.getAcquired().getMessages()) (void)std::string(said.getContent());
+    (void)envs::read_tools(std::string(body.getAcquired().getTools()));
+  }
+  if (body.isCall()) {
+    if (const auto calls = envs::read_calls(body.getCall().getCalls())) {
+      wire::Outgoing again;
+      envs::write_calls(*calls, again.body().initCall().initCalls(static_cast<unsigned>(calls->size())));
+    }
   }
   if (body.isHello()) {
     (void)std::string(body.getHello().getAddress());
@@ -149,7 +157,11 @@ std::vector<std::string> messages_seeds() {
   add(
       [](auto body) {
         auto handover = body.initHandover();
-        handover.setSaid("text");
+        handover.setTools("[]");
+        handover.initSaid().setText("text");
+        auto call = handover.getSaid().initCalls(1)[0];
+        call.setName("look");
+        call.setArguments(R"({"at": [1, "x"]})");
         handover.initLease().setKind("set");
         handover.initTrajectory().setCount(0);
       },
@@ -171,7 +183,23 @@ std::vector<std::string> messages_seeds() {
       },
       {});
   add([](auto body) { body.initGrant().initLeases(2)[0].setSplit("train"); }, {});
-  add([](auto body) { body.initAcquired().initMessages(1)[0].setContent("hi"); }, {});
+  add(
+      [](auto body) {
+        auto acquired = body.initAcquired();
+        acquired.initMessages(1)[0].setContent("hi");
+        acquired.setTools(R"([{"type": "function", "function": {"name": "look"}}])");
+      },
+      {});
+  add(
+      [](auto body) {
+        auto call = body.initCall();
+        call.setAnswer("no");
+        auto calls = call.initCalls(2);
+        calls[0].setName("look");
+        calls[0].setArguments("{}");
+        calls[1].setError("Error: not JSON");
+      },
+      {});
   add([](auto body) { body.initFailed().setMessage("no"); }, {});
   add([](auto body) { envs::write_query(envs::RowsQuery{.after = 1}, body.initFleetQuery()); }, {});
   add([](auto body) { envs::write_query(envs::EventsQuery{.sandbox = "h2kq-1"}, body.initFleetQuery()); }, {});
