@@ -85,7 +85,8 @@ Result<EndpointTerms> endpoint_terms(const Suite& suite) {
                       .key = {},
                       .temperature = suite.temperature,
                       .max_new_tokens = suite.limits.max_new_tokens,
-                      .tools = suite.env.tools,
+                      .tools = suite.profile.tools,
+                      .system = suite.profile.system,
                       .requests_per_minute = suite.endpoint.requests_per_minute,
                       .request_limit = from_seconds(suite.limits.seconds)};
   terms.urls.insert(terms.urls.end(), suite.endpoint.fallbacks.begin(), suite.endpoint.fallbacks.end());
@@ -142,6 +143,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::T
                                      .max_tokens = terms_.max_new_tokens,
                                      .tools = terms_.tools,
                                      .foreign_tools = std::move(foreign),
+                                     .system = terms_.system,
                                      .request_limit = terms_.request_limit};
   settings.attempts.seed = seed;
   auto model = TRY(rollout::EndpointModel::create(std::move(settings), task, clock_));

@@ -19,6 +19,7 @@ struct EndpointTerms {
   double temperature = 1;
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
+  std::string system;           // message, as a profile has it
   int requests_per_minute = 0;  // to all of them together; 0: any number
   Duration request_limit = std::chrono::seconds(600);
 };

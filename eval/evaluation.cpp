@@ -164,10 +164,11 @@ class Evaluation {
 };
 
 Result<PlayTerms> play_terms(const Suite& suite) {
-  PlayTerms terms{.episode = {.output_limit = static_cast<size_t>(suite.env.output_bytes),
-                              .call_time_limit_s = suite.env.call_seconds,
-                              .test_time_limit_s = suite.env.call_seconds,
-                              .tools = TRY(envs::choose_tools(suite.env.tools)),
+  PlayTerms terms{.episode = {.output_limit = static_cast<size_t>(suite.profile.output_bytes),
+                              .call_time_limit_s = suite.profile.call_seconds,
+                              .test_time_limit_s = suite.profile.call_seconds,
+                              .tools = suite.profile.tools,
+                              .system = suite.profile.system,
                               .network = TRY(envs::AllowList::parse(suite.env.network))},
                   .turns = suite.limits.turns,
                   .time = from_seconds(suite.limits.seconds),

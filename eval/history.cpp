@@ -87,6 +87,10 @@ Result<HistoryLine> history_line_from_json(const Json& json) {
     l.code = json.at("exit").get<int>();
     for (const auto& [task, counts] : json.at("tasks").items())
       l.tasks[task] = {counts.at(0).get<int>(), counts.at(1).get<int>()};
+    constexpr double kMost = 1e11;
+    for (const double time : {l.started, l.seconds_p50, l.seconds_p95}) {
+      if (time < 0 || time > kMost) return fail(Status::corrupt("no line of a history: a time is out of range"));
+    }
   } catch (const Json::exception& error) {
     return fail(Status::corrupt(std::string("no line of a history: ") + error.what()));
   }

@@ -79,15 +79,18 @@ Identity identity_of(const Suite& suite, const std::vector<envs::Task>& tasks, s
                     .seed = suite.seed,
                     .tasks = {},
                     .shard = shard,
-                    .version = TANDEM_VERSION};
+                    .version = TANDEM_VERSION,
+                    .profile = envs::digest_of(suite.profile)};
   identity.settings = {{"turns", suite.limits.turns},
                        {"max_new_tokens", suite.limits.max_new_tokens},
                        {"tokens", suite.limits.tokens},
                        {"context", suite.limits.context},
                        {"weights", suite.weights},
                        {"now", suite.now},
-                       {"output_bytes", suite.env.output_bytes},
-                       {"tools", suite.env.tools},
+                       {"special_tokens_in_content", suite.special_tokens_in_content},
+                       {"output_bytes", suite.profile.output_bytes},
+                       {"tools", suite.profile.tools},
+                       {"system", suite.profile.system},
                        {"network", suite.env.network}};
   for (const auto& task : tasks)
     identity.tasks.push_back({name_of_task(task), task.spec.kind, envs::digest_of_task(task)});
@@ -107,6 +110,7 @@ Json to_json(const Identity& identity) {
           {"settings", identity.settings},
           {"shard", identity.shard.to_string()},
           {"version", identity.version},
+          {"profile", identity.profile},
           {"tasks", tasks_json(identity.tasks)}};
 }
 
@@ -123,6 +127,7 @@ Result<Identity> identity_from_json(const Json& json) {
     identity.settings = json.at("settings");
     identity.shard = TRY(Shard::parse(json.at("shard").get<std::string>()));
     identity.version = json.at("version").get<std::string>();
+    identity.profile = json.value("profile", "");
     for (const Json& task : json.at("tasks")) {
       identity.tasks.push_back({task.at("task").get<std::string>(), task.at("kind").get<std::string>(),
                                 task.at("digest").get<std::string>()});

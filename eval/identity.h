@@ -37,6 +37,7 @@ struct Identity {
   std::vector<TaskIdentity> tasks;  // of the whole suite, in their order
   Shard shard;
   std::string version;  // of this program; not compared
+  std::string profile;  // digest of the harness profile; not compared: what counts of it is in `settings`
 
   std::string tasks_digest() const;
   std::string config_digest() const;  // of samples, temperature, seed and settings

@@ -94,7 +94,8 @@ std::string junit_xml(const Verdict& verdict) {
                                                        {"model_digest", night.model_digest},
                                                        {"tasks_digest", night.tasks_digest},
                                                        {"config_digest", night.config_digest},
-                                                       {"version", night.version}};
+                                                       {"version", night.version},
+                                                       {"profile", night.profile}};
   for (const auto& [name, value] : about) out += property(name, value);
   for (const auto& gate : verdict.gates)
     out += property("gate." + gate.name, fmt::format("{}: {}", gate.passed ? "passed" : "failed", gate.says));

@@ -81,6 +81,7 @@ Night night_of(const Identity& identity, const std::map<SampleKey, SampleResult>
               .tasks_digest = identity.tasks_digest(),
               .config_digest = identity.config_digest(),
               .version = identity.version,
+              .profile = identity.profile,
               .samples_wanted = identity.samples,
               .tasks = {}};
   std::vector<std::pair<double, double>> intervals;
@@ -123,6 +124,7 @@ Json to_json(const Night& night) {
           {"tasks_digest", night.tasks_digest},
           {"config_digest", night.config_digest},
           {"version", night.version},
+          {"profile", night.profile},
           {"started", night.started},
           {"seconds", night.seconds},
           {"samples_wanted", night.samples_wanted},
@@ -138,6 +140,7 @@ Result<Night> night_from_json(const Json& json) {
     night.tasks_digest = json.at("tasks_digest").get<std::string>();
     night.config_digest = json.value("config_digest", "");
     night.version = json.value("version", "");
+    night.profile = json.value("profile", "");
     night.started = json.at("started").get<double>();
     night.seconds = json.at("seconds").get<double>();
     for (const Json& entry : json.at("tasks")) {
@@ -152,6 +155,10 @@ Result<Night> night_from_json(const Json& json) {
       night.tasks.push_back(std::move(task));
     }
     night.samples_wanted = json.value("samples_wanted", night.samples_wanted);
+    constexpr double kMost = 1e11;
+    const bool times = night.started >= 0 && night.started <= kMost && night.seconds >= 0 && night.seconds <= kMost;
+    if (!times || night.samples_wanted < 0)
+      return fail(Status::corrupt("no result of an evaluation: a time or a number of samples is out of range"));
   } catch (const Json::exception& error) {
     return fail(Status::corrupt(std::string("no result of an evaluation: ") + error.what()));
   }

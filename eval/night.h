@@ -25,7 +25,7 @@ struct TaskNight {
 
 // What a folder holds.
 struct Night {
-  std::string suite, model, model_digest, tasks_digest, config_digest, version;
+  std::string suite, model, model_digest, tasks_digest, config_digest, version, profile;
   double started = 0;      // unix seconds
   double seconds = 0;      // in which samples ran, however often it was interrupted
   int samples_wanted = 1;  // of each task

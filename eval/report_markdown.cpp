@@ -104,8 +104,9 @@ std::string report_markdown(const Verdict& v) {
                                s.edits, s.reads_before_edit, s.searches, s.parallel_turns));
   row("samples that look like cheats", std::to_string(s.flagged));
   row("model", fmt::format("{} ({})", cell(v.night.model), v.night.model_digest.substr(0, 12)));
-  row("tasks, config, version", fmt::format("{}, {}, {}", v.night.tasks_digest.substr(0, 12),
-                                            v.night.config_digest.substr(0, 12), v.night.version));
+  row("tasks, config, profile, version",
+      fmt::format("{}, {}, {}, {}", v.night.tasks_digest.substr(0, 12), v.night.config_digest.substr(0, 12),
+                  v.night.profile.substr(0, 12), v.night.version));
   row("began", rollout::iso_time(v.night.started));
 
   if (s.flagged > 0) {

@@ -32,10 +32,11 @@ std::string percent_of(double share) { return fmt::format("{:.1f} %", share * 10
 
 std::string top(const Verdict& v) {
   const auto& s = v.summary;
-  std::string out = fmt::format("<h1>{}</h1>\n<p class=\"soft\">{} · {} · {} · tasks {} · config {} · tandem {}</p>\n",
-                                escape(v.night.suite), rollout::iso_time(v.night.started), escape(v.night.model),
-                                v.night.model_digest.substr(0, 12), v.night.tasks_digest.substr(0, 12),
-                                v.night.config_digest.substr(0, 12), escape(v.night.version));
+  std::string out = fmt::format(
+      "<h1>{}</h1>\n<p class=\"soft\">{} · {} · {} · tasks {} · config {} · profile {} · tandem {}</p>\n",
+      escape(v.night.suite), rollout::iso_time(v.night.started), escape(v.night.model),
+      escape(v.night.model_digest.substr(0, 12)), escape(v.night.tasks_digest.substr(0, 12)),
+      escape(v.night.config_digest.substr(0, 12)), escape(v.night.profile.substr(0, 12)), escape(v.night.version));
   out += "<div class=\"headline\">\n<div class=\"result\">pass rate<div class=\"big\">";
   out += s.pass_rate ? percent_of(s.pass_rate->value) : "no verdict";
   if (s.pass_rate)

@@ -56,6 +56,11 @@ Result<SampleResult> sample_from_json(const Json& json) {
                    .seconds_to_edit = b.at("seconds_to_edit").get<double>()};
     s.flags = json.at("flags").get<std::vector<std::string>>();
     s.transcript = json.at("transcript").get<std::string>();
+    constexpr double kMost = 1e11;  // seconds: three thousand years
+    for (const double number : {s.seconds, s.began, s.behaviour.seconds_to_edit}) {
+      if (number < 0 || number > kMost)
+        return fail(Status::corrupt("no sample of an evaluation: a time is out of range"));
+    }
   } catch (const Json::exception& error) {
     return fail(Status::corrupt(std::string("no sample of an evaluation: ") + error.what()));
   }

@@ -123,7 +123,7 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   auto packing = TRY(kernels::Stream::cpu(terms.threads, terms.isa));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(terms.model, false, terms.format)));
   TRY(weights->pack(packing));
-  auto conversation = TRY(rollout::Conversation::load(terms.model, {.now = terms.now}));
+  auto conversation = TRY(rollout::Conversation::load(terms.model, terms.conversation));
   const int made_for = weights->config().max_positions;
   if (terms.max_tokens > made_for) {
     return fail(Status::invalid(
@@ -142,6 +142,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Tas
                                         .max_new_tokens = terms_.max_new_tokens,
                                         .tools = terms_.tools,
                                         .foreign_tools = std::move(foreign),
+                                        .system = terms_.system,
                                         .conversation = ++conversations_};
   settings.sampling.temperature = static_cast<float>(terms_.temperature);
   return std::unique_ptr<rollout::AgentModel>(

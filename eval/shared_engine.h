@@ -65,10 +65,11 @@ struct EngineTerms {
   int max_tokens = 0;  // of a conversation; 0: what the model was made for, 8192 at most
   int threads = 1;
   std::optional<kernels::Isa> isa;  // none: the fastest
-  std::optional<std::tm> now;       // for chat templates that write the date
+  rollout::ConversationSettings conversation;
   double temperature = 1;
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
+  std::string system;  // message, as a profile has it
 };
 
 // The instruction set that a `device` names: auto, cpu or cpu:ISA; nothing for the fastest one. kInvalid for a word

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/iso_time.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/opening.h"
 #include "envs/network/allow_list.h"
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/workspace/kinds.h"
+#include "eval/identity.h"
 
 namespace tandem::eval {
 namespace {
@@ -44,6 +47,21 @@ std::string resolved_path(const Schema& schema, const std::string& key, const st
   return fs::absolute(folder / path, error).lexically_normal().string();
 }
 
+Result<envs::Profile> profile_of(const Suite& suite, const Schema& schema) {
+  envs::Profile profile = envs::small_profile();
+  if (!suite.env.profile.empty()) {
+    profile = TRY(envs::read_profile(suite.env.profile));
+  } else if (!suite.model.empty()) {
+    // One that is not there is told of by who loads it.
+    if (const auto directory = model_directory(suite.model)) profile = TRY(envs::profile_of_model(*directory, profile));
+  }
+  const auto is_said = [&](const char* key) { return schema.origin(key) != "default"; };
+  if (is_said("env.tools")) profile.tools = TRY(envs::choose_tools(suite.env.tools));
+  if (is_said("env.output_bytes")) profile.output_bytes = suite.env.output_bytes;
+  if (is_said("env.call_seconds")) profile.call_seconds = suite.env.call_seconds;
+  return profile;
+}
+
 Status check_suite(const Suite& suite) {
   if (suite.model.empty() == suite.endpoint.url.empty()) {
     return Status::invalid("give either model, a directory, or endpoint.url")
@@ -59,7 +77,8 @@ Status check_suite(const Suite& suite) {
   if (!suite.now.empty() && !parse_iso_time(suite.now))
     return Status::invalid(fmt::format("now is \"{}\", not a time like 2026-01-31", suite.now));
   if (suite.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
-  if (auto tools = envs::choose_tools(suite.env.tools); !tools) return std::move(tools).error().at("env.tools");
+  if (std::ranges::find(suite.profile.tools, envs::kSearchTool) != suite.profile.tools.end())
+    return Status::invalid(fmt::format("{} cannot be had in an evaluation yet", envs::kSearchTool)).at("env.profile");
   if (auto network = envs::AllowList::parse(suite.env.network); !network)
     return std::move(network).error().at("env.network");
   return {};
@@ -77,6 +96,8 @@ Schema schema_of(Suite& c) {
   s.add("device", c.device, "What computes a model directory: auto, cpu, cpu:ISA");
   s.add("weights", c.weights, "Number format of the layers' products; empty: the model's own");
   s.add("now", c.now, "The time, such as 2026-01-31, for chat templates that write the date");
+  s.add("special_tokens_in_content", c.special_tokens_in_content,
+        "Text of special tokens in what the model reads, as in a run", {"text", "tokens"});
   s.add("threads", c.threads, "Threads that compute the model; 0: all cores", 0, 1024);
   s.add("endpoint.url", c.endpoint.url, "OpenAI-compatible server, in place of model");
   s.add("endpoint.model", c.endpoint.model, "Name of the model there; empty: the only one that it serves");
@@ -112,13 +133,17 @@ Schema schema_of(Suite& c) {
   s.add("limits.tokens", c.limits.tokens, "Of a sample, prompts and answers of all its turns; 0: any number", 0, 1e9);
   s.add("limits.total_seconds", c.limits.total_seconds, "Of the whole evaluation; 0: any number", 0, 1e8);
   s.add("limits.total_tokens", c.limits.total_tokens, "Of the whole evaluation; 0: any number", 0, 1e15);
+  s.add("env.profile", c.env.profile,
+        "A harness profile (YAML, such as profiles/default.yaml); by default the one that a model directory carries, "
+        "else "
+        "profiles/small.yaml. The three keys below, where they are said, go over it");
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call, and of a command of a check", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
   std::vector<std::string> tools;
   for (const auto& tool : envs::every_tool()) {
     if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
   }
-  s.add("env.tools", c.env.tools, "Tools that the model has; by default those of a run", std::move(tools));
+  s.add("env.tools", c.env.tools, "Tools that the model has", std::move(tools));
   s.add("env.network", c.env.network, "Hosts that are open to every sample: HOST, *.SUFFIX or an address");
   s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart",
         {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
@@ -136,6 +161,10 @@ Result<Suite> read_suite(const fs::path& file, std::span<const std::string> over
   if (suite.name.empty()) suite.name = file.stem().string();
   suite.model = resolved_path(schema, "model", suite.model);
   suite.tasks.path = resolved_path(schema, "tasks.path", suite.tasks.path);
+  suite.env.profile = resolved_path(schema, "env.profile", suite.env.profile);
+  if (auto tools = envs::choose_tools(suite.env.tools); !tools)
+    return fail(std::move(tools).error().at("env.tools").at(file.string()));
+  suite.profile = TRY(profile_of(suite, schema));
   if (Status status = check_suite(suite); !status.ok()) return fail(std::move(status).at(file.string()));
   return suite;
 }

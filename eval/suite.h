@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/file.h"
+#include "envs/episodes/profile.h"
 
 namespace tandem::eval {
 
@@ -47,7 +48,7 @@ struct Suite {
   double temperature = 1;
   uint64_t seed = 1;
   int concurrency = 8;
-  std::string device = "auto", weights, now;
+  std::string device = "auto", weights, now, special_tokens_in_content = "text";
   int threads = 0;  // 0: all cores
   struct {
     int turns = 0;  // 0: those of the task
@@ -61,11 +62,14 @@ struct Suite {
   struct {
     double call_seconds = 10;
     int output_bytes = 2000;
-    std::string engine = "auto", sandbox = "auto";
+    std::string profile, engine = "auto", sandbox = "auto";
     std::vector<std::string> tools, network;
   } env;
   Gates gates;
   Prices prices;
+  // What the model is told and shown: env.profile, else that of the model directory, else that of a small model; with
+  // what `env` says beside it.
+  envs::Profile profile;
 };
 
 // The table of all keys, bound to `suite`.

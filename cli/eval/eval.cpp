@@ -86,10 +86,14 @@ Result<OpenModel> open_model(const eval::Suite& suite, const EvalModel& model, c
                                     .max_tokens = suite.limits.context,
                                     .threads = suite.threads > 0 ? suite.threads : cores,
                                     .isa = TRY(eval::isa_of_device(suite.device)),
-                                    .now = parse_iso_time(suite.now),
+                                    .conversation = {.now = parse_iso_time(suite.now),
+                                                     .special_in_content = suite.special_tokens_in_content == "tokens"
+                                                                               ? model::SpecialInContent::kTokens
+                                                                               : model::SpecialInContent::kText},
                                     .temperature = suite.temperature,
                                     .max_new_tokens = suite.limits.max_new_tokens,
-                                    .tools = suite.env.tools}));
+                                    .tools = suite.profile.tools,
+                                    .system = suite.profile.system}));
   return open;
 }
 

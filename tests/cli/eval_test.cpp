@@ -1,144 +1,15 @@
 // `tandem eval` as its users meet it: the binary itself, on models of ours and on servers, night after night.
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <fstream>
-#include <map>
-#include <mutex>
-#include <thread>
-
 #include "eval/player.h"
-#include "tests/cli/run_fixture.h"
-#include "wire/http_server.h"
+#include "tests/cli/eval_fixture.h"
 
 namespace tandem {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
-// A server of chat completions whose model "good" knows the answer to every task, and "bad" only to the first two.
-class AnsweringServer {
- public:
-  AnsweringServer() : server_(*wire::HttpServer::listen("127.0.0.1", 0, {.body_bytes = size_t{16} << 20})) {
-    handler_.answer = [this](const wire::HttpRequest& request, const wire::HttpReply& reply) {
-      answer(request, reply);
-    };
-    thread_ = std::thread([this] { EXPECT_TRUE(server_.serve(handler_, stop_)); });
-  }
-  ~AnsweringServer() {
-    stop_ = true;
-    thread_.join();
-    held_.clear();
-  }
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
-  size_t asked() const { return asked_; }
-
-  // Answers so many requests, then holds the others.
-  void hold_after(int answers) { left_ = answers; }
-  // Refuses everything with this status and asks for a pause of an hour; 0: answers again.
-  void refuse_with(int status) { refusal_ = status; }
-  // Answers with what is no answer.
-  void talk_nonsense(bool on) { nonsense_ = on; }
-
- private:
-  void answer(const wire::HttpRequest& request, const wire::HttpReply& reply) {
-    if (request.method == "GET") return reply({200, {}, R"({"data":[{"id":"good"}]})"});
-    ++asked_;
-    if (refusal_ != 0) return reply({refusal_, {{"Retry-After", "3600"}}, R"({"error":{"message":"too much"}})"});
-    if (nonsense_) return reply({200, {{"Content-Type", "application/json"}}, "<html>it works</html>"});
-    if (left_ == 0) return held_.push_back(reply);
-    if (left_ > 0) --left_;
-    const Json body = parse_json(request.body).value_or(Json::object());
-    if (body.at("model") == "caller") return call_or_answer(body, reply);
-    const auto text = body.at("messages").back().at("content").get<std::string>();
-    const size_t at = text.find("number ") + 7;
-    const int number = std::stoi(text.substr(at));
-    const bool knows = body.at("model") == "good" || number < 2;
-    const Json answer = {
-        {"model", body.at("model")},
-        {"choices",
-         {{{"message", {{"role", "assistant"}, {"content", std::to_string(knows ? number * 11 + 100 : 0)}}},
-           {"finish_reason", "stop"}}}},
-        {"usage", {{"prompt_tokens", 30}, {"completion_tokens", 2}}}};
-    reply({200, {{"Content-Type", "application/json"}}, dump_json(answer)});
-  }
-
-  // The model "caller" calls the last tool that it is offered, then answers with the result.
-  static void call_or_answer(const Json& body, const wire::HttpReply& reply) {
-    const Json& last = body.at("messages").back();
-    Json message = {{"role", "assistant"}, {"content", last.at("content")}};
-    const bool answers = last.at("role") == "tool";
-    if (!answers) {
-      const Json name = body.at("tools").back().at("function").at("name");
-      message = {{"role", "assistant"}, {"content", nullptr}};
-      message["tool_calls"] =
-          Json::array({{{"id", "c"}, {"type", "function"}, {"function", {{"name", name}, {"arguments", "{}"}}}}});
-    }
-    const Json choice = {{"message", message}, {"finish_reason", answers ? "stop" : "tool_calls"}};
-    reply(
-        {200, {{"Content-Type", "application/json"}}, dump_json({{"model", "m"}, {"choices", Json::array({choice})}})});
-  }
-
-  wire::HttpServer server_;
-  wire::HttpHandler handler_;
-  std::vector<wire::HttpReply> held_;
-  std::atomic<size_t> asked_{0};
-  std::atomic<int> left_{-1}, refusal_{0};
-  std::atomic<bool> nonsense_{false}, stop_{false};
-  std::thread thread_;
-};
-
-// The tokens that a transcript's turns saw and sampled.
-Json tokens_of(const fs::path& transcript) {
-  const Json whole = json(transcript);
-  Json turns = Json::array();
-  for (const Json& step : whole.value("steps", Json::array())) {
-    if (step.contains("metrics"))
-      turns.push_back({step.at("metrics").at("prompt_token_ids"), step.at("metrics").at("completion_token_ids")});
-  }
-  return turns;
-}
-
-class Eval : public RunTest {
- protected:
-  static constexpr int kTasks = 8;
-
-  void SetUp() override {
-    fs::remove_all(root() / "suite");
-    fs::remove_all(nights());
-    fs::create_directories(root() / "suite/tasks");
-    for (int i = 0; i < kTasks; ++i) {
-      std::ofstream(root() / "suite/tasks" / ("t" + std::to_string(i) + ".yaml"))
-          << "instruction: What is the value of number " << i << "? Answer with it alone.\n"
-          << "files:\n  notes.txt: hello\ncheck:\n  answer: \"" << i * 11 + 100 << "\"\n"
-          << "solution:\n  answer: \"" << i * 11 + 100 << "\"\n";
-    }
-  }
-  static fs::path nights() { return root() / "nights"; }
-  static fs::path night(const std::string& name) { return nights() / name; }
-  static std::string suite(const std::string& more) {
-    const auto path = root() / "suite/nightly.yaml";
-    std::ofstream(path) << more;
-    return path.string();
-  }
-  static std::string suite_of(const AnsweringServer& server, const std::string& more = "") {
-    return suite("endpoint:\n  url: " + server.url() +
-                 "\n  model: good\ntasks:\n  path: tasks\nsamples: 2\nconcurrency: 4\nlimits: {seconds: 30}\n" + more);
-  }
-  static Arguments eval(Arguments more) {
-    more.insert(more.begin(), {TANDEM_BINARY, "eval"});
-    return more;
-  }
-  static int run_eval(Arguments more) {
-    return Process(eval(std::move(more)), output(), {"no_proxy=127.0.0.1"}).wait(120s);
-  }
-  static std::vector<std::string> lines(const fs::path& file) {
-    const auto all = text(file);
-    const auto views = split_lines(all);
-    return {views.begin(), views.end()};
-  }
-};
+class Eval : public EvalTest {};
 
 TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_token) {
   const auto file = suite("model: " + (root() / "model").string() +
@@ -300,81 +171,6 @@ TEST_F(Eval, gates_may_change_on_a_finished_folder_which_asks_nothing_and_its_su
   EXPECT_EQ(server.asked(), asked);
 }
 
-TEST_F(Eval, a_killed_evaluation_goes_on_where_it_was_and_comes_to_the_same_end) {
-  AnsweringServer server;
-  const auto file = suite_of(server);
-  server.hold_after(5);
-  {
-    Process process(eval({file, "--out", night("one").string()}), output(), {"no_proxy=127.0.0.1"});
-    ASSERT_TRUE(within(60s, [&] { return lines(night("one") / "episodes.jsonl").size() == 5; })) << text(output());
-    process.signal(SIGKILL);
-    EXPECT_EQ(process.wait(), -SIGKILL);
-  }
-  std::ofstream(night("one") / "episodes.jsonl", std::ios::app) << R"({"task":"t7","samp)";
-  const size_t asked = server.asked();
-  server.hold_after(-1);
-  ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
-  EXPECT_EQ(server.asked() - asked, 11u);
-  EXPECT_EQ(lines(night("one") / "episodes.jsonl").size(), 16u);
-  const Json results = json(night("one") / "results.json");
-  EXPECT_EQ(results.at("pass_rate"), 1.0);
-  EXPECT_EQ(results.at("outcomes").at("completed"), 16);
-}
-
-TEST_F(Eval, an_interrupted_one_ends_with_75_and_goes_on) {
-  AnsweringServer server;
-  const auto file = suite_of(server);
-  server.hold_after(3);
-  {
-    Process process(eval({file, "--out", night("one").string()}), output(), {"no_proxy=127.0.0.1"});
-    ASSERT_TRUE(within(60s, [&] { return lines(night("one") / "episodes.jsonl").size() == 3; })) << text(output());
-    EXPECT_EQ(run_eval({file, "--out", night("one").string()}), 2) << "it is in use";
-    process.signal(SIGTERM);
-    EXPECT_EQ(process.wait(60s), 75);
-  }
-  EXPECT_FALSE(fs::exists(night("one") / "results.json"));
-  server.hold_after(-1);
-  ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
-  EXPECT_EQ(lines(night("one") / "episodes.jsonl").size(), 16u);
-}
-
-TEST_F(Eval, samples_that_a_server_refused_have_no_verdict_and_are_tried_again_by_the_same_command) {
-  AnsweringServer server;
-  const auto file = suite_of(server);
-  server.refuse_with(429);
-  ASSERT_EQ(run_eval({file, "--out", night("one").string(), "tasks.limit=2"}), 5) << text(output());
-  Json results = json(night("one") / "results.json");
-  EXPECT_EQ(results.at("outcomes").at("infra_error"), 4);
-  EXPECT_TRUE(results.at("pass_rate").is_null());
-  EXPECT_THAT(results.at("tasks")[0].at("samples")[0].at("why").get<std::string>(), HasSubstr("too much"));
-  EXPECT_THAT(text(night("one") / "junit.xml"), HasSubstr("failures=\"0\" errors=\"2\""));
-  server.refuse_with(0);
-  ASSERT_EQ(run_eval({file, "--out", night("one").string(), "tasks.limit=2"}), 0) << text(output());
-  results = json(night("one") / "results.json");
-  EXPECT_EQ(results.at("pass_rate"), 1.0);
-  EXPECT_EQ(results.at("outcomes").at("infra_error"), 0);
-}
-
-TEST_F(Eval, a_model_that_is_half_written_is_named_and_leaves_no_folder_behind) {
-  const auto half = root() / "suite/half";
-  fs::copy(root() / "model", half, fs::copy_options::recursive);
-  fs::resize_file(half / "model.safetensors", fs::file_size(half / "model.safetensors") / 2);
-  const auto file = suite("model: half\ntasks: {path: tasks, limit: 1}\n");
-  EXPECT_NE(run_eval({file, "--out", night("one").string()}), 0);
-  EXPECT_THAT(text(output()), HasSubstr("model.safetensors"));
-  EXPECT_FALSE(fs::exists(night("one")));
-}
-
-TEST_F(Eval, answers_that_are_none_are_failures_of_the_server_and_no_verdict) {
-  AnsweringServer server;
-  const auto file = suite_of(server);
-  server.talk_nonsense(true);
-  ASSERT_EQ(run_eval({file, "--out", night("one").string(), "tasks.limit=1", "samples=1"}), 5) << text(output());
-  const Json results = json(night("one") / "results.json");
-  EXPECT_EQ(results.at("outcomes").at("infra_error"), 1);
-  EXPECT_EQ(results.at("tasks")[0].at("samples")[0].at("attempt"), 3);
-}
-
 TEST_F(Eval, tools_that_a_task_brings_are_offered_and_called) {
   std::ofstream(root() / "suite/tools.py") << R"(import json, sys
 for line in sys.stdin:
@@ -396,36 +192,6 @@ for line in sys.stdin:
   const Json results = json(night("one") / "results.json");
   EXPECT_EQ(results.at("pass_rate"), 1.0) << results.dump(1);
   EXPECT_EQ(results.at("tasks")[0].at("samples")[0].at("tool_calls"), 1);
-}
-
-TEST_F(Eval, where_one_server_is_gone_the_next_one_is_asked) {
-  AnsweringServer server;
-  std::string gone;
-  {
-    const AnsweringServer other;
-    gone = other.url();
-  }
-  const auto file = suite("endpoint:\n  url: " + gone + "\n  model: good\n  fallbacks: [\"" + server.url() +
-                          "\"]\ntasks: {path: tasks, limit: 2}\nsamples: 1\n");
-  ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
-  EXPECT_EQ(json(night("one") / "results.json").at("pass_rate"), 1.0);
-}
-
-TEST_F(Eval, a_dead_endpoint_is_given_up_and_every_sample_says_why) {
-  std::string url;
-  {
-    const AnsweringServer gone;
-    url = gone.url();
-  }
-  const auto file = suite("endpoint: {url: " + url + ", model: good}\ntasks: {path: tasks}\nsamples: 1\n");
-  Process process(eval({file, "--out", night("one").string()}), output(), {"no_proxy=127.0.0.1"});
-  EXPECT_EQ(process.wait(90s), 5) << text(output());
-  const Json results = json(night("one") / "results.json");
-  EXPECT_EQ(results.at("outcomes").at("infra_error"), kTasks);
-  for (const Json& task : results.at("tasks")) {
-    EXPECT_TRUE(task.at("samples")[0].at("passed").is_null());
-    EXPECT_THAT(task.at("samples")[0].at("why").get<std::string>(), HasSubstr("127.0.0.1"));
-  }
 }
 
 TEST_F(Eval, parts_are_made_one_and_a_part_that_lacks_is_named) {

@@ -50,6 +50,25 @@ TEST_F(SuiteTest, mistakes_are_named_with_their_place_and_what_is_near) {
   EXPECT_THAT(refusal("model: m\ntasks: {path: t, split: heldout_formats}\n"), HasSubstr("of the workspace family"));
 }
 
+TEST_F(SuiteTest, a_model_is_run_under_the_profile_that_it_carries_unless_the_suite_says_otherwise) {
+  fs::create_directories(root() / "m");
+  std::ofstream(root() / "m/config.json") << "{}";
+  EXPECT_EQ(read("model: m\n")->profile, envs::small_profile());
+  envs::Profile own = envs::small_profile();
+  own.tools = {"read_file", "write"};
+  own.system = "Do it.";
+  std::ofstream(root() / "m/profile.yaml") << envs::to_yaml(own);
+  EXPECT_EQ(read("model: m\n")->profile, own);
+  const auto changed = read("model: m\nenv: {tools: [grep], output_bytes: 500}\n");
+  ASSERT_TRUE(changed) << changed.error().to_string();
+  EXPECT_EQ(changed->profile.tools, std::vector<std::string>{"grep"});
+  EXPECT_EQ(changed->profile.output_bytes, 500);
+  EXPECT_EQ(changed->profile.system, "Do it.");
+  std::ofstream(root() / "other.yaml") << envs::to_yaml(envs::default_profile());
+  EXPECT_EQ(read("model: m\nenv: {profile: other.yaml}\n")->profile, envs::default_profile());
+  EXPECT_THAT(refusal("model: m\nenv: {profile: missing.yaml}\n"), HasSubstr("missing.yaml"));
+}
+
 TEST_F(SuiteTest, gates_and_prices_are_kept_and_read_again) {
   const auto suite = read("model: m\nprices: {sample_hour: 2}\ngates: {max_slowdown: 0.5, confidence: 0.9}\n");
   ASSERT_TRUE(suite);
