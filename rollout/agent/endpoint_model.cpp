@@ -44,8 +44,8 @@ Result<std::unique_ptr<EndpointModel>> EndpointModel::create(EndpointSettings se
   settings.attempts.servers = settings.urls.size();
   std::unique_ptr<EndpointModel> model(new EndpointModel(std::move(settings), clock));
   // As in training; the server's template writes the tools.
-  auto opening =
-      envs::opening(task, model->settings_.tools, model->settings_.foreign_tools, envs::ToolListing::kByTemplate, model->settings_.system);
+  auto opening = envs::opening(task, model->settings_.tools, model->settings_.foreign_tools,
+                               envs::ToolListing::kByTemplate, model->settings_.system);
   model->opening_ = std::move(opening.messages);
   model->tools_ = std::move(opening.tools);
   for (const auto& message : model->opening_)
