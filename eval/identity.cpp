@@ -143,7 +143,7 @@ std::string first_difference(const Identity& then, const Identity& now, CompareS
     return fmt::format("the folder has {} {}, this is {}", what, before, after);
   };
   if (then.suite != now.suite) return differ("suite", then.suite, now.suite);
-  if (then.model_digest != now.model_digest)
+  if (then.model_digest != now.model_digest && then.model != kUnknownModel)
     return differ("model", fmt::format("{} ({})", then.model, then.model_digest.substr(0, 12)),
                   fmt::format("{} ({})", now.model, now.model_digest.substr(0, 12)));
   if (auto tasks = tasks_difference(then.tasks, now.tasks); !tasks.empty()) return tasks;

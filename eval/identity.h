@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -51,6 +52,9 @@ Identity identity_of(const Suite& suite, const std::vector<envs::Task>& tasks, s
 
 Json to_json(const Identity& identity);
 Result<Identity> identity_from_json(const Json& json);
+
+// The model of an endpoint that never said its name. Any model may go on in its folder: nothing there has a verdict.
+inline constexpr std::string_view kUnknownModel = "(unknown)";
 
 enum class CompareShards : uint8_t { kYes, kNo };
 // Empty where both are of the same; else the first difference, as "the folder has ..., this is ...".

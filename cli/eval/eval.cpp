@@ -38,7 +38,14 @@ Result<EvalModel> find_model(eval::Suite& suite, const fs::path& out) {
   if (terms.model.empty()) {
     // A server that is gone cannot say it again.
     const auto head = eval::read_head(out);
-    terms.model = head ? head->identity.model : TRY(eval::only_model_of(terms));
+    if (head && head->identity.model != eval::kUnknownModel) {
+      terms.model = head->identity.model;
+    } else {
+      auto only = eval::only_model_of(terms);
+      const bool is_gone =
+          !only && (only.error().code() == Code::kUnavailable || only.error().code() == Code::kDeadline);
+      terms.model = is_gone ? std::string(eval::kUnknownModel) : TRY(std::move(only));
+    }
   }
   model.name = terms.model;
   model.digest = eval::digest_of_endpoint(terms.model);

@@ -104,7 +104,7 @@ TEST_F(EvalFaults, a_dead_endpoint_is_given_up_and_every_sample_says_why) {
     const AnsweringServer gone;
     url = gone.url();
   }
-  const auto file = suite("endpoint: {url: " + url + ", model: good}\ntasks: {path: tasks}\nsamples: 1\n");
+  const auto file = suite("endpoint: {url: " + url + "}\ntasks: {path: tasks}\nsamples: 1\n");
   Process process(eval({file, "--out", night("one").string()}), output(), {"no_proxy=127.0.0.1"});
   EXPECT_EQ(process.wait(90s), 5) << text(output());
   const Json results = json(night("one") / "results.json");

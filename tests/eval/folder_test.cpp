@@ -67,6 +67,10 @@ TEST_F(EvalFolderTest, another_evaluation_is_refused_with_the_first_difference) 
   EXPECT_THAT(refusal([](Identity& i) { i.samples = 3; }), HasSubstr("samples 2, this is 3"));
   EXPECT_THAT(refusal([](Identity& i) { i.settings["turns"] = 4; }), HasSubstr("turns 3, this is 4"));
   EXPECT_THAT(refusal([](Identity& i) { i.shard = {1, 2}; }), HasSubstr("shard 1/1, this is 1/2"));
+  auto unknown = identity();
+  unknown.model = kUnknownModel;
+  unknown.model_digest = "ff";
+  EXPECT_EQ(first_difference(unknown, identity()), "") << "of a server that never said its name";
   EXPECT_TRUE(EvaluationFolder::open(root(), identity(), {.gates = {.min_pass_rate = 0.9}, .prices = {}}));
 }
 
