@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/iso_time.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/opening.h"
 #include "envs/tasks/built_image.h"
