@@ -151,7 +151,7 @@ CoderReader::Mark CoderReader::mark_at(std::string_view text, bool whole) {
   for (const auto mark : {kParameterEnd, kParameterOpen, kFunctionEnd, kToolCall})
     if (may_become(rest, mark, whole)) return Mark::kUndecided;
   if (rest.starts_with(kParameterOpen)) {
-    if (scan_ > at_ && text[scan_ - 1] != '\n') return Mark::kNone;
+    if (scan_ > value_begin_ && text[scan_ - 1] != '\n') return Mark::kNone;
     const auto word = rest.substr(kParameterOpen.size(), kMaxScannedName);
     const size_t end = word.find_first_of(">\n<");
     if (end == kCoderNone) return whole || word.size() == kMaxScannedName ? Mark::kNone : Mark::kUndecided;
