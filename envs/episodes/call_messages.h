@@ -11,8 +11,6 @@
 
 namespace tandem::envs {
 
-inline constexpr unsigned kMostCalls = 1024;  // of one message of a model's
-
 void write_calls(std::span<const ParsedCall> calls, capnp::List<wire::ToolCall>::Builder out);
 Result<std::vector<ParsedCall>> read_calls(capnp::List<wire::ToolCall>::Reader in);
 

@@ -19,6 +19,9 @@ struct ParsedCall {
   friend bool operator==(const ParsedCall&, const ParsedCall&) = default;
 };
 
+// Of one message. Whoever reads messages of a model cuts what is beyond it, with an error in the place of the last.
+inline constexpr unsigned kMostCalls = 1024;
+
 // Told of each outcome as it comes; perhaps from several threads, one at a time.
 using OnOutcome = std::function<void(size_t index, const ToolOutcome& outcome)>;
 

@@ -175,6 +175,12 @@ Said Conversation::read(std::span<const int32_t> turn, const Json& tools) const 
                                    : model::format_tool_call(format_.dialect, "NAME", {{"ARGUMENT", "VALUE"}});
   Said said{.text = std::move(parsed.content), .reasoning = std::move(parsed.reasoning), .calls = {}};
   for (const size_t i : parsed.order) {
+    if (said.calls.size() + 1 == envs::kMostCalls) {
+      said.calls.push_back({.call = {},
+                            .error = fmt::format("Error: a message may have {} calls at most.", envs::kMostCalls),
+                            .id = {}});
+      break;
+    }
     if (i < parsed.calls.size()) {
       auto& call = parsed.calls[i];
       said.calls.push_back({.call = {.name = std::move(call.name), .arguments = std::move(call.arguments)},

@@ -49,6 +49,7 @@ class Conversation {
   // The opening messages with the tools, and the start of the model's first turn.
   Result<std::vector<int32_t>> prompt(const envs::Opening& opening) const;
   // `turn`: what was sampled, with or without its end token. `tools`: OpenAI's array, as the opening has it.
+  // At most envs::kMostCalls calls, the last an error where there were more.
   Said read(std::span<const int32_t> turn, const Json& tools) const;
   Result<NextTurn> next_turn(std::span<const int32_t> turn, const Said& said, const Reply& reply,
                              const Json& tools) const;

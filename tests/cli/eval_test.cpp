@@ -65,14 +65,14 @@ TEST_F(Eval, the_agent_says_the_same_tokens_for_the_same_seed) {
   const auto file = suite("model: " + model + "\ntasks: {path: tasks, limit: 3}\nsamples: 2\n" +
                           "limits: {max_new_tokens: 48, turns: 3}\n");
   ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
-  fs::create_directories(root() / "suite/work");
-  std::ofstream(root() / "suite/work/notes.txt") << "hello\n";
+  fs::create_directories(root() / "suite/folder");
+  std::ofstream(root() / "suite/folder/notes.txt") << "hello\n";
   for (const int sample : {0, 1}) {
     const auto transcript = root() / "suite/agent.json";
     const auto seed = std::to_string(eval::seed_of_sample(1, "t1", sample));
-    tandem({"agent", "--workspace", (root() / "suite/work").string(), "--model", model, "--seed", seed, "--temperature",
-            "1", "--max-tokens", "48", "--max-turns", "3", "--dry-run", "--transcript", transcript.string(),
-            "What is the value of number 1? Answer with it alone."});
+    tandem({"agent", "--workspace", (root() / "suite/folder").string(), "--model", model, "--seed", seed,
+            "--temperature", "1", "--max-tokens", "48", "--max-turns", "3", "--dry-run", "--transcript",
+            transcript.string(), "What is the value of number 1? Answer with it alone."});
     const Json said = tokens_of(transcript);
     ASSERT_GE(said.size(), 1u) << text(output());
     EXPECT_EQ(said, tokens_of(night("one") / "transcripts/t1" / (std::to_string(sample) + ".json")));

@@ -163,6 +163,18 @@ TEST_F(Conversations, a_template_without_tools_has_them_in_the_system_message_an
       "<|im_start|>assistant\n");
 }
 
+TEST_F(Conversations, a_message_of_endless_calls_is_one_that_the_environment_takes) {
+  const Json golden = read_cases().front();
+  const auto conversation = load(golden, kChatMl);
+  ASSERT_TRUE(conversation) << conversation.error().to_string();
+  std::string text;
+  for (unsigned i = 0; i < 2 * envs::kMostCalls; ++i) text += "<tool_call></tool_call>";
+  const auto said =
+      conversation->read(*conversation->tokenizer().encode(text, model::AddSpecial::kNo), golden["tools"]);
+  ASSERT_EQ(said.calls.size(), envs::kMostCalls);
+  EXPECT_EQ(said.calls.back().error, "Error: a message may have 1024 calls at most.");
+}
+
 TEST_F(Conversations, what_cannot_be_read_as_a_call_is_an_error_with_the_form_that_is_right) {
   const Json golden = read_cases().front();
   const auto conversation = load(golden, kChatMl);
