@@ -3,7 +3,9 @@
 // Every rank calls the same operations in the same order with the same sizes; each call returns when this rank has what
 // it asked for. A sum adds the ranks' elements in the order of ranks, ((v0 + v1) + v2) + ..., in fp32, and bf16 is
 // rounded once, at the end. So all ranks get the same bits, whoever comes first, and they are those of one loop over
-// the ranks: on machines without a GPU (local.h) and on GPUs (nccl.h) alike.
+// the ranks: on machines without a GPU (local.h) and on GPUs (nccl.h) alike. Where a call says so, it adds them as a
+// binary tree instead, (v0 + v1) + (v2 + v3): a sum of twice as many ranks, each with half of the terms, has the same
+// bits then.
 //
 // Every call has a deadline. The first error of a group is its last: what was under way with the others is lost, the
 // group is closed, and every later call returns the same error.
@@ -24,6 +26,11 @@ namespace tandem::collectives {
 using kernels::bf16;
 
 constexpr int kMostRanks = 256;
+
+// What one rank owns of an array that all ranks have: elements [begin, begin + count).
+struct Piece {
+  size_t begin = 0, count = 0;
+};
 
 class Group {
  public:
@@ -48,6 +55,14 @@ class Group {
   virtual Status all_gather(std::span<const std::byte> part, std::span<std::byte> all,
                             std::chrono::milliseconds deadline) = 0;
 
+  // This rank's piece of `values` = the sum over ranks of that piece, added as a binary tree; all other elements are
+  // left as they are. One piece a rank, none overlapping, the same on all ranks; ranks() is a power of two.
+  virtual Status reduce_pieces(std::span<float> values, std::span<const Piece> pieces,
+                               std::chrono::milliseconds deadline) = 0;
+  // `bytes` = at each rank's piece what that rank has there. Pieces, in bytes, as above, for any number of ranks.
+  virtual Status gather_pieces(std::span<std::byte> bytes, std::span<const Piece> pieces,
+                               std::chrono::milliseconds deadline) = 0;
+
   // What rank `root` has.
   virtual Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) = 0;
 };
@@ -56,5 +71,7 @@ class Group {
 Status check_reduce_scatter(size_t values, size_t part, int ranks);
 Status check_all_gather(size_t part_bytes, size_t all_bytes, int ranks);
 Status check_root(int root, int ranks);
+Status check_pieces(size_t elements, std::span<const Piece> pieces, int ranks);
+Status check_tree(int ranks);
 
 }  // namespace tandem::collectives

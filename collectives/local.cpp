@@ -49,6 +49,42 @@ class LocalGroup final : public Group {
     return mesh_.exchange();
   }
 
+  Status reduce_pieces(std::span<float> values, std::span<const Piece> pieces,
+                       std::chrono::milliseconds deadline) override {
+    TRY(check_tree(ranks()));
+    TRY(check_pieces(values.size(), pieces, ranks()));
+    TRY(mesh_.begin(Operation::kReducePieces, values.size_bytes(), deadline));
+    const auto [begin, count] = pieces[rank()];
+    std::vector<float> terms(count * ranks());
+    const std::span<float> mine = values.subspan(begin, count);
+    std::copy(mine.begin(), mine.end(), terms.begin() + count * rank());
+    for (int peer = 0; peer < ranks(); ++peer) {
+      mesh_.send(peer, values.data() + pieces[peer].begin, pieces[peer].count * sizeof(float));
+      mesh_.receive(peer, terms.data() + count * peer, count * sizeof(float));
+    }
+    TRY(mesh_.exchange());
+    for (int width = 1; width < ranks(); width *= 2) {
+      for (int left = 0; left < ranks(); left += 2 * width) {
+        float* sums = terms.data() + count * left;
+        const float* others = terms.data() + count * (left + width);
+        for (size_t i = 0; i < count; ++i) sums[i] += others[i];
+      }
+    }
+    std::copy_n(terms.begin(), count, mine.begin());
+    return {};
+  }
+
+  Status gather_pieces(std::span<std::byte> bytes, std::span<const Piece> pieces,
+                       std::chrono::milliseconds deadline) override {
+    TRY(check_pieces(bytes.size(), pieces, ranks()));
+    TRY(mesh_.begin(Operation::kGatherPieces, bytes.size(), deadline));
+    for (int peer = 0; peer < ranks(); ++peer) {
+      mesh_.send(peer, bytes.data() + pieces[rank()].begin, pieces[rank()].count);
+      mesh_.receive(peer, bytes.data() + pieces[peer].begin, pieces[peer].count);
+    }
+    return mesh_.exchange();
+  }
+
   Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) override {
     TRY(check_root(root, ranks()));
     TRY(mesh_.begin(Operation::kBroadcast, bytes.size() * kMostRanks + root, deadline));

@@ -26,6 +26,10 @@ std::string_view name_of(Operation operation) {
       return "all_gather";
     case Operation::kBroadcast:
       return "broadcast";
+    case Operation::kReducePieces:
+      return "reduce_pieces";
+    case Operation::kGatherPieces:
+      return "gather_pieces";
   }
   return "an unknown operation";
 }

@@ -18,7 +18,15 @@
 
 namespace tandem::collectives {
 
-enum class Operation : uint32_t { kMeet = 1, kAllReduce, kReduceScatter, kAllGather, kBroadcast };
+enum class Operation : uint32_t {
+  kMeet = 1,
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReducePieces,
+  kGatherPieces
+};
 
 // What goes before the bytes of one rank for another.
 struct Header {

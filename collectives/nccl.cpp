@@ -89,6 +89,42 @@ class NcclGroup final : public Group {
     return passed();
   }
 
+  Status reduce_pieces(std::span<float> values, std::span<const Piece> pieces,
+                       std::chrono::milliseconds deadline) override {
+    TRY(check_tree(ranks_));
+    TRY(check_pieces(values.size(), pieces, ranks_));
+    if (!broken_.ok()) return broken_;
+    begin("reduce_pieces", deadline);
+    const auto [first, count] = pieces[rank_];
+    auto scratch = scratch_.of(count * sizeof(float) * ranks_);
+    if (!scratch) return broken(std::move(scratch).error());
+    float* const terms = reinterpret_cast<float*>(*scratch);
+    const size_t size = count * sizeof(float);
+    TRY(exchange(
+        [&](int peer) { return std::pair(values.data() + pieces[peer].begin, pieces[peer].count * sizeof(float)); },
+        [&](int peer) { return std::pair(terms + count * peer, size); }));
+    // Each level adds neighbours and moves the sums together; what is written was read before, on the same stream.
+    for (int left = ranks_; left > 1 && count > 0; left /= 2) {
+      for (int i = 0; i < left / 2; ++i) {
+        float* const sums = left == 2 ? values.data() + first : terms + count * i;
+        const TandemCudaSumPartsFloat arguments{terms + count * 2 * i, sums, static_cast<int64_t>(count), 2};
+        TRY(launched(kernels_.functions().sum_parts_float(stream_, &arguments)));
+      }
+    }
+    return passed();
+  }
+
+  Status gather_pieces(std::span<std::byte> bytes, std::span<const Piece> pieces,
+                       std::chrono::milliseconds deadline) override {
+    TRY(check_pieces(bytes.size(), pieces, ranks_));
+    if (!broken_.ok()) return broken_;
+    begin("gather_pieces", deadline);
+    const auto size = [&](int sender, int peer) { return peer == rank_ ? 0 : pieces[sender].count; };
+    TRY(exchange([&](int peer) { return std::pair(bytes.data() + pieces[rank_].begin, size(rank_, peer)); },
+                 [&](int peer) { return std::pair(bytes.data() + pieces[peer].begin, size(peer, peer)); }));
+    return passed();
+  }
+
   Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) override {
     TRY(check_root(root, ranks()));
     if (!broken_.ok()) return broken_;

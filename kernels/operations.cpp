@@ -198,8 +198,17 @@ Status adamw(Stream& stream, const BasicAdamW<bf16>& a) {
 }
 
 Result<double> sum_of_squares(Stream& stream, const float* values, size_t count) {
+  std::vector<double> sums((count + kSquaresPiece - 1) / kSquaresPiece);
+  TRY(sums_of_squares(stream, values, count, sums.data()));
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+Status sums_of_squares(Stream& stream, const float* values, size_t count, double* sums) {
   TRY(Check{"sum_of_squares"}.given("values", values).status);
-  return stream.operations().sum_of_squares(stream.threads(), values, count);
+  stream.operations().sums_of_squares(stream.threads(), values, count, sums);
+  return {};
 }
 
 Status quantize(Stream& stream, const Quantize& q) {

@@ -41,7 +41,11 @@ using AdamW = BasicAdamW<float>;
 Status adamw(Stream& stream, const AdamW& arguments);
 Status adamw(Stream& stream, const BasicAdamW<bf16>& arguments);
 
-// Sum of squares in double, by chunks of 64 Ki elements added in order.
+// Sum of squares in double, by pieces of kSquaresPiece elements added in order.
+constexpr size_t kSquaresPiece = size_t{1} << 16;
 Result<double> sum_of_squares(Stream& stream, const float* values, size_t count);
+// Those of the pieces, sums [ceil(count / kSquaresPiece)]: who has some of the pieces can add with those who have
+// others.
+Status sums_of_squares(Stream& stream, const float* values, size_t count, double* sums);
 
 }  // namespace tandem::kernels

@@ -71,7 +71,7 @@ struct CpuOperations {
   void (*k_grouped_gemm)(ThreadPool&, const KGroupedGemm&);
   void (*adamw)(ThreadPool&, const AdamW&);
   void (*adamw_bf16_moments)(ThreadPool&, const BasicAdamW<bf16>&);
-  double (*sum_of_squares)(ThreadPool&, const float* values, size_t count);
+  void (*sums_of_squares)(ThreadPool&, const float* values, size_t count, double* sums);
   void (*quantize)(ThreadPool&, const Quantize&);
   void (*quantize_weight)(ThreadPool&, const bf16* weight, int rows, int columns, e4m3* out, e8m0* scales);
   void (*expand)(ThreadPool&, const Expand&);

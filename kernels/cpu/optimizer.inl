@@ -10,7 +10,7 @@
 
 namespace tandem::kernels::TANDEM_ISA {
 
-constexpr size_t kOptimizerPiece = 1 << 16;
+constexpr size_t kOptimizerPiece = kSquaresPiece;
 
 template <typename Moment>
 void adamw(ThreadPool& threads, const BasicAdamW<Moment>& a) {
@@ -56,18 +56,14 @@ void adamw(ThreadPool& threads, const BasicAdamW<Moment>& a) {
   });
 }
 
-inline double sum_of_squares(ThreadPool& threads, const float* values, size_t count) {
-  std::vector<double> parts((count + kOptimizerPiece - 1) / kOptimizerPiece);
+inline void sums_of_squares(ThreadPool& threads, const float* values, size_t count, double* sums) {
   for_pieces(threads, count, kOptimizerPiece, [&](size_t begin, size_t end) {
     double lanes[kLanes] = {};
     for (size_t i = begin; i < end; ++i) lanes[i % kLanes] += static_cast<double>(values[i]) * values[i];
     double total = 0;
     for (const double lane : lanes) total += lane;
-    parts[begin / kOptimizerPiece] = total;
+    sums[begin / kOptimizerPiece] = total;
   });
-  double total = 0;
-  for (const double part : parts) total += part;
-  return total;
 }
 
 }  // namespace tandem::kernels::TANDEM_ISA

@@ -126,6 +126,62 @@ TEST(LocalGroup, parts_of_a_sum_and_copies_come_to_their_ranks) {
   }
 }
 
+TEST(LocalGroup, pieces_are_added_as_a_tree_and_gathered_whatever_their_sizes) {
+  constexpr size_t kCount = 100'003;
+  for (const int ranks : {1, 2, 4, 8}) {
+    // The first rank owns nothing, the last the beginning, some elements nobody.
+    std::vector<Piece> pieces(ranks);
+    size_t begin = 0;
+    for (int rank = ranks - 1; rank > 0; --rank) {
+      pieces[rank] = {.begin = begin, .count = static_cast<size_t>(1000 * rank + 7)};
+      begin += pieces[rank].count + 5;
+    }
+    GroupFolder folder;
+    Ranks processes(ranks, in_group(folder, ranks, [&](Group& group) -> std::string {
+                      auto values = floats_of(group.rank(), kCount);
+                      Status status = group.reduce_pieces(std::span(values), pieces, kEnough);
+                      std::vector<Piece> bytes;
+                      for (const Piece& piece : pieces) bytes.push_back({piece.begin * 4, piece.count * 4});
+                      if (status)
+                        status = group.gather_pieces(std::as_writable_bytes(std::span(values)), bytes, kEnough);
+                      return status ? std::string(raw(values)) : status.to_string();
+                    }));
+    std::vector<std::vector<float>> sums;
+    for (int rank = 0; rank < ranks; ++rank) sums.push_back(floats_of(rank, kCount));
+    for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+      for (size_t pair = 0; pair < sums.size() / 2; ++pair) {
+        auto left = sums[2 * pair];
+        for (size_t i = 0; i < kCount; ++i) left[i] += sums[2 * pair + 1][i];
+        sums[pair] = left;
+      }
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto expected = floats_of(rank, kCount);
+      for (const Piece& piece : pieces)
+        std::copy_n(sums[0].begin() + static_cast<ptrdiff_t>(piece.begin), piece.count,
+                    expected.begin() + static_cast<ptrdiff_t>(piece.begin));
+      EXPECT_TRUE(processes.said(rank) == raw(expected)) << "rank " << rank << " of " << ranks;
+    }
+  }
+}
+
+TEST(LocalGroup, pieces_that_cannot_be_are_refused_before_anything_is_sent) {
+  GroupFolder folder;
+  auto group = meet_locally({.folder = folder.path(), .rank = 0, .ranks = 1});
+  ASSERT_TRUE(group);
+  std::vector<float> values(10);
+  const auto refused = [&](std::vector<Piece> pieces) {
+    return (*group)->reduce_pieces(std::span(values), pieces, kEnough).code() == Code::kInvalid;
+  };
+  EXPECT_TRUE(refused({}));
+  EXPECT_TRUE(refused({{0, 5}, {5, 5}}));
+  EXPECT_TRUE(refused({{5, 6}}));
+  EXPECT_TRUE(refused({{SIZE_MAX, 2}}));
+  EXPECT_FALSE(refused({{5, 5}}));
+  EXPECT_EQ(check_pieces(10, std::vector<Piece>{{0, 5}, {4, 5}}, 2).code(), Code::kInvalid);
+  EXPECT_EQ(check_tree(3).code(), Code::kInvalid);
+}
+
 // Says the status, and that the next call gives the same.
 std::string said_twice(Group& group, const Status& status) {
   float value = 0;

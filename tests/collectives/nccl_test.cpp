@@ -87,6 +87,35 @@ TEST(NcclGroup, sums_and_copies_are_those_of_one_loop_over_the_ranks) {
   }
 }
 
+TEST(NcclGroup, pieces_are_added_as_a_tree_and_gathered) {
+  for (const int ranks : {1, 2, 4}) {
+    constexpr size_t kCount = 1001;
+    std::vector<Piece> pieces(ranks);
+    for (int rank = 1; rank < ranks; ++rank) pieces[rank] = {.begin = 300u * (rank - 1), .count = 250u + rank};
+    in_group_of_threads(ranks, [&](int rank, Group& group) {
+      std::vector<std::vector<float>> sums;
+      for (int other = 0; other < ranks; ++other) sums.push_back(nccl_floats_of(other, kCount));
+      for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+        for (size_t pair = 0; pair < sums.size() / 2; ++pair) {
+          auto left = sums[2 * pair];
+          for (size_t i = 0; i < kCount; ++i) left[i] += sums[2 * pair + 1][i];
+          sums[pair] = left;
+        }
+      }
+      auto expected = nccl_floats_of(rank, kCount);
+      std::vector<Piece> bytes;
+      for (const Piece& piece : pieces) {
+        std::copy_n(sums[0].begin() + piece.begin, piece.count, expected.begin() + piece.begin);
+        bytes.push_back({piece.begin * 4, piece.count * 4});
+      }
+      auto values = nccl_floats_of(rank, kCount);
+      EXPECT_TRUE(group.reduce_pieces(std::span(values), pieces, kEnough));
+      EXPECT_TRUE(group.gather_pieces(std::as_writable_bytes(std::span(values)), bytes, kEnough));
+      EXPECT_EQ(values, expected);
+    });
+  }
+}
+
 TEST(NcclGroup, bf16_is_added_in_fp32_and_rounded_once) {
   in_group_of_threads(3, [&](int rank, Group& group) {
     std::vector<bf16> values(5, kernels::to_bf16(rank == 0 ? 256.0f : 1.0f));

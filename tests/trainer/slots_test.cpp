@@ -73,7 +73,7 @@ class SlotSumTest : public testing::Test {
       std::fill(into.begin(), into.end(), 0.0f);
       const auto status =
           tree.add(slice(into), used, [&](size_t slot, const Slice& buffer) { return put(first + slot, buffer); });
-      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_TRUE(status) << status.error().message();
     }
     return {into.begin(), into.end()};
   }
@@ -122,9 +122,10 @@ TEST_F(SlotSumTest, after_an_error_the_next_sum_begins_at_zero) {
     if (slot == 6) return fail(Status::unavailable("no more"));
     return put(slot, buffer);
   });
-  EXPECT_EQ(failing.code(), Code::kUnavailable);
+  ASSERT_FALSE(failing);
+  EXPECT_EQ(failing.error().code(), Code::kUnavailable);
   std::fill(into.begin(), into.end(), 0.0f);
-  EXPECT_TRUE(tree.add(slice(into), used, [&](size_t slot, const Slice& buffer) { return put(slot, buffer); }).ok());
+  EXPECT_TRUE(tree.add(slice(into), used, [&](size_t slot, const Slice& buffer) { return put(slot, buffer); }));
   EXPECT_EQ(std::vector<float>(into.begin(), into.end()), sum(0, used));
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 
 #include "kernels/optimizer.h"
 
@@ -29,9 +28,11 @@ size_t learned_elements(const model::ParameterLayout& layout, const LowRank* low
 
 }  // namespace
 
-std::vector<SliceSpec> Learner::specs_of(const model::ParameterLayout& layout, const LowRank* low_rank) {
+std::vector<SliceSpec> Learner::specs_of(const model::ParameterLayout& layout, const LowRank* low_rank,
+                                         const std::optional<Piece>& shard) {
+  const size_t masters = shard ? shard->count : layout.elements;
   std::vector<SliceSpec> specs = {
-      {.name = kMasters, .elements = low_rank ? low_rank->elements() : layout.elements},
+      {.name = kMasters, .elements = low_rank ? low_rank->elements() : masters},
       {.name = kGradients, .elements = layout.elements, .touched = learned_elements(layout, low_rank)}};
   if (low_rank == nullptr) return specs;
   specs.push_back({.name = kFactorGradients, .elements = low_rank->elements()});
@@ -40,42 +41,51 @@ std::vector<SliceSpec> Learner::specs_of(const model::ParameterLayout& layout, c
   return specs;
 }
 
-std::vector<Slice> Learner::state() {
-  std::vector<Slice> slices = {masters()};
-  std::ranges::move(optimizer_.state(), std::back_inserter(slices));
+std::vector<Learner::StateSlice> Learner::state() {
+  std::vector<StateSlice> slices = {{masters(), shard_ ? shard_->begin : 0}};
+  for (const Slice& slice : optimizer_.state()) slices.push_back({slice, optimizer_.moments_before()});
   return slices;
 }
 
 Learner::Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
-                 const OptimizerSettings& settings)
+                 const OptimizerSettings& settings, Ranks ranks, std::optional<Piece> shard)
     : weights_(std::make_unique<model::Weights>(std::move(weights))),
       tape_(std::make_unique<Tape>(weights_->config(), weights_->config().max_positions)),
       stream_(std::move(stream)),
       settings_(settings),
+      ranks_(std::move(ranks)),
+      shard_(shard),
       low_rank_(std::move(low_rank)),
       optimizer_(std::move(optimizer)) {}
 
-Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings) {
+Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings,
+                                Ranks ranks) {
   if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
   TRY(check(settings));
+  TRY(check_ranks(ranks.count(), settings.slots));
   std::unique_ptr<LowRank> low_rank;
   if (settings.low_rank.rank > 0)
     low_rank = std::make_unique<LowRank>(TRY(LowRank::create(weights, settings.low_rank)));
+  std::optional<Piece> shard;
+  if (are_sharded(settings, ranks.count()))
+    shard = shards_of(weights.layout().elements, ranks.count())[static_cast<size_t>(ranks.rank())];
   auto optimizer = low_rank ? TRY(Optimizer::create(low_rank->elements(), settings))
-                            : TRY(Optimizer::create(weights.layout(), settings));
-  Learner learner(std::move(weights), std::move(stream), std::move(low_rank), std::move(optimizer), settings);
+                            : TRY(Optimizer::create(weights.layout(), settings, shard));
+  Learner learner(std::move(weights), std::move(stream), std::move(low_rank), std::move(optimizer), settings,
+                  std::move(ranks), shard);
   TRY(learner.take_masters());
   return learner;
 }
 
 Status Learner::take_masters() {
-  buffers_ = Buffers(specs_of(weights_->layout(), low_rank_.get()));
+  buffers_ = Buffers(specs_of(weights_->layout(), low_rank_.get(), shard_));
   const auto values = masters().host<float>();
   if (low_rank_) {
     learned_ = low_rank_->learned(weights_->layout());
     TRY(low_rank_->initialise(values));
   } else {
-    std::ranges::transform(weights_->slice().host<bf16>(), values.begin(), [](bf16 w) { return kernels::to_float(w); });
+    std::ranges::transform(own(weights_->slice()).host<bf16>(), values.begin(),
+                           [](bf16 w) { return kernels::to_float(w); });
   }
   return rebuild_weights();
 }
@@ -95,10 +105,19 @@ Status Learner::rebuild_weights() {
   if (low_rank_) {
     TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
   } else {
-    std::ranges::transform(masters().host<float>(), weights_->slice().host<bf16>().begin(),
+    std::ranges::transform(masters().host<float>(), own(weights_->slice()).host<bf16>().begin(),
                            [](float value) { return kernels::to_bf16(value); });
+    TRY(gather_weights());
   }
   return weights_->pack(stream_);
+}
+
+// Of a slice over all elements of the model.
+Slice Learner::own(const Slice& whole) const { return shard_ ? whole.part(shard_->begin, shard_->count) : whole; }
+
+Status Learner::gather_weights() {
+  if (!shard_) return {};
+  return ranks_.gather(weights_->slice(), shards_of(weights_->layout().elements, ranks_.count()));
 }
 
 Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
@@ -133,39 +152,102 @@ std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
 
 }  // namespace
 
-// Counts are added slot by slot, and per-sample losses by the callers in the order of the batch: neither depends on who
-// computes what.
-Status Learner::accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of, StepMetrics& metrics) {
+// Counts are added slot by slot, and what became of samples by the callers in the order of the batch: neither depends
+// on who computes what.
+Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample> samples,
+                                                          const SampleGradients& gradients_of, StepMetrics& metrics) {
   const auto groups = groups_of(samples);
   const auto dealt = deal(groups, settings_.slots);
+  const size_t own_slots = dealt.size() / static_cast<size_t>(ranks_.count());
+  const size_t first = own_slots * static_cast<size_t>(ranks_.rank());
   std::vector<std::vector<size_t>> places(dealt.size());
-  std::vector<bool> used(dealt.size());
+  std::vector<bool> used(own_slots);
+  std::vector<int> owners_of_slots(dealt.size()), owners_of_samples(samples.size());
   for (size_t slot = 0; slot < dealt.size(); ++slot) {
-    for (const size_t group : dealt[slot])
-      for (size_t i = groups[group].begin; i < groups[group].end; ++i) places[slot].push_back(i);
-    used[slot] = !places[slot].empty();
+    owners_of_slots[slot] = static_cast<int>(slot / own_slots);
+    for (const size_t group : dealt[slot]) {
+      for (size_t i = groups[group].begin; i < groups[group].end; ++i) {
+        places[slot].push_back(i);
+        owners_of_samples[i] = owners_of_slots[slot];
+      }
+    }
+    if (owners_of_slots[slot] == ranks_.rank()) used[slot - first] = !places[slot].empty();
   }
   if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
+  std::vector<PassCounts> counts(dealt.size());
+  std::vector<Outcome> outcomes(samples.size());
+  const auto added =
+      slot_sum_->add(buffers_.at(kGradients), used, [&](size_t place, const Slice& into) -> Result<bool> {
+        const size_t slot = first + place;
+        counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes));
+        return counts[slot].any;
+      });
+  TRY(ranks_.agree(added ? Status() : added.error()));
+  TRY(ranks_.exchange(std::span(counts), owners_of_slots));
+  TRY(ranks_.exchange(std::span(outcomes), owners_of_samples));
   PassCounts sum;
-  TRY(slot_sum_->add(buffers_.at(kGradients), used, [&](size_t slot, const Slice& into) -> Result<bool> {
-    const PassCounts counts = TRY(run_slot(samples, places[slot], gradients_of, into));
-    sum.entropy += counts.entropy;
-    sum.entropy_rows += counts.entropy_rows;
-    sum.trained_tokens += counts.trained_tokens;
-    sum.sample_tokens += counts.sample_tokens;
-    sum.tree_tokens += counts.tree_tokens;
-    return counts.any;
-  }));
+  for (const PassCounts& of_slot : counts) {
+    sum.entropy += of_slot.entropy;
+    sum.entropy_rows += of_slot.entropy_rows;
+    sum.trained_tokens += of_slot.trained_tokens;
+    sum.sample_tokens += of_slot.sample_tokens;
+    sum.tree_tokens += of_slot.tree_tokens;
+    sum.any = sum.any || of_slot.any;
+  }
   metrics.trained_tokens += sum.trained_tokens;
   metrics.sample_tokens += sum.sample_tokens;
   metrics.tree_tokens += sum.tree_tokens;
   metrics.entropy = sum.entropy_rows > 0 ? sum.entropy / static_cast<double>(sum.entropy_rows) : 0;
+  for (const Outcome& outcome : outcomes) {
+    metrics.max_abs_logprob_diff = std::max(metrics.max_abs_logprob_diff, outcome.max_abs_logprob_diff);
+    metrics.compared_tokens += outcome.compared_tokens;
+  }
+  TRY(sum_over_ranks(*added, sum.any));
+  return outcomes;
+}
+
+// A rank without a gradient adds -0, the one number that changes no other: not even -0, which + 0 would.
+Status Learner::sum_over_ranks(bool any_here, bool any_at_all) {
+  if (ranks_.count() == 1 || !any_at_all) return {};
+  const Slice gradients = buffers_.at(kGradients);
+  const auto values = gradients.host<float>();
+  if (!any_here) {
+    for (const Piece& range : slot_sum_->learned()) std::ranges::fill(values.subspan(range.begin, range.count), -0.0f);
+  }
+  if (shard_) return ranks_.reduce(values, shards_of(values.size(), ranks_.count()));
+  for (const Piece& range : slot_sum_->learned()) {
+    const Slice part = gradients.part(range.begin, range.count);
+    const auto pieces = shards_of(range.count, ranks_.count());
+    TRY(ranks_.reduce(part.host<float>(), pieces));
+    TRY(ranks_.gather(part, pieces));
+  }
   return {};
+}
+
+// Added over all pieces in order, whoever has them.
+Result<double> Learner::norm_of(const Slice& gradients) {
+  if (!shard_) {
+    return std::sqrt(TRY(kernels::sum_of_squares(stream_, gradients.host<float>().data(), gradients.elements())));
+  }
+  const auto shards = shards_of(weights_->layout().elements, ranks_.count());
+  std::vector<int> owners;
+  for (size_t rank = 0; rank < shards.size(); ++rank)
+    owners.resize((shards[rank].begin + shards[rank].count + kernels::kSquaresPiece - 1) / kernels::kSquaresPiece,
+                  static_cast<int>(rank));
+  std::vector<double> sums(owners.size());
+  if (shard_->count > 0)
+    TRY(kernels::sums_of_squares(stream_, gradients.host<float>().data(), shard_->count,
+                                 sums.data() + shard_->begin / kernels::kSquaresPiece));
+  TRY(ranks_.exchange(std::span(sums), owners));
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return std::sqrt(total);
 }
 
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
 Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                                              const SampleGradients& gradients_of, const Slice& gradients) {
+                                              const SampleGradients& gradients_of, const Slice& gradients,
+                                              std::span<Outcome> outcomes) {
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
@@ -208,7 +290,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     std::vector<std::vector<double>> gradients_of_samples(counts.size());
     for (size_t s = 0; s < counts.size(); ++s) {
       gradients_of_samples[s].resize(counts[s]);
-      gradients_of(places[begin + s], of_samples[s], gradients_of_samples[s]);
+      gradients_of(places[begin + s], of_samples[s], gradients_of_samples[s], outcomes[places[begin + s]]);
     }
     std::vector<float> grad_logprobs(picks.size());
     bool any = false;
@@ -235,9 +317,8 @@ Status Learner::apply(StepMetrics& metrics) {
     TRY(low_rank_->pass_on(stream_, masters().host<float>(), buffers_.at(kGradients).host<float>(),
                            buffers_.at(kFactorGradients).host<float>()));
   }
-  const Slice gradients = buffers_.at(low_rank_ ? kFactorGradients : kGradients);
-  const double squares = TRY(kernels::sum_of_squares(stream_, gradients.host<float>().data(), gradients.elements()));
-  metrics.grad_norm = std::sqrt(squares);
+  const Slice gradients = low_rank_ ? buffers_.at(kFactorGradients) : own(buffers_.at(kGradients));
+  metrics.grad_norm = TRY(norm_of(gradients));
   if (!std::isfinite(metrics.grad_norm)) {
     return Status::corrupt(
         fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
@@ -248,12 +329,13 @@ Status Learner::apply(StepMetrics& metrics) {
   TRY(optimizer_.step(stream_,
                       {.gradients = gradients,
                        .masters = masters(),
-                       .weights = low_rank_ ? buffers_.at(kFactorsRounded) : weights_->slice(),
+                       .weights = low_rank_ ? buffers_.at(kFactorsRounded) : own(weights_->slice()),
                        .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
                        .learning_rate = static_cast<float>(metrics.learning_rate),
                        .number = steps_}));
   forget_gradients();
   if (low_rank_) TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
+  TRY(gather_weights());
   return weights_->pack(stream_);
 }
 
@@ -274,20 +356,18 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
   }
   const auto weights = sequence_weights(lengths, algorithm);
-  std::vector<LossCounts> counts_of(samples.size());
-  std::vector<double> losses(samples.size(), 0);
-  TRY(accumulate(
+  const auto outcomes = TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients) {
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
         const Sample& sample = samples[index];
         std::vector<double> sampled;
         for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
           if (!sample.trained[i]) continue;
           sampled.push_back(sample.logprobs[i]);
           if (sample.versions[i] == version) {
-            metrics.max_abs_logprob_diff =
-                std::max(metrics.max_abs_logprob_diff, std::abs(at.logprobs[place] - sampled.back()));
-            ++metrics.compared_tokens;
+            outcome.max_abs_logprob_diff =
+                std::max(outcome.max_abs_logprob_diff, std::abs(at.logprobs[place] - sampled.back()));
+            ++outcome.compared_tokens;
           }
           ++place;
         }
@@ -298,13 +378,13 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
                                    .rollout_logprobs = sampled,
                                    .ref_logprobs = at.ref_logprobs,
                                    .advantages = advantages};
-        losses[index] = sequence_loss(tokens, weights[index], algorithm, gradients, counts_of[index]);
+        outcome.loss = sequence_loss(tokens, weights[index], algorithm, gradients, outcome.counts);
       },
       metrics));
   LossCounts counts;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    counts.add(counts_of[i]);
-    metrics.loss += losses[i];
+  for (const Outcome& outcome : outcomes) {
+    counts.add(outcome.counts);
+    metrics.loss += outcome.loss;
   }
   auto means = counts.metrics(algorithm, true);
   if (counts.tokens > 0) {
@@ -316,9 +396,11 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
     metrics.dropped_fraction = means["dropped_fraction"];
   }
-  TRY(verify_previous(samples, version, metrics));
-  TRY(copy_weights(previous_));
-  previous_version_ = version;
+  if (ranks_.is_first()) {
+    TRY(verify_previous(samples, version, metrics));
+    TRY(copy_weights(previous_));
+    previous_version_ = version;
+  }
   TRY(apply(metrics));
   return metrics;
 }
@@ -355,29 +437,29 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
   int64_t tokens = 0;
   for (const Sample& sample : samples) tokens += std::count(sample.trained.begin(), sample.trained.end(), 1);
   if (tokens == 0) return fail(Status::invalid("no token of the batch is to be learned from"));
-  std::vector<double> losses(samples.size(), 0);
-  TRY(accumulate(
+  const auto outcomes = TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients) {
-        for (const double logprob : at.logprobs) losses[index] -= logprob;
+      [&](size_t, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
+        for (const double logprob : at.logprobs) outcome.loss -= logprob;
         std::fill(gradients.begin(), gradients.end(), -1.0 / static_cast<double>(tokens));
       },
       metrics));
-  metrics.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(tokens);
+  for (const Outcome& outcome : outcomes) metrics.loss += outcome.loss;
+  metrics.loss /= static_cast<double>(tokens);
   TRY(apply(metrics));
   return metrics;
 }
 
 Result<double> Learner::evaluate(std::span<const Sample> samples) {
   StepMetrics metrics;
-  std::vector<double> losses(samples.size(), 0);
-  TRY(accumulate(
+  const auto outcomes = TRY(accumulate(
       samples,
-      [&](size_t index, const TokenLogprobs& at, std::vector<double>&) {
-        for (const double logprob : at.logprobs) losses[index] -= logprob;
+      [&](size_t, const TokenLogprobs& at, std::vector<double>&, Outcome& outcome) {
+        for (const double logprob : at.logprobs) outcome.loss -= logprob;
       },
       metrics));
-  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
+  double sum = 0;
+  for (const Outcome& outcome : outcomes) sum += outcome.loss;
   return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
 }
 

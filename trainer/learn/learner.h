@@ -6,6 +6,10 @@
 // weights (low_rank.h). A step is a function of the weights, the moments and the batch: the same bits on every run with
 // any number of threads.
 //
+// Of several ranks each takes the slots of a sub-tree, and owns a part of the masters and moments where AdamW moves all
+// weights; the weights are whole on every rank. All ranks make the same calls with the same arguments: a step, a save
+// and a load end with the same outcome on all, and the bits are those of one rank.
+//
 // Thread safety: none.
 #pragma once
 
@@ -21,6 +25,7 @@
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
+#include "trainer/learn/ranks.h"
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/tape.h"
@@ -60,10 +65,12 @@ struct StepMetrics {
 
 class Learner {
  public:
-  // Starts from a model; the moments are zero.
-  static Result<Learner> create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings);
+  // Starts from a model; the moments are zero. kInvalid for ranks that are no power of two, or more than the slots.
+  static Result<Learner> create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings,
+                                Ranks ranks = {});
 
-  // What a learner holds once it has taken a step, but for what its passes keep (Tape::row_bytes_of).
+  // What a learner holds once it has taken a step, but for what its passes keep (Tape::row_bytes_of). Of several ranks
+  // the first holds most.
   struct Memory {
     size_t masters_and_gradients = 0, optimizer = 0, slots = 0;
     model::Weights::Memory weights;
@@ -71,7 +78,7 @@ class Learner {
     friend bool operator==(const Memory&, const Memory&) = default;
   };
   static Result<Memory> memory_of(const model::ModelConfig& config, model::WeightFormat format,
-                                  const OptimizerSettings& settings, bool with_reference);
+                                  const OptimizerSettings& settings, bool with_reference, int ranks = 1);
   Memory memory() const;
 
   const model::Weights& weights() const { return *weights_; }
@@ -94,33 +101,57 @@ class Learner {
   Result<double> evaluate(std::span<const Sample> samples);
 
   // A Hugging Face directory (model::save_weights); with LoRA the factors too, in adapter/ of it, in PEFT's format.
-  // `source` is the model that was learned from.
+  // `source` is the model that was learned from. Any rank can do it alone.
   Status export_model(const fs::path& directory, const fs::path& source) const;
 
-  // Writes masters and moments to one folder, whole or not at all: the folder is written aside and renamed. `progress`
-  // is the training's own state, returned by checkpoint_progress().
+  // Writes masters and moments to one folder, whole or not at all: the folder is written aside and renamed. Of several
+  // ranks each writes what it owns, to a file of its own. `progress` is the training's own state, returned by
+  // checkpoint_progress().
   Status save(const fs::path& folder, const Json& progress = {});
-  // kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
+  // Of any number of ranks. kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
   Status load(const fs::path& folder);
 
  private:
   Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
-          const OptimizerSettings& settings);
-  static std::vector<SliceSpec> specs_of(const model::ParameterLayout& layout, const LowRank* low_rank);
+          const OptimizerSettings& settings, Ranks ranks, std::optional<Piece> shard);
+  static std::vector<SliceSpec> specs_of(const model::ParameterLayout& layout, const LowRank* low_rank,
+                                         const std::optional<Piece>& shard);
   Status take_masters();
   // Of what learns: the weights, or with LoRA the factors.
   Slice masters() { return buffers_.at(kMasters); }
   ConstSlice masters() const { return buffers_.at(kMasters); }
-  // What a checkpoint keeps: masters, and the optimizer's state.
-  std::vector<Slice> state();
+  // What a checkpoint keeps: masters, and the optimizer's state; and where in the whole each begins.
+  struct StateSlice {
+    Slice slice;
+    size_t begin = 0;
+  };
+  std::vector<StateSlice> state();
+  struct ShardNote;
+  Result<Json> write_shards(const fs::path& aside);
+  Status write_state(const fs::path& aside, const fs::path& folder, const Json& shards, const Json& progress);
+  Status read_checkpoint(const fs::path& folder);
   // Weights from masters, and all that is made of them.
   Status rebuild_weights();
+  // The part of this rank, of a slice over all elements of the model.
+  Slice own(const Slice& whole) const;
+  // The rounded weights that each rank has made of its masters, on all ranks.
+  Status gather_weights();
   std::string description() const;
   struct TokenLogprobs;
-  // Writes the gradient of the loss by each logprob of a sample's trained tokens.
-  using SampleGradients = std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients)>;
-  // Forward and backward passes over all samples; adds to the slice "gradients".
-  Status accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of, StepMetrics& metrics);
+  // What becomes of a sample, told among ranks.
+  struct Outcome {
+    double loss = 0;
+    LossCounts counts;
+    double max_abs_logprob_diff = 0;
+    int64_t compared_tokens = 0;
+  };
+  // Writes the gradient of the loss by each logprob of a sample's trained tokens, and what became of the sample.
+  using SampleGradients =
+      std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome)>;
+  // Forward and backward passes over all samples; adds to the slice "gradients" what this rank's slots have. Returns
+  // the outcomes of all samples.
+  Result<std::vector<Outcome>> accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of,
+                                          StepMetrics& metrics);
   // What a slot's passes count.
   struct PassCounts {
     double entropy = 0;
@@ -129,7 +160,10 @@ class Learner {
   };
   // Of the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                              const SampleGradients& gradients_of, const Slice& gradients);
+                              const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes);
+  // The sum over ranks of the gradients: of what this rank owns, or of all.
+  Status sum_over_ranks(bool any_here, bool any_at_all);
+  Result<double> norm_of(const Slice& gradients);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   Status apply(StepMetrics& metrics);
   void forget_gradients();
@@ -143,6 +177,8 @@ class Learner {
   kernels::Stream stream_;
   OptimizerSettings settings_;
   int64_t steps_ = 0;
+  Ranks ranks_;
+  std::optional<Piece> shard_;         // of the masters; none: they are whole on every rank
   std::unique_ptr<LowRank> low_rank_;  // null: all weights learn
   Optimizer optimizer_;
   std::optional<SlotSum> slot_sum_;

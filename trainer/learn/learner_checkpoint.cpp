@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/digest.h"
 #include "model/safetensors.h"
@@ -14,12 +15,14 @@ namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
-constexpr int kFormat = 2;  // of a checkpoint; the same as 1, which did not say so
+// Of a checkpoint. 1 did not say so; 2 is one file; in 3 masters and moments lie in a file of each rank.
+constexpr int kFormat = 3, kWholeFormat = 2;
 
 Result<Json> read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
   Json state = TRY(parse_json(TRY(read_file(path, 1 << 20))));
-  if (!state.is_object() || !state.contains("config") || !state.contains("digests") || !state["digests"].is_object()) {
+  const auto has_object = [&](const char* key) { return state.contains(key) && state[key].is_object(); };
+  if (!state.is_object() || !state.contains("config") || (!has_object("digests") && !state.contains("shards"))) {
     return fail(Status::corrupt("not the state of a checkpoint").at(path.string()));
   }
   // Not kInvalid: it is good, and another program's.
@@ -28,43 +31,134 @@ Result<Json> read_state(const fs::path& folder) {
   return state;
 }
 
-// The tensor of the slice's name into the slice.
-Status read_slice(const fs::path& folder, const model::Safetensors& file, const Json& state, const Slice& slice) {
-  const auto place = (folder / kOptimizerFile).string();
-  const auto tensor = TRY(file.get(slice.name));
-  if (tensor.bytes.size() != slice.bytes.size() || tensor.dtype != slice.dtype) {
-    return Status::invalid(fmt::format("{} has the wrong size", slice.name)).at(place);
+std::string shard_file(int rank, int ranks) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", rank, ranks); }
+
+// A file of a checkpoint, and where in the whole its slices begin.
+struct ShardFile {
+  std::string name;
+  Json begins = Json::object();   // by slice; absent: 0
+  Json digests = Json::object();  // by slice
+};
+
+Result<std::vector<ShardFile>> files_of(const Json& state, const fs::path& folder) {
+  if (!state.contains("shards")) return std::vector{ShardFile{.name = kOptimizerFile, .digests = state["digests"]}};
+  const auto corrupt = [&] {
+    return fail(
+        Status::corrupt("shards is not what a checkpoint says of its files").at((folder / kStateFile).string()));
+  };
+  const Json& shards = state["shards"];
+  if (!shards.is_array() || shards.empty() || shards.size() > collectives::kMostRanks) return corrupt();
+  std::vector<ShardFile> files;
+  for (const Json& shard : shards) {
+    if (!shard.is_object() || !shard.contains("begins") || !shard["begins"].is_object() || !shard.contains("digests") ||
+        !shard["digests"].is_object())
+      return corrupt();
+    for (const auto& [name, begin] : shard["begins"].items())
+      if (!begin.is_number_unsigned()) return corrupt();
+    files.push_back({.name = shard_file(static_cast<int>(files.size()), static_cast<int>(shards.size())),
+                     .begins = shard["begins"],
+                     .digests = shard["digests"]});
   }
-  if (state["digests"].value(slice.name, "") != digest_of(tensor.bytes).hex()) {
-    return Status::corrupt(fmt::format("{} is damaged: its digest differs from the one in {}", slice.name, kStateFile))
-        .at(place);
+  return files;
+}
+
+// Elements [begin, ..) of the checkpoint's slice of that name into the slice, from the files that have some of them.
+Status read_slice(const fs::path& folder, const Json& state, const Slice& slice, size_t begin = 0) {
+  const auto size = static_cast<size_t>(model::bytes_of(slice.dtype));
+  const size_t end = begin + slice.elements();
+  size_t at = begin, total = 0;
+  for (const ShardFile& shard : TRY(files_of(state, folder))) {
+    const auto place = (folder / shard.name).string();
+    const size_t first = shard.begins.value(slice.name, size_t{0});
+    if (first != total)
+      return Status::corrupt(fmt::format("{} does not follow the shard before", slice.name)).at(place);
+    const auto file = TRY(model::Safetensors::open(folder / shard.name));
+    const auto tensor = TRY(file.get(slice.name));
+    if (tensor.dtype != slice.dtype) return Status::invalid(fmt::format("{} has another format", slice.name)).at(place);
+    total = first + tensor.bytes.size() / size;
+    if (at >= total || at >= end) continue;
+    if (shard.digests.value(slice.name, "") != digest_of(tensor.bytes).hex()) {
+      return Status::corrupt(
+                 fmt::format("{} is damaged: its digest differs from the one in {}", slice.name, kStateFile))
+          .at(place);
+    }
+    const size_t until = std::min(end, total);
+    std::memcpy(slice.bytes.data() + (at - begin) * size, tensor.bytes.data() + (at - first) * size,
+                (until - at) * size);
+    at = until;
   }
-  std::memcpy(slice.bytes.data(), tensor.bytes.data(), tensor.bytes.size());
+  if (at < end) return Status::invalid(fmt::format("{} has the wrong size", slice.name)).at(folder.string());
   return {};
+}
+
+// Writes them to one file; their digests by name.
+Result<Json> write_slices(const fs::path& path, std::span<const Slice> slices) {
+  std::vector<model::NamedTensor> tensors;
+  Json digests = Json::object();
+  for (const Slice& slice : slices) {
+    tensors.push_back({slice.name, {.dtype = slice.dtype, .shape = slice.shape, .bytes = slice.bytes}});
+    digests[slice.name] = digest_of(slice.bytes).hex();
+  }
+  TRY(model::write_safetensors(path, tensors));
+  return digests;
 }
 
 }  // namespace
 
+// What every rank knows of its own file, for the first to write down.
+struct Learner::ShardNote {
+  std::array<char, 2048> json{};
+};
+
 Status Learner::save(const fs::path& folder, const Json& progress) {
-  const fs::path aside = folder.parent_path() / fmt::format(".{}.{}.tmp", folder.filename().string(), ::getpid());
+  // All ranks write to one folder, which the first makes and puts in its place.
+  int64_t pid = ::getpid();
+  TRY(ranks_.broadcast(std::as_writable_bytes(std::span(&pid, 1))));
+  const fs::path aside = folder.parent_path() / fmt::format(".{}.{}.tmp", folder.filename().string(), pid);
   std::error_code ignored;
-  fs::remove_all(aside, ignored);
-  TRY(make_directories(aside));
-  std::vector<Slice> slices = state();
-  // Factors alone are no model: without the one that they began with there would be nothing to export.
-  if (low_rank_) slices.push_back(weights_->slice());
-  std::vector<model::NamedTensor> tensors;
-  for (const Slice& slice : slices)
-    tensors.push_back({slice.name, {.dtype = slice.dtype, .shape = slice.shape, .bytes = slice.bytes}});
-  TRY(model::write_safetensors(aside / kOptimizerFile, tensors));
-  Json digests;
-  for (const auto& named : tensors) digests[named.name] = digest_of(named.tensor.bytes).hex();
-  Json state = {{"format", kFormat},
+  Status made;
+  if (ranks_.is_first()) {
+    fs::remove_all(aside, ignored);
+    made = make_directories(aside);
+  }
+  TRY(ranks_.agree(made));
+  auto shards = write_shards(aside);
+  TRY(ranks_.agree(shards ? Status() : shards.error()));
+  return ranks_.agree(ranks_.is_first() ? write_state(aside, folder, *shards, progress) : Status());
+}
+
+// Of each rank where its slices begin and what their digests are; empty on all ranks where one file has it all.
+Result<Json> Learner::write_shards(const fs::path& aside) {
+  std::vector<Slice> slices;
+  for (const StateSlice& state : this->state()) slices.push_back(state.slice);
+  if (!shard_) {
+    // Factors alone are no model: without the one that they began with there would be nothing to export.
+    if (low_rank_) slices.push_back(weights_->slice());
+    return ranks_.is_first() ? write_slices(aside / kOptimizerFile, slices) : Result<Json>(Json::object());
+  }
+  Json note = {{"begins", Json::object()}, {"digests", Json::object()}};
+  auto digests = write_slices(aside / shard_file(ranks_.rank(), ranks_.count()), slices);
+  if (digests) note["digests"] = *digests;
+  for (const StateSlice& state : this->state()) note["begins"][state.slice.name] = state.begin;
+  std::vector<ShardNote> notes(static_cast<size_t>(ranks_.count()));
+  std::vector<int> owners(notes.size());
+  std::iota(owners.begin(), owners.end(), 0);
+  const std::string text = note.dump();
+  text.copy(notes[static_cast<size_t>(ranks_.rank())].json.data(), sizeof(ShardNote) - 1);
+  TRY(ranks_.exchange(std::span(notes), owners));
+  TRY(std::move(digests));
+  Json shards = Json::array();
+  for (const ShardNote& of_rank : notes) shards.push_back(TRY(parse_json(of_rank.json.data())));
+  return shards;
+}
+
+Status Learner::write_state(const fs::path& aside, const fs::path& folder, const Json& shards, const Json& progress) {
+  Json state = {{"format", shard_ ? kFormat : kWholeFormat},
                 {"steps", steps_},
                 {"numerics_id", numerics_id()},
                 {"optimizer", description()},
-                {"config", model::to_json(weights_->config())},
-                {"digests", digests}};
+                {"config", model::to_json(weights_->config())}};
+  state[shard_ ? "shards" : "digests"] = shards;
   if (low_rank_) {
     const LowRankSettings& lora = low_rank_->settings();
     state["lora"] = {
@@ -72,12 +166,18 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
   }
   if (!progress.is_null()) state["progress"] = progress;
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
+  std::error_code ignored;
   fs::remove_all(folder, ignored);
   if (::rename(aside.c_str(), folder.c_str()) != 0) return Status::from_errno("rename " + folder.string(), errno);
   return {};
 }
 
 Status Learner::load(const fs::path& folder) {
+  TRY(ranks_.agree(read_checkpoint(folder)));
+  return rebuild_weights();
+}
+
+Status Learner::read_checkpoint(const fs::path& folder) {
   const Json state = TRY(read_state(folder));
   if (state["config"] != model::to_json(weights_->config())) {
     return Status::invalid("the checkpoint is of another model").at((folder / kStateFile).string());
@@ -86,10 +186,9 @@ Status Learner::load(const fs::path& folder) {
     return Status::invalid(fmt::format("the checkpoint is of another optimizer: {}, not {}", saved, description()))
         .at((folder / kStateFile).string());
   }
-  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  for (const Slice& slice : this->state()) TRY(read_slice(folder, file, state, slice));
+  for (const StateSlice& own : this->state()) TRY(read_slice(folder, state, own.slice, own.begin));
   steps_ = state.value("steps", int64_t{0});
-  return rebuild_weights();
+  return {};
 }
 
 Result<Json> checkpoint_progress(const fs::path& folder) {
@@ -100,15 +199,14 @@ Result<Json> checkpoint_progress(const fs::path& folder) {
 Result<model::Weights> checkpoint_weights(const fs::path& folder) {
   const Json state = TRY(read_state(folder));
   auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false));
-  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
   const Slice slice = weights.slice();
-  if (file.tensors().contains(slice.name)) {  // with LoRA
-    TRY(read_slice(folder, file, state, slice));
+  if (state.contains("digests") && state["digests"].contains(slice.name)) {  // with LoRA
+    TRY(read_slice(folder, state, slice));
     return weights;
   }
   Buffers buffers;
   const Slice masters = buffers.add({.name = kMasters, .elements = slice.elements()});
-  TRY(read_slice(folder, file, state, masters));
+  TRY(read_slice(folder, state, masters));
   std::ranges::transform(masters.host<float>(), slice.host<kernels::bf16>().begin(),
                          [](float value) { return kernels::to_bf16(value); });
   return weights;
@@ -135,8 +233,7 @@ Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder)
   const auto low_rank = TRY(LowRank::plan(TRY(model::parameter_layout(config)), settings));
   Buffers buffers;
   const Slice factors = buffers.add({.name = kMasters, .elements = low_rank.elements()});
-  const auto file = TRY(model::Safetensors::open(folder / kOptimizerFile));
-  TRY(read_slice(folder, file, state, factors));
+  TRY(read_slice(folder, state, factors));
   return std::optional(low_rank.adapter(factors.host<float>()));
 }
 

@@ -1,4 +1,6 @@
 // How much memory a learner holds: beforehand, and when it is there.
+#include <algorithm>
+
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
@@ -16,7 +18,7 @@ size_t with_base(size_t bytes, const LowRank* low_rank) {
 }  // namespace
 
 Result<Learner::Memory> Learner::memory_of(const model::ModelConfig& config, model::WeightFormat format,
-                                           const OptimizerSettings& settings, bool with_reference) {
+                                           const OptimizerSettings& settings, bool with_reference, int ranks) {
   const auto layout = TRY(model::parameter_layout(config));
   Memory memory;
   memory.weights = TRY(model::Weights::memory_of(config, true, format));
@@ -28,11 +30,17 @@ Result<Learner::Memory> Learner::memory_of(const model::ModelConfig& config, mod
     low_rank = TRY(LowRank::plan(layout, settings.low_rank));
     learned = low_rank->learned(layout);
   }
+  TRY(check_ranks(ranks, settings.slots));
+  std::optional<Piece> shard;
+  if (are_sharded(settings, ranks)) {
+    const auto shards = shards_of(layout.elements, ranks);
+    shard = *std::ranges::max_element(shards, {}, &Piece::count);
+  }
   const LowRank* const factors = low_rank ? &*low_rank : nullptr;
-  memory.optimizer =
-      factors ? TRY(Optimizer::bytes_of(factors->elements(), settings)) : TRY(Optimizer::bytes_of(layout, settings));
-  memory.masters_and_gradients = with_base(bytes_of(specs_of(layout, factors)), factors);
-  memory.slots = SlotSum::bytes_of(layout, learned, settings.slots);
+  memory.optimizer = factors ? TRY(Optimizer::bytes_of(factors->elements(), settings))
+                             : TRY(Optimizer::bytes_of(layout, settings, shard));
+  memory.masters_and_gradients = with_base(bytes_of(specs_of(layout, factors, shard)), factors);
+  memory.slots = SlotSum::bytes_of(layout, learned, settings.slots / ranks);
   return memory;
 }
 

@@ -57,10 +57,18 @@ Status check(const OptimizerSettings& settings) {
   return {};
 }
 
-Result<Optimizer> Optimizer::lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
+bool are_sharded(const OptimizerSettings& settings, int ranks) {
+  return ranks > 1 && settings.kind == OptimizerKind::kAdamW && settings.low_rank.rank == 0;
+}
+
+Result<Optimizer> Optimizer::lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings,
+                                     std::optional<Piece> shard) {
   TRY(check(settings));
   Optimizer optimizer(settings);
   optimizer.divide(layout);
+  if (!shard) return optimizer;
+  if (settings.kind != OptimizerKind::kAdamW) return fail(Status::invalid("Muon moves whole matrices, and no shards"));
+  optimizer.keep(*shard);
   return optimizer;
 }
 
@@ -71,8 +79,9 @@ Result<Optimizer> Optimizer::lay_out(size_t elements, const OptimizerSettings& s
   return optimizer;
 }
 
-Result<Optimizer> Optimizer::create(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
-  Optimizer optimizer = TRY(lay_out(layout, settings));
+Result<Optimizer> Optimizer::create(const model::ParameterLayout& layout, const OptimizerSettings& settings,
+                                    std::optional<Piece> shard) {
+  Optimizer optimizer = TRY(lay_out(layout, settings, shard));
   optimizer.allocate();
   return optimizer;
 }
@@ -83,8 +92,9 @@ Result<Optimizer> Optimizer::create(size_t elements, const OptimizerSettings& se
   return optimizer;
 }
 
-Result<size_t> Optimizer::bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings) {
-  return TRY(lay_out(layout, settings)).specs().bytes();
+Result<size_t> Optimizer::bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings,
+                                   std::optional<Piece> shard) {
+  return TRY(lay_out(layout, settings, shard)).specs().bytes();
 }
 
 Result<size_t> Optimizer::bytes_of(size_t elements, const OptimizerSettings& settings) {
@@ -137,6 +147,21 @@ void Optimizer::divide(const model::ParameterLayout& layout) {
     }
   }
   if (layout.elements > begin) ranges_.push_back({.begin = begin, .end = layout.elements, .moments = moments});
+}
+
+// Ranges count from the shard's beginning, and their moments from those before it.
+void Optimizer::keep(const Piece& shard) {
+  const size_t end = shard.begin + shard.count;
+  std::vector<Range> kept;
+  size_t moments = 0;
+  for (const Range& range : ranges_) {
+    const size_t first = std::max(range.begin, shard.begin), last = std::min(range.end, end);
+    if (range.begin < shard.begin) moments_before_ += std::min(range.end, shard.begin) - range.begin;
+    if (first >= last) continue;
+    kept.push_back({.begin = first - shard.begin, .end = last - shard.begin, .moments = moments});
+    moments += last - first;
+  }
+  ranges_ = std::move(kept);
 }
 
 Status Optimizer::step(kernels::Stream& stream, const Step& step) {

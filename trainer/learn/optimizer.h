@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/learning_rate.h"
 #include "trainer/learn/low_rank.h"
+#include "trainer/learn/ranks.h"
 
 namespace tandem::trainer {
 
@@ -50,15 +52,22 @@ struct OptimizerSettings {
 // kInvalid names the setting that cannot be.
 Status check(const OptimizerSettings& settings);
 
+// Whether each of several ranks keeps a part of masters and moments. LoRA's factors are few, and Muon moves whole
+// matrices: there each rank has all of them, and moves them alike.
+bool are_sharded(const OptimizerSettings& settings, int ranks);
+
 class Optimizer {
  public:
-  // All moments are zero. kInvalid as `check` gives it.
-  static Result<Optimizer> create(const model::ParameterLayout& layout, const OptimizerSettings& settings);
+  // All moments are zero. Of a `shard` only these elements of the layout, which the slices of a step are then of; AdamW
+  // alone can be shared out. kInvalid as `check` gives it.
+  static Result<Optimizer> create(const model::ParameterLayout& layout, const OptimizerSettings& settings,
+                                  std::optional<Piece> shard = {});
   // For parameters outside of a model, such as LoRA's factors. AdamW only.
   static Result<Optimizer> create(size_t elements, const OptimizerSettings& settings);
 
   // Bytes of all that an optimizer made with the same arguments holds, without making it.
-  static Result<size_t> bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings);
+  static Result<size_t> bytes_of(const model::ParameterLayout& layout, const OptimizerSettings& settings,
+                                 std::optional<Piece> shard = {});
   static Result<size_t> bytes_of(size_t elements, const OptimizerSettings& settings);
   size_t bytes() const;
 
@@ -76,6 +85,8 @@ class Optimizer {
   // What a checkpoint keeps: the slices first_moments, second_moments and, with Muon, momentum, fp32 or bf16. A load
   // writes to them.
   std::vector<Slice> state() { return state_.all(); }
+  // Moments of the whole that lie before those of the shard.
+  size_t moments_before() const { return moments_before_; }
   // Such as "muon, fp32 moments". Optimizers with equal descriptions and models have the same layout of state().
   std::string description() const;
 
@@ -91,9 +102,11 @@ class Optimizer {
   };
 
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
-  static Result<Optimizer> lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings);
+  static Result<Optimizer> lay_out(const model::ParameterLayout& layout, const OptimizerSettings& settings,
+                                   std::optional<Piece> shard);
   static Result<Optimizer> lay_out(size_t elements, const OptimizerSettings& settings);
   void divide(const model::ParameterLayout& layout);
+  void keep(const Piece& shard);
   struct Specs {
     std::vector<SliceSpec> state, workspace;
     size_t bytes() const { return trainer::bytes_of(state) + trainer::bytes_of(workspace); }
@@ -107,6 +120,7 @@ class Optimizer {
   OptimizerSettings settings_;
   std::vector<Range> ranges_;
   std::vector<Matrix> matrices_;
+  size_t moments_before_ = 0;
   Buffers state_;  // moments by ranges, momentum by matrices, one behind the other
   Buffers workspace_;
 };

@@ -2,46 +2,84 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <string>
+
 #include "collectives/slices.h"
+#include "kernels/optimizer.h"
 
 namespace tandem::trainer {
 namespace {
 
-Status not_summed(const ConstSlice& slice) {
-  return Status::invalid(
-      fmt::format("{} is {}; only F32 and BF16 are summed", slice.name, model::safetensors_name(slice.dtype)));
-}
+// Elements of a rank's piece that are summed in one call: it needs as much memory again for each rank.
+constexpr size_t kSummedAtOnce = size_t{1} << 20;
 
 }  // namespace
 
-Slice part_of_rank(const Slice& whole, int rank, int ranks) {
-  const collectives::Slices parts{whole.elements(), ranks};
-  return whole.part(parts.begin(rank), parts.size(rank));
+Status check_ranks(int ranks, int slots) {
+  if (ranks >= 1 && ranks <= slots && std::has_single_bit(static_cast<unsigned>(ranks))) return {};
+  return Status::invalid(
+      fmt::format("trainer.ranks must be a power of two, and at most trainer.slots ({}), not {}", slots, ranks));
 }
 
-Status all_reduce(collectives::Group& group, const Slice& slice, std::chrono::milliseconds deadline) {
-  if (slice.dtype == model::DType::kF32) return group.all_reduce(slice.host<float>(), deadline).at(slice.name);
-  if (slice.dtype == model::DType::kBF16) return group.all_reduce(slice.host<kernels::bf16>(), deadline).at(slice.name);
-  return not_summed(slice);
+std::vector<Piece> shards_of(size_t elements, int ranks) {
+  const collectives::Slices slices{(elements + kernels::kSquaresPiece - 1) / kernels::kSquaresPiece, ranks};
+  std::vector<Piece> shards;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const size_t begin = std::min(elements, slices.begin(rank) * kernels::kSquaresPiece);
+    const size_t end = std::min(elements, slices.begin(rank + 1) * kernels::kSquaresPiece);
+    shards.push_back({.begin = begin, .count = end - begin});
+  }
+  return shards;
 }
 
-Status reduce_scatter(collectives::Group& group, const ConstSlice& whole, const Slice& part,
-                      std::chrono::milliseconds deadline) {
-  if (part.dtype != whole.dtype) return Status::invalid("part and whole have different formats").at(whole.name);
-  if (whole.dtype == model::DType::kF32)
-    return group.reduce_scatter(whole.host<float>(), part.host<float>(), deadline).at(whole.name);
-  if (whole.dtype == model::DType::kBF16)
-    return group.reduce_scatter(whole.host<kernels::bf16>(), part.host<kernels::bf16>(), deadline).at(whole.name);
-  return not_summed(whole);
+Status Ranks::reduce(std::span<float> values, std::span<const Piece> pieces) {
+  if (count() == 1) return {};
+  const size_t longest = std::ranges::max_element(pieces, {}, &Piece::count)->count;
+  for (size_t done = 0; done < longest; done += kSummedAtOnce) {
+    std::vector<Piece> parts;
+    for (const Piece& piece : pieces) {
+      const size_t first = std::min(done, piece.count);
+      parts.push_back({.begin = piece.begin + first, .count = std::min(kSummedAtOnce, piece.count - first)});
+    }
+    TRY(group_->reduce_pieces(values, parts, kDeadline));
+  }
+  return {};
 }
 
-Status all_gather(collectives::Group& group, const ConstSlice& part, const Slice& whole,
-                  std::chrono::milliseconds deadline) {
-  return group.all_gather(part.bytes, whole.bytes, deadline).at(whole.name);
+Status Ranks::gather(const Slice& slice, std::span<const Piece> pieces) {
+  if (count() == 1) return {};
+  const auto size = static_cast<size_t>(model::bytes_of(slice.dtype));
+  std::vector<Piece> bytes;
+  for (const Piece& piece : pieces) bytes.push_back({.begin = piece.begin * size, .count = piece.count * size});
+  return group_->gather_pieces(slice.bytes, bytes, kDeadline).at(slice.name);
 }
 
-Status broadcast(collectives::Group& group, const Slice& slice, int root, std::chrono::milliseconds deadline) {
-  return group.broadcast(slice.bytes, root, deadline).at(slice.name);
+Status Ranks::broadcast(std::span<std::byte> bytes) {
+  return count() == 1 ? Status() : group_->broadcast(bytes, 0, kDeadline);
+}
+
+Status Ranks::agree(const Status& own) {
+  if (count() == 1) return own;
+  struct Outcome {
+    Code code = Code::kOk;
+    std::array<char, 1020> words{};
+  };
+  std::vector<Outcome> outcomes(static_cast<size_t>(count()));
+  std::vector<int> owners(outcomes.size());
+  for (size_t i = 0; i < owners.size(); ++i) owners[i] = static_cast<int>(i);
+  Outcome& mine = outcomes[static_cast<size_t>(rank())];
+  mine.code = own.code();
+  const std::string words = own.ok() ? "" : own.to_string();
+  words.copy(mine.words.data(), mine.words.size() - 1);
+  TRY(exchange(std::span(outcomes), owners));
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (outcomes[i].code == Code::kOk) continue;
+    if (static_cast<int>(i) == rank()) return own;
+    return Status(outcomes[i].code, fmt::format("rank {} of the trainer: {}", i, outcomes[i].words.data()));
+  }
+  return {};
 }
 
 }  // namespace tandem::trainer

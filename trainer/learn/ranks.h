@@ -1,30 +1,72 @@
-// Slices among the ranks of a training: which part each rank owns, and sums and copies of them.
+// The ranks of a training among themselves: what each owns, and what they tell each other in a step.
 //
-// Order of additions, deadlines and errors are those of collectives/group.h; an error names the slice. All ranks call
-// with slices of the same name, size and format. The device must be the group's.
+// All ranks call the same functions in the same order. Sums are those of the slots' tree (slots.h), of which each rank
+// has one sub-tree, so their number changes no bit. Errors are those of collectives/group.h: kUnavailable or kDeadline
+// names the rank that is gone, and the group is of no more use then. One rank alone needs no group and waits for
+// nobody.
 //
-// Thread safety: as the group's.
+// Thread safety: none.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "collectives/group.h"
 #include "trainer/learn/buffers.h"
 
 namespace tandem::trainer {
 
-// The elements of `whole` that `rank` owns: parts differ by at most one element (collectives/slices.h).
-Slice part_of_rank(const Slice& whole, int rank, int ranks);
+using collectives::Piece;
 
-// The sum over ranks, in place. kInvalid unless fp32 or bf16.
-Status all_reduce(collectives::Group& group, const Slice& slice, std::chrono::milliseconds deadline);
-// `part`, this rank's of equal parts of `whole`, = the sum over ranks of that part; it may not lie in `whole`.
-Status reduce_scatter(collectives::Group& group, const ConstSlice& whole, const Slice& part,
-                      std::chrono::milliseconds deadline);
-// `whole` = the equal parts of all ranks, one behind the other; `part` may be its own place in it.
-Status all_gather(collectives::Group& group, const ConstSlice& part, const Slice& whole,
-                  std::chrono::milliseconds deadline);
-// What rank `root` has.
-Status broadcast(collectives::Group& group, const Slice& slice, int root, std::chrono::milliseconds deadline);
+// What each of so many ranks owns of the masters: whole pieces of the norm's sum (kernels::kSquaresPiece), as even as
+// can be. With few elements the last ranks own none.
+std::vector<Piece> shards_of(size_t elements, int ranks);
+
+// kInvalid unless so many ranks can share the slots of a batch: a power of two, and no more than there are slots.
+Status check_ranks(int ranks, int slots);
+
+class Ranks {
+ public:
+  // A step of one rank may be that much longer than another's.
+  static constexpr std::chrono::minutes kDeadline{30};
+
+  Ranks() = default;  // one rank
+  explicit Ranks(std::unique_ptr<collectives::Group> group) : group_(std::move(group)) {}
+
+  int rank() const { return group_ ? group_->rank() : 0; }
+  int count() const { return group_ ? group_->ranks() : 1; }
+  bool is_first() const { return rank() == 0; }
+
+  // values[i] = what rank owners[i] has there.
+  template <typename T>
+  Status exchange(std::span<T> values, std::span<const int> owners) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (count() == 1) return {};
+    std::vector<T> all(values.size() * static_cast<size_t>(count()));
+    TRY(group_->all_gather(std::as_bytes(std::span<const T>(values)), std::as_writable_bytes(std::span(all)),
+                           kDeadline));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = all[static_cast<size_t>(owners[i]) * values.size() + i];
+    return {};
+  }
+
+  // The sum over ranks, in each rank's piece of `values`; the other elements are of no use afterwards.
+  Status reduce(std::span<float> values, std::span<const Piece> pieces);
+  // What each rank has in its piece, on all ranks. Pieces count elements of the slice.
+  Status gather(const Slice& slice, std::span<const Piece> pieces);
+  // What the first rank has.
+  Status broadcast(std::span<std::byte> bytes);
+  // Whether all ranks are well: the first rank's error that is one, in words of that rank. An error of the group itself
+  // is returned as it is.
+  Status agree(const Status& own);
+
+ private:
+  std::unique_ptr<collectives::Group> group_;
+};
 
 }  // namespace tandem::trainer

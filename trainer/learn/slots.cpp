@@ -32,17 +32,16 @@ SlotSum::SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> 
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
     if (!learned.empty() && learned[i] == 0) continue;
     const auto& parameter = layout.parameters[i];
-    const Range range{parameter.offset, parameter.offset + parameter.elements()};
-    if (!ranges_.empty() && ranges_.back().end == range.begin)
-      ranges_.back().end = range.end;
+    if (!ranges_.empty() && ranges_.back().begin + ranges_.back().count == parameter.offset)
+      ranges_.back().count += parameter.elements();
     else
-      ranges_.push_back(range);
+      ranges_.push_back({.begin = parameter.offset, .count = parameter.elements()});
   }
 }
 
 SliceSpec SlotSum::spec_of(int level) const {
   size_t learned = 0;
-  for (const Range& range : ranges_) learned += range.end - range.begin;
+  for (const Piece& range : ranges_) learned += range.count;
   return {.name = fmt::format("slots.{}", level), .elements = elements_, .touched = learned};
 }
 
@@ -53,30 +52,29 @@ size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const u
 
 size_t SlotSum::bytes() const { return levels_.bytes(); }
 
-Status SlotSum::add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot) {
-  const auto added = add(into, 0, used.size(), used, add_slot);
-  if (added) return {};
-  levels_.clear();  // they may hold sums where zeros are expected
-  return added.error();
+Result<bool> SlotSum::add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot) {
+  auto added = add_tree(into, 0, used.size(), used, add_slot);
+  if (!added) levels_.clear();  // they may hold sums where zeros are expected
+  return added;
 }
 
-Result<bool> SlotSum::add(const Slice& into, size_t first, size_t count, const std::vector<bool>& used,
-                          const AddSlot& add_slot) {
+Result<bool> SlotSum::add_tree(const Slice& into, size_t first, size_t count, const std::vector<bool>& used,
+                               const AddSlot& add_slot) {
   const auto any_used = [&](size_t from, size_t many) {
     return std::any_of(used.begin() + static_cast<ptrdiff_t>(from), used.begin() + static_cast<ptrdiff_t>(from + many),
                        [](bool slot) { return slot; });
   };
   if (count == 1) return used[first] ? add_slot(first, into) : Result<bool>(false);
   const size_t half = count / 2;
-  if (!any_used(first + half, half)) return add(into, first, half, used, add_slot);
-  const bool left = TRY(add(into, first, half, used, add_slot));
-  if (!left) return add(into, first + half, half, used, add_slot);
+  if (!any_used(first + half, half)) return add_tree(into, first, half, used, add_slot);
+  const bool left = TRY(add_tree(into, first, half, used, add_slot));
+  if (!left) return add_tree(into, first + half, half, used, add_slot);
   const SliceSpec spec = spec_of(std::bit_width(half) - 1);
   const Slice other = levels_.contains(spec.name) ? levels_.at(spec.name) : levels_.add(spec);
-  if (!TRY(add(other, first + half, half, used, add_slot))) return true;
+  if (!TRY(add_tree(other, first + half, half, used, add_slot))) return true;
   const auto sum = into.host<float>(), terms = other.host<float>();
-  for (const Range& range : ranges_) {
-    for (size_t i = range.begin; i < range.end; ++i) {
+  for (const Piece& range : ranges_) {
+    for (size_t i = range.begin; i < range.begin + range.count; ++i) {
       sum[i] += terms[i];
       terms[i] = 0;
     }

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "model/parameters.h"
 #include "trainer/learn/buffers.h"
+#include "trainer/learn/ranks.h"
 
 namespace tandem::trainer {
 
@@ -47,18 +48,19 @@ class SlotSum {
   using AddSlot = std::function<Result<bool>(size_t slot, const Slice& into)>;
 
   // `into`, fp32, holds zeros before, the sum afterwards; `slots` is a power of two, and `used` says which have
-  // samples. After an error the content of `into` is unspecified.
-  Status add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot);
+  // samples. A rank adds the slots of its sub-tree. Returns whether there was a gradient. After an error the content
+  // of `into` is unspecified.
+  Result<bool> add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot);
+
+  // The elements that are learned, in ascending order.
+  std::span<const Piece> learned() const { return ranges_; }
 
  private:
-  Result<bool> add(const Slice& into, size_t first, size_t count, const std::vector<bool>& used,
-                   const AddSlot& add_slot);
+  Result<bool> add_tree(const Slice& into, size_t first, size_t count, const std::vector<bool>& used,
+                        const AddSlot& add_slot);
 
-  struct Range {
-    size_t begin, end;
-  };
   SliceSpec spec_of(int level) const;
-  std::vector<Range> ranges_;  // of what is learned
+  std::vector<Piece> ranges_;  // of what is learned
   size_t elements_;
   Buffers levels_;  // zeros between uses
 };

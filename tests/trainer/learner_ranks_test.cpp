@@ -1,0 +1,222 @@
+// Several ranks take the steps of one: the same weights, losses, norms and counts, from and to the same checkpoints.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/random.h"
+#include "tests/collectives/processes.h"
+#include "trainer/learn/algorithm_config.h"
+#include "trainer/learn/learner.h"
+
+namespace tandem::trainer {
+namespace {
+
+// More than two pieces of the norm's sum, so that several ranks own something and some nothing.
+model::ModelConfig config_for_ranks() {
+  model::ModelConfig config;
+  config.family = "llama";
+  config.layers = 1;
+  config.width = 64;
+  config.heads = 1;
+  config.kv_heads = 1;
+  config.head_size = 64;
+  config.mlp_width = 64;
+  config.vocabulary = 2000;
+  config.max_positions = 64;
+  config.dtype = model::DType::kBF16;
+  return config;
+}
+
+// Groups of three samples of one prompt.
+std::vector<Sample> groups_for_ranks(uint64_t groups) {
+  Random random(5);
+  std::vector<Sample> samples;
+  for (uint64_t group = 0; group < groups; ++group) {
+    std::vector<int32_t> prompt(4 + random.below(6));
+    for (auto& token : prompt) token = static_cast<int32_t>(random.below(2000));
+    for (int i = 0; i < 3; ++i) {
+      Sample sample{.tokens = prompt, .advantage = random.normal(), .group = group};
+      for (uint64_t more = 3 + random.below(9); more > 0; --more)
+        sample.tokens.push_back(static_cast<int32_t>(random.below(2000)));
+      for (size_t at = 0; at < sample.tokens.size(); ++at) sample.trained.push_back(at >= prompt.size());
+      sample.versions.assign(sample.tokens.size(), group % 2);
+      sample.logprobs.assign(sample.tokens.size(), -7.5f);
+      samples.push_back(std::move(sample));
+    }
+  }
+  return samples;
+}
+
+OptimizerSettings settings_for_ranks() { return {.learning_rate = {.peak = 1e-3}, .max_pass_tokens = 60}; }
+
+using OfRank = std::function<std::string(Learner& learner)>;
+
+// What each rank says; ranks are threads.
+std::vector<std::string> on_ranks(int count, const OptimizerSettings& settings, const OfRank& body) {
+  const collectives::GroupFolder folder;
+  std::vector<std::string> said(static_cast<size_t>(count));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::string& words = said[static_cast<size_t>(rank)];
+      Ranks ranks;
+      if (count > 1) {
+        auto group = collectives::meet_locally(
+            {.folder = folder.path(), .rank = rank, .ranks = count, .deadline = collectives::kEnough});
+        if (!group) {
+          words = group.error().to_string();
+          return;
+        }
+        ranks = Ranks(std::move(*group));
+      }
+      auto weights = model::Weights::create(config_for_ranks(), true);
+      model::randomise(*weights, 1);
+      auto learner =
+          Learner::create(std::move(*weights), std::move(*kernels::Stream::cpu(1)), settings, std::move(ranks));
+      words = learner ? body(*learner) : learner.error().to_string();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return said;
+}
+
+std::string numbers_of(const Result<StepMetrics>& step) {
+  if (!step) return step.error().to_string();
+  const StepMetrics& m = *step;
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}; ", m.loss, m.grad_norm, m.entropy, m.kl, m.mismatch_kl,
+                     m.ratio_max, m.trained_tokens, m.tree_tokens, m.compared_tokens, m.max_abs_logprob_diff);
+}
+
+std::string digest_of_weights(const Learner& learner) {
+  return digest_of(std::as_bytes(std::span(learner.weights().wire()))).hex();
+}
+
+std::string steps(Learner& learner, uint64_t first, uint64_t last, bool kl = false) {
+  const auto algorithm = *algorithm_from_json(
+      Json::parse(kl ? R"({"name": "grpo", "kl": {"estimator": "k3", "coefficient": 0.1}})" : R"({"name": "gspo"})"));
+  std::string numbers;
+  // Fewer groups than slots, so that some ranks have none; then many.
+  for (uint64_t version = first; version < last; ++version)
+    numbers += numbers_of(learner.reinforce(groups_for_ranks(version == 1 ? 2 : 13), algorithm, version));
+  return numbers + digest_of_weights(learner);
+}
+
+TEST(LearnerRanks, any_number_of_them_takes_the_steps_of_one) {
+  auto bf16_moments = settings_for_ranks(), muon = settings_for_ranks(), lora = settings_for_ranks();
+  bf16_moments.moments = Moments::kBf16;
+  muon.kind = OptimizerKind::kMuon;
+  lora.low_rank = {.rank = 4, .alpha = 8};
+  for (const auto& settings : {settings_for_ranks(), bf16_moments, muon, lora}) {
+    const auto all = [](Learner& learner) { return steps(learner, 0, 3); };
+    const std::string expected = on_ranks(1, settings, all)[0];
+    for (const int count : {2, 4, 8}) {
+      const auto said = on_ranks(count, settings, all);
+      for (size_t rank = 0; rank < said.size(); ++rank) {
+        if (rank == 0)
+          EXPECT_EQ(said[rank], expected) << count << " ranks";
+        else  // what the version before would have said is checked by the first rank alone
+          EXPECT_EQ(said[rank].substr(said[rank].size() - 32), expected.substr(expected.size() - 32)) << rank;
+      }
+    }
+  }
+}
+
+TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
+  const auto all = [](Learner& learner) -> std::string {
+    const Status kept = learner.keep_reference();
+    return kept ? steps(learner, 0, 2, true) : kept.to_string();
+  };
+  EXPECT_EQ(on_ranks(4, settings_for_ranks(), all)[0], on_ranks(1, settings_for_ranks(), all)[0]);
+}
+
+TEST(LearnerRanks, demonstrations_are_learned_and_evaluated_alike) {
+  const auto all = [](Learner& learner) -> std::string {
+    const auto samples = groups_for_ranks(9);
+    const auto before = learner.evaluate(samples);
+    const auto step = numbers_of(learner.imitate(samples));
+    return fmt::format("{} {} {}", before ? *before : -1, step, digest_of_weights(learner));
+  };
+  const std::string expected = on_ranks(1, settings_for_ranks(), all)[0];
+  for (const std::string& said : on_ranks(2, settings_for_ranks(), all)) EXPECT_EQ(said, expected);
+}
+
+class LearnerCheckpoints : public testing::Test {
+ protected:
+  static std::vector<std::string> save(int ranks, const OptimizerSettings& settings, const fs::path& folder) {
+    return on_ranks(ranks, settings, [&](Learner& learner) {
+      const std::string first = steps(learner, 0, 2);
+      const Status saved = learner.save(folder, {{"told", 7}});
+      return saved ? first : saved.to_string();
+    });
+  }
+  static std::vector<std::string> go_on(int ranks, const OptimizerSettings& settings, const fs::path& folder) {
+    return on_ranks(ranks, settings, [&](Learner& learner) -> std::string {
+      const Status loaded = learner.load(folder);
+      if (!loaded) return loaded.to_string();
+      const std::string at_load = digest_of_weights(learner);
+      return at_load + steps(learner, 2, 4);
+    });
+  }
+  static std::string tail(const std::string& text) { return text.substr(text.size() - 32); }
+
+  collectives::GroupFolder folder_;
+};
+
+TEST_F(LearnerCheckpoints, are_read_by_any_other_number_of_ranks) {
+  auto lora = settings_for_ranks();
+  lora.low_rank = {.rank = 4, .alpha = 8};
+  for (const auto& settings : {settings_for_ranks(), lora}) {
+    for (const int writers : {1, 2, 8}) {
+      const fs::path folder = folder_.path() / fmt::format("{}_{}", writers, settings.low_rank.rank);
+      const auto saved = save(writers, settings, folder);
+      const auto alone = go_on(1, settings, folder)[0];
+      EXPECT_EQ(alone.substr(0, 32), tail(saved[0]));
+      for (const int readers : {2, 4})
+        EXPECT_EQ(tail(go_on(readers, settings, folder)[0]), tail(alone)) << writers << " to " << readers;
+      EXPECT_EQ((*checkpoint_progress(folder))["told"], 7);
+      const auto weights = checkpoint_weights(folder);
+      ASSERT_TRUE(weights) << weights.error().to_string();
+      EXPECT_EQ(digest_of(std::as_bytes(std::span(weights->wire()))).hex(), tail(saved[0]));
+    }
+  }
+}
+
+TEST_F(LearnerCheckpoints, a_damaged_shard_is_refused_by_all_ranks) {
+  const fs::path folder = folder_.path() / "step_2";
+  save(2, settings_for_ranks(), folder);
+  const fs::path shard = folder / "optimizer-00001-of-00002.safetensors";
+  std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-9, std::ios::end);
+  file.put('\x5a');
+  file.close();
+  for (const int readers : {1, 2}) {
+    for (const std::string& said : go_on(readers, settings_for_ranks(), folder))
+      EXPECT_NE(said.find("00001-of-00002.safetensors: second_moments is damaged"), std::string::npos) << said;
+  }
+  fs::remove(shard);
+  for (const std::string& said : go_on(2, settings_for_ranks(), folder))
+    EXPECT_NE(said.find("00001-of-00002"), std::string::npos) << said;
+}
+
+TEST(LearnerRanks, one_that_leaves_is_named_and_numbers_that_cannot_be_are_refused) {
+  std::atomic<int> calls{0};
+  const auto said = on_ranks(4, settings_for_ranks(), [&](Learner& learner) -> std::string {
+    if (++calls == 3) return "left";
+    return steps(learner, 0, 1);
+  });
+  int named = 0;
+  for (const std::string& words : said) named += words.find("rank") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(named, 3);
+  auto few = settings_for_ranks();
+  few.slots = 1;
+  for (const std::string& words : on_ranks(2, few, [](Learner&) { return "made"; }))
+    EXPECT_NE(words.find("trainer.ranks must be a power of two"), std::string::npos) << words;
+}
+
+}  // namespace
+}  // namespace tandem::trainer
