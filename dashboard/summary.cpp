@@ -35,7 +35,7 @@ Json last_words(const Json& report) {
   const Json roles = report.value("roles", Json::object());
   for (const auto& [name, role] : roles.items()) {
     const Json metrics = role.value("metrics", Json());
-    if (role.value("role", "") == "trainer")
+    if (name == "trainer-0")
       line["trainer"] = metrics;
     else
       line["roles"][name] = metrics;

@@ -276,7 +276,7 @@ class Coordinator {
       without_metrics_.insert(done.step);
     }
     for (const auto& [peer, member] : members_.all()) {
-      if (peer.role != wire::Role::kTrainer) line["roles"][to_string(peer)] = member.metrics;
+      if (peer != kLeadTrainer) line["roles"][to_string(peer)] = member.metrics;
     }
     last_step_ = line;
     metrics_log_.append(line);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/iso_time.h"
@@ -16,6 +17,19 @@
 #include "wire/address.h"
 
 namespace tandem::run {
+
+namespace {
+
+// Those that are no choice yet.
+std::array<std::pair<std::string_view, int*>, 4> kinds_of_parallelism(RunConfig& c) {
+  auto& parallel = c.trainer.parallel;
+  return {{{"tensor", &parallel.tensor},
+           {"expert", &parallel.expert},
+           {"context", &parallel.context},
+           {"pipeline", &parallel.pipeline}}};
+}
+
+}  // namespace
 
 Schema schema_of(RunConfig& c) {
   Schema s;
@@ -83,7 +97,13 @@ Schema schema_of(RunConfig& c) {
         "favours short answers",
         {"wait", "drop"});
   trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
-  s.add("trainer.threads", c.trainer.threads, "Threads of the trainer; 0: all cores", 0, 1024);
+  s.add("trainer.threads", c.trainer.threads, "Threads of each rank of the trainer; 0: all cores, shared out", 0, 1024);
+  s.add("trainer.ranks", c.trainer.ranks,
+        "Processes of the trainer: a power of two, trainer.slots at most. Their number changes no bit", 1, 256);
+  s.add("trainer.parallel.data", c.trainer.parallel.data, "Ranks that share the samples of a step; 0: all of them", 0,
+        256);
+  for (const auto& [kind, ways] : kinds_of_parallelism(c))
+    s.add(fmt::format("trainer.parallel.{}", kind), *ways, "Not built yet: 1", 1, 256);
   trainer::add_lora_fields(s, c.lora);
   s.add("rollout.workers", c.rollout.workers, "Engines, each a process", 1, 256);
   s.add("rollout.slots", c.rollout.slots, "Sequences that one engine samples at once", 1, 4096);
@@ -158,6 +178,25 @@ Status check_hosts(const std::vector<std::string>& hosts) {
   return {};
 }
 
+// How many ranks there are and how they share a step. What is not built is refused by name, never left out.
+Status check_ranks(RunConfig c) {
+  int product = c.trainer.parallel.data > 0 ? c.trainer.parallel.data : c.trainer.ranks;
+  for (const auto& [kind, ways] : kinds_of_parallelism(c)) {
+    product *= *ways;
+    if (*ways != 1) {
+      return Status::invalid(fmt::format("trainer.parallel.{} is {}: not built yet", kind, *ways))
+          .hint("trainer.parallel.data shares the samples of a step; trainer.ranks alone does the same");
+    }
+  }
+  if (product != c.trainer.ranks) {
+    return Status::invalid(
+        fmt::format("trainer.parallel.data is {}, and trainer.ranks {}: the ways to share a step "
+                    "multiply to the number of ranks",
+                    c.trainer.parallel.data, c.trainer.ranks));
+  }
+  return trainer::check_ranks(c.trainer.ranks, c.trainer.slots);
+}
+
 }  // namespace
 
 Result<envs::Profile> profile_of(const RunConfig& c) {
@@ -216,7 +255,7 @@ Status check(const RunConfig& c) {
   TRY(check_hosts(c.env.hosts));
   TRY(algorithm_of(c));
   TRY(optimizer_of(c));
-  return {};
+  return check_ranks(c);
 }
 
 namespace {

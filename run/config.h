@@ -53,6 +53,11 @@ struct RunConfig {
     std::string on_lag = "wait";
     int warmup_steps = 0;
     int threads = 0;
+    int ranks = 1;
+    // How the ranks share a step; 0: as many as there are ranks.
+    struct {
+      int data = 0, tensor = 1, expert = 1, context = 1, pipeline = 1;
+    } parallel;
   } trainer;
   trainer::LowRankSettings lora;
   struct {

@@ -12,12 +12,12 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
   const auto format = TRY(model::weight_format_named(config.model.weights));
   const auto optimizer = TRY(optimizer_of(config));
   const bool with_reference = TRY(algorithm_of(config)).kl.estimator != trainer::Kl::Estimator::kNone;
-  const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, with_reference));
+  const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, with_reference, config.trainer.ranks));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
   const size_t pass = TRY(trainer::Tape::row_bytes_of(model)) * static_cast<size_t>(optimizer.max_pass_tokens);
   const auto& weights = learner.weights;
-  return Json{{"trainer",
+  return Json{{config.trainer.ranks > 1 ? "trainer (each rank)" : "trainer",
                {{"masters and gradients", learner.masters_and_gradients},
                 {"moments", learner.optimizer},
                 {"gradients of slots", learner.slots},

@@ -43,7 +43,8 @@ Result<Topology> topology_of(const RunConfig& config) {
     }
     topology.places.push_back(std::move(place));
   }
-  topology.places.push_back({.peer = {Role::kTrainer, 0}});
+  for (int trainer = 0; trainer < config.trainer.ranks; ++trainer)
+    topology.places.push_back({.peer = {Role::kTrainer, trainer}});
   for (int worker = 0; worker < config.rollout.workers; ++worker)
     topology.places.push_back({.peer = {Role::kRollout, worker}});
   return topology;

@@ -54,10 +54,11 @@ Json to_json(const StepMetrics& m) {
 
 class Trainer {
  public:
-  Trainer(const TrainerSettings& settings, const Clock& clock, Learner learner, TrajectoryStore store,
+  Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner, TrajectoryStore store,
           wire::Socket rollouts, wire::CoordinatorLink link)
       : settings_(settings),
         clock_(clock),
+        ranks_(std::move(ranks)),
         learner_(std::move(learner)),
         store_(std::move(store)),
         rollouts_(std::move(rollouts)),
@@ -102,6 +103,7 @@ class Trainer {
       start_storing();
       if (stop) apply(WorkOrder::Leave{});
       apply(WorkOrder::Turn{.coordinator_known = link_.known()});
+      keep_in_touch();
       link_.tick(order_.doing(clock_.now()), [&] { return metrics(); });
       if (std::exchange(introduced_, false)) apply(WorkOrder::Introduced{});
     }
@@ -229,6 +231,18 @@ class Trainer {
 
   // ---- Work of the compute thread; one piece at a time ----
 
+  // While there is nothing to do the other ranks hear so, and this one that they are there.
+  void keep_in_touch() {
+    if (ranks_.count() == 1 || compute_.pending() > 0 || clock_.now() < next_touch_) return;
+    next_touch_ = clock_.now() + 200ms;
+    compute_.submit([this]() -> WorkQueue::Completion {
+      const Status said = say(ranks_, {.kind = Order::Kind::kRest});
+      return [this, said] {
+        if (failure_.ok()) failure_ = said;
+      };
+    });
+  }
+
   // The storage thread reads the batch, the compute thread trains it.
   void load_and_train(const Batch& batch) {
     storage_.submit([this, batch]() -> WorkQueue::Completion {
@@ -241,11 +255,7 @@ class Trainer {
     compute_.submit([this, loaded]() -> WorkQueue::Completion {
       const uint64_t step = loaded->step;
       const Time start = clock_.now();
-      Result<StepMetrics> metrics = StepMetrics{};
-      if (loaded->samples.empty())
-        learner_.skip();
-      else
-        metrics = learner_.reinforce(loaded->samples, settings_.algorithm, step - 1);
+      auto metrics = take_step(*loaded);
       const double train_seconds = to_seconds(clock_.now() - start);
       std::shared_ptr<Published> next;
       if (metrics) next = publish();
@@ -256,7 +266,6 @@ class Trainer {
         if (exported) exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
       }
       const double total = to_seconds(clock_.now() - start);
-      loaded->samples = {};
       return [this, step, metrics, next, exported, loaded, train_seconds, total] {
         if (!metrics)
           failure_ = metrics.error();
@@ -274,10 +283,21 @@ class Trainer {
     });
   }
 
+  Result<StepMetrics> take_step(Loaded& loaded) {
+    Order order{.kind = loaded.samples.empty() ? Order::Kind::kSkip : Order::Kind::kTrain,
+                .version = loaded.step - 1,
+                .samples = std::move(loaded.samples)};
+    TRY(say(ranks_, order));
+    if (order.kind == Order::Kind::kTrain) return learner_.reinforce(order.samples, settings_.algorithm, order.version);
+    learner_.skip();
+    return StepMetrics{};
+  }
+
   void save(uint64_t version) {
     compute_.submit([this, version]() -> WorkQueue::Completion {
       const Time start = clock_.now();
       Status status = make_folder(settings_.run_dir / "checkpoints");
+      if (status.ok()) status = say(ranks_, {.kind = Order::Kind::kSave, .version = version});
       if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
       if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, kKeptCheckpoints);
       const double seconds = to_seconds(clock_.now() - start);
@@ -335,6 +355,7 @@ class Trainer {
 
   const TrainerSettings settings_;
   const Clock& clock_;
+  Ranks ranks_;  // the compute thread's
   Learner learner_;
   const std::string numerics_id_ = learner_.numerics_id();
   TrajectoryStore store_;  // the storage thread's
@@ -348,6 +369,7 @@ class Trainer {
   bool introduced_ = false, quit_ = false;
   std::set<std::string> listeners_;
   const Time started_;
+  Time next_touch_{};
   Status failure_;
   double train_seconds_ = 0, sync_seconds_ = 0, save_seconds_ = 0, max_diff_ = 0;
   int64_t prompt_tokens_ = 0, generated_tokens_ = 0, trained_tokens_ = 0, compared_tokens_ = 0;
@@ -359,30 +381,44 @@ class Trainer {
   WorkQueue storage_, compute_;                                // their threads use what stands above
 };
 
-}  // namespace
-
-Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
-  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
-                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
-  if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
-  for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
-  auto all = checkpoints_of(settings.run_dir);
+// The newest whole checkpoint, on all ranks; nothing where there is none.
+Status go_on_from_checkpoint(const fs::path& run_dir, Ranks& ranks, Learner& learner) {
+  auto all = checkpoints_of(run_dir);
   while (!all.empty()) {
-    Status loaded = learner.load(all.back().second);
-    if (loaded.ok() && static_cast<uint64_t>(learner.steps()) != all.back().first)
-      loaded =
-          Status::corrupt(fmt::format("says that it is of step {}", learner.steps())).at(all.back().second.string());
+    const auto& [step, folder] = all.back();
+    TRY(say(ranks, {.kind = Order::Kind::kLoad, .version = step}));
+    Status loaded = learner.load(folder);
+    if (loaded.ok() && static_cast<uint64_t>(learner.steps()) != step)
+      loaded = Status::corrupt(fmt::format("says that it is of step {}", learner.steps())).at(folder.string());
     if (loaded.ok()) {
-      spdlog::info("going on from {}", all.back().second.string());
-      break;
+      spdlog::info("going on from {}", folder.string());
+      return {};
     }
     // An older one costs steps that are trained again; a damaged one would cost the run. One of a newer format holds
-    // steps that must not be thrown away.
-    if (loaded.code() == Code::kUnfit) return loaded;
+    // steps that must not be thrown away, and a lost rank is no fault of a checkpoint.
+    if (loaded.code() == Code::kUnfit || loaded.code() == Code::kUnavailable || loaded.code() == Code::kDeadline)
+      return loaded;
     spdlog::error("{}", loaded.to_string());
     all.pop_back();
     if (all.empty()) return loaded;
   }
+  return {};
+}
+
+}  // namespace
+
+Status run_trainer(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
+  Ranks ranks;
+  if (settings.team.ranks > 1) {
+    auto met = meet(settings.team, [&] { return stop.load(); });
+    if (!met && met.error().code() == Code::kCancelled) return {};
+    ranks = TRY(std::move(met));
+  }
+  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
+                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer, ranks));
+  if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
+  for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
+  TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));
   zmq::context_t context;
   auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity));
@@ -390,7 +426,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   Trainer* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
-  Trainer trainer(settings, clock, std::move(learner), std::move(store), std::move(rollouts), std::move(link));
+  Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(store), std::move(rollouts),
+                  std::move(link));
   self = &trainer;
   return trainer.run(stop);
 }

@@ -6,6 +6,10 @@
 // next wait. What does not fit into the memory for them is not acknowledged and comes again. Batches are trained in
 // order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
 //
+// Of several ranks this is the first, which the coordinator and rollouts speak with; the others (trainer/follower.h) do
+// their share of each step when it says so. Where one of them is lost, this process ends with kUnavailable, is started
+// again, and goes on from its newest checkpoint with all that come.
+//
 // A version of the weights is the number of steps behind it. It is announced, with the digest of every chunk, when the
 // step is done; rollouts fetch it when they like.
 #pragma once
@@ -15,6 +19,7 @@
 
 #include "base/clock.h"
 #include "trainer/learn/learner.h"
+#include "trainer/team.h"
 #include "wire/socket.h"
 
 namespace tandem::trainer {
@@ -26,6 +31,7 @@ struct TrainerSettings {
   std::string address;  // where rollouts reach it
   std::string coordinator;
   wire::Identity identity;
+  TeamSettings team;
   OptimizerSettings optimizer;
   Algorithm algorithm;
   int threads = 1;

@@ -13,6 +13,7 @@
 #include "run/env_hosts.h"
 #include "run/resume.h"
 #include "run/starts.h"
+#include "trainer/follower.h"
 #include "trainer/trainer.h"
 
 namespace tandem::cli {
@@ -89,18 +90,22 @@ Result<int> run_role(const RoleOptions& options) {
     const auto format = TRY(model::weight_format_named(config.model.weights));
     const auto optimizer = TRY(run::optimizer_of(config));
     const auto algorithm = TRY(run::algorithm_of(config));
-    TRY(trainer::run_trainer({.run_dir = options.run_dir,
-                              .model = layout.model(),
-                              .format = format,
-                              .address = own_address,
-                              .coordinator = layout.address({wire::Role::kCoordinator, 0}).text(),
-                              .identity = identity,
-                              .optimizer = optimizer,
-                              .algorithm = algorithm,
-                              .threads = t.threads > 0 ? t.threads : cores(),
-                              .steps = config.run.steps,
-                              .checkpoint_every = t.checkpoint_every},
-                             clock, role_stop_requested));
+    const fs::path ranks_folder = layout.socket_folder() / "ranks";
+    if (t.ranks > 1) TRY(make_private_folder(ranks_folder));
+    const trainer::TrainerSettings settings{.run_dir = options.run_dir,
+                                            .model = layout.model(),
+                                            .format = format,
+                                            .address = own_address,
+                                            .coordinator = layout.address({wire::Role::kCoordinator, 0}).text(),
+                                            .identity = identity,
+                                            .team = {.folder = ranks_folder, .rank = self.rank, .ranks = t.ranks},
+                                            .optimizer = optimizer,
+                                            .algorithm = algorithm,
+                                            .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks),
+                                            .steps = config.run.steps,
+                                            .checkpoint_every = t.checkpoint_every};
+    TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
+                       : trainer::run_follower(settings, clock, role_stop_requested));
     return kDone;
   }
   if (self.role == wire::Role::kRollout) {

@@ -29,6 +29,9 @@ TEST_F(TopologyTest, says_of_every_process_what_it_is_and_where) {
                           "local, cpu: coordinator-0, env-1, env-2 (there), trainer-0, rollout-0, rollout-1"));
   EXPECT_EQ(topology->count(Role::kRollout), 2);
 
+  config.trainer.ranks = 4;
+  EXPECT_EQ(topology_of(config)->count(Role::kTrainer), 4);
+
   config.env.hosts = {"somewhere"};
   EXPECT_FALSE(topology_of(config));
 }

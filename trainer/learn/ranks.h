@@ -5,10 +5,11 @@
 // names the rank that is gone, and the group is of no more use then. One rank alone needs no group and waits for
 // nobody.
 //
+// Copies speak for the same rank, one at a time.
+//
 // Thread safety: none.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -37,7 +38,7 @@ class Ranks {
   static constexpr std::chrono::minutes kDeadline{30};
 
   Ranks() = default;  // one rank
-  explicit Ranks(std::unique_ptr<collectives::Group> group) : group_(std::move(group)) {}
+  explicit Ranks(std::shared_ptr<collectives::Group> group) : group_(std::move(group)) {}
 
   int rank() const { return group_ ? group_->rank() : 0; }
   int count() const { return group_ ? group_->ranks() : 1; }
@@ -66,7 +67,7 @@ class Ranks {
   Status agree(const Status& own);
 
  private:
-  std::unique_ptr<collectives::Group> group_;
+  std::shared_ptr<collectives::Group> group_;
 };
 
 }  // namespace tandem::trainer

@@ -1,0 +1,139 @@
+#include "trainer/team.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+
+#include "collectives/local.h"
+
+namespace tandem::trainer {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kMeetingAttempt = 5s;      // a rank that is asked to stop goes after it
+constexpr auto kSaidAgain = 30s;          // that somebody is missing
+constexpr uint64_t kMostBytes = 1 << 30;  // of a batch's tokens, times what is said of each
+
+// What goes before the samples.
+struct Head {
+  uint64_t magic = 0x6f72646572313031;
+  uint32_t kind = 0, unused = 0;
+  uint64_t version = 0, bytes = 0;
+};
+
+template <typename T>
+void put(std::vector<std::byte>& out, std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
+  template <typename T>
+  bool get(std::span<T> values) {
+    if (left_.size() < values.size_bytes()) return false;
+    if (!values.empty()) std::memcpy(values.data(), left_.data(), values.size_bytes());
+    left_ = left_.subspan(values.size_bytes());
+    return true;
+  }
+  size_t left() const { return left_.size(); }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+struct SampleHead {
+  uint64_t tokens = 0, sampled = 0;  // lengths: of tokens and trained, of logprobs and versions
+  double advantage = 0;
+  uint64_t group = 0, has_group = 0;
+};
+
+}  // namespace
+
+Result<Ranks> meet(const TeamSettings& settings, const std::function<bool()>& stop) {
+  const auto began = std::chrono::steady_clock::now();
+  auto say_next = began + kSaidAgain;
+  std::error_code ignored;
+  for (;;) {
+    if (stop()) return fail(Status::cancelled("asked to stop while ranks of the trainer were missing"));
+    // Left by a life of this rank that was killed while it waited.
+    fs::remove(settings.folder / fmt::format("rank-{}", settings.rank), ignored);
+    auto group = collectives::meet_locally(
+        {.folder = settings.folder, .rank = settings.rank, .ranks = settings.ranks, .deadline = kMeetingAttempt});
+    if (group) return Ranks(std::move(*group));
+    if (group.error().code() == Code::kInvalid && group.error().message().find("called rank") == std::string::npos)
+      return fail(std::move(group).error());
+    if (const auto now = std::chrono::steady_clock::now(); now >= say_next) {
+      spdlog::warn("still waiting for the other ranks: {}", group.error().message());
+      say_next = now + kSaidAgain;
+    }
+  }
+}
+
+std::vector<std::byte> pack(std::span<const Sample> samples) {
+  std::vector<std::byte> bytes;
+  for (const Sample& sample : samples) {
+    const SampleHead head{.tokens = sample.tokens.size(),
+                          .sampled = sample.logprobs.size(),
+                          .advantage = sample.advantage,
+                          .group = sample.group.value_or(0),
+                          .has_group = sample.group.has_value()};
+    put(bytes, std::span(&head, 1));
+    put(bytes, std::span<const int32_t>(sample.tokens));
+    put(bytes, std::span<const uint8_t>(sample.trained));
+    put(bytes, std::span<const float>(sample.logprobs));
+    put(bytes, std::span<const uint64_t>(sample.versions));
+  }
+  return bytes;
+}
+
+Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
+  std::vector<Sample> samples;
+  Reader reader(bytes);
+  while (reader.left() > 0) {
+    SampleHead head;
+    if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left())
+      return fail(Status::corrupt("a sample of another rank is cut short"));
+    Sample sample{.advantage = head.advantage};
+    if (head.has_group != 0) sample.group = head.group;
+    sample.tokens.resize(head.tokens);
+    sample.trained.resize(head.tokens);
+    sample.logprobs.resize(head.sampled);
+    sample.versions.resize(head.sampled);
+    if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
+        !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)))
+      return fail(Status::corrupt("a sample of another rank is cut short"));
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+Status say(Ranks& ranks, const Order& order) {
+  if (ranks.count() == 1) return {};
+  std::vector<std::byte> bytes = pack(order.samples);
+  if (bytes.size() > kMostBytes)
+    return Status::exhausted(fmt::format("the samples of a step are {} MiB; ranks tell each other {} at most",
+                                         bytes.size() >> 20, kMostBytes >> 20))
+        .hint("trainer.groups_per_step makes a batch smaller");
+  Head head{.kind = static_cast<uint32_t>(order.kind), .version = order.version, .bytes = bytes.size()};
+  TRY(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
+  return bytes.empty() ? Status() : ranks.broadcast(bytes);
+}
+
+Result<Order> hear(Ranks& ranks) {
+  Head head;
+  TRY(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
+  if (head.magic != Head().magic || head.kind > static_cast<uint32_t>(Order::Kind::kLoad) || head.bytes > kMostBytes)
+    return fail(Status::corrupt("what the first rank says is no order of this version"));
+  Order order{.kind = static_cast<Order::Kind>(head.kind), .version = head.version};
+  if (head.bytes == 0) return order;
+  std::vector<std::byte> bytes(head.bytes);
+  TRY(ranks.broadcast(bytes));
+  order.samples = TRY(unpack(bytes));
+  return order;
+}
+
+}  // namespace tandem::trainer
