@@ -23,6 +23,7 @@ Action add_loss(CLI::App&);
 Action add_mcp(CLI::App&);
 Action add_parse(CLI::App&);
 Action add_render(CLI::App&);
+Action add_replay(CLI::App&);
 Action add_role(CLI::App&);
 Action add_run(CLI::App&);
 Action add_score(CLI::App&);
@@ -40,6 +41,7 @@ std::span<const Command> commands() {
       Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
+      Command{"replay", "Train a recorded step again, or compute an episode again, and compare the bits", add_replay},
       Command{"envs", "The sandboxes of a run that is on: list them, look into them, end them", add_envs},
       Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",
               add_agent},

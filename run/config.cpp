@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <set>
 
 #include "base/iso_time.h"
@@ -97,6 +98,8 @@ Schema schema_of(RunConfig& c) {
         "favours short answers",
         {"wait", "drop"});
   trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
+  s.add("trainer.keep_checkpoints", c.trainer.keep_checkpoints,
+        "Checkpoints that are kept: all, or a number, the newest of them. `tandem replay` begins at one");
   s.add("trainer.threads", c.trainer.threads, "Threads of each rank of the trainer; 0: all cores, shared out", 0, 1024);
   s.add("trainer.ranks", c.trainer.ranks,
         "Processes of the trainer: a power of two, trainer.slots at most. Their number changes no bit", 1, 256);
@@ -255,6 +258,7 @@ Status check(const RunConfig& c) {
   TRY(check_hosts(c.env.hosts));
   TRY(algorithm_of(c));
   TRY(optimizer_of(c));
+  TRY(kept_checkpoints(c));
   return check_ranks(c);
 }
 
@@ -312,6 +316,16 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
   return trainer::optimizer_settings(c.trainer, {.steps = c.run.steps, .warmup_steps = c.trainer.warmup_steps}, c.lora,
                                      c.run.seed);
+}
+
+Result<size_t> kept_checkpoints(const RunConfig& c) {
+  const std::string& text = c.trainer.keep_checkpoints;
+  if (text == "all") return SIZE_MAX;
+  size_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error == std::errc() && end == text.data() + text.size() && count >= 1) return count;
+  return fail(
+      Status::invalid(fmt::format("trainer.keep_checkpoints is \"{}\", neither all nor a number from 1", text)));
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {

@@ -52,6 +52,7 @@ struct RunConfig {
     int max_lag = 1;
     std::string on_lag = "wait";
     int warmup_steps = 0;
+    std::string keep_checkpoints = "2";
     int threads = 0;
     int ranks = 1;
     // How the ranks share a step; 0: as many as there are ranks.
@@ -98,6 +99,8 @@ Status check(const RunConfig& config);
 // What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
 // written.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
+// trainer.keep_checkpoints; SIZE_MAX for all.
+Result<size_t> kept_checkpoints(const RunConfig& config);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);
 

@@ -24,7 +24,6 @@ using rollout::TrajectoryStore;
 
 namespace {
 
-constexpr size_t kKeptCheckpoints = 2;
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
 
 // A version as it is handed out: a copy that stays while the learner goes on.
@@ -278,7 +277,7 @@ class Trainer {
         trained_tokens_ += metrics->trained_tokens;
         compared_tokens_ += metrics->compared_tokens;
         max_diff_ = std::max(max_diff_, metrics->max_abs_logprob_diff);
-        apply(WorkOrder::Trained{report_of(step, *metrics, loaded->missing, train_seconds, total)});
+        apply(WorkOrder::Trained{report_of(step, *metrics, loaded->missing, *next, train_seconds, total)});
       };
     });
   }
@@ -299,7 +298,7 @@ class Trainer {
       Status status = make_folder(settings_.run_dir / "checkpoints");
       if (status.ok()) status = say(ranks_, {.kind = Order::Kind::kSave, .version = version});
       if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
-      if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, kKeptCheckpoints);
+      if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, settings_.kept_checkpoints);
       const double seconds = to_seconds(clock_.now() - start);
       return [this, status, seconds] {
         save_seconds_ += seconds;
@@ -320,8 +319,9 @@ class Trainer {
 
   // Of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
   std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
-                        double train_seconds, double seconds) {
+                        const Published& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
+    json["weights_digest"] = weights_sync::digest_of_version(next.manifest).hex();
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
     json["trainer"] = this->metrics();

@@ -37,6 +37,7 @@ struct TrainerSettings {
   int threads = 1;
   int steps = 0;  // of the run: after the last one the model is exported
   int checkpoint_every = 25;
+  size_t kept_checkpoints = 2;  // the newest
 };
 
 // Runs until the coordinator says stop. On `stop` or a Stop message with reason "finish" it ends the step it is in,

@@ -22,6 +22,10 @@ Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std
   return manifest;
 }
 
+Digest digest_of_version(const Manifest& manifest) {
+  return tandem::digest_of(std::as_bytes(std::span(manifest.digests)));
+}
+
 Result<Receiver> Receiver::begin(Manifest manifest, std::span<std::byte> target, std::string_view format) {
   const auto refuse = [&](std::string why) {
     return fail(Status::invalid(fmt::format("weights {}: {}", manifest.version, why)));

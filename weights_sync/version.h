@@ -32,6 +32,9 @@ struct Manifest {
 // `weights` are bytes of that format (model/weights.h).
 Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format = "bf16");
 
+// Of all the bytes, by the digests of their chunks.
+Digest digest_of_version(const Manifest& manifest);
+
 // The bytes of one chunk; empty where there is no such chunk.
 std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const std::byte> weights, uint32_t index);
 

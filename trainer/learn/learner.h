@@ -110,6 +110,9 @@ class Learner {
   Status save(const fs::path& folder, const Json& progress = {});
   // Of any number of ranks. kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
   Status load(const fs::path& folder);
+  // The first number of masters and moments that is not that of a checkpoint, in words; nothing where all are. Of one
+  // rank. Errors as load has them.
+  Result<std::optional<std::string>> difference_from(const fs::path& folder);
 
  private:
   Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
@@ -129,6 +132,8 @@ class Learner {
   struct ShardNote;
   Result<Json> write_shards(const fs::path& aside);
   Status write_state(const fs::path& aside, const fs::path& folder, const Json& shards, const Json& progress);
+  // kInvalid where it is of another model or optimizer; else what it says of itself.
+  Result<Json> state_of_checkpoint(const fs::path& folder) const;
   Status read_checkpoint(const fs::path& folder);
   // Weights from masters, and all that is made of them.
   Status rebuild_weights();

@@ -177,18 +177,48 @@ Status Learner::load(const fs::path& folder) {
   return rebuild_weights();
 }
 
-Status Learner::read_checkpoint(const fs::path& folder) {
-  const Json state = TRY(read_state(folder));
+Result<Json> Learner::state_of_checkpoint(const fs::path& folder) const {
+  Json state = TRY(read_state(folder));
   if (state["config"] != model::to_json(weights_->config())) {
-    return Status::invalid("the checkpoint is of another model").at((folder / kStateFile).string());
+    return fail(Status::invalid("the checkpoint is of another model").at((folder / kStateFile).string()));
   }
   if (const auto saved = state.value("optimizer", "adamw, fp32 moments"); saved != description()) {
-    return Status::invalid(fmt::format("the checkpoint is of another optimizer: {}, not {}", saved, description()))
-        .at((folder / kStateFile).string());
+    return fail(Status::invalid(fmt::format("the checkpoint is of another optimizer: {}, not {}", saved, description()))
+                    .at((folder / kStateFile).string()));
   }
+  return state;
+}
+
+Status Learner::read_checkpoint(const fs::path& folder) {
+  const Json state = TRY(state_of_checkpoint(folder));
   for (const StateSlice& own : this->state()) TRY(read_slice(folder, state, own.slice, own.begin));
   steps_ = state.value("steps", int64_t{0});
   return {};
+}
+
+Result<std::optional<std::string>> Learner::difference_from(const fs::path& folder) {
+  const Json state = TRY(state_of_checkpoint(folder));
+  Buffers buffers;
+  for (const StateSlice& own : this->state()) {
+    const Slice other =
+        buffers.add({.name = own.slice.name, .elements = own.slice.elements(), .dtype = own.slice.dtype});
+    TRY(read_slice(folder, state, other));
+    const auto [here, there] = std::ranges::mismatch(own.slice.bytes, other.bytes);
+    if (here == own.slice.bytes.end()) continue;
+    const auto size = static_cast<size_t>(model::bytes_of(own.slice.dtype));
+    const size_t element = static_cast<size_t>(here - own.slice.bytes.begin()) / size;
+    std::string place = fmt::format("element {} of {}", element, own.slice.name);
+    if (low_rank_ == nullptr && own.slice.elements() == weights_->layout().elements) {
+      for (const model::Parameter& parameter : weights_->layout().parameters) {
+        if (element >= parameter.offset && element < parameter.offset + parameter.elements())
+          place = fmt::format("{} of {}, element {}", own.slice.name, parameter.name, element - parameter.offset);
+      }
+    }
+    if (own.slice.dtype != model::DType::kF32) return std::optional(place);
+    return std::optional(
+        fmt::format("{}: {} and not {}", place, own.slice.host<float>()[element], other.host<float>()[element]));
+  }
+  return std::optional<std::string>();
 }
 
 Result<Json> checkpoint_progress(const fs::path& folder) {

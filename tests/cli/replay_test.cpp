@@ -1,0 +1,118 @@
+// `tandem replay`: recorded steps and episodes come out with the same bits, and what does not is named.
+#include <functional>
+#include <sstream>
+
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+class Replay : public RunTest {
+ protected:
+  // A run of 10 steps with checkpoints of 3, 6, 9 and 10.
+  static const fs::path& recorded() {
+    static const fs::path run_dir = [] {
+      const fs::path path = root() / "recorded";
+      EXPECT_EQ(
+          run({"run.steps=10", "tasks.heldout=0", "trainer.checkpoint_every=3", "trainer.keep_checkpoints=all"}, path),
+          0)
+          << text(output());
+      return path;
+    }();
+    return run_dir;
+  }
+  static int replay(const fs::path& run_dir, const Arguments& more) {
+    Arguments arguments = {"replay", run_dir.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tandem(arguments);
+  }
+  static Json answer() {
+    std::istringstream lines(text(output()));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with('{')) return parse_json(line).value_or(Json::object());
+    }
+    return Json::object();
+  }
+  // A copy in which the line of a step says something else.
+  static fs::path with_changed_line(const char* name, int step, const std::function<void(Json&)>& change) {
+    const fs::path copy = root() / name;
+    fs::copy(recorded(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    std::istringstream lines(text(copy / "metrics.jsonl"));
+    std::string changed;
+    for (std::string line; std::getline(lines, line);) {
+      Json json = *parse_json(line);
+      if (json["step"] == step) change(json);
+      changed += dump_json(json) + "\n";
+    }
+    EXPECT_TRUE(write_file(copy / "metrics.jsonl", changed));
+    return copy;
+  }
+  static std::string everything(const fs::path& run_dir) {
+    std::string listing;
+    for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
+      if (entry.is_regular_file()) listing += entry.path().string() + " " + digest_of(text(entry.path())).hex() + "\n";
+    }
+    return listing;
+  }
+};
+
+TEST_F(Replay, of_any_step_has_the_bits_of_the_run_and_writes_nothing) {
+  const std::string before = everything(recorded());
+  EXPECT_EQ(json(recorded() / "checkpoints" / "step_3" / "learner.json")["steps"], 3) << "all are kept";
+  for (const int step : {1, 4, 6, 8, 10}) {
+    ASSERT_EQ(replay(recorded(), {"--step", std::to_string(step), "--json"}), 0) << text(output());
+    const Json said = answer();
+    EXPECT_EQ(said["step"], step);
+    EXPECT_GT(said["episodes"].get<int>(), 0);
+    EXPECT_EQ(said["loss"], said["loss_recorded"]);
+    EXPECT_EQ(said["grad_norm"], said["grad_norm_recorded"]);
+    EXPECT_GT(said["grad_norm"].get<double>(), 0);
+    EXPECT_EQ(said["weights_equal"], true);
+  }
+  EXPECT_EQ(everything(recorded()), before);
+}
+
+TEST_F(Replay, of_an_episode_has_the_logprobs_that_were_sampled) {
+  int replayed = 0;
+  for (const Json& episode : episodes(recorded())) {
+    if (episode["trained_step"].is_null() || episode["episode"].get<int>() % 37 != 0) continue;
+    ASSERT_EQ(replay(recorded(), {"--episode", dump_json(episode["episode"]), "--json"}), 0) << text(output());
+    EXPECT_EQ(answer()["equal"], true);
+    EXPECT_GT(answer()["tokens"].get<int>(), 0);
+    ++replayed;
+  }
+  EXPECT_GT(replayed, 0);
+  EXPECT_NE(replay(recorded(), {"--episode", "1000000"}), 0);
+  EXPECT_NE(text(output()).find("episode 1000000 has no tokens"), std::string::npos) << text(output());
+}
+
+TEST_F(Replay, names_the_first_difference) {
+  const auto loss = with_changed_line("other-loss", 4, [](Json& line) { line["loss"] = 0.5; });
+  EXPECT_EQ(replay(loss, {"--step", "4", "--json"}), 1);
+  EXPECT_EQ(answer()["weights_equal"], true);
+  EXPECT_NE(text(output()).find("loss is "), std::string::npos) << text(output());
+  EXPECT_NE(text(output()).find("and was 0.5"), std::string::npos) << text(output());
+  const auto weights = with_changed_line("other-weights", 5, [](Json& line) { line["weights_digest"] = "abc"; });
+  EXPECT_EQ(replay(weights, {"--step", "5", "--json"}), 1);
+  EXPECT_EQ(answer()["weights_equal"], false);
+  EXPECT_NE(text(output()).find("the digest of the weights is "), std::string::npos) << text(output());
+  // A later checkpoint that is another training's.
+  fs::remove_all(weights / "checkpoints" / "step_6");
+  fs::copy(weights / "checkpoints" / "step_9", weights / "checkpoints" / "step_6", fs::copy_options::recursive);
+  EXPECT_EQ(replay(weights, {"--step", "6"}), 1);
+  EXPECT_NE(text(output()).find("masters of "), std::string::npos) << text(output());
+}
+
+TEST_F(Replay, of_what_is_not_there_is_refused_by_name) {
+  EXPECT_NE(replay(recorded(), {"--step", "11"}), 0);
+  EXPECT_NE(text(output()).find("no step 11 was trained; there are 10"), std::string::npos) << text(output());
+  EXPECT_NE(replay(recorded(), {"--step", "0"}), 0);
+  EXPECT_EQ(replay(recorded(), {}), 2);
+  EXPECT_NE(replay(root() / "no-such-run", {"--step", "1"}), 0);
+  EXPECT_NE(text(output()).find("no-such-run"), std::string::npos) << text(output());
+  EXPECT_EQ(run({"trainer.keep_checkpoints=some"}, root() / "refused-keep"), 2);
+  EXPECT_NE(text(output()).find("neither all nor a number"), std::string::npos) << text(output());
+}
+
+}  // namespace
+}  // namespace tandem

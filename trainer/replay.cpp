@@ -1,0 +1,66 @@
+#include "trainer/replay.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "trainer/learn/checkpoints.h"
+#include "trainer/learn/tape.h"
+#include "weights_sync/version.h"
+
+namespace tandem::trainer {
+
+Digest digest_of_version(const Learner& learner) {
+  const auto& weights = learner.weights();
+  return weights_sync::digest_of_version(weights_sync::make_manifest(
+      static_cast<uint64_t>(learner.steps()), weights.wire(), model::to_string(weights.format())));
+}
+
+Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
+  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
+                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
+  if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
+  auto all = checkpoints_of(settings.run_dir);
+  while (!all.empty() && all.back().first > version) all.pop_back();
+  if (!all.empty()) TRY(learner.load(all.back().second));
+  return Replay(settings, std::move(learner),
+                TRY(rollout::TrajectoryStore::open_to_read(settings.run_dir / "trajectories")),
+                TRY(kernels::Stream::cpu(settings.threads)));
+}
+
+Result<Replay::Step> Replay::next(const Batch& batch) {
+  if (batch.step != version() + 1)
+    return fail(Status::internal(fmt::format("step {} does not follow version {}", batch.step, version())));
+  Loaded loaded = load(store_, batch);
+  Step step{.step = batch.step, .episodes = loaded.samples.size(), .metrics = {}, .missing = std::move(loaded.missing)};
+  if (loaded.samples.empty())
+    learner_.skip();
+  else
+    step.metrics = TRY(learner_.reinforce(loaded.samples, settings_.algorithm, batch.step - 1));
+  return step;
+}
+
+Result<std::optional<std::string>> Replay::difference_from_checkpoint() {
+  const fs::path folder = checkpoint_path(settings_.run_dir, version());
+  if (!fs::exists(folder)) return std::optional<std::string>();
+  return learner_.difference_from(folder);
+}
+
+Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajectory) {
+  std::vector<TokenPick> picks;
+  for (size_t i = 1; i < trajectory.tokens.size(); ++i) {
+    if (trajectory.sampled[i] && trajectory.versions[i] == version())
+      picks.push_back({static_cast<int32_t>(i - 1), trajectory.tokens[i]});
+  }
+  std::vector<float> logprobs(trajectory.tokens.size(), std::numeric_limits<float>::quiet_NaN());
+  if (picks.empty()) return logprobs;
+  const auto& weights = learner_.weights();
+  Tape tape(weights.config(), weights.config().max_positions);
+  const std::span<const int32_t> tokens = trajectory.tokens;
+  const auto computed = TRY(tape.forward(stream_, weights, merge(std::span(&tokens, 1)), picks));
+  for (size_t i = 0; i < picks.size(); ++i) logprobs[static_cast<size_t>(picks[i].row) + 1] = computed[i];
+  return logprobs;
+}
+
+}  // namespace tandem::trainer
