@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -28,6 +29,9 @@ std::vector<double> group_advantages(std::span<const double> rewards, AdvantageK
   std::vector<double> advantages(rewards.begin(), rewards.end());
   if (rewards.size() < 2) return advantages;
   const auto n = static_cast<double>(rewards.size());
+  // Without a difference there is no signal; the mean of equal numbers need not be that number to the last bit.
+  if (std::ranges::all_of(rewards, [&](double reward) { return reward == rewards[0]; }))
+    return std::vector<double>(rewards.size(), 0.0);
   const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / n;
   double squares = 0;
   for (double& a : advantages) {

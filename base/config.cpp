@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "base/yaml.h"
 
 extern char** environ;
@@ -117,11 +118,17 @@ Result<Json> typed(const Field& field, const Written& written) {
   }
   if (field.type == FieldType::kTextList) {
     Json list = Json::array();
-    for (const auto& item : written.items) list.push_back(TRY(chosen(field, item)));
+    for (const auto& item : written.items) {
+      if (!is_valid_utf8(item)) return fail(Status::invalid("a text of the list is not UTF-8"));
+      list.push_back(TRY(chosen(field, item)));
+    }
     return list;
   }
   const std::string& text = written.items[0];
-  if (field.type == FieldType::kText) return Json(TRY(chosen(field, text)));
+  if (field.type == FieldType::kText) {
+    if (!is_valid_utf8(text)) return fail(Status::invalid("the text is not UTF-8"));
+    return Json(TRY(chosen(field, text)));
+  }
   if (field.type == FieldType::kBool) {
     if (!written.quoted && (text == "true" || text == "false")) return Json(text == "true");
     return fail(Status::invalid(fmt::format("\"{}\" is not true or false", text)));
@@ -155,7 +162,21 @@ struct Schema::Reading {
 
   void mistake(const std::string& place, const std::string& what) { mistakes.push_back(place + ": " + what); }
 
+  bool is_section(const std::string& path) const {
+    return std::ranges::any_of(schema.fields_, [&](const Field& f) { return f.path.starts_with(path + "."); });
+  }
+
+  // A section that was given one value: what can be said of it.
+  void section_as_value(const std::string& place, const std::string& path) {
+    std::set<std::string> keys;
+    for (const Field& f : schema.fields_) {
+      if (f.path.starts_with(path + ".")) keys.insert(f.path.substr(0, f.path.find('.', path.size() + 1)));
+    }
+    mistake(place, fmt::format("{} is a section, and has no value of its own; it has {}", path, fmt::join(keys, ", ")));
+  }
+
   void unknown(const std::string& place, const std::string& path) {
+    if (is_section(path)) return section_as_value(place, path);
     const std::string parent = parent_of(path);
     std::set<std::string> siblings;
     std::vector<std::string_view> all;
@@ -201,6 +222,10 @@ struct Schema::Reading {
       }
       const std::string key = entry.first.Scalar();
       const std::string path = prefix.empty() ? key : prefix + "." + key;
+      if (key.find('.') != std::string::npos) {
+        mistake(place, fmt::format("{} has a dot; write a section with keys below it", path));
+        continue;
+      }
       if (const auto [first, fresh] = lines.emplace(key, mark.line + 1); !fresh) {
         mistake(place, fmt::format("{} stands twice; first on line {}", path, first->second));
         continue;
@@ -212,9 +237,7 @@ struct Schema::Reading {
       }
       const YAML::Node& value = entry.second;
       if (value.IsMap()) {
-        const bool section = std::any_of(schema.fields_.begin(), schema.fields_.end(),
-                                         [&](const Field& f) { return f.path.starts_with(path + "."); });
-        section ? walk(file, value, path) : unknown(place, path);
+        is_section(path) ? walk(file, value, path) : unknown(place, path);
       } else if (value.IsNull()) {
         mistake(place, fmt::format("{} has no value", path));
       } else {
@@ -292,6 +315,8 @@ struct Schema::Reading {
       for (const char c : variable.substr(kPrefix.size(), equals - kPrefix.size()))
         path += static_cast<char>(std::tolower(c));
       for (size_t at; (at = path.find("__")) != std::string::npos;) path.replace(at, 2, ".");
+      const bool ours = std::ranges::any_of(schema.fields_, [&](const Field& f) { return f.path == path; });
+      if (!ours && schema.elsewhere_.contains(path)) continue;
       assign_text(fmt::format("environment {}", variable.substr(0, equals)), path,
                   std::string(variable.substr(equals + 1)));
     }

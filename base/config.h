@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,12 @@ class Schema {
   // line each.
   Status read(const fs::path& file, std::span<const std::string> overrides);
 
+  // Keys of other configs, which one environment may set for several commands: passed over there, unknown elsewhere.
+  Schema& known_elsewhere(std::set<std::string> paths) {
+    elsewhere_ = std::move(paths);
+    return *this;
+  }
+
   const std::vector<Field>& fields() const { return fields_; }
   Json resolved() const;  // nested objects, every field
   // The inverse. What it does not say, as it is older than the field, keeps its value.
@@ -71,6 +78,7 @@ class Schema {
   Field& field(std::string path, FieldType type, std::string doc);
   std::vector<Field> fields_;
   std::map<std::string, Origin> origins_;
+  std::set<std::string> elsewhere_;
 };
 
 }  // namespace tandem

@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <set>
 #include <span>
+#include <string>
 
 #include "base/exit_code.h"
 #include "base/status.h"
@@ -28,5 +30,8 @@ struct Command {
 std::span<const Command> commands();
 
 int exit_code_of(const Status& status);
+
+// Of run, sft and eval: one environment may set them for all.
+std::set<std::string> keys_of_all_configs();
 
 }  // namespace tandem::cli

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/sft/sft_config.h"
 #include "eval/suite.h"
+#include "run/effects.h"
 
 namespace tandem::cli {
 namespace {
@@ -66,17 +67,31 @@ struct Configs {
 
 Result<Schema> read(const ConfigOptions& options, Configs& configs) {
   Schema schema = configs.schema_of(options.of);
+  schema.known_elsewhere(keys_of_all_configs());
   TRY(schema.read(options.file, options.overrides));
   if (options.of == "eval")
-    TRY(eval::read_suite(options.file, options.overrides));
+    TRY(eval::read_suite(options.file, options.overrides, keys_of_all_configs()));
   else if (options.of == "sft")
     TRY(check(configs.sft, schema));
   else
     TRY(check(configs.run));
+  if (options.of == "run") {
+    for (const std::string& note : run::without_effect(configs.run, schema)) fmt::print(stderr, "warning: {}\n", note);
+  }
   return schema;
 }
 
 }  // namespace
+
+std::set<std::string> keys_of_all_configs() {
+  std::set<std::string> keys;
+  Configs configs;
+  for (const char* of : {"run", "sft", "eval"}) {
+    const Schema schema = configs.schema_of(of);
+    for (const Field& field : schema.fields()) keys.insert(field.path);
+  }
+  return keys;
+}
 
 Action add_config(CLI::App& command) {
   command.require_subcommand(1);

@@ -1,7 +1,9 @@
 // `tandem loss`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "cli/command.h"
 #include "cli/json_lines.h"
@@ -146,10 +148,21 @@ Json rows_of(const trainer::Rows& values, size_t length) {
   return rows;
 }
 
+// What is not finite has no place in JSON, and would leave no weights behind.
+Status check_finite(const char* what, const trainer::Rows& values, size_t length) {
+  const auto found = std::ranges::find_if_not(values, [](double value) { return std::isfinite(value); });
+  if (found == values.end()) return {};
+  const auto at = static_cast<size_t>(found - values.begin());
+  return Status::invalid(fmt::format("{}[{}][{}] of these numbers is not finite", what, at / length, at % length));
+}
+
 Result<Json> answer(const Json& line) {
   const auto algorithm = TRY(trainer::algorithm_from_json(line.value("algorithm", Json::object())));
   const auto batch = TRY(BatchReader(line).read());
   const auto result = TRY(trainer::batch_loss(batch, algorithm));
+  TRY(check_finite("advantages", result.advantages, batch.length));
+  TRY(check_finite("grad_logprobs", result.grad_logprobs, batch.length));
+  if (!std::isfinite(result.loss)) return fail(Status::invalid("the loss of these numbers is not finite"));
   return Json{{"loss", result.loss},
               {"grad_logprobs", rows_of(result.grad_logprobs, batch.length)},
               {"advantages", rows_of(result.advantages, batch.length)},

@@ -39,7 +39,10 @@ Json describe(const EpisodeRecord& episode) {
   const bool dropped = episode.state == EpisodeState::kDropped;
   Json object = {{"episode", episode.episode}, {"attempt", episode.attempt}, {"group", episode.group},
                  {"task", task_of(episode)},   {"kind", episode.kind},       {"split", episode.split}};
-  object["phase"] = to_string(episode.phase);
+  // What was measured at an end of the run stays that, also where the run was made longer.
+  const bool earlier = episode.phase == rollout::Phase::kBetween;
+  object["phase"] = to_string(earlier ? rollout::Phase::kAfter : episode.phase);
+  if (earlier) object["superseded"] = true;
   object["state"] = to_string(episode.state);
   object["temperature"] = episode.temperature;
   object["outcome"] = outcome ? Json(rollout::to_string(*outcome)) : Json();

@@ -4,13 +4,13 @@
 
 #include "base/digest.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "dashboard/page_assets.h"
-#include "model/utf8.h"
 
 namespace tandem::dashboard {
 
 std::string escape(std::string_view raw) {
-  const std::string text = model::replace_invalid_utf8(raw);
+  const std::string text = replace_invalid_utf8(raw);
   std::string out;
   out.reserve(text.size() + text.size() / 8);
   for (const char c : escape_html(text)) {

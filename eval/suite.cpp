@@ -153,9 +153,11 @@ Schema schema_of(Suite& c) {
   return s;
 }
 
-Result<Suite> read_suite(const fs::path& file, std::span<const std::string> overrides) {
+Result<Suite> read_suite(const fs::path& file, std::span<const std::string> overrides,
+                         std::set<std::string> elsewhere) {
   Suite suite;
   Schema schema = schema_of(suite);
+  schema.known_elsewhere(std::move(elsewhere));
   TRY(schema.read(file, overrides));
   suite.file = file;
   if (suite.name.empty()) suite.name = file.stem().string();

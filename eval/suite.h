@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,9 @@ struct Suite {
 Schema schema_of(Suite& suite);
 
 // Reads and checks a suite. `overrides` are "a.b=v". kInvalid holds all mistakes, a line each.
-Result<Suite> read_suite(const fs::path& file, std::span<const std::string> overrides = {});
+// `elsewhere`: keys of other configs, passed over in the environment.
+Result<Suite> read_suite(const fs::path& file, std::span<const std::string> overrides = {},
+                         std::set<std::string> elsewhere = {});
 
 // Gates and prices alone, as a folder keeps them: what a verdict depends on beside the samples.
 struct Terms {

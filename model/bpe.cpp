@@ -6,7 +6,7 @@
 #include <bit>
 #include <queue>
 
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 namespace tandem::model {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "model/unicode16.h"
-#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {

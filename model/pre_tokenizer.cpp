@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "model/bert_characters.h"
 #include "model/unicode16.h"
-#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {

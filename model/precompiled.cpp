@@ -10,8 +10,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/utf8.h"
 #include "model/unicode16.h"
-#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {

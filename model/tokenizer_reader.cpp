@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "model/byte_alphabet.h"
 #include "model/tokenizer.h"
-#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/iso_time.h"
+#include "base/text.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/opening.h"
 #include "envs/tasks/built_image.h"
@@ -15,6 +16,7 @@
 #include "envs/tasks/workspace/kinds.h"
 #include "model/weight_format.h"
 #include "trainer/learn/lora_fields.h"
+#include "trainer/learn/slots.h"
 #include "wire/address.h"
 
 namespace tandem::run {
@@ -113,7 +115,10 @@ Schema schema_of(RunConfig& c) {
   s.add("rollout.threads", c.rollout.threads, "Threads of one engine; 0: an equal share of the cores", 0, 1024);
   s.add("rollout.max_tokens", c.rollout.max_tokens, "Longest episode in tokens", 64, 1e6);
   s.add("rollout.max_new_tokens", c.rollout.max_new_tokens, "Longest turn of the model in tokens", 1, 1e6);
-  s.add("rollout.temperature", c.rollout.temperature, "Of training samples", 0, 100);
+  s.add("rollout.temperature", c.rollout.temperature,
+        "Of training samples: 1. Logprobs are the model's own, so at another temperature ratios and corrections would "
+        "compare with a policy that sampled nothing; it is refused",
+        0, 100);
   s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1,
         1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,
@@ -224,42 +229,56 @@ Result<envs::Profile> profile_of(const RunConfig& c) {
 }
 
 Status check(const RunConfig& c) {
-  if (c.rollout.max_new_tokens >= c.rollout.max_tokens) {
-    return Status::invalid(fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})",
-                                       c.rollout.max_new_tokens, c.rollout.max_tokens));
+  // All of it is told at once.
+  std::vector<std::string> mistakes;
+  const auto must = [&](Status status) {
+    if (!status) mistakes.push_back(status.to_string());
+  };
+  const auto refuse = [&](bool wrong, const auto& words) {
+    if (wrong) mistakes.push_back(words());
+  };
+  refuse(c.rollout.max_new_tokens >= c.rollout.max_tokens, [&] {
+    return fmt::format("rollout.max_new_tokens ({}) must be below rollout.max_tokens ({})", c.rollout.max_new_tokens,
+                       c.rollout.max_tokens);
+  });
+  refuse(!c.model.now.empty() && !parse_iso_time(c.model.now), [&] {
+    return fmt::format("model.now is \"{}\", not a time like 2026-01-31 or 2026-01-31T12:30:00", c.model.now);
+  });
+  refuse(c.run.deterministic && c.trainer.max_lag != 0 && c.trainer.max_lag != RunConfig{}.trainer.max_lag,
+         [] { return std::string("run.deterministic needs trainer.max_lag 0: a lag depends on timing"); });
+  refuse(!c.tasks.path.empty() && c.tasks.heldout_split != "heldout", [&] {
+    return fmt::format("tasks.heldout_split: {} is of the workspace family; leave it at heldout with tasks.path",
+                       c.tasks.heldout_split);
+  });
+  refuse(c.tasks.path.empty() && !c.tasks.set_kinds.empty(),
+         [] { return std::string("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds"); });
+  refuse(c.run.steps > 0 && c.rollout.temperature != 1, [&] {
+    return fmt::format(
+        "rollout.temperature is {}: what is trained on is sampled at 1. Logprobs are recorded at "
+        "temperature 1, so samples of another would be off-policy without any ratio that shows it",
+        c.rollout.temperature);
+  });
+  refuse(c.env.warm > c.env.most_warm, [&] {
+    return fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm);
+  });
+  const auto of = [](const auto& result, const char* key) {
+    return result ? Status() : Status(result.error()).at(key);
+  };
+  must(of(envs::AllowList::parse(c.env.network), "env.network"));
+  must(of(envs::parse_mcp_servers(c.env.mcp_servers), "env.mcp_servers"));
+  refuse(c.env.tools.empty(), [] { return std::string("env.tools: a model needs one at least"); });
+  if (!c.env.tools.empty()) {
+    const auto tools = envs::choose_tools(c.env.tools);
+    must(of(tools, "env.tools"));
+    if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
-  if (!c.model.now.empty() && !parse_iso_time(c.model.now)) {
-    return Status::invalid(
-        fmt::format("model.now is \"{}\", not a time like 2026-01-31 or 2026-01-31T12:30:00", c.model.now));
-  }
-  if (c.run.deterministic && c.trainer.max_lag != 0 && c.trainer.max_lag != RunConfig{}.trainer.max_lag) {
-    return Status::invalid("run.deterministic needs trainer.max_lag 0: a lag depends on timing");
-  }
-  if (!c.tasks.path.empty() && c.tasks.heldout_split != "heldout") {
-    return Status::invalid(
-        fmt::format("tasks.heldout_split: {} is of the workspace family; leave it at heldout with "
-                    "tasks.path",
-                    c.tasks.heldout_split));
-  }
-  if (c.tasks.path.empty() && !c.tasks.set_kinds.empty()) {
-    return Status::invalid("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds");
-  }
-  if (c.env.warm > c.env.most_warm) {
-    return Status::invalid(
-        fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm));
-  }
-  if (auto network = envs::AllowList::parse(c.env.network); !network)
-    return std::move(network).error().at("env.network");
-  if (auto servers = envs::parse_mcp_servers(c.env.mcp_servers); !servers)
-    return std::move(servers).error().at("env.mcp_servers");
-  TRY(profile_of(c));
-  if (c.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
-  if (auto tools = envs::choose_tools(c.env.tools); !tools) return std::move(tools).error().at("env.tools");
-  TRY(check_hosts(c.env.hosts));
-  TRY(algorithm_of(c));
-  TRY(optimizer_of(c));
-  TRY(kept_checkpoints(c));
-  return check_ranks(c);
+  must(check_hosts(c.env.hosts));
+  if (const auto algorithm = algorithm_of(c); !algorithm) must(algorithm.error());
+  if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
+  if (const auto kept = kept_checkpoints(c); !kept) must(kept.error());
+  if (trainer::check_slots(c.trainer.slots)) must(check_ranks(c));  // else the optimizer's mistake
+  if (mistakes.empty()) return {};
+  return Status::invalid(join(mistakes, "\n"));
 }
 
 namespace {

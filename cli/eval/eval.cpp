@@ -113,7 +113,7 @@ Result<int> run_eval(const EvalOptions& o) {
     overrides.emplace_back("model=");
   }
   if (!o.device.empty()) overrides.push_back("device=" + o.device);
-  auto suite = TRY(eval::read_suite(o.suite, overrides));
+  auto suite = TRY(eval::read_suite(o.suite, overrides, keys_of_all_configs()));
   const auto shard = o.shard.empty() ? eval::Shard() : TRY(eval::Shard::parse(o.shard));
   TRY(check_against(o.against, o.out));
   if (suite.temperature == 0 && suite.samples > 1)

@@ -11,12 +11,14 @@
 #include <thread>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "dashboard/live.h"
 #include "dashboard/report.h"
 #include "dashboard/run_files.h"
 #include "dashboard/summary.h"
 #include "dashboard/tensorboard.h"
+#include "dashboard/verdict.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/floors.h"
 #include "envs/server/server.h"
@@ -25,6 +27,7 @@
 #include "model/weights.h"
 #include "rollout/coordinator.h"
 #include "run/checks.h"
+#include "run/effects.h"
 #include "run/env_hosts.h"
 #include "run/memory.h"
 #include "run/resume.h"
@@ -75,9 +78,9 @@ Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
 void print_plan(const run::RunConfig& config, const run::Topology& topology, const Schema& schema, const Json& memory,
                 const std::string& tasks) {
   const auto& t = config.trainer;
+  const int64_t of_step = int64_t{t.groups_per_step} * t.group_size;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
-             t.groups_per_step, t.group_size, t.groups_per_step * t.group_size, config.run.steps,
-             t.groups_per_step * t.group_size * config.run.steps);
+             t.groups_per_step, t.group_size, of_step, config.run.steps, of_step * config.run.steps);
   fmt::print("tasks     {}\n", tasks);
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
              config.tasks.heldout_samples);
@@ -207,6 +210,15 @@ void print_result(const fs::path& run_dir, const Json& summary, int steps) {
   fmt::print("episodes           {} admitted = {} trained + {} dropped + {} in flight\n",
              books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>(), dropped,
              books["in_flight"].get<uint64_t>());
+  const auto counts_of = [](const Json& counts) {
+    std::string text;
+    for (const auto& [what, count] : counts.items())
+      if (count.get<uint64_t>() > 0)
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, count.get<uint64_t>());
+    return text.empty() ? "none" : text;
+  };
+  fmt::print("  outcomes         {}\n", counts_of(summary["outcomes"]));
+  if (dropped > 0) fmt::print("  dropped          {}\n", counts_of(books["dropped"]));
   const Json& logprob = summary["logprob"];
   fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
              dump_json(logprob["tokens_compared"]));
@@ -221,15 +233,47 @@ void print_result(const fs::path& run_dir, const Json& summary, int steps) {
                exported.string());
 }
 
-// TensorBoard's files are made from the metrics when the run ends; they are a view, not a record.
-void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
-  const auto lines = dashboard::read_metrics(run_dir);
-  auto file = dashboard::EventFile::create(run_dir / "tb", clock);
-  if (!lines || !file) return;
-  for (const Json& line : *lines) {
-    if (!file->add_line(line).ok()) return;
+// RUN/tb is a view of the metrics, not a record: one file, begun anew with each life of the run and made whole at its
+// end, so that no step is in it twice.
+class Tensorboard {
+ public:
+  Tensorboard(const fs::path& run_dir, const Clock& clock) : folder_(run_dir / "tb"), clock_(clock), lines_(run_dir) {}
+
+  // While the run is on.
+  void follow() {
+    if (clock_.now() < next_) return;
+    next_ = clock_.now() + std::chrono::seconds(2);
+    const auto fresh = lines_.next();
+    if (fresh.empty()) return;
+    if (!file_) begin();
+    for (const Json& line : fresh) add(line);
   }
-}
+  // `steps` are the last lines of all.
+  void write(const std::vector<Json>& steps) {
+    if (steps.empty()) return;
+    begin();
+    for (const Json& line : steps) add(line);
+  }
+
+ private:
+  void begin() {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+      if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path(), ignored);
+    }
+    auto file = dashboard::EventFile::create(folder_, clock_);
+    if (file) file_ = std::move(*file);
+  }
+  void add(const Json& line) {
+    if (file_ && !file_->add_line(line).ok()) file_.reset();
+  }
+
+  const fs::path folder_;
+  const Clock& clock_;
+  dashboard::MetricsFollower lines_;
+  std::optional<dashboard::EventFile> file_;
+  Time next_{};
+};
 
 // What is left to people and scripts when a run ends: summary.json, report.html, tb/.
 Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock) {
@@ -237,7 +281,7 @@ Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, con
   const Json summary = dashboard::summarise(run);
   TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
   TRY(dashboard::write_report(run));
-  write_tensorboard(run_dir, clock);
+  Tensorboard(run_dir, clock).write(run.steps);
   if (fs::exists(run_dir / "export"))
     TRY(write_file(run_dir / "export" / envs::kProfileFile, TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))));
   return summary;
@@ -257,12 +301,16 @@ Status record_profile(const fs::path& run_dir, const envs::Profile& profile) {
 Result<int> run_training(const RunOptions& options) {
   run::RunConfig config;
   Schema schema = schema_of(config);
+  schema.known_elsewhere(keys_of_all_configs());
   TRY(schema.read(options.config, options.overrides));
+  for (const std::string& note : run::without_effect(config, schema)) fmt::print(stderr, "warning: {}\n", note);
   const std::string stem = fs::path(options.config).stem();
   fs::path run_dir = options.run_dir;
   if (run_dir.empty())
     run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
                              : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
+  if (!is_valid_utf8(run_dir.native()))
+    return fail(Status::invalid("the name of the run directory is not UTF-8, as its files must write it"));
   FileDescriptor claim;
   if (fs::exists(run_dir)) {
     claim = TRY(run::claim_run_dir(run_dir));
@@ -371,6 +419,7 @@ Result<int> run_training(const RunOptions& options) {
   int seen_interrupts = 0;
   size_t shown_notes = 0;
   Screen screen(run_dir, clock);
+  Tensorboard tensorboard(run_dir, clock);
   while (supervisor.turn()) {
     while (seen_interrupts < signals_seen) {
       ++seen_interrupts;
@@ -378,6 +427,7 @@ Result<int> run_training(const RunOptions& options) {
     }
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
+    tensorboard.follow();
   }
   for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
   screen.wipe();
@@ -392,7 +442,11 @@ Result<int> run_training(const RunOptions& options) {
                           "on with it"));
   }
   const auto end = supervisor.end();
-  const int exit = end == run::Supervisor::End::kDone          ? kDone
+  std::vector<std::string> lacks;
+  if (end == run::Supervisor::End::kDone)
+    lacks = dashboard::lacks_of(TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir)))));
+  const int exit = !lacks.empty()                              ? kIncomplete
+                   : end == run::Supervisor::End::kDone        ? kDone
                    : end == run::Supervisor::End::kInterrupted ? kInterrupted
                                                                : kFailed;
   const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
@@ -414,6 +468,7 @@ Result<int> run_training(const RunOptions& options) {
   }
   const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);
+  for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
   return exit;
 }
 

@@ -1,5 +1,6 @@
 // `tandem view`: the report of a run; live on 127.0.0.1 while the run is on.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -64,6 +65,20 @@ void announce(const ViewOptions& options, bool on, const fs::path& report, const
   std::fflush(stdout);
 }
 
+// RUN/report.html; of a run that this user may only read, a file named after it here, or among temporary files.
+Result<fs::path> write_report_somewhere(const dashboard::RunFiles& run, const fs::path& run_dir) {
+  if (::access(run_dir.c_str(), W_OK) == 0) {
+    TRY(dashboard::write_report(run));
+    return run_dir / "report.html";
+  }
+  const std::string name = fmt::format("{}-report.html", run_dir.filename().string());
+  const fs::path here = fs::current_path();
+  const fs::path report = (::access(here.c_str(), W_OK) == 0 ? here : fs::temp_directory_path()) / name;
+  TRY(write_file(report, dashboard::render_report(run, dashboard::PageUpdates::kNever)));
+  fmt::print(stderr, "tandem view: {} cannot be written; the report is {}\n", run_dir.string(), report.string());
+  return report;
+}
+
 Result<int> view(const ViewOptions& options) {
   TRY(dashboard::check_run_directory(options.run));
   const fs::path run_dir = fs::absolute(options.run).lexically_normal();
@@ -71,9 +86,8 @@ Result<int> view(const ViewOptions& options) {
   const bool on = dashboard::is_on(run_dir, TRY(dashboard::read_status(run_dir)));
   if (!on || options.once) {
     const auto run = TRY(dashboard::read_run(run_dir, plan));
-    TRY(dashboard::write_report(run));
     for (const auto& loss : run.losses) fmt::print(stderr, "tandem view: {}\n", loss);
-    announce(options, on, run_dir / "report.html", "");
+    announce(options, on, TRY(write_report_somewhere(run, run_dir)), "");
     return kDone;
   }
   auto server = TRY(dashboard::ViewServer::listen(static_cast<uint16_t>(options.port)));
@@ -94,7 +108,9 @@ Action add_view(CLI::App& command) {
   command.add_option("--port", options->port, "Where a run that is on is served, on 127.0.0.1; 0: any free port")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  command.add_flag("--once", options->once, "Write RUN/report.html and end, also while the run is on");
+  command.add_flag(
+      "--once", options->once,
+      "Write RUN/report.html and end, also while the run is on; of a run that cannot be written, a file here");
   command.add_flag("--json", options->json, "Print {running, report, url}");
   command.footer(
       "Examples:\n"

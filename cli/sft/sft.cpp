@@ -51,6 +51,7 @@ Result<int> run(SftOptions options) {
     options.overrides.insert(options.overrides.begin(), std::exchange(options.config, ""));
   SftConfig config;
   Schema schema = schema_of(config);
+  schema.known_elsewhere(keys_of_all_configs());
   TRY(schema.read(options.config, options.overrides));
   TRY(check(config, schema));
   // What is written beside it has its name and more.

@@ -15,14 +15,14 @@ namespace tandem::cli {
 
 namespace {
 
-constexpr const char* kConfigFile = "config.resolved.json";
+constexpr const char *kConfigFile = "config.resolved.json", *kEndedConfigFile = "config.json";
 
 // What may be another when a training goes on: the result is the same with any of them.
 bool may_change(const std::string& path) { return path == "threads" || path == "trainer.checkpoint_every"; }
 
 // The config of a training that is gone on with must be the one that it began with.
-Status check_same_config(const fs::path& folder, const Schema& schema) {
-  const Json before = TRY(parse_json(TRY(read_file(folder / kConfigFile, 1 << 20))));
+Status check_same_config(const fs::path& folder, const Schema& schema, const char* file = kConfigFile) {
+  const Json before = TRY(parse_json(TRY(read_file(folder / file, 1 << 20))));
   SftConfig old_config;
   Schema old = schema_of(old_config);
   TRY(old.apply_resolved(before));
@@ -120,7 +120,22 @@ void conclude(const fs::path& folder) {
   std::error_code error;
   fs::remove(folder / "model", error);
   fs::remove_all(folder / "checkpoints", error);
-  if (fs::exists(folder / kConfigFile, error)) fs::rename(folder / kConfigFile, folder / "config.json", error);
+  if (fs::exists(folder / kConfigFile, error)) fs::rename(folder / kConfigFile, folder / kEndedConfigFile, error);
+}
+
+// `out` is there, and somebody wants to go on with its training: that of this config, or another's.
+Result<int> has_ended(const SftConfig& config, const Schema& schema, const fs::path& folder) {
+  std::error_code error;
+  const bool ended = fs::exists(folder / kEndedConfigFile, error);
+  if (!ended && !fs::exists(folder / kConfigFile, error)) {
+    return fail(Status::invalid(
+                    fmt::format("{} is there, and {} says of no training that made it", config.out, folder.string()))
+                    .hint("name another `out`, or remove it"));
+  }
+  TRY(check_same_config(folder, schema, ended ? kEndedConfigFile : kConfigFile));
+  conclude(folder);
+  fmt::print(stderr, "{} is there: its training has ended\n", config.out);
+  return kDone;
 }
 
 Result<int> finish(const SftConfig& config, const fs::path& folder, const trainer::FineTuningResult& result,
@@ -163,9 +178,7 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
     if (!options.resume)
       return fail(
           Status::invalid(fmt::format("{} is there already", config.out)).hint("name another `out`, or remove it"));
-    conclude(folder);
-    fmt::print(stderr, "{} is there: its training has ended\n", config.out);
-    return kDone;
+    return has_ended(config, schema, folder);
   }
   const Reporter reporter(options.json);
   const auto interrupt = TRY(Interrupt::listen());

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 namespace tandem::model::constraint {
 

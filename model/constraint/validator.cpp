@@ -7,11 +7,11 @@
 #include <cmath>
 #include <set>
 
+#include "base/utf8.h"
 #include "model/constraint/decimal.h"
 #include "model/constraint/formats.h"
 #include "model/constraint/pattern.h"
 #include "model/constraint/schema_facts.h"
-#include "model/utf8.h"
 
 namespace tandem::model::constraint {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/utf8.h"
 #include "model/jinja/value.h"
-#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/casing.h"
 #include "model/jinja/text_format.h"
-#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/utf8.h"
 #include "model/jinja/builtins.h"
-#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/value.h"
-#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "model/jinja/value.h"
-#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 namespace {

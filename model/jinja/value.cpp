@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/utf8.h"
 #include "model/jinja/builtins.h"
-#include "model/utf8.h"
 
 namespace tandem::model::jinja {
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <optional>
 
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 namespace tandem::model {
 

@@ -78,6 +78,29 @@ TEST(Config, overrides_are_checked_all_at_once) {
   EXPECT_THAT(status.message(), HasSubstr("model.name"));
 }
 
+TEST(Config, a_section_that_is_given_one_value_is_told_what_it_has) {
+  Settings settings;
+  EXPECT_THAT(settings.schema().read("", std::array{std::string("run=5")}).message(),
+              HasSubstr("run is a section, and has no value of its own; it has run.rate, run.steps"));
+}
+
+TEST(Config, the_environment_of_another_command_is_passed_over_and_of_none_refused) {
+  Settings settings;
+  ::setenv("TANDEM__OTHER__KEY", "1", 1);
+  EXPECT_THAT(settings.schema().read("", {}).message(), HasSubstr("unknown key other.key"));
+  EXPECT_TRUE(settings.schema().known_elsewhere({"other.key", "run.steps"}).read("", {}));
+  EXPECT_THAT(
+      settings.schema().known_elsewhere({"other.key"}).read("", std::array{std::string("other.key=1")}).message(),
+      HasSubstr("unknown key other.key"));
+  ::unsetenv("TANDEM__OTHER__KEY");
+}
+
+TEST(Config, text_that_is_no_utf8_is_refused) {
+  Settings settings;
+  EXPECT_THAT(settings.schema().read("", std::array{std::string("model.name=r\xff")}).message(),
+              HasSubstr("not UTF-8"));
+}
+
 TEST(Config, what_is_no_file_cannot_be_extended) {
   const fs::path path = fs::temp_directory_path() / ("tandem-extends-" + std::to_string(getpid()) + ".yaml");
   for (const auto& [text, place] :

@@ -31,10 +31,7 @@ TEST_F(RunResume, more_steps_extend_a_run_that_is_done_and_held_out_tasks_are_me
       EXPECT_EQ(episode["dropped"], "heldout") << episode;
     }
     if (episode["phase"] == "after") {
-      EXPECT_EQ(episode["versions"], Json({4, 4})) << episode;
-    }
-    if (episode["phase"] == "between") {
-      EXPECT_EQ(episode["versions"], Json({2, 2})) << episode;
+      EXPECT_EQ(episode["versions"], episode.contains("superseded") ? Json({2, 2}) : Json({4, 4})) << episode;
     }
   }
   // The log needs no config.

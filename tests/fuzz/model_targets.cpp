@@ -1,6 +1,7 @@
 // What comes with a checkpoint, and what a model says.
 #include <cstring>
 
+#include "base/utf8.h"
 #include "model/chat_template.h"
 #include "model/config.h"
 #include "model/constraint/constraint.h"
@@ -16,7 +17,6 @@
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
 #include "model/tool_stream.h"
-#include "model/utf8.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {
@@ -189,7 +189,7 @@ void message_stream(std::string_view bytes) {
   static const Json kOffered = Json::parse(
       R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"type":"integer"},)"
       R"("y":{"type":["array","null"]}}}}}])");
-  if (!model::is_valid_utf8(bytes)) return;
+  if (!is_valid_utf8(bytes)) return;
   for (const auto dialect : model::kToolDialects) {
     for (const Json& tools : {kOffered, Json(), Json::array()}) {
       const model::MessageFormat format = {.dialect = dialect, .begins_in_reasoning = bytes.size() % 2 == 0};
@@ -347,7 +347,7 @@ void tool_stream(std::string_view bytes) {
         if (event.kind != model::ToolEvent::kCallEnded) continue;
         ++calls;
         const auto json = parse_json(arguments[event.number]);
-        if (model::is_valid_utf8(bytes) && (!json || *json != event.call.arguments)) __builtin_trap();
+        if (is_valid_utf8(bytes) && (!json || *json != event.call.arguments)) __builtin_trap();
       }
     };
     uint32_t state = 1;

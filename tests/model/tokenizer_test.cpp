@@ -8,9 +8,9 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "model/bert_characters.h"
 #include "model/byte_alphabet.h"
-#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {

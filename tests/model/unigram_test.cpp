@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "model/precompiled.h"
 #include "model/tokenizer.h"
-#include "model/utf8.h"
 
 namespace tandem::model {
 namespace {

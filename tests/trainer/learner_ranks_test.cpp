@@ -145,6 +145,25 @@ TEST(LearnerRanks, demonstrations_are_learned_and_evaluated_alike) {
   for (const std::string& said : on_ranks(2, settings_for_ranks(), all)) EXPECT_EQ(said, expected);
 }
 
+// Not of ranks, but of the same kind: what is shown must not depend on who computes it beside what.
+TEST(LearnerRanks, metrics_do_not_depend_on_how_samples_are_packed) {
+  auto whole = settings_for_ranks(), small = settings_for_ranks();
+  whole.max_pass_tokens = 100'000;
+  small.max_pass_tokens = 20;
+  const auto entropy = [&](const OptimizerSettings& settings) {
+    std::vector<double> entropies;
+    on_ranks(1, settings, [&](Learner& learner) -> std::string {
+      const auto step =
+          learner.reinforce(groups_for_ranks(13), *algorithm_from_json(Json::parse(R"({"name": "grpo"})")), 0);
+      if (step) entropies.push_back(step->entropy);
+      return "";
+    });
+    return entropies;
+  };
+  EXPECT_EQ(entropy(whole), entropy(small));
+  EXPECT_GT(entropy(whole).at(0), 0);
+}
+
 class LearnerCheckpoints : public testing::Test {
  protected:
   static std::vector<std::string> save(int ranks, const OptimizerSettings& settings, const fs::path& folder) {

@@ -187,8 +187,6 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   TRY(ranks_.exchange(std::span(outcomes), owners_of_samples));
   PassCounts sum;
   for (const PassCounts& of_slot : counts) {
-    sum.entropy += of_slot.entropy;
-    sum.entropy_rows += of_slot.entropy_rows;
     sum.trained_tokens += of_slot.trained_tokens;
     sum.sample_tokens += of_slot.sample_tokens;
     sum.tree_tokens += of_slot.tree_tokens;
@@ -197,11 +195,15 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   metrics.trained_tokens += sum.trained_tokens;
   metrics.sample_tokens += sum.sample_tokens;
   metrics.tree_tokens += sum.tree_tokens;
-  metrics.entropy = sum.entropy_rows > 0 ? sum.entropy / static_cast<double>(sum.entropy_rows) : 0;
+  double entropy = 0;
+  int64_t entropy_tokens = 0;
   for (const Outcome& outcome : outcomes) {
+    entropy += outcome.entropy;
+    entropy_tokens += outcome.entropy_tokens;
     metrics.max_abs_logprob_diff = std::max(metrics.max_abs_logprob_diff, outcome.max_abs_logprob_diff);
     metrics.compared_tokens += outcome.compared_tokens;
   }
+  metrics.entropy = entropy_tokens > 0 ? entropy / static_cast<double>(entropy_tokens) : 0;
   TRY(sum_over_ranks(*added, sum.any));
   return outcomes;
 }
@@ -303,9 +305,18 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     if (any) {
       std::vector<float> entropies;
       TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_));
-      for (const float entropy : entropies) sum.entropy += entropy;
-      sum.entropy_rows += static_cast<int64_t>(entropies.size());
       sum.any = true;
+      // Of each sample by itself, so that it does not matter beside which others it was computed.
+      std::vector<uint8_t> moves(counts.size());
+      for (size_t s = 0; s < counts.size(); ++s)
+        moves[s] = std::ranges::any_of(gradients_of_samples[s], [](double g) { return static_cast<float>(g) != 0; });
+      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
+        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
+        if (moves[wanted[i].sample] == 0) continue;
+        Outcome& outcome = outcomes[places[begin + wanted[i].sample]];
+        outcome.entropy += entropies[row];
+        ++outcome.entropy_tokens;
+      }
     }
     begin = end;
   }

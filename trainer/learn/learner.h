@@ -48,7 +48,7 @@ struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double entropy = 0;      // nats a row, mean over rows that a trained token follows
+  double entropy = 0;      // nats a token, mean over trained tokens of samples that have a gradient
   double mismatch_kl = 0;  // mean of r - 1 - ln r, sampler to trainer
   double clip_fraction = 0;
   double kl = 0;                // from the reference model, where the algorithm has a KL term
@@ -149,6 +149,8 @@ class Learner {
     LossCounts counts;
     double max_abs_logprob_diff = 0;
     int64_t compared_tokens = 0;
+    double entropy = 0;  // sum over its trained tokens, where it has a gradient
+    int64_t entropy_tokens = 0;
   };
   // Writes the gradient of the loss by each logprob of a sample's trained tokens, and what became of the sample.
   using SampleGradients =
@@ -159,8 +161,7 @@ class Learner {
                                           StepMetrics& metrics);
   // What a slot's passes count.
   struct PassCounts {
-    double entropy = 0;
-    int64_t entropy_rows = 0, trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
+    int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
     bool any = false;  // whether there was a gradient
   };
   // Of the samples at `places`, in that order.

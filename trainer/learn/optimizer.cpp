@@ -46,6 +46,13 @@ Result<Moments> moments_named(std::string_view name) {
 Status check(const OptimizerSettings& settings) {
   if (!(settings.learning_rate.peak >= 0)) return Status::invalid("learning_rate must not be negative");
   TRY(check_slots(settings.slots));
+  // At 1 the corrections of the first steps divide by 0.
+  for (const auto& [name, value] : {std::pair{"beta1", settings.beta1}, {"beta2", settings.beta2}}) {
+    if (!(value >= 0 && value < 1))
+      return Status::invalid(fmt::format("trainer.{} is {}: it must be below 1", name, value));
+  }
+  if (!(settings.momentum >= 0 && settings.momentum < 1))
+    return Status::invalid(fmt::format("trainer.momentum is {}: it must be below 1", settings.momentum));
   if (settings.max_pass_tokens < 1) return Status::invalid("max_pass_tokens must be at least 1");
   if (settings.moments == Moments::kBf16 && settings.beta2 > 0.996) {
     return Status::invalid(fmt::format("trainer.beta2 is {}: moments in bf16 need 0.996 at most", settings.beta2))

@@ -16,8 +16,8 @@ void add_after_warmup(Schema& s, OptimizerConfig& c) {
   s.add("trainer.schedule", c.schedule, "How it falls from then to the last step",
         {std::begin(kDecayNames), std::end(kDecayNames)});
   s.add("trainer.final_share", c.final_share, "Of the learning rate, where a fall ends", 0, 1);
-  s.add("trainer.beta1", c.beta1, "Of AdamW", 0, 1);
-  s.add("trainer.beta2", c.beta2, "Of AdamW; at most 0.996 with moments in bf16", 0, 1);
+  s.add("trainer.beta1", c.beta1, "Of AdamW; below 1", 0, 1);
+  s.add("trainer.beta2", c.beta2, "Of AdamW; below 1, and at most 0.996 with moments in bf16", 0, 1);
   s.add("trainer.momentum", c.momentum, "Of Muon", 0, 1);
   s.add("trainer.weight_decay", c.weight_decay, "Decoupled", 0, 1);
   s.add("trainer.max_grad_norm", c.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);

@@ -4,8 +4,8 @@
 #include <map>
 #include <queue>
 
+#include "base/utf8.h"
 #include "model/pre_tokenizer.h"
-#include "model/utf8.h"
 
 namespace tandem::trainer {
 
@@ -109,7 +109,7 @@ std::vector<std::string> byte_names() {
   char32_t next = 256;
   for (int byte = 0; byte < 256; ++byte) {
     const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    model::append_utf8(printable ? static_cast<char32_t>(byte) : next++, names[byte]);
+    append_utf8(printable ? static_cast<char32_t>(byte) : next++, names[byte]);
   }
   return names;
 }

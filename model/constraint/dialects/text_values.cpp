@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/utf8.h"
 #include "model/constraint/pattern.h"
 #include "model/tool_dialects/text_types.h"
-#include "model/utf8.h"
 
 namespace tandem::model::constraint {
 

@@ -1,11 +1,11 @@
-// Text as Unicode characters, as far as tokenizers need it.
+// Text as Unicode characters.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace tandem::model {
+namespace tandem {
 
 // One step through UTF-8. `length` bytes from the start of the text are one character, or the longest part of one that
 // is still wrong (the maximal subpart that Python and Rust replace by one U+FFFD). `length` is at least 1 for a text
@@ -28,4 +28,4 @@ std::string replace_invalid_utf8(std::string_view text);
 // Unicode's White_Space property.
 bool is_white_space(char32_t character);
 
-}  // namespace tandem::model
+}  // namespace tandem

@@ -1,6 +1,6 @@
-#include "model/utf8.h"
+#include "base/utf8.h"
 
-namespace tandem::model {
+namespace tandem {
 namespace {
 
 uint8_t byte_at(std::string_view text, size_t index) { return static_cast<uint8_t>(text[index]); }
@@ -90,4 +90,4 @@ bool is_white_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-}  // namespace tandem::model
+}  // namespace tandem

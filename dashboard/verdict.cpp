@@ -1,0 +1,41 @@
+#include "dashboard/verdict.h"
+
+#include <fmt/format.h>
+
+#include "dashboard/heldout.h"
+
+namespace tandem::dashboard {
+namespace {
+
+// Fewer may all lack a signal by chance.
+constexpr uint64_t kTellingGroups = 16;
+
+}  // namespace
+
+std::vector<std::string> lacks_of(const RunFiles& run) {
+  std::vector<std::string> lacks;
+  const auto& ledger = run.ledger;
+  if (ledger.steps_trained() > 0 && run.totals.trained_on.empty())
+    lacks.emplace_back("no training episode had a reward: every step trained on nothing");
+  const Json heldout = describe_heldout(run.totals.heldout, ledger.plan().kinds, run.floors);
+  if (number_at(run.config.value("tasks", Json::object()), "heldout") > 0) {
+    for (const char* phase : {"before", "after"}) {
+      const Json measured = heldout.value(phase, Json());
+      if (measured.is_null() || number_at(measured, "n_tasks") == 0)
+        lacks.push_back(fmt::format("no held-out episode {} training had a reward: there is no success rate", phase));
+    }
+  }
+  uint64_t groups = 0, with_signal = 0;
+  for (const Json& line : run.steps) {
+    groups += static_cast<uint64_t>(number_at(line, "groups"));
+    with_signal += static_cast<uint64_t>(number_at(line, "groups_with_signal"));
+  }
+  if (lacks.empty() && groups >= kTellingGroups && with_signal == 0)
+    lacks.push_back(
+        fmt::format("none of {} groups had a signal: all rewards of each were the same, and nothing was "
+                    "learned",
+                    groups));
+  return lacks;
+}
+
+}  // namespace tandem::dashboard

@@ -1,0 +1,68 @@
+#include "run/effects.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace tandem::run {
+namespace {
+
+// Why each has no effect, where it has none.
+std::map<std::string, std::string> reasons_of(const RunConfig& c) {
+  std::map<std::string, std::string> reasons;
+  const auto unless = [&](bool has_effect, std::initializer_list<const char*> keys, const std::string& why) {
+    for (const char* key : keys)
+      if (!has_effect) reasons[key] = why;
+  };
+  const auto& a = c.algorithm;
+  const bool masked = a.name == "dppo";
+  unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp"},
+         "algorithm.kl.estimator is none");
+  unless(a.correction.kind != "none",
+         {"algorithm.correction.level", "algorithm.correction.low", "algorithm.correction.high"},
+         "algorithm.correction.kind is none");
+  unless(masked, {"algorithm.mask_low", "algorithm.mask_high", "algorithm.penalty"},
+         fmt::format("algorithm.name is {}, and these are of dppo", a.name));
+  unless(!masked, {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},
+         "algorithm.name is dppo, which masks and does not clip");
+  const auto algorithm = algorithm_of(c);
+  if (algorithm) {
+    unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
+           "algorithm.aggregation is not sum_over_length");
+    unless(algorithm->advantage == AdvantageKind::kGrpo, {"algorithm.std_epsilon"},
+           fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(algorithm->advantage)));
+  }
+  const auto& t = c.trainer;
+  unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);
+  unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");
+  unless(!c.run.deterministic, {"trainer.on_lag"}, "run.deterministic allows no lag");
+  unless(c.lora.rank > 0, {"lora.alpha", "lora.use_rslora", "lora.targets", "lora.start"}, "lora.rank is 0");
+  unless(!c.tasks.path.empty(), {"tasks.recipes", "tasks.heldout_share"}, "tasks.path names no set of tasks");
+  unless(c.tasks.path.empty(), {"tasks.kinds"}, "tasks.path names a set, whose kinds are chosen by tasks.set_kinds");
+  unless(c.tasks.heldout > 0, {"tasks.heldout_samples", "tasks.floors"}, "tasks.heldout is 0");
+  unless(c.rollout.workers > 1, {"rollout.steal_from"}, "there is one rollout worker, and nobody to steal from");
+  unless(c.env.hosts != std::vector<std::string>{std::string(kLocalHost)}, {"env.key"},
+         "env.hosts names none but local");
+  return reasons;
+}
+
+}  // namespace
+
+std::vector<std::string> without_effect(const RunConfig& config, const Schema& schema) {
+  RunConfig usual;
+  Schema defaults = schema_of(usual);
+  const auto reasons = reasons_of(config);
+  std::vector<std::string> sentences;
+  for (size_t i = 0; i < schema.fields().size(); ++i) {
+    const Field& field = schema.fields()[i];
+    const auto reason = reasons.find(field.path);
+    const std::string place = schema.origin(field.path);
+    // A value that is the default's may stand there to say so.
+    if (reason == reasons.end() || place.empty() || place == "default" || field.get() == defaults.fields()[i].get())
+      continue;
+    sentences.push_back(fmt::format("{}: {} has no effect: {}", place, field.path, reason->second));
+  }
+  return sentences;
+}
+
+}  // namespace tandem::run
