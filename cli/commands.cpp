@@ -19,6 +19,7 @@ Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_index(CLI::App&);
 Action add_inspect(CLI::App&);
+Action add_launch(CLI::App&);
 Action add_loss(CLI::App&);
 Action add_mcp(CLI::App&);
 Action add_parse(CLI::App&);
@@ -37,6 +38,8 @@ Action add_view(CLI::App&);
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"run", "The main job: train", add_run},
+      Command{"launch", "Let a scheduler start runs, and start them again: Slurm, Kubernetes, Ray, or this machine",
+              add_launch},
       Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
