@@ -131,6 +131,7 @@ void add_scheduler_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::Range(1, 1'000'000))
       ->group(kSlurm);
   command.add_option("--extra", options.extra, "Another option of sbatch, or of ray job submit: --extra=--qos=high")
+      ->allow_extra_args(false)
       ->group("Slurm and Ray");
   constexpr const char* kKubernetes = "Kubernetes";
   command.add_option("--image", options.kubernetes.image, "Image that has tandem (packaging/Dockerfile)")
@@ -172,7 +173,8 @@ Action add_launch(CLI::App& command) {
   command.add_option("--run-dir", options->run_dir,
                      "Folder of the run, or of the runs (default: a new one below runs/)");
   command.add_option("--seeds", options->seeds, "A run for each seed from A to B: A-B");
-  command.add_option("--sweep", options->sweeps, "A run for each value: KEY=VALUE,VALUE..; several make a product");
+  command.add_option("--sweep", options->sweeps, "A run for each value: KEY=VALUE,VALUE..; several make a product")
+      ->allow_extra_args(false);
   command.add_option("--cores", options->cores, "Cores of a run (default: what the config says of threads, or 8)")
       ->check(CLI::Range(1, 4096));
   command

@@ -14,6 +14,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr double kPatienceSeconds = 120;
+constexpr size_t kMostLines = 5;
 
 struct SchedulerName {
   std::string_view name;
@@ -64,7 +65,8 @@ Result<std::string> hand_over(const std::vector<std::string>& argv) {
   if (ended.timed_out)
     return fail(Status::deadline(fmt::format("{} did not answer within {:.0f} s", argv[0], kPatienceSeconds)));
   if (ended.exit_code == 0) return ended.output;
-  const std::string_view said = trim(trim(ended.errors).empty() ? ended.output : ended.errors);
+  std::string_view said = trim(trim(ended.errors).empty() ? ended.output : ended.errors);
+  if (split(said, '\n').size() > kMostLines) said = split(said, '\n').back();  // of a traceback of Python the reason
   return fail(Status::unavailable(fmt::format("{} did not take the job: {}", argv[0], said)));
 }
 
