@@ -377,6 +377,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
                           "on with it"));
   }
   const auto end = supervisor.end();
+  // A signal to all processes ends the spawner of sandboxes, too, before it has removed their control groups: the next
+  // spawner does.
+  if (end == run::Supervisor::End::kInterrupted && run::has_local_env(config))
+    (void)envs::start_sandboxes("", config.env.sandbox, config.env.engine);
   const int exit = end == run::Supervisor::End::kDone          ? kDone
                    : end == run::Supervisor::End::kInterrupted ? kInterrupted
                                                                : kFailed;
