@@ -149,6 +149,14 @@ std::string pod_template(const Pod& pod, const std::string& of, const Kubernetes
       "    requests: {{cpu: \"{0}\", memory: {1}Mi}}\n"
       "    limits: {{cpu: \"{0}\", memory: {1}Mi}}\n",
       pod.resources.cores, pod.resources.memory_bytes >> 20);
+  container +=
+      "  # No privilege, but what unprivileged namespaces need, of which sandboxes are made.\n"
+      "  securityContext:\n"
+      "    allowPrivilegeEscalation: false\n"
+      "    capabilities: {drop: [ALL]}\n"
+      "    procMount: Unmasked\n"
+      "    seccompProfile: {type: Unconfined}\n"
+      "    appArmorProfile: {type: Unconfined}\n";
   if (!pod.run_dir.empty()) container += indented(probes(pod.run_dir), 2);
   container += fmt::format(
       "  # The reason of a failure, by `kubectl describe`; all of it is in failure.json of the run directory.\n"
@@ -167,12 +175,13 @@ std::string pod_template(const Pod& pod, const std::string& of, const Kubernetes
       "    restartPolicy: Never\n"
       "    # For a checkpoint; what has not ended then is killed.\n"
       "    terminationGracePeriodSeconds: {}\n"
+      "    # Users of the pod are none of the node's; procMount wants it so.\n"
+      "    hostUsers: false\n"
       "    securityContext:\n"
+      "      runAsNonRoot: true\n"
       "      runAsUser: 1000\n"
       "      runAsGroup: 1000\n"
       "      fsGroup: 1000\n"
-      "      # Sandboxes are namespaces, which the default profile refuses.\n"
-      "      seccompProfile: {{type: Unconfined}}\n"
       "    containers:\n"
       "{}"
       "    volumes:\n"

@@ -1,6 +1,7 @@
 // Manifests of a job for Kubernetes: YAML that `kubectl create -f` takes.
 //
-// A run is a batch/v1 Job of one pod at a time (Kubernetes 1.26 or newer, for podFailurePolicy). A pod that is
+// A run is a batch/v1 Job of one pod at a time (Kubernetes 1.33 or newer, for pods with users of their own, in which
+// sandboxes can be made without privileges). A pod that is
 // preempted, drained or otherwise asked to end saves a checkpoint within its period of grace and is replaced; so is one
 // that crashes, kMostCrashes times; a failure ends the Job. Run directories lie on a volume claim, the config in a
 // ConfigMap. The image has `tandem` behind an entrypoint that reaps processes (packaging/Dockerfile).
