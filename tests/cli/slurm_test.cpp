@@ -85,6 +85,11 @@ class SlurmTest : public RunTest {
       return (state == "running" || state == "done") && status.value("step", 0) >= step;
     });
   }
+  // For a test that waited in vain.
+  static std::string state_of_cluster(const std::string& job, const fs::path& run_dir) {
+    return log(run_dir) +
+           ask("scontrol show job " + job + "; sinfo -N; tail -n 30 " + (cluster() / "log" / "slurmctld.log").string());
+  }
   static std::string log(const fs::path& run_dir) { return text(run_dir / "job.log"); }
 
   static constexpr const char* kSim = TANDEM_SOURCE_DIR "/scripts/slurm-sim";
@@ -107,7 +112,7 @@ TEST_F(SlurmTest, a_run_that_is_preempted_again_and_again_ends_as_one_that_is_no
   int step = 1;
   for (int i = 0; i < times; ++i) {
     SCOPED_TRACE(i);
-    ASSERT_TRUE(comes_to_step(job, run_dir, step)) << log(run_dir) << text(work() / ("preempted-" + job + ".out"));
+    ASSERT_TRUE(comes_to_step(job, run_dir, step)) << state_of_cluster(job, run_dir);
     const std::string urgent =
         ask("sbatch --parsable --partition=urgent --nodes=4 --exclusive --output=/dev/null --wrap true");
     ASSERT_TRUE(within(60s, [&] { return field(job, "Restarts") == std::to_string(i + 1); })) << log(run_dir);
