@@ -21,6 +21,7 @@ Action add_index(CLI::App&);
 Action add_inspect(CLI::App&);
 Action add_launch(CLI::App&);
 Action add_loss(CLI::App&);
+Action add_manual(CLI::App&);
 Action add_mcp(CLI::App&);
 Action add_parse(CLI::App&);
 Action add_render(CLI::App&);
@@ -70,6 +71,7 @@ std::span<const Command> commands() {
       Command{"config", "What the config of a run, or of sft, may say, and what a file does say", add_config},
       Command{"bench", "How fast the hot paths are here, beside the limits of this machine", add_bench},
       Command{"doctor", "What this machine has of what a run needs, and how to mend the rest", add_doctor},
+      Command{"manual", "The help of all commands as man pages, and as completions of bash", add_manual},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;
