@@ -19,7 +19,9 @@ Action add_generate(CLI::App&);
 Action add_import(CLI::App&);
 Action add_index(CLI::App&);
 Action add_inspect(CLI::App&);
+Action add_launch(CLI::App&);
 Action add_loss(CLI::App&);
+Action add_manual(CLI::App&);
 Action add_mcp(CLI::App&);
 Action add_parse(CLI::App&);
 Action add_render(CLI::App&);
@@ -38,6 +40,8 @@ Action add_view(CLI::App&);
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"run", "The main job: train", add_run},
+      Command{"launch", "Let a scheduler start runs, and start them again: Slurm, Kubernetes, Ray, or this machine",
+              add_launch},
       Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
@@ -69,6 +73,7 @@ std::span<const Command> commands() {
       Command{"config", "What the config of a run, or of sft, may say, and what a file does say", add_config},
       Command{"bench", "How fast the hot paths are here, beside the limits of this machine", add_bench},
       Command{"doctor", "What this machine has of what a run needs, and how to mend the rest", add_doctor},
+      Command{"manual", "The help of all commands as man pages, and as completions of bash", add_manual},
       Command{"version", "Print the version", add_version},
   };
   return kCommands;

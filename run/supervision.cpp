@@ -127,8 +127,11 @@ void Supervision::on(const Heard& heard, Time now, Actions&) {
   last_report_ = now;
 }
 
-void Supervision::on(const Interrupted&, Time now, Actions& actions) {
-  if (std::exchange(is_interrupted_, true)) return fail("interrupted twice: ended at once", {}, actions);
+void Supervision::on(const Interrupted& interrupted, Time now, Actions& actions) {
+  if (std::exchange(is_interrupted_, true)) {
+    if (interrupted.by == Interrupted::By::kPerson) fail("interrupted twice: ended at once", {}, actions);
+    return;
+  }
   finish_deadline_ = now + kPatienceForCheckpoint;
   next_ask_ = now;
   actions.push_back(Note{"stopping: waiting for a checkpoint (interrupt again to end at once)"});

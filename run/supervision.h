@@ -57,7 +57,12 @@ class Supervision {
   struct Heard {  // a report of the coordinator
     std::map<wire::Peer, Seen> roles;
   };
-  struct Interrupted {};
+  // A checkpoint and a clean end are asked for. While the run is stopping: a person ends it at once; what else a
+  // scheduler sends changes nothing.
+  struct Interrupted {
+    enum class By : uint8_t { kPerson, kScheduler };
+    By by = By::kPerson;
+  };
   struct DirectoryLost {  // the run directory is not where it was: what is written there goes nowhere
     std::string how;
   };
@@ -124,7 +129,7 @@ class Supervision {
   void on(const StartFailed& failed, Time now, Actions& actions);
   void on(const Exited& exited, Time now, Actions& actions);
   void on(const Heard& heard, Time now, Actions& actions);
-  void on(const Interrupted&, Time now, Actions& actions);
+  void on(const Interrupted& interrupted, Time now, Actions& actions);
   void on(const DirectoryLost& lost, Time now, Actions& actions);
   void on(const Tick&, Time now, Actions& actions);
   void on_death(Role& role, const Ending& ending, Time now, Actions& actions);

@@ -164,7 +164,7 @@ void Supervisor::check_directory() {
               : fmt::format("the run directory was moved to {} while the run was on", now_at.string())});
 }
 
-void Supervisor::interrupt() { apply(Supervision::Interrupted{}); }
+void Supervisor::interrupt(Supervision::Interrupted how) { apply(how); }
 
 void Supervisor::apply(Supervision::Event event) {
   std::deque<Supervision::Event> events;

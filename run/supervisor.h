@@ -43,8 +43,8 @@ class Supervisor {
   // Whether the run directory is still where it was; where not, the run has failed, and nothing is written there.
   bool holds_directory() const { return holds_directory_; }
 
-  // Asks for a checkpoint and a clean end; asked again, ends everything now.
-  void interrupt();
+  // Asks for a checkpoint and a clean end; asked again by a person, ends everything now.
+  void interrupt(Supervision::Interrupted how);
 
   End end() const { return end_; }
   const std::string& failure() const { return failure_; }

@@ -54,7 +54,8 @@ Result<int> run_role(const RoleOptions& options) {
   if (!options.host.address.empty()) return run_host(options);
   if (options.run_dir.empty()) return fail(Status::invalid("which run? --run-dir says it"));
   std::signal(SIGTERM, request_role_stop);
-  std::signal(SIGINT, SIG_IGN);  // the supervisor decides what an interrupt means
+  std::signal(SIGINT, SIG_IGN);      // the supervisor decides what an interrupt means
+  std::signal(SIGUSR1, [](int) {});  // and a scheduler's notice, which may go to all; no program inherits a handler
   const run::RunConfig config = TRY(run::read_resolved(options.run_dir));
   const auto layout = TRY(run::RunLayout::open(options.run_dir));
   const SystemClock clock;

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <ctime>
 #include <optional>
 #include <set>
 #include <thread>
@@ -13,6 +11,8 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/run/run_dir.h"
+#include "cli/run/stop_signals.h"
 #include "dashboard/live.h"
 #include "dashboard/report.h"
 #include "dashboard/run_files.h"
@@ -43,37 +43,8 @@ struct RunOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::string run_dir;
-  bool resume = false, dry_run = false, json = false;
+  bool resume = false, resume_or_start = false, dry_run = false, json = false;
 };
-
-std::atomic<int> signals_seen{0};
-void note_interrupt(int) { ++signals_seen; }
-
-std::string timestamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  return text;
-}
-
-// The newest run of this config that has not ended well, for --resume without --run-dir.
-Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
-  fs::path best;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(stem + "-") && fs::exists(entry.path() / "config.resolved.json") &&
-        name > best.filename().string())
-      best = entry.path();
-  }
-  if (best.empty()) {
-    return fail(Status::invalid(fmt::format("there is no run of {} in {} to resume", stem, folder.string()))
-                    .hint("give --run-dir, or start one without --resume"));
-  }
-  return best;
-}
 
 void print_plan(const run::RunConfig& config, const run::Topology& topology, const Schema& schema, const Json& memory,
                 const std::string& tasks) {
@@ -298,7 +269,20 @@ Status record_profile(const fs::path& run_dir, const envs::Profile& profile) {
   return write_file(run_dir / envs::kProfileFile, to_yaml(profile));
 }
 
-Result<int> run_training(const RunOptions& options) {
+// For job scripts, whose output may be lost: why there is no run in --run-dir, in failure.json.
+void record_failure(const RunOptions& options, const Status& failure) {
+  const fs::path run_dir = options.run_dir;
+  if (run_dir.empty()) return;
+  const auto claim = run::claim_run_dir(run_dir);
+  if (!claim) return;  // another process has it, and its failures are its own
+  const SystemClock clock;
+  const Json record = {
+      {"reason", failure.to_string()}, {"time", clock.unix_seconds()}, {"exit", exit_code_of(failure)}};
+  (void)write_file(run_dir / "failure.json", record.dump(2) + "\n");
+}
+
+// `failure_recorded`: failure.json says it already.
+Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   run::RunConfig config;
   Schema schema = schema_of(config);
   schema.known_elsewhere(keys_of_all_configs());
@@ -306,9 +290,12 @@ Result<int> run_training(const RunOptions& options) {
   for (const std::string& note : run::without_effect(config, schema)) fmt::print(stderr, "warning: {}\n", note);
   const std::string stem = fs::path(options.config).stem();
   fs::path run_dir = options.run_dir;
-  if (run_dir.empty())
-    run_dir = options.resume ? TRY(newest_run(config.run.dir, stem))
-                             : fs::path(config.run.dir) / fmt::format("{}-{}", stem, timestamp());
+  if (run_dir.empty()) {
+    auto newest = options.resume || options.resume_or_start ? newest_run(config.run.dir, stem)
+                                                            : Result<fs::path>(free_run_dir(config.run.dir, stem));
+    if (!newest && !options.resume_or_start) return fail(std::move(newest).error());
+    run_dir = newest ? *newest : free_run_dir(config.run.dir, stem);
+  }
   if (!is_valid_utf8(run_dir.native()))
     return fail(Status::invalid("the name of the run directory is not UTF-8, as its files must write it"));
   FileDescriptor claim;
@@ -317,7 +304,7 @@ Result<int> run_training(const RunOptions& options) {
     TRY(run::check_run_files(run_dir));
   }
   const bool exists = fs::exists(run_dir / "config.resolved.json");
-  if (exists && !options.resume) {
+  if (exists && !options.resume && !options.resume_or_start) {
     return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
                     .hint("go on with it by --resume, or choose another --run-dir"));
   }
@@ -374,6 +361,7 @@ Result<int> run_training(const RunOptions& options) {
   }
 
   if (!claim) {
+    if (options.run_dir.empty()) run_dir = TRY(make_run_dir(config.run.dir, stem));
     claim = TRY(run::claim_run_dir(run_dir));
     if (fs::exists(run_dir / "config.resolved.json"))
       return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
@@ -398,9 +386,10 @@ Result<int> run_training(const RunOptions& options) {
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));
 
-  std::signal(SIGTERM, note_interrupt);
-  std::signal(SIGINT, note_interrupt);
   fmt::print(stderr, "run {}\n", run_dir.string());
+  std::error_code ignored;
+  fs::remove(run_dir / "failure.json", ignored);  // of an earlier attempt
+  keep_signals();
   TRY(supervisor.start());
 
   std::atomic<bool> floors_cancelled{false};
@@ -416,15 +405,11 @@ Result<int> run_training(const RunOptions& options) {
     });
   }
 
-  int seen_interrupts = 0;
   size_t shown_notes = 0;
   Screen screen(run_dir, clock);
   Tensorboard tensorboard(run_dir, clock);
   while (supervisor.turn()) {
-    while (seen_interrupts < signals_seen) {
-      ++seen_interrupts;
-      supervisor.interrupt();
-    }
+    while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
     tensorboard.follow();
@@ -442,6 +427,10 @@ Result<int> run_training(const RunOptions& options) {
                           "on with it"));
   }
   const auto end = supervisor.end();
+  // A signal to all processes ends the spawner of sandboxes, too, before it has removed their control groups: the next
+  // spawner does.
+  if (end == run::Supervisor::End::kInterrupted && run::has_local_env(config))
+    (void)envs::start_sandboxes("", config.env.sandbox, config.env.engine);
   std::vector<std::string> lacks;
   if (end == run::Supervisor::End::kDone)
     lacks = dashboard::lacks_of(TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir)))));
@@ -463,6 +452,7 @@ Result<int> run_training(const RunOptions& options) {
         Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
             2) +
             "\n"));
+    failure_recorded = true;
     (void)conclude(run_dir, config, clock);  // as far as what failed allows
     return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
   }
@@ -479,15 +469,29 @@ Action add_run(CLI::App& command) {
   command.add_option("config", options->config, "YAML file")->required()->check(CLI::ExistingFile);
   command.add_option("overrides", options->overrides, "key=value, over the file's");
   command.add_option("--run-dir", options->run_dir, "Folder of the run (default: a new one below runs/)");
-  command.add_flag("--resume", options->resume, "Go on with the run in --run-dir, or with the newest of this config");
+  auto* resume =
+      command.add_flag("--resume", options->resume,
+                       "Go on with the run in --run-dir, or with the newest of this config that is not done");
+  command
+      .add_flag("--resume-or-start", options->resume_or_start,
+                "Go on as with --resume where there is such a run, else start it; for job scripts")
+      ->excludes(resume);
   command.add_flag("--dry-run", options->dry_run,
                    "Say what would be done, with memory and batch arithmetic, and do nothing");
   command.add_flag("--json", options->json, "Print results as JSON");
   command.footer(
       "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
       "trainer.learning_rate=1e-5\n"
-      "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine");
-  return [options] { return run_training(*options); };
+      "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine\n  tandem run configs/quickstart.yaml "
+      "--resume-or-start --run-dir runs/mine");
+  return [options]() -> Result<int> {
+    if (!options->dry_run) end_on_signals();
+    bool failure_recorded = false;
+    const Result<int> outcome = run_training(*options, failure_recorded);
+    if (!outcome && options->resume_or_start && !options->dry_run && !failure_recorded)
+      record_failure(*options, outcome.error());
+    return outcome;
+  };
 }
 
 }  // namespace tandem::cli

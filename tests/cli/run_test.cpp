@@ -1,4 +1,6 @@
 // The whole loop with real processes, sockets and sandboxes, on the tiny model, when nothing goes wrong.
+#include <fmt/format.h>
+
 #include <fstream>
 
 #include "tests/cli/run_fixture.h"

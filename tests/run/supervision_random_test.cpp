@@ -31,7 +31,8 @@ class RandomRun {
       }
       if (now_ > interrupt_at) {
         interrupt_at += std::chrono::seconds(random_.below(400));
-        send(Supervision::Interrupted{});
+        using By = Supervision::Interrupted::By;
+        send(Supervision::Interrupted{random_.chance(0.5) ? By::kPerson : By::kScheduler});
       }
       report();
       for (auto it = coming_.begin(); it != coming_.end();) {

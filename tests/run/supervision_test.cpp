@@ -292,6 +292,33 @@ TEST_F(SupervisionTest, a_second_interrupt_ends_the_run_at_once) {
   EXPECT_THAT(stopped_, ElementsAre(1, 2, 3));
 }
 
+TEST_F(SupervisionTest, a_scheduler_that_asks_again_cuts_no_checkpoint_short_and_a_person_does) {
+  using By = Supervision::Interrupted::By;
+  apply(Supervision::Interrupted{By::kScheduler});
+  pass_informed(3s);
+  apply(Supervision::Interrupted{By::kScheduler});
+  apply(Supervision::Interrupted{By::kScheduler});
+  pass_informed(3s);
+  EXPECT_FALSE(finish_);
+  EXPECT_THAT(stopped_, IsEmpty());
+  EXPECT_EQ(machine_.state(), "stopping");
+  apply(Supervision::Interrupted{By::kPerson});
+  ASSERT_TRUE(finish_);
+  EXPECT_EQ(finish_->failure, "interrupted twice: ended at once");
+}
+
+TEST_F(SupervisionTest, signals_of_a_scheduler_do_not_move_the_deadline_of_a_checkpoint) {
+  using By = Supervision::Interrupted::By;
+  apply(Supervision::Interrupted{By::kScheduler});
+  pass_informed(100s);
+  apply(Supervision::Interrupted{By::kScheduler});
+  pass_informed(50s);
+  EXPECT_FALSE(finish_);
+  pass_informed(1s);
+  ASSERT_TRUE(finish_);
+  EXPECT_EQ(finish_->end, End::kFailed);
+}
+
 TEST_F(SupervisionTest, a_checkpoint_that_does_not_come_fails_the_run) {
   apply(Supervision::Interrupted{});
   pass_informed(150s);

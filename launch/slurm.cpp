@@ -1,0 +1,168 @@
+#include "launch/slurm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace tandem::launch {
+namespace {
+
+// Of the head: a value with blanks in double quotes, as sbatch reads it.
+std::string directive(std::string_view option, std::string_view value) {
+  const bool plain = value.find_first_of(" \t'\"\\") == std::string_view::npos;
+  return fmt::format("#SBATCH --{}={}\n", option, plain ? std::string(value) : fmt::format("\"{}\"", value));
+}
+
+// Notice before the end of the time: less where there is little of it, since Slurm may give it a minute early.
+int64_t notice_of(const std::string& time, int64_t seconds) {
+  return time.empty() ? kNoticeSeconds : std::min<int64_t>(kNoticeSeconds, std::max<int64_t>(1, seconds / 4));
+}
+
+Status check_line(std::string_view option, std::string_view value) {
+  if (value.find_first_of("\n\r\"\\") == std::string_view::npos) return {};
+  return Status::invalid(fmt::format("{}: a line of a batch file cannot hold \"{}\"", option, value));
+}
+
+std::string head(const Job& job, const SlurmOptions& options, int64_t notice) {
+  std::string text = fmt::format(
+      "#!/bin/bash\n"
+      "# Made by `tandem launch --on slurm`. `sbatch` of this file submits it; again, it goes on where it stopped.\n");
+  const bool array = job.variants.size() > 1;
+  text += directive("job-name", job.name);
+  text += "#SBATCH --nodes=1\n#SBATCH --ntasks=1\n";
+  text += directive("cpus-per-task", std::to_string(job.resources.cores));
+  text += directive("mem", fmt::format("{}M", job.resources.memory_bytes >> 20));
+  if (!options.time.empty()) text += directive("time", options.time);
+  if (!options.partition.empty()) text += directive("partition", options.partition);
+  if (!options.account.empty()) text += directive("account", options.account);
+  if (array) {
+    text += directive("array", fmt::format("0-{}{}", job.variants.size() - 1,
+                                           options.at_once > 0 ? fmt::format("%{}", options.at_once) : ""));
+  }
+  text += directive("chdir", job.working_dir.string());
+  text += directive("output", array ? "%x-%A_%a.out" : "%x-%j.out");
+  text += "#SBATCH --open-mode=append\n#SBATCH --requeue\n#SBATCH --dependency=singleton\n";
+  text += fmt::format("#SBATCH --signal=B:USR1@{}\n", notice);
+  for (const std::string& line : options.extra) text += fmt::format("#SBATCH {}\n", line);
+  return text;
+}
+
+// Sets `run_dir` and `values`, those of the array's task where there are several.
+std::string choice(const Job& job) {
+  if (job.variants.size() == 1) {
+    const Variant& only = job.variants.front();
+    return fmt::format("run_dir={}\nvalues=({})\n", quoted_for_shell(job.run_dir_of(only).string()),
+                       joined_for_shell(only.overrides));
+  }
+  std::string text = "case $SLURM_ARRAY_TASK_ID in\n";
+  for (size_t i = 0; i < job.variants.size(); ++i) {
+    text +=
+        fmt::format("  {}) run_dir={} values=({}) ;;\n", i, quoted_for_shell(job.run_dir_of(job.variants[i]).string()),
+                    joined_for_shell(job.variants[i].overrides));
+  }
+  return text + "esac\n";
+}
+
+// What the script does; fmt's braces are those of the arguments alone, so they are put in between.
+constexpr std::string_view kBody = R"sh(
+mkdir -p "$run_dir" || exit
+restarts=${SLURM_RESTART_COUNT:-0}
+# What happened to this run under Slurm; a failure of the run itself is told in failure.json beside it.
+note() {
+  printf '%s job %s attempt %s on %s: %s\n' \
+    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$SLURM_JOB_ID" "$restarts" "$(hostname -s)" "$1" | tee -a "$run_dir/job.log"
+}
+
+# The run is told once for each notice, and saves a checkpoint within its patience; a second notice does no harm.
+child='' signals=0
+stop() {
+  signals=$((signals + 1))
+  note "$1"
+  [[ -z $child ]] || kill -TERM "$child"
+}
+trap 'stop "the time is nearly up"' USR1
+trap 'stop "asked to end"' TERM
+trap 'stop "the steps of this job are told to end: it is preempted or cancelled"' USR2
+
+note "begins"
+"$tandem" run "$config" --run-dir "$run_dir" --resume-or-start "${shared[@]}" "${values[@]}" &
+child=$!
+# A step without work, on this host: Slurm tells steps of a preemption, not this script.
+srun --overlap --ntasks=1 --cpus-per-task=1 --mem=0 --mpi=none \
+  bash -c 'trap "kill -USR2 $1; exit" TERM; sleep infinity & wait' listener $$ >/dev/null 2>&1 &
+listener=$!
+
+# A signal ends a wait, not the child; a child that has been waited for is told by 127.
+code=127
+while :; do
+  before=$signals
+  wait "$child"
+  status=$?
+  ((status == 127)) || code=$status
+  ((signals == before)) && break
+done
+trap '' USR2
+kill "$listener" 2>/dev/null
+
+crashes=$(grep -c " job $SLURM_JOB_ID .*: crashed" "$run_dir/job.log")
+again=''
+case $code in
+  75 | 138 | 143)
+    code=75
+    if ((restarts < most_restarts)); then again="interrupted"; else note "interrupted, and started again $restarts times already"; fi
+    ;;
+  129 | 1[3-9]? )
+    if ((crashes < most_crashes)); then again="crashed by signal $((code - 128))"; else note "crashed by signal $((code - 128)), after $crashes crashes before"; fi
+    ;;
+  *) note "ended with exit code $code" ;;
+esac
+[[ -n $again ]] || exit "$code"
+
+# Only a job that still runs is put back into the queue: one that was cancelled stays so, and Slurm has put back by itself
+# one whose time of grace is over.
+state=$(scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p')
+if [[ $state != RUNNING ]]; then
+  note "$again; the job is $state and is left so"
+  exit "$code"
+fi
+note "$again; back into the queue"
+# Slurm ends this script then. An exit before that would count as the end of the job.
+trap 'exit 75' TERM
+scontrol requeue "$SLURM_JOB_ID" || exit "$code"
+sleep 600 &
+wait
+exit "$code"
+)sh";
+
+}  // namespace
+
+Result<std::string> render_slurm(const Job& job, const SlurmOptions& options) {
+  int64_t seconds = 0;
+  if (!options.time.empty()) seconds = TRY(seconds_of_time(options.time));
+  TRY(check_line("--partition", options.partition));
+  TRY(check_line("--account", options.account));
+  TRY(check_line("the working directory", job.working_dir.string()));
+  for (const std::string& line : options.extra) {
+    if (line.find_first_of("\n\r") != std::string::npos || !line.starts_with("-"))
+      return fail(Status::invalid(fmt::format("--extra \"{}\" is not an option of sbatch, such as --qos=high", line)));
+  }
+  std::string text = head(job, options, notice_of(options.time, seconds));
+  text += fmt::format("\ntandem={}\nconfig={}\nshared=({})\nmost_restarts={}\nmost_crashes={}\n",
+                      quoted_for_shell(job.program), quoted_for_shell(job.config), joined_for_shell(job.overrides),
+                      job.most_restarts, kMostCrashes);
+  text += choice(job);
+  text += kBody;
+  return text;
+}
+
+Result<std::string> job_of_sbatch(std::string_view output) {
+  const std::string_view line = trim(split(trim(output), '\n').back());
+  const std::string_view number = line.substr(0, line.find(';'));  // "123;cluster"
+  if (number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos)
+    return fail(Status::corrupt(fmt::format("sbatch printed no number of a job: {}", trim(output))));
+  return std::string(number);
+}
+
+}  // namespace tandem::launch

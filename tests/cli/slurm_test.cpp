@@ -1,0 +1,183 @@
+// Runs under a real Slurm: a controller and four nodes, all on this machine (scripts/slurm-sim). Skipped where its
+// packages are not installed, or we are not root.
+#include <gmock/gmock.h>
+
+#include "tests/cli/run_fixture.h"
+#include "tests/repetitions.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class SlurmTest : public RunTest {
+ protected:
+  static void SetUpTestSuite() {
+    RunTest::SetUpTestSuite();
+    ASSERT_TRUE(make_directories(work()));
+    started() = Process({kSim, "up", cluster().string(), "4", std::to_string(::getpid())}, output()).wait(60s);
+    ::setenv("SLURM_CONF", (cluster() / "slurm.conf").c_str(), 1);
+  }
+  static void TearDownTestSuite() {
+    EXPECT_EQ(Process({kSim, "down", cluster().string()}, output()).wait(60s), 0);
+    ::unsetenv("SLURM_CONF");
+    RunTest::TearDownTestSuite();
+  }
+  void SetUp() override {
+    if (started() == 3) GTEST_SKIP() << "no Slurm on this machine: " << said();
+    ASSERT_EQ(started(), 0) << said();
+  }
+
+  static std::string said() { return text(output()); }
+  static fs::path cluster() { return root() / "cluster"; }
+  static fs::path work() { return root() / "work"; }  // from which jobs are submitted
+
+  // What a command of Slurm prints, trimmed.
+  static std::string ask(const std::string& command) {
+    const fs::path answer = root() / "answer";
+    EXPECT_EQ(Process({"/usr/bin/env", "-C", work().string(), "sh", "-c", command}, answer).wait(60s), 0)
+        << command << ": " << text(answer);
+    return std::string(trim(text(answer)));
+  }
+  static std::string field(const std::string& job, const std::string& name) {
+    const std::string shown = " " + ask("scontrol show job -o " + job) + " ";
+    const size_t at = shown.find(" " + name + "=");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + name.size() + 2;
+    return shown.substr(begin, shown.find(' ', begin) - begin);
+  }
+  static bool comes_to(const std::string& job, const std::string& state, std::chrono::milliseconds limit = 120s) {
+    return within(limit, [&] { return field(job, "JobState") == state; });
+  }
+  static std::string launch(const fs::path& run_dir, const Arguments& more) {
+    Arguments arguments = {"/usr/bin/env",
+                           "-C",
+                           work().string(),
+                           TANDEM_BINARY,
+                           "launch",
+                           TANDEM_SOURCE_DIR "/configs/tiny.yaml",
+                           "--on",
+                           "slurm",
+                           "--json",
+                           "--cores",
+                           "2",
+                           "--memory",
+                           "1",
+                           "--run-dir",
+                           run_dir.string(),
+                           "model.path=" + (root() / "model").string(),
+                           "trainer.groups_per_step=2",
+                           "trainer.group_size=6"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const fs::path answer = root() / "answer";
+    EXPECT_EQ(Process(arguments, answer).wait(60s), 0) << text(answer);
+    const Json job = json(answer);
+    return job.contains("jobs") ? job["jobs"][0].get<std::string>() : "";
+  }
+  static int step_of(const fs::path& run_dir) { return json(run_dir / "status.json").value("step", 0); }
+  // Slurm holds a job for two minutes that was put back, from when its last processes are gone. Here it starts after
+  // two seconds: in the second of its end a node would take it for the job that was ended.
+  static bool comes_to_step(const std::string& job, const fs::path& run_dir, int step) {
+    return within(120s, [&] {
+      if (field(job, "Reason") == "BeginTime" &&
+          field(job, "StartTime") > ask("date -d '30 seconds' +%Y-%m-%dT%H:%M:%S"))
+        ask("scontrol update JobId=" + job + " StartTime=now+2 || true");
+      const Json status = json(run_dir / "status.json");
+      const std::string state = status.value("state", "");
+      return (state == "running" || state == "done") && status.value("step", 0) >= step;
+    });
+  }
+  // For a test that waited in vain.
+  static std::string state_of_cluster(const std::string& job, const fs::path& run_dir) {
+    return log(run_dir) +
+           ask("scontrol show job " + job + "; sinfo -N; tail -n 30 " + (cluster() / "log" / "slurmctld.log").string());
+  }
+  static std::string log(const fs::path& run_dir) { return text(run_dir / "job.log"); }
+
+  static constexpr const char* kSim = TANDEM_SOURCE_DIR "/scripts/slurm-sim";
+
+ private:
+  static int& started() {
+    static int code = -1;
+    return code;
+  }
+};
+
+// Jobs of a higher partition take all nodes, again and again.
+TEST_F(SlurmTest, a_run_that_is_preempted_again_and_again_ends_as_one_that_is_not) {
+  const int times = repetitions(3, 20);
+  const Arguments settings = {"run.steps=" + std::to_string(100 + 70 * times), "tasks.heldout=0",
+                              "run.deterministic=true", "trainer.checkpoint_every=10"};
+  const fs::path run_dir = root() / "preempted", whole = root() / "whole";
+  const std::string job = launch(run_dir, settings);
+  ASSERT_NE(job, "");
+  int step = 1;
+  for (int i = 0; i < times; ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_TRUE(comes_to_step(job, run_dir, step)) << state_of_cluster(job, run_dir);
+    const std::string urgent =
+        ask("sbatch --parsable --partition=urgent --nodes=4 --exclusive --output=/dev/null --wrap true");
+    ASSERT_TRUE(within(60s, [&] { return field(job, "Restarts") == std::to_string(i + 1); })) << log(run_dir);
+    ASSERT_TRUE(comes_to(job, "PENDING")) << log(run_dir);
+    ASSERT_TRUE(comes_to(urgent, "COMPLETED"));
+    step = step_of(run_dir) + 1;
+  }
+  ASSERT_TRUE(comes_to_step(job, run_dir, step)) << log(run_dir);
+  ASSERT_TRUE(comes_to(job, "COMPLETED", 300s)) << log(run_dir);
+  for (int i = 0; i < times; ++i) {
+    EXPECT_THAT(log(run_dir), HasSubstr("attempt " + std::to_string(i) + " on "));
+    const std::string before = "preempted-" + job + ".out";
+    EXPECT_THAT(text(work() / before), HasSubstr("attempt " + std::to_string(i + 1) + " on ")) << "the log is kept";
+  }
+  EXPECT_THAT(log(run_dir), HasSubstr("the steps of this job are told to end"));
+  EXPECT_THAT(log(run_dir), HasSubstr("interrupted; back into the queue"));
+  EXPECT_THAT(log(run_dir), HasSubstr("ended with exit code 0"));
+  expect_nothing_left(run_dir);
+  expect_books_to_agree(run_dir);
+  expect_nothing_trained_twice(run_dir);
+
+  ASSERT_EQ(run(settings, whole), 0) << said();
+  EXPECT_EQ(export_digest(run_dir), export_digest(whole));
+}
+
+TEST_F(SlurmTest, a_job_that_is_cancelled_stays_so_and_leaves_nothing_and_the_same_file_goes_on) {
+  const fs::path run_dir = root() / "cancelled";
+  const std::string job = launch(run_dir, {"run.steps=5000", "tasks.heldout=0"});
+  ASSERT_TRUE(comes_to_step(job, run_dir, 2)) << log(run_dir);
+  ask("scancel " + job);
+  ASSERT_TRUE(comes_to(job, "CANCELLED")) << log(run_dir);
+  expect_nothing_left(run_dir);
+  EXPECT_THAT(log(run_dir), HasSubstr("and is left so"));
+
+  const int step = step_of(run_dir);
+  const std::string again = ask("sbatch --parsable " + (run_dir / "launch.sbatch").string());
+  ASSERT_TRUE(comes_to_step(again, run_dir, step + 2)) << log(run_dir);
+  ask("scancel " + again);
+  ASSERT_TRUE(comes_to(again, "CANCELLED")) << log(run_dir);
+  expect_nothing_left(run_dir);
+  expect_books_to_agree(run_dir);
+}
+
+TEST_F(SlurmTest, an_array_has_a_run_for_each_seed) {
+  const fs::path folder = root() / "seeds";
+  const std::string job = launch(folder, {"--seeds", "3-4", "run.steps=2", "tasks.heldout=0"});
+  ASSERT_TRUE(within(120s, [&] { return ask("squeue -h -j " + job + " 2>/dev/null || true").empty(); }));
+  for (const int seed : {3, 4}) {
+    const fs::path run_dir = folder / ("seed-" + std::to_string(seed));
+    EXPECT_EQ(json(run_dir / "summary.json").value("steps", 0), 2) << log(run_dir);
+    EXPECT_EQ(json(run_dir / "config.resolved.json")["run"]["seed"], seed);
+  }
+}
+
+TEST_F(SlurmTest, the_exit_code_of_a_failure_is_that_of_the_job) {
+  const fs::path run_dir = root() / "failing", file = root() / "failing.sbatch";
+  ask(TANDEM_BINARY " launch " TANDEM_SOURCE_DIR
+                    "/configs/tiny.yaml --on slurm --cores 1 --program /no/tandem/here --run-dir " +
+      run_dir.string() + " --render " + file.string());
+  EXPECT_EQ(ask("sbatch --wait " + file.string() + " >/dev/null 2>&1; echo $?"), "127");
+  EXPECT_THAT(log(run_dir), HasSubstr("ended with exit code 127"));
+}
+
+}  // namespace
+}  // namespace tandem
