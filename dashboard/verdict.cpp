@@ -10,6 +10,22 @@ namespace {
 // Fewer may all lack a signal by chance.
 constexpr uint64_t kTellingGroups = 16;
 
+struct Signals {
+  uint64_t groups = 0, with_signal = 0;
+};
+Signals signals_of(const RunFiles& run) {
+  Signals signals;
+  for (const Json& line : run.steps) {
+    signals.groups += static_cast<uint64_t>(number_at(line, "groups"));
+    signals.with_signal += static_cast<uint64_t>(number_at(line, "groups_with_signal"));
+  }
+  return signals;
+}
+std::string without_signal(uint64_t groups) {
+  return fmt::format("none of {} groups had a signal: all rewards of each were the same, and nothing was learned",
+                     groups);
+}
+
 }  // namespace
 
 std::vector<std::string> lacks_of(const RunFiles& run) {

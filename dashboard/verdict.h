@@ -13,4 +13,7 @@ namespace tandem::dashboard {
 // groups without a difference between rewards that nothing can have been learned. Empty where all is well.
 std::vector<std::string> lacks_of(const RunFiles& run);
 
+// What is worth a word although it may be chance: no group of a short run had a signal. Empty otherwise.
+std::string note_of(const RunFiles& run);
+
 }  // namespace tandem::dashboard

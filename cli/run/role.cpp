@@ -105,7 +105,7 @@ Result<int> run_role(const RoleOptions& options) {
                                             .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks),
                                             .steps = config.run.steps,
                                             .checkpoint_every = t.checkpoint_every,
-        .kept_checkpoints = TRY(run::kept_checkpoints(config))};
+                                            .kept_checkpoints = TRY(run::kept_checkpoints(config))};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
                        : trainer::run_follower(settings, clock, role_stop_requested));
     return kDone;

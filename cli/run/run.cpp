@@ -432,8 +432,12 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (end == run::Supervisor::End::kInterrupted && run::has_local_env(config))
     (void)envs::start_sandboxes("", config.env.sandbox, config.env.engine);
   std::vector<std::string> lacks;
-  if (end == run::Supervisor::End::kDone)
-    lacks = dashboard::lacks_of(TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir)))));
+  std::string note;
+  if (end == run::Supervisor::End::kDone) {
+    const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
+    lacks = dashboard::lacks_of(run);
+    if (lacks.empty()) note = dashboard::note_of(run);
+  }
   const int exit = !lacks.empty()                              ? kIncomplete
                    : end == run::Supervisor::End::kDone        ? kDone
                    : end == run::Supervisor::End::kInterrupted ? kInterrupted
@@ -459,6 +463,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);
   for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
+  if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);
   return exit;
 }
 
