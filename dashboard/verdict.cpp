@@ -41,17 +41,15 @@ std::vector<std::string> lacks_of(const RunFiles& run) {
         lacks.push_back(fmt::format("no held-out episode {} training had a reward: there is no success rate", phase));
     }
   }
-  uint64_t groups = 0, with_signal = 0;
-  for (const Json& line : run.steps) {
-    groups += static_cast<uint64_t>(number_at(line, "groups"));
-    with_signal += static_cast<uint64_t>(number_at(line, "groups_with_signal"));
-  }
-  if (lacks.empty() && groups >= kTellingGroups && with_signal == 0)
-    lacks.push_back(
-        fmt::format("none of {} groups had a signal: all rewards of each were the same, and nothing was "
-                    "learned",
-                    groups));
+  const Signals signals = signals_of(run);
+  if (lacks.empty() && signals.groups >= kTellingGroups && signals.with_signal == 0)
+    lacks.push_back(without_signal(signals.groups));
   return lacks;
+}
+
+std::string note_of(const RunFiles& run) {
+  const Signals signals = signals_of(run);
+  return signals.groups > 0 && signals.with_signal == 0 ? without_signal(signals.groups) : "";
 }
 
 }  // namespace tandem::dashboard
