@@ -12,9 +12,6 @@
 
 namespace tandem::envs {
 
-// A grade that takes longer counts as lost.
-inline constexpr double kMostTestSeconds = 40;
-
 // A command that makes the folders of logs.
 inline constexpr std::string_view kMakeLogs = "mkdir -p /tmp/logs/verifier /tmp/logs/agent /tmp/logs/artifacts";
 

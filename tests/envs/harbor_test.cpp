@@ -37,6 +37,11 @@ class Harbor : public SandboxTest {
   Grade play(const std::vector<std::string>& commands) {
     return play_commands(*task(), *backend_, commands, last_output_);
   }
+  Result<double> reward_of(const std::vector<std::string>& commands) {
+    const auto episode = *Episode::open(*task(), *backend_);
+    for (const auto& command : commands) (void)episode->call("run_terminal_cmd", {{"command", command}});
+    return episode->score("").transform([](const Grade& grade) { return grade.reward; });
+  }
   Scratch scratch_;
   std::string last_output_;
 };
@@ -66,7 +71,75 @@ TEST_F(Harbor, a_reward_that_the_model_leaves_does_not_count) {
         "echo 'kill -9 $PPID' > run.sh", "echo '(sleep 0.5; echo 1 > /logs/verifier/reward.txt) & exit 0' > run.sh",
         "echo 'echo 7 > /logs/verifier/reward.txt' > run.sh",
         "echo 'echo 1 > /logs/verifier/reward.txt; kill -9 $PPID' > run.sh"}) {
-    EXPECT_EQ(play({attack}).reward, 0) << attack;
+    EXPECT_EQ(reward_of({attack}).value_or(0), 0) << attack;
+  }
+}
+
+TEST_F(Harbor, a_verifier_that_gives_no_verdict_gives_no_reward_and_says_why) {
+  const auto why = [&](const std::string& script) {
+    scratch_.put("t/tests/test.sh", script);
+    const auto grade = reward_of({});
+    return grade ? "a reward of " + std::to_string(*grade) : grade.error().message();
+  };
+  EXPECT_THAT(why("echo looking; exit 0\n"), HasSubstr("gave no reward: the tests left no reward"));
+  EXPECT_THAT(why("echo looking; exit 0\n"), HasSubstr("looking"));
+  EXPECT_THAT(why("set -e\nno_such_program /tests\n"), HasSubstr("it needs no_such_program, which this machine"));
+  EXPECT_THAT(why("no_such_program; echo 0 > /logs/verifier/reward.txt\n"), HasSubstr("it needs no_such_program"));
+  EXPECT_THAT(why("/usr/bin/python3 -S -c 'print(\"/usr/bin/python3: No module named pytest\")'; echo 0 > "
+                  "/logs/verifier/reward.txt\n"),
+              HasSubstr("it needs pytest"));
+  EXPECT_THAT(why("cd /app\r\nif true; then\r\necho 1 > /logs/verifier/reward.txt\r\nfi\r\n"), HasSubstr("CRLF"));
+  EXPECT_THAT(why("echo dying; kill -9 $$\n"), HasSubstr("was ended by signal 9; its output ends:\ndying"));
+  EXPECT_THAT(why("echo much > /logs/verifier/reward.txt\n"),
+              HasSubstr("reward.txt holds \"much\" in place of a number"));
+  EXPECT_THAT(why("echo 7 > /logs/verifier/reward.txt\n"), HasSubstr("a reward of 7, which is not from 0 to 1"));
+  EXPECT_EQ(why("bash -c no_such_program 2> /dev/null; echo 0 > /logs/verifier/reward.txt\n"), "a reward of 0.000000");
+}
+
+TEST_F(Harbor, the_time_of_a_verifier_is_the_tasks) {
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[verifier]\ntimeout_sec = 600\n");
+  EXPECT_EQ(task()->expectation.commands->commands[0].seconds, 600);
+  scratch_.put("t/task.toml", "version = \"1.0\"\n");
+  EXPECT_EQ(task()->expectation.commands->commands[0].seconds, 600) << "Harbor's default";
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[verifier]\ntimeout_sec = 1\n");
+  scratch_.put("t/tests/test.sh", "echo 1 > /logs/verifier/reward.txt; echo begun; sleep 60\n");
+  const auto late = reward_of({});
+  ASSERT_FALSE(late.has_value());
+  EXPECT_THAT(late.error().message(), HasSubstr("the time that the task gives it"));
+  EXPECT_THAT(late.error().message(), HasSubstr("begun"));
+  // Who waits no longer than that says so.
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[verifier]\ntimeout_sec = 600\n");
+  const auto early = (*Episode::open(*task(), *backend_, {.most_test_seconds = 1}))->score("");
+  ASSERT_FALSE(early.has_value());
+  EXPECT_THAT(early.error().message(), HasSubstr("the task gives it 600 s"));
+}
+
+TEST_F(Harbor, a_failing_verifier_is_shown_with_its_output_where_a_task_is_validated) {
+  scratch_.put("t/tests/test.sh", "echo looking around; no_such_program\n");
+  const auto v = validate(*task(), *backend_, 1);
+  EXPECT_EQ(v.verdict, Verdict::kFailed);
+  ASSERT_EQ(v.findings.size(), 1u);
+  EXPECT_THAT(v.findings[0], HasSubstr("the solution gets no grade: tests/test.sh gave no reward"));
+  EXPECT_THAT(v.findings[0], HasSubstr("looking around"));
+}
+
+TEST_F(Harbor, rewards_are_read_as_harbor_reads_them) {
+  const auto graded = [&](const std::string& json) {
+    scratch_.put("t/tests/test.sh",
+                 "echo '" + json + "' > /logs/verifier/reward.json; echo 0 > /logs/verifier/reward.txt");
+    return play({});
+  };
+  EXPECT_EQ(graded("{\"score\": 0.5}").reward, 0.5);
+  EXPECT_EQ(graded("{\"passed\": true}").reward, 1);
+  EXPECT_EQ(graded("0.75").reward, 0.75);
+  const auto several = graded("{\"reward\": 0.5, \"style\": 0.25, \"tests\": 3}");
+  EXPECT_EQ(several.reward, 0.5);
+  EXPECT_EQ(several.terms.at("style"), 0.25);
+  EXPECT_EQ(several.terms.at("tests (metric)"), 3);
+  for (const char* wrong :
+       {"{\"a\": 1, \"b\": 1}", "{\"reward\": \"1\"}", "{\"reward\": 1, \"more\": {}}", "[1]", "", "{}"}) {
+    scratch_.put("t/tests/test.sh", "echo '" + std::string(wrong) + "' > /logs/verifier/reward.json");
+    EXPECT_FALSE(reward_of({}).has_value()) << wrong;
   }
 }
 

@@ -88,12 +88,21 @@ TEST_F(TerminalBench, all_tests_must_pass) {
   EXPECT_THAT(grade.why, HasSubstr("test_outputs.py::test_text failed"));
 }
 
-TEST_F(TerminalBench, tests_that_say_nothing_or_are_killed_do_not_count) {
-  scratch_.put("t/run-tests.sh", "bash /app/run.sh\n");
-  EXPECT_EQ(play("echo 'exit 0' > run.sh").reward, 0);
+TEST_F(TerminalBench, tests_that_say_nothing_or_are_killed_give_no_verdict) {
+  scratch_.put("t/run-tests.sh", "echo begun; bash /app/run.sh\n");
+  const auto why = [&](const std::string& run) {
+    const auto episode = *Episode::open(*task(), *backend_);
+    (void)episode->call("run_terminal_cmd", {{"command", "echo \"" + run + "\" > run.sh"}});
+    const auto grade = episode->score("");
+    return grade ? "a reward of " + std::to_string(grade->reward) : grade.error().message();
+  };
+  EXPECT_THAT(why("exit 0"), HasSubstr("run-tests.sh gave no verdict: no tests were reported"));
+  EXPECT_THAT(why("exit 0"), HasSubstr("begun"));
   const std::string said = "echo '=== short test summary info ==='; echo 'PASSED a::b'; ";
-  EXPECT_EQ(play("echo \"" + said + "kill -9 \\$PPID\" > run.sh").reward, 0);
-  EXPECT_EQ(play("echo \"" + said + "\" > run.sh").reward, 1) << "the run of the two above";
+  EXPECT_THAT(why(said + "kill -9 \\$PPID"), HasSubstr("run-tests.sh was ended by signal 9"));
+  EXPECT_EQ(why(said), "a reward of 1.000000") << "the run of the two above";
+  scratch_.put("t/run-tests.sh", "no_such_program\n");
+  EXPECT_THAT(why(""), HasSubstr("it needs no_such_program"));
 }
 
 TEST_F(TerminalBench, wordings_of_the_oldest_form_are_read) {
