@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "envs/tasks/report_channel.h"
 #include "envs/tasks/test_report.h"
 #include "envs/tasks/verifier.h"
 
@@ -90,8 +91,9 @@ Result<Term> term_of_rewards(const CommandCheck& check, const ToolOutcome& scrip
               .metrics = rewards->metrics};
 }
 
-Result<Term> term_of_report(const CommandCheck& check, const std::string& output) {
-  const auto report = read_test_report(output);
+Result<Term> term_of_report(const CommandCheck& check, const ReportChannel::Reading& reading) {
+  const auto& [report, output, why_none] = reading;
+  if (!why_none.empty()) return Term{.why = why_none + "\n" + last_lines(output)};
   const auto why = why_not_passed(report, *check.tests);
   if (why.empty()) return Term{.value = 1, .share = 1};
   const bool has_stopped = !missing_program(output).empty();
@@ -117,27 +119,36 @@ Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
                           const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
-  const Place place = place_for(check, task, left_behind, programs);
+  Place place = place_for(check, task, left_behind, programs);
   auto commands = check.commands;
   const bool is_script = !check.verifier.empty();
-  if (check.tests && !commands.empty() && !is_script) commands.back() = reported(std::move(commands.back()));
+  const ReportChannel channel;
+  if (check.tests && !commands.empty()) {
+    if (!is_script) commands.back() = reported(std::move(commands.back()));
+    channel.open_for(place, commands.back());
+  }
   // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
   if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});
-  const auto outcomes = TRY(runner(place, commands));
+  auto outcomes = TRY(runner(place, commands));
+  const bool has_report = check.tests && !commands.empty() && outcomes.size() == commands.size();
+  const auto reading = has_report ? channel.read(outcomes.back().output) : ReportChannel::Reading();
+  if (has_report) outcomes.back().output = reading.printed;
   if (outcomes.empty()) return Term{.value = 1};
   for (size_t i = 0; i + (check.leaves_reward ? 1 : 0) < outcomes.size(); ++i) {
     if (is_script) {
       TRY(check_verifier(check, commands[i], outcomes[i]));
       if (commands[i].any_exit) continue;
     }
-    auto term = judge(commands[i], outcomes[i]);
+    CheckCommand command = commands[i];
+    command.command = check.commands[i].command;
+    auto term = judge(command, outcomes[i]);
     if (term.value == 1) continue;
-    TRY(check_program(commands[i], outcomes[i]));
+    TRY(check_program(command, outcomes[i]));
     term.share = static_cast<double>(i) / static_cast<double>(commands.size());
     return term;
   }
   if (outcomes.size() < commands.size()) return Term{.why = "a command of the check was not run"};
-  if (check.tests) return term_of_report(check, outcomes.back().output);
+  if (check.tests) return term_of_report(check, reading);
   if (check.leaves_reward) return term_of_rewards(check, outcomes[outcomes.size() - 2], outcomes.back());
   return Term{.value = 1, .share = 1};
 }
