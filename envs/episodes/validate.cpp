@@ -45,6 +45,7 @@ class Trial {
       if (grade && grade->reward != 0) found(fmt::format("doing nothing scores {}{}", grade->reward, again(i)));
     }
     for (const Cheat cheat : kCheats) {
+      if (cheat == Cheat::kForgesReport && commands_of(cheat, task_).empty()) continue;
       const auto grade = TRY(without_verdict(play(cheat)));
       if (grade && grade->reward != 0) {
         found(fmt::format("the cheat {} scores {}: {}", to_string(cheat), grade->reward, advice(cheat)));

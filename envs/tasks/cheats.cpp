@@ -125,7 +125,9 @@ std::vector<std::string> exit_early(const Task& task) {
   return commands;
 }
 
+// Nothing where no reports are read.
 std::vector<std::string> forge_report(const Task& task) {
+  if (!task.expectation.commands || !task.expectation.commands->tests) return {};
   const auto report = forged_report(task);
   std::vector<std::string> commands;
   for (const auto& [path, content] : sources_of(task)) {
@@ -183,7 +185,7 @@ std::string_view advice(Cheat cheat) {
       return "files that the model can write decide how the tests run; run them isolated (python3 -I)";
     case Cheat::kForgesReport:
       return "what the code under test prints counts as a report of tests; let `python3 -m pytest` or `python3 -m "
-             "unittest` report them, without -I and -E, or print what was found and expect that by `output`";
+             "unittest` report them, or print what was found and expect that by `output`";
   }
   return "";
 }

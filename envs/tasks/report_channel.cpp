@@ -53,13 +53,16 @@ void ReportChannel::open_for(Place& place, CheckCommand& command) const {
                 [&](const auto& file) { return file.first == folder || file.first.starts_with(folder + "/"); });
   std::erase_if(place.programs, [&](const auto& path) { return !place.files.contains(path); });
   place.files[folder + "/sitecustomize.py"] = kReportProgram;
+  place.files[folder + "/bin/python3"] = kIsolatedPython;
+  place.programs.insert(folder + "/bin/python3");
   place.files[folder + "/keys"] = join(keys_, "\n");
   // The keys are in a pipe, from which each is taken once, and nowhere else by the time that anything is tested.
   command.command =
       "{ mv /workspace/tandem-report /tmp/ 2> /dev/null || mv tandem-report /tmp/; } && "
       "tandem_keys=$(cat /tmp/tandem-report/keys) && rm /tmp/tandem-report/keys || exit 126\n"
       "exec 97>&1 98<<TANDEM_END\n$tandem_keys\nTANDEM_END\n"
-      "unset tandem_keys; export PYTHONPATH=/tmp/tandem-report${PYTHONPATH:+:$PYTHONPATH}\n" +
+      "unset tandem_keys; export PYTHONPATH=/tmp/tandem-report${PYTHONPATH:+:$PYTHONPATH} "
+      "PATH=/tmp/tandem-report/bin:$PATH\n" +
       command.command;
 }
 

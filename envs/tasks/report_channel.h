@@ -3,8 +3,8 @@
 // Each Python process of a command takes a key that no other one gets, and says signed what its tests came to, once, at
 // its end. So neither prints of the code under test nor an early end of its process can pass for a report. What no
 // channel is proof against is code that was written to change the process that tests it from within; changes of
-// unittest's and pytest's own functions are noticed. Python that was told to look at no variables (-I, -E), and what is
-// not Python, knows nothing of the channel: then what is printed counts.
+// unittest's and pytest's own functions are noticed. What is not Python, and Python by another path than PATH that was
+// told to look at no variables (-I, -E), knows nothing of the channel: then what is printed counts.
 //
 // Values. Thread safety: none needed; a channel serves one command.
 #pragma once

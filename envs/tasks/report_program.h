@@ -214,4 +214,28 @@ _start()
 del _start
 )py";
 
+// Before the machine's own on the path: Python that is told to look at no variables (-I, -E) does not find the channel
+// by itself.
+inline constexpr const char* kIsolatedPython = R"sh(#!/bin/sh
+PATH=${PATH#/tmp/tandem-report/bin:}
+export PATH
+python=$(command -v python3) || exit 127
+case "$1" in
+  -I|-E|-IB|-BI|-EB|-BE|-Es|-sE) ;;
+  *) exec "$python" "$@" ;;
+esac
+flags=$1
+case "$2" in
+  -m) run='runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)'; first=m; skip=2 ;;
+  -*|"") exec "$python" "$@" ;;
+  *) run='runpy.run_path(sys.argv[0], run_name="__main__")'; first=; skip=1 ;;
+esac
+shift $skip
+exec "$python" "$flags" -c "import runpy, sys
+sys.orig_argv = ['python3', ${first:+'-m',} *sys.argv[1:]]
+exec(open('/tmp/tandem-report/sitecustomize.py').read())
+sys.argv = sys.argv[1:]
+$run" "$@"
+)sh";
+
 }  // namespace tandem::envs

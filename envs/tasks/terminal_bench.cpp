@@ -44,7 +44,7 @@ class TerminalBenchReader {
     read_yaml();
     std::error_code error;
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
-      if (fs::exists(folder_ / name, error)) read_compose(folder_ / name, environment_, mistakes_);
+      if (fs::exists(folder_ / name, error)) read_compose(folder_ / name, "client", environment_, mistakes_);
     }
     environment_ += "export TEST_DIR=/tests; ";
     if (recipes_ == Recipes::kBuilt) task_.image = built_image(folder_, mistakes_);
@@ -54,6 +54,16 @@ class TerminalBenchReader {
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);
     read_tests(build);
     read_solution(build);
+    if (task_.image.empty()) {
+      std::vector<std::string_view> texts = {task_.instruction};
+      for (const auto& [path, content] : task_.solution.files) texts.push_back(content);
+      if (task_.expectation.commands) {
+        for (const auto& [path, content] : task_.expectation.commands->files) {
+          if (path.ends_with(".sh") || path.ends_with(".py")) texts.push_back(content);
+        }
+      }
+      add_named_folders(task_, texts);
+    }
     return std::move(task_);
   }
 
@@ -129,7 +139,8 @@ class TerminalBenchReader {
     check.folders = {"tandem-tests"};
     check.tests.emplace();
     check.verifier = "run-tests.sh";
-    check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + environment_ +
+    check.commands = {{.command = std::string(kMakeLogs) +
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + environment_ +
                                   exports_of(build) + "cd " + shell_quoted(build.workdir) +
                                   " && bash /tests/run-tests.sh; }",
                        .seconds = test_seconds_,
@@ -147,10 +158,9 @@ class TerminalBenchReader {
     const auto text = read_file(folder_ / "solution.sh", kTerminalBenchLargestText);
     if (!text) return mistakes_.add((folder_ / "solution.sh").string(), 0, text.error().message());
     task_.solution.files["tandem-solution.sh"] = *text;
-    task_.solution.turns = {
-        {{"run_terminal_cmd",
-          {{"command", "mkdir -p /tmp/oracle && mv tandem-solution.sh /tmp/oracle/solution.sh && cd " +
-                           shell_quoted(build.workdir) + " && bash /oracle/solution.sh"}}}}};
+    task_.solution.turns = {{{"run_terminal_cmd",
+                              {{"command", "mv tandem-solution.sh /oracle/solution.sh && cd " +
+                                               shell_quoted(build.workdir) + " && bash /oracle/solution.sh"}}}}};
   }
 
   const fs::path folder_;

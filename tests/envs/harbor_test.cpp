@@ -54,7 +54,10 @@ TEST_F(Harbor, its_environment_is_there_by_the_names_that_it_uses) {
       {"cat /app/data/a.txt more/one.txt /app/more/two.txt out/who.txt; echo $MODE; ls -d /tests /solution; ls /logs"});
   EXPECT_THAT(last_output_, HasSubstr("a\n1\n2\nthe world\ntest\n"));
   EXPECT_THAT(last_output_, HasSubstr("verifier"));
-  EXPECT_EQ(play({"ls /tests/ /solution/ && echo hello > out/greeting.txt"}).reward, 0.25);
+  play({"ls -A /tests /solution"});
+  EXPECT_EQ(last_output_, "/solution:\n\n/tests:\n");
+  play({"pwd; find /app -name a.txt; find /app/ -maxdepth 0 -type d; readlink /app /tests"});
+  EXPECT_EQ(last_output_, "/app\n/app/data/a.txt\n/app/\n[exit code 1]\n") << "they are no links";
 }
 
 TEST_F(Harbor, the_reward_is_what_the_tests_leave) {
@@ -151,24 +154,25 @@ TEST_F(Harbor, files_beside_the_tests_are_not_taken_over) {
 TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
   scratch_.put("t/task.toml",
                "schema_version = \"2.0\"\nartifacts = [\"/x\"]\n[environment]\ngpus = 1\nskills_dir = \"a/b\"\n"
-               "memry_mb = 4\n[agent]\nuser = \"bob\"\n[verifier.env]\nKEY = \"${KEY}\"\n");
-  scratch_.put("t/environment/docker-compose.yaml", "services: {}\n");
+               "memry_mb = 4\n[agent]\nuser = \"bob\"\n");
+  scratch_.put("t/environment/docker-compose.yaml", "services:\n  main:\n    deploy: {}\n  db:\n    image: x\n");
   scratch_.put(
       "t/environment/Dockerfile",
       "FROM a AS x\nFROM b\nWORKDIR /app\nARG X=1\nUSER bob\nCOPY --from=x /y /app\nCOPY ../z .\nCOPY data /etc/\n"
-      "ADD http://x/y .\nRUN <<EOF\nENV 1-2=3\nHEALTHCHECK NONE\n");
+      "ADD http://x/y .\nRUN <<EOF\necho a\nEOF\nENV 1-2=3\nHEALTHCHECK NONE\nONBUILD RUN x\nRUN "
+      "--mount=type=secret,id=a b\n"
+      "COPY solution /app/\nRUN bash -lc \"pip install x\"\n");
   const auto all = mistakes();
   for (const char* part :
        {"task.toml:1: schema_version must be", "task.toml:2: artifacts is not supported",
         "task.toml:4: environment.gpus", "task.toml:5: environment.skills_dir is not supported",
         "task.toml:6: unknown key environment.memry_mb; did you mean environment.memory_mb?",
-        "task.toml:8: agent.user is not supported", "task.toml:10: verifier.env: variables of this machine",
-        "docker-compose.yaml: several services are not supported", "Dockerfile:2: FROM: builds of several stages",
-        "Dockerfile:4: ARG: not supported", "Dockerfile:5: USER: not supported",
-        "Dockerfile:6: COPY: --from=x is not supported", "Dockerfile:7: COPY: ../z leads out",
-        "Dockerfile:8: COPY: /etc/ lies outside of WORKDIR /app", "Dockerfile:9: ADD: there is no network",
-        "Dockerfile:10: RUN: texts in place", "Dockerfile:11: ENV: \"1-2\" is no name",
-        "Dockerfile:12: HEALTHCHECK: not supported"}) {
+        "task.toml:8: agent.user is not supported", "docker-compose.yaml:4: the service db is not supported",
+        "Dockerfile:2: FROM: builds of several stages", "Dockerfile:6: COPY: --from=x is not supported",
+        "Dockerfile:7: COPY: ../z leads out", "Dockerfile:8: COPY: /etc/ lies outside of WORKDIR /app",
+        "Dockerfile:9: ADD: there is no network", "Dockerfile:13: ENV: \"1-2\" is no name",
+        "Dockerfile:15: ONBUILD: not supported", "Dockerfile:16: RUN: --mount=type=secret,id=a is not supported",
+        "Dockerfile:17: COPY: solution would show solution", "Dockerfile:18: RUN: `pip install` needs a network"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
 }

@@ -25,6 +25,12 @@ constexpr const char* kUnittest =
     "        self.assertEqual(calc.clip(-1, 0, 3), 0)\n"
     "if __name__ == '__main__':\n"
     "    unittest.main(verbosity=2)\n";
+constexpr const char* kIsolated =
+    "import sys\nsys.path.insert(0, '.')\nimport unittest, calc\n"
+    "class Calc(unittest.TestCase):\n"
+    "    def test_clip(self):\n"
+    "        self.assertEqual(calc.clip(5, 0, 3), 3)\n"
+    "unittest.main(verbosity=2)\n";
 constexpr const char* kPytest =
     "import calc, pytest\n"
     "def test_clip():\n"
@@ -77,6 +83,7 @@ std::vector<Way> ways() {
       {"python3 -m unittest -v", kUnittest, {}},
       {"python3 -m unittest -v 2>&1 | tail -n 100", kUnittest, {"test_clip (tests.test_calc.Calc)"}},
       {"PYTHONPATH=.:$PYTHONPATH python3 tests/test_calc.py", kUnittest, {}}};
+  ways.push_back({"python3 -I tests/test_calc.py", kIsolated, {}});
   if (fs::exists("/usr/lib/python3/dist-packages/pytest")) {
     ways.push_back({"python3 -m pytest -p no:cacheprovider -rA tests", kPytest, {}});
     ways.push_back({"cd tests && python3 -Bm pytest -q", kPytest, {}});
@@ -154,14 +161,8 @@ TEST_F(ReportChannelTest, tests_within_tests_are_not_reported) {
 }
 
 TEST_F(ReportChannelTest, a_check_that_can_be_forged_is_named_by_validate) {
-  // Isolated, Python does not know of the channel, and what is printed counts.
-  const char* tests =
-      "import sys\nsys.path.insert(0, '.')\nimport unittest, calc\n"
-      "class Calc(unittest.TestCase):\n"
-      "    def test_clip(self):\n"
-      "        self.assertEqual(calc.clip(5, 0, 3), 3)\n"
-      "unittest.main(verbosity=2)\n";
-  const auto weak = validate(task_of("python3 -I tests/test_calc.py", tests), *backend_, 1);
+  // By this path Python does not know of the channel, and what is printed counts.
+  const auto weak = validate(task_of("/usr/bin/python3 -I tests/test_calc.py", kIsolated), *backend_, 1);
   EXPECT_EQ(weak.verdict, Verdict::kFailed);
   EXPECT_THAT(weak.findings, testing::Contains(HasSubstr("the cheat forges_report scores 1")));
   const auto strong = validate(task_of("python3 -m unittest -v", kUnittest), *backend_, 1);

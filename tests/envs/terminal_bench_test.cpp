@@ -52,7 +52,7 @@ class TerminalBench : public SandboxTest {
     scratch_.put("t/tests/test_outputs.py",
                  "import os\ndef test_there():\n    assert os.path.exists('/app/greeting.txt')\n"
                  "def test_text():\n    assert open('/app/greeting.txt').read() == 'hello\\n'\n"
-                 "def test_mode():\n    assert os.environ['MODE'] == \"it's\" and os.getcwd() == '/workspace'\n");
+                 "def test_mode():\n    assert os.environ['MODE'] == \"it's\" and os.getcwd() == '/app'\n");
     scratch_.put("t/solution.sh", "cat words.txt > greeting.txt\n");
   }
   Result<Task> task() { return only_task(scratch_.path / "t"); }
@@ -117,7 +117,7 @@ TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
                "max_test_timeout_sec: soon\ndificulty: easy\n");
   scratch_.put("t/docker-compose.yaml",
                "services:\n  client:\n    build: ..\n    command: python3 server.py\n    ports: [\"80:80\"]\n"
-               "    environment:\n      KEY: ${KEY}\n    volumes:\n      - ./data:/data\n  db:\n    image: postgres\n"
+               "    environment:\n      KEY: a${KEY}\n    volumes:\n      - ./data:/data\n  db:\n    image: postgres\n"
                "networks: {}\n");
   scratch_.put(
       "t/run-tests.sh",
@@ -135,8 +135,8 @@ TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
         "docker-compose.yaml:9: volumes: ./data:/data is not supported",
         "docker-compose.yaml:10: the service db is not supported", "docker-compose.yaml:12: networks is not supported",
         "run-tests.sh:2: `curl` needs a network", "run-tests.sh:4: `uv run` needs a network",
-        "Dockerfile:3: COPY: . would show task.yaml to the model", "Dockerfile:4: COPY: tests/ would show tests",
-        "Dockerfile:5: RUN: `pip install` needs a network", "solution.yaml: types keys into a terminal"}) {
+        "Dockerfile:4: COPY: tests/ would show tests", "Dockerfile:5: RUN: `pip install` needs a network",
+        "solution.yaml: types keys into a terminal"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
   EXPECT_THAT(all, testing::Not(HasSubstr("run-tests.sh:1:")));
