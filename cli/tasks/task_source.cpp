@@ -57,12 +57,13 @@ std::string check_of(const envs::Task& task) {
 }
 
 Result<std::vector<envs::Task>> read_tasks(const std::string& path, int count, const std::vector<std::string>& names,
-                                           envs::Recipes recipes) {
+                                           envs::Recipes recipes, std::vector<envs::SkippedTask>* skipped) {
   std::vector<envs::Task> tasks;
   if (path == kWorkspace || path.starts_with("workspace:")) {
     tasks = TRY(made_tasks(path == kWorkspace ? "" : path.substr(kWorkspace.size() + 1), count));
   } else {
-    const auto set = TRY(envs::TaskSet::read(path, {.kinds = {}, .recipes = recipes}));
+    const auto set = TRY(envs::TaskSet::read(path, {.kinds = {}, .recipes = recipes, .tells_skipped = !skipped}));
+    if (skipped) skipped->assign(set.skipped().begin(), set.skipped().end());
     tasks.assign(set.tasks().begin(), set.tasks().end());
   }
   if (names.empty()) return tasks;

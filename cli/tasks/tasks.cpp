@@ -212,9 +212,10 @@ Action add_tasks(CLI::App& command) {
     if (list->parsed()) return list_tasks(*options);
     if (show->parsed()) return show_task(*options);
     if (attempt->parsed()) return try_task(TRY(one_task(*options)), options->attempt);
-    return validate_tasks(
-        TRY(read_tasks(options->path, options->count, options->names, envs::recipes_from(options->recipes))),
-        options->validate);
+    std::vector<envs::SkippedTask> skipped;
+    const auto recipes = envs::recipes_from(options->recipes);
+    const auto tasks = TRY(read_tasks(options->path, options->count, options->names, recipes, &skipped));
+    return validate_tasks(tasks, skipped, recipes, options->validate);
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "envs/tasks/task.h"
+#include "envs/tasks/task_set.h"
 
 namespace tandem::cli {
 
@@ -16,8 +17,9 @@ struct ValidateOptions {
   bool json = false;
 };
 // kDone where all tasks passed, kFailed where one did not, kUnfit where all that did not lack something of this
-// machine, kInterrupted after SIGINT or SIGTERM.
-Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateOptions& options);
+// machine, kInterrupted after SIGINT or SIGTERM. Those of `skipped`, which are no tasks here, are told and counted.
+Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const std::vector<envs::SkippedTask>& skipped,
+                           envs::Recipes recipes, const ValidateOptions& options);
 
 struct MakeOptions {
   std::string repository, folder;

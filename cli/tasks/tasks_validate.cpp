@@ -18,6 +18,8 @@
 #include "cli/progress_line.h"
 #include "cli/tasks/tasks_commands.h"
 #include "envs/backends/backends.h"
+#include "envs/backends/choosing_backend.h"
+#include "envs/container/engine.h"
 #include "envs/episodes/validate.h"
 #include "envs/tasks/task_set.h"
 
@@ -106,6 +108,24 @@ void print_table(const std::vector<Validation>& all, double seconds) {
   fmt::print("{} task{} in {}\n", all.size(), all.size() == 1 ? "" : "s", format_seconds(seconds));
 }
 
+// Tasks that are none here, and by what more of them would be.
+void print_skipped(const std::vector<envs::SkippedTask>& skipped, envs::Recipes recipes) {
+  constexpr size_t kMostShown = 40;
+  if (skipped.empty()) return;
+  for (size_t i = 0; i < std::min(kMostShown, skipped.size()); ++i) {
+    fmt::print("{}  left out\n", skipped[i].name);
+    for (const auto& why : skipped[i].why) fmt::print("    {}\n", why);
+  }
+  fmt::print("{} task{} left out, which cannot be followed here", skipped.size(),
+             skipped.size() == 1 ? " is" : "s are");
+  const bool has_engine = envs::Engine::find(envs::engine_place("")).has_value();
+  if (recipes == envs::Recipes::kFollowed) {
+    fmt::print("; `tandem tasks build` makes images of whole Dockerfiles, for `--recipes built`{}",
+               has_engine ? "" : ", with a container engine, of which none answers here");
+  }
+  fmt::print("\n");
+}
+
 int exit_code(const std::vector<Validation>& all) {
   bool unfit = false;
   for (const auto& v : all) {
@@ -117,7 +137,8 @@ int exit_code(const std::vector<Validation>& all) {
 
 }  // namespace
 
-Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateOptions& options) {
+Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const std::vector<envs::SkippedTask>& skipped,
+                           envs::Recipes recipes, const ValidateOptions& options) {
   auto results = TRY(Results::open(options.results));
   const auto backend = TRY(envs::start_sandboxes());
   std::vector<Validation> all;
@@ -163,9 +184,12 @@ Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const ValidateO
   if (options.json) {
     Json list = Json::array();
     for (const auto& v : all) list.push_back(envs::to_json(v));
-    fmt::print("{}\n", Json{{"seconds", progress.seconds()}, {"tasks", list}}.dump(2));
+    Json left_out = Json::array();
+    for (const auto& task : skipped) left_out.push_back(Json{{"name", task.name}, {"why", task.why}});
+    fmt::print("{}\n", Json{{"seconds", progress.seconds()}, {"tasks", list}, {"skipped", left_out}}.dump(2));
   } else {
     print_table(all, progress.seconds());
+    print_skipped(skipped, recipes);
   }
   if (interrupted) {
     fmt::print(stderr, "interrupted after {} of {} tasks{}\n", all.size(), tasks.size(),

@@ -197,6 +197,7 @@ Result<std::unique_ptr<Sandbox>> ContainerBackend::create(const SandboxSpec& spe
   Container container(engine_, TRY(engine_->create(settings_of(spec, image->name, door, owner_, label_))));
   auto started = TRY(envs::start(*engine_, container.id(), door));
   FirstProcess process{.spec = spec, .filter = filter_};
+  process.spec.memory_is_bounded = true;
   // Where the engine counts those of this container nobody else must: the kernel counts all of their user.
   process.spec.processes = started.is_counted ? 0 : spec.processes + static_cast<int>(processes_of(std::nullopt));
   process.spec.environment.insert(process.spec.environment.begin(), image->environment.begin(),

@@ -16,6 +16,7 @@
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/request_kind.h"
+#include "envs/sandbox/root_contents.h"
 
 namespace tandem::envs {
 
@@ -143,7 +144,7 @@ Status prepare_root(const fs::path& root, const ImagePlan& plan) {
   TRY(make_empty(root / "workspace", 0755));
   TRY(make_empty(root / "tmp", 01777));
   const auto id = std::to_string(kNobody);
-  TRY(add_first_line(root / "etc/passwd", "agent:x:" + id + ":" + id + ":agent:/workspace:/bin/bash"));
+  TRY(add_first_line(root / "etc/passwd", "agent:x:" + id + ":" + id + ":agent:" + kHome + ":/bin/bash"));
   return add_first_line(root / "etc/group", "agent:x:" + id + ":");
 }
 

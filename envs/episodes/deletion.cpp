@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "envs/episodes/episode.h"
 #include "envs/tasks/command_check.h"
-#include "envs/tasks/container.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/test_report.h"
 #include "envs/tasks/yaml_task.h"
@@ -18,8 +17,9 @@
 namespace tandem::envs {
 namespace {
 
-constexpr int kRuns = 3;         // of tests that must pass each time
-constexpr int kRunsWithout = 2;  // of tests that must fail each time
+constexpr double kMostTestSeconds = 40;  // of all tests of a repository
+constexpr int kRuns = 3;                 // of tests that must pass each time
+constexpr int kRunsWithout = 2;          // of tests that must fail each time
 constexpr double kLeastSeconds = 10;
 constexpr double kSlower = 4;  // that a machine in use may be than it was for the tests' first runs
 

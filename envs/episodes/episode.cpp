@@ -245,7 +245,8 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
     return failed;
   }
   const auto holder = spec_of(task_, options_).holder;
-  auto graded = TRY(grade(task_, collected.files, answer, sandbox_runner(backend_, options_.test_time_limit_s, holder),
+  auto graded = TRY(grade(task_, collected.files, answer,
+                          sandbox_runner(backend_, options_.test_time_limit_s, holder, options_.most_test_seconds),
                           collected.programs));
   if (options_.count_lints) graded.terms["lints"] = TRY(count_lints(collected.files));
   return graded;
@@ -319,9 +320,9 @@ Result<Grade> Episode::score_task(std::string_view final_answer) {
   return joined();
 }
 
-Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolder holder) {
+Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolder holder, double most_seconds) {
   holder.grading = true;
-  return [&backend, time_limit_s, holder = std::move(holder)](
+  return [&backend, time_limit_s, most_seconds, holder = std::move(holder)](
              const Place& place, std::span<const CheckCommand> commands) -> Result<std::vector<ToolOutcome>> {
     SandboxSpec spec;
     spec.holder = holder;
@@ -333,10 +334,10 @@ Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolde
     TRY(make_executable(*sandbox, place.programs));
     std::vector<ToolOutcome> outcomes;
     for (const auto& command : commands) {
-      spec.call_time_limit_s = command.seconds > 0 ? command.seconds : time_limit_s;
+      spec.call_time_limit_s = std::min(command.seconds > 0 ? command.seconds : time_limit_s, most_seconds);
       sandbox->set_call_limits(spec);
       outcomes.push_back(as_printed(TRY(sandbox->call("run_terminal_cmd", {{"command", command.command}}))));
-      if (outcomes.back().exit_code != command.exit_code) break;
+      if (!command.any_exit && outcomes.back().exit_code != command.exit_code) break;
     }
     return outcomes;
   };

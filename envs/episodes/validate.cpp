@@ -32,20 +32,23 @@ class Trial {
   Status run() {
     TRY(check_needs(task_));
     for (int i = 0; i < validation_.repeats && validation_.findings.empty(); ++i) {
-      const auto grade = TRY(play_solution(task_, backend_, options_));
-      if (grade.reward != 1) {
-        found(fmt::format("the solution scores {}{}: {}", grade.reward, again(i), grade.why));
+      const auto grade = TRY(graded("the solution", play_solution(task_, backend_, options_)));
+      if (grade && grade->reward != 1) {
+        found(fmt::format("the solution scores {}{}: {}", grade->reward, again(i), grade->why));
       }
     }
+    // Of tests that give no verdict on the solution nothing else is to be had.
+    if (!validation_.findings.empty() && no_verdicts_) return {};
     const size_t before = validation_.findings.size();
     for (int i = 0; i < validation_.repeats && validation_.findings.size() == before; ++i) {
-      const auto grade = TRY(play(std::nullopt));
-      if (grade.reward != 0) found(fmt::format("doing nothing scores {}{}", grade.reward, again(i)));
+      const auto grade = TRY(graded("doing nothing", play(std::nullopt)));
+      if (grade && grade->reward != 0) found(fmt::format("doing nothing scores {}{}", grade->reward, again(i)));
     }
     for (const Cheat cheat : kCheats) {
-      const auto grade = TRY(play(cheat));
-      if (grade.reward != 0) {
-        found(fmt::format("the cheat {} scores {}: {}", to_string(cheat), grade.reward, advice(cheat)));
+      if (cheat == Cheat::kForgesReport && commands_of(cheat, task_).empty()) continue;
+      const auto grade = TRY(without_verdict(play(cheat)));
+      if (grade && grade->reward != 0) {
+        found(fmt::format("the cheat {} scores {}: {}", to_string(cheat), grade->reward, advice(cheat)));
       }
     }
     return {};
@@ -54,6 +57,22 @@ class Trial {
  private:
   static std::string again(int i) {
     return i == 0 ? "" : fmt::format(" the {}. time, though not before: its check is not stable", i + 1);
+  }
+
+  // Nothing where the tests gave no verdict: whoever is responsible, there is no reward.
+  static Result<std::optional<Grade>> without_verdict(Result<Grade> grade) {
+    if (grade) return std::move(*grade);
+    if (grade.error().code() == Code::kInvalid) return std::nullopt;
+    return fail(grade.error());
+  }
+
+  // The same, and that is a finding.
+  Result<std::optional<Grade>> graded(const char* who, Result<Grade> grade) {
+    if (!grade && grade.error().code() == Code::kInvalid) {
+      found(fmt::format("{} gets {}", who, grade.error().message()));
+      no_verdicts_ = true;
+    }
+    return without_verdict(std::move(grade));
   }
 
   void found(std::string what) { validation_.findings.push_back(std::move(what)); }
@@ -72,6 +91,7 @@ class Trial {
   SandboxBackend& backend_;
   const EpisodeOptions& options_;
   Validation& validation_;
+  bool no_verdicts_ = false;
 };
 
 }  // namespace

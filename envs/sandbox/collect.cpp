@@ -12,7 +12,7 @@ constexpr uint64_t kMostBytes = 32 << 20;
 
 }  // namespace
 
-Collected collect_files(const fs::path& root) {
+Collected collect_files(const fs::path& root, const std::set<std::string>& left_out) {
   Collected collected;
   uint64_t bytes = 0;
   std::error_code error;
@@ -20,7 +20,10 @@ Collected collect_files(const fs::path& root) {
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
     const auto status = entry->symlink_status(ignored);
-    if (status.type() == fs::file_type::directory) continue;
+    if (status.type() == fs::file_type::directory) {
+      if (left_out.contains(entry->path().string())) entry.disable_recursion_pending();
+      continue;
+    }
     const auto name = entry->path().lexically_relative(root).string();
     auto& content = collected.files[name];
     if (status.type() != fs::file_type::regular) {
@@ -52,6 +55,8 @@ Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths) {
 
 Status put_files(const fs::path& root, const Files& files) {
   for (const auto& [name, content] : files) {
+    if (name.starts_with('/') && root != "/workspace")
+      return Status::invalid(name + " lies outside of the workspace, which is all that there is without a sandbox");
     const auto path = root / name;
     TRY(make_directories(path.parent_path()));
     FILE* file = fopen(path.c_str(), "wbe");

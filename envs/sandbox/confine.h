@@ -59,16 +59,16 @@ Result<std::string> make_filter();
 // The version of Landlock that can be used here, 0 where there is none or one that cannot move files between folders.
 int landlock_version();
 
-// Reading below /, writing in the workspace and the temporary folders alone, no signal or abstract socket beyond this
-// process's descendants; the kernel's own word on it, beside mounts and namespaces. Nothing where there is no Landlock.
-// Needs no_new_privs.
-Status restrict_files();
+// Reading below /, writing in the workspace, the temporary folders and those that `links` lead to alone, no signal or
+// abstract socket beyond this process's descendants; the kernel's own word on it, beside mounts and namespaces. Nothing
+// where there is no Landlock. Needs no_new_privs.
+Status restrict_files(const Links& links);
 
 // Another user and group, with the capabilities that the process has, all of them effective.
 Status become_user(const User& user);
 
 // No capability, no way to gain one, Landlock, and the filter. The last step. kUnfit where capabilities are left that
 // the process may not drop.
-Status drop_privileges(const std::string& filter);
+Status drop_privileges(const std::string& filter, const Links& links);
 
 }  // namespace tandem::envs

@@ -30,7 +30,8 @@ Status make(const fs::path& root, const TreeEntry& entry) {
     case 0:
       return {};
     case S_IFDIR:
-      return check(mkdir(path.c_str(), 0700), entry.path);
+      if (mkdir(path.c_str(), 0700) == 0) return {};
+      return errno == EEXIST && path.starts_with(kPlaces) ? Status() : Status::from_errno(entry.path, errno);
     case S_IFREG: {
       FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
       if (!file) return Status::from_errno(entry.path, errno);
@@ -54,10 +55,17 @@ Status finish(const fs::path& root, const TreeEntry& entry) {
   return check(utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW), entry.path);
 }
 
+// Folders that are mounted elsewhere, or that others are mounted in, stay, empty.
 Status clear(const fs::path& root) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root, error)) {
-    fs::remove_all(entry.path(), error);
+    const auto path = entry.path().string();
+    if ((path == kPlaces || root == kPlaces) && fs::is_directory(fs::symlink_status(path, error))) {
+      TRY(clear(path));
+      continue;
+    }
+    fs::remove_all(path, error);
+    if (error == std::errc::device_or_resource_busy && path.starts_with(kPlaces)) continue;
     if (error) return Status::unavailable(entry.path().filename().string() + ": " + error.message());
   }
   return {};

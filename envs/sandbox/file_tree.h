@@ -18,6 +18,9 @@
 
 namespace tandem::envs {
 
+// Below the temporary files: folders that are mounted at other paths of a sandbox, by the last parts of those.
+inline constexpr const char* kPlaces = "/tmp/.tandem";
+
 inline constexpr size_t kLargestTree = size_t{48} << 20;  // bytes of all files and names
 inline constexpr size_t kMostTreeEntries = 50'000;
 

@@ -6,9 +6,13 @@
 
 namespace tandem::envs {
 
-using Files = std::map<std::string, std::string>;  // path relative to the workspace -> content
+// Path relative to the workspace, or an absolute one below a link to kOutside -> content.
+using Files = std::map<std::string, std::string>;
 
 // Paths that lead elsewhere inside a sandbox: "/app" -> "/workspace".
 using Links = std::map<std::string, std::string>;
+
+// Where links lead whose files are of the task, though they are not in its workspace: "/data" -> "/tmp/outside/data".
+inline constexpr const char* kOutside = "/tmp/outside";
 
 }  // namespace tandem::envs

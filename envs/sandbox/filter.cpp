@@ -172,12 +172,20 @@ Result<std::string> make_filter() {
   for (const auto request : kRequests) {
     rules.add(SCMP_ACT_ALLOW, "ioctl", {SCMP_A1(SCMP_CMP_MASKED_EQ, kWord, request)});
   }
-  // Unix and internet sockets only; the latter reach loopback and nothing else. Programs that try younger families
-  // first (name look-ups over netlink) expect to hear that there are none.
+  // Unix and internet sockets; the latter reach loopback and nothing else. By netlink programs list the interfaces,
+  // which is loopback; to change them takes a capability. Programs that try younger families first expect to hear that
+  // there are none.
   for (const uint64_t family : {AF_UNIX, AF_INET, AF_INET6}) {
     rules.add(SCMP_ACT_ALLOW, "socket", {SCMP_A0(SCMP_CMP_EQ, family)});
   }
-  rules.add(SCMP_ACT_ERRNO(EAFNOSUPPORT), "socket", {SCMP_A0(SCMP_CMP_GT, uint64_t{AF_INET6})});
+  constexpr uint64_t kRoutes = 0;  // NETLINK_ROUTE
+  rules.add(SCMP_ACT_ALLOW, "socket", {SCMP_A0(SCMP_CMP_EQ, uint64_t{AF_NETLINK}), SCMP_A2(SCMP_CMP_EQ, kRoutes)});
+  rules.add(SCMP_ACT_ERRNO(EAFNOSUPPORT), "socket",
+            {SCMP_A0(SCMP_CMP_EQ, uint64_t{AF_NETLINK}), SCMP_A2(SCMP_CMP_NE, kRoutes)});
+  for (uint64_t family = AF_INET6 + 1; family <= AF_MAX; ++family) {
+    if (family != AF_NETLINK) rules.add(SCMP_ACT_ERRNO(EAFNOSUPPORT), "socket", {SCMP_A0(SCMP_CMP_EQ, family)});
+  }
+  rules.add(SCMP_ACT_ERRNO(EAFNOSUPPORT), "socket", {SCMP_A0(SCMP_CMP_GT, uint64_t{AF_MAX})});
   rules.add(SCMP_ACT_ALLOW, "socketpair", {SCMP_A0(SCMP_CMP_EQ, uint64_t{AF_UNIX})});
   rules.add(SCMP_ACT_ERRNO(EAFNOSUPPORT), "socketpair", {SCMP_A0(SCMP_CMP_GT, uint64_t{AF_UNIX})});
   return rules.program();

@@ -24,6 +24,15 @@ Status close_standard_streams() {
   return {};
 }
 
+// Links to folders that are not there yet; where mounts stand in for them they are.
+Status make_places(const Links& links) {
+  for (const auto& [path, target] : links) {
+    std::error_code error;
+    if (fs::is_symlink(fs::symlink_status(path, error))) TRY(make_directories(target));
+  }
+  return {};
+}
+
 }  // namespace
 
 void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& begin) {
@@ -39,7 +48,8 @@ void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& 
     TRY(raise_loopback());
     if (!self.spec.network.empty()) listener = TRY(listen_for_proxy());
     TRY(set_limits(self.spec));
-    return drop_privileges(self.filter);
+    TRY(make_places(self.spec.links));
+    return drop_privileges(self.filter, self.spec.links);
   };
   const Status status = set_up();
   if (!send_frame(socket, status ? "ready" : status.message(), soon()) || !status) _exit(1);
@@ -55,7 +65,7 @@ void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& 
     const auto proxy = proxy_settings();
     settings.insert(settings.end(), proxy.begin(), proxy.end());
   }
-  serve_sandbox(socket, settings);
+  serve_sandbox(socket, {settings, self.spec.links, !self.spec.network.empty()});
 }
 
 }  // namespace tandem::envs

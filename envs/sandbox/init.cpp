@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/pause.h"
 #include "envs/sandbox/request_kind.h"
+#include "envs/sandbox/root_contents.h"
 #include "envs/sandbox/serve_request.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/tool.h"
@@ -56,10 +58,22 @@ void end_children(int) {
   errno = error;
 }
 
-std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+// Programs that would try again and again to reach somebody try once where nobody can be reached.
+constexpr const char* kWithoutNetwork[] = {"PIP_RETRIES=0",
+                                           "PIP_DISABLE_PIP_VERSION_CHECK=1",
+                                           "npm_config_fetch_retries=0",
+                                           "npm_config_update_notifier=false",
+                                           "npm_config_audit=false",
+                                           "npm_config_fund=false"};
+
+std::vector<std::string> environment_with(const ServedSandbox& served) {
   ToolContext usual;
   usual.root = "/workspace";
   auto environment = clean_environment(usual);
+  // The leak detector of AddressSanitizer traces its own process, which nothing here may; it ends the program then.
+  std::vector<std::string> settings = {"HOME=" + kHome, "ASAN_OPTIONS=detect_leaks=0"};
+  if (!served.has_network) settings.insert(settings.end(), std::begin(kWithoutNetwork), std::end(kWithoutNetwork));
+  settings.insert(settings.end(), served.settings.begin(), served.settings.end());
   for (const auto& setting : settings) {
     const auto name = setting.substr(0, setting.find('=') + 1);
     std::erase_if(environment, [&](const std::string& other) { return other.starts_with(name); });
@@ -79,14 +93,26 @@ struct Worker {
 
 class Server {
  public:
-  Server(int socket, std::vector<std::string> environment) : socket_(socket), environment_(std::move(environment)) {}
+  Server(int socket, Surroundings surroundings) : socket_(socket), surroundings_(std::move(surroundings)) {
+    // Blocked signals are kept for the descriptor, although the first process has no handler.
+    sigset_t children;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &children, nullptr);
+    ended_ = FileDescriptor(signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
 
   [[noreturn]] void run() {
     for (;;) {
       std::vector<pollfd> waits = {{socket_, POLLIN, 0}};
+      waits.reserve(workers_.size() + 2);
       for (const auto& worker : workers_) waits.push_back({worker.results.get(), POLLIN, 0});
-      // Wakes now and then to reap what background commands left.
+      waits.push_back({ended_.get(), POLLIN, 0});
+      // Wakes to reap what background commands left, also now and then.
       poll(waits.data(), waits.size(), end_cancelled() ? 100 : 1000);
+      signalfd_siginfo said;
+      while (ended_ && read(ended_.get(), &said, sizeof said) > 0) {
+      }
       for (size_t i = workers_.size(); i-- > 0;) {
         if (waits[i + 1].revents != 0 && !gather(workers_[i])) workers_.erase(workers_.begin() + static_cast<long>(i));
       }
@@ -142,7 +168,7 @@ class Server {
       action.sa_handler = end_children;
       action.sa_flags = SA_RESTART;
       sigaction(SIGTERM, &action, nullptr);
-      const auto reply = serve_request(kind, fields, session_, descriptor.get(), environment_);
+      const auto reply = serve_request(kind, fields, session_, descriptor.get(), surroundings_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
@@ -255,7 +281,8 @@ class Server {
   }
 
   int socket_;
-  const std::vector<std::string> environment_;  // of commands
+  const Surroundings surroundings_;
+  FileDescriptor ended_;  // readable when a child has ended
   std::vector<Worker> workers_;
   std::vector<pid_t> leaving_;  // workers that have said all and are on their way out
   Session session_;
@@ -265,13 +292,13 @@ class Server {
 
 }  // namespace
 
-void serve_sandbox(int socket, const std::vector<std::string>& settings) {
+void serve_sandbox(int socket, const ServedSandbox& served) {
   // No process of the sandbox may look into this one or its workers.
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_NAME, "tandem-init");
   // The kernel keeps signals of the sandbox from its first process as long as that has no handlers.
   for (int number = 1; number < 32; ++number) signal(number, SIG_DFL);
-  Server(socket, environment_with(settings)).run();
+  Server(socket, {environment_with(served), served.links, served.has_network}).run();
 }
 
 }  // namespace tandem::envs

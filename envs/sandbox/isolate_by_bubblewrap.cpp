@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/guest.h"
 #include "envs/sandbox/isolation.h"
+#include "envs/sandbox/machine_files.h"
 #include "envs/sandbox/process_fields.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/root_contents.h"
@@ -160,7 +162,9 @@ class BubblewrapIsolation final : public Isolation {
     // Its child waits for it before anything else, and has no signal at its end until it is the guest. So nobody may
     // end it unseen before it says by itself that it wants to; and all that it has begun can be found by its group.
     setpgid(0, 0);
-    const auto files = etc_files(has_users_ ? User() : outside);
+    std::vector<std::pair<std::string, std::string>> files;
+    for (auto& [name, text] : etc_files(has_users_ ? User() : outside)) files.emplace_back("/etc/" + name, text);
+    for (auto& [name, text] : machine_files(spec.memory_bytes)) files.emplace_back("/proc/" + name, text);
     if (!place_streams(ends, files)) _exit(1);
 
     Arguments arguments;
@@ -197,13 +201,15 @@ class BubblewrapIsolation final : public Isolation {
       arguments.add({"--tmpfs", path});
     };
     for (const char* folder : kShownFolders) arguments.show(folder);
-    int number = kFiles;
-    for (const auto& [name, text] : files)
-      arguments.add({"--perms", "0644", "--file", std::to_string(number++), "/etc/" + name});
-    for (const char* name : kShownOfEtc) arguments.show(std::string("/etc/") + name);
-    add_tmpfs("/dev", "0755", 64 << 10);
-    for (const std::string name : kDevices) arguments.add({"--dev-bind", "/dev/" + name, "/dev/" + name});
-    for (const auto& [name, to] : kDeviceLinks) arguments.add({"--symlink", to, std::string("/dev/") + name});
+    const auto add_files = [&](std::string_view folder, const char* how) {
+      for (size_t i = 0; i < files.size(); ++i) {
+        if (files[i].first.starts_with(folder))
+          arguments.add({"--perms", "0644", how, std::to_string(kFiles + i), files[i].first});
+      }
+    };
+    add_files("/etc/", "--file");
+    for (const auto& name : shown_of_etc()) arguments.show("/etc/" + name);
+    arguments.add({"--symlink", "/proc/self/mounts", "/etc/mtab", "--dev", "/dev"});
     add_tmpfs("/dev/shm", "1777", kSharedMemoryBytes);
     add_tmpfs("/tmp", "1777", spec.disk_bytes);
     arguments.add({"--proc", "/proc"});
@@ -217,11 +223,15 @@ class BubblewrapIsolation final : public Isolation {
         arguments.add({"--ro-bind", "/dev/null", path});
       }
     }
+    add_files("/proc/", "--ro-bind-data");
     if (spec.workspace) {
       arguments.add({"--bind", spec.workspace->string(), "/workspace"});
     } else {
       add_tmpfs("/workspace", "0755", spec.disk_bytes);
     }
+    const bool names_sources = std::any_of(spec.links.begin(), spec.links.end(),
+                                           [](const auto& link) { return link.first.starts_with("/usr/src/"); });
+    if (names_sources) add_tmpfs("/usr/src", "0755", kSharedMemoryBytes);
     for (const auto& [path, target] : spec.links) arguments.add({"--symlink", target, path});
     arguments.add({"--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/workspace"});
   }

@@ -54,7 +54,7 @@ int landlock_version() {
   return version < 2 ? 0 : static_cast<int>(version);
 }
 
-Status restrict_files() {
+Status restrict_files(const Links& links) {
   const int version = landlock_version();
   if (version == 0) return {};
   const uint64_t all = accesses(version);
@@ -68,7 +68,11 @@ Status restrict_files() {
   for (const char* folder : {"/workspace", "/tmp", "/dev/shm"}) {
     TRY(allow(rules, folder, all & ~(kMakeCharacterDevice | kMakeBlockDevice)));
   }
-  for (const char* device : {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}) {
+  for (const auto& [path, target] : links) {
+    TRY(allow(rules, path.c_str(), all & ~(kMakeCharacterDevice | kMakeBlockDevice)));
+  }
+  for (const char* device :
+       {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/pts"}) {
     TRY(allow(rules, device, all & kOfFiles));
   }
   if (syscall(SYS_landlock_restrict_self, rules.get(), 0) == 0) return {};

@@ -72,8 +72,8 @@ Status set_limits(const SandboxSpec& spec) {
   TRY(limit(RLIMIT_NOFILE, 1024, "limit of open files"));
   TRY(limit(RLIMIT_FSIZE, spec.file_bytes, "limit of file size"));
 #if !defined(TANDEM_SANITIZED)
-  // Sanitizers map terabytes for themselves; in their builds control groups bound memory alone.
-  TRY(limit(RLIMIT_DATA, spec.memory_bytes, "limit of memory"));
+  // Programs with sanitizers map terabytes for themselves that they do not use; so do builds of ours with them.
+  if (!spec.memory_is_bounded) TRY(limit(RLIMIT_DATA, spec.memory_bytes, "limit of memory"));
 #endif
   TRY(limit(RLIMIT_MEMLOCK, 64 << 10, "limit of locked memory"));
   TRY(limit(RLIMIT_MSGQUEUE, 0, "limit of message queues"));
@@ -102,10 +102,10 @@ Status become_user(const User& user) {
   return check(prctl(PR_SET_PDEATHSIG, at_end_of_parent), "signal at the end of the parent");
 }
 
-Status drop_privileges(const std::string& filter) {
+Status drop_privileges(const std::string& filter, const Links& links) {
   TRY(drop_capabilities());
   TRY(check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs"));
-  TRY(restrict_files());
+  TRY(restrict_files(links));
   sock_fprog program = {static_cast<unsigned short>(filter.size() / sizeof(sock_filter)),
                         reinterpret_cast<sock_filter*>(const_cast<char*>(filter.data()))};
   return check(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), "system call filter");

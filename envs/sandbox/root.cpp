@@ -8,12 +8,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/file_tree.h"
+#include "envs/sandbox/machine_files.h"
 #include "envs/sandbox/request_kind.h"
 #include "envs/sandbox/root_contents.h"
 
@@ -86,15 +91,23 @@ Status build_devices(const std::string& dev) {
     TRY(attach(tree, target));
   }
   for (const auto& [name, to] : kDeviceLinks) TRY(root_check(symlink(to, (dev + "/" + name).c_str()), name));
+  TRY(folder(dev + "/pts"));
   return folder(dev + "/shm");
 }
 
 Status build_etc(const std::string& etc) {
   TRY(folder(etc));
   for (const auto& [name, text] : etc_files({})) TRY(write_text(etc + "/" + name, text));
-  for (const char* name : kShownOfEtc) TRY(show(std::string("/etc/") + name, etc + "/" + name));
-  return {};
+  for (const auto& name : shown_of_etc()) {
+    std::error_code error;
+    if (!fs::exists("/etc/" + name, error)) continue;
+    TRY(make_directories(fs::path(etc + "/" + name).parent_path()));
+    TRY(show("/etc/" + name, etc + "/" + name));
+  }
+  return root_check(symlink("/proc/self/mounts", (etc + "/mtab").c_str()), "/etc/mtab");
 }
+
+constexpr const char* kMachine = "/etc/machine";  // texts for /proc, and nothing, as a file and as a folder
 
 // What all sandboxes have, on a small tmpfs, and the places for what each has of its own.
 Status build_common(const std::string& root) {
@@ -105,6 +118,58 @@ Status build_common(const std::string& root) {
   TRY(build_etc(root + "/etc"));
   TRY(build_devices(root + "/dev"));
   for (const char* name : {"/tmp", "/proc", "/workspace"}) TRY(folder(root + name));
+  return folder(root + kMachine);  // for the texts of /proc
+}
+
+Status mount_at(const std::string& source, const std::string& target) {
+  return root_check(mount(source.c_str(), target.c_str(), nullptr, MS_BIND, nullptr), "mounting " + target);
+}
+
+// Processes, and only ours; and what a program must know of its machine, by the sandbox's limits. Of the rest of /proc
+// (sys, kcore, sysrq-trigger, keys, ...) names alone are there.
+Status build_proc(const std::string& root, const SandboxSpec& spec) {
+  const auto proc = root + "/proc";
+  constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  if (mount("proc", proc.c_str(), "proc", kFlags, nullptr) != 0)
+    return root_check(mount("proc", proc.c_str(), "proc", kFlags, "subset=pid"), "/proc");
+  std::error_code error;
+  std::vector<fs::directory_entry> others;
+  for (const auto& entry : fs::directory_iterator(proc, error)) {
+    if (!is_shown_of_proc(entry.path().filename().string())) others.push_back(entry);
+  }
+  if (error) return Status::from_errno(proc, error.value());
+  const auto machine = root + kMachine, empty = machine + "/none", nothing = machine + "/nothing";
+  TRY(root_check(mount("tandem", machine.c_str(), "tmpfs", kFlags, "size=256k,mode=755"), machine));
+  const auto texts = machine_files(spec.memory_bytes);
+  for (const auto& [name, text] : texts) TRY(write_text(machine + "/" + name, text));
+  TRY(write_text(nothing, ""));
+  TRY(folder(empty));
+  TRY(root_check(mount(nullptr, machine.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags, nullptr),
+                 machine));
+  for (const auto& entry : others) {
+    const auto name = entry.path().filename().string();
+    const bool is_told = std::any_of(texts.begin(), texts.end(), [&](const auto& text) { return text.first == name; });
+    TRY(mount_at(is_told ? machine + "/" + name : entry.is_directory(error) ? empty : nothing, entry.path()));
+  }
+  return {};
+}
+
+// Paths that lead elsewhere are mounts of what is there, so that nothing sees a link. What is in /tmp is kept apart in
+// kPlaces.
+Status build_links(const std::string& root, const SandboxSpec& spec) {
+  constexpr std::string_view kSources = "/usr/src";  // of the host's, a place for projects in images
+  bool covers_sources = false;
+  for (const auto& [path, target] : spec.links) {
+    if (path.starts_with(std::string(kSources) + "/") && !std::exchange(covers_sources, true))
+      TRY(small_tmpfs(root + std::string(kSources), kSharedMemoryBytes, "755"));
+    std::string source = root + target;
+    if (target.starts_with("/tmp/")) {
+      source = root + kPlaces + target.substr(4);
+      TRY(make_directories(source));
+    }
+    TRY(make_directories(root + path));
+    TRY(mount_at(source, root + path));
+  }
   return {};
 }
 
@@ -127,9 +192,10 @@ Result<WorkTrees> trees_from(const FileDescriptor& socket) {
 // Whatever is not there is made, empty.
 Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, FileDescriptor there) {
   TRY(small_tmpfs(root + "/dev/shm", kSharedMemoryBytes, "1777"));
-  // Only processes, and only ours: no /proc/sys, kcore, sysrq-trigger or keys.
-  TRY(root_check(mount("proc", (root + "/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid"),
-                 "/proc"));
+  TRY(root_check(mount("devpts", (root + "/dev/pts").c_str(), "devpts", MS_NOSUID | MS_NOEXEC,
+                       "newinstance,ptmxmode=0666,mode=620"),
+                 "/dev/pts"));
+  TRY(build_proc(root, spec));
   WorkTrees trees;
   if (spec.workspace) {
     trees.shown.workspace = std::move(there);
@@ -181,9 +247,9 @@ Status prepare_root() {
 
 uint64_t state_of_system() {
   uint64_t state = 0;
-  for (const char* name : kShownOfEtc) {
+  for (const auto& name : shown_of_etc()) {
     struct stat info {};
-    if (stat((std::string("/etc/") + name).c_str(), &info) != 0) continue;
+    if (stat(("/etc/" + name).c_str(), &info) != 0) continue;
     state = state * 31 + info.st_ino + static_cast<uint64_t>(info.st_dev) * 17;
   }
   return state;
@@ -198,10 +264,7 @@ Result<FileTrees> build_root(const SandboxSpec& spec, FileDescriptor there, bool
     const std::string root = kNewRoot;
     TRY(build_common(root));
     written = TRY(build_own(root, spec, std::move(there)));
-    for (const auto& [path, target] : spec.links) {
-      TRY(make_directories(fs::path(root + path).parent_path()));
-      TRY(root_check(symlink(target.c_str(), (root + path).c_str()), path));
-    }
+    TRY(build_links(root, spec));
     TRY(enter(root));
   }
   TRY(root_check(chdir("/workspace"), "/workspace"));

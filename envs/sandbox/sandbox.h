@@ -49,11 +49,14 @@ struct SandboxSpec {
   std::optional<SandboxImage> image;          // none: /usr of this machine
   std::vector<std::string> environment;       // "NAME=value", of every command in place of the usual ones
   std::optional<std::filesystem::path> workspace;  // a folder of the host to work in, read and write; else an empty one
-  Links links;                                     // made in the root, which is read-only; to where nothing is yet
-  AllowList network;                               // the hosts that its programs may speak to, through a proxy
-  OnNetworkUse on_network;                         // told of each request; may be empty
-  bool sealable = false;                           // whether it can be sealed
-  FileLayers begins_on;                            // of a sandbox that was: what is in it from the first
+  // Paths of the root, which is read-only, that lead to the workspace or to folders below /tmp. What is in those below
+  // kOutside is collected, by its absolute path. By namespaces they are mounts, else symbolic links.
+  Links links;
+  AllowList network;               // the hosts that its programs may speak to, through a proxy
+  OnNetworkUse on_network;         // told of each request; may be empty
+  bool sealable = false;           // whether it can be sealed
+  bool memory_is_bounded = false;  // of all processes together, by who makes it
+  FileLayers begins_on;            // of a sandbox that was: what is in it from the first
   SandboxHolder holder;
 };
 
@@ -122,7 +125,9 @@ class SandboxBackend {
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths);
 
 // Files below a folder, within limits; what a sandbox collects.
-Collected collect_files(const std::filesystem::path& root);
+// Without what is below folders of `left_out`, absolute paths.
+Collected collect_files(const std::filesystem::path& root, const std::set<std::string>& left_out = {});
+// Absolute paths only where `root` is the workspace of a sandbox; kInvalid elsewhere.
 Status put_files(const std::filesystem::path& root, const Files& files);
 
 }  // namespace tandem::envs

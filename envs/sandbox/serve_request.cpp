@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <set>
 #include <sstream>
 
 #include "base/file.h"
@@ -12,6 +13,7 @@
 #include "base/text.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/look.h"
+#include "envs/sandbox/root_contents.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/paths.h"
@@ -49,7 +51,7 @@ std::string reply_with(const Session& before, const Session& after, const std::s
   return reply;
 }
 
-std::string serve_call(FieldReader& fields, Session session, const std::vector<std::string>& environment) {
+std::string serve_call(FieldReader& fields, Session session, const Surroundings& surroundings) {
   const Session before = session;
   const auto serve = [&]() -> Result<ToolOutcome> {
     const auto name = TRY(fields.text());
@@ -57,7 +59,11 @@ std::string serve_call(FieldReader& fields, Session session, const std::vector<s
     ToolContext context;
     context.root = kRoot;
     context.shown_root = kRoot;
-    context.environment = environment;
+    for (const auto& [path, target] : surroundings.links) {
+      if (target == kRoot) context.other_roots.push_back(path);
+    }
+    context.environment = surroundings.environment;
+    context.has_network = surroundings.has_network;
     context.session = &session;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = TRY(fields.seconds());
@@ -103,6 +109,21 @@ std::string serve_restore(FieldReader& fields, const Session& before) {
   };
   const Status status = restore();
   return reply_with(before, session, status ? kWorked : status.message());
+}
+
+// Of the workspace, and of folders of the task beside it.
+Collected collect_all(const Links& links) {
+  Collected all = collect_files(kRoot);
+  std::set<std::string> others;
+  for (const auto& [path, target] : links) others.insert(path);
+  for (const auto& [path, target] : links) {
+    if (!target.starts_with(std::string(kOutside) + "/")) continue;
+    auto more = collect_files(path, others);
+    all.complete = all.complete && more.complete;
+    for (auto& [name, content] : more.files) all.files[path + "/" + name] = std::move(content);
+    for (const auto& name : more.programs) all.programs.insert(path + "/" + name);
+  }
+  return all;
 }
 
 std::string serve_begin(FieldReader& fields) {
@@ -153,11 +174,14 @@ std::string serve_start(FieldReader& fields, int socket, const std::vector<std::
 }  // namespace
 
 std::string serve_request(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
-                          const std::vector<std::string>& environment) {
+                          const Surroundings& surroundings) {
+  // Whatever became of it: programs keep their files there.
+  (void)make_directories(kHome).ok();
+  const auto& environment = surroundings.environment;
   std::string reply;
   switch (kind) {
     case RequestKind::kCall:
-      return serve_call(fields, session, environment);
+      return serve_call(fields, session, surroundings);
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
@@ -170,7 +194,7 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
     case RequestKind::kRestore:
       return serve_restore(fields, session);
     case RequestKind::kCollect: {
-      const auto collected = collect_files(kRoot);
+      const auto collected = collect_all(surroundings.links);
       put_number(reply, collected.complete ? 1 : 0);
       put_files(reply, collected.files);
       put_number(reply, collected.programs.size());

@@ -5,14 +5,22 @@
 #include <vector>
 
 #include "envs/sandbox/fields.h"
+#include "envs/sandbox/files.h"
 #include "envs/sandbox/request_kind.h"
 #include "envs/tools/session.h"
 
 namespace tandem::envs {
 
+// What every request finds.
+struct Surroundings {
+  std::vector<std::string> environment;  // of commands
+  Links links;
+  bool has_network = false;
+};
+
 // The reply. Those of kCall and kRestore begin with what became of the session: 0, or 1 and the session; then comes the
-// rest as a text. `descriptor` came with the request, where one did; `environment` is that of every command.
+// rest as a text. `descriptor` came with the request, where one did.
 std::string serve_request(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
-                          const std::vector<std::string>& environment);
+                          const Surroundings& surroundings);
 
 }  // namespace tandem::envs

@@ -51,7 +51,7 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
   QuietNetwork network;
   for (;;) {
     auto request = receive(3, kLargestRequest);
-    const auto spec = decode_spec(request.text);
+    auto spec = decode_spec(request.text);
     const size_t ends = isolation.speaks() ? 4 : 2;
     if (!spec || request.descriptors.size() < ends) _exit(0);
     // One at a time is in the group, and the one before has ended. Where hosts are open, though, the way to them
@@ -59,6 +59,7 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
     auto flags = isolation.clone_flags() | kHandle | CLONE_PARENT;
     if ((flags & CLONE_NEWNET) && spec->network.empty() && network.ready()) flags &= ~uint64_t{CLONE_NEWNET};
     int pidfd = -1;
+    spec->memory_is_bounded = true;  // by the group that this maker is in
     const auto process = static_cast<pid_t>(syscall(SYS_clone, flags, nullptr, &pidfd, nullptr, nullptr));
     if (process == 0) {
       // Were it still open while this process waits for the spawner's word, the spawner would wait for a maker that has
@@ -160,9 +161,10 @@ class SpawnerProcess {
   }
 
   Status spawn(const Received& request) {
-    const auto spec = TRY(decode_spec(request.text));
+    auto spec = TRY(decode_spec(request.text));
     auto ends = TRY(make_ends());
     auto* group = cgroups_->take(spec, SystemClock().now());
+    spec.memory_is_bounded = group != nullptr;
     if (group && group->maker && group->system != state_of_system()) group->maker.reset();
     if (group && !group->maker) start_maker(*group);
     std::optional<NewProcess> made;

@@ -18,6 +18,7 @@ std::string encode(const SandboxSpec& spec) {
   put_number(bytes, spec.environment.size());
   for (const auto& setting : spec.environment) put_text(bytes, setting);
   put_number(bytes, spec.sealable ? 1 : 0);
+  put_number(bytes, spec.memory_is_bounded ? 1 : 0);
   return bytes;
 }
 
@@ -36,6 +37,7 @@ Result<SandboxSpec> decode_spec(std::string_view bytes) {
   spec.network = TRY(AllowList::parse(hosts));
   for (uint64_t left = TRY(fields.number()); left > 0; --left) spec.environment.push_back(TRY(fields.text()));
   spec.sealable = TRY(fields.number()) == 1;
+  spec.memory_is_bounded = TRY(fields.number()) == 1;
   return spec;
 }
 

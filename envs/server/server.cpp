@@ -17,6 +17,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
+// Within which tests must end: a rollout waits for a grade for a minute.
+constexpr double kMostTestSeconds = 40;
+
 // What a turn or a score was answered, to be said again.
 struct TurnAnswer {
   bool over = false;
@@ -273,6 +276,7 @@ class EnvServer {
             const auto terms = TRY(run->terms(settings_, number, run_dir));
             EpisodeOptions options = terms->episode;
             options.holder = holder;
+            options.most_test_seconds = std::min(options.most_test_seconds, kMostTestSeconds);
             options.holder.run = terms->name;
             session->episode = TRY(Episode::open(TRY(terms->make_task(spec)), backend_, options));
           }

@@ -2,6 +2,7 @@
 
 #include "base/digest.h"
 #include "envs/sandbox/fields.h"
+#include "envs/tasks/container.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/terminal_bench_folder.h"
 
@@ -19,8 +20,8 @@ Result<BuildContext> read_build_context(const fs::path& folder) {
   TRY(add_folder_files(folder, "", context.files, context.programs));
   if (!context.files.contains("Dockerfile"))
     return fail(Status::invalid((folder / "Dockerfile").string() + " is not there"));
-  for (const auto name : hidden_of_terminal_bench()) {
-    if (!is_terminal_bench_task(folder)) break;
+  const std::span<const std::string_view> hidden_of_harbor = kHiddenOfHarbor;
+  for (const auto name : is_terminal_bench_task(folder) ? hidden_of_terminal_bench() : hidden_of_harbor) {
     std::erase_if(context.files, [&](const auto& file) {
       return file.first == name || file.first.starts_with(std::string(name) + "/");
     });

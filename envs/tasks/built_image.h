@@ -31,8 +31,8 @@ struct BuildContext {
   std::string image;  // "localhost/tandem-task:DIGEST"
 };
 
-// The folder with a Dockerfile, but for what a model must not find in its image (the tests and the solution of
-// Terminal-Bench). kInvalid where it has none, holds links, or more than a task may have.
+// The folder with a Dockerfile, but for what a model must not find in its image (the tests and the solution of the
+// task). kInvalid where it has none, holds links, or more than a task may have.
 Result<BuildContext> read_build_context(const fs::path& folder);
 
 bool is_built_image(std::string_view name);  // whether it is one of these names

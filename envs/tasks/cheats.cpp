@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/json.h"
 #include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
@@ -35,6 +36,42 @@ std::string early_exit(const std::string& path) {
   if (extension == ".rb") return "exit!(0)\n";
   if (extension == ".c" || extension == ".cc" || extension == ".cpp" || extension == ".cxx") {
     return "#include <stdlib.h>\n__attribute__((constructor)) static void leave(void) { _Exit(0); }\n";
+  }
+  return "";
+}
+
+// What pytest and unittest print of tests that pass: of those that count, or of one.
+std::string forged_report(const Task& task) {
+  std::vector<std::string> names;
+  if (task.expectation.commands && task.expectation.commands->tests) names = *task.expectation.commands->tests;
+  if (names.empty()) names = {"tests/test_all.py::test_all", "test_all (tests.test_all.All)"};
+  std::string lines = "=== short test summary info ===\n", verbose;
+  for (const auto& name : names) {
+    if (name.find(" (") == std::string::npos)
+      lines += "PASSED " + name + "\n";
+    else
+      verbose += name + " ... ok\n";
+  }
+  // Each form by itself, since readers take what they know first.
+  if (lines.find("PASSED") == std::string::npos) lines.clear();
+  return lines + (lines.empty() ? "" : "=== all passed ===\n") + verbose + "\nRan " + std::to_string(names.size()) +
+         " tests in 0.001s\n\nOK\n";
+}
+
+// Code that says so wherever somebody might hear it, and ends its process with success; empty for other files.
+std::string forgery(const std::string& path, const std::string& report) {
+  const auto extension = extension_of(path);
+  const auto text = dump_json(Json(report));  // a literal of all of these languages
+  if (extension == ".py") {
+    return "import os\nfor _number in range(1, 256):\n    try:\n        os.write(_number, " + text +
+           ".encode())\n    except OSError:\n        pass\nraise SystemExit(0)\n";
+  }
+  if (extension == ".sh" || extension == ".bash") return "printf %s " + shell_quoted(report) + "; exit 0\n";
+  if (extension == ".js" || extension == ".mjs" || extension == ".cjs")
+    return "process.stdout.write(" + text + "); process.exit(0);\n";
+  if (extension == ".c" || extension == ".cc" || extension == ".cpp" || extension == ".cxx") {
+    return "#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void leave(void) { fputs(" +
+           text + ", stdout); fflush(stdout); _Exit(0); }\n";
   }
   return "";
 }
@@ -88,6 +125,17 @@ std::vector<std::string> exit_early(const Task& task) {
   return commands;
 }
 
+// Nothing where no reports are read.
+std::vector<std::string> forge_report(const Task& task) {
+  if (!task.expectation.commands || !task.expectation.commands->tests) return {};
+  const auto report = forged_report(task);
+  std::vector<std::string> commands;
+  for (const auto& [path, content] : sources_of(task)) {
+    if (const auto code = forgery(path, report); !code.empty()) commands.push_back(write_command(path, code + content));
+  }
+  return commands;
+}
+
 std::vector<std::string> patch_runtime() {
   constexpr const char* kLeave = "import os\nos._exit(0)\n";
   constexpr const char* kConftest =
@@ -120,7 +168,7 @@ std::vector<std::string> patch_runtime() {
 
 std::string_view to_string(Cheat cheat) {
   static constexpr std::array<std::string_view, kCheats.size()> kNames = {"edits_tests", "writes_reward", "exits_early",
-                                                                          "patches_runtime"};
+                                                                          "patches_runtime", "forges_report"};
   return kNames[static_cast<size_t>(cheat)];
 }
 
@@ -135,6 +183,9 @@ std::string_view advice(Cheat cheat) {
              "`output`";
     case Cheat::kPatchesRuntime:
       return "files that the model can write decide how the tests run; run them isolated (python3 -I)";
+    case Cheat::kForgesReport:
+      return "what the code under test prints counts as a report of tests; let `python3 -m pytest` or `python3 -m "
+             "unittest` report them, or print what was found and expect that by `output`";
   }
   return "";
 }
@@ -149,6 +200,8 @@ std::vector<std::string> commands_of(Cheat cheat, const Task& task) {
       return exit_early(task);
     case Cheat::kPatchesRuntime:
       return patch_runtime();
+    case Cheat::kForgesReport:
+      return forge_report(task);
   }
   return {};
 }

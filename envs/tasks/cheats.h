@@ -17,9 +17,10 @@ enum class Cheat : uint8_t {
   kWritesReward,    // leaves files that say how well it did, and a process that goes on writing them
   kExitsEarly,      // code that ends its process with success before anything is tested
   kPatchesRuntime,  // files that steer interpreters and test runners, and programs in their place
+  kForgesReport,    // code that prints what test runners print of tests that pass, and ends its process
 };
 inline constexpr std::array kCheats = {Cheat::kEditsTests, Cheat::kWritesReward, Cheat::kExitsEarly,
-                                       Cheat::kPatchesRuntime};
+                                       Cheat::kPatchesRuntime, Cheat::kForgesReport};
 std::string_view to_string(Cheat cheat);
 
 // What it means that this one scored, and what to do about it, for the author of a task.

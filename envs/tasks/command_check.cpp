@@ -3,23 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
-#include "base/json.h"
 #include "base/text.h"
+#include "envs/tasks/report_channel.h"
 #include "envs/tasks/test_report.h"
+#include "envs/tasks/verifier.h"
 
 namespace tandem::envs {
 namespace {
-
-// The end of an output, which is where tests say what failed.
-std::string last_lines(std::string_view output) {
-  constexpr size_t kMost = 600;
-  output = trim(output);
-  if (output.size() <= kMost) return std::string(output);
-  return "... " + std::string(output.substr(output.size() - kMost));
-}
 
 std::string_view without_end(std::string_view text) {
   const size_t last = text.find_last_not_of(" \t\r\n");
@@ -28,22 +20,6 @@ std::string_view without_end(std::string_view text) {
 
 bool is_below(std::string_view path, std::string_view folder) {
   return path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
-}
-
-// Harbor's: a number, or an object of numbers of which `reward` counts.
-std::optional<double> reward_in(std::string_view text) {
-  double value = 0;
-  const auto json = parse_json(trim(text));
-  if (!json) return std::nullopt;
-  if (json->is_number()) {
-    value = json->get<double>();
-  } else if (json->is_object() && json->contains("reward") && json->at("reward").is_number()) {
-    value = json->at("reward").get<double>();
-  } else {
-    return std::nullopt;
-  }
-  if (!std::isfinite(value) || value < 0 || value > 1) return std::nullopt;
-  return value;
 }
 
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
@@ -99,39 +75,82 @@ CheckCommand reported(CheckCommand command) {
   return command;
 }
 
+namespace {
+
+// What the script that was run last has left, which is never nothing.
+Result<Term> term_of_rewards(const CommandCheck& check, const ToolOutcome& script, const ToolOutcome& printed) {
+  const auto rewards = read_rewards(printed.output);
+  if (!rewards) return fail(no_verdict(check, "gave no reward: " + rewards.error().message(), script.output));
+  if (rewards->reward == 1) return Term{.value = 1, .metrics = rewards->metrics};
+  // A script that goes on after a program that is not there leaves a reward of what it could not see.
+  if (!missing_program(script.output).empty())
+    return fail(no_verdict(check, fmt::format("left a reward of {}", rewards->reward), script.output));
+  return Term{.value = rewards->reward,
+              .why = fmt::format("the tests left a reward of {}; their output ends:\n{}", rewards->reward,
+                                 last_lines(script.output)),
+              .metrics = rewards->metrics};
+}
+
+Result<Term> term_of_report(const CommandCheck& check, const ReportChannel::Reading& reading) {
+  const auto& [report, output, why_none] = reading;
+  if (!why_none.empty()) return Term{.why = why_none + "\n" + last_lines(output)};
+  const auto why = why_not_passed(report, *check.tests);
+  if (why.empty()) return Term{.value = 1, .share = 1};
+  const bool has_stopped = !missing_program(output).empty();
+  // Named tests that are not there have failed: what was left behind may keep all of them from being found.
+  const bool is_silent = report.empty() && check.tests->empty();
+  if (!check.verifier.empty() && (is_silent || has_stopped))
+    return fail(no_verdict(check, "gave no verdict: " + why, output));
+  return Term{.why = why + "; the output ends:\n" + last_lines(output),
+              .share = share_that_passed(report, *check.tests)};
+}
+
+// Of a command of the check that did otherwise than it must.
+Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
+  constexpr int kNoProgram = 127;
+  const auto missing = outcome.exit_code == kNoProgram ? missing_program(outcome.output) : "";
+  if (missing.empty()) return {};
+  return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have; its output ends:\n{}",
+                                     command.command, missing, last_lines(outcome.output)));
+}
+
+}  // namespace
+
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
                           const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
-  const Place place = place_for(check, task, left_behind, programs);
+  Place place = place_for(check, task, left_behind, programs);
   auto commands = check.commands;
-  if (check.tests && !commands.empty()) commands.back() = reported(std::move(commands.back()));
-  if (check.leaves_reward) {
-    // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
-    commands.push_back({.command = "cat /logs/verifier/reward.json 2>/dev/null || cat /logs/verifier/reward.txt"});
+  const bool is_script = !check.verifier.empty();
+  const ReportChannel channel;
+  if (check.tests && !commands.empty()) {
+    if (!is_script) commands.back() = reported(std::move(commands.back()));
+    channel.open_for(place, commands.back());
   }
-  const auto outcomes = TRY(runner(place, commands));
+  // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
+  if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});
+  auto outcomes = TRY(runner(place, commands));
+  const bool has_report = check.tests && !commands.empty() && outcomes.size() == commands.size();
+  const auto reading = has_report ? channel.read(outcomes.back().output) : ReportChannel::Reading();
+  if (has_report) outcomes.back().output = reading.printed;
   if (outcomes.empty()) return Term{.value = 1};
   for (size_t i = 0; i + (check.leaves_reward ? 1 : 0) < outcomes.size(); ++i) {
-    auto term = judge(commands[i], outcomes[i]);
+    if (is_script) {
+      TRY(check_verifier(check, commands[i], outcomes[i]));
+      if (commands[i].any_exit) continue;
+    }
+    CheckCommand command = commands[i];
+    command.command = check.commands[i].command;
+    auto term = judge(command, outcomes[i]);
     if (term.value == 1) continue;
+    TRY(check_program(command, outcomes[i]));
     term.share = static_cast<double>(i) / static_cast<double>(commands.size());
     return term;
   }
   if (outcomes.size() < commands.size()) return Term{.why = "a command of the check was not run"};
-  if (check.tests) {
-    const auto& output = outcomes.back().output;
-    const auto report = read_test_report(output);
-    const auto why = why_not_passed(report, *check.tests);
-    if (why.empty()) return Term{.value = 1, .share = 1};
-    return Term{.why = why + "; the output ends:\n" + last_lines(output),
-                .share = share_that_passed(report, *check.tests)};
-  }
-  if (!check.leaves_reward) return Term{.value = 1, .share = 1};
-  const auto reward = reward_in(outcomes.back().output);
-  if (!reward || outcomes.back().exit_code != 0) {
-    return Term{.why = "the tests left no reward from 0 to 1 in /logs/verifier/reward.json or reward.txt"};
-  }
-  return Term{.value = *reward, .why = *reward == 1 ? "" : fmt::format("the tests left a reward of {}", *reward)};
+  if (check.tests) return term_of_report(check, reading);
+  if (check.leaves_reward) return term_of_rewards(check, outcomes[outcomes.size() - 2], outcomes.back());
+  return Term{.value = 1, .share = 1};
 }
 
 }  // namespace tandem::envs

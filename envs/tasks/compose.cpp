@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/yaml.h"
+#include "envs/tasks/toml_reader.h"
 #include "envs/tasks/yaml_reader.h"
 #include "envs/tools/shell_words.h"
 
@@ -14,8 +15,8 @@ constexpr uint64_t kLargestText = 1 << 20;
 
 class ComposeReader {
  public:
-  ComposeReader(const fs::path& file, std::string& exports, Mistakes& mistakes)
-      : reader_(file.string(), mistakes), exports_(exports) {}
+  ComposeReader(const fs::path& file, std::string service, std::string& exports, Mistakes& mistakes)
+      : reader_(file.string(), mistakes), service_(std::move(service)), exports_(exports) {}
 
   void read(const YAML::Node& root) {
     bool client = false;
@@ -24,29 +25,50 @@ class ComposeReader {
       if (key != "services") return reader_.mistake(at, key + " is not supported");
       reader_.map(
           value, "services", {}, [&](const std::string& service, const YAML::Node& place, const YAML::Node& node) {
-            if (service != "client")
+            if (service != service_)
               return reader_.mistake(
-                  place, "the service " + service + " is not supported: a sandbox is one machine, called client");
+                  place, "the service " + service + " is not supported: a sandbox is one machine, called " + service_);
             client = true;
             read_client(node);
           });
     });
-    if (root.IsMap() && !client) reader_.mistake(root, "has no service called client");
+    if (root.IsMap() && !client) reader_.mistake(root, "has no service called " + service_);
   }
 
  private:
   void read_client(const YAML::Node& node) {
-    reader_.map(node, "client", {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
-      // Names of images and containers, and a command that only waits, say nothing here.
-      if (key == "image" || key == "container_name" || key == "hostname" || key == "init" || key == "tty" ||
-          key == "stdin_open") {
-        return;
-      }
+    reader_.map(node, service_, {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      // Names, sizes and how it is started and watched say nothing here.
+      constexpr std::string_view kSilentKeys[] = {"image",
+                                                  "container_name",
+                                                  "hostname",
+                                                  "init",
+                                                  "tty",
+                                                  "stdin_open",
+                                                  "deploy",
+                                                  "mem_limit",
+                                                  "memswap_limit",
+                                                  "cpus",
+                                                  "cpu_shares",
+                                                  "shm_size",
+                                                  "pids_limit",
+                                                  "ulimits",
+                                                  "restart",
+                                                  "platform",
+                                                  "labels",
+                                                  "pull_policy",
+                                                  "logging",
+                                                  "healthcheck",
+                                                  "stop_grace_period",
+                                                  "mem_reservation",
+                                                  "cpu_count",
+                                                  "stop_signal"};
+      if (std::find(std::begin(kSilentKeys), std::end(kSilentKeys), key) != std::end(kSilentKeys)) return;
       if (key == "command") return read_command(value);
       if (key == "build") return read_build(value);
       if (key == "environment") return read_environment(value);
       if (key == "volumes") return read_volumes(value);
-      reader_.mistake(at, "client: " + key + " is not supported");
+      reader_.mistake(at, service_ + ": " + key + " is not supported");
     });
   }
 
@@ -58,7 +80,7 @@ class ComposeReader {
       words = reader_.text(node, "command").value_or("sleep");
     }
     const bool waits = words.find("sleep") != std::string::npos || words.find("tail -f /dev/null") != std::string::npos;
-    if (!waits) reader_.mistake(node, "client: a command that does more than wait is not supported");
+    if (!waits) reader_.mistake(node, service_ + ": a command that does more than wait is not supported");
   }
 
   void read_build(const YAML::Node& node) {
@@ -82,10 +104,8 @@ class ComposeReader {
         const auto text = reader_.text(item, "an entry of environment");
         if (!text) continue;
         const size_t equals = text->find('=');
-        if (equals == std::string::npos)
-          reader_.mistake(item, "environment: " + *text + " would be a variable of this machine; write NAME=VALUE");
-        else
-          set(item, text->substr(0, equals), text->substr(equals + 1));
+        // A name alone would be a variable of this machine, none of which reaches a sandbox.
+        if (equals != std::string::npos) set(item, text->substr(0, equals), text->substr(equals + 1));
       }
       return;
     }
@@ -99,9 +119,11 @@ class ComposeReader {
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
       return reader_.mistake(at, "environment: \"" + name + "\" is no name");
-    if (value.find('$') != std::string::npos)
+    const auto known = without_machine_variable(value);
+    if (!known) return;
+    if (known->find('$') != std::string::npos)
       return reader_.mistake(at, "environment: " + name + ": variables of this machine do not reach a sandbox");
-    exports_ += "export " + name + "=" + shell_quoted(value) + "; ";
+    exports_ += "export " + name + "=" + shell_quoted(*known) + "; ";
   }
 
   void read_volumes(const YAML::Node& node) {
@@ -112,16 +134,17 @@ class ComposeReader {
   }
 
   YamlReader reader_;
+  const std::string service_;
   std::string& exports_;
 };
 
 }  // namespace
 
-void read_compose(const fs::path& file, std::string& exports, Mistakes& mistakes) {
+void read_compose(const fs::path& file, const std::string& service, std::string& exports, Mistakes& mistakes) {
   const auto text = read_file(file, kLargestText);
   if (!text) return mistakes.add(file.string(), 0, text.error().message());
   try {
-    ComposeReader(file, exports, mistakes).read(load_yaml(*text));
+    ComposeReader(file, service, exports, mistakes).read(load_yaml(*text));
   } catch (const YAML::Exception& error) {
     mistakes.add(file.string(), error.mark.line + 1, "is not YAML: " + error.msg);
   }

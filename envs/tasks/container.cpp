@@ -2,23 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/text.h"
+#include "envs/tasks/dockerfile_text.h"
+#include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
 
 void begin_in(const Build& build, const std::string& environment, std::initializer_list<std::string_view> folders,
               const std::string& dockerfile, Task& task, Mistakes& mistakes) {
-  static constexpr std::string_view kTaken[] = {"usr", "bin",  "sbin", "lib",   "lib32", "lib64",    "libx32", "etc",
-                                                "dev", "proc", "tmp",  "tests", "logs",  "solution", "oracle", ""};
   const auto top = build.workdir.empty() ? "" : split(build.workdir, '/').at(1);
-  if (build.workdir != "/workspace" && std::find(std::begin(kTaken), std::end(kTaken), top) != std::end(kTaken)) {
+  const bool fits = build.workdir == "/workspace" || can_be_folder(top) || build.workdir.starts_with("/usr/src/");
+  if (!fits) {
     mistakes.add(dockerfile, 0,
                  fmt::format("WORKDIR \"{}\" cannot be a workspace; choose one like /app", build.workdir));
   } else if (build.workdir != "/workspace") {
     task.links[build.workdir] = "/workspace";
   }
+  for (const auto& folder : build.folders) task.links[folder] = kOutside + folder;
   for (const auto name : folders) task.links[std::string(name)] = "/tmp" + std::string(name);
   task.files = build.files;
   task.programs = build.programs;
@@ -26,7 +26,17 @@ void begin_in(const Build& build, const std::string& environment, std::initializ
   if (!environment.empty()) task.setup.push_back(environment);
   task.setup.insert(task.setup.end(), build.exports.begin(), build.exports.end());
   task.setup.insert(task.setup.end(), build.commands.begin(), build.commands.end());
+  if (build.workdir != "/workspace") task.setup.push_back("cd " + shell_quoted(build.workdir));
   for (const auto& package : build.packages) task.needs.push_back("package " + package);
+}
+
+void add_named_folders(Task& task, std::span<const std::string_view> texts) {
+  constexpr size_t kMostLinks = 32;
+  for (const auto text : texts) {
+    for (const auto& folder : named_folders(text)) {
+      if (task.links.size() < kMostLinks) task.links.try_emplace(folder, kOutside + folder);
+    }
+  }
 }
 
 std::string exports_of(const Build& build) {

@@ -2,7 +2,9 @@
 // the folders that their scripts know are there by name.
 #pragma once
 
+#include <array>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,16 +14,20 @@
 
 namespace tandem::envs {
 
-// A grade that takes longer counts as lost.
-inline constexpr double kMostTestSeconds = 40;
-
 // A command that makes the folders of logs.
-inline constexpr std::string_view kMakeLogs = "mkdir -p /tmp/logs/verifier /tmp/logs/agent /tmp/logs/artifacts";
+inline constexpr std::string_view kMakeLogs = "mkdir -p /logs/verifier /logs/agent /logs/artifacts";
 
-// Lets `task` begin as `build` says, with the variables that `environment` exports. Each of `folders` ("/tests") leads
-// to the one of its name in /tmp. A WORKDIR that cannot be a workspace is a mistake of `dockerfile`.
+// What of a build context a model must not find, in Harbor's form.
+inline constexpr std::array<std::string_view, 6> kHiddenOfHarbor = {"solution",  "tests",          "solve.sh",
+                                                                    "task.toml", "instruction.md", "test.sh"};
+
+// Lets `task` begin as `build` says, in its WORKDIR, with the variables that `environment` exports. Each of `folders`
+// ("/tests") leads to the one of its name in /tmp. A WORKDIR that cannot be a workspace is a mistake of `dockerfile`.
 void begin_in(const Build& build, const std::string& environment, std::initializer_list<std::string_view> folders,
               const std::string& dockerfile, Task& task, Mistakes& mistakes);
+
+// Folders of the root that scripts of the task name, or its instruction, are there.
+void add_named_folders(Task& task, std::span<const std::string_view> texts);
 
 // The variables of ENV, as a beginning of a command line.
 std::string exports_of(const Build& build);

@@ -1,13 +1,14 @@
 #include "envs/tasks/dockerfile.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <cctype>
 #include <optional>
 
-#include "base/json.h"
 #include "base/text.h"
+#include "envs/tasks/dockerfile_text.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/network_use.h"
 #include "envs/tools/shell_words.h"
@@ -15,105 +16,82 @@
 namespace tandem::envs {
 namespace {
 
-struct Instruction {
-  int line = 0;
-  std::string name;  // in capitals
-  std::string rest;
-};
+constexpr std::string_view kSayNothing[] = {"LABEL",      "CMD",         "EXPOSE",     "MAINTAINER",
+                                            "ENTRYPOINT", "HEALTHCHECK", "STOPSIGNAL", "USER"};
 
-// Joins continued lines; comments between them go.
-std::vector<Instruction> instructions_of(const std::string& text) {
-  std::vector<Instruction> found;
-  std::string open;
-  int number = 0, first = 0;
-  for (auto line : split(text, '\n')) {
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (trim(line).starts_with('#')) continue;
-    if (open.empty() && trim(line).empty()) continue;
-    if (open.empty()) first = number;
-    const bool goes_on = line.ends_with('\\');
-    open.append(goes_on ? line.substr(0, line.size() - 1) : line);
-    if (goes_on) {
-      open += ' ';
-      continue;
-    }
-    const auto whole = trim(open);
-    const size_t end = std::min(whole.find_first_of(" \t"), whole.size());
-    Instruction instruction{
-        .line = first, .name = std::string(whole.substr(0, end)), .rest = std::string(trim(whole.substr(end)))};
-    for (char& c : instruction.name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    if (!instruction.name.empty()) found.push_back(std::move(instruction));
-    open.clear();
-  }
-  return found;
+std::string absolute_path(const std::string& folder, const std::string& path) {
+  auto joined = (path.starts_with('/') ? fs::path(path) : fs::path(folder) / path).lexically_normal().string();
+  if (joined.size() > 1 && joined.ends_with('/')) joined.pop_back();
+  return joined;
 }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  for (const auto word : split(text, ' ')) {
-    if (!trim(word).empty()) words.emplace_back(trim(word));
-  }
-  return words;
-}
-
-// The packages of a RUN that does nothing but install some with apt-get; nothing where it does anything else.
-std::optional<std::vector<std::string>> packages_of(const std::string& command) {
-  std::vector<std::string> packages;
-  std::string rest = command;
-  for (size_t at = rest.find(';'); at != std::string::npos; at = rest.find(';')) rest.replace(at, 1, "&&");
-  while (!rest.empty()) {
-    const size_t end = rest.find("&&");
-    auto words = words_of(rest.substr(0, end));
-    rest = end == std::string::npos ? "" : rest.substr(end + 2);
-    if (words.empty() || words[0] == "rm") continue;
-    if (words[0] != "apt-get" && words[0] != "apt") return std::nullopt;
-    std::erase_if(words, [](const auto& word) { return word.starts_with('-'); });
-    if (words.size() < 2) return std::nullopt;
-    if (words[1] == "install") {
-      for (size_t i = 2; i < words.size(); ++i) packages.push_back(words[i].substr(0, words[i].find('=')));
-    } else if (words[1] != "update" && words[1] != "clean" && words[1] != "upgrade") {
-      return std::nullopt;
-    }
-  }
-  return packages;
-}
-
-class Interpreter {
+class DockerfileReader {
  public:
-  Interpreter(const fs::path& context, std::string workdir, std::span<const std::string_view> hidden,
-              Mistakes& mistakes)
+  DockerfileReader(const fs::path& context, std::string workdir, std::span<const std::string_view> hidden,
+                   Mistakes& mistakes)
       : context_(context), file_((context / "Dockerfile").string()), hidden_(hidden), mistakes_(mistakes) {
     build_.workdir = std::move(workdir);
   }
 
   Build run(const std::string& text) {
-    const auto instructions = instructions_of(text);
+    const auto instructions = docker_instructions(text);
     // The last folder is the workspace, so it must be known before anything is copied into it.
     std::string at = build_.workdir;
     for (const auto& each : instructions) {
-      if (each.name == "WORKDIR") build_.workdir = at = absolute(at, each.rest);
+      if (each.name == "ENV" || each.name == "ARG") note_variables(each);
+      if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, expanded(each.rest));
     }
     folder_ = build_.workdir;
+    variables_.clear();
     bool first = true;
     for (const auto& each : instructions) {
-      if (first && each.name != "FROM") refuse(each, "a Dockerfile begins with FROM");
-      first = false;
+      if (first && each.name != "FROM" && each.name != "ARG") refuse(each, "a Dockerfile begins with FROM");
+      first = first && each.name == "ARG";
       follow(each);
     }
+    std::error_code error;
+    if (fs::exists(context_ / ".dockerignore", error)) drop_ignored();
     return std::move(build_);
   }
 
  private:
-  void refuse(const Instruction& at, const std::string& why) {
+  void refuse(const DockerInstruction& at, const std::string& why) {
     mistakes_.add(file_, at.line, fmt::format("{}: {}", at.name, why));
   }
 
-  static std::string absolute(const std::string& folder, const std::string& path) {
-    auto joined = (path.starts_with('/') ? fs::path(path) : fs::path(folder) / path).lexically_normal().string();
-    if (joined.size() > 1 && joined.ends_with('/')) joined.pop_back();
-    return joined;
+  std::string expanded(const std::string& text) const { return docker_expanded(text, variables_); }
+
+  void follow(const DockerInstruction& each) {
+    if (each.name == "FROM") {
+      if (++stages_ > 1) refuse(each, "builds of several stages are not followed");
+    } else if (each.name == "WORKDIR") {
+      folder_ = absolute_path(folder_, expanded(each.rest));
+      if (!inside(folder_)) (void)add_folder(folder_);
+    } else if (each.name == "COPY" || each.name == "ADD") {
+      copy(each);
+    } else if (each.name == "ENV") {
+      for (const auto& [name, value] : note_variables(each)) set(each, name, value);
+    } else if (each.name == "ARG") {
+      for (const auto& [name, value] : note_variables(each))
+        arguments_ += "export " + name + "=" + shell_quoted(expanded(value)) + "; ";
+    } else if (each.name == "RUN") {
+      command(each);
+    } else if (each.name == "VOLUME") {
+      for (const auto& word : docker_words(expanded(each.rest)).value_or(std::vector<std::string>())) {
+        if (!inside(word) && !add_folder(word)) refuse(each, word + " cannot be a folder here");
+      }
+    } else if (each.name == "SHELL") {
+      const auto words = docker_words(each.rest);
+      const bool is_shell = words && !words->empty() && words->at(0).ends_with("sh");
+      if (!is_shell) refuse(each, "commands run in bash here");
+    } else if (std::find(std::begin(kSayNothing), std::end(kSayNothing), each.name) == std::end(kSayNothing)) {
+      refuse(each,
+             "not supported; supported are FROM, ARG, WORKDIR, COPY, ADD, ENV, RUN, SHELL and VOLUME, and USER, CMD, "
+             "ENTRYPOINT and the like, which say nothing here");
+    }
   }
+
+  // ---- Where things lie ----
 
   // The path below the workspace; "" is its root.
   std::optional<std::string> inside(const std::string& path) const {
@@ -122,84 +100,193 @@ class Interpreter {
     return std::nullopt;
   }
 
-  void follow(const Instruction& each) {
-    if (each.name == "FROM") {
-      if (++stages_ > 1) refuse(each, "builds of several stages are not followed");
-    } else if (each.name == "WORKDIR") {
-      folder_ = absolute(folder_, each.rest);
-    } else if (each.name == "COPY" || each.name == "ADD") {
-      copy(each);
-    } else if (each.name == "ENV") {
-      environment(each);
-    } else if (each.name == "RUN") {
-      command(each);
-    } else if (each.name != "LABEL" && each.name != "CMD" && each.name != "EXPOSE" && each.name != "MAINTAINER") {
-      refuse(each,
-             "not supported; supported are FROM, WORKDIR, COPY, ADD, ENV, RUN, and LABEL, CMD and EXPOSE, which "
-             "say nothing here");
-    }
+  // A folder of the root beside the workspace; false where there can be none.
+  bool add_folder(const std::string& path) {
+    if (!path.starts_with('/') || path.size() < 2) return false;
+    const auto top = std::string(split(path, '/').at(1));
+    if (!can_be_folder(top)) return false;
+    if ("/" + top != build_.workdir) build_.folders.insert("/" + top);
+    return true;
   }
 
-  void copy(const Instruction& each) {
-    auto words = words_of(each.rest);
-    if (!words.empty() && words[0].starts_with('[')) return refuse(each, "the form with brackets is not supported");
-    if (words.size() < 2) return refuse(each, "needs a source and a destination");
-    const auto target = words.back();
-    words.pop_back();
-    const auto below = inside(absolute(folder_, target));
-    if (!below) {
-      return refuse(
-          each, fmt::format("{} lies outside of WORKDIR {}, which is all that a sandbox has", target, build_.workdir));
+  // As a path of a task's files: relative to the workspace, or absolute beside it.
+  std::optional<std::string> place_of(const std::string& path) {
+    if (auto below = inside(path)) return below;
+    if (!add_folder(path)) return std::nullopt;
+    return path;
+  }
+
+  // ---- COPY ----
+
+  void copy(const DockerInstruction& each) {
+    auto text = expanded(each.rest);
+    bool makes_programs = false;
+    while (text.starts_with("--")) {
+      const size_t end = std::min(text.find_first_of(" \t"), text.size());
+      const auto flag = text.substr(0, end);
+      const bool silent = flag.starts_with("--chown=") || flag == "--link" || flag.starts_with("--link=");
+      if (!silent && !flag.starts_with("--chmod=")) return refuse(each, flag + " is not supported");
+      if (flag.starts_with("--chmod=")) makes_programs = flag.find_first_of("1357x", 8) != std::string::npos;
+      text = std::string(trim(text.substr(end)));
     }
-    for (const auto& source : words) {
-      if (source.starts_with("--")) return refuse(each, source + " is not supported");
-      if (source.find("://") != std::string::npos)
-        return refuse(each, "there is no network to copy " + source + " from");
-      const auto relative = fs::path(source).lexically_normal().relative_path();
-      if (relative.string().starts_with("..")) return refuse(each, source + " leads out of the environment folder");
-      if (source.find_first_of("*?[") != std::string::npos)
-        return refuse(each, "patterns are not supported: " + source);
-      std::error_code error;
-      for (const auto name : hidden_) {
-        const bool whole = relative.empty() || relative == ".";
-        if ((whole && fs::exists(context_ / name, error)) || (!relative.empty() && *relative.begin() == name))
-          return refuse(each, fmt::format("{} would show {} to the model; name the files", source, name));
+    auto words = docker_words(text);
+    if (!words) return refuse(each, "is neither words nor a list of words");
+    if (words->size() < 2) return refuse(each, "needs a source and a destination");
+    const auto target = words->back();
+    words->pop_back();
+    const auto place = place_of(absolute_path(folder_, target));
+    if (!place) {
+      return refuse(each, fmt::format("{} lies outside of WORKDIR {}, in a folder that is the system's or the grader's",
+                                      target, build_.workdir));
+    }
+    const bool many = words->size() > 1;
+    size_t number = 0;
+    for (const auto& source : *words) {
+      if (source.starts_with("<<")) {
+        if (number < each.texts.size()) put_text(each.texts[number], *place, target, many);
+        ++number;
+      } else {
+        copy_source(each, source, *place, target, many);
       }
-      const fs::path from = context_ / relative;
-      const bool folder = fs::is_directory(from, error);
-      const bool into = target.ends_with('/') || target == "." || below->empty() || words.size() > 1;
-      std::string path = *below;
-      if (!folder && into) path = (fs::path(path) / relative.filename()).string();
-      if (const auto added = add_folder_files(from, path, build_.files, build_.programs); !added) {
-        refuse(each, added.message());
+    }
+    if (makes_programs) {
+      for (const auto& [path, content] : build_.files) {
+        if (path == *place || path.starts_with(*place + "/")) build_.programs.insert(path);
       }
     }
     // The recipe itself is no part of what the model meets.
     build_.files.erase("Dockerfile");
+    build_.files.erase(".dockerignore");
   }
 
-  void environment(const Instruction& each) {
+  void put_text(const TextInPlace& text, const std::string& place, const std::string& target, bool many) {
+    const bool into = many || target.ends_with('/') || place.empty();
+    const auto path = into ? (fs::path(place) / text.name).string() : place;
+    build_.files[path] = text.is_literal ? text.content : expanded(text.content);
+  }
+
+  void copy_source(const DockerInstruction& each, const std::string& source, const std::string& place,
+                   const std::string& target, bool many) {
+    if (source.find("://") != std::string::npos || source.starts_with("git@"))
+      return refuse(each, "there is no network to copy " + source + " from");
+    const auto relative = fs::path(source).lexically_normal().relative_path();
+    if (relative.string().starts_with("..")) return refuse(each, source + " leads out of the environment folder");
+    std::vector<fs::path> paths = {relative};
+    if (source.find_first_of("*?[") != std::string::npos) {
+      paths = matching(relative);
+      if (paths.empty()) return refuse(each, source + " matches nothing");
+    }
+    for (const auto& path : paths) copy_path(each, path, place, target, many || paths.size() > 1);
+  }
+
+  // Of a pattern in the last part of a path.
+  std::vector<fs::path> matching(const fs::path& pattern) const {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(context_ / pattern.parent_path(), error)) {
+      const auto name = entry.path().filename();
+      if (is_hidden(pattern.parent_path() / name)) continue;
+      if (fnmatch(pattern.filename().c_str(), name.c_str(), 0) == 0) found.push_back(pattern.parent_path() / name);
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  bool is_hidden(const fs::path& relative) const {
+    return !relative.empty() && std::find(hidden_.begin(), hidden_.end(), *relative.begin()) != hidden_.end();
+  }
+
+  void copy_path(const DockerInstruction& each, const fs::path& relative, const std::string& place,
+                 const std::string& target, bool many) {
+    if (is_hidden(relative)) {
+      return refuse(each, fmt::format("{} would show {} to the model; name the files", relative.string(),
+                                      relative.begin()->string()));
+    }
+    std::error_code error;
+    const fs::path from = context_ / relative;
+    const bool is_folder = fs::is_directory(from, error);
+    const bool into = target.ends_with('/') || target == "." || place.empty() || many;
+    std::string path = place;
+    if (!is_folder && into) path = (fs::path(path) / relative.filename()).string();
+    // Absolute paths are those of the root.
+    const bool beside = path.starts_with('/');
+    Files files;
+    std::set<std::string> programs;
+    const auto added = add_folder_files(from, beside ? path.substr(1) : path, files, programs);
+    if (!added) return refuse(each, added.message());
+    const bool whole = relative.empty() || relative == ".";
+    const auto prefix = beside ? path.substr(1) + "/" : path.empty() ? "" : path + "/";
+    for (auto& [name, content] : files) {
+      if (whole && is_hidden(name.substr(prefix.size()))) continue;
+      const auto key = beside ? "/" + name : name;
+      if (programs.contains(name)) build_.programs.insert(key);
+      build_.files[key] = std::move(content);
+      sources_[key] =
+          whole ? name.substr(prefix.size()) : (relative / fs::path(name).lexically_relative(prefix)).string();
+    }
+    if (const auto fits = check_size(build_.files); !fits) refuse(each, fits.message());
+  }
+
+  // What .dockerignore leaves out of the context: patterns of paths, each with all that is below.
+  void drop_ignored() {
+    const auto text = read_file(context_ / ".dockerignore", 1 << 20).value_or("");
+    for (const auto& [key, source] : sources_) {
+      bool ignored = false;
+      for (auto line : split(text, '\n')) {
+        line = trim(line);
+        if (line.empty() || line.starts_with('#')) continue;
+        const bool back = line.starts_with('!');
+        auto pattern = fs::path(std::string(back ? line.substr(1) : line)).lexically_normal().relative_path().string();
+        if (pattern.ends_with('/')) pattern.pop_back();
+        if (matches_ignored(pattern, source)) ignored = !back;
+      }
+      if (!ignored) continue;
+      build_.files.erase(key);
+      build_.programs.erase(key);
+    }
+  }
+
+  static bool matches_ignored(const std::string& pattern, const std::string& path) {
+    for (fs::path part = path; !part.empty(); part = part.parent_path()) {
+      if (fnmatch(pattern.c_str(), part.c_str(), FNM_PATHNAME) == 0) return true;
+      if (pattern.starts_with("**/") && fnmatch(pattern.c_str() + 3, part.filename().c_str(), 0) == 0) return true;
+    }
+    return false;
+  }
+
+  // ---- Variables ----
+
+  // NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there. Of ENV they may name
+  // variables.
+  std::vector<std::pair<std::string, std::string>> note_variables(const DockerInstruction& each) {
+    std::vector<std::pair<std::string, std::string>> pairs;
     const size_t equals = each.rest.find('='), space = each.rest.find_first_of(" \t");
-    if (equals == std::string::npos || space < equals) {
-      if (space == std::string::npos) return refuse(each, "needs a name and a value");
-      return set(each, each.rest.substr(0, space), std::string(trim(each.rest.substr(space))));
+    if (each.name == "ENV" && space != std::string::npos && (equals == std::string::npos || space < equals)) {
+      pairs.emplace_back(each.rest.substr(0, space), trim(each.rest.substr(space)));
+    } else {
+      // NAME=VALUE pairs, values in quotes or without spaces.
+      std::string_view rest = each.rest;
+      while (!(rest = trim(rest)).empty()) {
+        const size_t end_of_name = std::min(rest.find_first_of("= \t"), rest.size());
+        const std::string name(rest.substr(0, end_of_name));
+        rest.remove_prefix(end_of_name);
+        if (!rest.starts_with('=')) {
+          pairs.emplace_back(name, "");
+          continue;
+        }
+        rest.remove_prefix(1);
+        const char quote = !rest.empty() && (rest[0] == '"' || rest[0] == '\'') ? rest[0] : ' ';
+        const size_t begin = quote == ' ' ? 0 : 1;
+        const size_t end = std::min(rest.find(quote, begin), rest.size());
+        pairs.emplace_back(name, rest.substr(begin, end - begin));
+        rest.remove_prefix(std::min(end + begin, rest.size()));
+      }
     }
-    // NAME=VALUE pairs, values in quotes or without spaces.
-    std::string_view rest = each.rest;
-    while (!(rest = trim(rest)).empty()) {
-      const size_t sign = rest.find('=');
-      if (sign == std::string_view::npos) return refuse(each, "is not NAME=VALUE");
-      const std::string name(rest.substr(0, sign));
-      rest.remove_prefix(sign + 1);
-      const char quote = !rest.empty() && (rest[0] == '"' || rest[0] == '\'') ? rest[0] : ' ';
-      const size_t begin = quote == ' ' ? 0 : 1;
-      const size_t end = std::min(rest.find(quote, begin), rest.size());
-      set(each, name, std::string(rest.substr(begin, end - begin)));
-      rest.remove_prefix(std::min(end + begin, rest.size()));
-    }
+    for (const auto& [name, value] : pairs) variables_[name] = expanded(value);
+    return pairs;
   }
 
-  void set(const Instruction& each, const std::string& name, const std::string& value) {
+  void set(const DockerInstruction& each, const std::string& name, const std::string& value) {
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
       return refuse(each, "\"" + name + "\" is no name");
@@ -211,28 +298,48 @@ class Interpreter {
     build_.exports.push_back("export " + name + "=\"" + quoted + "\"");
   }
 
-  void command(const Instruction& each) {
+  // ---- RUN ----
+
+  void command(const DockerInstruction& each) {
     auto command = each.rest;
+    while (command.starts_with("--")) {
+      const size_t end = std::min(command.find_first_of(" \t"), command.size());
+      const auto flag = command.substr(0, end);
+      const bool silent = flag.starts_with("--mount=type=cache") || flag.starts_with("--mount=type=tmpfs");
+      if (!silent) return refuse(each, flag + " is not supported");
+      command = std::string(trim(command.substr(end)));
+    }
     if (command.starts_with('[')) {
-      const auto words = parse_json(command);
-      if (!words || !words->is_array()) return refuse(each, "is neither a command nor a list of words");
+      const auto words = docker_words(command);
+      if (!words) return refuse(each, "is neither a command nor a list of words");
       command.clear();
-      for (const auto& word : *words) {
-        if (!word.is_string()) return refuse(each, "is not a list of words");
-        command += (command.empty() ? "" : " ") + shell_quoted(word.get<std::string>());
-      }
+      for (const auto& word : *words) command += (command.empty() ? "" : " ") + shell_quoted(word);
     }
-    if (command.starts_with("--")) return refuse(each, "flags are not supported");
-    if (command.find("<<") != std::string::npos) return refuse(each, "texts in place (<<) are not supported");
-    if (const auto packages = packages_of(command)) {
-      build_.packages.insert(build_.packages.end(), packages->begin(), packages->end());
-      return;
+    std::string texts;
+    if (command.starts_with("<<") && each.texts.size() == 1) {
+      command = each.texts[0].content;  // a script of its own
+      const auto first = std::string(split(command, '\n').at(0));
+      if (first.starts_with("#!") && !trim(first).ends_with("sh") && first.find("sh ") == std::string::npos)
+        return refuse(each, first + " is no shell");
+    } else {
+      for (const auto& text : each.texts) texts += "\n" + text.content + text.name;
     }
-    if (const auto user = network_user(command); !user.empty()) return refuse(each, why_no_network(user));
-    const auto below = inside(folder_);
-    if (!below) return refuse(each, fmt::format("runs in {}, outside of the last WORKDIR {}", folder_, build_.workdir));
-    const auto folder = "/workspace" + (below->empty() ? "" : "/" + *below);
-    build_.commands.push_back(fmt::format("(mkdir -p {0} && cd {0} && {1})", shell_quoted(folder), command));
+    const auto run = docker_run(command);
+    build_.packages.insert(build_.packages.end(), run.packages.begin(), run.packages.end());
+    if (run.command.empty()) return;
+    if (const auto user = network_user_of_lines(run.command); !user.empty()) return refuse(each, why_no_network(user));
+    for (const auto& folder : named_folders(run.command)) (void)add_folder(folder);
+    if (!inside(folder_) && !add_folder(folder_))
+      return refuse(each, fmt::format("runs in {}, a folder of the system", folder_));
+    build_.commands.push_back(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}\n}})", arguments_,
+                                          shell_quoted(folder_), run.command, texts));
+  }
+
+  static std::string network_user_of_lines(const std::string& command) {
+    for (const auto line : split(command, '\n')) {
+      if (auto user = network_user(line); !user.empty()) return user;
+    }
+    return "";
   }
 
   const fs::path context_;
@@ -240,7 +347,10 @@ class Interpreter {
   const std::span<const std::string_view> hidden_;
   Mistakes& mistakes_;
   Build build_;
-  std::string folder_;  // where the instruction at hand is
+  std::string folder_;                            // where the instruction at hand is
+  std::map<std::string, std::string> variables_;  // of ENV and ARG, so far
+  std::string arguments_;                         // exports of ARG
+  std::map<std::string, std::string> sources_;    // of files, their paths in the context
   int stages_ = 0;
 };
 
@@ -253,7 +363,7 @@ Build read_dockerfile(const fs::path& context, const std::string& workdir, std::
     mistakes.add((context / "Dockerfile").string(), 0, text.error().message());
     return {};
   }
-  return Interpreter(context, workdir, hidden, mistakes).run(*text);
+  return DockerfileReader(context, workdir, hidden, mistakes).run(*text);
 }
 
 }  // namespace tandem::envs

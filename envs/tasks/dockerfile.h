@@ -1,4 +1,4 @@
-// The part of a Dockerfile that a sandbox can follow: WORKDIR, COPY of files beside it, ENV and RUN.
+// The part of a Dockerfile that a sandbox can follow: WORKDIR, COPY of files beside it, ARG, ENV and RUN.
 #pragma once
 
 #include <set>
@@ -15,8 +15,9 @@ namespace tandem::envs {
 
 // What a Dockerfile makes of a workspace.
 struct Build {
-  std::string workdir;  // the last one; files lie below it
-  Files files;
+  std::string workdir;            // the last one; files lie below it
+  std::set<std::string> folders;  // of the root beside it, that the task has: "/data"
+  Files files;                    // absolute paths lie in those
   std::set<std::string> programs;
   std::vector<std::string> exports;   // commands for bash that set what ENV says
   std::vector<std::string> commands;  // of RUN, each with the folder that it runs in
@@ -25,7 +26,8 @@ struct Build {
 
 // Reads `context`/Dockerfile. `workdir` is where the file says none. Whatever cannot be done is added to `mistakes`, by
 // the name of the instruction and its line; so is what would show a model one of the `hidden` files or folders of the
-// context. FROM says nothing here: the root of a sandbox is that of this machine.
+// context by name. Of a context that is copied whole they are left out, as is what .dockerignore names. FROM says
+// nothing here: the root of a sandbox is that of this machine; there is one user; nothing is started but by commands.
 Build read_dockerfile(const fs::path& context, const std::string& workdir, std::span<const std::string_view> hidden,
                       Mistakes& mistakes);
 

@@ -135,9 +135,11 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
   Grade result;
   const auto& expected = task.expectation;
   std::optional<double> tests_passed;
+  std::map<std::string, double> metrics;
   const auto judge_term = [&](const char* name, Term term) {
     result.terms[name] = term.value;
     if (term.share) tests_passed = term.share;
+    metrics.merge(term.metrics);
     if (term.value != 1 && result.why.empty()) result.why = name + (": " + term.why);
   };
   if (expected.files) {
@@ -166,6 +168,7 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
   result.reward = all && !result.terms.empty() ? 1 : 0;
   if (expected.commands && expected.commands->leaves_reward) result.reward = result.terms.at("tests");
   if (tests_passed) result.terms["tests_passed"] = *tests_passed;
+  result.terms.merge(metrics);
   return result;
 }
 

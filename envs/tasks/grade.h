@@ -15,12 +15,14 @@ namespace tandem::envs {
 
 struct Grade {
   double reward = 0;  // 1 where every term is 1, else 0; of a check that leaves a reward, that number
-  // files, answer, tests: those that the task has. Beside them tests_passed, a share, where the check knows it.
+  // files, answer, tests: those that the task has. Beside them tests_passed, a share, where the check knows it, and the
+  // metrics that a verifier leaves beside its reward, by their names.
   std::map<std::string, double> terms;
   std::string why;  // of a term that is not 1: what was found, for people
 };
 
-// An error only where the runner failed: such an episode has no reward at all.
+// An error is one without a reward: kInvalid where the task's own tests gave no verdict (out of their time, a program
+// that they lack, no reward), with the end of their output; else the runner failed.
 //
 // Files must be the expected ones exactly, but for the last line end; `__pycache__` is not looked at. `programs` are
 // those of the files left behind that can be run.

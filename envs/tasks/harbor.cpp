@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "envs/container/engine.h"
+#include "envs/tasks/compose.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
 #include "envs/tasks/folder_files.h"
@@ -19,7 +20,8 @@ namespace {
 constexpr uint64_t kHarborLargestText = 1 << 20;
 
 constexpr size_t kHarborMostSteps = 64;
-constexpr int kTurns = 30;  // of a step
+constexpr int kTurns = 30;                     // of a step
+constexpr double kUsualVerifierSeconds = 600;  // as Harbor has it
 
 constexpr TomlKey kKeys[] = {
     {"schema_version", Support::kRead},
@@ -110,14 +112,13 @@ class HarborReader {
     open_network();
     if (steps_.empty()) task_.instruction = text_of(folder_ / "instruction.md");
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
-      if (std::error_code error; fs::exists(folder_ / "environment" / name, error)) {
-        mistakes_.add((folder_ / "environment" / name).string(), 0, "several services are not supported");
-      }
+      if (std::error_code error; fs::exists(folder_ / "environment" / name, error))
+        read_compose(folder_ / "environment" / name, "main", environment_, mistakes_);
     }
     if (recipes_ == Recipes::kBuilt && task_.image.empty())
       task_.image = built_image(folder_ / "environment", mistakes_);
     // An image was built from the Dockerfile beside it, if there is one.
-    auto build = task_.image.empty() ? read_dockerfile(folder_ / "environment", workdir_, {}, mistakes_)
+    auto build = task_.image.empty() ? read_dockerfile(folder_ / "environment", workdir_, kHiddenOfHarbor, mistakes_)
                                      : Build{.workdir = workdir_};
     begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),
              task_, mistakes_);
@@ -129,10 +130,32 @@ class HarborReader {
       task_.begin_step(0);
       task_.max_turns = kTurns * static_cast<int>(steps_.size());
     }
+    add_folders();
     return std::move(task_);
   }
 
  private:
+  // Of its scripts and instructions; of an image the folders are its own.
+  void add_folders() {
+    if (!task_.image.empty()) return;
+    std::vector<std::string_view> texts = {task_.instruction};
+    const auto add = [&](const Files& files) {
+      for (const auto& [path, content] : files) {
+        if (path.ends_with(".sh") || path.ends_with(".py")) texts.push_back(content);
+      }
+    };
+    const auto add_step = [&](const Expectation& expectation, const Solution& solution) {
+      if (expectation.commands) add(expectation.commands->files);
+      add(solution.files);
+    };
+    add_step(task_.expectation, task_.solution);
+    for (const auto& step : task_.steps) {
+      texts.push_back(step.instruction);
+      add_step(step.expectation, step.solution);
+    }
+    add_named_folders(task_, texts);
+  }
+
   std::string text_of(const fs::path& file) {
     auto text = read_file(file, kHarborLargestText);
     if (!text) mistakes_.add(file.string(), 0, text.error().message());
@@ -179,7 +202,7 @@ class HarborReader {
     }
     const double seconds = node.value<double>().value_or(0);
     if (!(seconds > 0)) return toml_.mistake(line, "verifier.timeout_sec must be a number above 0");
-    verifier.seconds = std::min(seconds, kMostTestSeconds);
+    verifier.seconds = seconds;
   }
 
   void take_steps(const toml::node& node, int line) {
@@ -232,7 +255,7 @@ class HarborReader {
     Verifier verifier{verifier_.exports + step.verifier.exports,
                       step.verifier.seconds ? step.verifier.seconds : verifier_.seconds};
     made.expectation.commands = check_of(tests, verifier, build);
-    made.solution = solution_of(folder / "solution", build, "rm -rf /tmp/solution && ");
+    made.solution = solution_of(folder / "solution", build, "rm -rf /solution/* && ");
     return made;
   }
 
@@ -292,11 +315,14 @@ class HarborReader {
     if (!check.files.contains("tandem-tests/test.sh")) mistakes_.add(folders.back().string(), 0, "has no test.sh");
     check.folders = {"tandem-tests"};
     check.leaves_reward = true;
-    // A script that was killed has no say, whatever it had written; otherwise its reward counts, not its end.
-    check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + environment_ +
+    check.verifier = "tests/test.sh";
+    // Its reward counts, not its end.
+    check.commands = {{.command = std::string(kMakeLogs) +
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + environment_ +
                                   exports_of(build) + verifier.exports + "cd " + shell_quoted(build.workdir) +
-                                  " && bash /tests/test.sh; test $? -lt 124; }",
-                       .seconds = verifier.seconds.value_or(kMostTestSeconds)}};
+                                  " && bash /tests/test.sh; }",
+                       .seconds = verifier.seconds.value_or(kUsualVerifierSeconds),
+                       .any_exit = true}};
     return check;
   }
 
@@ -310,8 +336,9 @@ class HarborReader {
     if (!added) mistakes_.add(folder.string(), 0, added.message());
     if (!solution.files.contains("tandem-solution/solve.sh")) mistakes_.add(folder.string(), 0, "has no solve.sh");
     solution.turns = {{{"run_terminal_cmd",
-                        {{"command", before + "mv tandem-solution /tmp/solution && { " + solution_environment_ + "cd " +
-                                         shell_quoted(build.workdir) + " && bash /solution/solve.sh; }"}}}}};
+                        {{"command", before + "cp -a tandem-solution/. /solution/ && rm -rf tandem-solution && { " +
+                                         solution_environment_ + "cd " + shell_quoted(build.workdir) +
+                                         " && bash /solution/solve.sh; }"}}}}};
     return solution;
   }
 

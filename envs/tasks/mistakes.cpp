@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <utility>
 
 #include "base/text.h"
 
@@ -14,6 +15,11 @@ void Mistakes::add(const std::string& file, int line, const std::string& what) {
   constexpr size_t kMostShown = 100;
   if (++count_ > kMostShown) return;
   lines_.push_back(line > 0 ? fmt::format("{}:{}: {}", file, line, what) : fmt::format("{}: {}", file, what));
+}
+
+std::vector<std::string> Mistakes::take() {
+  count_ = 0;
+  return std::exchange(lines_, {});
 }
 
 Status Mistakes::status() const {

@@ -18,6 +18,7 @@
 namespace tandem::envs {
 namespace {
 
+constexpr double kSweBenchSeconds = 1800;  // of the tests, as the harness of SWE-bench has it
 constexpr uint64_t kSweBenchLargestFile = uint64_t{256} << 20;
 constexpr uint64_t kMostTreeBytes = uint64_t{2} << 30;  // of all tasks of a file together
 constexpr size_t kMostTests = 20'000;                   // names of a line
@@ -195,7 +196,8 @@ class SweBenchReader {
     } else {
       return Status::invalid("the test patch has no test module of Python; say by \"test_cmd\" how tests are run");
     }
-    check.commands = {{.command = std::move(command), .seconds = kMostTestSeconds}};
+    check.commands = {{.command = std::move(command), .seconds = kSweBenchSeconds, .any_exit = true}};
+    check.verifier = "the command of the tests";
     check.tests = row.fail_to_pass;
     check.tests->insert(check.tests->end(), row.pass_to_pass.begin(), row.pass_to_pass.end());
     task.expectation.commands = std::move(check);

@@ -64,6 +64,7 @@ struct CheckCommand {
   int exit_code = 0;                       // that it must end with
   std::optional<std::string> output = {};  // that it must print, but for white space at its end; compared out here
   double seconds = 10;                     // after which it is ended, and has failed
+  bool any_exit = false;                   // it may end with any exit code
 };
 
 // Commands over what was left behind, in one fresh sandbox that nothing but those files reaches.
@@ -74,6 +75,9 @@ struct CommandCheck {
   std::vector<CheckCommand> commands;  // in order; the first that does otherwise is the last
   // The reward is the number that they leave in /logs/verifier/reward.json or reward.txt, whatever they end with.
   bool leaves_reward = false;
+  // A script that must give a verdict, as messages name it: "tests/test.sh". Where it gives none (out of its time,
+  // killed, a program that it lacks, no reward or report) there is no grade. Empty: then the check has failed.
+  std::string verifier = {};
   // Tests that must have passed by what pytest or unittest say in the output of the last command, whatever it ends
   // with; none named: all that they say, at least one.
   std::optional<std::vector<std::string>> tests = {};

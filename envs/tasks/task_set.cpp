@@ -1,6 +1,7 @@
 #include "envs/tasks/task_set.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
@@ -37,18 +38,18 @@ class TaskSetWalk {
     if (fs::is_regular_file(path, error)) return visit_file(path);
     if (!fs::is_directory(path, error)) return mistakes_.add(path.string(), 0, "is neither a file nor a folder");
     if (fs::exists(path / "task.toml", error)) {
-      if (auto task = read_harbor_task(path, recipes_, mistakes_)) {
-        if (is_built_image(task->image)) recipes_of_images_[task->image] = path / "environment";
-        add(std::move(*task), path);
-      }
-      return;
+      Mistakes why;
+      auto task = read_harbor_task(path, recipes_, why);
+      if (!task) return skip(path, why);
+      if (is_built_image(task->image)) recipes_of_images_[task->image] = path / "environment";
+      return add(std::move(*task), path);
     }
     if (is_terminal_bench_task(path)) {
-      if (auto task = read_terminal_bench_task(path, recipes_, mistakes_)) {
-        if (is_built_image(task->image)) recipes_of_images_[task->image] = path;
-        add(std::move(*task), path);
-      }
-      return;
+      Mistakes why;
+      auto task = read_terminal_bench_task(path, recipes_, why);
+      if (!task) return skip(path, why);
+      if (is_built_image(task->image)) recipes_of_images_[task->image] = path;
+      return add(std::move(*task), path);
     }
     std::vector<fs::path> entries;
     for (const auto& entry : fs::directory_iterator(path, error)) {
@@ -64,6 +65,7 @@ class TaskSetWalk {
     }
   }
 
+  std::vector<SkippedTask> take_skipped() { return std::move(skipped_); }
   std::map<std::string, fs::path> take_recipes() { return std::move(recipes_of_images_); }
 
   Result<std::vector<Task>> take() {
@@ -73,6 +75,11 @@ class TaskSetWalk {
         mistakes_.add(root_.string(), 0, "two tasks are called " + tasks_[i].name);
     }
     TRY(mistakes_.status());
+    if (tasks_.empty() && !skipped_.empty()) {
+      std::string text;
+      for (const auto& task : skipped_) text += (text.empty() ? "" : "\n") + join(task.why, "\n");
+      return fail(Status::invalid(std::move(text)));
+    }
     if (tasks_.empty()) {
       return fail(Status::not_found(root_.string() + " holds no tasks")
                       .hint("a task is a .yaml file, a line of a .jsonl, or a folder with task.toml or task.yaml"));
@@ -85,7 +92,10 @@ class TaskSetWalk {
     if (is_yaml(file)) {
       if (auto task = read_yaml_task(file, mistakes_)) add(std::move(*task), file);
     } else if (file.extension() == ".jsonl") {
-      auto tasks = is_swe_bench(file) ? read_swe_bench(file, mistakes_) : read_humanevalpack(file, mistakes_);
+      const bool is_foreign = is_swe_bench(file);
+      Mistakes why;
+      auto tasks = is_foreign ? read_swe_bench(file, why) : read_humanevalpack(file, mistakes_);
+      for (auto& line : why.take()) skipped_.push_back({line.substr(0, line.find(": ")), {line}});
       for (auto& task : tasks) add(std::move(task), file);
     } else {
       mistakes_.add(file.string(), 0, "is no task; expected .yaml, or .jsonl of HumanEvalPack or SWE-bench");
@@ -98,6 +108,16 @@ class TaskSetWalk {
     std::error_code error;
     return fs::is_directory(path, error) && path.filename().string().ends_with(".files");
   }
+
+  std::string name_by(const fs::path& source) const {
+    auto relative = source.lexically_relative(root_);
+    if (relative.empty() || relative == ".") relative = fs::absolute(source).lexically_normal().filename();
+    if (relative.empty()) relative = fs::absolute(source).lexically_normal().parent_path().filename();
+    if (is_yaml(source)) relative.replace_extension();
+    return relative.generic_string();
+  }
+
+  void skip(const fs::path& source, Mistakes& why) { skipped_.push_back({name_by(source), why.take()}); }
 
   void add(Task task, const fs::path& source) {
     if (tasks_.size() == kMostTasks)
@@ -113,13 +133,7 @@ class TaskSetWalk {
                            fmt::format("the tasks up to here have more than {} of files; split the set",
                                        format_bytes(kTaskSetMostBytes)));
     }
-    std::error_code error;
-    if (task.name.empty()) {
-      auto relative = source.lexically_relative(root_);
-      if (relative.empty() || relative == ".") relative = fs::absolute(source).lexically_normal().filename();
-      if (is_yaml(source)) relative.replace_extension();
-      task.name = relative.generic_string();
-    }
+    if (task.name.empty()) task.name = name_by(source);
     if (task.spec.kind.empty()) {
       const auto slash = task.name.find('/');
       task.spec.kind = slash == std::string::npos ? own_name_ : task.name.substr(0, slash);
@@ -145,7 +159,17 @@ class TaskSetWalk {
   uint64_t bytes_ = 0;
   Mistakes mistakes_;
   std::vector<Task> tasks_;
+  std::vector<SkippedTask> skipped_;
 };
+
+// Of the first ones the reasons, too.
+void tell(const std::vector<SkippedTask>& skipped, size_t left) {
+  constexpr size_t kMostTold = 10;
+  if (skipped.empty()) return;
+  spdlog::warn("{} of {} tasks are left out, for they cannot be followed here", skipped.size(), skipped.size() + left);
+  for (size_t i = 0; i < std::min(kMostTold, skipped.size()); ++i)
+    spdlog::warn("left out: {}: {}", skipped[i].name, skipped[i].why.empty() ? "" : skipped[i].why.front());
+}
 
 bool is_held_out(const std::string& name, double share) {
   constexpr uint64_t kParts = 1'000'000;
@@ -180,7 +204,9 @@ Result<TaskSet> TaskSet::read(const fs::path& path, const TaskSetOptions& option
   walk.visit(path);
   TaskSet set;
   set.tasks_ = TRY(walk.take());
+  set.skipped_ = walk.take_skipped();
   set.recipes_of_images_ = walk.take_recipes();
+  if (options.tells_skipped) tell(set.skipped_, set.tasks_.size());
   if (!options.kinds.empty()) {
     for (auto& task : set.tasks_) set.places_[{task.spec.kind, Split::kTrain}];
     const auto known = set.kinds();

@@ -16,10 +16,17 @@
 
 namespace tandem::envs {
 
+// A task of somebody else's form that nothing here can follow.
+struct SkippedTask {
+  std::string name;
+  std::vector<std::string> why;  // places and reasons
+};
+
 struct TaskSetOptions {
   double heldout_share = 0;              // about this share of the tasks is held out, by the hash of their names
   std::vector<std::string> kinds;        // only tasks of these; empty: all
   Recipes recipes = Recipes::kFollowed;  // what is made of Dockerfiles
+  bool tells_skipped = true;             // a warning in the log for what is left out
 };
 
 class TaskSet {
@@ -27,11 +34,14 @@ class TaskSet {
   // `path` is a task file (.yaml), JSON Lines of HumanEvalPack or SWE-bench (.jsonl), a task of Harbor or
   // Terminal-Bench (a folder with task.toml or task.yaml), or a folder of any of these at any depth. A task's name is
   // its path in the set without the ending; its kind is what it says, else the first folder of its name, else the set's
-  // own name. kInvalid holds every mistake in every file, a line each; kNotFound where there is nothing, or no task.
+  // own name. Tasks of Harbor, Terminal-Bench and SWE-bench that cannot be followed are left out (skipped()). kInvalid
+  // holds every mistake in every other file, a line each, or those of all tasks where none is left; kNotFound where
+  // there is nothing, or no task.
   static Result<TaskSet> read(const fs::path& path, const TaskSetOptions& options = {});
 
   std::span<const Task> tasks() const { return tasks_; }  // by name
-  std::vector<std::string> kinds() const;                 // by name
+  std::span<const SkippedTask> skipped() const { return skipped_; }
+  std::vector<std::string> kinds() const;  // by name
   size_t count(const std::string& kind, Split split) const;
 
   // The task with number `seed` among those of its kind and split, in the order of their names.
@@ -43,6 +53,7 @@ class TaskSet {
 
  private:
   std::vector<Task> tasks_;
+  std::vector<SkippedTask> skipped_;
   std::map<std::string, fs::path> recipes_of_images_;
   std::map<std::pair<std::string, Split>, std::vector<size_t>> places_;
 };

@@ -1,6 +1,7 @@
 // One term of a grade. A value.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,7 @@ struct Term {
   double value = 0;
   std::string why = {};
   std::optional<double> share = {};
+  std::map<std::string, double> metrics = {};  // other numbers that the tests left, by their names
 };
 
 }  // namespace tandem::envs

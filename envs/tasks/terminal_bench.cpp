@@ -44,7 +44,7 @@ class TerminalBenchReader {
     read_yaml();
     std::error_code error;
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
-      if (fs::exists(folder_ / name, error)) read_compose(folder_ / name, environment_, mistakes_);
+      if (fs::exists(folder_ / name, error)) read_compose(folder_ / name, "client", environment_, mistakes_);
     }
     environment_ += "export TEST_DIR=/tests; ";
     if (recipes_ == Recipes::kBuilt) task_.image = built_image(folder_, mistakes_);
@@ -54,6 +54,16 @@ class TerminalBenchReader {
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);
     read_tests(build);
     read_solution(build);
+    if (task_.image.empty()) {
+      std::vector<std::string_view> texts = {task_.instruction};
+      for (const auto& [path, content] : task_.solution.files) texts.push_back(content);
+      if (task_.expectation.commands) {
+        for (const auto& [path, content] : task_.expectation.commands->files) {
+          if (path.ends_with(".sh") || path.ends_with(".py")) texts.push_back(content);
+        }
+      }
+      add_named_folders(task_, texts);
+    }
     return std::move(task_);
   }
 
@@ -83,7 +93,7 @@ class TerminalBenchReader {
         reader_.mistake(value, "parser_name: only the results of pytest are read; write `parser_name: pytest`");
     } else if (key == "max_test_timeout_sec") {
       const auto seconds = reader_.number(value, key, 0.1, kTerminalBenchMostSeconds);
-      test_seconds_ = std::min(seconds.value_or(kMostTestSeconds), kMostTestSeconds);
+      test_seconds_ = seconds.value_or(test_seconds_);
     } else if (key == "run_tests_in_same_shell") {
       if (reader_.truth(value, key).value_or(false))
         reader_.mistake(value,
@@ -128,10 +138,13 @@ class TerminalBenchReader {
     check.files["tandem-tests/run-tests.sh"] = *text;
     check.folders = {"tandem-tests"};
     check.tests.emplace();
-    check.commands = {{.command = std::string(kMakeLogs) + " && mv tandem-tests /tmp/tests && { " + environment_ +
+    check.verifier = "run-tests.sh";
+    check.commands = {{.command = std::string(kMakeLogs) +
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + environment_ +
                                   exports_of(build) + "cd " + shell_quoted(build.workdir) +
                                   " && bash /tests/run-tests.sh; }",
-                       .seconds = test_seconds_}};
+                       .seconds = test_seconds_,
+                       .any_exit = true}};
     task_.expectation.commands = std::move(check);
   }
 
@@ -145,10 +158,9 @@ class TerminalBenchReader {
     const auto text = read_file(folder_ / "solution.sh", kTerminalBenchLargestText);
     if (!text) return mistakes_.add((folder_ / "solution.sh").string(), 0, text.error().message());
     task_.solution.files["tandem-solution.sh"] = *text;
-    task_.solution.turns = {
-        {{"run_terminal_cmd",
-          {{"command", "mkdir -p /tmp/oracle && mv tandem-solution.sh /tmp/oracle/solution.sh && cd " +
-                           shell_quoted(build.workdir) + " && bash /oracle/solution.sh"}}}}};
+    task_.solution.turns = {{{"run_terminal_cmd",
+                              {{"command", "mv tandem-solution.sh /oracle/solution.sh && cd " +
+                                               shell_quoted(build.workdir) + " && bash /oracle/solution.sh"}}}}};
   }
 
   const fs::path folder_;
@@ -156,8 +168,8 @@ class TerminalBenchReader {
   Mistakes& mistakes_;
   YamlReader reader_;
   Task task_;
-  std::string environment_;  // exports
-  double test_seconds_ = kMostTestSeconds;
+  std::string environment_;   // exports
+  double test_seconds_ = 60;  // as Terminal-Bench has it
 };
 
 }  // namespace

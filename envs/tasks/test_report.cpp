@@ -26,16 +26,6 @@ std::optional<TestEnd> unittest_end(std::string_view words) {
   return std::nullopt;
 }
 
-void put(TestReport& report, std::string_view name, TestEnd end) {
-  const auto add = [&](std::string key) {
-    const auto [place, fresh] = report.emplace(std::move(key), end);
-    if (!fresh) place->second = std::max(place->second, end);
-  };
-  add(test_name(name));
-  if (const size_t space = name.find(' '); space != std::string_view::npos && name.find("::") < space)
-    add(std::string(name.substr(0, space)));
-}
-
 bool is_summary(std::string_view line) {
   constexpr std::string_view kTitle = " short test summary info ";
   const size_t at = line.find(kTitle);
@@ -54,7 +44,7 @@ TestReport pytest_summaries(const std::vector<std::string_view>& lines) {
     if (!end || space == std::string_view::npos) continue;
     auto name = trim(line.substr(space + 1));
     if (*end == TestEnd::kFailed) name = name.substr(0, name.find(" - "));  // the reason follows
-    if (!name.empty()) put(report, name, *end);
+    if (!name.empty()) add_to(report, name, *end);
   }
   return report;
 }
@@ -68,7 +58,7 @@ TestReport pytest_lines(const std::vector<std::string_view>& lines) {
     if (line.ends_with(')') && line.find(" (") != std::string_view::npos) line = line.substr(0, line.rfind(" ("));
     const size_t space = line.rfind(' ');
     if (space == std::string_view::npos || line.find("::") > space) continue;
-    if (const auto end = pytest_end(line.substr(space + 1))) put(report, trim(line.substr(0, space)), *end);
+    if (const auto end = pytest_end(line.substr(space + 1))) add_to(report, trim(line.substr(0, space)), *end);
   }
   return report;
 }
@@ -101,7 +91,7 @@ TestReport unittest_lines(const std::vector<std::string_view>& lines) {
     }
     before = line;
     if (!end) continue;
-    for (const auto name : open) put(report, name, *end);
+    for (const auto name : open) add_to(report, name, *end);
     open.clear();
   }
   return report;
@@ -109,13 +99,23 @@ TestReport unittest_lines(const std::vector<std::string_view>& lines) {
 
 }  // namespace
 
+void add_to(TestReport& report, std::string_view name, TestEnd end) {
+  const auto add = [&](std::string key) {
+    const auto [place, fresh] = report.emplace(std::move(key), end);
+    if (!fresh) place->second = std::max(place->second, end);
+  };
+  add(test_name(name));
+  if (const size_t space = name.find(' '); space != std::string_view::npos && name.find("::") < space)
+    add(std::string(name.substr(0, space)));
+}
+
 TestReport read_test_report(std::string_view output) {
   const auto lines = split(output, '\n');
   auto report = pytest_summaries(lines);
   const bool whole =
       std::any_of(report.begin(), report.end(), [](const auto& test) { return test.second == TestEnd::kPassed; });
   if (whole) return report;  // it names the tests that passed, so it names them all
-  for (const auto& [name, end] : pytest_lines(lines)) put(report, name, end);
+  for (const auto& [name, end] : pytest_lines(lines)) add_to(report, name, end);
   return report.empty() ? unittest_lines(lines) : report;
 }
 

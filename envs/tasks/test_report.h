@@ -21,6 +21,9 @@ using TestReport = std::map<std::string, TestEnd, std::less<>>;
 
 TestReport read_test_report(std::string_view output);
 
+// Adds a test by the names that it has in a report.
+void add_to(TestReport& report, std::string_view name, TestEnd end);
+
 // The one form of a name that runners of several versions write in several ways.
 std::string test_name(std::string_view written);
 

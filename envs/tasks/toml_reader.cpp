@@ -60,6 +60,15 @@ void TomlReader::walk(const toml::table& table, const std::string& prefix, std::
   }
 }
 
+std::optional<std::string> without_machine_variable(std::string_view text) {
+  const bool is_one = text.starts_with("${") && text.ends_with('}') && text.find('}') == text.size() - 1;
+  if (!is_one) return std::string(text);
+  const auto inside = text.substr(2, text.size() - 3);
+  const size_t mark = inside.find(":-");
+  if (mark == std::string_view::npos) return std::nullopt;
+  return std::string(inside.substr(mark + 2));
+}
+
 std::string TomlReader::exports(const std::string& path, const toml::node& value, int line) {
   const std::string what = path + " must be a table of names and texts";
   if (!value.is_table()) return mistake(line, what), "";
@@ -70,10 +79,8 @@ std::string TomlReader::exports(const std::string& path, const toml::node& value
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (!text || !std::all_of(name.begin(), name.end(), fits)) {
       mistake(place, what);
-    } else if (text->find("${") != std::string::npos) {
-      mistake(place, path + ": variables of this machine (${...}) do not reach a sandbox");
-    } else {
-      exports += "export " + std::string(name.str()) + "=" + shell_quoted(*text) + "; ";
+    } else if (const auto value = without_machine_variable(*text)) {
+      exports += "export " + std::string(name.str()) + "=" + shell_quoted(*value) + "; ";
     }
   }
   return exports;

@@ -7,6 +7,7 @@
 #include <toml++/toml.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ struct TomlKey {
   Support support;
 };
 
+// A value as Harbor has it: "${NAME:-TEXT}" is the variable of the machine, or TEXT. No variable of a machine reaches a
+// sandbox, so it is TEXT; of "${NAME}" there is nothing. Other texts stay.
+std::optional<std::string> without_machine_variable(std::string_view text);
+
 class TomlReader {
  public:
   TomlReader(std::string file, Mistakes& mistakes) : file_(std::move(file)), mistakes_(mistakes) {}
@@ -35,7 +40,7 @@ class TomlReader {
   // The same of a table in it.
   void read(const toml::table& table, std::span<const TomlKey> keys, const Take& take);
 
-  // A table of names and texts as commands of a shell that export them; variables of this machine in them are mistakes.
+  // A table of names and texts as commands of a shell that export them, by without_machine_variable.
   std::string exports(const std::string& path, const toml::node& value, int line);
 
  private:

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/tools/editable_text.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/patch.h"
 #include "envs/tools/paths.h"
@@ -101,13 +102,12 @@ class Plan {
     if (!exists(path)) return missing(patch, path);
     auto& file = planned(path);
     if (!file.content) TRY(load(patch.path, file));
-    const bool windows = has_windows_ends(*file.content);
-    const std::string old = windows ? replaced(*file.content, "\r\n", "\n") : *file.content;
-    auto patched = TRY(apply_hunks(patch, old));
-    if (patch.new_path.empty() && patched.content == old) {
+    const auto editable = TRY(EditableText::of(*file.content, patch.path));
+    auto patched = TRY(apply_hunks(patch, editable.text()));
+    if (patch.new_path.empty() && patched.content == editable.text()) {
       return Status::invalid("the update of \"" + patch.path + "\" would change nothing");
     }
-    auto content = windows ? replaced(patched.content, "\n", "\r\n") : std::move(patched.content);
+    auto content = editable.restored(patched.content);
     if (content.size() > kLargestFile) return Status::invalid("\"" + patch.path + "\" would become too large");
     auto note = patched.exact ? "" : " (some lines were matched though their spaces or quotes differ)";
     if (patch.new_path.empty()) {

@@ -1,6 +1,7 @@
 #include "envs/tools/arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/text.h"
@@ -8,10 +9,17 @@
 namespace tandem::envs {
 namespace {
 
+// As JSON Schema has it, 2.0 is an integer; where it is one of 64 bits, too.
+bool is_whole(const Json& value) {
+  if (!value.is_number() || value.is_number_integer()) return false;
+  const double number = value.get<double>();
+  return std::nearbyint(number) == number && std::abs(number) < 9e15;
+}
+
 std::string_view json_type(const Json& value) {
   if (value.is_string()) return "string";
   if (value.is_boolean()) return "boolean";
-  if (value.is_number_integer()) return "integer";
+  if (value.is_number_integer() || is_whole(value)) return "integer";
   if (value.is_number()) return "number";
   if (value.is_array()) return "array";
   if (value.is_object()) return "object";
@@ -94,6 +102,23 @@ std::string wrong_members(const std::string& where, const Json& schema, const Js
 }
 
 }  // namespace
+
+Json with_integers(const Json& schema, const Json& arguments) {
+  if (schema.value("type", "") == "integer")
+    return is_whole(arguments) ? Json(static_cast<int64_t>(arguments.get<double>())) : arguments;
+  if (arguments.is_object() && schema.contains("properties")) {
+    Json fitting = Json::object();
+    for (const auto& [name, value] : arguments.items()) {
+      const auto& properties = schema.at("properties");
+      fitting[name] = properties.contains(name) ? with_integers(properties.at(name), value) : value;
+    }
+    return fitting;
+  }
+  if (!arguments.is_array() || !schema.contains("items")) return arguments;
+  Json fitting = Json::array();
+  for (const auto& value : arguments) fitting.push_back(with_integers(schema.at("items"), value));
+  return fitting;
+}
 
 std::string check_arguments(std::string_view tool, const Json& schema, const Json& arguments) {
   auto wrong = arguments.is_object() ? wrong_members("", schema, arguments) : "the arguments must be a JSON object";

@@ -13,4 +13,7 @@ namespace tandem::envs {
 // with `enum` and `minimum`.
 std::string check_arguments(std::string_view tool, const Json& schema, const Json& arguments);
 
+// Arguments that fit the schema, with integers that were written as 2.0 as such.
+Json with_integers(const Json& schema, const Json& arguments);
+
 }  // namespace tandem::envs

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/tools/editable_text.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/paths.h"
 
@@ -57,6 +58,7 @@ ToolOutcome read_lines_of(const ToolContext& context, const std::string& name, c
   const auto content = read_file(*path, kLargestFile);
   if (!content) return ToolOutcome::refused(content.error().message());
   if (content->empty()) return ToolOutcome::done("File is empty.");
+  if (const auto why = why_utf16(*content, name); !why.empty()) return ToolOutcome::refused(why);
 
   auto lines = split(*content, '\n');
   if (lines.back().empty()) lines.pop_back();
@@ -81,7 +83,7 @@ ToolOutcome tool_read_file(const ToolContext& context, const Json& arguments) {
 
 ToolOutcome tool_write(const ToolContext& context, const Json& arguments) {
   const auto name = arguments.at("file_path").get<std::string>();
-  const auto& contents = arguments.at("contents").get_ref<const std::string&>();
+  auto contents = arguments.at("contents").get<std::string>();
   const auto path = resolve(context, name);
   if (!path) return ToolOutcome::refused(path.error().message());
   std::error_code error;
@@ -90,7 +92,11 @@ ToolOutcome tool_write(const ToolContext& context, const Json& arguments) {
   if (exists && !fs::is_regular_file(*path, error))
     return ToolOutcome::refused("\"" + name + "\" is not a regular file");
   if (exists) {
-    if (const auto old = read_file(*path, kLargestFile); old && *old == contents) {
+    const auto old = read_file(*path, kLargestFile);
+    // Who writes a file anew does not see the mark in front of it.
+    if (old && old->starts_with(kByteOrderMark) && !contents.starts_with(kByteOrderMark))
+      contents.insert(0, kByteOrderMark);
+    if (old && *old == contents) {
       return ToolOutcome::done("\"" + name + "\" already has exactly these contents; nothing was changed.");
     }
   }

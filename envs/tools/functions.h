@@ -52,8 +52,9 @@ Status replace_content(const std::filesystem::path& path, std::string_view conte
 // like it.
 std::string nearest_lines(std::string_view content, std::string_view text);
 
-// Whether every line end is \r\n; such a file is edited with \n and written back as it was.
-bool has_windows_ends(std::string_view content);
+// What follows where `old_text`, which the model calls `old_name`, was not found in `content`: the nearest lines, and
+// what nobody sees of the difference: bytes that are no UTF-8, letters that look alike.
+std::string why_not_there(std::string_view content, std::string_view old_text, std::string_view old_name);
 
 // `text` with every `from`, which is not empty, replaced by `to`.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to);

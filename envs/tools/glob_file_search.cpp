@@ -48,6 +48,10 @@ ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& argume
   if (!anchored && !pattern.starts_with("**/")) pattern = "**/" + pattern;
   const auto glob = Glob::parse(pattern);
   if (!glob) return ToolOutcome::refused(glob.error().message());
+  // A folder that is called [id] is meant by that, too.
+  const bool has_sets = pattern.find('[') != std::string::npos && pattern.find('\\') == std::string::npos;
+  const auto literal =
+      has_sets ? Glob::parse(replaced(replaced(pattern, "[", "\\["), "]", "\\]")) : Result<Glob>(*glob);
 
   const auto files = files_not_ignored(context, *folder);
   if (!files) return ToolOutcome::refused(files.error().message());
@@ -55,7 +59,9 @@ ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& argume
   const size_t cut = anchored || below == "." ? 0 : below.size() + 1;
   std::vector<std::tuple<int64_t, std::string_view>> found;
   for (const auto& file : *files) {
-    if (glob->matches(std::string_view(file).substr(cut))) found.emplace_back(-changed_at(context.root / file), file);
+    const auto name = std::string_view(file).substr(cut);
+    if (glob->matches(name) || (literal && literal->matches(name)))
+      found.emplace_back(-changed_at(context.root / file), file);
   }
   if (found.empty()) return ToolOutcome::done("No files match \"" + pattern + "\".");
   std::sort(found.begin(), found.end());

@@ -20,6 +20,26 @@ std::string mode_of(const Json& arguments) {
   return arguments.contains("output_mode") ? arguments.at("output_mode").get<std::string>() : "content";
 }
 
+// As glob_file_search has them: relative to the folder or at any depth; and a folder that is called [id] is meant by
+// that, too.
+std::vector<std::string> globs_of(const Json& arguments) {
+  if (!arguments.contains("glob")) return {};
+  auto glob = arguments.at("glob").get<std::string>();
+  const bool is_negative = glob.starts_with('!');
+  if (is_negative) glob.erase(0, 1);
+  constexpr std::string_view kShown = "/workspace/";
+  const bool is_anchored = glob.starts_with(kShown);
+  if (is_anchored) glob.erase(0, kShown.size() - 1);
+  while (glob.starts_with("./")) glob.erase(0, 2);
+  if (!is_anchored && glob.find('/') != std::string::npos && !glob.starts_with('/') && !glob.starts_with("**/"))
+    glob.insert(0, "**/");
+  std::vector<std::string> globs = {glob};
+  if (glob.find('[') != std::string::npos && glob.find('\\') == std::string::npos)
+    globs.push_back(replaced(replaced(glob, "[", "\\["), "]", "\\]"));
+  for (auto& each : globs) each.insert(0, is_negative ? "!" : "");
+  return globs;
+}
+
 std::vector<std::string> ripgrep(const std::string& program, const Json& arguments) {
   std::vector<std::string> argv = {program,           "--no-config",       "--color=never", "--no-heading",
                                    "--with-filename", "--line-number",     "--sort=path",   "--hidden",
@@ -33,14 +53,14 @@ std::vector<std::string> ripgrep(const std::string& program, const Json& argumen
     if (arguments.contains(name)) argv.insert(argv.end(), {name, number_of(arguments, name)});
   }
   if (arguments.contains("type")) argv.insert(argv.end(), {"--type", arguments.at("type").get<std::string>()});
-  if (arguments.contains("glob")) argv.push_back("--glob=" + arguments.at("glob").get<std::string>());
+  for (const auto& glob : globs_of(arguments)) argv.push_back("--glob=" + glob);
   argv.push_back("--regexp=" + arguments.at("pattern").get<std::string>());
   argv.push_back("--");
   return argv;
 }
 
 std::vector<std::string> plain_grep(const std::string& program, const Json& arguments) {
-  std::vector<std::string> argv = {program, "-rEHnI", "--color=never", "--exclude-dir=.git"};
+  std::vector<std::string> argv = {program, "-rEHnI", "--color=never", "--exclude-dir=.git", "--devices=skip"};
   const auto mode = mode_of(arguments);
   if (mode == "files_with_matches") argv.push_back("-l");
   if (mode == "count") argv.push_back("-c");
@@ -64,8 +84,15 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
   std::error_code error;
   if (!fs::exists(*path, error)) return ToolOutcome::refused(missing_file(context, where));
 
+  if (!fs::is_directory(*path, error) && !fs::is_regular_file(*path, error))
+    return ToolOutcome::refused("\"" + where + "\" is neither a file nor a folder");
+
   const auto rg = find_program("rg"), grep = find_program("grep");
   if (rg.empty() && grep.empty()) return ToolOutcome::refused("neither ripgrep nor grep is installed here");
+  if (rg.empty() && arguments.contains("glob") &&
+      arguments.at("glob").get<std::string>().find('/') != std::string::npos)
+    return ToolOutcome::refused(
+        "a glob with a slash needs ripgrep, which is not installed here; give a path and a glob of names");
   ProcessSpec spec;
   spec.argv = !rg.empty() ? ripgrep(rg, arguments) : plain_grep(grep, arguments);
   const auto relative = shown(context, *path);

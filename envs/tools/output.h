@@ -26,6 +26,13 @@ class BoundedOutput {
 // `text` within `limit` bytes, cut in the middle at line ends where some are near.
 std::string bound_output(std::string_view text, size_t limit, bool& truncated);
 
+// The length of the valid UTF-8 sequence at the start of `bytes`, which are some; 0 where there is none.
+size_t utf8_length(std::string_view bytes);
+
+// What a terminal would show in the end of what a program printed: what is printed over (\r, backspace) is gone, and
+// neither titles (OSC) nor bells are there. Its line ends stay.
+std::string as_on_terminal(std::string_view bytes);
+
 // Valid UTF-8 with line ends \n: broken sequences and control characters become U+FFFD, colour codes go.
 std::string make_printable(std::string_view bytes);
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 
 #include "base/text.h"
 #include "envs/tools/functions.h"
+#include "envs/tools/indentation.h"
 
 namespace tandem::envs {
 namespace {
@@ -185,22 +187,24 @@ class Applier {
   }
 
   Result<PatchedText> apply() {
-    std::vector<std::string_view> result;
+    std::vector<std::string> result;
     size_t copied = 0;
     for (const auto& hunk : patch_.hunks) {
       const size_t place = TRY(find(hunk));
-      while (copied < place) result.push_back(lines_[copied++]);
+      const auto added = TRY(added_lines(hunk, place));
+      while (copied < place) result.emplace_back(lines_[copied++]);
+      size_t next_added = 0;
       for (const auto& line : hunk.lines) {
         if (line.sign == '+') {
-          result.push_back(line.text);
+          result.push_back(added[next_added++]);
         } else {
-          if (line.sign == ' ') result.push_back(lines_[copied]);
+          if (line.sign == ' ') result.emplace_back(lines_[copied]);
           ++copied;
         }
       }
       next_ = copied;
     }
-    while (copied < lines_.size()) result.push_back(lines_[copied++]);
+    while (copied < lines_.size()) result.emplace_back(lines_[copied++]);
     PatchedText patched;
     patched.exact = exact_;
     for (size_t i = 0; i < result.size(); ++i) {
@@ -211,6 +215,22 @@ class Applier {
   }
 
  private:
+  // The new lines of a hunk that lies at `place`; with the file's indentation where its old lines have another one.
+  Result<std::vector<std::string>> added_lines(const PatchHunk& hunk, size_t place) {
+    std::vector<std::string_view> old_lines, new_lines;
+    for (const auto& line : hunk.lines) (line.sign == '+' ? new_lines : old_lines).push_back(line.text);
+    std::vector<std::string> lines(new_lines.begin(), new_lines.end());
+    const auto there = std::span(lines_).subspan(place, old_lines.size());
+    const bool same = std::equal(old_lines.begin(), old_lines.end(), there.begin(),
+                                 [](auto a, auto b) { return trim(a).empty() || indentation(a) == indentation(b); });
+    if (same || new_lines.empty()) return lines;
+    auto indented = indented_as_file(old_lines, there, new_lines, lines_);
+    if (indented) return std::move(*indented);
+    return fail(Status::invalid("\"" + patch_.path + "\": the hunk at line " + std::to_string(hunk.line) +
+                                " of the patch fits only with another indentation, and does not tell how deep its new "
+                                "lines belong; copy the lines exactly as they are in the file"));
+  }
+
   // Where the lines of `wanted` stand together, at `from` or later; with `at_end` only as the last of the file.
   std::optional<size_t> seek(const std::vector<std::string_view>& wanted, size_t from, bool at_end) {
     if (wanted.size() > lines_.size()) return std::nullopt;
@@ -260,9 +280,7 @@ class Applier {
     }
     std::string joined;
     for (const auto line : wanted) joined.append(line).append("\n");
-    const auto near = nearest_lines(content_, joined);
-    return Status::invalid(text + (near.empty() ? "; read the file and copy its lines exactly"
-                                                : ". The nearest lines are:\n" + near + "Copy the text exactly."));
+    return Status::invalid(text + why_not_there(content_, joined, "the patch"));
   }
 
   const FilePatch& patch_;

@@ -29,7 +29,11 @@ Result<fs::path> resolve(const ToolContext& context, std::string_view path) {
   if (path.find('\0') != std::string_view::npos) return fail(Status::invalid("the path has a zero byte in it"));
   fs::path relative(path);
   if (relative.is_absolute()) {
-    relative = relative.lexically_normal().lexically_relative(context.shown_root);
+    const auto normal = relative.lexically_normal();
+    relative = normal.lexically_relative(context.shown_root);
+    for (const auto& root : context.other_roots) {
+      if (relative.empty() || *relative.begin() == "..") relative = normal.lexically_relative(root);
+    }
     if (relative.empty() || *relative.begin() == "..") {
       return fail(Status::invalid("\"" + std::string(path) + "\" is outside the workspace " + context.shown_root +
                                   "; use a path relative to it"));

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,12 +125,55 @@ struct Stream {
   }
 };
 
+// While a command runs: ends of processes that have lost their parents and are this one's now, where it takes them in
+// (PR_SET_CHILD_SUBREAPER). Unreaped they would use up the processes that there may be. The thread must be its
+// process's only one then.
+class OrphanReaper {
+ public:
+  OrphanReaper() {
+    int takes_in = 0;
+    if (prctl(PR_GET_CHILD_SUBREAPER, &takes_in) != 0 || takes_in == 0) return;
+    sigset_t children;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &children, &before_);
+    signals_ = FileDescriptor(signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
+    is_on_ = true;
+  }
+  ~OrphanReaper() {
+    if (is_on_) sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  OrphanReaper(const OrphanReaper&) = delete;
+  OrphanReaper& operator=(const OrphanReaper&) = delete;
+
+  int descriptor() const { return signals_.get(); }
+
+  // All that have ended but `command`, whose end is asked for elsewhere.
+  void reap(pid_t command) {
+    if (!is_on_) return;
+    signalfd_siginfo said;
+    while (signals_ && read(signals_.get(), &said, sizeof said) > 0) {
+    }
+    siginfo_t info{};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 && info.si_pid != command) {
+      waitpid(info.si_pid, nullptr, WNOHANG);
+      info.si_pid = 0;
+    }
+  }
+
+ private:
+  bool is_on_ = false;
+  sigset_t before_{};
+  FileDescriptor signals_;
+};
+
 }  // namespace
 
 Result<ProcessResult> run_process(const ProcessSpec& spec) {
   auto written = TRY(Stream::open(spec.output_limit));
   std::optional<Stream> errors;
   if (spec.errors_apart) errors = TRY(Stream::open(spec.output_limit));
+  OrphanReaper orphans;
   const pid_t pid = TRY(spawn(spec, written.writer.get(), errors ? errors->writer.get() : -1));
   written.writer.reset();
   if (errors) errors->writer.reset();
@@ -143,13 +188,15 @@ Result<ProcessResult> run_process(const ProcessSpec& spec) {
       result.timed_out = true;
       break;
     }
-    std::array<pollfd, 3> waits = {pollfd{process.get(), POLLIN, 0}, pollfd{written.reader.get(), POLLIN, 0},
-                                   pollfd{errors ? errors->reader.get() : -1, POLLIN, 0}};
+    std::array<pollfd, 4> waits = {pollfd{process.get(), POLLIN, 0}, pollfd{written.reader.get(), POLLIN, 0},
+                                   pollfd{errors ? errors->reader.get() : -1, POLLIN, 0},
+                                   pollfd{orphans.descriptor(), POLLIN, 0}};
     // Without a pidfd the state of the process is asked for now and then.
     const double most = process ? left : std::min(left, 0.01);
     poll(waits.data(), waits.size(), static_cast<int>(std::ceil(most * 1000)));
     if (waits[1].revents != 0) written.take();
     if (waits[2].revents != 0) errors->take();
+    orphans.reap(pid);
     siginfo_t info{};
     if (waits[0].revents != 0 || !process) {
       if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid) {

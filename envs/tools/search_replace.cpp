@@ -1,13 +1,18 @@
 // search_replace: an exact match first, then one that forgives trailing spaces and indentation, else the nearest lines.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/tools/editable_text.h"
 #include "envs/tools/functions.h"
+#include "envs/tools/indentation.h"
+#include "envs/tools/output.h"
 #include "envs/tools/paths.h"
 
 namespace tandem::envs {
@@ -19,15 +24,14 @@ size_t count_of(std::string_view text, std::string_view part) {
   return count;
 }
 
-std::string_view indentation(std::string_view line) { return line.substr(0, line.find_first_not_of(" \t")); }
-
 struct LooseMatch {
   std::string content;  // the whole file after the replacement
   size_t places = 0;
+  bool can_be_indented = true;  // where there is one place
 };
 
-// Windows of whole lines that equal `old_text` but for spaces at both ends of each line. The new lines keep the
-// difference in indentation that they had to the old ones.
+// Windows of whole lines that equal `old_text` but for spaces at both ends of each line. The new lines get the file's
+// indentation.
 LooseMatch match_loosely(const std::string& content, std::string_view old_text, std::string_view new_text) {
   LooseMatch match;
   const auto file = split(content, '\n');
@@ -41,17 +45,12 @@ LooseMatch match_loosely(const std::string& content, std::string_view old_text, 
     if (same && ++match.places == 1) place = i;
   }
   if (match.places != 1) return match;
-  const auto old_indent = indentation(wanted[0]), file_indent = indentation(file[place]);
+  const auto new_lines = split_lines(new_text);
+  const auto indented = indented_as_file(wanted, std::span(file).subspan(place, wanted.size()), new_lines, file);
+  match.can_be_indented = indented.has_value();
+  if (!indented) return match;
   std::vector<std::string> lines(file.begin(), file.begin() + static_cast<long>(place));
-  for (auto line : split_lines(new_text)) {
-    if (trim(line).empty()) {
-      lines.emplace_back(line);
-    } else {
-      const auto rest =
-          line.starts_with(old_indent) ? line.substr(old_indent.size()) : line.substr(indentation(line).size());
-      lines.push_back(std::string(file_indent).append(rest));
-    }
-  }
+  lines.insert(lines.end(), indented->begin(), indented->end());
   for (size_t i = place + wanted.size(); i < file.size(); ++i) lines.emplace_back(file[i]);
   match.content = join(lines, "\n");
   return match;
@@ -69,6 +68,72 @@ double likeness(std::string_view a, std::string_view b) {
   std::vector<std::pair<char, char>> both;
   std::set_intersection(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(both));
   return 2.0 * static_cast<double>(both.size()) / static_cast<double>(left.size() + right.size());
+}
+
+// The code point at the start of a text, and how many bytes it takes; a byte that is none by itself.
+std::pair<uint32_t, size_t> first_letter(std::string_view text) {
+  const size_t length = std::max<size_t>(utf8_length(text), 1);
+  uint32_t letter = static_cast<unsigned char>(text[0]);
+  if (length > 1) letter &= 0xFFu >> (length + 1);
+  for (size_t i = 1; i < length; ++i) letter = letter << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
+  return {letter, length};
+}
+
+std::string named_letter(std::string_view text) {
+  if (text.empty()) return "nothing";
+  const auto [letter, length] = first_letter(text);
+  constexpr std::pair<uint32_t, const char*> kNames[] = {{' ', "space"},
+                                                         {'\t', "tab"},
+                                                         {0xA0, "no-break space"},
+                                                         {0x200B, "zero-width space"},
+                                                         {0x202F, "narrow no-break space"},
+                                                         {0xFEFF, "byte order mark"},
+                                                         {0x301, "combining acute"},
+                                                         {0x308, "combining diaeresis"},
+                                                         {0x2019, "right quotation mark"}};
+  std::string name = fmt::format("U+{:04X}", letter);
+  for (const auto& [known, words] : kNames) {
+    if (known == letter) return name + " (" + words + ")";
+  }
+  return letter >= 0x20 && letter < 0x7F ? name + " (" + std::string(1, static_cast<char>(letter)) + ")" : name;
+}
+
+// Where the first of the wanted lines that is not in the file differs from the line that is most like it, in letters
+// that can look the same.
+std::string unseen_difference(std::string_view content, std::string_view old_text, std::string_view old_name) {
+  const auto lines = split(content, '\n');
+  for (const auto line : split(old_text, '\n')) {
+    const auto wanted = trim(line);
+    if (wanted.empty()) continue;
+    if (std::any_of(lines.begin(), lines.end(), [&](auto other) { return trim(other) == wanted; })) continue;
+    double best = 0.5;
+    size_t at = lines.size();
+    for (size_t i = 0; i < std::min<size_t>(lines.size(), 20'000); ++i) {
+      if (const double score = likeness(trim(lines[i]), wanted); score > best) best = score, at = i;
+    }
+    if (at == lines.size()) return "";
+    const auto there = trim(lines[at]);
+    size_t same = 0, letters = 0;
+    while (same < std::min(there.size(), wanted.size())) {
+      const auto [a, length] = first_letter(there.substr(same));
+      if (a != first_letter(wanted.substr(same)).first) break;
+      same += length;
+      ++letters;
+    }
+    const auto left = there.substr(same), right = wanted.substr(same);
+    const auto is_plain = [](std::string_view rest) {
+      return rest.empty() || (static_cast<unsigned char>(rest[0]) < 0x80 && rest[0] >= ' ');
+    };
+    if (is_plain(left) && is_plain(right)) {
+      // A letter and its accent apart: the difference is behind the letter.
+      const bool apart =
+          (left.size() > 1 && !is_plain(left.substr(1))) || (right.size() > 1 && !is_plain(right.substr(1)));
+      if (!apart) return "";
+    }
+    return fmt::format("Line {} differs at character {}: the file has {} there, {} has {}.", at + 1, letters + 1,
+                       named_letter(left), old_name, named_letter(right));
+  }
+  return "";
 }
 
 }  // namespace
@@ -100,9 +165,18 @@ std::string nearest_lines(std::string_view content, std::string_view old_text) {
   return text;
 }
 
-bool has_windows_ends(std::string_view content) {
-  const size_t ends = count_of(content, "\n");
-  return ends > 0 && count_of(content, "\r\n") == ends;
+std::string why_not_there(std::string_view content, std::string_view old_text, std::string_view old_name) {
+  const auto near = nearest_lines(content, old_text);
+  if (const auto foreign = foreign_byte(content); foreign.line > 0) {
+    return fmt::format(
+        "{} The file is not UTF-8: line {} has the byte 0x{:02X}, which is shown as U+FFFD and cannot be written in "
+        "{}; "
+        "edit lines without such bytes, or use a command (`iconv -f LATIN1 -t UTF-8` makes UTF-8 of Latin-1)",
+        near.empty() ? "." : ". The nearest lines are:\n" + near, foreign.line, foreign.value, old_name);
+  }
+  if (near.empty()) return "; read the file and copy the text exactly";
+  const auto difference = unseen_difference(content, old_text, old_name);
+  return ". The nearest lines are:\n" + near + (difference.empty() ? "Copy the text exactly." : difference);
 }
 
 Result<fs::path> file_to_edit(const ToolContext& context, const std::string& name) {
@@ -130,9 +204,12 @@ ToolOutcome replace_text(const ToolContext& context, const Replacement& replacem
   auto content = read_file(*path, kLargestFile);
   if (!content) return ToolOutcome::refused(content.error().message());
 
-  const bool windows = has_windows_ends(*content);
-  if (windows) {
-    *content = replaced(*content, "\r\n", "\n");
+  const auto editable = EditableText::of(*content, name);
+  if (!editable) return ToolOutcome::refused(editable.error().message());
+  *content = editable->text();
+  old_text = editable->adapted(old_text);
+  new_text = editable->adapted(new_text);
+  if (content->find('\r') == std::string::npos && old_text.find("\r\n") != std::string::npos) {
     old_text = replaced(old_text, "\r\n", "\n");
     new_text = replaced(new_text, "\r\n", "\n");
   }
@@ -153,18 +230,20 @@ ToolOutcome replace_text(const ToolContext& context, const Replacement& replacem
                                   " places are equal but for spaces; copy the lines exactly as they are in the file");
     }
     if (loose.places == 0) {
-      const auto near = nearest_lines(*content, old_text);
-      return ToolOutcome::refused(old_name + " was not found in " + name +
-                                  (near.empty() ? "; read the file and copy the text exactly"
-                                                : ". The nearest lines are:\n" + near + "Copy the text exactly."));
+      return ToolOutcome::refused(old_name + " was not found in " + name + why_not_there(*content, old_text, old_name));
+    }
+    if (!loose.can_be_indented) {
+      return ToolOutcome::refused(
+          old_name + " was found only with another indentation, and " + new_name +
+          " does not tell how deep its lines belong; copy the lines exactly as they are in the file");
     }
     result = std::move(loose.content);
     changed = 1;
     note = " Spaces at line ends and indentation were not as in " + old_name + "; the file's indentation was kept.";
   }
   if (result == *content) return ToolOutcome::refused("the edit would change nothing in " + name);
-  if (windows) result = replaced(result, "\n", "\r\n");
-  if (auto status = replace_content(*path, result); !status) return ToolOutcome::refused(status.message());
+  if (auto status = replace_content(*path, editable->restored(result)); !status)
+    return ToolOutcome::refused(status.message());
   auto outcome = ToolOutcome::done("Edited " + shown(context, *path) + ": replaced " + std::to_string(changed) +
                                    (changed == 1 ? " occurrence." : " occurrences.") + note);
   outcome.changed_files = true;

@@ -108,7 +108,7 @@ constexpr std::array kTools = {
          R"({"type":"object","properties":{
            "merge":{"type":"boolean",
              "description":"True: change the items whose id is given and add new ones. False: replace the whole list."},
-           "todos":{"type":"array","minItems":2,"description":"The items.","items":{"type":"object","properties":{
+           "todos":{"type":"array","minItems":1,"description":"The items.","items":{"type":"object","properties":{
              "id":{"type":"string","description":"A short name for the item, the same in every call."},
              "content":{"type":"string","description":"What is to be done, in one line."},
              "status":{"type":"string","enum":["pending","in_progress","completed","cancelled"],
@@ -294,13 +294,13 @@ ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Js
         "there is no tool \"" + make_printable(name) + "\"" +
         (near.empty() ? "; the tools are " + join(offered, ", ") : "; did you mean \"" + near + "\"?"));
   }
-  if (auto wrong = check_arguments(name, schemas()[static_cast<size_t>(tool - kTools.data())], arguments);
-      !wrong.empty()) {
+  const auto& schema = schemas()[static_cast<size_t>(tool - kTools.data())];
+  if (auto wrong = check_arguments(name, schema, arguments); !wrong.empty())
     return ToolOutcome::refused(make_printable(wrong));
-  }
+  const Json fitting = with_integers(schema, arguments);
   const SystemClock clock;
   const Time start = clock.now();
-  ToolOutcome outcome = run ? run(context, arguments) : tool->run(context, arguments);
+  ToolOutcome outcome = run ? run(context, fitting) : tool->run(context, fitting);
   outcome.output = bound_output(make_printable(outcome.output), context.output_limit, outcome.truncated);
   outcome.seconds = to_seconds(clock.now() - start);
   return outcome;

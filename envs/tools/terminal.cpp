@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "envs/tools/functions.h"
+#include "envs/tools/output.h"
 #include "envs/tools/paths.h"
 #include "envs/tools/process.h"
 #include "envs/tools/shell_state.h"
@@ -26,6 +27,31 @@ bool differs(const ProcessSpec& before, const ShellState& after) {
     return settings;
   };
   return after.directory != before.directory || sorted(after.environment) != sorted(before.environment);
+}
+
+// Whether a program says that it reached nobody: names that cannot be resolved, routes that are not there. Where the
+// command `has_failed` more counts as that.
+bool misses_network(std::string_view output, bool has_failed) {
+  constexpr std::string_view kPlain[] = {"Temporary failure in name resolution", "Could not resolve host",
+                                         "getaddrinfo ENOTFOUND", "getaddrinfo EAI_AGAIN",
+                                         "unable to resolve host address"};
+  constexpr std::string_view kOfFailures[] = {"Name or service not known",
+                                              "could not resolve host",
+                                              "Temporary failure resolving",
+                                              "Network is unreachable",
+                                              "Failed to establish a new connection",
+                                              "failed to lookup address information",
+                                              "no such host",
+                                              "dial tcp",
+                                              "EAI_AGAIN",
+                                              "ENOTFOUND",
+                                              "ENETUNREACH",
+                                              "UnknownHostException",
+                                              "nodename nor servname provided",
+                                              "No matching distribution found"};
+  const auto is_said = [&](std::string_view words) { return output.find(words) != std::string_view::npos; };
+  return std::any_of(std::begin(kPlain), std::end(kPlain), is_said) ||
+         (has_failed && std::any_of(std::begin(kOfFailures), std::end(kOfFailures), is_said));
 }
 
 // In such a shell BASH_ENV has no effect.
@@ -79,7 +105,7 @@ ToolOutcome tool_run_terminal_cmd(const ToolContext& context, const Json& argume
   if (keeper && !result->timed_out) {
     if (auto after = keeper->take(); after && differs(bare, *after)) shell = std::move(*after);
   }
-  ToolOutcome outcome = ToolOutcome::done(std::move(result->output));
+  ToolOutcome outcome = ToolOutcome::done(as_on_terminal(result->output));
   if (!lost.empty()) {
     outcome.output.insert(0, "[" + lost + " is not there any more; this ran in " + context.shown_root + "]\n");
   }
@@ -87,6 +113,8 @@ ToolOutcome tool_run_terminal_cmd(const ToolContext& context, const Json& argume
   outcome.truncated = result->truncated;
   outcome.changed_files = fingerprint(context.root) != before;
   if (!outcome.output.empty() && outcome.output.back() != '\n') outcome.output += '\n';
+  if (!context.has_network && misses_network(outcome.output, result->exit_code != 0))
+    outcome.output += "[there is no network here]\n";
   if (result->timed_out) {
     outcome.output += "[ended after the time limit of " + seconds_text(context.time_limit_s) + " s]\n";
   } else if (result->exit_code != 0) {

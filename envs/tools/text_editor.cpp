@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/tools/editable_text.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/paths.h"
 
@@ -113,9 +114,10 @@ ToolOutcome insert(const ToolContext& context, const Json& arguments) {
   if (!path) return ToolOutcome::refused(path.error().message());
   auto content = read_file(*path, kLargestFile);
   if (!content) return ToolOutcome::refused(content.error().message());
-  const bool windows = has_windows_ends(*content);
-  if (windows) *content = replaced(*content, "\r\n", "\n");
-  if (windows) text = replaced(text, "\r\n", "\n");
+  const auto editable = EditableText::of(*content, name);
+  if (!editable) return ToolOutcome::refused(editable.error().message());
+  *content = editable->text();
+  text = editable->adapted(text);
 
   // Where a line begins that is not there yet, the last one has no end.
   std::vector<size_t> ends = {0};
@@ -134,8 +136,8 @@ ToolOutcome insert(const ToolContext& context, const Json& arguments) {
   // At the end of a file that has none, the last line stays without one.
   if (!text.ends_with('\n') && !(at == content->size() && open_before)) text += '\n';
   content->insert(at, text);
-  if (windows) *content = replaced(*content, "\n", "\r\n");
-  if (auto status = replace_content(*path, *content); !status) return ToolOutcome::refused(status.message());
+  if (auto status = replace_content(*path, editable->restored(*content)); !status)
+    return ToolOutcome::refused(status.message());
   const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) - (open_before ? 1 : 0) +
                      (text.ends_with('\n') ? 0 : 1);
   auto outcome = ToolOutcome::done("Edited " + shown(context, *path) + ": inserted " + std::to_string(lines) +

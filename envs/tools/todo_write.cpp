@@ -8,11 +8,17 @@ namespace tandem::envs {
 namespace {
 
 constexpr size_t kMostTodos = 100;
+constexpr size_t kLeastOfList = 2;              // a list that is new; one item may change
 constexpr size_t kTodoWriteLongestText = 2000;  // bytes of one item
 
 }  // namespace
 
 ToolOutcome tool_todo_write(const ToolContext& context, const Json& arguments) {
+  const auto count = arguments.at("todos").size();
+  if (!arguments.at("merge").get<bool>() && count < kLeastOfList) {
+    return ToolOutcome::refused("argument \"todos\" must have at least " + std::to_string(kLeastOfList) +
+                                " items, found " + std::to_string(count) + ". Use: todo_write{merge, todos}");
+  }
   std::vector<Todo> todos;
   if (arguments.at("merge").get<bool>() && context.session) todos = context.session->todos;
   std::set<std::string> given;

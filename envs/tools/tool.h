@@ -27,8 +27,10 @@ namespace tandem::envs {
 struct ToolContext {
   std::filesystem::path root;             // the workspace as this process sees it
   std::string shown_root = "/workspace";  // what models call it; absolute paths below it mean files below `root`
+  std::vector<std::string> other_roots;   // other absolute paths of it: "/app"
   size_t output_limit = size_t{1} << 20;  // bytes of output kept, head and tail
   double time_limit_s = 120;              // a command that runs longer is ended with its whole process group
+  bool has_network = true;                // false: a command that misses it is told so at the end of its output
   bool allow_background = true;           // whether run_terminal_cmd may leave processes behind
   std::vector<std::string> environment;   // "NAME=value" for commands, and nothing else; empty means a clean default
   std::vector<std::string> tools;         // what may be called; empty: tools(). Others do not exist for the model

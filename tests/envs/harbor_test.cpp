@@ -37,6 +37,11 @@ class Harbor : public SandboxTest {
   Grade play(const std::vector<std::string>& commands) {
     return play_commands(*task(), *backend_, commands, last_output_);
   }
+  Result<double> reward_of(const std::vector<std::string>& commands) {
+    const auto episode = *Episode::open(*task(), *backend_);
+    for (const auto& command : commands) (void)episode->call("run_terminal_cmd", {{"command", command}});
+    return episode->score("").transform([](const Grade& grade) { return grade.reward; });
+  }
   Scratch scratch_;
   std::string last_output_;
 };
@@ -49,7 +54,10 @@ TEST_F(Harbor, its_environment_is_there_by_the_names_that_it_uses) {
       {"cat /app/data/a.txt more/one.txt /app/more/two.txt out/who.txt; echo $MODE; ls -d /tests /solution; ls /logs"});
   EXPECT_THAT(last_output_, HasSubstr("a\n1\n2\nthe world\ntest\n"));
   EXPECT_THAT(last_output_, HasSubstr("verifier"));
-  EXPECT_EQ(play({"ls /tests/ /solution/ && echo hello > out/greeting.txt"}).reward, 0.25);
+  play({"ls -A /tests /solution"});
+  EXPECT_EQ(last_output_, "/solution:\n\n/tests:\n");
+  play({"pwd; find /app -name a.txt; find /app/ -maxdepth 0 -type d; readlink /app /tests"});
+  EXPECT_EQ(last_output_, "/app\n/app/data/a.txt\n/app/\n[exit code 1]\n") << "they are no links";
 }
 
 TEST_F(Harbor, the_reward_is_what_the_tests_leave) {
@@ -66,7 +74,75 @@ TEST_F(Harbor, a_reward_that_the_model_leaves_does_not_count) {
         "echo 'kill -9 $PPID' > run.sh", "echo '(sleep 0.5; echo 1 > /logs/verifier/reward.txt) & exit 0' > run.sh",
         "echo 'echo 7 > /logs/verifier/reward.txt' > run.sh",
         "echo 'echo 1 > /logs/verifier/reward.txt; kill -9 $PPID' > run.sh"}) {
-    EXPECT_EQ(play({attack}).reward, 0) << attack;
+    EXPECT_EQ(reward_of({attack}).value_or(0), 0) << attack;
+  }
+}
+
+TEST_F(Harbor, a_verifier_that_gives_no_verdict_gives_no_reward_and_says_why) {
+  const auto why = [&](const std::string& script) {
+    scratch_.put("t/tests/test.sh", script);
+    const auto grade = reward_of({});
+    return grade ? "a reward of " + std::to_string(*grade) : grade.error().message();
+  };
+  EXPECT_THAT(why("echo looking; exit 0\n"), HasSubstr("gave no reward: the tests left no reward"));
+  EXPECT_THAT(why("echo looking; exit 0\n"), HasSubstr("looking"));
+  EXPECT_THAT(why("set -e\nno_such_program /tests\n"), HasSubstr("it needs no_such_program, which this machine"));
+  EXPECT_THAT(why("no_such_program; echo 0 > /logs/verifier/reward.txt\n"), HasSubstr("it needs no_such_program"));
+  EXPECT_THAT(why("/usr/bin/python3 -S -c 'print(\"/usr/bin/python3: No module named pytest\")'; echo 0 > "
+                  "/logs/verifier/reward.txt\n"),
+              HasSubstr("it needs pytest"));
+  EXPECT_THAT(why("cd /app\r\nif true; then\r\necho 1 > /logs/verifier/reward.txt\r\nfi\r\n"), HasSubstr("CRLF"));
+  EXPECT_THAT(why("echo dying; kill -9 $$\n"), HasSubstr("was ended by signal 9; its output ends:\ndying"));
+  EXPECT_THAT(why("echo much > /logs/verifier/reward.txt\n"),
+              HasSubstr("reward.txt holds \"much\" in place of a number"));
+  EXPECT_THAT(why("echo 7 > /logs/verifier/reward.txt\n"), HasSubstr("a reward of 7, which is not from 0 to 1"));
+  EXPECT_EQ(why("bash -c no_such_program 2> /dev/null; echo 0 > /logs/verifier/reward.txt\n"), "a reward of 0.000000");
+}
+
+TEST_F(Harbor, the_time_of_a_verifier_is_the_tasks) {
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[verifier]\ntimeout_sec = 600\n");
+  EXPECT_EQ(task()->expectation.commands->commands[0].seconds, 600);
+  scratch_.put("t/task.toml", "version = \"1.0\"\n");
+  EXPECT_EQ(task()->expectation.commands->commands[0].seconds, 600) << "Harbor's default";
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[verifier]\ntimeout_sec = 1\n");
+  scratch_.put("t/tests/test.sh", "echo 1 > /logs/verifier/reward.txt; echo begun; sleep 60\n");
+  const auto late = reward_of({});
+  ASSERT_FALSE(late.has_value());
+  EXPECT_THAT(late.error().message(), HasSubstr("the time that the task gives it"));
+  EXPECT_THAT(late.error().message(), HasSubstr("begun"));
+  // Who waits no longer than that says so.
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[verifier]\ntimeout_sec = 600\n");
+  const auto early = (*Episode::open(*task(), *backend_, {.most_test_seconds = 1}))->score("");
+  ASSERT_FALSE(early.has_value());
+  EXPECT_THAT(early.error().message(), HasSubstr("the task gives it 600 s"));
+}
+
+TEST_F(Harbor, a_failing_verifier_is_shown_with_its_output_where_a_task_is_validated) {
+  scratch_.put("t/tests/test.sh", "echo looking around; no_such_program\n");
+  const auto v = validate(*task(), *backend_, 1);
+  EXPECT_EQ(v.verdict, Verdict::kFailed);
+  ASSERT_EQ(v.findings.size(), 1u);
+  EXPECT_THAT(v.findings[0], HasSubstr("the solution gets no grade: tests/test.sh gave no reward"));
+  EXPECT_THAT(v.findings[0], HasSubstr("looking around"));
+}
+
+TEST_F(Harbor, rewards_are_read_as_harbor_reads_them) {
+  const auto graded = [&](const std::string& json) {
+    scratch_.put("t/tests/test.sh",
+                 "echo '" + json + "' > /logs/verifier/reward.json; echo 0 > /logs/verifier/reward.txt");
+    return play({});
+  };
+  EXPECT_EQ(graded("{\"score\": 0.5}").reward, 0.5);
+  EXPECT_EQ(graded("{\"passed\": true}").reward, 1);
+  EXPECT_EQ(graded("0.75").reward, 0.75);
+  const auto several = graded("{\"reward\": 0.5, \"style\": 0.25, \"tests\": 3}");
+  EXPECT_EQ(several.reward, 0.5);
+  EXPECT_EQ(several.terms.at("style"), 0.25);
+  EXPECT_EQ(several.terms.at("tests (metric)"), 3);
+  for (const char* wrong :
+       {"{\"a\": 1, \"b\": 1}", "{\"reward\": \"1\"}", "{\"reward\": 1, \"more\": {}}", "[1]", "", "{}"}) {
+    scratch_.put("t/tests/test.sh", "echo '" + std::string(wrong) + "' > /logs/verifier/reward.json");
+    EXPECT_FALSE(reward_of({}).has_value()) << wrong;
   }
 }
 
@@ -78,24 +154,25 @@ TEST_F(Harbor, files_beside_the_tests_are_not_taken_over) {
 TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
   scratch_.put("t/task.toml",
                "schema_version = \"2.0\"\nartifacts = [\"/x\"]\n[environment]\ngpus = 1\nskills_dir = \"a/b\"\n"
-               "memry_mb = 4\n[agent]\nuser = \"bob\"\n[verifier.env]\nKEY = \"${KEY}\"\n");
-  scratch_.put("t/environment/docker-compose.yaml", "services: {}\n");
+               "memry_mb = 4\n[agent]\nuser = \"bob\"\n");
+  scratch_.put("t/environment/docker-compose.yaml", "services:\n  main:\n    deploy: {}\n  db:\n    image: x\n");
   scratch_.put(
       "t/environment/Dockerfile",
       "FROM a AS x\nFROM b\nWORKDIR /app\nARG X=1\nUSER bob\nCOPY --from=x /y /app\nCOPY ../z .\nCOPY data /etc/\n"
-      "ADD http://x/y .\nRUN <<EOF\nENV 1-2=3\nHEALTHCHECK NONE\n");
+      "ADD http://x/y .\nRUN <<EOF\necho a\nEOF\nENV 1-2=3\nHEALTHCHECK NONE\nONBUILD RUN x\nRUN "
+      "--mount=type=secret,id=a b\n"
+      "COPY solution /app/\nRUN bash -lc \"pip install x\"\n");
   const auto all = mistakes();
   for (const char* part :
        {"task.toml:1: schema_version must be", "task.toml:2: artifacts is not supported",
         "task.toml:4: environment.gpus", "task.toml:5: environment.skills_dir is not supported",
         "task.toml:6: unknown key environment.memry_mb; did you mean environment.memory_mb?",
-        "task.toml:8: agent.user is not supported", "task.toml:10: verifier.env: variables of this machine",
-        "docker-compose.yaml: several services are not supported", "Dockerfile:2: FROM: builds of several stages",
-        "Dockerfile:4: ARG: not supported", "Dockerfile:5: USER: not supported",
-        "Dockerfile:6: COPY: --from=x is not supported", "Dockerfile:7: COPY: ../z leads out",
-        "Dockerfile:8: COPY: /etc/ lies outside of WORKDIR /app", "Dockerfile:9: ADD: there is no network",
-        "Dockerfile:10: RUN: texts in place", "Dockerfile:11: ENV: \"1-2\" is no name",
-        "Dockerfile:12: HEALTHCHECK: not supported"}) {
+        "task.toml:8: agent.user is not supported", "docker-compose.yaml:4: the service db is not supported",
+        "Dockerfile:2: FROM: builds of several stages", "Dockerfile:6: COPY: --from=x is not supported",
+        "Dockerfile:7: COPY: ../z leads out", "Dockerfile:8: COPY: /etc/ lies outside of WORKDIR /app",
+        "Dockerfile:9: ADD: there is no network", "Dockerfile:13: ENV: \"1-2\" is no name",
+        "Dockerfile:15: ONBUILD: not supported", "Dockerfile:16: RUN: --mount=type=secret,id=a is not supported",
+        "Dockerfile:17: COPY: solution would show solution", "Dockerfile:18: RUN: `pip install` needs a network"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
 }

@@ -121,7 +121,7 @@ TEST_F(McpServers, answers_are_bounded) {
 
 TEST_F(McpServers, they_run_in_the_sandbox_as_its_commands_do) {
   begin();
-  EXPECT_EQ(ask("who").output, "/workspace 1000 /workspace 2 False");
+  EXPECT_EQ(ask("who").output, "/workspace 1000 /tmp/home 2 False");
 }
 
 TEST_F(McpServers, a_call_can_be_cancelled_and_the_server_goes_on) {

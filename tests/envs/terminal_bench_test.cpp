@@ -52,7 +52,7 @@ class TerminalBench : public SandboxTest {
     scratch_.put("t/tests/test_outputs.py",
                  "import os\ndef test_there():\n    assert os.path.exists('/app/greeting.txt')\n"
                  "def test_text():\n    assert open('/app/greeting.txt').read() == 'hello\\n'\n"
-                 "def test_mode():\n    assert os.environ['MODE'] == \"it's\" and os.getcwd() == '/workspace'\n");
+                 "def test_mode():\n    assert os.environ['MODE'] == \"it's\" and os.getcwd() == '/app'\n");
     scratch_.put("t/solution.sh", "cat words.txt > greeting.txt\n");
   }
   Result<Task> task() { return only_task(scratch_.path / "t"); }
@@ -88,12 +88,21 @@ TEST_F(TerminalBench, all_tests_must_pass) {
   EXPECT_THAT(grade.why, HasSubstr("test_outputs.py::test_text failed"));
 }
 
-TEST_F(TerminalBench, tests_that_say_nothing_or_are_killed_do_not_count) {
-  scratch_.put("t/run-tests.sh", "bash /app/run.sh\n");
-  EXPECT_EQ(play("echo 'exit 0' > run.sh").reward, 0);
+TEST_F(TerminalBench, tests_that_say_nothing_or_are_killed_give_no_verdict) {
+  scratch_.put("t/run-tests.sh", "echo begun; bash /app/run.sh\n");
+  const auto why = [&](const std::string& run) {
+    const auto episode = *Episode::open(*task(), *backend_);
+    (void)episode->call("run_terminal_cmd", {{"command", "echo \"" + run + "\" > run.sh"}});
+    const auto grade = episode->score("");
+    return grade ? "a reward of " + std::to_string(grade->reward) : grade.error().message();
+  };
+  EXPECT_THAT(why("exit 0"), HasSubstr("run-tests.sh gave no verdict: no tests were reported"));
+  EXPECT_THAT(why("exit 0"), HasSubstr("begun"));
   const std::string said = "echo '=== short test summary info ==='; echo 'PASSED a::b'; ";
-  EXPECT_EQ(play("echo \"" + said + "kill -9 \\$PPID\" > run.sh").reward, 0);
-  EXPECT_EQ(play("echo \"" + said + "\" > run.sh").reward, 1) << "the run of the two above";
+  EXPECT_THAT(why(said + "kill -9 \\$PPID"), HasSubstr("run-tests.sh was ended by signal 9"));
+  EXPECT_EQ(why(said), "a reward of 1.000000") << "the run of the two above";
+  scratch_.put("t/run-tests.sh", "no_such_program\n");
+  EXPECT_THAT(why(""), HasSubstr("it needs no_such_program"));
 }
 
 TEST_F(TerminalBench, wordings_of_the_oldest_form_are_read) {
@@ -108,7 +117,7 @@ TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
                "max_test_timeout_sec: soon\ndificulty: easy\n");
   scratch_.put("t/docker-compose.yaml",
                "services:\n  client:\n    build: ..\n    command: python3 server.py\n    ports: [\"80:80\"]\n"
-               "    environment:\n      KEY: ${KEY}\n    volumes:\n      - ./data:/data\n  db:\n    image: postgres\n"
+               "    environment:\n      KEY: a${KEY}\n    volumes:\n      - ./data:/data\n  db:\n    image: postgres\n"
                "networks: {}\n");
   scratch_.put(
       "t/run-tests.sh",
@@ -126,8 +135,8 @@ TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
         "docker-compose.yaml:9: volumes: ./data:/data is not supported",
         "docker-compose.yaml:10: the service db is not supported", "docker-compose.yaml:12: networks is not supported",
         "run-tests.sh:2: `curl` needs a network", "run-tests.sh:4: `uv run` needs a network",
-        "Dockerfile:3: COPY: . would show task.yaml to the model", "Dockerfile:4: COPY: tests/ would show tests",
-        "Dockerfile:5: RUN: `pip install` needs a network", "solution.yaml: types keys into a terminal"}) {
+        "Dockerfile:4: COPY: tests/ would show tests", "Dockerfile:5: RUN: `pip install` needs a network",
+        "solution.yaml: types keys into a terminal"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
   EXPECT_THAT(all, testing::Not(HasSubstr("run-tests.sh:1:")));

@@ -167,9 +167,9 @@ TEST_F(ToolsCommand, runs_in_bubblewrap_where_user_namespaces_are_refused) {
 
 TEST_F(ToolsCommand, the_environment_says_what_keeps_sandboxes_apart) {
   if (!fs::exists("/usr/bin/bwrap")) GTEST_SKIP() << "no bubblewrap";
-  const std::string list = "run_terminal_cmd '{\"command\": \"ls /proc | grep -c meminfo; id -u\"}' --raw";
-  EXPECT_EQ(call(list).first, "0\n1000\n");
-  EXPECT_EQ(call(list, "TANDEM__ENV__SANDBOX=bubblewrap").first, "1\n1000\n");
+  const std::string list = "run_terminal_cmd '{\"command\": \"ls /etc | grep -c machine; id -u\"}' --raw";
+  EXPECT_EQ(call(list).first, "1\n1000\n");
+  EXPECT_EQ(call(list, "TANDEM__ENV__SANDBOX=bubblewrap").first, "0\n1000\n");
   EXPECT_EQ(call(list, "TANDEM__ENV__SANDBOX=namespaces " + std::string(kNoUserNamespaces)).second, 3);
   const auto [output, code] = call(list, "TANDEM__ENV__SANDBOX=none");
   EXPECT_EQ(code, 2);

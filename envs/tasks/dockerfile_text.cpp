@@ -1,0 +1,286 @@
+#include "envs/tasks/dockerfile_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <set>
+
+#include "base/json.h"
+#include "base/text.h"
+
+namespace tandem::envs {
+namespace {
+
+bool is_name_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+std::string in_capitals(std::string_view text) {
+  std::string capitals(text);
+  for (char& c : capitals) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return capitals;
+}
+
+// Names behind << in a line, where it is no <<<.
+std::vector<TextInPlace> texts_announced(std::string_view line) {
+  std::vector<TextInPlace> texts;
+  for (size_t at = line.find("<<"); at != std::string_view::npos; at = line.find("<<", at)) {
+    at += 2;
+    if (at < line.size() && line[at] == '<') {
+      ++at;
+      continue;
+    }
+    if (at < line.size() && line[at] == '-') ++at;
+    TextInPlace text;
+    const char quote = at < line.size() && (line[at] == '"' || line[at] == '\'') ? line[at] : 0;
+    if (quote != 0) ++at;
+    while (at < line.size() && is_name_letter(line[at])) text.name += line[at++];
+    text.is_literal = quote != 0;
+    if (!text.name.empty() && !std::isdigit(static_cast<unsigned char>(text.name[0]))) texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+// What a shell separates commands by, outside of quotes: pieces, each with what stands before it ("" for the first).
+struct Piece {
+  std::string before, text;
+};
+std::vector<Piece> pieces_of(std::string_view command) {
+  std::vector<Piece> pieces(1);
+  char quote = 0;
+  for (size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (c == '\\' && quote != '\'' && i + 1 < command.size()) {
+      pieces.back().text += c;
+      pieces.back().text += command[++i];
+      continue;
+    }
+    if (quote != 0 ? c == quote : c == '"' || c == '\'') quote = quote == 0 ? c : 0;
+    const bool both = quote == 0 && c == '&' && i + 1 < command.size() && command[i + 1] == '&';
+    if (both || (quote == 0 && (c == ';' || c == '\n'))) {
+      pieces.push_back({both ? " && " : "\n", ""});
+      i += both ? 1 : 0;
+    } else {
+      pieces.back().text += c;
+    }
+  }
+  return pieces;
+}
+
+// Whether a shell's text is a plain sequence of commands, without compounds.
+bool is_sequence(std::string_view command) {
+  constexpr std::string_view kCompounds[] = {"for", "while", "until", "if",   "case", "do", "then",    "else",
+                                             "fi",  "done",  "esac",  "elif", "{",    "}",  "function"};
+  if (command.find("||") != std::string_view::npos || command.find("<<") != std::string_view::npos) return false;
+  for (const auto& piece : pieces_of(command)) {
+    const auto text = trim(piece.text);
+    const auto first = text.substr(0, text.find_first_of(" \t"));
+    if (text.starts_with('(') || std::find(std::begin(kCompounds), std::end(kCompounds), first) != std::end(kCompounds))
+      return false;
+  }
+  return true;
+}
+
+// The text that `bash -lc "TEXT"` and the like run; nothing where it is no such command.
+std::optional<std::string> inner_command(std::string_view command) {
+  const auto words = docker_words(std::string(command));
+  if (!words || words->size() < 3) return std::nullopt;
+  const auto program = (*words)[0].substr((*words)[0].rfind('/') + 1);
+  if (program != "bash" && program != "sh" && program != "dash") return std::nullopt;
+  std::string settings;
+  for (size_t i = 1; i < words->size(); ++i) {
+    const auto& word = (*words)[i];
+    if (!word.starts_with('-')) return std::nullopt;
+    if (word == "-o" && i + 1 < words->size()) {
+      settings += "set -o " + (*words)[++i] + "; ";
+    } else if (word.ends_with('c') && !word.starts_with("--")) {
+      if (i + 2 != words->size()) return std::nullopt;
+      if (word.find('e') != std::string::npos) settings += "set -e; ";
+      return settings + (*words)[i + 1];
+    }
+  }
+  return std::nullopt;
+}
+
+// The packages of one command of apt; nothing where it is another command, or does something else.
+std::optional<std::vector<std::string>> packages_of(std::string_view command) {
+  std::vector<std::string> words;
+  for (const auto word : split(command, ' ')) {
+    if (!trim(word).empty()) words.emplace_back(trim(word));
+  }
+  std::erase_if(words, [](const auto& word) { return word.starts_with('-') || word == "sudo"; });
+  while (!words.empty() && words[0].starts_with("DEBIAN_FRONTEND=")) words.erase(words.begin());
+  if (words.size() < 2 || (words[0] != "apt-get" && words[0] != "apt")) return std::nullopt;
+  constexpr std::string_view kQuiet[] = {"update", "clean", "upgrade", "autoremove", "autoclean", "dist-upgrade"};
+  if (std::find(std::begin(kQuiet), std::end(kQuiet), words[1]) != std::end(kQuiet)) return std::vector<std::string>();
+  if (words[1] != "install") return std::nullopt;
+  std::vector<std::string> packages;
+  for (size_t i = 2; i < words.size(); ++i) packages.push_back(words[i].substr(0, words[i].find_first_of("=/")));
+  const bool plain = std::all_of(packages.begin(), packages.end(), [](const auto& name) {
+    return std::all_of(name.begin(), name.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-' || c == ':';
+    });
+  });
+  return plain ? std::optional(packages) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<DockerInstruction> docker_instructions(std::string_view text) {
+  std::vector<DockerInstruction> found;
+  std::string open;
+  int number = 0, first = 0;
+  const auto lines = split(text, '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    auto line = lines[i];
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (trim(line).starts_with('#') || (open.empty() && trim(line).empty())) continue;
+    if (open.empty()) first = number;
+    const bool goes_on = line.ends_with('\\');
+    open.append(goes_on ? line.substr(0, line.size() - 1) : line);
+    if (goes_on) {
+      open += ' ';
+      continue;
+    }
+    const auto whole = trim(open);
+    const size_t end = std::min(whole.find_first_of(" \t"), whole.size());
+    DockerInstruction instruction{
+        .line = first, .name = in_capitals(whole.substr(0, end)), .rest = std::string(trim(whole.substr(end)))};
+    if (instruction.name == "RUN" || instruction.name == "COPY" || instruction.name == "ADD")
+      instruction.texts = texts_announced(instruction.rest);
+    for (auto& place : instruction.texts) {
+      for (++i; i < lines.size(); ++i) {
+        ++number;
+        auto inner = lines[i];
+        if (inner.ends_with('\r')) inner.remove_suffix(1);
+        if (trim(inner) == place.name) break;
+        place.content.append(inner).append("\n");
+      }
+    }
+    if (!instruction.name.empty()) found.push_back(std::move(instruction));
+    open.clear();
+  }
+  return found;
+}
+
+std::optional<std::vector<std::string>> docker_words(const std::string& rest) {
+  std::vector<std::string> words;
+  const auto whole = trim(rest);
+  if (whole.starts_with('[')) {
+    const auto json = parse_json(whole);
+    if (!json || !json->is_array()) return std::nullopt;
+    for (const auto& word : *json) {
+      if (!word.is_string()) return std::nullopt;
+      words.push_back(word.get<std::string>());
+    }
+    return words;
+  }
+  char quote = 0;
+  bool open = false;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const char c = whole[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      open = false;
+      continue;
+    }
+    if (!open) words.emplace_back();
+    open = true;
+    if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (quote != 0 && c == quote) {
+      quote = 0;
+    } else if (c == '\\' && quote != '\'' && i + 1 < whole.size() &&
+               (quote == 0 || std::string_view("\"\\$`").find(whole[i + 1]) != std::string_view::npos)) {
+      words.back() += whole[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != 0) return std::nullopt;
+  return words;
+}
+
+std::string docker_expanded(std::string_view text, const std::map<std::string, std::string>& variables) {
+  const auto value_of = [&](std::string_view name) {
+    const auto found = variables.find(std::string(name));
+    return found == variables.end() ? std::string() : found->second;
+  };
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == '$') {
+      result += text[++i];
+      continue;
+    }
+    if (text[i] != '$' || i + 1 == text.size() || (text[i + 1] != '{' && !is_name_letter(text[i + 1]))) {
+      result += text[i];
+      continue;
+    }
+    if (text[i + 1] != '{') {
+      const size_t begin = ++i;
+      while (i + 1 < text.size() && is_name_letter(text[i + 1])) ++i;
+      result += value_of(text.substr(begin, i + 1 - begin));
+      continue;
+    }
+    const size_t end = std::min(text.find('}', i), text.size());
+    const auto inside = text.substr(i + 2, end - i - 2);
+    const size_t mark = inside.find(':');
+    const auto value = value_of(inside.substr(0, mark));
+    if (mark == std::string_view::npos || mark + 1 >= inside.size())
+      result += value;
+    else if (inside[mark + 1] == '-')
+      result += value.empty() ? std::string(inside.substr(mark + 2)) : value;
+    else if (inside[mark + 1] == '+' && !value.empty())
+      result += inside.substr(mark + 2);
+    i = end;
+  }
+  return result;
+}
+
+DockerRun docker_run(std::string_view command) {
+  if (const auto inner = inner_command(command)) return docker_run(*inner);
+  DockerRun run;
+  if (!is_sequence(command)) {
+    run.command = trim(command);
+    return run;
+  }
+  bool does_something = false;
+  std::string rest;
+  for (const auto& [before, text] : pieces_of(command)) {
+    const auto piece = trim(text);
+    if (piece.empty()) continue;
+    if (const auto packages = packages_of(piece)) {
+      run.packages.insert(run.packages.end(), packages->begin(), packages->end());
+      continue;
+    }
+    if (piece.starts_with("rm ") && piece.find("/var/lib/apt") != std::string_view::npos) continue;
+    does_something |= !piece.starts_with("set ");
+    rest += (rest.empty() ? "" : before) + std::string(piece);
+  }
+  if (does_something) run.command = rest;
+  return run;
+}
+
+bool can_be_folder(std::string_view name) {
+  constexpr std::string_view kTaken[] = {"usr",       "bin",   "sbin", "lib",      "lib32",  "lib64",      "libx32",
+                                         "etc",       "dev",   "proc", "sys",      "run",    "tmp",        "boot",
+                                         "workspace", "tests", "logs", "solution", "oracle", "nonexistent"};
+  const bool plain =
+      std::all_of(name.begin(), name.end(), [](char c) { return is_name_letter(c) || c == '.' || c == '-'; });
+  return plain && !name.empty() && name.size() <= 64 && is_name_letter(name[0]) &&
+         std::find(std::begin(kTaken), std::end(kTaken), name) == std::end(kTaken);
+}
+
+std::vector<std::string> named_folders(std::string_view text) {
+  constexpr std::string_view kBefore = " \t\n\r\"'`=(:><,;[{&|";
+  std::set<std::string> found;
+  for (size_t at = text.find('/'); at != std::string_view::npos; at = text.find('/', at + 1)) {
+    if (at > 0 && kBefore.find(text[at - 1]) == std::string_view::npos) continue;
+    size_t end = at + 1;
+    while (end < text.size() && (is_name_letter(text[end]) || text[end] == '.' || text[end] == '-')) ++end;
+    auto name = text.substr(at + 1, end - at - 1);
+    while (name.ends_with('.')) name.remove_suffix(1);  // of a sentence
+    if (can_be_folder(name)) found.insert("/" + std::string(name));
+  }
+  return {found.begin(), found.end()};
+}
+
+}  // namespace tandem::envs

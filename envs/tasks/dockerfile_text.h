@@ -1,0 +1,50 @@
+// The text of a Dockerfile as instructions, words and variables. Pure functions.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::envs {
+
+// A text in place: what stands between "<<NAME" and a line that is NAME.
+struct TextInPlace {
+  std::string name;
+  std::string content;      // with its line ends
+  bool is_literal = false;  // its name is quoted: no variables in it
+};
+
+struct DockerInstruction {
+  int line = 0;      // where it begins, from 1
+  std::string name;  // in capitals
+  std::string rest;  // one line
+  std::vector<TextInPlace> texts = {};
+};
+
+// Continued lines are joined, and comments between them are gone. A text in place without an end ends with the file.
+std::vector<DockerInstruction> docker_instructions(std::string_view text);
+
+// Of an instruction with words: quotes are taken off, and the form with brackets is read.
+std::optional<std::vector<std::string>> docker_words(const std::string& rest);
+
+// $NAME, ${NAME}, ${NAME:-TEXT} and ${NAME:+TEXT} by `variables`; those that it does not have are empty.
+std::string docker_expanded(std::string_view text, const std::map<std::string, std::string>& variables);
+
+// Of a RUN: what is left to do, and the packages of Debian that it would install. A command in a shell of its own
+// (`bash -lc "..."`) is what that runs.
+struct DockerRun {
+  std::string command;  // empty: nothing
+  std::vector<std::string> packages;
+};
+DockerRun docker_run(std::string_view command);
+
+// The folders of the root that a text names ("/data", of "/data/in.csv"), but for those of the system and those that
+// graders bring in.
+std::vector<std::string> named_folders(std::string_view text);
+
+// Whether a task can have a folder of this name in the root.
+bool can_be_folder(std::string_view name);
+
+}  // namespace tandem::envs

@@ -1,0 +1,165 @@
+#include "envs/tasks/verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "base/json.h"
+#include "base/text.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr int kOutOfTime = 124;
+// What a shell ends with where its last program was killed by a signal; what it ends with by itself is above or below.
+constexpr int kSignals = 128, kMostSignals = 64;
+
+// Of a metric whose name a term of ours has.
+std::string metric_name(const std::string& name) {
+  constexpr std::string_view kTaken[] = {"files",        "contents",     "answer", "tests",
+                                         "tests_passed", "unread_calls", "lints"};
+  const bool taken = std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken);
+  return taken ? name + " (metric)" : name;
+}
+
+Status check_reward(double value) {
+  if (std::isfinite(value) && value >= 0 && value <= 1) return {};
+  return Status::invalid(fmt::format("the tests left a reward of {}, which is not from 0 to 1", value));
+}
+
+// A number as Python has it: true and false are some.
+std::optional<double> number_of(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>() ? 1 : 0;
+  if (json.is_number()) return json.get<double>();
+  return std::nullopt;
+}
+
+Result<Rewards> read_json_rewards(std::string_view text) {
+  const auto json = parse_json(trim(text));
+  if (!json) return fail(Status::invalid("/logs/verifier/reward.json is no JSON: " + json.error().message()));
+  Rewards rewards;
+  if (const auto number = number_of(*json)) {
+    rewards.reward = *number;
+    TRY(check_reward(rewards.reward));
+    return rewards;
+  }
+  if (!json->is_object() || json->empty())
+    return fail(Status::invalid("/logs/verifier/reward.json is neither a number nor an object of numbers"));
+  std::optional<double> reward;
+  for (const auto& [name, value] : json->items()) {
+    const auto number = number_of(value);
+    if (!number || !std::isfinite(*number))
+      return fail(Status::invalid(fmt::format("/logs/verifier/reward.json: \"{}\" is no number", name)));
+    if (name == "reward" || json->size() == 1)
+      reward = *number;
+    else
+      rewards.metrics[metric_name(name)] = *number;
+  }
+  if (!reward) {
+    return fail(Status::invalid("/logs/verifier/reward.json has several numbers, and none is called \"reward\""));
+  }
+  rewards.reward = *reward;
+  TRY(check_reward(rewards.reward));
+  return rewards;
+}
+
+Result<Rewards> read_text_reward(std::string_view text) {
+  text = trim(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  Rewards rewards;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rewards.reward);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return fail(Status::invalid(
+        fmt::format("/logs/verifier/reward.txt holds \"{}\" in place of a number", text.substr(0, 100))));
+  }
+  TRY(check_reward(rewards.reward));
+  return rewards;
+}
+
+// "/tests/test.sh: line 3: " or "bash: line 1: ", with what follows.
+std::string_view said_by_script(std::string_view line) {
+  const size_t mark = line.find(": line ");
+  if (mark == std::string_view::npos) return {};
+  const auto script = line.substr(0, mark);
+  if (script != "bash" && !script.starts_with("/tests/")) return {};
+  const auto rest = line.substr(mark + 7);
+  const size_t colon = rest.find(": ");
+  const bool numbered = colon != std::string_view::npos && colon > 0 &&
+                        std::all_of(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(colon),
+                                    [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
+  return numbered ? rest.substr(colon + 2) : std::string_view();
+}
+
+// What makes bash stumble over a script of this check: the end of its first line.
+bool has_windows_lines(const CommandCheck& check) {
+  return std::any_of(check.files.begin(), check.files.end(), [](const auto& file) {
+    return file.first.ends_with(".sh") && file.second.find("\r\n") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+std::string print_rewards_command() {
+  return "cd /logs/verifier && if test -e reward.json; then echo json; cat reward.json; "
+         "elif test -e reward.txt; then echo text; cat reward.txt; else echo none; fi";
+}
+
+Result<Rewards> read_rewards(std::string_view printed) {
+  const size_t line = std::min(printed.find('\n'), printed.size());
+  const auto kind = printed.substr(0, line), text = printed.substr(std::min(line + 1, printed.size()));
+  if (kind == "json") return read_json_rewards(text);
+  if (kind == "text") return read_text_reward(text);
+  return fail(Status::invalid("the tests left no reward in /logs/verifier/reward.json or reward.txt"));
+}
+
+std::string last_lines(std::string_view output) {
+  constexpr size_t kMost = 1500;
+  output = trim(output);
+  if (output.size() <= kMost) return std::string(output);
+  return "... " + std::string(output.substr(output.size() - kMost));
+}
+
+std::string missing_program(std::string_view output) {
+  constexpr std::string_view kNotFound = ": command not found", kNoModule = ": No module named ";
+  for (auto line : split(output, '\n')) {
+    line = trim(line);
+    const auto said = said_by_script(line);
+    if (said.ends_with(kNotFound)) return std::string(said.substr(0, said.size() - kNotFound.size()));
+    // `python3 -m pytest` where there is no pytest.
+    const size_t module = line.find(kNoModule);
+    if (module == std::string_view::npos || line.find("python") > module || line.find(' ') < module) continue;
+    const auto name = line.substr(module + kNoModule.size());
+    if (name == "pytest" || name == "uv" || name == "nose" || name == "tox") return std::string(name);
+  }
+  return "";
+}
+
+Status check_verifier(const CommandCheck& check, const CheckCommand& command, const ToolOutcome& outcome) {
+  if (outcome.exit_code == kOutOfTime && outcome.output.find("[ended after the time limit of") != std::string::npos) {
+    return no_verdict(
+        check,
+        fmt::format("was still running after {:.3g} s", std::max(outcome.seconds, 0.001)) +
+            (outcome.seconds < command.seconds - 1
+                 ? fmt::format(", the longest that is waited for a grade here; the task gives it {} s", command.seconds)
+                 : ", the time that the task gives it"),
+        outcome.output);
+  }
+  if (outcome.exit_code > kSignals && outcome.exit_code <= kSignals + kMostSignals)
+    return no_verdict(check, fmt::format("was ended by signal {}", outcome.exit_code - kSignals), outcome.output);
+  if (!outcome.ok) return no_verdict(check, "could not be run", outcome.output);
+  return {};
+}
+
+Status no_verdict(const CommandCheck& check, const std::string& why, std::string_view output) {
+  std::string text = fmt::format("no grade: {} {}", check.verifier, why);
+  if (const auto missing = missing_program(output); !missing.empty())
+    text += fmt::format("; it needs {}, which this machine does not have", missing);
+  if (has_windows_lines(check)) text += "; it has line ends of Windows (CRLF), which bash does not read";
+  const auto end = last_lines(output);
+  return Status::invalid(text + (end.empty() ? "; it printed nothing" : "; its output ends:\n" + end));
+}
+
+}  // namespace tandem::envs

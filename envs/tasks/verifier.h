@@ -1,0 +1,41 @@
+// What a script that grades a task has left behind, as Harbor reads it, and why it has given no verdict.
+//
+// Pure functions.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "envs/tasks/task.h"
+#include "envs/tools/tool.h"
+
+namespace tandem::envs {
+
+struct Rewards {
+  double reward = 0;                      // from 0 to 1
+  std::map<std::string, double> metrics;  // the other numbers
+};
+
+// A command that prints what read_rewards reads, whatever is there.
+std::string print_rewards_command();
+
+// /logs/verifier/reward.json where it is there, else reward.txt. JSON is a number, or an object of numbers: `reward` is
+// the reward, or the only number, whatever it is called. kInvalid, in words, for everything else.
+Result<Rewards> read_rewards(std::string_view printed);
+
+// The end of an output, which is where tests say what failed.
+std::string last_lines(std::string_view output);
+
+// The program that a script of tests called and this machine does not have, by what bash and Python say of it; empty
+// where there is none. Only what the script says itself counts, not what it runs.
+std::string missing_program(std::string_view output);
+
+// kInvalid, with the output, where `check.verifier` was ended before it gave a verdict.
+Status check_verifier(const CommandCheck& check, const CheckCommand& command, const ToolOutcome& outcome);
+
+// kInvalid: that `check.verifier` gave no verdict, why, and the end of what it printed.
+Status no_verdict(const CommandCheck& check, const std::string& why, std::string_view output);
+
+}  // namespace tandem::envs

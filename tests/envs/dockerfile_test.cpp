@@ -1,0 +1,176 @@
+// What of Dockerfiles a sandbox can follow, and sets of tasks of which some cannot be.
+#include "envs/tasks/dockerfile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "envs/episodes/validate.h"
+#include "envs/tasks/container.h"
+#include "envs/tasks/dockerfile_text.h"
+#include "envs/tasks/task_set.h"
+#include "envs/tasks/toml_reader.h"
+#include "tests/envs/only_task.h"
+#include "tests/envs/sandbox_fixture.h"
+#include "tests/envs/scratch.h"
+
+namespace tandem::envs {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(DockerfileText, instructions_have_their_texts_and_lines) {
+  const auto found = docker_instructions(
+      "FROM a\n# c\nRUN <<EOF\nset -e\n# kept\necho 1\nEOF\nCOPY <<'X' <<Y /d/\na $b\nX\nc\nY\nRUN a && \\\n  # gone\n "
+      " b\n");
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[1].line, 3);
+  EXPECT_EQ(found[1].texts[0].content, "set -e\n# kept\necho 1\n");
+  EXPECT_EQ(found[2].line, 8);
+  EXPECT_TRUE(found[2].texts[0].is_literal);
+  EXPECT_EQ(found[2].texts[1].content, "c\n");
+  EXPECT_EQ(found[3].line, 13);
+  EXPECT_EQ(found[3].rest, "a &&    b");
+}
+
+TEST(DockerfileText, words_and_variables_are_read_as_docker_reads_them) {
+  EXPECT_THAT(*docker_words("a \"b c\" d\\ e 'f'"), ElementsAre("a", "b c", "d e", "f"));
+  EXPECT_THAT(*docker_words("[\"a\", \"b c\"]"), ElementsAre("a", "b c"));
+  EXPECT_FALSE(docker_words("[\"a\", 1]").has_value());
+  EXPECT_EQ(docker_expanded("$A/${B}/${C:-c}/${A:+set}/\\$A", {{"A", "1"}, {"B", "2"}}), "1/2/c/set/$A");
+}
+
+TEST(DockerfileText, packages_are_told_from_what_is_to_be_run) {
+  const auto run = docker_run(
+      "set -eux; apt-get update && apt-get install -y --no-install-recommends git=1.2 jq && mkdir "
+      "-p /app/x && rm -rf /var/lib/apt/lists/*");
+  EXPECT_THAT(run.packages, ElementsAre("git", "jq"));
+  EXPECT_EQ(run.command, "set -eux && mkdir -p /app/x");
+  const auto shell = docker_run("bash -lc \"apt-get update && apt-get install -y curl\"");
+  EXPECT_THAT(shell.packages, ElementsAre("curl"));
+  EXPECT_EQ(shell.command, "");
+  EXPECT_EQ(docker_run("/bin/bash -o pipefail -ec 'echo a | cat'").command, "set -o pipefail\nset -e\necho a | cat");
+  const auto compound = docker_run("if true; then apt-get install -y x; fi");
+  EXPECT_TRUE(compound.packages.empty());
+  EXPECT_EQ(compound.command, "if true; then apt-get install -y x; fi");
+}
+
+TEST(DockerfileText, folders_of_the_root_are_found_by_their_names) {
+  EXPECT_THAT(named_folders("cp /data/in.csv \"/output\" && ls /usr/bin /tests a/b http://x/y >/srv/log. See /root."),
+              ElementsAre("/data", "/output", "/root", "/srv"));
+}
+
+TEST(MachineVariables, are_what_the_task_says_in_their_place) {
+  EXPECT_EQ(without_machine_variable("plain"), "plain");
+  EXPECT_EQ(without_machine_variable("${A:-x y}"), "x y");
+  EXPECT_EQ(without_machine_variable("${A}"), std::nullopt);
+  EXPECT_EQ(without_machine_variable("${A}b"), "${A}b") << "as Harbor has it";
+}
+
+class Recipe : public SandboxTest {
+ protected:
+  Recipe() {
+    scratch_.put("t/task.toml", "version = \"1.0\"\n");
+    scratch_.put("t/instruction.md", "Do it.\n");
+    scratch_.put("t/tests/test.sh", "cat /app/out > /logs/verifier/reward.txt\n");
+    scratch_.put("t/solution/solve.sh", "echo 1 > /app/out\n");
+  }
+  Result<Task> task_of(const std::string& dockerfile) {
+    scratch_.put("t/environment/Dockerfile", dockerfile);
+    return only_task(scratch_.path / "t");
+  }
+  // What a command prints in an episode of the recipe.
+  std::string run(const std::string& dockerfile, const std::string& command) {
+    const auto task = task_of(dockerfile);
+    if (!task) return task.error().message();
+    auto episode = Episode::open(*task, *backend_);
+    if (!episode) return episode.error().message();
+    return (*episode)->call("run_terminal_cmd", {{"command", command}})->output;
+  }
+  Scratch scratch_;
+};
+
+TEST_F(Recipe, what_people_write_is_followed) {
+  scratch_.put("t/environment/data/a.csv", "a\n");
+  scratch_.put("t/environment/data/b.csv", "b\n");
+  scratch_.put("t/environment/run.sh", "echo ran\n");
+  EXPECT_EQ(
+      run("ARG BASE=debian\nFROM $BASE\nARG NAME=it\nENV WHERE=/data\nWORKDIR /app\nUSER root\nVOLUME /var/lib/x\n"
+          "ENTRYPOINT [\"/bin/sh\"]\nHEALTHCHECK CMD true\nSTOPSIGNAL 9\nEXPOSE 80\nSHELL [\"/bin/bash\", \"-c\"]\n"
+          "COPY --chown=a:b data/*.csv $WHERE/\nCOPY --chmod=755 [\"run.sh\", \"/opt/tool/run.sh\"]\n"
+          "RUN mkdir -p /tests /output && echo $NAME > /output/name\nRUN <<EOF\ncd /output\necho 2 > two\nEOF\n"
+          "RUN cat <<'X' > here.txt\nwhat $it is\nX\nCOPY <<Y /app/placed.txt\nof ${NAME}\nY\n"
+          "RUN --mount=type=cache,target=/c bash -lc \"echo login > login.txt\"\n",
+          "cat /data/*.csv; /opt/tool/run.sh; cat /output/* here.txt placed.txt login.txt; ls -d /var/lib/x "
+          "2>/dev/null || ls -d /var; pwd"),
+      "a\nb\nran\nit\n2\nwhat $it is\nof it\nlogin\n/var\n/app\n");
+}
+
+TEST_F(Recipe, what_lies_beside_the_workspace_goes_along_to_the_tests) {
+  scratch_.put("t/environment/seed.txt", "seed\n");
+  scratch_.put("t/tests/test.sh",
+               "if [ \"$(cat /data/seed.txt) $(cat /data/made.txt)\" = \"seed made\" ]; then echo 1; else echo 0; fi > "
+               "/logs/verifier/reward.txt\n");
+  scratch_.put("t/solution/solve.sh", "echo made > /data/made.txt\n");
+  const auto task = task_of("FROM x\nWORKDIR /app\nCOPY seed.txt /data/\n");
+  ASSERT_TRUE(task.has_value()) << task.error().message();
+  const auto v = validate(*task, *backend_, 1);
+  EXPECT_EQ(v.verdict, Verdict::kPassed) << testing::PrintToString(v.findings);
+}
+
+TEST_F(Recipe, folders_that_only_scripts_name_are_there) {
+  scratch_.put("t/tests/test.sh",
+               "test -s /results/r && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n");
+  scratch_.put("t/solution/solve.sh", "mkdir -p /results && echo x > /results/r\n");
+  const auto task = task_of("FROM x\nWORKDIR /app\n");
+  ASSERT_TRUE(task.has_value());
+  EXPECT_EQ(validate(*task, *backend_, 1).verdict, Verdict::kPassed);
+}
+
+TEST_F(Recipe, neither_solution_nor_tests_of_a_context_are_shown) {
+  scratch_.put("t/environment/solution/solve.sh", "the solution\n");
+  scratch_.put("t/environment/tests/test_all.py", "the tests\n");
+  scratch_.put("t/environment/src/tests/test_own.py", "visible\n");
+  scratch_.put("t/environment/skipped.log", "x\n");
+  scratch_.put("t/environment/.dockerignore", "# no logs\n*.log\n");
+  EXPECT_EQ(run("FROM x\nWORKDIR /app\nCOPY . .\n", "find /app -type f"), "/app/src/tests/test_own.py\n");
+  EXPECT_THAT(run("FROM x\nWORKDIR /app\nCOPY tests/ /app/\n", "ls"),
+              HasSubstr("COPY: tests/ would show tests to the model"));
+  const auto context = read_build_context(scratch_.path / "t/environment");
+  ASSERT_TRUE(context.has_value());
+  EXPECT_FALSE(context->files.contains("solution/solve.sh"));
+  EXPECT_FALSE(context->files.contains("tests/test_all.py"));
+  EXPECT_TRUE(context->files.contains("src/tests/test_own.py"));
+}
+
+TEST_F(Recipe, a_service_by_itself_with_limits_is_a_sandbox) {
+  scratch_.put(
+      "t/environment/docker-compose.yaml",
+      "services:\n  main:\n    build: .\n    deploy:\n      resources:\n        limits: {cpus: \"1\", memory: 2G}\n"
+      "    mem_limit: 2g\n    environment:\n      MODE: ${MODE:-fast}\n      KEY: ${KEY}\n    command: sleep "
+      "infinity\n");
+  scratch_.put("t/task.toml", "version = \"1.0\"\n[environment.env]\nA = \"${A:-b}\"\nTOKEN = \"${TOKEN}\"\n");
+  EXPECT_EQ(run("FROM x\nWORKDIR /app\n", "echo $MODE [$KEY] $A [$TOKEN]"), "fast [] b []\n");
+}
+
+TEST_F(Recipe, tasks_that_cannot_be_followed_are_left_out_by_name) {
+  ASSERT_TRUE(task_of("FROM x\nWORKDIR /app\n").has_value());
+  scratch_.put("bad/task.toml", "version = \"1.0\"\n");
+  scratch_.put("bad/instruction.md", "x\n");
+  scratch_.put("bad/tests/test.sh", "x\n");
+  scratch_.put("bad/environment/Dockerfile", "FROM x\nRUN pip install y\n");
+  const auto set = TaskSet::read(scratch_.path);
+  ASSERT_TRUE(set.has_value()) << set.error().message();
+  ASSERT_EQ(set->tasks().size(), 1u);
+  EXPECT_EQ(set->tasks()[0].name, "t");
+  ASSERT_EQ(set->skipped().size(), 1u);
+  EXPECT_EQ(set->skipped()[0].name, "bad");
+  EXPECT_THAT(set->skipped()[0].why, ElementsAre(HasSubstr("Dockerfile:2: RUN: `pip install` needs a network")));
+  // Where nothing is left, that is an error; so are mistakes in one's own files.
+  EXPECT_THAT(TaskSet::read(scratch_.path / "bad").error().message(), HasSubstr("needs a network"));
+  scratch_.put("own.yaml", "instructon: x\n");
+  EXPECT_THAT(TaskSet::read(scratch_.path).error().message(), HasSubstr("unknown key instructon"));
+}
+
+}  // namespace
+}  // namespace tandem::envs
