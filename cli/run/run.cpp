@@ -11,12 +11,10 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/run/run_dir.h"
+#include "cli/run/run_result.h"
 #include "cli/run/stop_signals.h"
 #include "dashboard/live.h"
-#include "dashboard/report.h"
 #include "dashboard/run_files.h"
-#include "dashboard/summary.h"
-#include "dashboard/tensorboard.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/floors.h"
 #include "envs/server/server.h"
@@ -155,65 +153,6 @@ class Screen {
   std::string last_;
 };
 
-std::string interval(const Json& rate) {
-  if (rate.is_null() || rate["pass_rate"].is_null()) return "-";
-  return fmt::format("{:.1f} % [{:.1f}, {:.1f}]", 100 * rate["pass_rate"].get<double>(),
-                     100 * rate["ci95"][0].get<double>(), 100 * rate["ci95"][1].get<double>());
-}
-
-// What came out, on one screen. `steps` are those of the plan.
-void print_result(const fs::path& run_dir, const Json& summary, int steps) {
-  const Json& heldout = summary["heldout"];
-  fmt::print("\n{} in {}\n", run_dir.string(), format_seconds(summary.value("wall_seconds", 0.0)));
-  if (!heldout["before"].is_null() && heldout["before"]["n_tasks"].get<int>() > 0) {
-    fmt::print("held-out success   sampled {} -> {}\n                   greedy  {} -> {}\n",
-               interval(heldout["before"]), interval(heldout["after"]), interval(heldout["greedy"]["before"]),
-               interval(heldout["greedy"]["after"]));
-    for (const auto& [name, rate] : heldout["floors"].items())
-      fmt::print("  floor {:<14} {:.1f} %\n", name, 100 * rate.get<double>());
-  }
-  const Json& books = summary["episodes"];
-  uint64_t dropped = 0;
-  for (const auto& [reason, count] : books["dropped"].items()) dropped += count.get<uint64_t>();
-  fmt::print("episodes           {} admitted = {} trained + {} dropped + {} in flight\n",
-             books["admitted"].get<uint64_t>(), books["trained"].get<uint64_t>(), dropped,
-             books["in_flight"].get<uint64_t>());
-  const Json& logprob = summary["logprob"];
-  fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
-             dump_json(logprob["tokens_compared"]));
-  fmt::print("report             {}\n", (run_dir / "report.html").string());
-  const fs::path exported = run_dir / "export";
-  if (!fs::exists(exported)) return;
-  const int trained = summary.value("steps", 0);
-  if (trained >= steps)
-    fmt::print("trained model      {}\n", exported.string());
-  else  // it had fewer steps to do then
-    fmt::print("trained model      none yet: {} of {} steps; {} is of an earlier end\n", trained, steps,
-               exported.string());
-}
-
-// TensorBoard's files are made from the metrics when the run ends; they are a view, not a record.
-void write_tensorboard(const fs::path& run_dir, const Clock& clock) {
-  const auto lines = dashboard::read_metrics(run_dir);
-  auto file = dashboard::EventFile::create(run_dir / "tb", clock);
-  if (!lines || !file) return;
-  for (const Json& line : *lines) {
-    if (!file->add_line(line).ok()) return;
-  }
-}
-
-// What is left to people and scripts when a run ends: summary.json, report.html, tb/.
-Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock) {
-  const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
-  const Json summary = dashboard::summarise(run);
-  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
-  TRY(dashboard::write_report(run));
-  write_tensorboard(run_dir, clock);
-  if (fs::exists(run_dir / "export"))
-    TRY(write_file(run_dir / "export" / envs::kProfileFile, TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))));
-  return summary;
-}
-
 // RUN/profile.yaml: what the model trains under until the run ends.
 Status record_profile(const fs::path& run_dir, const envs::Profile& profile) {
   const auto recorded = TRY(envs::profile_of_model(run_dir, profile));
@@ -244,18 +183,21 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(schema.read(options.config, options.overrides));
   const std::string stem = fs::path(options.config).stem();
   fs::path run_dir = options.run_dir;
+  bool is_new = false;  // a name of our own, which nobody else gets once it is made
   if (run_dir.empty()) {
-    auto newest = options.resume || options.resume_or_start ? newest_run(config.run.dir, stem)
-                                                            : Result<fs::path>(free_run_dir(config.run.dir, stem));
-    if (!newest && !options.resume_or_start) return fail(std::move(newest).error());
-    run_dir = newest ? *newest : free_run_dir(config.run.dir, stem);
+    std::optional<fs::path> before;
+    if (options.resume) before = TRY(newest_run(config.run.dir, stem));
+    if (options.resume_or_start) before = newest_open_run(config.run.dir, stem);
+    if (before) fmt::print(stderr, "going on with {}\n", before->string());
+    is_new = !before;
+    run_dir = before ? *before : free_run_dir(config.run.dir, stem);
   }
   FileDescriptor claim;
-  if (fs::exists(run_dir)) {
+  if (!is_new && fs::exists(run_dir)) {
     claim = TRY(run::claim_run_dir(run_dir));
     TRY(run::check_run_files(run_dir));
   }
-  const bool exists = fs::exists(run_dir / "config.resolved.json");
+  const bool exists = !is_new && fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume && !options.resume_or_start) {
     return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
                     .hint("go on with it by --resume, or choose another --run-dir"));
@@ -313,7 +255,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   }
 
   if (!claim) {
-    if (options.run_dir.empty()) run_dir = TRY(make_run_dir(config.run.dir, stem));
+    if (is_new) run_dir = TRY(make_run_dir(config.run.dir, stem));
     claim = TRY(run::claim_run_dir(run_dir));
     if (fs::exists(run_dir / "config.resolved.json"))
       return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
@@ -418,8 +360,10 @@ Action add_run(CLI::App& command) {
       command.add_flag("--resume", options->resume,
                        "Go on with the run in --run-dir, or with the newest of this config that is not done");
   command
-      .add_flag("--resume-or-start", options->resume_or_start,
-                "Go on as with --resume where there is such a run, else start it; for job scripts")
+      .add_flag(
+          "--resume-or-start", options->resume_or_start,
+          "Go on with the run in --run-dir, or with the newest of this config that is not done; where there is none, "
+          "start it. For job scripts")
       ->excludes(resume);
   command.add_flag("--dry-run", options->dry_run,
                    "Say what would be done, with memory and batch arithmetic, and do nothing");
