@@ -76,11 +76,15 @@ note() {
 }
 
 # The run is told once for each notice, and saves a checkpoint within its patience; a second notice does no harm.
-child='' signals=0
+child='' signals=0 told=0
+tell() {
+  told=1
+  kill -TERM "$child" 2>/dev/null
+}
 stop() {
   signals=$((signals + 1))
   note "$1"
-  [[ -z $child ]] || kill -TERM "$child"
+  [[ -z $child ]] || tell
 }
 trap 'stop "the time is nearly up"' USR1
 trap 'stop "asked to end"' TERM
@@ -89,6 +93,7 @@ trap 'stop "the steps of this job are told to end: it is preempted or cancelled"
 note "begins"
 "$tandem" run "$config" --run-dir "$run_dir" --resume-or-start "${shared[@]}" "${values[@]}" &
 child=$!
+((signals == 0 || told == 1)) || tell  # a notice that came before there was a child
 # A step without work, on this host: Slurm tells steps of a preemption, not this script.
 srun --overlap --ntasks=1 --cpus-per-task=1 --mem=0 --mpi=none \
   bash -c 'trap "kill -USR2 $1; exit" TERM; sleep infinity & wait' listener $$ >/dev/null 2>&1 &
@@ -103,7 +108,7 @@ while :; do
   ((status == 127)) || code=$status
   ((signals == before)) && break
 done
-trap '' USR2
+trap '' USR1 USR2
 kill "$listener" 2>/dev/null
 
 crashes=$(grep -c " job $SLURM_JOB_ID .*: crashed" "$run_dir/job.log")

@@ -134,20 +134,23 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   for (const std::string& note : run::without_effect(config, schema)) fmt::print(stderr, "warning: {}\n", note);
   const std::string stem = fs::path(options.config).stem();
   fs::path run_dir = options.run_dir;
+  bool is_new = false;  // a name of our own, which nobody else gets once it is made
   if (run_dir.empty()) {
-    auto newest = options.resume || options.resume_or_start ? newest_run(config.run.dir, stem)
-                                                            : Result<fs::path>(free_run_dir(config.run.dir, stem));
-    if (!newest && !options.resume_or_start) return fail(std::move(newest).error());
-    run_dir = newest ? *newest : free_run_dir(config.run.dir, stem);
+    std::optional<fs::path> before;
+    if (options.resume) before = TRY(newest_run(config.run.dir, stem));
+    if (options.resume_or_start) before = newest_open_run(config.run.dir, stem);
+    if (before) fmt::print(stderr, "going on with {}\n", before->string());
+    is_new = !before;
+    run_dir = before ? *before : free_run_dir(config.run.dir, stem);
   }
   if (!is_valid_utf8(run_dir.native()))
     return fail(Status::invalid("the name of the run directory is not UTF-8, as its files must write it"));
   FileDescriptor claim;
-  if (fs::exists(run_dir)) {
+  if (!is_new && fs::exists(run_dir)) {
     claim = TRY(run::claim_run_dir(run_dir));
     TRY(run::check_run_files(run_dir));
   }
-  const bool exists = fs::exists(run_dir / "config.resolved.json");
+  const bool exists = !is_new && fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume && !options.resume_or_start) {
     return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
                     .hint("go on with it by --resume, or choose another --run-dir"));
@@ -205,7 +208,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   }
 
   if (!claim) {
-    if (options.run_dir.empty()) run_dir = TRY(make_run_dir(config.run.dir, stem));
+    if (is_new) run_dir = TRY(make_run_dir(config.run.dir, stem));
     claim = TRY(run::claim_run_dir(run_dir));
     if (fs::exists(run_dir / "config.resolved.json"))
       return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
@@ -322,8 +325,10 @@ Action add_run(CLI::App& command) {
       command.add_flag("--resume", options->resume,
                        "Go on with the run in --run-dir, or with the newest of this config that is not done");
   command
-      .add_flag("--resume-or-start", options->resume_or_start,
-                "Go on as with --resume where there is such a run, else start it; for job scripts")
+      .add_flag(
+          "--resume-or-start", options->resume_or_start,
+          "Go on with the run in --run-dir, or with the newest of this config that is not done; where there is none, "
+          "start it. For job scripts")
       ->excludes(resume);
   command.add_flag("--dry-run", options->dry_run,
                    "Say what would be done, with memory and batch arithmetic, and do nothing");

@@ -53,26 +53,38 @@ bool is_done(const fs::path& run_dir) {
   return ledger && ledger->finished();
 }
 
+// Newest first.
+std::vector<fs::path> runs_of(const fs::path& folder, std::string_view stem) {
+  std::vector<std::pair<std::pair<std::string, int>, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto order = order_of(entry.path().filename().string(), stem);
+    if (order && fs::exists(entry.path() / "config.resolved.json")) found.emplace_back(*order, entry.path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<fs::path> runs;
+  for (auto& [order, path] : found) runs.push_back(std::move(path));
+  return runs;
+}
+
 std::string numbered(const std::string& name, int number) {
   return number == 1 ? name : fmt::format("{}-{}", name, number);
 }
 
 }  // namespace
 
+std::optional<fs::path> newest_open_run(const fs::path& folder, const std::string& stem) {
+  const auto runs = runs_of(folder, stem);
+  const auto open = std::find_if(runs.begin(), runs.end(), [](const fs::path& run) { return !is_done(run); });
+  return open == runs.end() ? std::nullopt : std::optional(*open);
+}
+
 Result<fs::path> newest_run(const fs::path& folder, const std::string& stem) {
-  std::vector<std::pair<std::pair<std::string, int>, fs::path>> runs;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const auto order = order_of(entry.path().filename().string(), stem);
-    if (order && fs::exists(entry.path() / "config.resolved.json")) runs.emplace_back(*order, entry.path());
-  }
-  if (runs.empty()) {
-    return fail(Status::invalid(fmt::format("there is no run of {} in {} to resume", stem, folder.string()))
-                    .hint("give --run-dir, or start one without --resume"));
-  }
-  std::sort(runs.rbegin(), runs.rend());
-  const auto open = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return !is_done(run.second); });
-  return (open != runs.end() ? open : runs.begin())->second;
+  if (auto open = newest_open_run(folder, stem)) return *open;
+  const auto runs = runs_of(folder, stem);
+  if (!runs.empty()) return runs.front();
+  return fail(Status::invalid(fmt::format("there is no run of {} in {} to resume", stem, folder.string()))
+                  .hint("give --run-dir, or start one without --resume"));
 }
 
 fs::path free_run_dir(const fs::path& folder, const std::string& stem) {

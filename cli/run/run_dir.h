@@ -4,6 +4,7 @@
 // Thread safety: none needed. Several processes may choose at once.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/file.h"
@@ -13,6 +14,9 @@ namespace tandem::cli {
 // The newest run of `stem` in `folder` that is not done; where all are, the newest. Folders that have been given
 // another name, and folders without a run, do not count. kInvalid where there is none.
 Result<fs::path> newest_run(const fs::path& folder, const std::string& stem);
+
+// The newest that is not done; nothing where there is none.
+std::optional<fs::path> newest_open_run(const fs::path& folder, const std::string& stem);
 
 // A name for a run that starts now, of which there is no folder yet.
 fs::path free_run_dir(const fs::path& folder, const std::string& stem);

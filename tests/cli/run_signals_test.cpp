@@ -138,7 +138,10 @@ TEST_F(RunSignals, resume_takes_the_run_that_is_not_done_and_none_whose_name_beg
   ASSERT_EQ(process.wait(60s), 75) << said();
   EXPECT_NE(said().find("run " + interrupted.string()), std::string::npos) << "it says which: " << said();
 
+  // All that are left are done: a job script begins another, --resume goes on with one where it is made longer.
   fs::remove_all(interrupted);
+  ASSERT_EQ(Process(unnamed(folder, "t", {"--resume-or-start", "run.steps=1"}), output()).wait(), 0) << said();
+  EXPECT_EQ(runs_in(folder).size(), 3u);
   ASSERT_EQ(Process(unnamed(folder, "t", {"--resume", "run.steps=2"}), output()).wait(), 0)
       << "one that is done can be made longer: " << said();
   for (const fs::path& run : runs_in(folder)) {
