@@ -95,7 +95,7 @@ class NcclGroup final : public Group {
     TRY(check_pieces(values.size(), pieces, ranks_));
     if (!broken_.ok()) return broken_;
     begin("reduce_pieces", deadline);
-    const auto [first, count] = pieces[rank_];
+    const size_t first = pieces[rank_].begin, count = pieces[rank_].count;
     auto scratch = scratch_.of(count * sizeof(float) * ranks_);
     if (!scratch) return broken(std::move(scratch).error());
     float* const terms = reinterpret_cast<float*>(*scratch);

@@ -21,7 +21,7 @@ namespace {
 
 // What shells, interpreters, compilers and their tests need, by what it is for. Names that this machine's libseccomp or
 // processor does not know are left out.
-constexpr std::array kAllowed = {
+constexpr const char* kAllowed[] = {
     // files
     "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "open",
     "openat", "openat2", "creat", "close", "close_range", "lseek", "_llseek", "stat", "fstat", "lstat", "newfstatat",
