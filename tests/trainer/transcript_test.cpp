@@ -141,6 +141,32 @@ TEST(Transcript, a_turn_is_told_also_where_the_last_one_is_written_in_another_wa
             "<|im_start|>assistant\n[<think></think>b<|im_end|>]\n");
 }
 
+TEST(Transcript, what_clients_dump_as_null_and_content_in_parts_is_read_as_it_is_meant) {
+  const fs::path model =
+      model_with_template("plain",
+                          "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  const auto sample = render(model, R"({"messages": [
+      {"role": "user", "content": [{"type": "text", "text": "q"}, {"type": "text", "text": "r"}], "name": null},
+      {"role": "assistant", "content": "a", "function_call": null, "tool_calls": null, "refusal": null}]})");
+  ASSERT_TRUE(sample) << sample.error().to_string();
+  EXPECT_EQ(trained_text(model, *sample), "<|im_start|>user\nqr<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n");
+}
+
+// transformers marks the place where the macro began, and not what the block wrote.
+TEST(Transcript, a_generation_block_within_a_macro_is_refused) {
+  const fs::path model = model_with_template("macro",
+                                             "{% macro say(m) %}{% generation %}{{ m.content }}<|im_end|>{% "
+                                             "endgeneration %}{% endmacro %}{% for m in messages "
+                                             "%}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{{ say(m) }}{% "
+                                             "else %}{{ m.content }}<|im_end|>{% endif "
+                                             "%}\n{% endfor %}");
+  const auto sample = render(model, kTwoTurns);
+  ASSERT_FALSE(sample);
+  EXPECT_NE(sample.error().message().find("{% generation %} within a macro"), std::string::npos)
+      << sample.error().to_string();
+}
+
 TEST(Transcript, a_turn_that_cannot_be_told_is_an_error_with_its_message) {
   // What came before the last question is written without its line ends.
   const fs::path rewriting = model_with_template(

@@ -28,13 +28,18 @@ Status check_text(const Json& content) {
   return {};
 }
 
-bool is_empty(const Json& content) {
-  if (content.is_null() || content == "") return true;
-  if (!content.is_array()) return false;
-  for (const Json& part : content) {
-    if (part["text"] != "") return false;
-  }
-  return true;
+// Templates write a text; of a list of parts most would write the list itself.
+Json joined(const Json& content) {
+  if (!content.is_array()) return content;
+  std::string text;
+  for (const Json& part : content) text += part["text"].get_ref<const std::string&>();
+  return text;
+}
+
+// What clients dump of a message that has none of it: {"function_call": null, "refusal": null, ..}.
+void drop_nulls(Json& message) {
+  for (auto at = message.begin(); at != message.end();)
+    at = at.value().is_null() && at.key() != "content" ? message.erase(at) : std::next(at);
 }
 
 class ChatReader {
@@ -83,8 +88,12 @@ class ChatReader {
       muted = *weight == 0;
       message.erase("weight");
     }
+    drop_nulls(message);
+    if (const Json content = message.value("content", Json()); !content.is_null()) {
+      TRY(check_text(content));
+      message["content"] = joined(content);
+    }
     const Json content = message.value("content", Json());
-    if (!content.is_null()) TRY(check_text(content));
     if (name == "assistant") return read_assistant(message, content);
     if (message.contains("tool_calls")) return Status::invalid("only an assistant has tool_calls");
     if (content.is_null()) return Status::invalid("has no content");
@@ -106,7 +115,8 @@ class ChatReader {
     if (calls == message.end() || calls->is_null() || (calls->is_array() && calls->empty())) {
       message.erase("tool_calls");
       const bool thought = message.contains("reasoning_content") || message.contains("reasoning");
-      if (is_empty(content) && !thought) return Status::invalid("says nothing: it has neither content nor tool_calls");
+      if ((content.is_null() || content == "") && !thought)
+        return Status::invalid("says nothing: it has neither content nor tool_calls");
       if (content.is_null()) message["content"] = "";
       return {};
     }

@@ -166,6 +166,12 @@ Result<Sample> ChatRenderer::sample_of(const Chat& chat) const {
     const bool date = status.message().find("strftime_now") != std::string::npos;
     return fail(date ? std::move(status).hint("set data.now, such as data.now=2026-01-31") : status);
   }
+  if (!rendered->displaced_spans.empty()) {
+    return fail(
+        Status::invalid("the template has {% generation %} within a macro, a filter or a set block: what it wrote "
+                        "is somewhere else than where transformers takes it to be")
+            .hint("write the block outside of it, or leave it out: turns are found without blocks, too"));
+  }
   Whole whole{.text = std::move(rendered->text), .blocks = std::move(rendered->assistant_spans), .tokens = {}};
   whole.tokens = TRY(tokenizer_.encode_with_ends(whole.text));
   Sample sample;
