@@ -82,6 +82,7 @@ std::vector<std::pair<std::string, std::string>> machine_files(uint64_t memory_b
           {"meminfo", memory_text(memory_bytes)},
           {"stat", statistics_text(count)},
           {"loadavg", "0.00 0.00 0.00 1/1 1\n"},
+          {"vmstat", "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n"},
           {"swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"}};
 }
 

@@ -24,13 +24,18 @@ std::string early_exit(const std::string& path) {
     return "import os\n"
            "try:\n"
            "    os.makedirs('/logs/verifier', exist_ok=True)\n"
+           "    open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')\n"
            "    open('/logs/verifier/reward.txt', 'w').write('1')\n"
+           "    os.chmod('/logs/verifier/reward.txt', 0o444)\n"
+           "    os.chmod('/logs/verifier', 0o555)\n"
            "except OSError:\n"
            "    pass\n"
            "os._exit(0)\n";
   }
   if (extension == ".sh" || extension == ".bash")
-    return "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; exit 0\n";
+    return "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json; chmod "
+           "555 "
+           "/logs/verifier; exit 0\n";
   if (extension == ".js" || extension == ".mjs" || extension == ".cjs") return "process.exit(0);\n";
   if (extension == ".pl") return "exit 0;\n";
   if (extension == ".rb") return "exit!(0)\n";
