@@ -23,6 +23,12 @@ bool has_solution(const Task& task) {
                      [](const TaskStep& step) { return is_there(step.solution); });
 }
 
+bool reads_reports(const Task& task) {
+  const auto reads = [](const Expectation& expected) { return expected.commands && expected.commands->tests; };
+  return reads(task.expectation) || std::any_of(task.steps.begin(), task.steps.end(),
+                                                [&](const TaskStep& step) { return reads(step.expectation); });
+}
+
 // Attempts of one task, until one of them cannot be made.
 class Trial {
  public:
@@ -45,7 +51,8 @@ class Trial {
       if (grade && grade->reward != 0) found(fmt::format("doing nothing scores {}{}", grade->reward, again(i)));
     }
     for (const Cheat cheat : kCheats) {
-      if (cheat == Cheat::kForgesReport && commands_of(cheat, task_).empty()) continue;
+      // Where no reports are read it is what exits_early is.
+      if (cheat == Cheat::kForgesReport && !reads_reports(task_)) continue;
       const auto grade = TRY(without_verdict(play(cheat)));
       if (grade && grade->reward != 0) {
         found(fmt::format("the cheat {} scores {}: {}", to_string(cheat), grade->reward, advice(cheat)));

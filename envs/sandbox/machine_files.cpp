@@ -77,11 +77,14 @@ std::string statistics_text(int count) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> machine_files(uint64_t memory_bytes) {
-  const int count = processors();
-  return {{"cpuinfo", processor_text(count)},
+  // Of the machine, and the same for as long as it runs; to read it takes the kernel a while.
+  static const int count = processors();
+  static const std::string processor = processor_text(count), statistics = statistics_text(count);
+  return {{"cpuinfo", processor},
           {"meminfo", memory_text(memory_bytes)},
-          {"stat", statistics_text(count)},
+          {"stat", statistics},
           {"loadavg", "0.00 0.00 0.00 1/1 1\n"},
+          {"vmstat", "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n"},
           {"swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"}};
 }
 

@@ -235,6 +235,7 @@ Result<FileDescriptor> bound_folder(const fs::path& path) {
 }
 
 Status prepare_root() {
+  (void)machine_files(0);  // read here once, not in every sandbox
   TRY(root_check(unshare(CLONE_NEWNS), "a namespace of mounts"));
   TRY(build_common(kNewRoot));
   // The kernel lets an ordinary user mount a /proc only where there is a whole one: it is what his covers.

@@ -24,13 +24,18 @@ std::string early_exit(const std::string& path) {
     return "import os\n"
            "try:\n"
            "    os.makedirs('/logs/verifier', exist_ok=True)\n"
+           "    open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')\n"
            "    open('/logs/verifier/reward.txt', 'w').write('1')\n"
+           "    os.chmod('/logs/verifier/reward.txt', 0o444)\n"
+           "    os.chmod('/logs/verifier', 0o555)\n"
            "except OSError:\n"
            "    pass\n"
            "os._exit(0)\n";
   }
   if (extension == ".sh" || extension == ".bash")
-    return "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; exit 0\n";
+    return "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json; chmod "
+           "555 "
+           "/logs/verifier; exit 0\n";
   if (extension == ".js" || extension == ".mjs" || extension == ".cjs") return "process.exit(0);\n";
   if (extension == ".pl") return "exit 0;\n";
   if (extension == ".rb") return "exit!(0)\n";
@@ -64,11 +69,11 @@ std::string forgery(const std::string& path, const std::string& report) {
   const auto text = dump_json(Json(report));  // a literal of all of these languages
   if (extension == ".py") {
     return "import os\nfor _number in range(1, 256):\n    try:\n        os.write(_number, " + text +
-           ".encode())\n    except OSError:\n        pass\nraise SystemExit(0)\n";
+           ".encode())\n    except OSError:\n        pass\nraise SystemExit(0)\nos._exit(0)\n";
   }
   if (extension == ".sh" || extension == ".bash") return "printf %s " + shell_quoted(report) + "; exit 0\n";
   if (extension == ".js" || extension == ".mjs" || extension == ".cjs")
-    return "process.stdout.write(" + text + "); process.exit(0);\n";
+    return "process.stdout.write(" + text + ");\nprocess.exit(0);\n";
   if (extension == ".c" || extension == ".cc" || extension == ".cpp" || extension == ".cxx") {
     return "#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void leave(void) { fputs(" +
            text + ", stdout); fflush(stdout); _Exit(0); }\n";
@@ -125,9 +130,7 @@ std::vector<std::string> exit_early(const Task& task) {
   return commands;
 }
 
-// Nothing where no reports are read.
 std::vector<std::string> forge_report(const Task& task) {
-  if (!task.expectation.commands || !task.expectation.commands->tests) return {};
   const auto report = forged_report(task);
   std::vector<std::string> commands;
   for (const auto& [path, content] : sources_of(task)) {

@@ -22,6 +22,40 @@ bool is_below(std::string_view path, std::string_view folder) {
   return path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
 }
 
+// Of files that hold settings of many programs, those of pytest: by them it can be told to load anything.
+std::string pytest_settings(std::string_view path, std::string_view content) {
+  const auto name = path.substr(path.rfind('/') + 1);
+  if (name != "pyproject.toml" && name != "setup.cfg" && name != "tox.ini") return "";
+  std::string settings;
+  bool inside = false;
+  for (const auto line : split(content, '\n')) {
+    const auto text = trim(line);
+    if (text.starts_with('[')) {
+      inside = text.starts_with("[tool.pytest") || text.starts_with("[tool:pytest") || text.starts_with("[pytest]");
+    }
+    if (inside && !text.empty()) settings.append(text).append("\n");
+    if (!inside && text.starts_with("tool.pytest")) settings.append(text).append("\n");
+  }
+  return settings;
+}
+
+// Such files with other settings of pytest than the task began with are as they were then.
+void keep_pytest_settings(const Task& task, Files& files) {
+  std::vector<std::string> changed;
+  for (const auto& [path, content] : files) {
+    const auto before = task.files.find(path);
+    const auto settings = before == task.files.end() ? "" : pytest_settings(path, before->second);
+    if (pytest_settings(path, content) != settings) changed.push_back(path);
+  }
+  for (const auto& path : changed) {
+    const auto before = task.files.find(path);
+    if (before == task.files.end())
+      files.erase(path);
+    else
+      files[path] = before->second;
+  }
+}
+
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
                 const std::set<std::string>& programs) {
   Place place{.files = left_behind, .programs = programs, .links = task.links, .image = task.image};
@@ -29,6 +63,7 @@ Place place_for(const CommandCheck& check, const Task& task, const Files& left_b
   for (const auto& [path, content] : task.files) {
     if (steers_tests(path)) place.files[path] = content;
   }
+  keep_pytest_settings(task, place.files);
   for (const auto& folder : check.folders) {
     std::erase_if(place.files, [&](const auto& file) { return is_below(file.first, folder); });
   }

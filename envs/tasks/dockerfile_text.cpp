@@ -122,6 +122,17 @@ std::optional<std::vector<std::string>> packages_of(std::string_view command) {
   return plain ? std::optional(packages) : std::nullopt;
 }
 
+// What makes users, or gives files to them: there is one here, who has all files.
+bool is_about_users(std::string_view command) {
+  constexpr std::string_view kPrograms[] = {"useradd", "adduser",  "groupadd", "addgroup", "usermod",
+                                            "chown",   "chpasswd", "chgrp",    "gpasswd"};
+  if (command.starts_with("sudo ")) command = trim(command.substr(5));
+  const auto program = command.substr(0, command.find_first_of(" \t"));
+  const auto name = program.substr(program.rfind('/') + 1);
+  return command.find('|') == std::string_view::npos &&
+         std::find(std::begin(kPrograms), std::end(kPrograms), name) != std::end(kPrograms);
+}
+
 }  // namespace
 
 std::vector<DockerInstruction> docker_instructions(std::string_view text) {
@@ -251,7 +262,8 @@ DockerRun docker_run(std::string_view command) {
       run.packages.insert(run.packages.end(), packages->begin(), packages->end());
       continue;
     }
-    if (piece.starts_with("rm ") && piece.find("/var/lib/apt") != std::string_view::npos) continue;
+    const bool tidies = piece.starts_with("rm ") && piece.find("/var/lib/apt") != std::string_view::npos;
+    if (tidies || is_about_users(piece)) continue;
     does_something |= !piece.starts_with("set ");
     rest += (rest.empty() ? "" : before) + std::string(piece);
   }

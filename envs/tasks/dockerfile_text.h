@@ -33,7 +33,8 @@ std::optional<std::vector<std::string>> docker_words(const std::string& rest);
 std::string docker_expanded(std::string_view text, const std::map<std::string, std::string>& variables);
 
 // Of a RUN: what is left to do, and the packages of Debian that it would install. A command in a shell of its own
-// (`bash -lc "..."`) is what that runs.
+// (`bash -lc "..."`) is what that runs. What
+// makes users or gives files to them is left out.
 struct DockerRun {
   std::string command;  // empty: nothing
   std::vector<std::string> packages;

@@ -103,11 +103,30 @@ bool has_windows_lines(const CommandCheck& check) {
 }  // namespace
 
 std::string print_rewards_command() {
-  return "cd /logs/verifier && if test -e reward.json; then echo json; cat reward.json; "
+  // What cannot be written any more, or leads elsewhere, is not what a script of tests leaves. Where both files are
+  // there, the second one is said in front.
+  return "cd /logs/verifier || exit 1; test -w . || echo locked; for f in reward.json reward.txt; do "
+         "if test -L $f || { test -e $f && ! { test -f $f && test -w $f; }; }; then echo locked; fi; done; "
+         "if test -e reward.json && test -e reward.txt; then echo \"also $(head -c 100 reward.txt | tr '\\n' ' ')\"; "
+         "fi; "
+         "if test -e reward.json; then echo json; cat reward.json; "
          "elif test -e reward.txt; then echo text; cat reward.txt; else echo none; fi";
 }
 
 Result<Rewards> read_rewards(std::string_view printed) {
+  constexpr std::string_view kAlso = "also ";
+  if (printed.starts_with("locked\n")) {
+    return fail(
+        Status::invalid("/logs/verifier was left so that nobody can write to it; did the code under test do that?"));
+  }
+  if (printed.starts_with(kAlso)) {
+    const size_t end = std::min(printed.find('\n'), printed.size());
+    const auto other = read_text_reward(printed.substr(kAlso.size(), end - kAlso.size()));
+    auto rewards = TRY(read_rewards(printed.substr(std::min(end + 1, printed.size()))));
+    // The code under test may have written one of them.
+    if (other && other->reward == rewards.reward) return rewards;
+    return fail(Status::invalid("reward.json and reward.txt say different rewards"));
+  }
   const size_t line = std::min(printed.find('\n'), printed.size());
   const auto kind = printed.substr(0, line), text = printed.substr(std::min(line + 1, printed.size()));
   if (kind == "json") return read_json_rewards(text);

@@ -169,10 +169,10 @@ std::string why_not_there(std::string_view content, std::string_view old_text, s
   const auto near = nearest_lines(content, old_text);
   if (const auto foreign = foreign_byte(content); foreign.line > 0) {
     return fmt::format(
-        "{} The file is not UTF-8: line {} has the byte 0x{:02X}, which is shown as U+FFFD and cannot be written in "
+        "{}The file is not UTF-8: line {} has the byte 0x{:02X}, which is shown as U+FFFD and cannot be written in "
         "{}; "
         "edit lines without such bytes, or use a command (`iconv -f LATIN1 -t UTF-8` makes UTF-8 of Latin-1)",
-        near.empty() ? "." : ". The nearest lines are:\n" + near, foreign.line, foreign.value, old_name);
+        near.empty() ? ". " : ". The nearest lines are:\n" + near, foreign.line, foreign.value, old_name);
   }
   if (near.empty()) return "; read the file and copy the text exactly";
   const auto difference = unseen_difference(content, old_text, old_name);

@@ -76,7 +76,7 @@ TEST_F(ContainerTest, memory_disk_and_time_are_bounded) {
   spec_.memory_bytes = 128 << 20;
   spec_.disk_bytes = 8 << 20;
   make();
-  EXPECT_THAT(python("x = b'x' * (512 << 20)\nprint('got it')"), Not(HasSubstr("got it")));
+  EXPECT_THAT(python("x = b'x' * (512 << 20)\nprint('got', 'it')"), Not(HasSubstr("got it")));
   EXPECT_THAT(shell("dd if=/dev/zero of=big bs=1M count=64"), HasSubstr("No space left"));
   spec_.call_time_limit_s = 1;
   sandbox_->set_call_limits(spec_);

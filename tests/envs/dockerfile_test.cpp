@@ -50,6 +50,7 @@ TEST(DockerfileText, packages_are_told_from_what_is_to_be_run) {
   EXPECT_THAT(shell.packages, ElementsAre("curl"));
   EXPECT_EQ(shell.command, "");
   EXPECT_EQ(docker_run("/bin/bash -o pipefail -ec 'echo a | cat'").command, "set -o pipefail\nset -e\necho a | cat");
+  EXPECT_EQ(docker_run("useradd -m me && mkdir -p /app && chown -R me:me /app").command, "mkdir -p /app");
   const auto compound = docker_run("if true; then apt-get install -y x; fi");
   EXPECT_TRUE(compound.packages.empty());
   EXPECT_EQ(compound.command, "if true; then apt-get install -y x; fi");

@@ -128,8 +128,7 @@ TEST_F(Harbor, a_failing_verifier_is_shown_with_its_output_where_a_task_is_valid
 
 TEST_F(Harbor, rewards_are_read_as_harbor_reads_them) {
   const auto graded = [&](const std::string& json) {
-    scratch_.put("t/tests/test.sh",
-                 "echo '" + json + "' > /logs/verifier/reward.json; echo 0 > /logs/verifier/reward.txt");
+    scratch_.put("t/tests/test.sh", "echo '" + json + "' > /logs/verifier/reward.json");
     return play({});
   };
   EXPECT_EQ(graded("{\"score\": 0.5}").reward, 0.5);
@@ -144,6 +143,24 @@ TEST_F(Harbor, rewards_are_read_as_harbor_reads_them) {
     scratch_.put("t/tests/test.sh", "echo '" + std::string(wrong) + "' > /logs/verifier/reward.json");
     EXPECT_FALSE(reward_of({}).has_value()) << wrong;
   }
+}
+
+TEST_F(Harbor, a_reward_that_the_code_under_test_writes_does_not_count) {
+  scratch_.put("t/tests/test.sh", "bash /app/run.sh; echo 0 > /logs/verifier/reward.txt; true\n");
+  for (const char* attack :
+       {"echo 1 > /logs/verifier/reward.json",
+        "echo 1 > /logs/verifier/reward.txt; chmod 444 /logs/verifier/reward.txt",
+        "echo 1 > /logs/verifier/reward.json; chmod 555 /logs/verifier",
+        "ln -s /dev/null /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json",
+        "mkdir /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json",
+        "echo '{\"reward\": 1}' > /logs/verifier/reward.json; echo 1 > /logs/verifier/reward.txt"}) {
+    EXPECT_EQ(reward_of({std::string("cat > run.sh <<'END'\n") + attack + "\nEND\n"}).value_or(0), 0) << attack;
+  }
+  // Both files by the tests themselves.
+  scratch_.put(
+      "t/tests/test.sh",
+      "echo '{\"reward\": 0.5, \"a\": 1}' > /logs/verifier/reward.json; echo 0.5 > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(play({}).reward, 0.5);
 }
 
 TEST_F(Harbor, files_beside_the_tests_are_not_taken_over) {

@@ -174,5 +174,20 @@ TEST_F(ReportChannelTest, programs_that_are_not_python_report_by_what_they_print
   EXPECT_EQ(grade_of(task, kWrong).reward, 1);
 }
 
+TEST_F(ReportChannelTest, settings_of_pytest_are_those_that_the_task_began_with) {
+  auto task =
+      task_of("cat pyproject.toml setup.cfg; echo '=== short test summary info ==='; echo 'PASSED a::b'; false", "");
+  task.files["pyproject.toml"] = "[project]\nname = \"a\"\n[tool.pytest.ini_options]\naddopts = \"-q\"\n";
+  task.expectation.commands->tests = std::vector<std::string>{"c::d"};
+  const auto why = [&](const std::string& pyproject, const std::string& setup) {
+    return grade_files(task, {{"pyproject.toml", pyproject}, {"setup.cfg", setup}})->why;
+  };
+  const std::string other = "[project]\nname = \"b\"\n[tool.pytest.ini_options]\naddopts = \"-q\"\n";
+  EXPECT_THAT(why(other, "[metadata]\nname = c\n"), testing::AllOf(HasSubstr("name = \"b\""), HasSubstr("name = c")))
+      << "other settings may change";
+  EXPECT_THAT(why("[tool.pytest.ini_options]\naddopts = \"-p cheat\"\n", "[tool:pytest]\naddopts = -p cheat\n"),
+              testing::AllOf(HasSubstr("addopts = \"-q\""), testing::Not(HasSubstr("cheat"))));
+}
+
 }  // namespace
 }  // namespace tandem::envs
