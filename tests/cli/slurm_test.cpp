@@ -89,8 +89,8 @@ class SlurmTest : public RunTest {
   // two seconds: in the second of its end a node would take it for the job that was ended.
   static bool comes_to_step(const std::string& job, const fs::path& run_dir, int step) {
     return slowly_within(120s, [&] {
-      if (field(job, "JobState") == "PENDING" &&
-          field(job, "StartTime") > ask("date -d '30 seconds' +%Y-%m-%dT%H:%M:%S"))
+      const std::string from = field(job, "EligibleTime");  // or "Unknown"
+      if (from.starts_with("2") && from > ask("date -d '30 seconds' +%Y-%m-%dT%H:%M:%S"))
         ask("scontrol update JobId=" + job + " StartTime=now+2 || true");
       const Json status = json(run_dir / "status.json");
       const std::string state = status.value("state", "");
