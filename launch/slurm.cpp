@@ -129,7 +129,7 @@ esac
 # one whose time of grace is over.
 state=$(scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p')
 if [[ $state != RUNNING ]]; then
-  note "$again; the job is $state and is left so"
+  note "$again; the job is $state and is left to Slurm"
   exit "$code"
 fi
 note "$again; back into the queue"

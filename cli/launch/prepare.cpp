@@ -60,8 +60,10 @@ Result<run::RunConfig> read_configs(const LaunchOptions& options, const std::vec
     TRY(run::check(config));
     if (i > 0) continue;
     for (const Field& field : schema.fields()) {
-      if (schema.origin(field.path).starts_with("environment"))
-        from_environment.push_back(fmt::format("{}={}", field.path, dump_json(field.get())));
+      if (!schema.origin(field.path).starts_with("environment")) continue;
+      const Json value = field.get();
+      from_environment.push_back(
+          fmt::format("{}={}", field.path, value.is_string() ? value.get<std::string>() : dump_json(value)));
     }
     return config;
   }

@@ -136,6 +136,18 @@ TEST_F(LaunchTest, render_writes_a_file_and_nothing_else) {
   EXPECT_THAT(said(), HasSubstr("- \"/data/runs/a\"\n"));
 }
 
+// A job starts in another environment, perhaps days later.
+TEST_F(LaunchTest, what_the_environment_says_of_the_config_is_in_the_job) {
+  const std::vector<std::string> environment = {"TANDEM__RUN__STEPS=4", "TANDEM__TASKS__KINDS=[echo, rename]",
+                                                "TANDEM__MODEL__NOW=2026-01-31"};
+  const Arguments slurm = {"--on", "slurm", "--run-dir", (root() / "a").string(), "--render", "-"};
+  ASSERT_EQ(run_launch(slurm, environment), 0) << said();
+  EXPECT_THAT(said(), HasSubstr("shared=(run.steps=4 model.now=2026-01-31 'tasks.kinds=[\"echo\",\"rename\"]' "));
+  const Arguments kubernetes = {"--on", "kubernetes", "--image", "x", "--render", "-"};
+  ASSERT_EQ(run_launch(kubernetes, environment), 0) << said();
+  EXPECT_THAT(said(), HasSubstr("\"steps\": 4"));
+}
+
 TEST_F(LaunchTest, a_suite_for_a_cluster_has_its_paths_on_the_volume) {
   const fs::path suite = root() / "suite.yaml";
   ASSERT_TRUE(write_file(suite, "model: models/a\ntasks: {path: tasks/b}\n"));

@@ -133,7 +133,7 @@ TEST_F(SlurmScript, leaves_a_cancelled_job_cancelled) {
   program("tandem", "exit 75");
   EXPECT_EQ(run("COMPLETING"), 75);
   EXPECT_EQ(asked(), "");
-  EXPECT_THAT(log(), HasSubstr("the job is COMPLETING and is left so"));
+  EXPECT_THAT(log(), HasSubstr("the job is COMPLETING and is left to Slurm"));
 }
 
 TEST_F(SlurmScript, gives_up_after_as_many_restarts_as_are_allowed) {
