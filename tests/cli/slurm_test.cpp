@@ -1,6 +1,8 @@
-// Runs under a real Slurm: a controller and four nodes, all on this machine (scripts/slurm-sim). Skipped where its
-// packages are not installed, or we are not root.
+// Runs under a real Slurm: a controller and four nodes, all on this machine (scripts/slurm-sim). Part of `scripts/test
+// --long`: minutes of waiting for its scheduler. Skipped where its packages are not installed, or we are not root.
 #include <gmock/gmock.h>
+
+#include <cstdlib>
 
 #include "tests/cli/run_fixture.h"
 #include "tests/repetitions.h"
@@ -15,20 +17,23 @@ class SlurmTest : public RunTest {
  protected:
   static void SetUpTestSuite() {
     RunTest::SetUpTestSuite();
+    if (!is_long()) return;
     ASSERT_TRUE(make_directories(work()));
     started() = Process({kSim, "up", cluster().string(), "4", std::to_string(::getpid())}, output()).wait(60s);
     ::setenv("SLURM_CONF", (cluster() / "slurm.conf").c_str(), 1);
   }
   static void TearDownTestSuite() {
-    EXPECT_EQ(Process({kSim, "down", cluster().string()}, output()).wait(60s), 0);
+    if (is_long()) EXPECT_EQ(Process({kSim, "down", cluster().string()}, output()).wait(60s), 0);
     ::unsetenv("SLURM_CONF");
     RunTest::TearDownTestSuite();
   }
   void SetUp() override {
+    if (!is_long()) GTEST_SKIP() << "part of scripts/test --long";
     if (started() == 3) GTEST_SKIP() << "no Slurm on this machine: " << said();
     ASSERT_EQ(started(), 0) << said();
   }
 
+  static bool is_long() { return std::getenv("TANDEM_LONG_TESTS") != nullptr; }
   static std::string said() { return text(output()); }
   static fs::path cluster() { return root() / "cluster"; }
   static fs::path work() { return root() / "work"; }  // from which jobs are submitted
