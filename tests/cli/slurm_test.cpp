@@ -23,7 +23,9 @@ class SlurmTest : public RunTest {
     ::setenv("SLURM_CONF", (cluster() / "slurm.conf").c_str(), 1);
   }
   static void TearDownTestSuite() {
-    if (is_long()) EXPECT_EQ(Process({kSim, "down", cluster().string()}, output()).wait(60s), 0);
+    if (is_long()) {
+      EXPECT_EQ(Process({kSim, "down", cluster().string()}, output()).wait(60s), 0);
+    }
     ::unsetenv("SLURM_CONF");
     RunTest::TearDownTestSuite();
   }

@@ -151,6 +151,11 @@ TEST_P(OptimizerTest, sum_of_squares_is_exact_to_double_and_the_same_with_any_th
   const double sum = *sum_of_squares(one, values.data(), values.size());
   EXPECT_NEAR(sum, exact, 1e-12 * exact);
   EXPECT_EQ(sum, *sum_of_squares(three, values.data(), values.size()));
+  std::vector<double> sums((values.size() + kSquaresPiece - 1) / kSquaresPiece);
+  ASSERT_TRUE(sums_of_squares(three, values.data(), values.size(), sums.data()));
+  double added = 0;
+  for (const double piece : sums) added += piece;
+  EXPECT_EQ(added, sum);
 }
 
 // A matrix that moves by Muon.
