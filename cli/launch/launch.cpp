@@ -104,9 +104,14 @@ Result<int> launch_on_ray(const LaunchOptions& options, const launch::Job& job) 
   return announce_job(options, jobs, job);
 }
 
-Result<int> launch_runs(const LaunchOptions& options) {
+Result<int> launch_runs(LaunchOptions options) {
   const Scheduler scheduler = TRY(scheduler_named(options.on));
   TRY(check_options(options, scheduler));
+  // A file can be looked at before there is an image.
+  if (scheduler == Scheduler::kKubernetes && options.kubernetes.image.empty() && !options.render.empty()) {
+    options.kubernetes.image = fmt::format("tandem:{}", TANDEM_VERSION);
+    fmt::print(stderr, "no --image: the file names {}, which packaging/Dockerfile makes\n", options.kubernetes.image);
+  }
   if (options.of == "eval") return launch_nightly(options);
   const launch::Job job = TRY(prepare_job(options, scheduler));
   switch (scheduler) {

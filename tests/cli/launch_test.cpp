@@ -103,6 +103,8 @@ TEST_F(LaunchTest, what_is_wrong_is_told_before_anything_is_submitted_or_made) {
   EXPECT_THAT(error({"--on", "slurm", "--time", "soon"}, 2), HasSubstr("--time \"soon\""));
   EXPECT_THAT(error({"--on", "local", "--image", "x"}, 2), HasSubstr("--image has no meaning with --on local"));
   EXPECT_THAT(error({"--on", "kubernetes"}, 2), HasSubstr("--image"));
+  ASSERT_EQ(run_launch({"--on", "kubernetes", "--run-dir", "runs/a", "--render", "-"}), 0) << said();
+  EXPECT_THAT(said(), HasSubstr("image: \"tandem:"));
   EXPECT_THAT(error({"--on", "kubernetes", "--image", "x", "--schedule", "* * * * *"}, 2), HasSubstr("--of eval"));
 }
 
