@@ -13,7 +13,8 @@
 namespace tandem::collectives {
 
 // Meets the other ranks: each listens at `folder`/rank-N and calls those below it. kInvalid names the setting;
-// kExists: another process listens as this rank; kDeadline names a rank that has not come.
+// kExists: another process listens as this rank; kCorrupt: what called is none of the group; kDeadline names a rank
+// that has not come.
 Result<std::unique_ptr<Group>> meet_locally(const LocalSettings& settings);
 
 }  // namespace tandem::collectives

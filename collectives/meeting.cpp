@@ -85,7 +85,7 @@ Status take_greeting(const LocalSettings& s, FileDescriptor socket, std::vector<
   Header expected = greeting(s);
   expected.number = hello.number;
   if (hello.number <= static_cast<uint64_t>(s.rank) || hello.number >= peers.size() || hello != expected)
-    return Status::invalid(fmt::format("meet: what called rank {} is no other rank of a group of {}", s.rank, s.ranks));
+    return Status::corrupt(fmt::format("meet: what called rank {} is no other rank of a group of {}", s.rank, s.ranks));
   if (peers[hello.number]) return Status::exists(fmt::format("meet: rank {} has called twice", hello.number));
   peers[hello.number] = std::move(socket);
   return {};

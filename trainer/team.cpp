@@ -64,7 +64,9 @@ Result<Ranks> meet(const TeamSettings& settings, const std::function<bool()>& st
     auto group = collectives::meet_locally(
         {.folder = settings.folder, .rank = settings.rank, .ranks = settings.ranks, .deadline = kMeetingAttempt});
     if (group) return Ranks(std::move(*group));
-    if (group.error().code() == Code::kInvalid && group.error().message().find("called rank") == std::string::npos)
+    // Others come later, or again; what else is wrong stays wrong.
+    const Code code = group.error().code();
+    if (code != Code::kDeadline && code != Code::kUnavailable && code != Code::kExists && code != Code::kCorrupt)
       return fail(std::move(group).error());
     if (const auto now = std::chrono::steady_clock::now(); now >= say_next) {
       spdlog::warn("still waiting for the other ranks: {}", group.error().message());

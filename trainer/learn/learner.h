@@ -43,6 +43,8 @@ struct Sample {
 
 // The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.
 inline constexpr const char* kMasters = "masters";
+// What a step adds up: dLoss/dparameter, fp32, as the weights lie.
+inline constexpr const char* kGradients = "gradients";
 
 struct StepMetrics {
   double loss = 0;
