@@ -136,7 +136,7 @@ class Served {
                              .directory = settings.model,
                              .format = settings.weights,
                              .max_tokens = 512,
-                             .threads = settings.threads});
+                             .place = {.threads = settings.threads}});
     auto served = std::unique_ptr<Served>(new Served);
     served->server_ = TRY(serve::Server::listen(std::move(wanted), served->clock_));
     served->thread_ = std::thread([raw = served.get()] {

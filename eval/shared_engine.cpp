@@ -104,25 +104,9 @@ void SharedEngine::distribute() {
   }
 }
 
-Result<std::optional<kernels::Isa>> isa_of_device(std::string_view device) {
-  if (device == "auto" || device == "cpu") return std::optional<kernels::Isa>();
-  constexpr std::array kIsas = {kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kAvx512Bf16,
-                                kernels::Isa::kAmxBf16};
-  std::vector<std::string> names = {"auto", "cpu"};
-  for (const auto isa : kIsas) {
-    names.push_back(fmt::format("cpu:{}", kernels::to_string(isa)));
-    if (names.back() == device) return std::optional(isa);
-  }
-  if (device.starts_with("cuda:") || device.starts_with("emulated:"))
-    return fail(Status::unfit(fmt::format("there is no device {}", device)).hint("give cpu"));
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  return fail(Status::invalid(fmt::format("device: \"{}\" is no device{}", device, did_you_mean(device, known))));
-}
-
 Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
-  auto packing = TRY(kernels::Stream::cpu(terms.threads, terms.isa));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(terms.model, false, terms.format)));
-  TRY(weights->pack(packing));
+  TRY(terms.place.ready(*weights));
   auto conversation = TRY(rollout::Conversation::load(terms.model, terms.conversation));
   const int made_for = weights->config().max_positions;
   if (terms.max_tokens > made_for) {
@@ -131,7 +115,7 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   }
   rollout::EngineSettings settings{.slots = terms.slots};
   settings.max_tokens = terms.max_tokens > 0 ? terms.max_tokens : std::min(made_for, kMostContext);
-  auto engine = TRY(rollout::Engine::create(weights, 0, TRY(kernels::Stream::cpu(terms.threads, terms.isa)), settings));
+  auto engine = TRY(rollout::Engine::create(weights, 0, terms.place, settings));
   return std::unique_ptr<EngineSource>(new EngineSource(std::move(terms), std::move(conversation), std::move(engine)));
 }
 

@@ -63,18 +63,13 @@ struct EngineTerms {
   model::WeightFormat format = model::WeightFormat::kBf16;
   int slots = 8;
   int max_tokens = 0;  // of a conversation; 0: what the model was made for, 8192 at most
-  int threads = 1;
-  std::optional<kernels::Isa> isa;  // none: the fastest
+  model::Place place;  // where it computes
   rollout::ConversationSettings conversation;
   double temperature = 1;
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
   std::string system;  // message, as a profile has it
 };
-
-// The instruction set that a `device` names: auto, cpu or cpu:ISA; nothing for the fastest one. kInvalid for a word
-// that is no device, kUnfit for a device that is not there.
-Result<std::optional<kernels::Isa>> isa_of_device(std::string_view device);
 
 class EngineSource final : public ModelSource {
  public:

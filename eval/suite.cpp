@@ -93,7 +93,7 @@ Schema schema_of(Suite& c) {
   if (c.tasks.kinds.empty()) c.tasks.kinds.assign(kinds.begin(), kinds.end());
   s.add("name", c.name, "Name in reports; by default that of the file");
   s.add("model", c.model, "Model directory (Hugging Face layout), or a run directory: its export");
-  s.add("device", c.device, "What computes a model directory: auto, cpu, cpu:ISA");
+  s.add("device", c.device, "What computes a model directory: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0");
   s.add("weights", c.weights, "Number format of the layers' products; empty: the model's own");
   s.add("now", c.now, "The time, such as 2026-01-31, for chat templates that write the date");
   s.add("special_tokens_in_content", c.special_tokens_in_content,

@@ -20,6 +20,10 @@ std::string_view to_string(Isa isa);
 // Those that this machine can run, slowest first; empty where even AVX2 with FMA is missing.
 std::vector<Isa> supported_isas();
 
+// Two results are comparable bit by bit only where this is equal: contract version, instruction set, number format of
+// the products.
+std::string numerics_id(Isa isa, std::string_view format);
+
 struct CpuOperations;
 
 class Stream {
@@ -33,8 +37,6 @@ class Stream {
   Isa isa() const { return isa_; }
   ThreadPool& threads() { return *threads_; }
   const CpuOperations& operations() const { return *operations_; }
-  // Two results are comparable bit by bit only where this is equal: contract version, instruction set, number format of
-  // the products.
   std::string numerics_id(std::string_view format = "bf16") const;
 
   // For kernels that take a slower way than they could: logs the reason, a literal, the first time on this stream.

@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
 #include <map>
-#include <numeric>
 
 #include "model/executor.h"
 #include "model/forward.h"
+#include "model/host_draw.h"
+#include "model/plan_check.h"
 
 namespace tandem::model {
 
@@ -58,34 +59,31 @@ class CpuExecutor final : public Executor {
 
   int pages() const override { return pool_.pages(); }
   Status clear(std::span<const int> pages) override {
-    for (const int page : pages) {
-      TRY(check_page(page));
-      pool_.clear(page);
-    }
+    TRY(check_pages(pages, pool_.pages()));
+    for (const int page : pages) pool_.clear(page);
     return {};
   }
   Status copy(int from, int to) override {
-    TRY(check_page(from));
-    TRY(check_page(to));
+    TRY(check_pages(std::array{from, to}, pool_.pages()));
     pool_.copy(from, to);
     return {};
   }
   size_t page_bytes() const override { return pool_.page_bytes(); }
   Status save(std::span<const int> pages, std::span<std::byte> host) override {
-    TRY(check_pages(pages, host.size()));
+    TRY(check_host_pages(pages, pool_.pages(), host.size(), page_bytes()));
     for (size_t i = 0; i < pages.size(); ++i)
       std::ranges::copy(pool_.bytes(pages[i]), host.subspan(i * page_bytes(), page_bytes()).begin());
     return {};
   }
   Status load(std::span<const std::byte> host, std::span<const int> pages) override {
-    TRY(check_pages(pages, host.size()));
+    TRY(check_host_pages(pages, pool_.pages(), host.size(), page_bytes()));
     for (size_t i = 0; i < pages.size(); ++i)
       std::ranges::copy(host.subspan(i * page_bytes(), page_bytes()), pool_.bytes(pages[i]).begin());
     return {};
   }
 
   Result<Ticket> submit(Plan plan) override {
-    TRY(check(plan));
+    TRY(check_plan(plan, config().vocabulary, pool_.pages(), max_positions()));
     for (const auto& [row, token] : plan.later) {
       const auto answer = answers_.find(token.ticket);
       if (answer == answers_.end() || static_cast<size_t>(token.draw) >= answer->second.draws.size())
@@ -139,51 +137,6 @@ class CpuExecutor final : public Executor {
   }
 
  private:
-  Status check_pages(std::span<const int> pages, size_t bytes) const {
-    for (const int page : pages) TRY(check_page(page));
-    if (bytes == pages.size() * page_bytes()) return {};
-    return Status::invalid(
-        fmt::format("{} bytes of host memory for {} pages of {} bytes", bytes, pages.size(), page_bytes()));
-  }
-  Status check_page(int page) const {
-    if (page >= 0 && page < pool_.pages()) return {};
-    return Status::invalid(fmt::format("there is no page {} of {}", page, pool_.pages()));
-  }
-  // What a mistake would let kernels read or write beyond their memory.
-  Status check(const Plan& plan) const {
-    const Batch& batch = plan.batch;
-    const auto token_exists = [&](int32_t token) { return token >= 0 && token < config().vocabulary; };
-    if (!std::ranges::all_of(batch.tokens, token_exists) ||
-        !std::ranges::all_of(plan.picks, token_exists, &kernels::TokenPick::token))
-      return Status::invalid(fmt::format("a plan has tokens outside the vocabulary of {}", config().vocabulary));
-    if (batch.positions.size() != batch.tokens.size()) return Status::invalid("a plan lacks positions of its rows");
-    for (const Draw& d : plan.draws) {
-      TRY(kernels::check(d.sampling));
-      for (const TokenBias& bias : d.bias) {
-        if (!token_exists(bias.token) || !std::isfinite(bias.add))
-          return Status::invalid(fmt::format("a draw adds {} to token {}", bias.add, bias.token));
-      }
-    }
-    const int rows = static_cast<int>(batch.tokens.size());
-    const auto has = [&](int row) { return row >= 0 && row < rows; };
-    int next = 0;
-    for (const Batch::Run& run : batch.runs) {
-      if (run.row != next || run.rows < 1 || run.position < 0 || run.position + run.rows > max_positions() ||
-          run.first_page < 0 || run.pages < 0 || static_cast<size_t>(run.first_page + run.pages) > batch.pages.size() ||
-          int64_t{run.pages} * kernels::kPageTokens < run.position + run.rows)
-        return Status::invalid("the runs of a plan do not cover its rows, or lack pages");
-      next += run.rows;
-    }
-    if (next != rows || rows == 0) return Status::invalid("the runs of a plan do not cover its rows");
-    for (const int page : batch.pages) TRY(check_page(page));
-    const bool sorted = std::ranges::is_sorted(plan.picks, {}, &kernels::TokenPick::row);
-    const bool fits = std::ranges::all_of(plan.draws, has, &Draw::row) && std::ranges::all_of(plan.likeliest, has) &&
-                      std::ranges::all_of(plan.picks, has, &kernels::TokenPick::row) &&
-                      std::ranges::all_of(plan.tops, has, &Plan::Tops::row) &&
-                      std::ranges::all_of(plan.later, has, &Plan::Later::row);
-    return fits && sorted ? Status() : Status::invalid("a plan asks for rows that it has not, or not in their order");
-  }
-
   Status draw(const Plan& plan, Answer& answer) {
     const size_t count = plan.draws.size();
     if (count == 0) return {};
@@ -207,21 +160,6 @@ class CpuExecutor final : public Executor {
     });
     return {};
   }
-  static kernels::Sampled draw_allowed(const Draw& d, std::span<const float> logits, float log_sum) {
-    std::vector<uint64_t> allowed(logits.size() / 64 + 1, 0);
-    if (d.mask)
-      d.mask(allowed);
-    else
-      std::ranges::fill(allowed, ~uint64_t{0});
-    allowed.back() &= (uint64_t{1} << (logits.size() % 64)) - 1;
-    if (std::ranges::all_of(allowed, [](uint64_t word) { return word == 0; })) return {.token = -1};
-    if (d.bias.empty()) return kernels::sample_allowed(logits, allowed, log_sum, d.sampling, d.seed, d.position);
-    std::vector<float> biased(logits.begin(), logits.end());
-    for (const TokenBias& bias : d.bias) biased[bias.token] += bias.add;
-    auto drawn = kernels::sample_allowed(biased, allowed, log_sum, d.sampling, d.seed, d.position);
-    drawn.logprob = logits[drawn.token] - log_sum;
-    return drawn;
-  }
 
   // The likeliest tokens of rows, a few rows at a time: the logits of a long prompt would fill the memory.
   Status rank(const Plan& plan, Answer& answer) {
@@ -238,13 +176,7 @@ class CpuExecutor final : public Executor {
       TRY(forward_.head(rows, {.logits = logits_.data(), .log_sum = log_sum.data()}, {}, {}));
       stream_.threads().run(static_cast<int>(rows.size()), [&](int i) {
         const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
-        std::vector<int32_t> order(vocabulary);
-        std::iota(order.begin(), order.end(), 0);
-        const auto count = std::clamp(asked[i].count, 1, vocabulary);
-        std::ranges::partial_sort(order, order.begin() + count, [&](int32_t a, int32_t b) {
-          return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-        });
-        for (int k = 0; k < count; ++k) answer.tops[first + i].push_back({order[k], logits[order[k]] - log_sum[i]});
+        answer.tops[first + i] = likeliest_of(logits, log_sum[i], asked[i].count);
       });
     }
     return {};

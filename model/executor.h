@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/device.h"
 #include "kernels/sampling.h"
 #include "kernels/stream.h"
 #include "model/batch.h"
@@ -148,5 +149,25 @@ struct ExecutorSettings {
 // On the threads of `stream`; the weights are packed. Answers are there when `submit` returns.
 Result<std::unique_ptr<Executor>> make_cpu_executor(std::shared_ptr<const Weights> weights, kernels::Stream stream,
                                                     const ExecutorSettings& settings);
+
+// On a device that is not the host, as find_device gave it. `weights` are encoded (Weights::encode) and not kept. Two
+// plans may be under way. kUnfit where they have an adapter of their own.
+Result<std::unique_ptr<Executor>> make_device_executor(const Weights& weights, const kernels::Device& device,
+                                                       const ExecutorSettings& settings);
+
+// Where a model computes: a device, and threads of the host, for a CPU's kernels or a device's preparations.
+struct Place {
+  kernels::Device device = {.kind = kernels::Device::Kind::kCpu};  // as find_device gave it
+  int threads = 1;
+
+  // Threads of the host with the bits of the device: of a GPU those of AVX2.
+  Result<kernels::Stream> host_stream() const;
+  // Makes of `flat` what an executor there reads.
+  Status ready(Weights& weights) const;
+};
+
+// Either of the above, over weights that are ready.
+Result<std::unique_ptr<Executor>> make_executor(std::shared_ptr<const Weights> weights, const Place& place,
+                                                const ExecutorSettings& settings);
 
 }  // namespace tandem::model

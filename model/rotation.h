@@ -17,6 +17,13 @@ class Rotation {
   Rotation(const ModelConfig& config, int max_positions);
 
   int max_positions() const { return max_positions_; }
+  // For another device: elements [first, first + dim) of each head turn, by cosines and sines [max_positions][dim / 2].
+  int heads() const { return heads_; }
+  int head_size() const { return head_size_; }
+  int first() const { return first_; }
+  int dim() const { return rope_dim_; }
+  bool interleaved() const { return interleaved_; }
+  std::span<const float> table() const { return table_; }
   // In place: rows of [queries | keys | ...] as attention takes them, `stride` elements from row to row. `inverse`
   // turns back.
   template <typename T>

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/device_stream.h"
 #include "model/rope.h"
 
 namespace tandem::model {
@@ -57,6 +58,10 @@ Result<BasicTensor<T>> hidden_states(BasicOps<T>& ops, const ParameterLayout& la
 
 template Result<Tensor> hidden_states(Ops&, const ParameterLayout&);
 template Result<BasicTensor<float>> hidden_states(BasicOps<float>&, const ParameterLayout&);
+template Result<BasicTensor<kernels::OnDevice<kernels::bf16>>> hidden_states(
+    BasicOps<kernels::OnDevice<kernels::bf16>>&, const ParameterLayout&);
+template Result<BasicTensor<kernels::OnDevice<float>>> hidden_states(BasicOps<kernels::OnDevice<float>>&,
+                                                                     const ParameterLayout&);
 
 kernels::AttentionShape attention_shape(const ModelConfig& config, int layer) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(config.head_size));

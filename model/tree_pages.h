@@ -21,6 +21,18 @@ struct TreeNode {
   int position = 0;  // of the first token in its samples
 };
 
+// Which pages the nodes of a tree have, counted from 0.
+struct NodePages {
+  int copied_from = -1;  // the ancestors' last page, where the node starts in its middle
+  size_t own_from = 0;
+  std::vector<int> pages = {};
+};
+struct TreeLayout {
+  std::vector<NodePages> nodes;
+  int pages = 0;
+};
+TreeLayout lay_out_pages(std::span<const TreeNode> nodes);
+
 template <typename T>
 class TreePages {
  public:
@@ -41,18 +53,13 @@ class TreePages {
   Status attention(kernels::Stream& stream, const kernels::AttentionShape& shape, const Rows& rows);
 
  private:
-  struct NodePages {
-    int copied_from = -1;  // the ancestors' last page, where the node starts in its middle
-    size_t own_from = 0;
-    std::vector<int> pages = {};
-    std::vector<kernels::BasicKeyValuePage<T>> pointers = {};
-  };
   kernels::BasicKeyValuePage<T> page_at(int page);
   void copy(int from, int to);
 
   const kernels::AttentionShape shape_;
   std::span<const TreeNode> nodes_;
-  std::vector<NodePages> pages_of_node_;
+  TreeLayout layout_;
+  std::vector<std::vector<kernels::BasicKeyValuePage<T>>> pointers_;  // of each node's pages
   std::vector<kernels::BasicQueryRun<T>> runs_;
   std::vector<T> memory_;
 };

@@ -127,13 +127,24 @@ std::span<std::byte> Weights::wire() {
   return {wire_.data(), wire_.size()};
 }
 
+Weights::WirePlace Weights::wire_place(int parameter) const {
+  const Parameter& p = layout_.parameters[parameter];
+  if (wire_at_.empty()) return {.values = p.offset * element_bytes()};
+  return {.values = wire_at_[parameter], .scales = wire_at_[parameter] + p.elements()};
+}
+
+Status Weights::encode(kernels::Stream& stream) {
+  mark_received();
+  return is_quantised(format_) ? quantize(stream) : Status();
+}
+
 Status Weights::pack(kernels::Stream& stream) {
-  if (format_ == WeightFormat::kFloat32) return build_panels<float>(stream);
-  if (is_quantised(format_)) TRY(quantize(stream));
-  return build_panels<bf16>(stream);
+  TRY(encode(stream));
+  return format_ == WeightFormat::kFloat32 ? build_panels<float>(stream) : build_panels<bf16>(stream);
 }
 
 Status Weights::pack_received(kernels::Stream& stream) {
+  mark_received();
   for (size_t i = 0; i < wire_at_.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
     if (!quantized_[i]) std::memcpy(flat().data() + p.offset, wire_.data() + wire_at_[i], p.elements() * sizeof(bf16));

@@ -73,6 +73,20 @@ class Weights {
   std::span<std::byte> wire();
   std::span<const std::byte> wire() const { return const_cast<Weights*>(this)->wire(); }
 
+  // Where in `wire` a parameter begins, and its scales where it is quantised: group after group, each of whole blocks.
+  struct WirePlace {
+    size_t values = 0, scales = 0;  // bytes from the start
+  };
+  WirePlace wire_place(int parameter) const;
+
+  // Another one after each of the calls below; the same one means the same bytes of `wire`.
+  using Edition = std::shared_ptr<const int>;
+  const Edition& edition() const { return edition_; }
+  // `wire` was written by the owner, who reads no panels.
+  void mark_received() { edition_ = std::make_shared<const int>(); }
+
+  // Rebuilds `wire` alone from `flat`: for devices, which read it and no panels.
+  Status encode(kernels::Stream& stream);
   // Rebuilds `wire` and all panels from `flat`. Must follow every change of it.
   Status pack(kernels::Stream& stream);
   // Rebuilds all panels, and of `flat` what is not quantised, from `wire`.
@@ -145,6 +159,7 @@ class Weights {
   std::vector<Buffer<std::byte>> packed_codes_;  // by parameter
   std::vector<Buffer<kernels::bf16>> transposed_;
   std::shared_ptr<const LiveAdapter> live_adapter_;
+  Edition edition_ = std::make_shared<const int>();
 };
 
 // Whether the checkpoint has the model's tensors: kNotFound names all that are missing, kCorrupt all of other shapes.

@@ -136,10 +136,10 @@ Json Worker::metrics() const {
 Status run_worker(const WorkerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto conversation = TRY(Conversation::load(settings.model, settings.conversation));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false, settings.format)));
-  auto stream = TRY(kernels::Stream::cpu(settings.threads));
-  TRY(weights->pack(stream));
-  weights->give_back_flat();
-  auto engine = TRY(Engine::create(std::move(weights), 0, std::move(stream), settings.engine));
+  TRY(settings.place.ready(*weights));
+  if (settings.place.device.on_cpu()) weights->give_back_flat();
+  auto engine = TRY(Engine::create(weights, 0, settings.place, settings.engine));
+  weights.reset();
   zmq::context_t context;
   const auto connect_to = [&](const wire::Peer& peer) -> Result<wire::Socket> {
     const auto* entry = settings.directory.find(peer);

@@ -58,6 +58,9 @@ Schema schema_of(RunConfig& c) {
         {"text", "tokens"});
   s.add("model.now", c.model.now, "The time, such as 2026-01-31, for chat templates that write the date");
   const auto known = envs::every_kind();
+  s.add("device", c.device,
+        "What computes the model in trainer and engines: auto (a GPU where there is one), cpu, cpu:avx2 and the like, "
+        "cuda:0, emulated:0. A GPU has the bits of cpu:avx2");
   s.add("tasks.path", c.tasks.path,
         "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
         "workspace family");
@@ -102,6 +105,7 @@ Schema schema_of(RunConfig& c) {
   trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
   s.add("trainer.keep_checkpoints", c.trainer.keep_checkpoints,
         "Checkpoints that are kept: all, or a number, the newest of them. `tandem replay` begins at one");
+  s.add("trainer.device", c.trainer.device, "Where the trainer's passes run; empty: `device`");
   s.add("trainer.threads", c.trainer.threads, "Threads of each rank of the trainer; 0: all cores, shared out", 0, 1024);
   s.add("trainer.ranks", c.trainer.ranks,
         "Processes of the trainer: a power of two, trainer.slots at most. Their number changes no bit", 1, 256);
@@ -111,6 +115,8 @@ Schema schema_of(RunConfig& c) {
     s.add(fmt::format("trainer.parallel.{}", kind), *ways, "Not built yet: 1", 1, 256);
   trainer::add_lora_fields(s, c.lora);
   s.add("rollout.workers", c.rollout.workers, "Engines, each a process", 1, 256);
+  s.add("rollout.devices", c.rollout.devices,
+        "Where the engines compute, in turn, as [cuda:0, cuda:1]; empty: all on `device`");
   s.add("rollout.slots", c.rollout.slots, "Sequences that one engine samples at once", 1, 4096);
   s.add("rollout.threads", c.rollout.threads, "Threads of one engine; 0: an equal share of the cores", 0, 1024);
   s.add("rollout.max_tokens", c.rollout.max_tokens, "Longest episode in tokens", 64, 1e6);

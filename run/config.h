@@ -25,6 +25,7 @@ struct RunConfig {
     double silence_seconds = 8;
     double start_seconds = 120;
   } run;
+  std::string device = "cpu";  // of all that compute a model, but for the two below
   struct {
     std::string path = "models/warm-start";
     std::string weights = "bf16";
@@ -53,6 +54,7 @@ struct RunConfig {
     std::string on_lag = "wait";
     int warmup_steps = 0;
     std::string keep_checkpoints = "2";
+    std::string device;
     int threads = 0;
     int ranks = 1;
     // How the ranks share a step; 0: as many as there are ranks.
@@ -63,6 +65,7 @@ struct RunConfig {
   trainer::LowRankSettings lora;
   struct {
     int workers = 2;
+    std::vector<std::string> devices;
     int slots = 32;
     int threads = 0;
     int max_tokens = 1024;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "run/devices.h"
+
 namespace tandem::run {
 
 using wire::Role;
@@ -33,6 +35,7 @@ std::vector<std::string> Topology::lines() const {
 
 Result<Topology> topology_of(const RunConfig& config) {
   Topology topology;
+  const RoleDevices devices = TRY(devices_of(config));
   topology.places.push_back({.peer = {Role::kCoordinator, 0}});
   int rank = 0;
   for (const std::string& host : config.env.hosts) {
@@ -44,9 +47,10 @@ Result<Topology> topology_of(const RunConfig& config) {
     topology.places.push_back(std::move(place));
   }
   for (int trainer = 0; trainer < config.trainer.ranks; ++trainer)
-    topology.places.push_back({.peer = {Role::kTrainer, trainer}});
+    topology.places.push_back({.peer = {Role::kTrainer, trainer}, .device = kernels::to_string(devices.trainer)});
   for (int worker = 0; worker < config.rollout.workers; ++worker)
-    topology.places.push_back({.peer = {Role::kRollout, worker}});
+    topology.places.push_back({.peer = {Role::kRollout, worker},
+                               .device = kernels::to_string(devices.rollouts[static_cast<size_t>(worker)])});
   return topology;
 }
 

@@ -29,9 +29,8 @@ Lane::Lane(LaneSettings settings, TextSide text, std::shared_ptr<const model::We
       engine_(std::move(engine)) {}
 
 Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clock) {
-  auto packing = TRY(kernels::Stream::cpu(settings.threads));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.directory, false, settings.format)));
-  TRY(weights->pack(packing));
+  TRY(settings.place.ready(*weights));
   auto text = TRY(TextSide::load(settings.directory));
   const int made_for = weights->config().max_positions;
   if (settings.max_tokens > made_for) {
@@ -40,7 +39,7 @@ Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clo
   }
   const int max_tokens = settings.max_tokens > 0 ? settings.max_tokens : std::min(made_for, kMostContext);
   auto engine = TRY(
-      rollout::Engine::create(weights, 0, TRY(kernels::Stream::cpu(settings.threads)),
+      rollout::Engine::create(weights, 0, settings.place,
                               {.slots = settings.slots, .max_tokens = max_tokens, .prefill_beside = kPrefillBeside}));
   return std::unique_ptr<Lane>(new Lane(std::move(settings), std::move(text), std::move(weights), max_tokens,
                                         std::make_unique<EngineThread>(std::move(engine)), clock));

@@ -25,7 +25,7 @@ struct LaneSettings {
   int slots = 16;
   int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
   int queue = 1024;    // answers that wait, at most
-  int threads = 1;
+  model::Place place;  // where it computes
 };
 
 class Lane {

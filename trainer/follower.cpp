@@ -58,7 +58,7 @@ class Share {
     set_doing("waiting for the other ranks", 0);
     Ranks ranks = TRY(meet(settings_.team, [this] { return leaving_.load(); }));
     auto learner = TRY(Learner::create(TRY(model::load_weights(settings_.model, true, settings_.format)),
-                                       TRY(kernels::Stream::cpu(settings_.threads)), settings_.optimizer, ranks));
+                                       settings_.place, settings_.optimizer, ranks));
     if (settings_.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
     while (!leaving_) {
       set_doing("waiting for a batch", static_cast<uint64_t>(learner.steps()));
@@ -120,7 +120,7 @@ class Share {
 Status run_follower(const TrainerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   zmq::context_t context;
   auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
-  const std::string numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(model::to_string(settings.format));
+  const std::string numerics_id = TRY(settings.place.host_stream()).numerics_id(model::to_string(settings.format));
   wire::CoordinatorLink link(std::move(coordinator), clock, [&](wire::Hello::Builder hello) {
     hello.setRole("trainer");
     hello.setName(settings.identity.sender);

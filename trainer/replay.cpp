@@ -19,14 +19,14 @@ Digest digest_of_version(const Learner& learner) {
 
 Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
-                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
+                                     settings.place, settings.optimizer));
   if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty() && all.back().first > version) all.pop_back();
   if (!all.empty()) TRY(learner.load(all.back().second));
   return Replay(settings, std::move(learner),
                 TRY(rollout::TrajectoryStore::open_to_read(settings.run_dir / "trajectories")),
-                TRY(kernels::Stream::cpu(settings.threads)));
+                TRY(settings.place.host_stream()));
 }
 
 Result<Replay::Step> Replay::next(const Batch& batch) {

@@ -22,7 +22,7 @@ struct ReplaySettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   OptimizerSettings optimizer;
   Algorithm algorithm;
-  int threads = 1;
+  model::Place place;  // where it computes
 };
 
 // Of a version's weights as it is sent to rollouts; `weights_digest` of a step in metrics.jsonl.

@@ -415,7 +415,7 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
     ranks = TRY(std::move(met));
   }
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
-                                     TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer, ranks));
+                                     settings.place, settings.optimizer, ranks));
   if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));

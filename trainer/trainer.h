@@ -34,7 +34,7 @@ struct TrainerSettings {
   TeamSettings team;
   OptimizerSettings optimizer;
   Algorithm algorithm;
-  int threads = 1;
+  model::Place place;  // where it computes
   int steps = 0;  // of the run: after the last one the model is exported
   int checkpoint_every = 25;
   size_t kept_checkpoints = 2;  // the newest

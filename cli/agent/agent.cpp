@@ -16,7 +16,7 @@
 #include "cli/agent/workspace.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/model/number_format.h"
+#include "cli/model/model_options.h"
 #include "envs/backends/backends.h"
 #include "envs/changes/folder_copy.h"
 #include "envs/episodes/episode.h"
@@ -43,6 +43,7 @@ struct AgentOptions {
   std::optional<int> max_tokens;
   int max_turns = 30, max_context = 0, requests_per_minute = 0;
   double request_seconds = 600;
+  std::string device = "cpu";
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   bool strict_profile = false, end_on_change = false, review = false, dry_run = false, yes = false, undo = false,
        json = false;
@@ -221,7 +222,7 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
     loaded = TRY(rollout::load_model({.model = o.model,
                                       .format = TRY(number_format(o.format, o.model)),
                                       .max_tokens = o.max_context,
-                                      .threads = o.threads,
+                                      .place = TRY(place_of(o.device, o.threads)),
                                       .conversation = {.now = local_time()}}));
     engine = engine_model(o, *loaded, task, profile, foreign);
   }
@@ -305,6 +306,7 @@ Action add_agent(CLI::App& command) {
   command.add_flag("--json", o->json, "Print one JSON object an event");
   command.add_option("--transcript", o->transcript, "Write what was said and done to this file, as ATIF");
   command.add_option("--trajectory", o->trajectory, "Append the tokens to the trajectories in this folder");
+  add_device_option(command, o->device);
   command.add_option("--threads", o->threads, "Threads of the model")->needs(model)->check(CLI::Range(1, 1024));
   command
       .add_option("--profile", o->profile,

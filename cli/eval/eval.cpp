@@ -9,7 +9,7 @@
 #include "cli/eval/eval_commands.h"
 #include "cli/eval/eval_view.h"
 #include "cli/interrupt.h"
-#include "cli/model/number_format.h"
+#include "cli/model/model_options.h"
 #include "cli/progress_line.h"
 #include "envs/backends/backends.h"
 #include "eval/judge.h"
@@ -91,8 +91,7 @@ Result<OpenModel> open_model(const eval::Suite& suite, const EvalModel& model, c
                                     .format = TRY(number_format({.dtype = {}, .weights = suite.weights}, suite.model)),
                                     .slots = suite.concurrency,
                                     .max_tokens = suite.limits.context,
-                                    .threads = suite.threads > 0 ? suite.threads : cores,
-                                    .isa = TRY(eval::isa_of_device(suite.device)),
+                                    .place = TRY(place_of(suite.device, suite.threads > 0 ? suite.threads : cores)),
                                     .conversation = {.now = parse_iso_time(suite.now),
                                                      .special_in_content = suite.special_tokens_in_content == "tokens"
                                                                                ? model::SpecialInContent::kTokens
@@ -247,7 +246,7 @@ Action add_eval(CLI::App& command) {
   command.add_option("--against", o->against, "Folder of the evaluation to compare with: last night's");
   command.add_option("--endpoint", o->endpoint, "OpenAI-compatible server, in place of the suite's model");
   command.add_option("--shard", o->shard, "Part i of n of the tasks, as i/n; `tandem eval merge` makes one of them");
-  command.add_option("--device", o->device, "What computes the model: auto, cpu, cpu:ISA");
+  command.add_option("--device", o->device, "What computes the model: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0");
   command.add_flag("--json", o->json, "Print results.json, in a line");
   command.footer(fmt::format(
       "DIR gets results.json, junit.xml, report.md, report.html, history.jsonl, episodes.jsonl and transcripts/.\n"

@@ -73,14 +73,14 @@ struct Verified {
 // What was written, read back: the same weights, and by the engine's code the log-probabilities that the trainer's code
 // gives for what was to be written.
 Result<Verified> verify(model::Weights weights, const fs::path& out, int threads) {
-  const auto written = TRY(Scorer::create(TRY(model::load_weights(out, false, weights.format())), threads));
+  const auto written = TRY(Scorer::create(TRY(model::load_weights(out, false, weights.format())), {.threads = threads}));
   const std::span<const std::byte> expected = weights.slice().bytes, found = written->weights().slice().bytes;
   if (expected.size() != found.size() || std::memcmp(expected.data(), found.data(), found.size()) != 0)
     return fail(
         Status::corrupt("the weights that were read back differ from those that were written").at(out.string()));
   Verified verified{.digest = digest_of(found).hex()};
   const auto texts = TRY(fixed_texts(out, weights.config()));
-  const auto original = TRY(Scorer::create(std::move(weights), threads));
+  const auto original = TRY(Scorer::create(std::move(weights), {.threads = threads}));
   for (const auto& text : texts) {
     // Bits and not numbers: a NaN that was there before is the same.
     const auto before = TRY(original->by_trainer(text)).logprobs, after = TRY(written->by_engine(text)).logprobs;

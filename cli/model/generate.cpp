@@ -203,9 +203,10 @@ class Worker {
 };
 
 Result<int> run_generate(const GenerateOptions& options) {
-  auto packing = TRY(kernels::Stream::cpu(options.threads));
+  model::Place place = TRY(place_of(options.model.device, options.threads));
+  auto packing = TRY(place.host_stream());
   auto loaded = std::make_shared<model::Weights>(TRY(load_model(packing, options.model)));
-  TRY(loaded->pack(packing));
+  TRY(place.ready(*loaded));
   const auto& config = loaded->config();
   serve::TextSide side = TRY(serve::TextSide::load(options.model.model));
   if (options.special_in_content == "tokens") side.special_in_content = model::SpecialInContent::kTokens;
@@ -219,11 +220,11 @@ Result<int> run_generate(const GenerateOptions& options) {
   Exchange exchange(writer);
   const int max_context = options.max_context > 0 ? options.max_context : std::min(config.max_positions, 4096);
   std::vector<std::unique_ptr<Worker>> workers;
+  place.threads = std::max(1, options.threads / options.workers);
   for (int i = 0; i < options.workers; ++i) {
-    auto stream = TRY(kernels::Stream::cpu(std::max(1, options.threads / options.workers)));
     workers.push_back(std::make_unique<Worker>(
-        TRY(rollout::Engine::create(loaded, 0, std::move(stream), {.slots = options.slots, .max_tokens = max_context})),
-        exchange, tokenizer));
+        TRY(rollout::Engine::create(loaded, 0, place, {.slots = options.slots, .max_tokens = max_context})), exchange,
+        tokenizer));
   }
   std::vector<std::jthread> threads;
   for (auto& worker : workers) threads.emplace_back([&] { worker->run(); });

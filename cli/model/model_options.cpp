@@ -1,5 +1,7 @@
 #include "cli/model/model_options.h"
 
+#include <spdlog/spdlog.h>
+
 #include "model/live_adapter.h"
 
 namespace tandem::cli {
@@ -10,6 +12,18 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_flag("--live", options.live, "Leave the weights as they are and compute the adapter's products beside")
       ->needs("--adapter");
   add_number_format_options(command, options.format);
+  add_device_option(command, options.device);
+}
+
+void add_device_option(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0")
+      ->capture_default_str();
+}
+
+Result<model::Place> place_of(const std::string& device, int threads) {
+  const model::Place place{.device = TRY(kernels::find_device(device)), .threads = threads};
+  if (device == "auto") spdlog::info("device auto: {}", kernels::to_string(place.device));
+  return place;
 }
 
 Result<model::Weights> load_model(kernels::Stream& stream, const ModelOptions& options) {

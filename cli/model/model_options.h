@@ -6,6 +6,7 @@
 
 #include "cli/model/number_format.h"
 #include "kernels/stream.h"
+#include "model/executor.h"
 #include "model/weights.h"
 
 namespace tandem::cli {
@@ -14,9 +15,16 @@ struct ModelOptions {
   std::string model, adapter;
   bool live = false;
   NumberFormatOptions format;
+  std::string device = "cpu";
 };
 
-// --model, --adapter, --live, --dtype and --weights.
+// --device, of any command that runs a model.
+void add_device_option(CLI::App& command, std::string& device);
+
+// Where a command computes; logs what `auto` stands for here.
+Result<model::Place> place_of(const std::string& device, int threads);
+
+// --model, --adapter, --live, --dtype, --weights and --device.
 void add_model_options(CLI::App& command, ModelOptions& options);
 
 // Weights for inference, with the adapter merged or attached, not packed.

@@ -39,8 +39,9 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
 }
 
 Result<int> run_score(const ScoreOptions& options) {
-  auto stream = TRY(kernels::Stream::cpu(options.threads));
-  const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), options.threads));
+  const auto place = TRY(place_of(options.model.device, options.threads));
+  auto stream = TRY(place.host_stream());
+  const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), place));
   const auto& config = scorer->weights().config();
   static constexpr std::array<std::string_view, 1> kKeys = {"tokens"};
   return run_json_lines(options.lines, kKeys, [&](const Json& line) -> Result<Json> {

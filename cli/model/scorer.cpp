@@ -17,23 +17,23 @@ std::vector<kernels::TokenPick> next_tokens(std::span<const int32_t> tokens) {
 
 }  // namespace
 
-Scorer::Scorer(std::shared_ptr<const model::Weights> weights, kernels::Stream stream)
+Scorer::Scorer(std::shared_ptr<const model::Weights> weights, kernels::Stream stream, model::Place place)
     : weights_(std::move(weights)),
       stream_(std::move(stream)),
-      tape_(weights_->config(), weights_->config().max_positions, weights_->format()) {}
+      place_(std::move(place)) {}
 
-Result<std::unique_ptr<Scorer>> Scorer::create(model::Weights weights, int threads) {
-  auto stream = TRY(kernels::Stream::cpu(threads));
-  TRY(weights.pack(stream));
+Result<std::unique_ptr<Scorer>> Scorer::create(model::Weights weights, const model::Place& place) {
+  auto stream = TRY(place.host_stream());
+  TRY(place.ready(weights));
   auto shared = std::make_shared<const model::Weights>(std::move(weights));
-  return std::unique_ptr<Scorer>(new Scorer(std::move(shared), std::move(stream)));
+  return std::unique_ptr<Scorer>(new Scorer(std::move(shared), std::move(stream), place));
 }
 
 Result<model::Executor*> Scorer::executor(int pages) {
   if (!executor_ || executor_->pages() < pages) {
     executor_.reset();
-    executor_ = TRY(model::make_cpu_executor(weights_, TRY(kernels::Stream::cpu(stream_.threads().threads())),
-                                             {.pages = pages, .max_positions = weights_->config().max_positions}));
+    executor_ = TRY(model::make_executor(weights_, place_,
+                                         {.pages = pages, .max_positions = weights_->config().max_positions}));
   }
   std::vector<int> all(pages);
   std::iota(all.begin(), all.end(), 0);
@@ -63,12 +63,19 @@ Result<Scores> Scorer::by_engine(std::span<const int32_t> tokens) {
 }
 
 Result<Scores> Scorer::by_trainer(std::span<const int32_t> tokens) {
+  if (!tape_) {
+    const auto& config = weights_->config();
+    if (place_.device.on_cpu())
+      tape_ = std::make_unique<trainer::Tape>(config, config.max_positions, weights_->format());
+    else
+      tape_ = TRY(trainer::Tape::on_device(place_.device, *weights_, config.max_positions));
+  }
   const auto tree = trainer::merge(std::span(&tokens, 1));
   Scores scores;
-  scores.logprobs = TRY(tape_.forward(stream_, *weights_, tree, next_tokens(tokens)));
+  scores.logprobs = TRY(tape_->forward(stream_, *weights_, tree, next_tokens(tokens)));
   std::vector<int> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
-  scores.argmax = TRY(tape_.argmax(rows));
+  scores.argmax = TRY(tape_->argmax(rows));
   return scores;
 }
 

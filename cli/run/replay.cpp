@@ -13,6 +13,7 @@
 #include "cli/progress_line.h"
 #include "dashboard/run_files.h"
 #include "rollout/books/ledger_log.h"
+#include "run/devices.h"
 #include "run/resume.h"
 #include "trainer/learn/checkpoints.h"
 
@@ -55,7 +56,8 @@ Result<trainer::ReplaySettings> settings_of(const ReplayOptions& options, const 
                                  .format = TRY(model::weight_format_named(recorded.config.model.weights)),
                                  .optimizer = TRY(run::optimizer_of(recorded.config)),
                                  .algorithm = TRY(run::algorithm_of(recorded.config)),
-                                 .threads = options.threads > 0 ? options.threads : cores};
+                                 .place = {.device = TRY(run::devices_of(recorded.config)).trainer,
+                                           .threads = options.threads > 0 ? options.threads : cores}};
 }
 
 // Up to `version`, with the steps on the way; `last` gets the last of them.

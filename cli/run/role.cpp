@@ -10,6 +10,7 @@
 #include "rollout/coordinator.h"
 #include "rollout/worker.h"
 #include "run/checks.h"
+#include "run/devices.h"
 #include "run/env_hosts.h"
 #include "run/resume.h"
 #include "run/starts.h"
@@ -102,7 +103,9 @@ Result<int> run_role(const RoleOptions& options) {
                                             .team = {.folder = ranks_folder, .rank = self.rank, .ranks = t.ranks},
                                             .optimizer = optimizer,
                                             .algorithm = algorithm,
-                                            .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks),
+                                            .place = {.device = TRY(run::devices_of(config)).trainer,
+                                                      .threads = t.threads > 0 ? t.threads
+                                                                               : std::max(1, cores() / t.ranks)},
                                             .steps = config.run.steps,
                                             .checkpoint_every = t.checkpoint_every,
                                             .kept_checkpoints = TRY(run::kept_checkpoints(config))};
@@ -124,7 +127,7 @@ Result<int> run_role(const RoleOptions& options) {
                              .format = format,
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
                              .conversation = run::conversation_settings(config),
-                             .threads = threads,
+                             .place = {.device = TRY(run::devices_of(config)).rollouts[self.rank], .threads = threads},
                              .max_new_tokens = r.max_new_tokens},
                             clock, role_stop_requested));
     return kDone;

@@ -26,6 +26,7 @@
 #include "model/weights.h"
 #include "rollout/coordinator.h"
 #include "run/checks.h"
+#include "run/devices.h"
 #include "run/effects.h"
 #include "run/env_hosts.h"
 #include "run/memory.h"
@@ -199,6 +200,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (tiny) TRY(tiny_settings(config));
   const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
   const run::Topology topology = TRY(run::topology_of(config));
+  TRY(run::find_devices(config));
   if (options.dry_run) {
     if (options.json)
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));

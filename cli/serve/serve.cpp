@@ -12,7 +12,7 @@
 #include "base/config.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/model/number_format.h"
+#include "cli/model/model_options.h"
 #include "serve/server.h"
 
 namespace tandem::cli {
@@ -25,7 +25,7 @@ void request_serve_stop(int) { serve_stop_requested = true; }
 // As configs say it, under "serve".
 struct ServeConfig {
   std::vector<std::string> models;
-  std::string host = "127.0.0.1", api_key_file, embedding_model;
+  std::string host = "127.0.0.1", api_key_file, embedding_model, device = "cpu";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   double drain_seconds = 30;
@@ -43,6 +43,7 @@ struct ServeConfig {
         .add("serve.queue", queue, "Answers of a model that wait for a slot, at most; more are told to come again", 1,
              1000000)
         .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
+        .add("serve.device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0")
         .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
         .add("serve.drain_seconds", drain_seconds, "How long running answers have to end after SIGTERM", 0, 86400);
     return schema;
@@ -51,7 +52,7 @@ struct ServeConfig {
 
 struct ServeOptions {
   std::vector<std::string> models;
-  std::string host, api_key_file, embedding_model, config;
+  std::string host, api_key_file, embedding_model, config, device;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
 };
@@ -67,6 +68,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   text("host", options.host);
   text("api_key_file", options.api_key_file);
   text("embedding_model", options.embedding_model);
+  text("device", options.device);
   number("port", options.port);
   number("slots", options.slots);
   number("max_tokens", options.max_tokens);
@@ -76,6 +78,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
 
 // "NAME=DIR", or a directory, which is called as its last part. Names of one directory share an engine.
 Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, const NumberFormatOptions& format) {
+  const model::Place place = TRY(place_of(config.device, config.threads));
   std::vector<serve::LaneSettings> models;
   for (const std::string& given : config.models) {
     const size_t equals = given.find('=');
@@ -97,7 +100,7 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .slots = config.slots,
                       .max_tokens = config.max_tokens,
                       .queue = config.queue,
-                      .threads = config.threads});
+                      .place = place});
   }
   return models;
 }
@@ -159,6 +162,8 @@ Action add_serve(CLI::App& command) {
       ->check(CLI::Range(2, 1 << 24));
   command.add_option("--embedding-model", options->embedding_model,
                      "Directory of a sentence encoder for /v1/embeddings");
+  command.add_option("--device", options->device,
+                     "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0 (default: cpu)");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--config", options->config, "YAML file with these and more under `serve` (docs/serving.md)");

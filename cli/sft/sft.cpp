@@ -16,7 +16,7 @@ Result<int> warm_start(const SftConfig& config) {
   auto weights = TRY(model::load_weights(config.model, true));
   const auto conversation = TRY(rollout::Conversation::load(config.model));
   auto learner = TRY(trainer::Learner::create(
-      std::move(weights), TRY(kernels::Stream::cpu(threads_of(config))),
+      std::move(weights), TRY(place_of(config)),
       {.learning_rate = {.peak = config.first.learning_rate, .warmup_steps = config.warmup_steps}}));
   const auto start = std::chrono::steady_clock::now();
   uint64_t next = 0;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/iso_time.h"
+#include "cli/model/model_options.h"
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "trainer/learn/lora_fields.h"
@@ -34,6 +35,7 @@ Schema schema_of(SftConfig& c) {
   s.add("model", c.model, "Model directory to start from");
   s.add("out", c.out, "Model directory to write");
   s.add("seed", c.seed, "Of the order of transcripts, or of the demonstrations");
+  s.add("device", c.device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0");
   s.add("threads", c.threads, "Threads to compute with; 0: all cores", 0, 1024);
   auto& d = c.data;
   s.add("data.train", d.train,
@@ -105,8 +107,8 @@ Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t step
   return trainer::optimizer_settings(t, {.steps = steps, .warmup_steps = rising}, c.lora, c.seed);
 }
 
-int threads_of(const SftConfig& c) {
-  return c.threads > 0 ? c.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+Result<model::Place> place_of(const SftConfig& c) {
+  return place_of(c.device, c.threads > 0 ? c.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
 }
 
 }  // namespace tandem::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "model/executor.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer_fields.h"
 
@@ -19,6 +20,7 @@ struct SftConfig {
   std::string model = "models/SmolLM2-135M-Instruct";
   std::string out = "models/warm-start";
   uint64_t seed = 1;
+  std::string device = "cpu";
   int threads = 0;
   struct {
     std::vector<std::string> train, validation;
@@ -63,6 +65,7 @@ Status check(const SftConfig& config, const Schema& schema);
 
 // Of training on transcripts, of so many steps.
 Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& config, int64_t steps);
-int threads_of(const SftConfig& config);
+// Where it computes; logs what `auto` stands for.
+Result<model::Place> place_of(const SftConfig& config);
 
 }  // namespace tandem::cli

@@ -100,8 +100,9 @@ Result<FileDescriptor> open_folder(const SftOptions& options, const SftConfig& c
   return claim;
 }
 
-trainer::FineTuningSettings settings_of(const SftConfig& config, const fs::path& folder) {
-  return {.model = config.model,
+Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const fs::path& folder) {
+  const model::Place place = TRY(place_of(config));
+  return trainer::FineTuningSettings{.model = config.model,
           .folder = folder,
           .out = config.out,
           .optimizer = {},  // once the number of steps is known
@@ -112,7 +113,7 @@ trainer::FineTuningSettings settings_of(const SftConfig& config, const fs::path&
           .patience = config.validation.patience,
           .checkpoint_every = config.trainer.checkpoint_every,
           .seed = config.seed,
-          .threads = threads_of(config)};
+          .place = place};
 }
 
 // What is left of a training that has ended: how it went, and nothing to go on with.
@@ -185,7 +186,7 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
   const auto renderer = TRY(load_renderer(config));
   const auto samples = TRY(read_samples(config, renderer));
   if (options.show > 0) return show_sample(options, renderer, samples);
-  auto settings = settings_of(config, folder);
+  auto settings = TRY(settings_of(config, folder));
   const int64_t steps = trainer::planned_steps(settings, samples);
   settings.optimizer = TRY(optimizer_of(config, steps));
   reporter.text(describe(config, samples, steps));

@@ -4,6 +4,11 @@
 
 #include "kernels/cuda/launch.cuh"
 
+struct TandemCudaEventState {
+  int device;
+  cudaEvent_t event;
+};
+
 namespace {
 
 using tandem::kernels::cuda::code_of;
@@ -21,23 +26,8 @@ int on(TandemCudaStream stream, const Action& action) {
 extern "C" {
 
 const char* tandem_cuda_error_text(int code) {
-  switch (code) {
-    case kTandemCudaOk:
-      return "no error";
-    case kTandemCudaNull:
-      return "a pointer that must be given is null";
-    case kTandemCudaSize:
-      return "a size is negative, zero where it must not be, or too large for one launch";
-    case kTandemCudaStride:
-      return "a stride is shorter than what it strides over";
-    case kTandemCudaShape:
-      return "heads, head size or two arguments do not go together";
-    case kTandemCudaWorkspace:
-      return "the workspace is too small";
-    default:
-      return code > kTandemCudaRuntime ? cudaGetErrorString(static_cast<cudaError_t>(code - kTandemCudaRuntime))
-                                       : "not a code of this library";
-  }
+  return code > kTandemCudaRuntime ? cudaGetErrorString(static_cast<cudaError_t>(code - kTandemCudaRuntime))
+                                   : tandem::kernels::cuda::text_of_argument_error(code);
 }
 
 int tandem_cuda_version(void) { return TANDEM_CUDA_VERSION; }
@@ -96,6 +86,43 @@ int tandem_cuda_done(TandemCudaStream stream, int* done) {
   return code == code_of(cudaErrorNotReady) ? static_cast<int>(kTandemCudaOk) : code;
 }
 
+int tandem_cuda_event_create(TandemCudaStream stream, TandemCudaEvent* event) {
+  if (event == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t) {
+    cudaEvent_t made = nullptr;
+    if (const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming)) return error;
+    *event = new (std::nothrow) TandemCudaEventState{stream->device, made};
+    if (*event != nullptr) return cudaSuccess;
+    (void)cudaEventDestroy(made);
+    return cudaErrorMemoryAllocation;
+  });
+}
+
+int tandem_cuda_event_destroy(TandemCudaEvent event) {
+  if (event == nullptr) return kTandemCudaNull;
+  (void)cudaSetDevice(event->device);
+  const int code = code_of(cudaEventDestroy(event->event));
+  delete event;
+  return code;
+}
+
+int tandem_cuda_event_record(TandemCudaStream stream, TandemCudaEvent event) {
+  if (event == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t raw) { return cudaEventRecord(event->event, raw); });
+}
+
+int tandem_cuda_event_done(TandemCudaEvent event, int* done) {
+  if (event == nullptr || done == nullptr) return kTandemCudaNull;
+  const int code = code_of(cudaEventQuery(event->event));
+  *done = code == kTandemCudaOk;
+  return code == code_of(cudaErrorNotReady) ? static_cast<int>(kTandemCudaOk) : code;
+}
+
+int tandem_cuda_stream_wait(TandemCudaStream stream, TandemCudaEvent event) {
+  if (event == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t raw) { return cudaStreamWaitEvent(raw, event->event, 0); });
+}
+
 void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream == nullptr ? nullptr : stream->stream; }
 
 int tandem_cuda_allocate(TandemCudaStream stream, size_t bytes, void** memory) {
@@ -115,6 +142,25 @@ int tandem_cuda_copy_to_device(TandemCudaStream stream, void* device, const void
 int tandem_cuda_copy_to_host(TandemCudaStream stream, void* host, const void* device, size_t bytes) {
   return on(stream,
             [&](cudaStream_t raw) { return cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, raw); });
+}
+
+int tandem_cuda_copy_on_device(TandemCudaStream stream, void* to, const void* from, size_t bytes) {
+  return on(stream,
+            [&](cudaStream_t raw) { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, raw); });
+}
+
+int tandem_cuda_allocate_host(TandemCudaStream stream, size_t bytes, void** memory) {
+  if (memory == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t) { return cudaMallocHost(memory, bytes); });
+}
+
+int tandem_cuda_free_host(TandemCudaStream stream, void* memory) {
+  return on(stream, [&](cudaStream_t) { return cudaFreeHost(memory); });
+}
+
+int tandem_cuda_memory(TandemCudaStream stream, size_t* free, size_t* all) {
+  if (free == nullptr || all == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t) { return cudaMemGetInfo(free, all); });
 }
 
 }  // extern "C"

@@ -55,6 +55,26 @@ int each_element(Execution& execution, int64_t count, const Body& body) {
   return start(execution, EachElement<Body>{body, count}, pieces(count, EachElement<Body>::kThreads));
 }
 
+// Words for a code below kTandemCudaRuntime.
+inline const char* text_of_argument_error(int code) {
+  switch (code) {
+    case kTandemCudaOk:
+      return "no error";
+    case kTandemCudaNull:
+      return "a pointer that must be given is null";
+    case kTandemCudaSize:
+      return "a size is negative, zero where it must not be, or too large for one launch";
+    case kTandemCudaStride:
+      return "a stride is shorter than what it strides over";
+    case kTandemCudaShape:
+      return "heads, head size or two arguments do not go together";
+    case kTandemCudaWorkspace:
+      return "the workspace is too small";
+    default:
+      return "not a code of this library";
+  }
+}
+
 // The first code that is not 0.
 template <typename... Steps>
 int in_order(const Steps&... steps) {

@@ -11,10 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFile = "libtandem_cuda.so";
-
 template <typename Function>
-Status find(void* handle, const std::string& path, const char* name, Function& function) {
+Status look_up(void* handle, const std::string& path, const char* name, Function& function) {
   void* symbol = ::dlsym(handle, name);
   if (symbol == nullptr) return Status::unfit(fmt::format("{}: has no function {}", path, name));
   std::memcpy(&function, &symbol, sizeof symbol);
@@ -35,13 +33,13 @@ Result<Library> Library::open(const std::string& name) {
   }
   void* handle = library.handle_.get();
   // The version first: a library of another one may lack functions, and the version is what to say then.
-  TRY(find(handle, name, "tandem_cuda_version", library.functions_.version));
+  TRY(look_up(handle, name, "tandem_cuda_version", library.functions_.version));
   if (const int version = library.functions_.version(); version != TANDEM_CUDA_VERSION) {
     return fail(Status::unfit(
                     fmt::format("{}: has version {} of the interface, expected {}", name, version, TANDEM_CUDA_VERSION))
                     .hint("build it from the sources of this binary"));
   }
-#define TANDEM_CUDA_FIND(function) TRY(find(handle, name, "tandem_cuda_" #function, library.functions_.function));
+#define TANDEM_CUDA_FIND(function) TRY(look_up(handle, name, "tandem_cuda_" #function, library.functions_.function));
 #define TANDEM_CUDA_FIND_OPERATION(function, Arguments) TANDEM_CUDA_FIND(function)
   TANDEM_CUDA_SERVICES(TANDEM_CUDA_FIND)
   TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_FIND_OPERATION)
@@ -60,20 +58,28 @@ Result<Library> Library::load(const fs::path& file) {
 }
 
 Result<Library> Library::load() {
+  return find("libtandem_cuda.so",
+              "build it with `cmake --preset cuda && cmake --build --preset cuda --target tandem_cuda`");
+}
+Result<Library> Library::load_emulated() {
+  return find("libtandem_emulated.so", "build it with `cmake --build --preset release --target tandem_emulated`");
+}
+
+Result<Library> Library::find(const char* file, const char* hint) {
   std::error_code error;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / kFile;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / file;
   if (!error && fs::exists(beside, error)) return load(beside);
-  if (void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL)) {
+  if (void* handle = ::dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
     ::dlclose(handle);
-    return open(kFile);
+    return open(file);
   }
   // The linker's own words do not tell an absent file from a broken one; a file that it found is named in them.
   const char* reason = ::dlerror();
   const std::string words = reason ? reason : "";
-  if (words.find("No such file") == std::string::npos) return open(kFile);
-  return fail(Status::not_found(
-                  fmt::format("{} is neither in {} nor on the library path", kFile, beside.parent_path().string()))
-                  .hint("build it with `cmake --preset cuda && cmake --build --preset cuda --target tandem_cuda`"));
+  if (words.find("No such file") == std::string::npos) return open(file);
+  return fail(Status::not_found(fmt::format("{} is neither in {} nor on the library path", file,
+                                            beside.parent_path().string()))
+                  .hint(hint));
 }
 
 Status Library::status(std::string_view function, int code) const {

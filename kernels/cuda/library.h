@@ -39,11 +39,20 @@ struct Functions {
   X(stream_destroy)             \
   X(synchronize)                \
   X(done)                       \
+  X(event_create)               \
+  X(event_destroy)              \
+  X(event_record)               \
+  X(event_done)                 \
+  X(stream_wait)                \
   X(raw_stream)                 \
   X(allocate)                   \
   X(free)                       \
+  X(allocate_host)              \
+  X(free_host)                  \
+  X(memory)                     \
   X(copy_to_device)             \
-  X(copy_to_host)
+  X(copy_to_host)               \
+  X(copy_on_device)
   TANDEM_CUDA_SERVICES(TANDEM_CUDA_MEMBER)
   TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_OPERATION_MEMBER)
 #define TANDEM_CUDA_WORKSPACE_MEMBER(name) TANDEM_CUDA_MEMBER(name##_workspace)
@@ -62,6 +71,9 @@ class Library {
   // version of the interface.
   static Result<Library> load(const std::filesystem::path& file);
 
+  // libtandem_emulated.so, whose devices are emulated (kernels/emulated); the same errors.
+  static Result<Library> load_emulated();
+
   const Functions& functions() const { return functions_; }
   const std::string& path() const { return path_; }
 
@@ -72,6 +84,7 @@ class Library {
 
  private:
   static Result<Library> open(const std::string& name);
+  static Result<Library> find(const char* file, const char* hint);
 
   std::shared_ptr<void> handle_;
   std::string path_;

@@ -25,6 +25,8 @@
   X(geglu_float, GegluFloat)                         \
   X(add, Add)                                        \
   X(add_float, AddFloat)                             \
+  X(place_columns, PlaceColumns)                     \
+  X(place_columns_float, PlaceColumnsFloat)          \
   X(sum_parts, SumParts)                             \
   X(sum_parts_float, SumPartsFloat)                  \
   X(write_pages, WritePages)                         \
@@ -51,6 +53,8 @@
   X(bidirectional_attention, BidirectionalAttention) \
   X(lm_head_backward, LmHeadBackward)                \
   X(sample, Sample)                                  \
+  X(take_tokens, TakeTokens)                         \
+  X(put_rows, PutRows)                               \
   X(adamw, Adamw)                                    \
   X(muon, Muon)                                      \
   X(sum_of_squares, SumOfSquares)                    \

@@ -191,4 +191,46 @@ int operate(Execution& execution, const Arguments& s) {
   return each_element(execution, s.count, SumOfParts<Arguments>{s});
 }
 
+template <typename Arguments>
+struct PlacedElement {
+  Arguments p;
+  TANDEM_HD void operator()(int64_t i) const {
+    using T = std::remove_reference_t<decltype(*p.out)>;
+    const int64_t column = i % p.width, group = i / p.width % p.groups, row = i / p.width / p.groups;
+    p.out[row * p.out_stride + group * p.out_group + column] =
+        column < p.columns ? p.x[row * p.stride + group * p.group + column] : T{};
+  }
+};
+template <typename Execution, OneOf<TandemCudaPlaceColumns, TandemCudaPlaceColumnsFloat> Arguments>
+int operate(Execution& execution, const Arguments& p) {
+  if (!p.x || !p.out) return kTandemCudaNull;
+  if (p.rows < 0 || p.groups < 1 || p.columns < 0 || p.width < 1 || p.columns > p.width) return kTandemCudaSize;
+  if (p.groups > 1 && (p.out_group < p.width || p.group < p.columns)) return kTandemCudaStride;
+  return each_element(execution, int64_t{p.rows} * p.groups * p.width, PlacedElement<Arguments>{p});
+}
+
+struct TakenToken {
+  TandemCudaTakeTokens t;
+  TANDEM_HD void operator()(int64_t i) const { t.to[t.rows[i]] = t.from[t.places[i]]; }
+};
+struct PutElement {
+  TandemCudaPutRows p;
+  TANDEM_HD void operator()(int64_t i) const {
+    p.out[int64_t{p.rows[i / p.width]} * p.width + i % p.width] = to_bf16_bits(p.x[i]);
+  }
+};
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaPutRows& p) {
+  if (p.count < 0 || p.width < 1) return kTandemCudaSize;
+  if (p.count > 0 && (!p.x || !p.rows || !p.out)) return kTandemCudaNull;
+  return each_element(execution, int64_t{p.count} * p.width, PutElement{p});
+}
+
+template <typename Execution>
+int operate(Execution& execution, const TandemCudaTakeTokens& t) {
+  if (t.count < 0) return kTandemCudaSize;
+  if (t.count > 0 && (!t.from || !t.places || !t.to || !t.rows)) return kTandemCudaNull;
+  return each_element(execution, t.count, TakenToken{t});
+}
+
 }  // namespace tandem::kernels::cuda

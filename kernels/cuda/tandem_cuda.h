@@ -30,7 +30,7 @@ extern "C" {
 #pragma GCC visibility push(default) /* all that the library shows */
 
 /* Raised with every change of this interface; a library of another version is refused by its loader. */
-#define TANDEM_CUDA_VERSION 5
+#define TANDEM_CUDA_VERSION 6
 
 enum TandemCudaError {
   kTandemCudaOk = 0,
@@ -65,8 +65,22 @@ int tandem_cuda_free(TandemCudaStream stream, void* memory);
 /* In the order of the stream; host memory stays untouched by the caller until the stream has passed. */
 int tandem_cuda_copy_to_device(TandemCudaStream stream, void* device, const void* host, size_t bytes);
 int tandem_cuda_copy_to_host(TandemCudaStream stream, void* host, const void* device, size_t bytes);
+int tandem_cuda_copy_on_device(TandemCudaStream stream, void* to, const void* from, size_t bytes);
+/* Host memory that copies read and write while the host goes on; other host memory makes them wait. */
+int tandem_cuda_allocate_host(TandemCudaStream stream, size_t bytes, void** memory);
+int tandem_cuda_free_host(TandemCudaStream stream, void* memory);
+/* Bytes of the stream's device that nobody has, and all. */
+int tandem_cuda_memory(TandemCudaStream stream, size_t* free, size_t* all);
 /* 1 where everything on the stream is done, else 0: what a wait with a deadline asks. */
 int tandem_cuda_done(TandemCudaStream stream, int* done);
+/* A mark in a stream's work. Recorded again, it means the later place. `done` is 1 where the work before it is done, or
+ * where it was never recorded; `stream_wait` holds up what is put on `stream` from then on until it is. */
+typedef struct TandemCudaEventState* TandemCudaEvent;
+int tandem_cuda_event_create(TandemCudaStream stream, TandemCudaEvent* event);
+int tandem_cuda_event_destroy(TandemCudaEvent event);
+int tandem_cuda_event_record(TandemCudaStream stream, TandemCudaEvent event);
+int tandem_cuda_event_done(TandemCudaEvent event, int* done);
+int tandem_cuda_stream_wait(TandemCudaStream stream, TandemCudaEvent event);
 /* The cudaStream_t itself, for libraries such as NCCL; the stream stays its owner. */
 void* tandem_cuda_raw_stream(TandemCudaStream stream);
 
@@ -104,6 +118,7 @@ typedef struct TandemCudaPick {
 #include "kernels/cuda/interface/experts.h"
 #include "kernels/cuda/interface/lm_head.h"
 #include "kernels/cuda/interface/optimizer.h"
+#include "kernels/cuda/interface/places.h"
 #include "kernels/cuda/interface/quantize.h"
 #include "kernels/cuda/interface/rows.h"
 #include "kernels/cuda/interface/tensor_gemm.h"

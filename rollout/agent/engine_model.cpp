@@ -10,9 +10,8 @@ namespace tandem::rollout {
 
 Result<LoadedModel> load_model(const LoadSettings& settings) {
   constexpr int kMostContext = 8192;
-  auto packing = TRY(kernels::Stream::cpu(settings.threads));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false, settings.format)));
-  TRY(weights->pack(packing));
+  TRY(settings.place.ready(*weights));
   EngineSettings engine{.slots = 1};
   engine.max_tokens =
       settings.max_tokens > 0 ? settings.max_tokens : std::min(weights->config().max_positions, kMostContext);
@@ -21,7 +20,7 @@ Result<LoadedModel> load_model(const LoadSettings& settings) {
   return LoadedModel{.name = (error ? settings.model : whole).filename().string(),
                      .conversation = TRY(Conversation::load(settings.model, settings.conversation)),
                      .source = std::make_unique<OwnEngine>(
-                         TRY(Engine::create(weights, 0, TRY(kernels::Stream::cpu(settings.threads)), engine)))};
+                         TRY(Engine::create(weights, 0, settings.place, engine)))};
 }
 
 EngineModel::EngineModel(TurnSource& source, const Conversation& conversation, const EngineModelSettings& settings,

@@ -36,7 +36,7 @@ struct LoadSettings {
   fs::path model;
   model::WeightFormat format = model::WeightFormat::kBf16;
   int max_tokens = 0;  // of a conversation; 0: what the model was made for, 8192 at most
-  int threads = 1;
+  model::Place place;  // where it computes
   ConversationSettings conversation;
 };
 Result<LoadedModel> load_model(const LoadSettings& settings);

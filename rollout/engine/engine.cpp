@@ -53,6 +53,12 @@ Result<Engine> Engine::create(std::shared_ptr<const model::Weights> weights, uin
   return create(weights->config(), version, make, settings);
 }
 
+Result<Engine> Engine::create(const std::shared_ptr<const model::Weights>& weights, uint64_t version,
+                              const model::Place& place, const EngineSettings& settings) {
+  const auto make = [&](const model::ExecutorSettings& room) { return model::make_executor(weights, place, room); };
+  return create(weights->config(), version, make, settings);
+}
+
 Status Engine::check_tokens(std::span<const int32_t> tokens) const {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= vocabulary_) {

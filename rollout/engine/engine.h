@@ -102,6 +102,9 @@ class Engine {
   // kInvalid names the setting that does not fit `config`, of the executor's model.
   static Result<Engine> create(const model::ModelConfig& config, uint64_t version, const MakeExecutor& make,
                                const EngineSettings& settings);
+  // On a device; the weights are ready for it (model::Place::ready).
+  static Result<Engine> create(const std::shared_ptr<const model::Weights>& weights, uint64_t version,
+                               const model::Place& place, const EngineSettings& settings);
   // On a CPU; the weights are packed.
   static Result<Engine> create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                                const EngineSettings& settings);

@@ -135,12 +135,5 @@ TEST(Player, a_seed_is_a_function_of_suite_task_and_sample) {
   EXPECT_LT(*seeds.rbegin(), uint64_t{1} << 31);
 }
 
-TEST(Device, a_word_that_is_no_device_is_told_from_a_device_that_is_not_there) {
-  EXPECT_TRUE(isa_of_device("auto"));
-  EXPECT_TRUE(isa_of_device("cpu:avx2"));
-  EXPECT_EQ(isa_of_device("cpu:avx3").error().code(), Code::kInvalid);
-  EXPECT_EQ(isa_of_device("cuda:0").error().code(), Code::kUnfit);
-}
-
 }  // namespace
 }  // namespace tandem::eval

@@ -2,20 +2,35 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 
 #include "kernels/attention.h"
+#include "tests/model/emulated.h"
 #include "tests/model/late_executor.h"
 #include "tests/model/tiny_weights.h"
 
 namespace tandem::model {
 namespace {
 
-std::unique_ptr<Executor> on_cpu(uint64_t seed = 1) {
-  return std::move(
-      *make_cpu_executor(tiny_weights(seed), std::move(*kernels::Stream::cpu(2)), {.pages = 6, .max_positions = 200}));
-}
+// On the CPU, and on devices that are emulated: of each another order of work.
+class Executors : public testing::TestWithParam<const char*> {
+ protected:
+  static std::unique_ptr<Executor> make(uint64_t seed = 1) {
+    const Place place{.device = *kernels::device_named(GetParam()), .threads = 2};
+    auto made = make_executor(tiny_weights(seed), place, {.pages = 6, .max_positions = 200});
+    if (!made) throw std::runtime_error(made.error().to_string());
+    return std::move(*made);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, Executors, testing::Values("cpu", "emulated:0", "emulated:1", "emulated:2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, ':', '_');
+                           return name;
+                         });
 
 const std::vector<int32_t> kSaid = {5, 77, 12, 199, 0, 31};
 const std::vector<int> kPages = {4, 1};
@@ -44,8 +59,8 @@ bool same(const kernels::Sampled& a, const kernels::Sampled& b) {
   return a.token == b.token && a.logprob == b.logprob && a.sampling_logprob == b.sampling_logprob;
 }
 
-TEST(Executor, a_token_that_an_earlier_plan_samples_gives_the_bits_of_one_that_is_known) {
-  const auto executor = on_cpu();
+TEST_P(Executors, a_token_that_an_earlier_plan_samples_gives_the_bits_of_one_that_is_known) {
+  const auto executor = make();
   ASSERT_TRUE(executor->clear(kPages));
   const Ticket first = *executor->submit(prompt());
   Plan next;
@@ -55,7 +70,7 @@ TEST(Executor, a_token_that_an_earlier_plan_samples_gives_the_bits_of_one_that_i
   const Ticket second = *executor->submit(next);
   const auto ahead = *executor->collect(second), before = *executor->collect(first);
 
-  const auto known = on_cpu();
+  const auto known = make();
   const int32_t token = first_of(*known).token;
   EXPECT_EQ(before.draws[0].token, token);
   next.batch.tokens[0] = token;
@@ -63,8 +78,8 @@ TEST(Executor, a_token_that_an_earlier_plan_samples_gives_the_bits_of_one_that_i
   EXPECT_TRUE(same(answer_of(*known, next).draws[0], ahead.draws[0]));
 }
 
-TEST(Executor, gives_the_logprobs_and_the_likeliest_tokens_that_are_asked_for) {
-  const auto executor = on_cpu();
+TEST_P(Executors, gives_the_logprobs_and_the_likeliest_tokens_that_are_asked_for) {
+  const auto executor = make();
   ASSERT_TRUE(executor->clear(kPages));
   Plan plan = prompt();
   plan.draws[0].sampling.temperature = 0;
@@ -78,8 +93,8 @@ TEST(Executor, gives_the_logprobs_and_the_likeliest_tokens_that_are_asked_for) {
   EXPECT_LT(picked.picks.at(0), 0);
 }
 
-TEST(Executor, draws_only_what_the_mask_allows_and_says_where_it_allows_nothing) {
-  const auto executor = on_cpu();
+TEST_P(Executors, draws_only_what_the_mask_allows_and_says_where_it_allows_nothing) {
+  const auto executor = make();
   ASSERT_TRUE(executor->clear(kPages));
   Plan plan = prompt();
   plan.draws.push_back(plan.draws[0]);
@@ -92,8 +107,8 @@ TEST(Executor, draws_only_what_the_mask_allows_and_says_where_it_allows_nothing)
   EXPECT_EQ(answer.draws[1].token, -1);
 }
 
-TEST(Executor, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_rolled_back) {
-  const auto old = on_cpu(1), fresh = on_cpu(2);
+TEST_P(Executors, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_rolled_back) {
+  const auto old = make(1), fresh = make(2);
   const auto before = first_of(*old), expected = first_of(*fresh);
   ASSERT_FALSE(same(before, expected));
   const auto flip = [&](uint64_t seed) {
@@ -151,16 +166,16 @@ void pages_keep_their_bits(const std::function<std::unique_ptr<Executor>()>& mak
   }
 }
 
-TEST(Executor, pages_that_went_to_the_host_and_back_or_were_copied_keep_their_bits) {
-  pages_keep_their_bits([] { return on_cpu(); });
+TEST_P(Executors, pages_that_went_to_the_host_and_back_or_were_copied_keep_their_bits) {
+  pages_keep_their_bits([] { return make(); });
 }
 
-TEST(Executor, pages_keep_their_bits_on_a_device_that_runs_behind_its_host) {
-  pages_keep_their_bits([] { return std::make_unique<LateExecutor>(on_cpu(), 2); });
+TEST_P(Executors, pages_keep_their_bits_on_a_device_that_runs_behind_its_host) {
+  pages_keep_their_bits([] { return std::make_unique<LateExecutor>(make(), 2); });
 }
 
-TEST(Executor, refuses_plans_that_would_reach_beyond_their_memory) {
-  const auto executor = on_cpu();
+TEST_P(Executors, refuses_plans_that_would_reach_beyond_their_memory) {
+  const auto executor = make();
   ASSERT_TRUE(executor->clear(kPages));
   const auto refused = [&](const std::function<void(Plan&)>& spoil) {
     Plan plan = prompt();

@@ -59,6 +59,19 @@ Learner::Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr
 
 Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings,
                                 Ranks ranks) {
+  return create(std::move(weights), std::move(stream), nullptr, settings, std::move(ranks));
+}
+
+Result<Learner> Learner::create(model::Weights weights, const model::Place& place, const OptimizerSettings& settings,
+                                Ranks ranks) {
+  std::unique_ptr<Tape> tape;
+  if (!place.device.on_cpu())
+    tape = TRY(Tape::on_device(place.device, weights, weights.config().max_positions));
+  return create(std::move(weights), TRY(place.host_stream()), std::move(tape), settings, std::move(ranks));
+}
+
+Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, std::unique_ptr<Tape> tape,
+                                const OptimizerSettings& settings, Ranks ranks) {
   if (!weights.for_training()) return fail(Status::internal("a learner needs weights for training"));
   TRY(check(settings));
   TRY(check_ranks(ranks.count(), settings.slots));
@@ -72,6 +85,10 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
                             : TRY(Optimizer::create(weights.layout(), settings, shard));
   Learner learner(std::move(weights), std::move(stream), std::move(low_rank), std::move(optimizer), settings,
                   std::move(ranks), shard);
+  if (tape) {
+    learner.tape_ = std::move(tape);
+    learner.on_device_ = true;
+  }
   TRY(learner.take_masters());
   return learner;
 }
@@ -108,13 +125,19 @@ Status Learner::rebuild_weights() {
                            [](float value) { return kernels::to_bf16(value); });
     TRY(gather_weights());
   }
-  return weights_->pack(stream_);
+  return ready();
 }
+
+Status Learner::ready() { return on_device_ ? weights_->encode(stream_) : weights_->pack(stream_); }
 
 Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
   if (!copy)
     copy = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false, weights_->format())));
   std::ranges::copy(weights_->wire(), copy->wire().begin());
+  if (on_device_) {
+    copy->mark_received();
+    return {};
+  }
   TRY(copy->pack_received(stream_));
   copy->give_back_flat();
   return {};
@@ -300,7 +323,7 @@ Status Learner::apply(StepMetrics& metrics) {
   forget_gradients();
   if (low_rank_) TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
   TRY(gather_weights());
-  return weights_->pack(stream_);
+  return ready();
 }
 
 // Untouched parts of a Buffer take no memory, so those that nothing was added to are left alone.

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "model/executor.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/low_rank.h"
@@ -70,6 +71,9 @@ class Learner {
   // Starts from a model; the moments are zero. kInvalid for ranks that are no power of two, or more than the slots.
   static Result<Learner> create(model::Weights weights, kernels::Stream stream, const OptimizerSettings& settings,
                                 Ranks ranks = {});
+  // Passes run at `place`; masters, moments and what is done with them lie on the host.
+  static Result<Learner> create(model::Weights weights, const model::Place& place, const OptimizerSettings& settings,
+                                Ranks ranks = {});
 
   // What a learner holds once it has taken a step, but for what its passes keep (Tape::row_bytes_of). Of several ranks
   // the first holds most.
@@ -117,6 +121,9 @@ class Learner {
   Result<std::optional<std::string>> difference_from(const fs::path& folder);
 
  private:
+  // `tape` is that of a device; null: the CPU's.
+  static Result<Learner> create(model::Weights weights, kernels::Stream stream, std::unique_ptr<Tape> tape,
+                                const OptimizerSettings& settings, Ranks ranks);
   Learner(model::Weights weights, kernels::Stream stream, std::unique_ptr<LowRank> low_rank, Optimizer optimizer,
           const OptimizerSettings& settings, Ranks ranks, std::optional<Piece> shard);
   static std::vector<SliceSpec> specs_of(const model::ParameterLayout& layout, const LowRank* low_rank,
@@ -173,12 +180,15 @@ class Learner {
   Status sum_over_ranks(bool any_here, bool any_at_all);
   Result<double> norm_of(const Slice& gradients);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
+  // Of `flat` what passes read.
+  Status ready();
   Status apply(StepMetrics& metrics);
   void forget_gradients();
   Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
 
   std::unique_ptr<model::Weights> weights_;
   std::unique_ptr<Tape> tape_;
+  bool on_device_ = false;  // passes read no panels
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
   std::unique_ptr<model::Weights> reference_;
   uint64_t previous_version_ = UINT64_MAX;

@@ -4,6 +4,7 @@
 
 #include "kernels/transformer_ops.h"
 #include "model/head_norms.h"
+#include "trainer/learn/device_tape.h"
 #include "trainer/learn/tape_ops.h"
 
 namespace tandem::trainer {
@@ -202,7 +203,13 @@ Tape::Tape(const model::ModelConfig& config, int max_positions, model::WeightFor
   else
     pass_ = std::make_unique<TapeOps<bf16>>(config, max_positions);
 }
+Tape::Tape(std::unique_ptr<Pass> pass) : pass_(std::move(pass)) {}
 Tape::~Tape() = default;
+
+Result<std::unique_ptr<Tape>> Tape::on_device(const kernels::Device& device, const model::Weights& like,
+                                              int max_positions) {
+  return std::unique_ptr<Tape>(new Tape(TRY(DevicePass::create(device, like, max_positions))));
+}
 
 Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                          std::span<const TokenPick> picks) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/lm_head.h"
 #include "model/slice.h"
 #include "model/weights.h"
@@ -29,6 +30,10 @@ class Tape {
   // `format` is that of the weights.
   Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format = model::WeightFormat::kBf16);
   ~Tape();
+  // On a device that is not the host, for weights like these, of which passes read `wire` alone. Its bits are those of
+  // AVX2. kUnfit for float32 and latent attention, which the CPU alone trains.
+  static Result<std::unique_ptr<Tape>> on_device(const kernels::Device& device, const model::Weights& like,
+                                                 int max_positions);
 
   // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
@@ -51,6 +56,8 @@ class Tape {
   class Pass;
   template <typename T>
   class TapeOps;
+  class DevicePass;
+  explicit Tape(std::unique_ptr<Pass> pass);
   std::unique_ptr<Pass> pass_;
 };
 

@@ -296,8 +296,7 @@ int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& sampl
 }
 
 Result<Learner> make_learner(const FineTuningSettings& settings) {
-  return Learner::create(TRY(model::load_weights(settings.model, true)), TRY(kernels::Stream::cpu(settings.threads)),
-                         settings.optimizer);
+  return Learner::create(TRY(model::load_weights(settings.model, true)), settings.place, settings.optimizer);
 }
 
 Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples, Learner learner,

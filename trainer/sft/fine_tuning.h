@@ -30,7 +30,7 @@ struct FineTuningSettings {
   int patience = 0;  // validations that may pass without a better one; 0: any number
   int checkpoint_every = 100;
   uint64_t seed = 1;
-  int threads = 1;
+  model::Place place;  // where it computes
 };
 
 // The validations so far. Pure.

@@ -118,6 +118,16 @@ typedef struct TANDEM_CUDA_NAME(Add) {
 } TANDEM_CUDA_NAME(Add);
 int TANDEM_CUDA_FUNCTION(add)(TandemCudaStream stream, const TANDEM_CUDA_NAME(Add) * arguments);
 
+/* out[r][g][i] = x[r][g][i] for i below `columns`, 0 for the rest up to `width`. */
+typedef struct TANDEM_CUDA_NAME(PlaceColumns) {
+  const TANDEM_CUDA_T* x; /* `stride` from row to row, `group` from one to the next */
+  int64_t stride, group;
+  TANDEM_CUDA_T* out;
+  int64_t out_stride, out_group;
+  int rows, groups, columns, width;
+} TANDEM_CUDA_NAME(PlaceColumns);
+int TANDEM_CUDA_FUNCTION(place_columns)(TandemCudaStream stream, const TANDEM_CUDA_NAME(PlaceColumns) * arguments);
+
 /* out = bf16(parts[0] + parts[1] + ...), the sum in fp32 in this order: what ranks sent, added up (collectives/). */
 typedef struct TANDEM_CUDA_NAME(SumParts) {
   const TANDEM_CUDA_T* parts; /* [count_of_parts][count] */

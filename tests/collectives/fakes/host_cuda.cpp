@@ -12,6 +12,8 @@ struct TandemCudaStreamState {
   bool stuck;  // never done: what a GPU does while a kernel of NCCL waits for a peer that is gone
 };
 
+struct TandemCudaEventState {};
+
 namespace {
 
 namespace cuda = tandem::kernels::cuda;
@@ -81,6 +83,20 @@ int tandem_cuda_done(TandemCudaStream stream, int* done) {
   *done = !stream->stuck;
   return 0;
 }
+int tandem_cuda_event_create(TandemCudaStream, TandemCudaEvent* event) {
+  *event = new TandemCudaEventState;
+  return 0;
+}
+int tandem_cuda_event_destroy(TandemCudaEvent event) {
+  delete event;
+  return 0;
+}
+int tandem_cuda_event_record(TandemCudaStream, TandemCudaEvent) { return 0; }
+int tandem_cuda_event_done(TandemCudaEvent, int* done) {
+  *done = 1;
+  return 0;
+}
+int tandem_cuda_stream_wait(TandemCudaStream, TandemCudaEvent) { return 0; }
 void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream; }
 int tandem_cuda_allocate(TandemCudaStream, size_t bytes, void** memory) {
   *memory = std::malloc(bytes);
@@ -92,6 +108,18 @@ int tandem_cuda_free(TandemCudaStream, void* memory) {
 }
 int tandem_cuda_copy_to_device(TandemCudaStream, void* device, const void* host, size_t bytes) {
   std::memcpy(device, host, bytes);
+  return 0;
+}
+int tandem_cuda_copy_on_device(TandemCudaStream, void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+  return 0;
+}
+int tandem_cuda_allocate_host(TandemCudaStream stream, size_t bytes, void** memory) {
+  return tandem_cuda_allocate(stream, bytes, memory);
+}
+int tandem_cuda_free_host(TandemCudaStream stream, void* memory) { return tandem_cuda_free(stream, memory); }
+int tandem_cuda_memory(TandemCudaStream, size_t* free, size_t* all) {
+  *free = *all = size_t{1} << 30;
   return 0;
 }
 int tandem_cuda_copy_to_host(TandemCudaStream, void* host, const void* device, size_t bytes) {

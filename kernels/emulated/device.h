@@ -1,0 +1,100 @@
+// Devices that are emulated: a GPU's rules on a machine without one, stricter than a GPU's own.
+//
+// What is put on a stream is done later: when somebody waits, or, by a seed, at random moments in any order that streams
+// allow. Copies read and write host memory then, not when they are called. Memory is memory.h's.
+//
+// Thread safety: calls of any threads; a lock lets one in at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/execution.cuh"
+#include "kernels/emulated/memory.h"
+#include "kernels/emulated/settings.h"
+#include "kernels/threads.h"
+
+namespace tandem::kernels::emulated {
+
+// Codes of this library beyond kTandemCudaRuntime, where a GPU's would be.
+enum Trouble { kNoMemory = kTandemCudaRuntime + 2, kNoDevice = kTandemCudaRuntime + 100, kLost, kRefused, kSettings };
+
+class Device;
+
+struct Stream {
+  Device& device;
+  std::deque<std::function<void()>> work;
+};
+
+// A place in a stream's work. Recorded `recorded` times, of which work has passed `passed`.
+struct Event {
+  Stream* stream = nullptr;  // that it was last recorded on
+  std::shared_ptr<uint64_t> passed = std::make_shared<uint64_t>(0);
+  uint64_t recorded = 0;
+};
+
+class Device {
+ public:
+  Device(int index, const Settings& settings);
+
+  Stream* open();
+  void close(Stream* stream);
+  int allocate(size_t bytes, void** memory);
+  int free(void* memory);
+  int copy(Stream& stream, void* to, const void* from, size_t bytes);
+  int wait(Stream& stream);
+  int done(Stream& stream, int* done);
+  int record(Stream& stream, Event& event);
+  int passed(Event& event, int* passed);
+  int wait_for(Stream& stream, const Event& event);
+  int room(size_t* free, size_t* all);
+
+  // Runs blocks of a kernel, a value of execution.cuh, on this device.
+  template <typename Kernel>
+  int launch(Stream& stream, const Kernel& kernel, int64_t blocks) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = count_kernel()) return code;
+    return put(stream, [this, kernel, blocks] { run(kernel, blocks); });
+  }
+
+ private:
+  template <typename Kernel>
+  void run(const Kernel& kernel, int64_t blocks) {
+    const bool descending = settings_.seed && random_() % 2 == 0;
+    const int parts = static_cast<int>(std::min<int64_t>(blocks, 4 * threads_.threads()));
+    threads_.run(parts, [&](int part) {
+      const auto shared = std::make_unique<typename Kernel::Shared>();
+      std::vector<typename Kernel::Private> own(Kernel::kThreads);
+      for (int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; ++block) {
+        bool more = true;
+        for (int phase = 0; more; ++phase) {
+          for (int i = 0; i < Kernel::kThreads; ++i) {
+            const int thread = descending ? Kernel::kThreads - 1 - i : i;
+            more = kernel.run(block, phase, thread, *shared, own[thread]);
+          }
+        }
+      }
+    });
+  }
+  int count_kernel();
+  int put(Stream& stream, std::function<void()> work);
+  void step(Stream& stream);
+  bool known(const Stream* stream) const;
+
+  const Settings settings_;
+  std::mutex mutex_;
+  Memory memory_;
+  ThreadPool threads_;
+  std::mt19937_64 random_;
+  std::list<std::unique_ptr<Stream>> streams_;
+  uint64_t kernels_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace tandem::kernels::emulated

@@ -1,0 +1,60 @@
+#include "run/devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tandem::run {
+
+namespace {
+
+using kernels::Device;
+
+Result<Device> read_device(const std::string& text, const char* key) {
+  auto device = kernels::device_named(text);
+  if (device && device->kind == Device::Kind::kAuto) device = kernels::find_device(*device);
+  if (!device) return fail(std::move(device).error().at(key));
+  return device;
+}
+
+// The instruction set whose bits a device has, where that does not depend on the machine.
+std::optional<kernels::Isa> bits_of(const Device& device) {
+  return device.on_cpu() ? device.isa : std::optional(kernels::Isa::kAvx2);
+}
+
+}  // namespace
+
+Result<RoleDevices> devices_of(const RunConfig& config) {
+  RoleDevices devices;
+  const bool own = !config.trainer.device.empty();
+  devices.trainer = TRY(read_device(own ? config.trainer.device : config.device, own ? "trainer.device" : "device"));
+  const auto& listed = config.rollout.devices;
+  for (int i = 0; i < config.rollout.workers; ++i) {
+    const std::string& text = listed.empty() ? config.device : listed[static_cast<size_t>(i) % listed.size()];
+    devices.rollouts.push_back(TRY(read_device(text, listed.empty() ? "device" : "rollout.devices")));
+  }
+  std::vector<Device*> all = {&devices.trainer};
+  for (Device& device : devices.rollouts) all.push_back(&device);
+  const auto decided = std::ranges::find_if(all, [](const Device* device) { return bits_of(*device).has_value(); });
+  if (decided == all.end()) return devices;
+  const auto isa = bits_of(**decided);
+  for (Device* device : all) {
+    if (!bits_of(*device)) device->isa = isa;
+    if (bits_of(*device) == isa) continue;
+    return fail(Status::invalid(fmt::format("{} and {} do not compute the same bits, and trainer and engines must",
+                                            kernels::to_string(**decided), kernels::to_string(*device)))
+                    .at("device, trainer.device, rollout.devices")
+                    .hint("a GPU has the bits of cpu:avx2"));
+  }
+  return devices;
+}
+
+Status find_devices(const RunConfig& config) {
+  const RoleDevices devices = TRY(devices_of(config));
+  std::vector<Device> all = devices.rollouts;
+  all.push_back(devices.trainer);
+  for (const Device& device : all) TRY(kernels::find_device(device));
+  return {};
+}
+
+}  // namespace tandem::run

@@ -1,0 +1,26 @@
+// Which device each trainer and each engine of a run computes on. All from the config.
+//
+// What trainer and engines compute must be comparable bit by bit, so beside a GPU, whose bits are those of AVX2, a CPU
+// that was not given an instruction set takes that one.
+#pragma once
+
+#include <vector>
+
+#include "kernels/device.h"
+#include "run/config.h"
+
+namespace tandem::run {
+
+struct RoleDevices {
+  kernels::Device trainer;                // of every rank
+  std::vector<kernels::Device> rollouts;  // of each engine
+};
+
+// `auto` is what this machine has; the others are not looked for. kInvalid names the key that is no device, or the two
+// whose bits differ.
+Result<RoleDevices> devices_of(const RunConfig& config);
+
+// Whether all of them are there: kUnfit says which is not.
+Status find_devices(const RunConfig& config);
+
+}  // namespace tandem::run

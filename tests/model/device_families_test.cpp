@@ -1,0 +1,148 @@
+// Every kind of model and number format on a device: the bits of the CPU's AVX2 kernels, whatever the order of work.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "model/executor.h"
+#include "model/weights.h"
+#include "tests/model/emulated.h"
+
+namespace tandem::model {
+namespace {
+
+ModelConfig base(const char* family) {
+  ModelConfig config;
+  config.family = family;
+  config.layers = 2;
+  config.width = 64;
+  config.heads = 2;
+  config.kv_heads = 1;
+  config.head_size = 64;
+  config.mlp_width = 96;
+  config.vocabulary = 150;
+  config.max_positions = 256;
+  config.dtype = DType::kBF16;
+  return config;
+}
+
+struct Family {
+  const char* name;
+  ModelConfig config;
+};
+std::vector<Family> families() {
+  std::vector<Family> all = {{"llama", base("llama")}};
+  ModelConfig biased = base("qwen2");
+  biased.qkv_bias = biased.tied_embeddings = true;
+  all.push_back({"biases", biased});
+  ModelConfig normed = base("qwen3");
+  normed.qk_norm = true;
+  all.push_back({"head_norms", normed});
+  ModelConfig post = base("glm4");
+  post.post_norms = post.qkv_bias = post.fused_gate_up = true;
+  all.push_back({"post_norms", post});
+  ModelConfig sliding = base("mistral");
+  sliding.window = 20;
+  sliding.sliding = {true, false};
+  all.push_back({"window", sliding});
+  ModelConfig mixture = base("qwen3_moe");
+  mixture.qk_norm = true;
+  mixture.experts = {.count = 6, .top_k = 2, .width = 64, .normalise = true};
+  all.push_back({"mixture", mixture});
+  ModelConfig latent = base("deepseek_v3");
+  latent.heads = latent.kv_heads = 2;
+  latent.head_size = 48;
+  latent.latent = {.rank = 32, .query_rank = 24, .plain = 32, .rope_dim = 16, .value = 32};
+  latent.experts = {.count = 8, .top_k = 2, .width = 32, .normalise = true, .sigmoid = true, .scale = 2.5, .groups = 4,
+                    .top_k_groups = 2, .shared_width = 32, .first = 1};
+  all.push_back({"latent_attention", latent});
+  return all;
+}
+
+std::shared_ptr<Weights> weights_of(const ModelConfig& config, WeightFormat format) {
+  auto made = Weights::create(config, false, format == WeightFormat::kFloat32 ? WeightFormat::kBf16 : format);
+  if (!made) throw std::runtime_error(made.error().to_string());
+  auto weights = std::make_shared<Weights>(std::move(*made));
+  randomise(*weights, 3);
+  for (auto& value : weights->flat()) value = kernels::to_bf16(kernels::to_float(value) * 3);
+  if (format != WeightFormat::kFloat32) return weights;
+  auto wide = std::make_shared<Weights>(std::move(*Weights::create(config, false, format)));
+  for (size_t i = 0; i < weights->flat().size(); ++i) wide->flat<float>()[i] = kernels::to_float(weights->flat()[i]);
+  return wide;
+}
+
+// What a prompt of two sequences in chunks, then two steps of both say: draws of all kinds, logprobs, likeliest tokens.
+std::vector<Answer> said_on(const Place& place, const ModelConfig& config, WeightFormat format) {
+  auto weights = weights_of(config, format);
+  EXPECT_TRUE(place.ready(*weights));
+  auto executor = make_executor(weights, place, {.pages = 8, .max_positions = 200});
+  EXPECT_TRUE(executor) << executor.error().to_string();
+  if (!executor) return {};
+  std::vector<int32_t> first(90), second(70);
+  for (size_t i = 0; i < first.size(); ++i) first[i] = static_cast<int32_t>(i * 37 % 150);
+  for (size_t i = 0; i < second.size(); ++i) second[i] = static_cast<int32_t>(i * 11 % 150);
+  const std::vector<int> first_pages = {5, 0}, second_pages = {3, 7};
+  EXPECT_TRUE((*executor)->clear(std::vector<int>{5, 0, 3, 7}));
+  std::vector<Answer> said;
+  const auto run = [&](Plan plan) {
+    const auto ticket = (*executor)->submit(std::move(plan));
+    ASSERT_TRUE(ticket) << ticket.error().to_string();
+    auto answer = (*executor)->collect(*ticket);
+    ASSERT_TRUE(answer) << answer.error().to_string();
+    said.push_back(std::move(*answer));
+  };
+  Plan chunk;
+  chunk.batch.add(std::span(first).first(50), 0, first_pages);
+  chunk.picks = {{0, 7}, {0, 9}, {3, 2}, {49, first[50]}};
+  chunk.likeliest = {1, 49};
+  chunk.tops = {{.row = 2, .count = 5}};
+  run(chunk);
+  Plan rest;
+  rest.batch.add(std::span(first).subspan(50), 50, first_pages);
+  rest.batch.add(second, 0, second_pages);
+  rest.draws = {{.row = 39, .seed = 5, .position = 90},
+                {.row = 109, .sampling = {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f}, .seed = 6, .position = 70},
+                {.row = 109, .sampling = {.temperature = 0}, .position = 70},
+                {.row = 39, .sampling = {.min_p = 0.2f}, .seed = 8, .position = 90, .bias = {{4, 3.0f}, {9, -2.0f}}},
+                {.row = 39,
+                 .seed = 9,
+                 .position = 90,
+                 .mask = [](std::span<uint64_t> allowed) { allowed[0] = 0xff00ff00; }}};
+  run(rest);
+  Plan step;
+  step.batch.add(std::vector<int32_t>{said[1].draws[0].token}, 90, first_pages);
+  step.batch.add(std::vector<int32_t>{said[1].draws[1].token}, 70, second_pages);
+  step.draws = {{.row = 0, .seed = 5, .position = 91}, {.row = 1, .seed = 6, .position = 71}};
+  run(step);
+  return said;
+}
+
+void expect_same(const std::vector<Answer>& got, const std::vector<Answer>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].draws.size(), expected[i].draws.size());
+    for (size_t d = 0; d < got[i].draws.size(); ++d) {
+      EXPECT_EQ(got[i].draws[d].token, expected[i].draws[d].token) << "plan " << i << " draw " << d;
+      EXPECT_EQ(got[i].draws[d].logprob, expected[i].draws[d].logprob) << "plan " << i << " draw " << d;
+      EXPECT_EQ(got[i].draws[d].sampling_logprob, expected[i].draws[d].sampling_logprob) << "plan " << i << " " << d;
+    }
+    EXPECT_EQ(got[i].picks, expected[i].picks) << "plan " << i;
+    EXPECT_EQ(got[i].likeliest, expected[i].likeliest) << "plan " << i;
+    EXPECT_EQ(got[i].tops, expected[i].tops) << "plan " << i;
+  }
+}
+
+TEST(DeviceFamilies, each_kind_of_model_in_each_format_has_the_bits_of_avx2) {
+  const Place cpu{.device = *kernels::device_named("cpu:avx2"), .threads = 2};
+  int device = 0;
+  for (const Family& family : families()) {
+    for (const auto format :
+         {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kMxfp8, WeightFormat::kFloat32}) {
+      SCOPED_TRACE(std::string(family.name) + " in " + to_string(format));
+      const Place emulated{.device = {.kind = kernels::Device::Kind::kEmulated, .index = device++ % 8}, .threads = 1};
+      expect_same(said_on(emulated, family.config, format), said_on(cpu, family.config, format));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::model

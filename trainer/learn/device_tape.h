@@ -1,0 +1,189 @@
+// The tape of a device: the records of tape_ops.h, computed there. Gradients lie on the device while a pass adds to
+// them; the host has them before and after.
+//
+// The operations and their arguments are the CPU's, so the bits are those of its AVX2 kernels. Latent attention is not
+// trained here yet.
+//
+// Thread safety: none.
+#pragma once
+
+#include "kernels/cuda/library.h"
+#include "model/device/device_layer_ops.h"
+#include "trainer/learn/tape_ops.h"
+
+namespace tandem::trainer {
+
+// Memory of a device that is handed out front to back and taken back all at once.
+class DeviceArena {
+ public:
+  Result<kernels::OnDevice<bf16>*> take(kernels::DeviceStream& stream, size_t count);
+  void reset() { chunk_ = used_ = taken_ = 0; }
+  size_t taken() const { return taken_; }  // elements
+
+ private:
+  std::vector<kernels::DeviceBuffer<bf16>> chunks_;
+  size_t chunk_ = 0, used_ = 0, taken_ = 0;
+};
+
+// Before the operations, which keep a pointer to it.
+struct DeviceTapeStream {
+  explicit DeviceTapeStream(kernels::DeviceStream stream) : own(std::move(stream)) {}
+  kernels::DeviceStream own;
+};
+
+class Tape::DevicePass final : private DeviceTapeStream,
+                               public model::DeviceLayerOps<bf16>,
+                               public Tape::Pass {
+ public:
+  using Element = kernels::OnDevice<bf16>;
+  using Tensor = model::BasicTensor<Element>;
+
+  static Result<std::unique_ptr<DevicePass>> create(const kernels::Device& device, const model::Weights& like,
+                                                    int max_positions);
+
+  Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
+                                     std::span<const TokenPick> picks) override;
+  Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
+                  std::span<const uint8_t> learned) override;
+  Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
+  size_t kept_bytes() const override;
+
+  Result<Tensor> embed() override;
+  Result<Tensor> norm(const Tensor& x, int weight) override;
+  Result<Tensor> linear(const Tensor& x, int weight, int bias) override;
+  Result<Tensor> linear_onto(const Tensor& x, int weight, int bias, const Tensor& residual) override;
+  Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) override;
+  Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) override;
+  Result<Tensor> attention(const Tensor& qkv, int layer) override;
+  Result<Tensor> expand_latents(const Tensor& compressed, int layer) override;
+  Result<Tensor> project_values(const Tensor& gathered, int layer) override;
+  Result<Tensor> swiglu(const Tensor& gate_up) override;
+  Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override;
+  Result<Tensor> grouped_linear(const Tensor& x, int weights) override;
+  Result<Tensor> combine(const Tensor& y, const Tensor& residual) override;
+
+ private:
+  enum Kind {
+    kEmbed,
+    kNorm,
+    kLinear,
+    kLinearOnto,
+    kNormOnto,
+    kHeadNorm,
+    kAttention,
+    kSwiglu,
+    kDispatch,
+    kGroupedLinear,
+    kCombine
+  };
+  struct Record {
+    Kind kind{};
+    int weight = 0;
+    int second_weight = 0;  // of keys, where `weight` is that of queries
+    int bias = -1;
+    int layer = 0;
+    size_t routes = 0;  // which of routes_
+    Tensor in = {};
+    Tensor out = {};
+    bool kept = true;  // false: `out` lives in scratch and is computed again when it is needed
+  };
+  // Arrays of the host in the device's memory, as long as the next of the same name has not come.
+  template <typename T>
+  class Sent {
+   public:
+    Result<kernels::OnDevice<T>*> send(kernels::DeviceStream& stream, std::span<const T> values) {
+      auto* const at = TRY(model::grown(stream, memory_, values.size(), "a batch"));
+      host_.assign(values.begin(), values.end());
+      TRY(stream.upload(at, std::span<const T>(host_)));
+      return at;
+    }
+    kernels::OnDevice<T>* data() const { return memory_.data(); }
+
+   private:
+    std::vector<T> host_;
+    kernels::DeviceBuffer<T> memory_;
+  };
+  // A version of weights that was uploaded, by its edition.
+  struct Uploaded {
+    model::Weights::Edition edition;
+    std::unique_ptr<model::DeviceWeights> weights;
+    uint64_t used = 0;
+  };
+
+  DevicePass(kernels::DeviceStream stream, const model::Weights& like, int max_positions);
+
+  Result<const model::DeviceWeights*> on_device(const model::Weights& weights);
+  Status send_tree(const TokenTree& tree);
+  Status send_runs();
+  Result<std::vector<float>> head(std::span<const TokenPick> picks);
+  Result<Element*> head_states(std::span<const int> rows);
+
+  bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
+  kernels::OnDevice<float>* grad_of(int parameter) const {
+    return kernels::beyond(grads_.data(), layout_.parameters[parameter].offset);
+  }
+  // Of a norm, whose kernel has no way to leave it out.
+  Result<kernels::OnDevice<float>*> grad_of_norm(int parameter);
+  Result<Tensor> record(Record entry, int rows, int columns);
+  Result<Element*> recompute(const Record& record);
+  Result<Element*> input_of(const Record& record);
+  Result<Element*> multiplied_input_of(const Record& record);
+  Status compute(const Record& record, Element* in, Element* out);
+  kernels::DeviceBuffer<bf16>& scratch_of(const Record& record) {
+    return record.kind == kDispatch ? dispatched_ : scratch_;
+  }
+  // Sets floats, and elements, to 0.
+  Status clear(kernels::OnDevice<float>* values, int rows, int columns);
+  Status clear(Element* values, int rows, int columns);
+  // The values of a parameter's matrix that products multiply: bf16, expanded where it is quantised.
+  Result<Element*> matrix_of(int parameter);
+
+  Status backward(const Record& record);
+  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
+  Status norm_backward(const Record& record, Element* grad_out, Element* grad_x, bool accumulate);
+  Status linear_backward(const Record& record, Element* grad_out);
+  Status add_weight_gradient(int weight, Element* x, int inputs, Element* grad_out, int stride);
+  Status input_gradient(int weight, Element* grad_out, int stride, int inputs, Element* residual, Element* out);
+  Status head_norm_backward(const Record& record);
+  Status attention_backward(const Record& record);
+  Status combine_backward(const Record& record);
+  Status grouped_linear_backward(const Record& record);
+  Status dispatch_backward(const Record& record);
+
+  std::vector<Uploaded> uploaded_;
+  uint64_t uses_ = 0;
+  const TokenTree* tree_ = nullptr;
+  std::span<const uint8_t> learned_;
+  int rows_ = 0;
+  bool have_residual_grad_ = false;
+  DeviceArena arena_;
+  std::vector<Record> records_;
+  std::vector<kernels::DeviceBuffer<float>> log_sums_;  // of each layer
+  std::vector<model::DeviceRoutes> routes_;             // of each layer with experts
+  size_t routes_used_ = 0;
+  Tensor hidden_;
+
+  // The tree: of its rows, and of rows that a page begins with which belong to ancestors.
+  Sent<int32_t> tokens_, positions_, pages_table_, first_page_, copied_rows_, copied_positions_, copied_first_page_;
+  int copied_ = 0;
+  std::optional<model::DevicePages<bf16>> pages_;
+  kernels::DeviceBuffer<bf16> copied_columns_;
+  Sent<TandemCudaTreeRun> runs_;
+  Sent<int32_t> row_run_, paths_;
+  bool runs_sent_ = false;
+
+  std::vector<int> head_rows_;
+  std::vector<TandemCudaPick> head_picks_;
+  Sent<int32_t> head_rows_sent_;
+  Sent<TandemCudaPick> head_picks_sent_;
+  Sent<float> grad_logprobs_;
+  kernels::DeviceBuffer<float> head_log_sum_, head_logprobs_, head_entropy_, grad_states_;
+  kernels::DeviceBuffer<int32_t> head_argmax_;
+  kernels::DeviceBuffer<bf16> head_states_;
+
+  kernels::DeviceBuffer<float> grads_, unwanted_, grad_weights_;
+  kernels::DeviceBuffer<bf16> scratch_, dispatched_, matrix_, transposed_;
+  kernels::DeviceBuffer<bf16> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
+};
+
+}  // namespace tandem::trainer
