@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "bench/figure.h"
-#include "kernels/stream.h"
+#include "model/executor.h"
 #include "model/weight_format.h"
 
 namespace tandem::bench {
@@ -20,8 +20,10 @@ struct Settings {
   fs::path model;  // Hugging Face directory; where it is empty a random model of SmolLM2-135M's shape is used
   model::WeightFormat weights = model::WeightFormat::kBf16;  // of the model's layers
   int threads = 1;
-  std::optional<kernels::Isa> isa;  // of bench_kernels, bench_engine and bench_trainer; default: the fastest
-  double seconds = 1;               // for each figure, about
+  std::optional<kernels::Isa> isa;                                 // of bench_kernels; default: the fastest
+  kernels::Device device = {.kind = kernels::Device::Kind::kCpu};  // of bench_engine and bench_trainer
+  model::Place place() const { return {.device = device, .threads = threads}; }
+  double seconds = 1;  // for each figure, about
   // Of bench_kernels alone.
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter

@@ -25,9 +25,9 @@ std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary) {
   return tokens;
 }
 
-Result<Engine> make_engine(std::shared_ptr<const model::Weights> weights, const Settings& settings, int slots,
+Result<Engine> make_engine(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int slots,
                            int prefill_tokens) {
-  return Engine::create(std::move(weights), 0, TRY(kernels::Stream::cpu(settings.threads, settings.isa)),
+  return Engine::create(weights, 0, settings.place(),
                         {.slots = slots, .max_tokens = 1024, .prefill_tokens = prefill_tokens});
 }
 
@@ -82,9 +82,8 @@ Result<double> prefix_tokens(const Settings& settings, int count) {
 }  // namespace
 
 Result<std::vector<Figure>> bench_engine(const Settings& settings) {
-  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
-  auto weights = std::make_shared<const model::Weights>(TRY(load_model(settings, stream, false)));
-  const Limits limits = measure_limits(stream);
+  auto weights = std::make_shared<const model::Weights>(TRY(load_model(settings, false)));
+  const Limits limits = TRY(measure_limits(settings.place()));
   const auto& config = weights->config();
   std::vector<Figure> figures;
   for (const int count : {1, 8}) {

@@ -1,9 +1,44 @@
 #include "bench/measure.h"
 
+#include "kernels/device_stream.h"
+
 namespace tandem::bench {
 
 Limits measure_limits(kernels::Stream& stream) {
   return {kernels::measure_peak_flops(stream), kernels::measure_read_bandwidth(stream)};
+}
+
+Result<Limits> measure_limits(const model::Place& place) {
+  if (place.device.on_cpu()) {
+    auto stream = TRY(place.host_stream());
+    return measure_limits(stream);
+  }
+  constexpr double kSeconds = 0.3;
+  auto stream = TRY(kernels::DeviceStream::open(place.device));
+  // An emulated device has no tensor cores: its figures say nothing, and are not to take minutes.
+  const int size = place.device.kind == kernels::Device::Kind::kCuda ? 8192 : 128;
+  const size_t elements = static_cast<size_t>(size) * size, bytes = elements * 16;
+  const auto a = TRY(stream.allocate<kernels::bf16>(elements, "a limit"));
+  const auto b = TRY(stream.allocate<kernels::bf16>(elements, "a limit"));
+  const auto out = TRY(stream.allocate<kernels::bf16>(elements, "a limit"));
+  const auto from = TRY(stream.allocate<std::byte>(bytes, "a limit")),
+             to = TRY(stream.allocate<std::byte>(bytes, "a limit"));
+  const double product = TRY(median_seconds(kSeconds, [&]() -> Status {
+    TRY(stream.run(TandemCudaTensorGemm{.a = kernels::address(a.data()),
+                                        .b = kernels::address(b.data()),
+                                        .out = kernels::address(out.data()),
+                                        .out_stride = size,
+                                        .m = size,
+                                        .n = size,
+                                        .k = size}));
+    return stream.wait();
+  }));
+  const double copy = TRY(median_seconds(kSeconds, [&]() -> Status {
+    TRY(stream.copy(to.data(), from.data(), bytes));
+    return stream.wait();
+  }));
+  return Limits{.flops = 2.0 * size * static_cast<double>(elements) / product,
+                .bytes = 2 * static_cast<double>(bytes) / copy};
 }
 
 namespace {
@@ -27,11 +62,11 @@ model::ModelConfig default_shape() {
 }
 }  // namespace
 
-Result<model::Weights> load_model(const Settings& settings, kernels::Stream& stream, bool for_training) {
+Result<model::Weights> load_model(const Settings& settings, bool for_training) {
   auto weights = settings.model.empty() ? TRY(model::Weights::create(default_shape(), for_training, settings.weights))
                                         : TRY(model::load_weights(settings.model, for_training, settings.weights));
   if (settings.model.empty()) model::randomise(weights, 1);
-  TRY(weights.pack(stream));
+  TRY(settings.place().ready(weights));
   return weights;
 }
 

@@ -17,9 +17,11 @@ struct Limits {
   double bytes = 0;  // read from memory each second, all threads
 };
 Limits measure_limits(kernels::Stream& stream);
+// Of a GPU: of bf16 products by its tensor cores, and of copies that stay on it, both read and written.
+Result<Limits> measure_limits(const model::Place& place);
 
-// The model that the settings name, packed.
-Result<model::Weights> load_model(const Settings& settings, kernels::Stream& stream, bool for_training);
+// The model that the settings name, ready for their device.
+Result<model::Weights> load_model(const Settings& settings, bool for_training);
 
 // Products of one token's forward pass: without the head, and of the head. FLOP.
 double body_flops(const model::ModelConfig& config);

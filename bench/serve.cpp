@@ -182,9 +182,9 @@ bool ends_whole(std::string_view answer) {
 constexpr int kPrompt = 64, kSaid = 128;
 
 // Tokens a second of the engine alone.
-Result<double> engine_alone(const Settings& settings, kernels::Stream& packing, int streams) {
-  auto weights = std::make_shared<model::Weights>(TRY(load_model(settings, packing, false)));
-  auto engine = TRY(rollout::Engine::create(weights, 0, TRY(kernels::Stream::cpu(settings.threads)),
+Result<double> engine_alone(const Settings& settings, int streams) {
+  auto weights = std::make_shared<model::Weights>(TRY(load_model(settings, false)));
+  auto engine = TRY(rollout::Engine::create(weights, 0, settings.place(),
                                             {.slots = std::max(streams, 1), .max_tokens = 512}));
   rollout::SequenceId next = 0;
   const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
@@ -205,7 +205,6 @@ Result<double> engine_alone(const Settings& settings, kernels::Stream& packing, 
 Result<std::vector<Figure>> bench_serve(const Settings& settings) {
   if (settings.model.empty()) return fail(Status::invalid("which model? --model DIR says it"));
   std::vector<Figure> figures;
-  auto packing = TRY(kernels::Stream::cpu(settings.threads));
   const std::string health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
   constexpr int kRounds = 2000;
   constexpr size_t kAnswerBytes = 100;
@@ -218,7 +217,7 @@ Result<std::vector<Figure>> bench_serve(const Settings& settings) {
               }));
   }
   std::map<int, double> alone;
-  for (const int streams : {1, kConnections}) alone[streams] = TRY(engine_alone(settings, packing, streams));
+  for (const int streams : {1, kConnections}) alone[streams] = TRY(engine_alone(settings, streams));
   const auto served = TRY(Served::start(settings));
   const auto rate = [&](const std::string& request, int connections, int rounds) -> Result<double> {
     return rounds / TRY(median_seconds(settings.seconds, [&] {

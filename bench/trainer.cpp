@@ -35,10 +35,10 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
   constexpr int kTokens = 1024;
   config.layers = 1;
   config.vocabulary = 64;
-  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
+  auto stream = TRY(settings.place().host_stream());
   auto weights = TRY(model::Weights::create(config, true, settings.weights));
   model::randomise(weights, 1);
-  TRY(weights.pack(stream));
+  TRY(settings.place().ready(weights));
   std::vector<int32_t> tokens(kTokens);
   std::vector<trainer::TokenPick> picks;
   for (int i = 0; i < kTokens; ++i) {
@@ -49,10 +49,11 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
   const auto tree = trainer::merge(samples);
   const std::vector<float> gradients(kTokens, 1.0f);
   Buffer<float> grads(weights.layout().elements);
-  trainer::Tape tape(config, kTokens, weights.format());
+  const auto tape = settings.device.on_cpu() ? std::make_unique<trainer::Tape>(config, kTokens, weights.format())
+                                             : TRY(trainer::Tape::on_device(settings.device, weights, kTokens));
   const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
-    TRY(tape.forward(stream, weights, tree, picks));
-    return tape.backward(gradients, model::slice_of("gradients", std::span(grads.data(), grads.size())));
+    TRY(tape->forward(stream, weights, tree, picks));
+    return tape->backward(gradients, model::slice_of("gradients", std::span(grads.data(), grads.size())));
   }));
   return Figure{"a layer forward and backward, 1024 tokens", kTokens / seconds, "tok/s",
                 limits.flops / (3 * body_flops(config)), "arithmetic"};
@@ -61,13 +62,11 @@ Result<Figure> block_figure(const Settings& settings, model::ModelConfig config,
 }  // namespace
 
 Result<std::vector<Figure>> bench_trainer(const Settings& settings) {
-  auto stream = TRY(kernels::Stream::cpu(settings.threads, settings.isa));
-  auto weights = TRY(load_model(settings, stream, true));
-  const Limits limits = measure_limits(stream);
+  auto weights = TRY(load_model(settings, true));
+  const Limits limits = TRY(measure_limits(settings.place()));
   const auto config = weights.config();
   const double elements = static_cast<double>(weights.layout().elements);
-  auto learner =
-      TRY(trainer::Learner::create(std::move(weights), TRY(kernels::Stream::cpu(settings.threads, settings.isa)), {}));
+  auto learner = TRY(trainer::Learner::create(std::move(weights), settings.place(), {}));
 
   std::vector<Figure> figures;
   // A whole step on 8 x 320 tokens of which 256 are learned from, nothing shared: what peers are measured on.

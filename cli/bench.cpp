@@ -7,6 +7,7 @@
 
 #include "bench/benchmarks.h"
 #include "cli/command.h"
+#include "cli/model/model_options.h"
 
 namespace tandem::cli {
 
@@ -42,7 +43,7 @@ constexpr std::array kBenchmarks = {
 
 struct BenchOptions {
   bench::Settings settings;
-  std::string model, text, weights = "bf16", isa, image;
+  std::string model, text, weights = "bf16", isa, image, device = "cpu";
   bool json = false;
 };
 
@@ -60,6 +61,7 @@ Result<int> run(const BenchOptions& options, const Benchmark& benchmark) {
   if (benchmark.run == bench::bench_tokenizer || benchmark.run == bench::bench_cuda ||
       benchmark.run == bench::bench_ledger)
     settings.threads = 1;
+  settings.device = TRY(place_of(options.device, 1)).device;
   settings.weights = TRY(model::weight_format_named(options.weights));
   for (const kernels::Isa isa : kernels::supported_isas())
     if (to_string(isa) == options.isa) settings.isa = isa;
@@ -92,8 +94,9 @@ Action add_bench(CLI::App& command) {
       sub->add_option("--weights", options->weights, "Number format of the model's layers")
           ->check(CLI::IsMember(model::weight_format_names()));
     }
-    if (benchmark.run == bench::bench_kernels || benchmark.run == bench::bench_engine ||
-        benchmark.run == bench::bench_trainer)
+    if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer)
+      add_device_option(*sub, options->device);
+    if (benchmark.run == bench::bench_kernels)
       sub->add_option("--isa", options->isa, "Instruction set (default: the fastest that is here)")
           ->check(CLI::IsMember(isa_names()));
     if (benchmark.run != bench::bench_tokenizer && benchmark.run != bench::bench_cuda &&

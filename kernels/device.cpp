@@ -29,12 +29,13 @@ Status look_for(const Device& device) {
   const auto devices = library->devices();
   if (!devices) return Status::unfit(fmt::format("there is no {}: {}", to_string(device), devices.error().message()));
   if (devices->empty()) {
-    return Status::unfit(fmt::format("there is no {}: no driver, or no GPU that this process may see", to_string(device)))
+    return Status::unfit(
+               fmt::format("there is no {}: no driver, or no GPU that this process may see", to_string(device)))
         .hint("`tandem doctor` lists what is there; device: cpu computes on the processor");
   }
   if (static_cast<size_t>(device.index) >= devices->size()) {
-    return Status::unfit(fmt::format("there is no {}: this machine has {}, counted from 0", to_string(device),
-                                     devices->size()));
+    return Status::unfit(
+        fmt::format("there is no {}: this machine has {}, counted from 0", to_string(device), devices->size()));
   }
   const auto& found = (*devices)[static_cast<size_t>(device.index)];
   if (found.supported()) return {};

@@ -25,8 +25,8 @@ struct Device {
 Result<Device> device_named(std::string_view text);
 std::string to_string(const Device& device);
 
-// Of `auto` what it stands for here: the first GPU that the library has code for, else the CPU. kUnfit where a device is
-// not there, with what is missing.
+// Of `auto` what it stands for here: the first GPU that the library has code for, else the CPU. kUnfit where a device
+// is not there, with what is missing.
 Result<Device> find_device(const Device& wanted);
 
 // Of a command's `--device`, or of a key of that name: both of the above.

@@ -86,8 +86,7 @@ Result<std::shared_ptr<detail::DeviceState>> open_stream(const cuda::Library& li
 Result<DeviceStream> DeviceStream::open(const Device& device) {
   if (device.kind != Device::Kind::kCuda && device.kind != Device::Kind::kEmulated)
     return fail(Status::invalid(fmt::format("{} has no memory of its own", to_string(device))));
-  const auto library =
-      TRY(device.kind == Device::Kind::kCuda ? cuda::Library::load() : cuda::Library::load_emulated());
+  const auto library = TRY(device.kind == Device::Kind::kCuda ? cuda::Library::load() : cuda::Library::load_emulated());
   return DeviceStream(TRY(open_stream(library, device, std::make_shared<detail::Holders>())));
 }
 
@@ -128,17 +127,16 @@ Result<detail::DeviceBytes> DeviceStream::take(size_t bytes, bool host, std::str
     for (const auto& [name, size] : state_->holders->bytes)
       held += fmt::format("{}{} by {}", held.empty() ? "" : ", ", format_bytes(size), name);
   }
-  return fail(Status::exhausted(fmt::format("{}: {} for {} cannot be had: {} of {} are free; held here: {}",
-                                            to_string(device()), format_bytes(bytes), purpose,
-                                            format_bytes(free_bytes()), format_bytes(all_bytes()),
-                                            held.empty() ? "nothing" : held))
-                  .hint("fewer slots, or shorter sequences, need less memory for keys and values"));
+  return fail(
+      Status::exhausted(fmt::format("{}: {} for {} cannot be had: {} of {} are free; held here: {}",
+                                    to_string(device()), format_bytes(bytes), purpose, format_bytes(free_bytes()),
+                                    format_bytes(all_bytes()), held.empty() ? "nothing" : held))
+          .hint("fewer slots, or shorter sequences, need less memory for keys and values"));
 }
 
 Status DeviceStream::copy_in(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
-  return state_->status("copy_to_device",
-                        state_->library.functions().copy_to_device(state_->stream, to, from, bytes));
+  return state_->status("copy_to_device", state_->library.functions().copy_to_device(state_->stream, to, from, bytes));
 }
 Status DeviceStream::copy_out(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
@@ -146,8 +144,7 @@ Status DeviceStream::copy_out(void* to, const void* from, size_t bytes) {
 }
 Status DeviceStream::copy_within(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
-  return state_->status("copy_on_device",
-                        state_->library.functions().copy_on_device(state_->stream, to, from, bytes));
+  return state_->status("copy_on_device", state_->library.functions().copy_on_device(state_->stream, to, from, bytes));
 }
 
 struct DeviceEvent::State {
@@ -190,8 +187,8 @@ Result<DeviceEvent> DeviceStream::mark() {
 
 Status DeviceStream::wait(std::chrono::seconds patience) { return TRY(mark()).wait(patience); }
 
-#define TANDEM_DEVICE_OPERATION(operation, Arguments)                                               \
-  Status DeviceStream::run(const TandemCuda##Arguments& arguments) {                                \
+#define TANDEM_DEVICE_OPERATION(operation, Arguments)                                                     \
+  Status DeviceStream::run(const TandemCuda##Arguments& arguments) {                                      \
     return state_->status(#operation, state_->library.functions().operation(state_->stream, &arguments)); \
   }
 TANDEM_CUDA_OPERATIONS(TANDEM_DEVICE_OPERATION)

@@ -80,7 +80,9 @@ int Device::passed(Event& event, int* passed) {
   const std::lock_guard lock(mutex_);
   const Memory::Opened opened(memory_);
   const uint64_t most = settings_.seed ? random_() % 64 + 1 : UINT64_MAX;
-  const auto open = [&] { return *event.passed < event.recorded && known(event.stream) && !event.stream->work.empty(); };
+  const auto open = [&] {
+    return *event.passed < event.recorded && known(event.stream) && !event.stream->work.empty();
+  };
   for (uint64_t i = 0; i < most && !lost_ && open(); ++i) step(*event.stream);
   *passed = *event.passed >= event.recorded;
   return lost_ ? static_cast<int>(kLost) : static_cast<int>(kTandemCudaOk);

@@ -1,7 +1,7 @@
 // Devices that are emulated: a GPU's rules on a machine without one, stricter than a GPU's own.
 //
-// What is put on a stream is done later: when somebody waits, or, by a seed, at random moments in any order that streams
-// allow. Copies read and write host memory then, not when they are called. Memory is memory.h's.
+// What is put on a stream is done later: when somebody waits, or, by a seed, at random moments in any order that
+// streams allow. Copies read and write host memory then, not when they are called. Memory is memory.h's.
 //
 // Thread safety: calls of any threads; a lock lets one in at a time.
 #pragma once

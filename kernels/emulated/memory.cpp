@@ -50,7 +50,7 @@ void on_fault(int number, siginfo_t* info, void*) {
 void watch_faults() {
   static std::once_flag once;
   std::call_once(once, [] {
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigaction(SIGSEGV, &action, &before);

@@ -146,12 +146,12 @@ class DeviceExecutor final : public Executor {
     Plan plan;
     Clock::time_point started;
     Packet arguments, masks;
-    Returned<int32_t> tokens;             // of draws
-    Returned<float> logprobs, sampling;   // the same
+    Returned<int32_t> tokens;            // of draws
+    Returned<float> logprobs, sampling;  // the same
     Returned<float> picks;
-    Returned<int32_t> likeliest;          // of `scored`
-    std::vector<int> scored;              // rows of picks and likeliest, each once, ascending
-    Answer answer;                        // what the host computed itself
+    Returned<int32_t> likeliest;  // of `scored`
+    std::vector<int> scored;      // rows of picks and likeliest, each once, ascending
+    Answer answer;                // what the host computed itself
     std::optional<kernels::DeviceEvent> done;
   };
   // Where the arrays of a plan lie in its packet.
@@ -181,12 +181,11 @@ class DeviceExecutor final : public Executor {
                                            .rows = address(ints(later.rows)),
                                            .count = later.count}));
     }
-    TRY(ops_->run(*weights_, *pages_,
-                  {.rows = static_cast<int>(work.plan.batch.tokens.size()),
-                   .tokens = ints(at.tokens),
-                   .places = {.positions = ints(at.positions),
-                              .pages = ints(at.pages),
-                              .first_page = ints(at.first_page)}}));
+    TRY(ops_->run(
+        *weights_, *pages_,
+        {.rows = static_cast<int>(work.plan.batch.tokens.size()),
+         .tokens = ints(at.tokens),
+         .places = {.positions = ints(at.positions), .pages = ints(at.pages), .first_page = ints(at.first_page)}}));
     TRY(draw(work, at));
     TRY(score(work, at));
     return rank(work, at);
@@ -209,8 +208,8 @@ class DeviceExecutor final : public Executor {
       later[token.ticket].second.push_back(row);
     }
     for (const auto& [ticket, taken] : later)
-      at.later.push_back({ticket, packet.add(taken.first), packet.add(taken.second),
-                          static_cast<int>(taken.first.size())});
+      at.later.push_back(
+          {ticket, packet.add(taken.first), packet.add(taken.second), static_cast<int>(taken.first.size())});
     std::vector<int32_t> rows, top_k, mask_of;
     std::vector<float> temperatures, top_p, min_p;
     std::vector<uint64_t> seeds, positions;
@@ -302,25 +301,25 @@ class DeviceExecutor final : public Executor {
       TRY(logits_of(beyond(packet.on_device<int32_t>(at.draw_rows), first), rows));
       const auto scratch = TRY(stream_.workspace(stream_.functions().sample_workspace(rows, config_.vocabulary)));
       const auto part = [&]<typename U>(OnDevice<U>* all) { return address(beyond(all, first)); };
-      TRY(stream_.run(TandemCudaSample{
-          .logits = address(logits_.data()),
-          .panel_sums = address(panel_sums_.data()),
-          .log_sum = address(log_sums_.data()),
-          .temperatures = part(packet.on_device<float>(at.temperatures)),
-          .top_k = part(packet.on_device<int32_t>(at.top_k)),
-          .top_p = part(packet.on_device<float>(at.top_p)),
-          .min_p = part(packet.on_device<float>(at.min_p)),
-          .masks = masked ? address(work.masks.template on_device<uint64_t>(masks_at)) : nullptr,
-          .mask_of = masked ? part(packet.on_device<int32_t>(at.mask_of)) : nullptr,
-          .seeds = part(packet.on_device<uint64_t>(at.seeds)),
-          .positions = part(packet.on_device<uint64_t>(at.draw_positions)),
-          .tokens = part(tokens),
-          .logprobs = part(logprobs),
-          .sampling_logprobs = part(sampling),
-          .rows = rows,
-          .vocabulary = config_.vocabulary,
-          .workspace = scratch.memory,
-          .workspace_bytes = scratch.bytes}));
+      TRY(stream_.run(
+          TandemCudaSample{.logits = address(logits_.data()),
+                           .panel_sums = address(panel_sums_.data()),
+                           .log_sum = address(log_sums_.data()),
+                           .temperatures = part(packet.on_device<float>(at.temperatures)),
+                           .top_k = part(packet.on_device<int32_t>(at.top_k)),
+                           .top_p = part(packet.on_device<float>(at.top_p)),
+                           .min_p = part(packet.on_device<float>(at.min_p)),
+                           .masks = masked ? address(work.masks.template on_device<uint64_t>(masks_at)) : nullptr,
+                           .mask_of = masked ? part(packet.on_device<int32_t>(at.mask_of)) : nullptr,
+                           .seeds = part(packet.on_device<uint64_t>(at.seeds)),
+                           .positions = part(packet.on_device<uint64_t>(at.draw_positions)),
+                           .tokens = part(tokens),
+                           .logprobs = part(logprobs),
+                           .sampling_logprobs = part(sampling),
+                           .rows = rows,
+                           .vocabulary = config_.vocabulary,
+                           .workspace = scratch.memory,
+                           .workspace_bytes = scratch.bytes}));
       TRY(draw_biased(work, first, rows));
     }
     TRY(work.tokens.fetch(stream_));
@@ -365,8 +364,8 @@ class DeviceExecutor final : public Executor {
       size_t end = pick;
       while (end < work.plan.picks.size() && work.plan.picks[end].row <= work.scored[first + rows - 1]) ++end;
       const auto scratch = TRY(stream_.workspace(stream_.functions().lm_head_workspace(rows, config_.vocabulary)));
-      TRY(run_head({.hidden = address(TRY(ops_->gather(
-                        beyond(work.arguments.template on_device<int32_t>(at.scored_rows), first), rows))),
+      TRY(run_head({.hidden = address(TRY(
+                        ops_->gather(beyond(work.arguments.template on_device<int32_t>(at.scored_rows), first), rows))),
                     .head = address(weights_->values<T>(head_)),
                     .log_sum = address(log_sums_.data()),
                     .argmax = address(beyond(likeliest, first)),

@@ -38,22 +38,22 @@ Status DeviceLayerOps<T>::embed_rows(OnDevice<int32_t>* tokens, const Tensor& ou
 template <typename T>
 Status DeviceLayerOps<T>::pick_rows(const Tensor& x, OnDevice<int32_t>* ids, const Tensor& out) {
   return stream_->run(DeviceArguments<T, TandemCudaEmbed, TandemCudaEmbedFloat>{.table = address(x.data),
-                                                                              .ids = address(ids),
-                                                                              .out = address(out.data),
-                                                                              .rows = out.rows,
-                                                                              .vocabulary = x.rows,
-                                                                              .width = x.columns});
+                                                                                .ids = address(ids),
+                                                                                .out = address(out.data),
+                                                                                .rows = out.rows,
+                                                                                .vocabulary = x.rows,
+                                                                                .width = x.columns});
 }
 
 template <typename T>
 Status DeviceLayerOps<T>::norm_rows(const Tensor& x, Element* in, int weight, Element* out) {
-  return stream_->run(DeviceArguments<T, TandemCudaRmsNorm, TandemCudaRmsNormFloat>{
-      .x = address(in),
-      .weight = address(weights_->values<T>(weight)),
-      .out = address(out),
-      .epsilon = static_cast<float>(config_.norm_epsilon),
-      .rows = x.rows,
-      .width = x.columns});
+  return stream_->run(
+      DeviceArguments<T, TandemCudaRmsNorm, TandemCudaRmsNormFloat>{.x = address(in),
+                                                                    .weight = address(weights_->values<T>(weight)),
+                                                                    .out = address(out),
+                                                                    .epsilon = static_cast<float>(config_.norm_epsilon),
+                                                                    .rows = x.rows,
+                                                                    .width = x.columns});
 }
 
 template <typename T>
@@ -107,14 +107,14 @@ Status DeviceLayerOps<T>::multiply(const Tensor& x, int weight, int bias, Elemen
 template <typename T>
 Status DeviceLayerOps<T>::norm_some(Element* x, size_t stride, int weight, float epsilon, int rows, int heads,
                                     int head_size) {
-  return stream_->run(DeviceArguments<T, TandemCudaHeadNorm, TandemCudaHeadNormFloat>{
-      .x = address(x),
-      .stride = static_cast<int64_t>(stride),
-      .weight = address(weights_->values<T>(weight)),
-      .epsilon = epsilon,
-      .rows = rows,
-      .heads = heads,
-      .head_size = head_size});
+  return stream_->run(
+      DeviceArguments<T, TandemCudaHeadNorm, TandemCudaHeadNormFloat>{.x = address(x),
+                                                                      .stride = static_cast<int64_t>(stride),
+                                                                      .weight = address(weights_->values<T>(weight)),
+                                                                      .epsilon = epsilon,
+                                                                      .rows = rows,
+                                                                      .heads = heads,
+                                                                      .head_size = head_size});
 }
 
 template <typename T>
@@ -130,26 +130,26 @@ template <typename T>
 Status DeviceLayerOps<T>::turn(Element* qkv, int64_t stride, OnDevice<int32_t>* positions, int rows, bool inverse) {
   return stream_->run(
       DeviceArguments<T, TandemCudaRope, TandemCudaRopeFloat>{.x = address(beyond(qkv, rotation_.first())),
-                                                            .stride = stride,
-                                                            .positions = address(positions),
-                                                            .table = address(turns_.data()),
-                                                            .rows = rows,
-                                                            .heads = rotation_.heads(),
-                                                            .head_size = rotation_.head_size(),
-                                                            .table_positions = rotation_.max_positions(),
-                                                            .inverse = inverse,
-                                                            .rope_dim = rotation_.dim(),
-                                                            .interleaved = rotation_.interleaved()});
+                                                              .stride = stride,
+                                                              .positions = address(positions),
+                                                              .table = address(turns_.data()),
+                                                              .rows = rows,
+                                                              .heads = rotation_.heads(),
+                                                              .head_size = rotation_.head_size(),
+                                                              .table_positions = rotation_.max_positions(),
+                                                              .inverse = inverse,
+                                                              .rope_dim = rotation_.dim(),
+                                                              .interleaved = rotation_.interleaved()});
 }
 
 namespace {
 template <typename T>
 auto pages_of(const DevicePages<T>& pages, int slot, const DevicePlaces& places) {
   return DeviceArguments<T, TandemCudaPages, TandemCudaPagesFloat>{.keys = address(pages.keys(slot)),
-                                                                 .values = address(pages.values(slot)),
-                                                                 .table = address(places.pages),
-                                                                 .first = address(places.first_page),
-                                                                 .positions = address(places.positions)};
+                                                                   .values = address(pages.values(slot)),
+                                                                   .table = address(places.pages),
+                                                                   .first = address(places.first_page),
+                                                                   .positions = address(places.positions)};
 }
 }  // namespace
 
@@ -172,20 +172,20 @@ template <typename T>
 Status DeviceLayerOps<T>::attend(const DevicePages<T>& pages, int slot, int layer, const Tensor& qkv,
                                  const DevicePlaces& places, const Tensor& out, OnDevice<float>* log_sum) {
   const kernels::AttentionShape shape = attention_shape(config_, layer);
-  return stream_->run(DeviceArguments<T, TandemCudaAttention, TandemCudaAttentionFloat>{
-      .queries = address(qkv.data),
-      .query_stride = qkv.columns,
-      .pages = pages_of(pages, slot, places),
-      .out = address(out.data),
-      .out_stride = out.columns,
-      .log_sum = log_sum ? address(log_sum) : nullptr,
-      .rows = qkv.rows,
-      .heads = shape.heads,
-      .kv_heads = shape.kv_heads,
-      .head_size = shape.head_size,
-      .scale = shape.scale,
-      .window = shape.window,
-      .value_size = shape.values()});
+  return stream_->run(
+      DeviceArguments<T, TandemCudaAttention, TandemCudaAttentionFloat>{.queries = address(qkv.data),
+                                                                        .query_stride = qkv.columns,
+                                                                        .pages = pages_of(pages, slot, places),
+                                                                        .out = address(out.data),
+                                                                        .out_stride = out.columns,
+                                                                        .log_sum = log_sum ? address(log_sum) : nullptr,
+                                                                        .rows = qkv.rows,
+                                                                        .heads = shape.heads,
+                                                                        .kv_heads = shape.kv_heads,
+                                                                        .head_size = shape.head_size,
+                                                                        .scale = shape.scale,
+                                                                        .window = shape.window,
+                                                                        .value_size = shape.values()});
 }
 
 // As model/latent.cpp has it for the CPU.
@@ -283,18 +283,17 @@ Status DeviceLayerOps<T>::choose(const Tensor& x, int router, int router_bias, D
   TRY(grown(*stream_, routes.ids, pairs, "routes"));
   TRY(grown(*stream_, routes.places, pairs, "routes"));
   TRY(grown(*stream_, routes.offsets, static_cast<size_t>(experts.count) + 1, "routes"));
-  TRY(stream_->run(DeviceArguments<T, TandemCudaGemm, TandemCudaGemmFloat>{
-      .a = address(x.data),
-      .a_row_stride = x.columns,
-      .a_k_stride = 1,
-      .b = address(weights_->values<T>(router)),
-      .b_row_stride = x.columns,
-      .b_k_stride = 1,
-      .out_float = address(logits),
-      .out_stride = experts.count,
-      .m = x.rows,
-      .n = experts.count,
-      .k = x.columns}));
+  TRY(stream_->run(DeviceArguments<T, TandemCudaGemm, TandemCudaGemmFloat>{.a = address(x.data),
+                                                                           .a_row_stride = x.columns,
+                                                                           .a_k_stride = 1,
+                                                                           .b = address(weights_->values<T>(router)),
+                                                                           .b_row_stride = x.columns,
+                                                                           .b_k_stride = 1,
+                                                                           .out_float = address(logits),
+                                                                           .out_stride = experts.count,
+                                                                           .m = x.rows,
+                                                                           .n = experts.count,
+                                                                           .k = x.columns}));
   TRY(stream_->run(TandemCudaRoute{.logits = address(logits),
                                    .ids = address(routes.ids.data()),
                                    .weights = address(routes.weights.data()),
@@ -319,11 +318,11 @@ template <typename T>
 Status DeviceLayerOps<T>::send(const DeviceRoutes& routes, const Tensor& x, Element* in, Element* out) {
   return stream_->run(
       DeviceArguments<T, TandemCudaPermute, TandemCudaPermuteFloat>{.x = address(in),
-                                                                  .places = address(routes.places.data()),
-                                                                  .out = address(out),
-                                                                  .rows = x.rows,
-                                                                  .top_k = config_.experts.top_k,
-                                                                  .width = x.columns});
+                                                                    .places = address(routes.places.data()),
+                                                                    .out = address(out),
+                                                                    .rows = x.rows,
+                                                                    .top_k = config_.experts.top_k,
+                                                                    .width = x.columns});
 }
 
 template <typename T>
@@ -348,13 +347,13 @@ Status DeviceLayerOps<T>::gather_routes(const DeviceRoutes& routes, const Tensor
                                         const Tensor& out) {
   return stream_->run(
       DeviceArguments<T, TandemCudaCombine, TandemCudaCombineFloat>{.y = address(y.data),
-                                                                  .places = address(routes.places.data()),
-                                                                  .weights = address(routes.weights.data()),
-                                                                  .residual = address(residual.data),
-                                                                  .out = address(out.data),
-                                                                  .rows = residual.rows,
-                                                                  .top_k = config_.experts.top_k,
-                                                                  .width = y.columns});
+                                                                    .places = address(routes.places.data()),
+                                                                    .weights = address(routes.weights.data()),
+                                                                    .residual = address(residual.data),
+                                                                    .out = address(out.data),
+                                                                    .rows = residual.rows,
+                                                                    .top_k = config_.experts.top_k,
+                                                                    .width = y.columns});
 }
 
 template class DeviceLayerOps<kernels::bf16>;

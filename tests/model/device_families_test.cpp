@@ -52,8 +52,16 @@ std::vector<Family> families() {
   latent.heads = latent.kv_heads = 2;
   latent.head_size = 48;
   latent.latent = {.rank = 32, .query_rank = 24, .plain = 32, .rope_dim = 16, .value = 32};
-  latent.experts = {.count = 8, .top_k = 2, .width = 32, .normalise = true, .sigmoid = true, .scale = 2.5, .groups = 4,
-                    .top_k_groups = 2, .shared_width = 32, .first = 1};
+  latent.experts = {.count = 8,
+                    .top_k = 2,
+                    .width = 32,
+                    .normalise = true,
+                    .sigmoid = true,
+                    .scale = 2.5,
+                    .groups = 4,
+                    .top_k_groups = 2,
+                    .shared_width = 32,
+                    .first = 1};
   all.push_back({"latent_attention", latent});
   return all;
 }
@@ -99,14 +107,12 @@ std::vector<Answer> said_on(const Place& place, const ModelConfig& config, Weigh
   Plan rest;
   rest.batch.add(std::span(first).subspan(50), 50, first_pages);
   rest.batch.add(second, 0, second_pages);
-  rest.draws = {{.row = 39, .seed = 5, .position = 90},
-                {.row = 109, .sampling = {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f}, .seed = 6, .position = 70},
-                {.row = 109, .sampling = {.temperature = 0}, .position = 70},
-                {.row = 39, .sampling = {.min_p = 0.2f}, .seed = 8, .position = 90, .bias = {{4, 3.0f}, {9, -2.0f}}},
-                {.row = 39,
-                 .seed = 9,
-                 .position = 90,
-                 .mask = [](std::span<uint64_t> allowed) { allowed[0] = 0xff00ff00; }}};
+  rest.draws = {
+      {.row = 39, .seed = 5, .position = 90},
+      {.row = 109, .sampling = {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f}, .seed = 6, .position = 70},
+      {.row = 109, .sampling = {.temperature = 0}, .position = 70},
+      {.row = 39, .sampling = {.min_p = 0.2f}, .seed = 8, .position = 90, .bias = {{4, 3.0f}, {9, -2.0f}}},
+      {.row = 39, .seed = 9, .position = 90, .mask = [](std::span<uint64_t> allowed) { allowed[0] = 0xff00ff00; }}};
   run(rest);
   Plan step;
   step.batch.add(std::vector<int32_t>{said[1].draws[0].token}, 90, first_pages);
@@ -131,15 +137,29 @@ void expect_same(const std::vector<Answer>& got, const std::vector<Answer>& expe
   }
 }
 
+const Place kAvx2{.device = {.kind = kernels::Device::Kind::kCpu, .isa = kernels::Isa::kAvx2}, .threads = 2};
+constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kMxfp8,
+                                     WeightFormat::kFloat32};
+
+// Where there is one: scripts/gpu-check carries this test to it.
+TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_avx2) {
+  const auto gpu = kernels::find_device("cuda:0");
+  if (!gpu) GTEST_SKIP() << gpu.error().to_string();
+  for (const Family& family : families()) {
+    for (const auto format : kFormats) {
+      SCOPED_TRACE(std::string(family.name) + " in " + to_string(format));
+      expect_same(said_on({.device = *gpu}, family.config, format), said_on(kAvx2, family.config, format));
+    }
+  }
+}
+
 TEST(DeviceFamilies, each_kind_of_model_in_each_format_has_the_bits_of_avx2) {
-  const Place cpu{.device = *kernels::device_named("cpu:avx2"), .threads = 2};
   int device = 0;
   for (const Family& family : families()) {
-    for (const auto format :
-         {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kMxfp8, WeightFormat::kFloat32}) {
+    for (const auto format : kFormats) {
       SCOPED_TRACE(std::string(family.name) + " in " + to_string(format));
       const Place emulated{.device = {.kind = kernels::Device::Kind::kEmulated, .index = device++ % 8}, .threads = 1};
-      expect_same(said_on(emulated, family.config, format), said_on(cpu, family.config, format));
+      expect_same(said_on(emulated, family.config, format), said_on(kAvx2, family.config, format));
     }
   }
 }

@@ -111,10 +111,25 @@ void expect_same(const Learned& got, const Learned& expected) {
 model::Place emulated(int index) { return {.device = {.kind = kernels::Device::Kind::kEmulated, .index = index}}; }
 const model::Place kAvx2{.device = {.kind = kernels::Device::Kind::kCpu, .isa = kernels::Isa::kAvx2}, .threads = 2};
 
+constexpr model::WeightFormat kFormats[] = {model::WeightFormat::kBf16, model::WeightFormat::kFp8,
+                                            model::WeightFormat::kMxfp8};
+
+// Where there is one: scripts/gpu-check carries this test to it.
+TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_avx2) {
+  const auto gpu = kernels::find_device("cuda:0");
+  if (!gpu) GTEST_SKIP() << gpu.error().to_string();
+  for (const auto& [name, config] : trained_families()) {
+    for (const auto format : kFormats) {
+      SCOPED_TRACE(std::string(name) + " in " + to_string(format));
+      expect_same(learn_on({.device = *gpu}, config, format), learn_on(kAvx2, config, format));
+    }
+  }
+}
+
 TEST(DeviceTape, steps_of_each_kind_of_model_in_each_format_have_the_bits_of_avx2) {
   int device = 0;
   for (const auto& [name, config] : trained_families()) {
-    for (const auto format : {model::WeightFormat::kBf16, model::WeightFormat::kFp8, model::WeightFormat::kMxfp8}) {
+    for (const auto format : kFormats) {
       SCOPED_TRACE(std::string(name) + " in " + to_string(format));
       expect_same(learn_on(emulated(device++ % 8), config, format), learn_on(kAvx2, config, format));
     }

@@ -29,11 +29,11 @@ Tape::DevicePass::DevicePass(kernels::DeviceStream stream, const model::Weights&
 Result<std::unique_ptr<Tape::DevicePass>> Tape::DevicePass::create(const kernels::Device& device,
                                                                    const model::Weights& like, int max_positions) {
   if (like.format() == model::WeightFormat::kFloat32)
-    return fail(Status::unfit(fmt::format("the trainer's pass in float32 runs on the CPU alone, not on {}",
-                                          kernels::to_string(device))));
+    return fail(Status::unfit(
+        fmt::format("the trainer's pass in float32 runs on the CPU alone, not on {}", kernels::to_string(device))));
   if (like.config().latent.rank > 0)
-    return fail(Status::unfit(fmt::format("latent attention is trained on the CPU alone, not on {}",
-                                          kernels::to_string(device)))
+    return fail(Status::unfit(
+                    fmt::format("latent attention is trained on the CPU alone, not on {}", kernels::to_string(device)))
                     .hint("trainer.device: cpu:avx2 has the same bits"));
   auto stream = TRY(kernels::DeviceStream::open(device));
   auto pass = std::unique_ptr<DevicePass>(new DevicePass(std::move(stream), like, max_positions));
@@ -51,8 +51,8 @@ Result<const model::DeviceWeights*> Tape::DevicePass::on_device(const model::Wei
   }
   if (uploaded_.size() < kKept) {
     uploaded_.push_back({});
-    uploaded_.back().weights = std::make_unique<model::DeviceWeights>(
-        TRY(model::DeviceWeights::create(*stream_, weights)));
+    uploaded_.back().weights =
+        std::make_unique<model::DeviceWeights>(TRY(model::DeviceWeights::create(*stream_, weights)));
   } else {
     std::ranges::sort(uploaded_, std::ranges::greater(), &Uploaded::used);
     TRY(stream_->wait());

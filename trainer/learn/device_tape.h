@@ -31,9 +31,7 @@ struct DeviceTapeStream {
   kernels::DeviceStream own;
 };
 
-class Tape::DevicePass final : private DeviceTapeStream,
-                               public model::DeviceLayerOps<bf16>,
-                               public Tape::Pass {
+class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLayerOps<bf16>, public Tape::Pass {
  public:
   using Element = kernels::OnDevice<bf16>;
   using Tensor = model::BasicTensor<Element>;

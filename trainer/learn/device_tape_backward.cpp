@@ -256,8 +256,8 @@ Status Tape::DevicePass::head_norm_backward(const Record& r) {
   const int query = shape_.heads * shape_.head_size;
   for (const auto& [start, weight, heads] :
        {std::tuple{0, r.weight, shape_.heads}, std::tuple{query, r.second_weight, shape_.kv_heads}}) {
-    const auto scratch = TRY(stream_->workspace(
-        stream_->functions().head_norm_backward_workspace(r.in.rows, heads, shape_.head_size)));
+    const auto scratch =
+        TRY(stream_->workspace(stream_->functions().head_norm_backward_workspace(r.in.rows, heads, shape_.head_size)));
     TRY(stream_->run(TandemCudaHeadNormBackward{.x = address(beyond(r.in.data, start)),
                                                 .grad = address(beyond(grad_wide_.data(), start)),
                                                 .stride = r.in.columns,
@@ -350,17 +350,17 @@ Status Tape::DevicePass::grouped_linear_backward(const Record& r) {
   }
   // A shared expert's backward pass comes before dispatch's, and has grad_branch_ for itself.
   auto& grad_in = records_[r.in.id].kind == kDispatch ? grad_dispatched_ : grad_branch_;
-  return stream_->run(TandemCudaGroupedGemm{
-      .a = address(grad_wide_.data()),
-      .a_stride = outputs,
-      .offsets = address(routes.offsets.data()),
-      .b = address(transposed),
-      .out = address(TRY(grown(*stream_, grad_in, static_cast<size_t>(r.in.rows) * inputs))),
-      .out_stride = inputs,
-      .groups = experts,
-      .m = r.in.rows,
-      .n = inputs,
-      .k = outputs});
+  return stream_->run(
+      TandemCudaGroupedGemm{.a = address(grad_wide_.data()),
+                            .a_stride = outputs,
+                            .offsets = address(routes.offsets.data()),
+                            .b = address(transposed),
+                            .out = address(TRY(grown(*stream_, grad_in, static_cast<size_t>(r.in.rows) * inputs))),
+                            .out_stride = inputs,
+                            .groups = experts,
+                            .m = r.in.rows,
+                            .n = inputs,
+                            .k = outputs});
 }
 
 // What the experts want of a row, and on top of it what a shared expert wants, and the router by the weights that
