@@ -19,6 +19,15 @@
 #define TANDEM_HD inline
 #endif
 
+// Before a loop whose reads do not wait for each other.
+#ifdef __CUDA_ARCH__
+#define TANDEM_UNROLL_8 _Pragma("unroll 8")
+#elif defined(__CUDACC__)
+#define TANDEM_UNROLL_8
+#else
+#define TANDEM_UNROLL_8 _Pragma("GCC unroll 8")
+#endif
+
 namespace tandem::kernels::cuda {
 
 constexpr int kLanes = 16;  // over which a row's sums are spread, whatever the warp's width

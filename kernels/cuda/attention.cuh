@@ -33,6 +33,7 @@ TANDEM_HD int first_seen(int window, int position) {
 template <typename T>
 TANDEM_HD float dot(const T* a, const T* b, int size) {
   float sum = 0;
+  TANDEM_UNROLL_8
   for (int i = 0; i < size; ++i) sum = fmaf(value_of(a[i]), value_of(b[i]), sum);
   return sum;
 }
@@ -119,6 +120,8 @@ struct InPages {
   TANDEM_HD const Element* value(const Sight&, int64_t row, int head, int position) const {
     return a.pages.values + paged(a.pages, row, position, a.kv_heads, kv_head(head)) * value_size();
   }
+  // From a position to the next within a block of 64.
+  TANDEM_HD int64_t value_step() const { return value_size(); }
   TANDEM_HD void put_log_sum(int64_t row, int head, float log_sum) const {
     if (a.log_sum) a.log_sum[row * a.heads + head] = log_sum;
   }
@@ -169,10 +172,13 @@ struct AttentionKernel {
       return true;
     }
     own.sum = own.sum * own.kept + sum_of_block(shared.probabilities);
+    const T* const values = source.value(own.sight, row, head, begin + first);
+    const int64_t step = source.value_step();
     for (int i = 0; i < kOwn && thread + i * kThreads < source.value_size(); ++i) {
       float gathered = 0;
+      TANDEM_UNROLL_8
       for (int key = first; key < end; ++key) {
-        const T value = source.value(own.sight, row, head, begin + key)[thread + i * kThreads];
+        const T value = values[(key - first) * step + thread + i * kThreads];
         gathered = fmaf(value_of(stored<T>(shared.probabilities[key])), value_of(value), gathered);
       }
       own.out[i] = own.out[i] * own.kept + gathered;

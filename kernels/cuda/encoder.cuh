@@ -197,6 +197,7 @@ struct InSequence {
   TANDEM_HD const float* value(const Sight& sight, int64_t, int head, int position) const {
     return a.values + at(sight.begin + position, head);
   }
+  TANDEM_HD int64_t value_step() const { return a.stride; }
   TANDEM_HD void put_log_sum(int64_t, int, float) const {}
 
  private:

@@ -126,7 +126,6 @@ struct GemmKernel {
     return false;
   }
 
- private:
   TANDEM_HD void put(float value, int64_t row, int column) const {
     const int64_t at = row * g.out_stride + column;
     if (g.bias) value = value + value_of(g.bias[column]);
@@ -137,6 +136,67 @@ struct GemmKernel {
     } else {
       g.out_float[at] = value;
     }
+  }
+};
+
+// Products of a few rows, as those of decoding: a block computes 32 columns of all rows, and brings in many of k at
+// once, so that few waits for memory stand in a row. Both sides lie densely along k. The chains are those of
+// GemmKernel.
+template <typename Arguments, int kRows, int kStep>
+struct FewRowsKernel {
+  static constexpr int kThreads = 256;
+  static constexpr int kColumns = 32, kGroups = kThreads / kColumns;
+  static constexpr int kOwn = (kRows + kGroups - 1) / kGroups;  // rows of a thread
+  static constexpr int kStride = kStep + 4;  // so that threads that read neighbouring columns use all banks
+  struct Shared {
+    alignas(16) float a[kRows][kStep];
+    alignas(16) float b[kColumns][kStride];
+  };
+  struct Private {
+    float sums[kOwn];
+  };
+  GemmKernel<Arguments> product;
+
+  TANDEM_HD int64_t blocks() const { return pieces(product.g.n, kColumns); }
+  TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
+    const auto& g = product.g;
+    const int first_column = static_cast<int>(block) * kColumns, first_k = phase / 2 * kStep;
+    const ProductTile sides = product.tile();
+    if (phase == 0) {
+      for (int i = 0; i < kOwn; ++i) own.sums[i] = 0;
+    }
+    if (phase % 2 == 0 && first_k < g.k) {
+      TANDEM_UNROLL_8
+      for (int element = thread; element < kColumns * kStep; element += kThreads) {
+        const int column = element / kStep, step = element % kStep;
+        const bool there = first_column + column < g.n && first_k + step < g.k;
+        shared.b[column][step] = there ? sides.b.at(first_column + column, first_k + step) : 0.0f;
+      }
+      for (int element = thread; element < g.m * kStep; element += kThreads) {
+        const int row = element / kStep, step = element % kStep;
+        shared.a[row][step] = first_k + step < g.k ? sides.a.at(row, first_k + step) : 0.0f;
+      }
+      return true;
+    }
+    const int column = thread % kColumns, first_row = thread / kColumns;
+    if (phase % 2 == 1) {
+      const int steps = g.k - first_k < kStep ? g.k - first_k : kStep;
+      if (first_row >= g.m) return true;
+      TANDEM_UNROLL_8
+      for (int step = 0; step < steps; ++step) {
+        const float b = shared.b[column][step];
+        for (int i = 0; i < kOwn; ++i) {
+          const int row = first_row + i * kGroups;
+          if (row < g.m) own.sums[i] = fmaf(shared.a[row][step], b, own.sums[i]);
+        }
+      }
+      return true;
+    }
+    for (int i = 0; i < kOwn; ++i) {
+      const int row = first_row + i * kGroups;
+      if (row < g.m && first_column + column < g.n) product.put(own.sums[i], row, first_column + column);
+    }
+    return false;
   }
 };
 
@@ -176,7 +236,16 @@ template <typename Execution, OneOf<TandemCudaGemm, TandemCudaGemmFloat> Argumen
 int operate(Execution& execution, const Arguments& g) {
   if (const int code = check_gemm(g)) return code;
   const GemmKernel<Arguments> kernel{g};
-  return start(execution, kernel, kernel.tile().blocks());
+  const ProductTile tile = kernel.tile();
+  if (tile.a.dense_k() && tile.b.dense_k() && g.m <= 8) {
+    const FewRowsKernel<Arguments, 8, 256> few{kernel};
+    return start(execution, few, few.blocks());
+  }
+  if (tile.a.dense_k() && tile.b.dense_k() && g.m <= 64) {
+    const FewRowsKernel<Arguments, 64, 64> few{kernel};
+    return start(execution, few, few.blocks());
+  }
+  return start(execution, kernel, tile.blocks());
 }
 
 // The tiles of one product after those of another.

@@ -97,24 +97,31 @@ struct PanelOfRow {
   }
 };
 
-template <typename Arguments>
-struct RowOfPanels {
-  Arguments h;
-  const PanelSum* sums;
-  TANDEM_HD void operator()(int64_t row) const {
-    const int64_t panels = panels_of(h.vocabulary);
-    PanelSum total{-infinity(), 0, 0};
-    for (int64_t slab = 0; slab < panels; slab += kSlabPanels) {
-      PanelSum of_slab{-infinity(), 0, 0};
-      for (int64_t panel = slab; panel < panels && panel < slab + kSlabPanels; ++panel) {
-        join(of_slab, sums[row * panels + panel]);
-      }
-      if (slab == 0) {
-        total = of_slab;
-      } else {
-        join(total, of_slab);
-      }
+TANDEM_HD int64_t slabs_of(int vocabulary) { return pieces(panels_of(vocabulary), kSlabPanels); }
+
+struct JoinedSlab {
+  const PanelSum* sums;  // [rows][panels]
+  PanelSum* slabs;       // [rows][slabs]
+  int vocabulary;
+  TANDEM_HD void operator()(int64_t i) const {
+    const int64_t panels = panels_of(vocabulary), row = i / slabs_of(vocabulary);
+    const int64_t slab = i % slabs_of(vocabulary) * kSlabPanels;
+    PanelSum of_slab{-infinity(), 0, 0};
+    for (int64_t panel = slab; panel < panels && panel < slab + kSlabPanels; ++panel) {
+      join(of_slab, sums[row * panels + panel]);
     }
+    slabs[i] = of_slab;
+  }
+};
+
+template <typename Arguments>
+struct RowOfSlabs {
+  Arguments h;
+  const PanelSum* slabs;
+  TANDEM_HD void operator()(int64_t row) const {
+    const int64_t count = slabs_of(h.vocabulary);
+    PanelSum total = slabs[row * count];
+    for (int64_t slab = 1; slab < count; ++slab) join(total, slabs[row * count + slab]);
     h.log_sum[row] = log_of_sum(total.maximum, total.sum);
     if (h.argmax) h.argmax[row] = total.best;
   }
@@ -134,7 +141,7 @@ struct PickedLogprob {
 };
 
 inline size_t lm_head_workspace(int rows, int vocabulary) {
-  return static_cast<size_t>(rows) * panels_of(vocabulary) * sizeof(PanelSum);
+  return static_cast<size_t>(rows) * (panels_of(vocabulary) + slabs_of(vocabulary)) * sizeof(PanelSum);
 }
 template <typename Execution, OneOf<TandemCudaLmHead, TandemCudaLmHeadFloat> Arguments>
 int operate(Execution& execution, const Arguments& h) {
@@ -146,11 +153,16 @@ int operate(Execution& execution, const Arguments& h) {
   using T = std::remove_const_t<std::remove_reference_t<decltype(*h.hidden)>>;
   const LogitTiles<PanelOfRow<Arguments>, T> tiles{
       {h, sums}, h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary))};
-  return in_order([&] { return start(execution, tiles, tiles.blocks()); },
-                  [&] {
-                    return each_element(execution, h.rows, RowOfPanels<Arguments>{h, sums});
-                  },
-                  [&] { return each_element(execution, h.pick_count, PickedLogprob<Arguments>{h}); });
+  PanelSum* const slabs = sums + h.rows * panels_of(h.vocabulary);
+  return in_order(
+      [&] { return start(execution, tiles, tiles.blocks()); },
+      [&] {
+        return each_element(execution, h.rows * slabs_of(h.vocabulary), JoinedSlab{sums, slabs, h.vocabulary});
+      },
+      [&] {
+        return each_element(execution, h.rows, RowOfSlabs<Arguments>{h, slabs});
+      },
+      [&] { return each_element(execution, h.pick_count, PickedLogprob<Arguments>{h}); });
 }
 
 }  // namespace tandem::kernels::cuda

@@ -1,7 +1,7 @@
 // Choosing tokens from logits as a function of (distribution, seed, position), as kernels/sampling.h does.
 //
-// One thread a row, sums in double and in the order of kernels/sampling.cpp: where nothing changes the distribution the
-// panel first, then the token in it; else over the tokens that may be drawn, ids ascending. Exponentials are our own
+// Sums are in double and in the order of kernels/sampling.cpp: where nothing changes the distribution the panel first,
+// then the token in it; else over the tokens that may be drawn, ids ascending. Exponentials are our own
 // (arithmetic.cuh), so a draw that lies within their error of a token's edge may fall to the neighbour of the one that
 // the CPU takes.
 #pragma once
@@ -52,69 +52,167 @@ TANDEM_HD void sort_in_place(int32_t* values, int64_t count, const Before& befor
   }
 }
 
-struct SampledRow {
+// A block a row. What does not depend on an order is found by all of its threads: the peak, the tokens that may be
+// drawn, the weight of each. What does, the sums, is one thread's.
+struct SampledRows {
+  static constexpr int kThreads = 256;
+  struct Shared {
+    float value[kThreads];
+    int64_t place[kThreads];  // of a thread's largest; then where its tokens begin
+    float peak;
+    int64_t best, count;
+  };
+  using Private = Nothing;
   TandemCudaSample s;
 
-  TANDEM_HD void operator()(int64_t row) const {
-    const int64_t panels = panels_of(s.vocabulary);
-    const float* sums = s.panel_sums + row * panels * 2;
-    const float* logits = s.logits + row * panels * kPanel;
-    const bool masked = s.mask_of != nullptr && s.mask_of[row] >= 0;
-    int64_t token = 0;
-    float scaled = 0;  // what the token's logprob is in the distribution that was drawn from
-    if (masked || (s.temperatures[row] != 0 && !is_plain(row))) {
-      token = among_some(row, logits, masked, scaled);
-    } else {
-      float peak = sums[0];
-      int64_t best = 0;
-      for (int64_t panel = 1; panel < panels; ++panel) {
-        if (sums[panel * 2] > peak) {
-          peak = sums[panel * 2];
-          best = panel;
+  TANDEM_HD bool run(int64_t row, int phase, int thread, Shared& shared, Private&) const {
+    const Row r = of(row);
+    switch (phase) {
+      case 0: {  // the largest of this thread's share, the first where several are
+        const int64_t begin = r.places() * thread / kThreads, end = r.places() * (thread + 1) / kThreads;
+        int64_t best = -1;
+        for (int64_t i = begin; i < end; ++i) {
+          if (r.allowed(i) && (best < 0 || r.value(i) > r.value(best))) best = i;
         }
+        shared.place[thread] = best;
+        shared.value[thread] = best < 0 ? 0.0f : r.value(best);
+        return true;
       }
-      if (s.temperatures[row] == 0) {
-        token = best * kPanel;
-        while (token < s.vocabulary - 1 && logits[token] != peak) ++token;
-      } else {
-        token = by_panels(logits, sums, peak, uniform_of(s.seeds[row], s.positions[row]));
-        scaled = logits[token] - s.log_sum[row];
-      }
+      case 1:
+        if (thread == 0) {
+          shared.best = -1;
+          for (int i = 0; i < kThreads; ++i) {
+            if (shared.place[i] < 0 || (shared.best >= 0 && !(shared.value[i] > shared.peak))) continue;
+            shared.best = shared.place[i];
+            shared.peak = shared.value[i];
+          }
+        }
+        return true;
+      case 2:
+        if (r.by_panels) {
+          for (int64_t panel = thread; panel < r.panels; panel += kThreads)
+            r.weights[panel] = r.sums[panel * 2 + 1] * weight(r.sums[panel * 2], shared.peak);
+        } else if (shared.best >= 0 && r.temperature != 0) {
+          // Tokens too far below the peak to be drawn at 53 bits are left out.
+          int64_t count = 0;
+          r.each_of(thread, shared.peak, [&](int64_t) { ++count; });
+          shared.place[thread] = count;
+        }
+        return true;
+      case 3:
+        if (thread == 0 && !r.by_panels) {
+          int64_t before = 0;
+          for (int i = 0; i < kThreads; ++i) {
+            const int64_t own = shared.place[i];
+            shared.place[i] = before;
+            before += own;
+          }
+          shared.count = before;
+        }
+        return true;
+      case 4:
+        if (!r.by_panels && shared.best >= 0 && r.temperature != 0) {
+          int64_t at = shared.place[thread];
+          r.each_of(thread, shared.peak, [&](int64_t i) {
+            r.tokens[at] = static_cast<int32_t>(i);
+            r.weights[at++] = r.weight_of(i, shared.peak);
+          });
+        }
+        return true;
+      default:
+        if (thread == 0) finish(r, shared);
+        return false;
     }
-    s.tokens[row] = static_cast<int32_t>(token);
-    s.logprobs[row] = token < 0 ? 0 : logits[token] - s.log_sum[row];
-    s.sampling_logprobs[row] = scaled;
   }
 
  private:
-  TANDEM_HD int32_t top_k(int64_t row) const { return s.top_k != nullptr ? s.top_k[row] : 0; }
-  TANDEM_HD float top_p(int64_t row) const { return s.top_p != nullptr ? s.top_p[row] : 1.0f; }
-  TANDEM_HD float min_p(int64_t row) const { return s.min_p != nullptr ? s.min_p[row] : 0.0f; }
-  TANDEM_HD bool is_cut(int64_t row) const { return top_k(row) > 0 || top_p(row) < 1 || min_p(row) > 0; }
-  TANDEM_HD bool is_plain(int64_t row) const { return s.temperatures[row] == 1 && !is_cut(row); }
+  struct Row {
+    const float* sums;
+    const float* logits;
+    const uint64_t* mask;
+    int32_t* tokens;  // that may be drawn, ascending
+    double* weights;  // of them, or of panels
+    int64_t row, panels;
+    int vocabulary, top_k;
+    float temperature, top_p, min_p;
+    bool by_panels;  // nothing changes the distribution: panels first, then a token in one
+
+    TANDEM_HD bool is_cut() const { return top_k > 0 || top_p < 1 || min_p > 0; }
+    TANDEM_HD int64_t places() const { return by_panels ? panels : vocabulary; }
+    TANDEM_HD float value(int64_t i) const { return by_panels ? sums[i * 2] : logits[i]; }
+    TANDEM_HD bool allowed(int64_t i) const { return mask == nullptr || (mask[i / 64] >> (i % 64) & 1) != 0; }
+    TANDEM_HD double weight_of(int64_t token, float peak) const {
+      return exponential_of(static_cast<double>(logits[token] - peak) / temperature);
+    }
+    template <typename Each>
+    TANDEM_HD void each_of(int thread, float peak, const Each& each) const {
+      const int64_t words = pieces(vocabulary, 64);
+      const float floor = peak - 40.0f * temperature;
+      const int64_t begin = words * thread / kThreads * 64, past = words * (thread + 1) / kThreads * 64;
+      for (int64_t i = begin; i < past && i < vocabulary; ++i) {
+        if (logits[i] >= floor && allowed(i)) each(i);
+      }
+    }
+  };
+
+  TANDEM_HD Row of(int64_t row) const {
+    const int64_t panels = panels_of(s.vocabulary), words = pieces(s.vocabulary, 64);
+    const bool masked = s.mask_of != nullptr && s.mask_of[row] >= 0;
+    char* const memory = static_cast<char*>(s.workspace);
+    Row r{.sums = s.panel_sums + row * panels * 2,
+          .logits = s.logits + row * panels * kPanel,
+          .mask = masked ? s.masks + s.mask_of[row] * words : nullptr,
+          .tokens = reinterpret_cast<int32_t*>(memory + s.rows * words * 64 * sizeof(double)) + row * words * 64,
+          .weights = reinterpret_cast<double*>(memory) + row * words * 64,
+          .row = row,
+          .panels = panels,
+          .vocabulary = s.vocabulary,
+          .top_k = s.top_k != nullptr ? s.top_k[row] : 0,
+          .temperature = s.temperatures[row],
+          .top_p = s.top_p != nullptr ? s.top_p[row] : 1.0f,
+          .min_p = s.min_p != nullptr ? s.min_p[row] : 0.0f,
+          .by_panels = false};
+    r.by_panels = !masked && (r.temperature == 0 || (r.temperature == 1 && !r.is_cut()));
+    return r;
+  }
 
   TANDEM_HD static double weight(float x, float peak) { return exponential_of(static_cast<double>(x - peak)); }
 
-  TANDEM_HD int64_t by_panels(const float* logits, const float* sums, float peak, double u) const {
-    const int64_t panels = panels_of(s.vocabulary);
-    double total = 0;
-    for (int64_t panel = 0; panel < panels; ++panel) {
-      total = total + sums[panel * 2 + 1] * weight(sums[panel * 2], peak);
+  TANDEM_HD void finish(const Row& r, const Shared& shared) const {
+    int64_t token = shared.best;
+    float scaled = 0;  // what the token's logprob is in the distribution that was drawn from
+    if (r.by_panels && r.temperature == 0) {
+      token = shared.best * kPanel;
+      while (token < r.vocabulary - 1 && r.logits[token] != shared.peak) ++token;
+    } else if (r.by_panels) {
+      token = by_panels(r, shared.peak);
+      scaled = r.logits[token] - s.log_sum[r.row];
+    } else if (token >= 0 && r.temperature != 0) {
+      token = among_some(r, shared, scaled);
     }
-    double left = u * total;
+    s.tokens[r.row] = static_cast<int32_t>(token);
+    s.logprobs[r.row] = token < 0 ? 0 : r.logits[token] - s.log_sum[r.row];
+    s.sampling_logprobs[r.row] = scaled;
+  }
+
+  TANDEM_HD int64_t by_panels(const Row& r, float peak) const {
+    double total = 0;
+    TANDEM_UNROLL_8
+    for (int64_t panel = 0; panel < r.panels; ++panel) total = total + r.weights[panel];
+    double left = uniform_of(s.seeds[r.row], s.positions[r.row]) * total;
     int64_t chosen = 0, last = 0;
-    for (; chosen < panels; ++chosen) {
-      const double of_panel = sums[chosen * 2 + 1] * weight(sums[chosen * 2], peak);
+    for (; chosen < r.panels; ++chosen) {
+      const double of_panel = r.weights[chosen];
       if (of_panel > 0) last = chosen;
       if (left < of_panel) break;
       left = left - of_panel;
     }
-    if (chosen == panels) chosen = last;  // rounding at the very end
+    if (chosen == r.panels) chosen = last;  // rounding at the very end
     const int64_t begin = chosen * kPanel;
-    const int64_t end = begin + kPanel < s.vocabulary ? begin + kPanel : s.vocabulary;
+    const int64_t end = begin + kPanel < r.vocabulary ? begin + kPanel : r.vocabulary;
     int64_t token = begin;
     for (int64_t i = begin; i < end; ++i) {
-      const double of_token = weight(logits[i], peak);
+      const double of_token = weight(r.logits[i], peak);
       if (of_token > 0) token = i;
       if (left < of_token) break;
       left = left - of_token;
@@ -122,58 +220,43 @@ struct SampledRow {
     return token;
   }
 
-  // Of the tokens of the row's mask, or all, at its temperature and cut as it says; -1 where there are none.
-  TANDEM_HD int64_t among_some(int64_t row, const float* logits, bool masked, float& scaled) const {
-    const int64_t words = pieces(s.vocabulary, 64);
-    const uint64_t* mask = masked ? s.masks + s.mask_of[row] * words : nullptr;
-    const auto allowed = [&](int64_t i) { return mask == nullptr || (mask[i / 64] >> (i % 64) & 1) != 0; };
-    int64_t best = -1;
-    for (int64_t i = 0; i < s.vocabulary; ++i) {
-      if (allowed(i) && (best < 0 || logits[i] > logits[best])) best = i;
+  // Of the tokens that may be drawn, at the row's temperature and cut as it says.
+  TANDEM_HD int64_t among_some(const Row& r, const Shared& shared, float& scaled) const {
+    int64_t count = shared.count;
+    if (r.is_cut()) {
+      count = cut(r, shared.peak, count);
+      for (int64_t i = 0; i < count; ++i) r.weights[i] = r.weight_of(r.tokens[i], shared.peak);
     }
-    const float temperature = s.temperatures[row];
-    if (best < 0 || temperature == 0) return best;
-    const float peak = logits[best];
-    // Tokens too far below the peak to be drawn at 53 bits are left out.
-    const float floor = peak - 40.0f * temperature;
-    int32_t* tokens = static_cast<int32_t*>(s.workspace) + row * s.vocabulary;
-    int64_t count = 0;
-    for (int64_t i = 0; i < s.vocabulary; ++i) {
-      if (logits[i] >= floor && allowed(i)) tokens[count++] = static_cast<int32_t>(i);
-    }
-    const auto weight_of = [&](int32_t token) {
-      return exponential_of(static_cast<double>(logits[token] - peak) / temperature);
-    };
-    if (is_cut(row)) count = cut(row, logits, tokens, count, weight_of);
     double total = 0;
-    for (int64_t i = 0; i < count; ++i) total = total + weight_of(tokens[i]);
-    const double u = uniform_of(s.seeds[row], s.positions[row]);
+    TANDEM_UNROLL_8
+    for (int64_t i = 0; i < count; ++i) total = total + r.weights[i];
+    const double u = uniform_of(s.seeds[r.row], s.positions[r.row]);
     double sum = 0;
     int64_t at = 0;
     for (; at < count - 1; ++at) {
-      sum = sum + weight_of(tokens[at]);
+      sum = sum + r.weights[at];
       if (sum > u * total) break;
     }
-    scaled = static_cast<float>(natural_log(weight_of(tokens[at]) / total));
-    return tokens[at];
+    scaled = static_cast<float>(natural_log(r.weights[at] / total));
+    return r.tokens[at];
   }
 
   // How many stay of `count` tokens; those first, ascending.
-  template <typename Weight>
-  TANDEM_HD int64_t cut(int64_t row, const float* logits, int32_t* tokens, int64_t count,
-                        const Weight& weight_of) const {
+  TANDEM_HD int64_t cut(const Row& r, float peak, int64_t count) const {
+    const float* const logits = r.logits;
+    int32_t* const tokens = r.tokens;
     sort_in_place(tokens, count,
                   [&](int32_t a, int32_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
-    if (top_k(row) > 0 && count > top_k(row)) count = top_k(row);
-    if (top_p(row) < 1) {
+    if (r.top_k > 0 && count > r.top_k) count = r.top_k;
+    if (r.top_p < 1) {
       double total = 0, sum = 0;
-      for (int64_t i = 0; i < count; ++i) total = total + weight_of(tokens[i]);
+      for (int64_t i = 0; i < count; ++i) total = total + r.weight_of(tokens[i], peak);
       int64_t kept = 0;
-      while (kept < count && (kept == 0 || sum < top_p(row) * total)) sum = sum + weight_of(tokens[kept++]);
+      while (kept < count && (kept == 0 || sum < r.top_p * total)) sum = sum + r.weight_of(tokens[kept++], peak);
       count = kept;
     }
-    if (min_p(row) > 0) {
-      while (weight_of(tokens[count - 1]) < min_p(row)) --count;
+    if (r.min_p > 0) {
+      while (r.weight_of(tokens[count - 1], peak) < r.min_p) --count;
     }
     sort_in_place(tokens, count, [](int32_t a, int32_t b) { return a < b; });
     return count;
@@ -181,7 +264,8 @@ struct SampledRow {
 };
 
 inline size_t sample_workspace(int rows, int vocabulary) {
-  return rows > 0 && vocabulary > 0 ? static_cast<size_t>(rows) * vocabulary * sizeof(int32_t) : 0;
+  if (rows <= 0 || vocabulary <= 0) return 0;
+  return static_cast<size_t>(rows) * pieces(vocabulary, 64) * 64 * (sizeof(double) + sizeof(int32_t));
 }
 
 template <typename Execution>
@@ -192,7 +276,7 @@ int operate(Execution& execution, const TandemCudaSample& s) {
   }
   if (s.rows < 0 || s.vocabulary <= 0) return kTandemCudaSize;
   if (s.workspace_bytes < sample_workspace(s.rows, s.vocabulary)) return kTandemCudaWorkspace;
-  return each_element(execution, s.rows, SampledRow{s});
+  return start(execution, SampledRows{s}, s.rows);
 }
 
 }  // namespace tandem::kernels::cuda

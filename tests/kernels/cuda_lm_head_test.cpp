@@ -173,7 +173,7 @@ TEST(CudaHost, a_pick_outside_the_vocabulary_is_nan_and_lm_head_refuses_what_doe
   h.pick_count = 3;
   ASSERT_EQ(machine.run(h), 0);
   for (const float logprob : machine.fetch(h.logprobs, 3)) EXPECT_TRUE(std::isnan(logprob));
-  h.workspace_bytes = kRows * kPanels * 12 - 1;
+  h.workspace_bytes = kRows * (kPanels + 2) * 12 - 1;
   EXPECT_EQ(machine.run(h), kTandemCudaWorkspace);
   h.vocabulary = 0;
   EXPECT_EQ(machine.run(h), kTandemCudaSize);

@@ -60,8 +60,8 @@ struct Drawn {
                              .rows = kRows,
                              .width = kWidth,
                              .vocabulary = kVocabulary,
-                             .workspace = machine.room<char>(kRows * kPanels * 12),
-                             .workspace_bytes = kRows * kPanels * 12};
+                             .workspace = machine.room<char>(kRows * (kPanels + 1) * 12),
+                             .workspace_bytes = kRows * (kPanels + 1) * 12};
     EXPECT_EQ(machine.run(h), 0);
     const TandemCudaSample s{.logits = h.logits,
                              .panel_sums = h.panel_sums,
@@ -79,8 +79,8 @@ struct Drawn {
                              .sampling_logprobs = machine.room<float>(kRows),
                              .rows = kRows,
                              .vocabulary = kVocabulary,
-                             .workspace = machine.room<int32_t>(kRows * kVocabulary),
-                             .workspace_bytes = kRows * kVocabulary * sizeof(int32_t)};
+                             .workspace = machine.room<double>(kRows * kPanels * 64 * 2),
+                             .workspace_bytes = kRows * kPanels * 64 * 12};
     EXPECT_EQ(machine.run(s), 0);
     logits = machine.fetch(h.logits, kRows * kPanels * 64);
     log_sum = machine.fetch(h.log_sum, kRows);
