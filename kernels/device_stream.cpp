@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -30,8 +31,34 @@ struct DeviceState {
   Device device;
   TandemCudaStream stream = nullptr;
   std::shared_ptr<Holders> holders;
+  // With TANDEM_DEVICE_TIMES=1 each operation is waited for, and what all took is told in the end.
+  const bool timed = std::getenv("TANDEM_DEVICE_TIMES") != nullptr;
+  struct Taken {
+    uint64_t times = 0;
+    double seconds = 0;
+  };
+  std::map<std::string, Taken> taken = {};  // by operation
 
-  ~DeviceState() { library.functions().stream_destroy(stream); }
+  ~DeviceState() {
+    std::vector<std::pair<std::string, Taken>> slowest(taken.begin(), taken.end());
+    std::ranges::sort(slowest, std::ranges::greater(), [](const auto& one) { return one.second.seconds; });
+    for (const auto& [operation, all] : slowest)
+      fmt::print(stderr, "{}: {:10.3f} ms in {:7} calls, {:8.1f} us each: {}\n", to_string(device), all.seconds * 1e3,
+                 all.times, all.seconds * 1e6 / static_cast<double>(all.times), operation);
+    library.functions().stream_destroy(stream);
+  }
+  template <typename Call>
+  Status run(const char* operation, const Call& call) {
+    if (!timed) return status(operation, call());
+    library.functions().synchronize(stream);
+    const auto start = std::chrono::steady_clock::now();
+    const int code = call();
+    library.functions().synchronize(stream);
+    auto& own = taken[operation];
+    ++own.times;
+    own.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return status(operation, code);
+  }
   Status status(std::string_view function, int code) const {
     if (code == kTandemCudaOk) return {};
     const Status status = library.status(function, code);
@@ -140,7 +167,8 @@ Status DeviceStream::copy_in(void* to, const void* from, size_t bytes) {
 }
 Status DeviceStream::copy_out(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
-  return state_->status("copy_to_host", state_->library.functions().copy_to_host(state_->stream, to, from, bytes));
+  return state_->run("copy_to_host",
+                     [&] { return state_->library.functions().copy_to_host(state_->stream, to, from, bytes); });
 }
 Status DeviceStream::copy_within(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
@@ -187,9 +215,9 @@ Result<DeviceEvent> DeviceStream::mark() {
 
 Status DeviceStream::wait(std::chrono::seconds patience) { return TRY(mark()).wait(patience); }
 
-#define TANDEM_DEVICE_OPERATION(operation, Arguments)                                                     \
-  Status DeviceStream::run(const TandemCuda##Arguments& arguments) {                                      \
-    return state_->status(#operation, state_->library.functions().operation(state_->stream, &arguments)); \
+#define TANDEM_DEVICE_OPERATION(operation, Arguments)                                                                  \
+  Status DeviceStream::run(const TandemCuda##Arguments& arguments) {                                                   \
+    return state_->run(#operation, [&] { return state_->library.functions().operation(state_->stream, &arguments); }); \
   }
 TANDEM_CUDA_OPERATIONS(TANDEM_DEVICE_OPERATION)
 #undef TANDEM_DEVICE_OPERATION
