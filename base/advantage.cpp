@@ -27,7 +27,7 @@ std::string_view to_string(AdvantageKind kind) { return kNames[static_cast<size_
 
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon) {
   std::vector<double> advantages(rewards.begin(), rewards.end());
-  if (rewards.size() < 2) return advantages;
+  if (rewards.size() < 2 || is_of_tokens(kind)) return advantages;
   const auto n = static_cast<double>(rewards.size());
   // Without a difference there is no signal; the mean of equal numbers need not be that number to the last bit.
   if (std::ranges::all_of(rewards, [&](double reward) { return reward == rewards[0]; }))

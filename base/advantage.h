@@ -15,9 +15,12 @@ namespace tandem {
 enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae };
 Result<AdvantageKind> advantage_kind(std::string_view name);
 std::string_view to_string(AdvantageKind kind);
+constexpr bool is_of_tokens(AdvantageKind kind) {
+  return kind == AdvantageKind::kReturns || kind == AdvantageKind::kGae;
+}
 
 // grpo: (r - mean) / (std + epsilon) with the unbiased std, a group of one has mean 0 and std 1; dr_grpo: r - mean;
-// rloo: r - mean of the others.
+// rloo: r - mean of the others. Of a kind that is of tokens: the rewards.
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon);
 
 // Permutes all rewards of a batch among its episodes: a control that must learn nothing.

@@ -319,7 +319,9 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .heldout_split = c.tasks.heldout_split,
                         .std_epsilon = c.algorithm.std_epsilon,
                         .steal_from = c.rollout.steal_from};
-  if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;
+  // Where the trainer makes the advantages, rewards go to it.
+  if (const auto algorithm = algorithm_of(c))
+    plan.advantage = trainer::is_of_whole_batch(*algorithm) ? AdvantageKind::kReturns : algorithm->advantage;
   if (c.tasks.path.empty()) return plan;
   plan.counts = TRY(recorded_counts(run_dir));
   plan.kinds.clear();

@@ -134,6 +134,23 @@ TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
   EXPECT_EQ(on_ranks(4, settings_for_ranks(), all)[0], on_ranks(1, settings_for_ranks(), all)[0]);
 }
 
+TEST(LearnerRanks, losses_of_the_whole_batch_are_those_of_one_rank) {
+  for (const char* text : {R"({"name": "reinforce++"})",
+                           R"({"name": "grpo", "kl": {"estimator": "k2", "coefficient": 0.1, "in_reward": true}})"}) {
+    const auto algorithm = *algorithm_from_json(Json::parse(text));
+    const auto all = [&](Learner& learner) -> std::string {
+      const Status kept = learner.keep_reference();
+      if (!kept) return kept.to_string();
+      std::string numbers;
+      for (uint64_t version = 0; version < 3; ++version)
+        numbers += numbers_of(learner.reinforce(groups_for_ranks(version == 1 ? 2 : 13), algorithm, version));
+      return numbers + digest_of_weights(learner);
+    };
+    const std::string expected = on_ranks(1, settings_for_ranks(), all)[0];
+    for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings_for_ranks(), all)[0], expected) << text;
+  }
+}
+
 TEST(LearnerRanks, demonstrations_are_learned_and_evaluated_alike) {
   const auto all = [](Learner& learner) -> std::string {
     const auto samples = groups_for_ranks(9);

@@ -46,6 +46,7 @@ constexpr Defaults kDefaults[] = {
        a.whiten_advantages = true;
      }},
     {"dppo", [](Algorithm& a) { a.policy = Policy::kMasked; }},
+    {"torch", [](Algorithm& a) { a.policy = Policy::kTorch; }},
 };
 
 }  // namespace
@@ -62,6 +63,14 @@ Result<Algorithm> algorithm_named(std::string_view name) {
     names.push_back(defaults.name);
   }
   return fail(Status::invalid(fmt::format("algorithm \"{}\" is not known{}", name, did_you_mean(name, names))));
+}
+
+bool needs_reference(const Algorithm& algorithm) {
+  return algorithm.kl.estimator != Kl::Estimator::kNone || algorithm.torch.reference;
+}
+
+bool is_of_whole_batch(const Algorithm& a) {
+  return a.policy == Policy::kTorch || a.kl.in_reward || a.whiten_advantages || is_of_tokens(a.advantage);
 }
 
 }  // namespace tandem::trainer

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/advantage.h"
 #include "base/status.h"
@@ -18,6 +19,7 @@ enum class Policy : uint8_t {
   kSequence,  // the same with one ratio a sequence, the geometric mean of its tokens' (GSPO)
   kWeighted,  // -A clip(r) logprob, the clipped ratio held constant (CISPO)
   kMasked,    // -A r + penalty (log r)^2; tokens whose probability moved too far lose the first term (DPPO)
+  kTorch,     // what a function of the user's own says (loss_function.h)
 };
 
 enum class Aggregation : uint8_t { kTokenMean, kSeqMeanTokenMean, kSeqMeanTokenSum, kSumOverLength };
@@ -43,6 +45,16 @@ struct Kl {
   friend bool operator==(const Kl&, const Kl&) = default;
 };
 
+// A loss of one's own: a script or a library, by LibTorch (trainer/torch/loss_loader.h).
+struct TorchLoss {
+  std::string script;                // a file of TorchScript: Python source, or a saved module
+  std::string library;               // or a shared library
+  std::vector<std::string> options;  // NAME=VALUE each, what the function declares
+  bool reference = false;            // whether it gets logprobs of the model that the run started from
+  double seconds = 60;               // that a call may take
+  friend bool operator==(const TorchLoss&, const TorchLoss&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   Policy policy = Policy::kClip;
@@ -59,10 +71,17 @@ struct Algorithm {
   Correction correction;
   Kl kl;
   double entropy = 0;  // coefficient of an entropy bonus
+  TorchLoss torch;     // of kTorch
   friend bool operator==(const Algorithm&, const Algorithm&) = default;
 };
 
 // The defaults of a name. kInvalid suggests the nearest.
 Result<Algorithm> algorithm_named(std::string_view name);
+
+// Whether a step needs the logprobs of the model that the run started from.
+bool needs_reference(const Algorithm& algorithm);
+// Whether the loss of one sample depends on others by more than its group's baseline and the denominators: advantages
+// are made of the rewards of the whole batch, by the trainer.
+bool is_of_whole_batch(const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

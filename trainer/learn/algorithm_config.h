@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "trainer/learn/algorithm.h"
@@ -33,9 +34,13 @@ struct AlgorithmConfig {
   struct {
     double coefficient = Algorithm{}.entropy;
   } entropy;
+  std::string script, library;  // of torch
+  std::vector<std::string> options;
+  bool reference = false;
+  double seconds = TorchLoss{}.seconds;
 };
 
-// The keys of a run: advantages of groups, and limits that catch typing errors.
+// The keys of a run, with limits that catch typing errors.
 void add_algorithm_fields(Schema& schema, AlgorithmConfig& config);
 
 // kInvalid names the key that cannot be.

@@ -23,7 +23,7 @@ void whiten(Rows& values, const std::vector<uint8_t>& mask) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = mask[i] ? (values[i] - mean) * scale : 0;
 }
 
-Result<Rows> of_groups(const Batch& batch, const Rows& rewards, const Algorithm& algorithm) {
+Result<Rows> of_groups(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   if (batch.groups.empty()) return fail(Status::invalid("advantages of groups need \"groups\", a number a row"));
   std::map<int64_t, std::vector<size_t>> rows_of;
   for (size_t row = 0; row < batch.rows; ++row) rows_of[batch.groups[row]].push_back(row);
@@ -45,7 +45,7 @@ Result<Rows> of_groups(const Batch& batch, const Rows& rewards, const Algorithm&
 }
 
 // The discounted sum of what follows, within a run of tokens that count.
-Rows returns(const Batch& batch, const Rows& rewards, double gamma) {
+Rows returns(const LossBatch& batch, const Rows& rewards, double gamma) {
   Rows result(rewards.size(), 0);
   for (size_t row = 0; row < batch.rows; ++row) {
     double following = 0;
@@ -59,7 +59,7 @@ Rows returns(const Batch& batch, const Rows& rewards, double gamma) {
 
 // Generalised advantage estimation (Schulman et al. 2016). Tokens that do not count are passed over: value and
 // advantage of the next one that does are carried through them (verl's rule).
-Result<Rows> generalised(const Batch& batch, const Rows& rewards, const Algorithm& algorithm) {
+Result<Rows> generalised(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   if (batch.values.empty()) return fail(Status::invalid("advantage gae needs \"values\""));
   Rows result(rewards.size(), 0);
   for (size_t row = 0; row < batch.rows; ++row) {
@@ -77,7 +77,7 @@ Result<Rows> generalised(const Batch& batch, const Rows& rewards, const Algorith
 
 }  // namespace
 
-Result<Rows> batch_advantages(const Batch& batch, const Rows& rewards, const Algorithm& algorithm) {
+Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   Rows advantages;
   switch (algorithm.advantage) {
     case AdvantageKind::kReturns:

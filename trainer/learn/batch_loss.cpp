@@ -14,9 +14,9 @@ namespace {
 
 class Loss {
  public:
-  Loss(const Batch& batch, const Algorithm& algorithm) : batch_(batch), algorithm_(algorithm) {}
+  Loss(const LossBatch& batch, const Algorithm& algorithm) : batch_(batch), algorithm_(algorithm) {}
 
-  Result<BatchLoss> compute() {
+  Result<BatchLoss> compute(const LossFunction* function, int64_t step) {
     TRY(check());
     const size_t count = batch_.rows * batch_.length;
     BatchLoss result;
@@ -26,6 +26,14 @@ class Loss {
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
     const auto weights = sequence_weights(lengths, algorithm_);
     LossCounts counts;
+    if (algorithm_.policy == Policy::kTorch) {
+      if (function == nullptr) return fail(Status::internal("the algorithm torch needs a function"));
+      FunctionOutput output = TRY(function->compute(
+          {.batch = TRY(completed()), .advantages = result.advantages, .weights = weights, .step = step}));
+      result.loss = output.loss;
+      result.grad_logprobs = std::move(output.grad_logprobs);
+      result.function_metrics = std::move(output.metrics);
+    }
     for (size_t row = 0; row < batch_.rows; ++row) add(row, weights[row], counts, result);
     result.metrics = counts.metrics(algorithm_, !batch_.rollout_logprobs.empty());
     result.metrics["sequences"] =
@@ -48,6 +56,28 @@ class Loss {
           "\"old_logprobs\", or set correction.kind to none");
     }
     return {};
+  }
+
+  // With what a function can count on: old and rollout logprobs, groups, turns.
+  Result<LossBatch> completed() const {
+    LossBatch batch = batch_;
+    if (batch.old_logprobs.empty())
+      batch.old_logprobs = batch.rollout_logprobs.empty() ? batch.logprobs : batch.rollout_logprobs;
+    if (batch.rollout_logprobs.empty()) batch.rollout_logprobs = batch.old_logprobs;
+    if (batch.groups.empty()) {
+      for (size_t row = 0; row < batch.rows; ++row) batch.groups.push_back(static_cast<int64_t>(row));
+    }
+    if (batch.turns.empty()) {
+      // Without more to go by a turn is a run of tokens that count.
+      for (size_t row = 0; row < batch.rows; ++row) {
+        int64_t turn = -1;
+        for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+          if (batch.mask[i] && (i == row * batch.length || !batch.mask[i - 1])) ++turn;
+          batch.turns.push_back(batch.mask[i] ? turn : -1);
+        }
+      }
+    }
+    return batch;
   }
 
   Rows masked() const {
@@ -83,21 +113,24 @@ class Loss {
                rollout = counted(batch_.rollout_logprobs, row), ref = counted(batch_.ref_logprobs, row),
                advantages = counted(result.advantages, row);
     Rows grads(logprobs.size());
-    result.loss += sequence_loss({logprobs, old, rollout, ref, advantages}, weight, algorithm_, grads, counts);
+    const double loss = sequence_loss({logprobs, old, rollout, ref, advantages}, weight, algorithm_, grads, counts);
+    if (algorithm_.policy == Policy::kTorch) return;  // counted, and no more
+    result.loss += loss;
     auto grad = grads.begin();
     for (size_t i = row * batch_.length; i < (row + 1) * batch_.length; ++i) {
       if (batch_.mask[i]) result.grad_logprobs[i] = *grad++;
     }
   }
 
-  const Batch& batch_;
+  const LossBatch& batch_;
   const Algorithm& algorithm_;
 };
 
 }  // namespace
 
-Result<BatchLoss> batch_loss(const Batch& batch, const Algorithm& algorithm) {
-  return Loss(batch, algorithm).compute();
+Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function,
+                             int64_t step) {
+  return Loss(batch, algorithm).compute(function, step);
 }
 
 }  // namespace tandem::trainer

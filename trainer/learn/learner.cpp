@@ -122,11 +122,6 @@ Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
 
 Status Learner::keep_reference() { return copy_weights(reference_); }
 
-// Of one sample's trained tokens, in order.
-struct Learner::TokenLogprobs {
-  std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
-};
-
 namespace {
 
 // Runs of samples of one group.
@@ -143,6 +138,19 @@ std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
 
 }  // namespace
 
+std::vector<int> Learner::owners_of(std::span<const Sample> samples) const {
+  const auto groups = groups_of(samples);
+  const auto dealt = deal(groups, settings_.slots);
+  const size_t own_slots = dealt.size() / static_cast<size_t>(ranks_.count());
+  std::vector<int> owners(samples.size());
+  for (size_t slot = 0; slot < dealt.size(); ++slot) {
+    for (const size_t group : dealt[slot])
+      std::fill(owners.begin() + static_cast<ptrdiff_t>(groups[group].begin),
+                owners.begin() + static_cast<ptrdiff_t>(groups[group].end), static_cast<int>(slot / own_slots));
+  }
+  return owners;
+}
+
 // Counts are added slot by slot, and what became of samples by the callers in the order of the batch: neither depends
 // on who computes what.
 Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample> samples,
@@ -153,14 +161,12 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   const size_t first = own_slots * static_cast<size_t>(ranks_.rank());
   std::vector<std::vector<size_t>> places(dealt.size());
   std::vector<bool> used(own_slots);
-  std::vector<int> owners_of_slots(dealt.size()), owners_of_samples(samples.size());
+  std::vector<int> owners_of_slots(dealt.size());
+  const std::vector<int> owners_of_samples = owners_of(samples);
   for (size_t slot = 0; slot < dealt.size(); ++slot) {
     owners_of_slots[slot] = static_cast<int>(slot / own_slots);
     for (const size_t group : dealt[slot]) {
-      for (size_t i = groups[group].begin; i < groups[group].end; ++i) {
-        places[slot].push_back(i);
-        owners_of_samples[i] = owners_of_slots[slot];
-      }
+      for (size_t i = groups[group].begin; i < groups[group].end; ++i) places[slot].push_back(i);
     }
     if (owners_of_slots[slot] == ranks_.rank()) used[slot - first] = !places[slot].empty();
   }
@@ -313,7 +319,31 @@ void Learner::forget_gradients() {
   }
 }
 
+void take_means(std::map<std::string, double> means, StepMetrics& metrics) {
+  if (!(means["tokens"] > 0)) return;
+  metrics.ratio_mean = means["ratio_mean"];
+  metrics.ratio_max = means["ratio_max"];
+  metrics.mismatch_kl = means["mismatch_kl"];
+  metrics.clip_fraction = means["clip_fraction"] + means["masked_fraction"];
+  metrics.kl = means["kl"];
+  if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
+  metrics.dropped_fraction = means["dropped_fraction"];
+}
+
+void Learner::compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome) {
+  for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
+    if (!sample.trained[i]) continue;
+    if (sample.versions[i] == version) {
+      outcome.max_abs_logprob_diff =
+          std::max(outcome.max_abs_logprob_diff, std::abs(at.logprobs[place] - sample.logprobs[i]));
+      ++outcome.compared_tokens;
+    }
+    ++place;
+  }
+}
+
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  if (is_of_whole_batch(algorithm)) return reinforce_whole(samples, algorithm, version);
   StepMetrics metrics;
   std::vector<int> lengths;
   for (const Sample& sample : samples) {
@@ -324,16 +354,10 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
         const Sample& sample = samples[index];
+        compare(sample, at, version, outcome);
         std::vector<double> sampled;
-        for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
-          if (!sample.trained[i]) continue;
-          sampled.push_back(sample.logprobs[i]);
-          if (sample.versions[i] == version) {
-            outcome.max_abs_logprob_diff =
-                std::max(outcome.max_abs_logprob_diff, std::abs(at.logprobs[place] - sampled.back()));
-            ++outcome.compared_tokens;
-          }
-          ++place;
+        for (size_t i = 1; i < sample.tokens.size(); ++i) {
+          if (sample.trained[i]) sampled.push_back(sample.logprobs[i]);
         }
         const std::vector<double> advantages(sampled.size(), sample.advantage);
         const bool corrects = algorithm.correction.kind != Correction::Kind::kNone;
@@ -350,16 +374,11 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     counts.add(outcome.counts);
     metrics.loss += outcome.loss;
   }
-  auto means = counts.metrics(algorithm, true);
-  if (counts.tokens > 0) {
-    metrics.ratio_mean = means["ratio_mean"];
-    metrics.ratio_max = means["ratio_max"];
-    metrics.mismatch_kl = means["mismatch_kl"];
-    metrics.clip_fraction = counts.clipped_or_masked() / counts.tokens;
-    metrics.kl = means["kl"];
-    if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
-    metrics.dropped_fraction = means["dropped_fraction"];
-  }
+  take_means(counts.metrics(algorithm, true), metrics);
+  return finish(samples, version, std::move(metrics));
+}
+
+Result<StepMetrics> Learner::finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics) {
   if (ranks_.is_first()) {
     TRY(verify_previous(samples, version, metrics));
     TRY(copy_weights(previous_));

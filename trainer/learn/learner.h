@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@
 #include "base/json.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
+#include "trainer/learn/loss_function.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/ranks.h"
@@ -37,8 +39,8 @@ struct Sample {
   std::vector<uint8_t> trained;    // [tokens]: 1 where the model said the token and learns from it
   std::vector<float> logprobs;     // [tokens]: of the sampler, where trained; empty for demonstrations
   std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
-  double advantage = 0;
-  std::optional<uint64_t> group;  // samples of one group follow each other; none: a group of its own
+  double advantage = 0;            // or the reward: Learner::reinforce
+  std::optional<uint64_t> group;   // samples of one group follow each other; none: a group of its own
 };
 
 // The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.
@@ -63,7 +65,11 @@ struct StepMetrics {
   double max_abs_logprob_diff =
       0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
+  std::map<std::string, double> of_function;  // of a loss of the user's own
 };
+
+// Into the fields of the same names; nothing where no token counted.
+void take_means(std::map<std::string, double> means, StepMetrics& metrics);
 
 class Learner {
  public:
@@ -96,7 +102,12 @@ class Learner {
   // One step on sampled trajectories. `version` is that of the current weights; the exactness check compares tokens of
   // it. A batch has one step, so the policy before the step is the current one. Without a correction, ratios are taken
   // against the sampler; with one, ratios are 1 and the correction's weight carries the difference to the sampler.
+  //
+  // Where is_of_whole_batch(algorithm), the advantage of a sample is its reward, and the loss is batch_loss() over the
+  // logprobs of all samples, which costs a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // The function of Policy::kTorch.
+  void use(std::shared_ptr<const LossFunction> function) { function_ = std::move(function); }
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
@@ -144,7 +155,10 @@ class Learner {
   // The rounded weights that each rank has made of its masters, on all ranks.
   Status gather_weights();
   std::string description() const;
-  struct TokenLogprobs;
+  // Of one sample's trained tokens, in order.
+  struct TokenLogprobs {
+    std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
+  };
   // What becomes of a sample, told among ranks.
   struct Outcome {
     double loss = 0;
@@ -161,6 +175,17 @@ class Learner {
   // the outcomes of all samples.
   Result<std::vector<Outcome>> accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of,
                                           StepMetrics& metrics);
+  // Which rank computes each sample, by the slots that groups are dealt to.
+  std::vector<int> owners_of(std::span<const Sample> samples) const;
+  // The samples as rows of a batch on every rank: a row is the trained tokens of a sample, padded on the right. One
+  // forward pass over all of them.
+  Result<LossBatch> survey(std::span<const Sample> samples);
+  // A step by a loss of the whole batch: a survey, the loss, and a second pass with its gradients.
+  Result<StepMetrics> reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // How far a sample's logprobs are from the sampler's, where `version` sampled them.
+  static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
+  // What follows the gradients: the check of samples of the version before, and the move.
+  Result<StepMetrics> finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics);
   // What a slot's passes count.
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
@@ -181,6 +206,7 @@ class Learner {
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
   std::unique_ptr<model::Weights> reference_;
+  std::shared_ptr<const LossFunction> function_;  // null: none
   uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;

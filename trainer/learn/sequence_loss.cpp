@@ -155,7 +155,7 @@ std::map<std::string, double> LossCounts::metrics(const Algorithm& algorithm, bo
       {"tokens", tokens}, {"ratio_mean", ratio / n}, {"ratio_max", ratio_max}, {"entropy", entropy / n}};
   if (algorithm.policy == Policy::kMasked) {
     m["masked_fraction"] = masked / n;
-  } else {
+  } else if (algorithm.policy != Policy::kTorch) {
     m["clip_low_fraction"] = clipped_low / n;
     m["clip_high_fraction"] = clipped_high / n;
     m["clip_fraction"] = (clipped_low + clipped_high) / n;

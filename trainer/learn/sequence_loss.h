@@ -27,8 +27,6 @@ struct LossCounts {
   double tokens = 0, clipped_low = 0, clipped_high = 0, masked = 0, dropped = 0;
   double ratio = 0, ratio_max = 0, mismatch = 0, weight = 0, kl = 0, entropy = 0;  // sums, but for the largest ratio
   void add(const LossCounts& other);
-  // Tokens whose policy term was clipped, or left out by a mask.
-  double clipped_or_masked() const { return clipped_low + clipped_high + masked; }
   // Means over tokens: ratio_mean, ratio_max, entropy, clip_fraction and what else the algorithm has.
   std::map<std::string, double> metrics(const Algorithm& algorithm, bool against_sampler) const;
 };
