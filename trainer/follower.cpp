@@ -60,7 +60,7 @@ class Share {
     Ranks ranks = TRY(meet(settings_.team, [this] { return leaving_.load(); }));
     auto learner = TRY(Learner::create(TRY(model::load_weights(settings_.model, true, settings_.format)),
                                        TRY(kernels::Stream::cpu(settings_.threads)), settings_.optimizer, ranks));
-    if (needs_reference(settings_.algorithm)) TRY(learner.keep_reference());
+    TRY(learner.prepare(settings_.algorithm));
     learner.use(TRY(loss_of_run(settings_.algorithm, settings_.run_dir)));
     while (!leaving_) {
       set_doing("waiting for a batch", static_cast<uint64_t>(learner.steps()));

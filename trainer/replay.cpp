@@ -21,7 +21,7 @@ Digest digest_of_version(const Learner& learner) {
 Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
                                      TRY(kernels::Stream::cpu(settings.threads)), settings.optimizer));
-  if (needs_reference(settings.algorithm)) TRY(learner.keep_reference());
+  TRY(learner.prepare(settings.algorithm));
   learner.use(TRY(recorded_loss(settings.algorithm, settings.run_dir)));
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty() && all.back().first > version) all.pop_back();

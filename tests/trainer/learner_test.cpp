@@ -174,6 +174,28 @@ TEST(Learner, takes_the_steps_of_the_whole_batch_by_that_loss_too) {
   }
 }
 
+// Two prompts of which one is rewarded: the critic comes to tell them apart.
+TEST(Learner, has_a_critic_that_learns_to_foresee_rewards) {
+  const auto algorithm = *algorithm_from_json(Json::parse(R"({"name": "ppo", "value": {"learning_rate": 0.02}})"));
+  Learner learner = tiny_learner();
+  ASSERT_TRUE(learner.prepare(algorithm));
+  learner.set_learning_rate(0);
+  auto samples = samples_of(learner, 0);
+  for (Sample& sample : samples) sample.advantage = 1;
+  const auto rewarded = samples;
+  for (Sample sample : rewarded) {
+    for (size_t i = 0; i < 8; ++i) sample.tokens[i] = (sample.tokens[i] + 7) % 50;
+    sample.advantage = -1;
+    samples.push_back(sample);
+  }
+  const auto first = learner.reinforce(samples, algorithm, 7);
+  ASSERT_TRUE(first.has_value()) << first.error().to_string();
+  EXPECT_NEAR(first->of_loss.at("value_loss"), 1, 1e-12);  // it begins at 0, and returns are 1 and -1
+  double last = 1;
+  for (int i = 0; i < 100; ++i) last = learner.reinforce(samples, algorithm, 7)->of_loss.at("value_loss");
+  EXPECT_LT(last, 0.3);
+}
+
 TEST(Learner, a_function_that_fails_leaves_everything_as_it_was) {
   struct Failing final : LossFunction {
     Result<FunctionOutput> compute(const FunctionInput&) const override {

@@ -55,6 +55,14 @@ struct TorchLoss {
   friend bool operator==(const TorchLoss&, const TorchLoss&) = default;
 };
 
+// The critic of AdvantageKind::kGae (value_head.h).
+struct Critic {
+  double learning_rate = 1e-3;
+  double coefficient = 0.5;  // of the mean of (v - return)^2
+  bool trunk = false;        // whether the model's weights learn from it too
+  friend bool operator==(const Critic&, const Critic&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   Policy policy = Policy::kClip;
@@ -71,6 +79,7 @@ struct Algorithm {
   Correction correction;
   Kl kl;
   double entropy = 0;  // coefficient of an entropy bonus
+  Critic critic;       // of kGae
   TorchLoss torch;     // of kTorch
   friend bool operator==(const Algorithm&, const Algorithm&) = default;
 };

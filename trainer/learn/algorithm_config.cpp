@@ -26,10 +26,11 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   const auto up_to = [&](double most) { return every ? kMost : most; };
   s.add("algorithm.name", c.name, "Sets the defaults of the keys below",
         every ? std::vector<std::string>{}
-              : std::vector<std::string>{"grpo", "dr_grpo", "dapo", "rloo", "reinforce++", "gspo", "cispo", "dppo",
-                                         "torch"});
+              : std::vector<std::string>{"ppo", "grpo", "dr_grpo", "dapo", "rloo", "reinforce++", "gspo", "cispo",
+                                         "dppo", "torch"});
   s.add("algorithm.advantage", c.advantage, "How rewards become advantages; empty: the algorithm's own",
-        every ? std::vector<std::string>{} : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "reinforce++"});
+        every ? std::vector<std::string>{}
+              : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "reinforce++", "gae"});
   s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
   s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
         kOwn);
@@ -39,7 +40,7 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.penalty", c.penalty, "Of dppo, on the squared log ratio", 0, up_to(1e6));
   s.add("algorithm.std_epsilon", c.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
   s.add("algorithm.gamma", c.gamma, "Discount of later rewards (reinforce++, ppo)", 0, 1);
-  if (every) s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
+  s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
   s.add("algorithm.whiten_advantages", c.whiten_advantages,
         "Advantages of the batch get mean 0 and deviation 1; null: the algorithm's own");
   s.add("algorithm.aggregation", c.aggregation, "How token losses become one; empty: the algorithm's own",
@@ -59,6 +60,10 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.kl.clamp", c.kl.clamp, "Holds the estimate of a token; 0: off", 0, up_to(1e6));
   s.add("algorithm.kl.in_reward", c.kl.in_reward, "Taken off each token's reward, not added to the loss");
   s.add("algorithm.entropy.coefficient", c.entropy.coefficient, "Of an entropy bonus", 0, up_to(1e6));
+  s.add("algorithm.value.learning_rate", c.value.learning_rate, "Of the critic (ppo)", 0, 10);
+  s.add("algorithm.value.coefficient", c.value.coefficient, "Of the critic's loss, its mean squared error (ppo)", 0,
+        up_to(1e6));
+  s.add("algorithm.value.trunk", c.value.trunk, "Whether the model's weights learn from the critic's loss too (ppo)");
   s.add("algorithm.script", c.script, "Of torch: a file with the loss in TorchScript, Python source or a saved module");
   s.add("algorithm.library", c.library, "Of torch: a shared library with the loss in C++");
   s.add("algorithm.options", c.options, "Of torch: NAME=VALUE each, for the parameters of that function");
@@ -172,6 +177,7 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   a.kl.clamp = c.kl.clamp;
   a.kl.in_reward = c.kl.in_reward;
   a.entropy = c.entropy.coefficient;
+  a.critic = c.value;
   TRY(read_torch(c, a));
   if (a.aggregation == Aggregation::kSumOverLength && !(a.aggregation_length > 0))
     return fail(Status::invalid("aggregation sum_over_length needs aggregation_length above 0"));
@@ -211,6 +217,8 @@ Json to_json(const Algorithm& a) {
                 {"clamp", a.kl.clamp > 0 ? Json(a.kl.clamp) : Json()},
                 {"in_reward", a.kl.in_reward}};
   json["entropy"] = {{"coefficient", a.entropy}};
+  json["value"] = {
+      {"learning_rate", a.critic.learning_rate}, {"coefficient", a.critic.coefficient}, {"trunk", a.critic.trunk}};
   if (a.policy == Policy::kTorch) {
     json["script"] = a.torch.script;
     json["library"] = a.torch.library;

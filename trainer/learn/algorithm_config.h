@@ -34,6 +34,7 @@ struct AlgorithmConfig {
   struct {
     double coefficient = Algorithm{}.entropy;
   } entropy;
+  Critic value;                 // of ppo
   std::string script, library;  // of torch
   std::vector<std::string> options;
   bool reference = false;

@@ -22,6 +22,7 @@ class Loss {
     BatchLoss result;
     result.grad_logprobs.assign(count, 0);
     result.advantages = batch_.advantages.empty() ? TRY(batch_advantages(batch_, rewards(), algorithm_)) : masked();
+    if (batch_.advantages.empty() && algorithm_.advantage == AdvantageKind::kGae) result.returns = TRY(returns());
     std::vector<int> lengths(batch_.rows, 0);
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
     const auto weights = sequence_weights(lengths, algorithm_);
@@ -96,6 +97,15 @@ class Loss {
         rewards[i] -= algorithm_.kl.coefficient * kl_estimate(base[i], batch_.ref_logprobs[i], algorithm_.kl);
     }
     return rewards;
+  }
+
+  // Advantages before whitening are measured from the values.
+  Result<Rows> returns() const {
+    Algorithm plain = algorithm_;
+    plain.whiten_advantages = false;
+    Rows returns = TRY(batch_advantages(batch_, rewards(), plain));
+    for (size_t i = 0; i < returns.size(); ++i) returns[i] = batch_.mask[i] ? returns[i] + batch_.values[i] : 0;
+    return returns;
   }
 
   // The values of a row at the tokens that count.

@@ -18,6 +18,7 @@ struct BatchLoss {
   double loss = 0;
   Rows grad_logprobs;  // 0 where the mask is 0
   Rows advantages;     // the same
+  Rows returns;        // what the critic should have said, of AdvantageKind::kGae from rewards; else empty
   std::map<std::string, double> metrics;
   std::map<std::string, double> function_metrics;  // of a function of the user's own
 };

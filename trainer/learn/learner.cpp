@@ -43,6 +43,9 @@ std::vector<SliceSpec> Learner::specs_of(const model::ParameterLayout& layout, c
 std::vector<Learner::StateSlice> Learner::state() {
   std::vector<StateSlice> slices = {{masters(), shard_ ? shard_->begin : 0}};
   for (const Slice& slice : optimizer_.state()) slices.push_back({slice, optimizer_.moments_before()});
+  if (critic_) {
+    for (const Slice& slice : critic_->state()) slices.push_back({slice, 0, true});
+  }
   return slices;
 }
 
@@ -91,13 +94,16 @@ Status Learner::take_masters() {
 
 Status Learner::export_model(const fs::path& directory, const fs::path& source) const {
   TRY(model::save_weights(*weights_, directory, source));
+  if (critic_) TRY(critic_->write(directory));
   if (!low_rank_) return {};
   return model::write_adapter(low_rank_->adapter(masters().host<float>()), directory / "adapter", source.string());
 }
 
 std::string Learner::description() const {
-  return low_rank_ ? fmt::format("{}, {}", optimizer_.description(), low_rank_->description())
-                   : optimizer_.description();
+  std::string text = optimizer_.description();
+  if (low_rank_) text += ", " + low_rank_->description();
+  if (critic_) text += ", a critic";
+  return text;
 }
 
 Status Learner::rebuild_weights() {
@@ -121,6 +127,13 @@ Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
 }
 
 Status Learner::keep_reference() { return copy_weights(reference_); }
+
+Status Learner::prepare(const Algorithm& algorithm) {
+  if (needs_reference(algorithm)) TRY(keep_reference());
+  if (algorithm.advantage == AdvantageKind::kGae)
+    critic_ = TRY(ValueHead::create(weights_->config().width, algorithm.critic.learning_rate));
+  return {};
+}
 
 namespace {
 
@@ -173,15 +186,19 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
   std::vector<PassCounts> counts(dealt.size());
   std::vector<Outcome> outcomes(samples.size());
+  const size_t head_elements = value_pass_ ? critic_->elements() : 0;
+  std::vector<double> head_gradients(dealt.size() * head_elements, 0);
   const auto added =
       slot_sum_->add(buffers_.at(kGradients), used, [&](size_t place, const Slice& into) -> Result<bool> {
         const size_t slot = first + place;
-        counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes));
+        counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes,
+                                    std::span(head_gradients).subspan(slot * head_elements, head_elements)));
         return counts[slot].any;
       });
   TRY(ranks_.agree(added ? Status() : added.error()));
   TRY(ranks_.exchange(std::span(counts), owners_of_slots));
   TRY(ranks_.exchange(std::span(outcomes), owners_of_samples));
+  if (value_pass_) TRY(sum_of_slots(head_gradients, owners_of_slots));
   PassCounts sum;
   for (const PassCounts& of_slot : counts) {
     sum.trained_tokens += of_slot.trained_tokens;
@@ -208,7 +225,7 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
 Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
                                               const SampleGradients& gradients_of, const Slice& gradients,
-                                              std::span<Outcome> outcomes) {
+                                              std::span<Outcome> outcomes, std::span<double> head_gradient) {
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
@@ -248,6 +265,22 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     // The tape keeps the last pass for the way back.
     if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
     hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
+    // The row of the head's states that each sample's tokens read.
+    std::vector<std::vector<size_t>> state_rows(critic_ ? counts.size() : 0);
+    std::vector<float> states;
+    if (critic_) {
+      states = tape_->states();
+      for (size_t s = 0; s < counts.size(); ++s) state_rows[s].resize(counts[s]);
+      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
+        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
+        state_rows[wanted[i].sample][wanted[i].place] = row;
+      }
+    }
+    const auto width = static_cast<size_t>(weights_->config().width);
+    const auto state_of = [&](size_t row) { return std::span(states).subspan(row * width, width); };
+    for (size_t s = 0; s < state_rows.size(); ++s) {
+      for (const size_t row : state_rows[s]) of_samples[s].values.push_back(critic_->value(state_of(row)));
+    }
     std::vector<std::vector<double>> gradients_of_samples(counts.size());
     for (size_t s = 0; s < counts.size(); ++s) {
       gradients_of_samples[s].resize(counts[s]);
@@ -259,11 +292,25 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       grad_logprobs[i] = static_cast<float>(gradients_of_samples[wanted[i].sample][wanted[i].place]);
       any = any || grad_logprobs[i] != 0;
     }
+    std::vector<float> grad_states;
+    if (value_pass_) {
+      if (value_pass_->trunk) grad_states.assign(states.size(), 0);
+      for (size_t s = 0; s < counts.size(); ++s) {
+        for (size_t place = 0; place < counts[s]; ++place) {
+          const double gradient = value_pass_->gradients[places[begin + s] * value_pass_->length + place];
+          const size_t row = state_rows[s][place];
+          critic_->add_gradient(state_of(row), gradient, head_gradient);
+          if (!value_pass_->trunk) continue;
+          critic_->add_to_state(gradient, std::span(grad_states).subspan(row * width, width));
+          any = any || gradient != 0;
+        }
+      }
+    }
     sum.trained_tokens += static_cast<int64_t>(picks.size());
     sum.tree_tokens += static_cast<int64_t>(tree.tokens.size());
     if (any) {
       std::vector<float> entropies;
-      TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_));
+      TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_, grad_states));
       sum.any = true;
       // Of each sample by itself, so that it does not matter beside which others it was computed.
       std::vector<uint8_t> moves(counts.size());

@@ -31,6 +31,7 @@
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/tape.h"
+#include "trainer/learn/value_head.h"
 
 namespace tandem::trainer {
 
@@ -65,7 +66,7 @@ struct StepMetrics {
   double max_abs_logprob_diff =
       0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
-  std::map<std::string, double> of_function;  // of a loss of the user's own
+  std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
 };
 
 // Into the fields of the same names; nothing where no token counted.
@@ -95,6 +96,8 @@ class Learner {
   // Copies the current weights as the reference model of a KL term. Costs their size in memory, and a forward pass for
   // each batch.
   Status keep_reference();
+  // What reinforce() with this algorithm needs beside the model: a reference model, a critic. Before load().
+  Status prepare(const Algorithm& algorithm);
   // Counts a step whose batch has nothing to learn from.
   void skip() { ++steps_; }
   std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
@@ -140,6 +143,7 @@ class Learner {
   struct StateSlice {
     Slice slice;
     size_t begin = 0;
+    bool is_whole = false;  // on every rank, where others are shared out
   };
   std::vector<StateSlice> state();
   struct ShardNote;
@@ -157,7 +161,14 @@ class Learner {
   std::string description() const;
   // Of one sample's trained tokens, in order.
   struct TokenLogprobs {
-    std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
+    std::vector<double> logprobs, ref_logprobs, values;  // the last two empty without a reference model, a critic
+  };
+  // Of the critic, while gradients are computed.
+  struct ValuePass {
+    std::span<const double> gradients;  // dLoss/dvalue, [samples, length]
+    size_t length = 0;
+    bool trunk = false;
+    std::vector<double> sum;  // dLoss/dhead, written
   };
   // What becomes of a sample, told among ranks.
   struct Outcome {
@@ -193,7 +204,10 @@ class Learner {
   };
   // Of the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                              const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes);
+                              const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes,
+                              std::span<double> head_gradient);
+  // Adds what the slots have of the critic's gradient, in their order, whoever has them.
+  Status sum_of_slots(std::vector<double>& head_gradients, const std::vector<int>& owners_of_slots);
   // The sum over ranks of the gradients: of what this rank owns, or of all.
   Status sum_over_ranks(bool any_here, bool any_at_all);
   Result<double> norm_of(const Slice& gradients);
@@ -207,6 +221,8 @@ class Learner {
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
   std::unique_ptr<model::Weights> reference_;
   std::shared_ptr<const LossFunction> function_;  // null: none
+  std::optional<ValueHead> critic_;
+  std::optional<ValuePass> value_pass_;
   uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;

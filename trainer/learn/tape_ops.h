@@ -53,7 +53,9 @@ class Tape::Pass {
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks) = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                          std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
+                          std::vector<float>* entropies, std::span<const uint8_t> learned,
+                          std::span<const float> grad_states) = 0;
+  virtual std::vector<float> states() = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
 };
@@ -69,7 +71,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks) override;
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
-                  std::span<const uint8_t> learned) override;
+                  std::span<const uint8_t> learned, std::span<const float> grad_states) override;
+  std::vector<float> states() override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
 
@@ -134,7 +137,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Result<std::vector<float>> head(std::span<const TokenPick> picks);
 
   Status backward(const Record& record);
-  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
+  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies,
+                       std::span<const float> more_grad_states);
   Status norm_backward(const Record& record, const T* grad_out, T* grad_x, bool accumulate);
   Status linear_backward(const Record& record, const T* grad_out);
   Status add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs);
@@ -177,6 +181,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 
 template <>
 Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                                      std::vector<float>* entropies, std::span<const uint8_t> learned);
+                                      std::vector<float>* entropies, std::span<const uint8_t> learned,
+                                      std::span<const float> grad_states);
 
 }  // namespace tandem::trainer
