@@ -13,7 +13,7 @@
 namespace tandem {
 
 namespace {
-constexpr std::array<std::string_view, 5> kNames = {"grpo", "dr_grpo", "rloo", "reinforce++", "gae"};
+constexpr std::array<std::string_view, 7> kNames = {"grpo", "dr_grpo", "rloo", "reinforce++", "gae", "opo", "maxrl"};
 }
 
 Result<AdvantageKind> advantage_kind(std::string_view name) {
@@ -42,6 +42,7 @@ std::vector<double> group_advantages(std::span<const double> rewards, AdvantageK
   for (double& a : advantages) {
     if (kind == AdvantageKind::kGrpo) a /= deviation + std_epsilon;
     if (kind == AdvantageKind::kRloo) a *= n / (n - 1);
+    if (kind == AdvantageKind::kMaxRl) a /= mean + std_epsilon;
   }
   return advantages;
 }

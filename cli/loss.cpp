@@ -161,7 +161,7 @@ Status check_finite(const char* what, const trainer::Rows& values, size_t length
 class LossFunctions {
  public:
   Result<std::shared_ptr<const trainer::LossFunction>> of(const trainer::Algorithm& algorithm) {
-    if (algorithm.policy != trainer::Policy::kTorch) return std::shared_ptr<const trainer::LossFunction>();
+    if (!trainer::is_function(algorithm)) return std::shared_ptr<const trainer::LossFunction>();
     if (function_ == nullptr || algorithm.torch != last_) {
       function_ = TRY(trainer::load_loss(algorithm));
       last_ = algorithm.torch;

@@ -351,7 +351,7 @@ Result<size_t> kept_checkpoints(const RunConfig& c) {
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   auto algorithm = TRY(trainer::algorithm_of(c.algorithm));
-  if (algorithm.policy == trainer::Policy::kMasked && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
+  if (trainer::is_against_sampler(algorithm) && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
     return fail(Status::invalid(
         "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
   }

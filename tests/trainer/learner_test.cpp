@@ -82,7 +82,8 @@ LossBatch batch_of(Learner& learner, const std::vector<Sample>& samples, Learner
 TEST(Learner, takes_its_steps_by_the_loss_of_the_batch) {
   for (const char* text :
        {R"({"name": "grpo"})", R"({"name": "dapo"})", R"({"name": "gspo", "clip_low": 0.5, "clip_high": 0.5})",
-        R"({"name": "cispo"})", R"({"name": "dppo", "mask_low": 0.001})", R"({"name": "dr_grpo", "dual_clip": 1.05})",
+        R"({"name": "cispo"})", R"({"name": "sapo"})", R"({"name": "gmpo", "clip_low": 0.01})", R"({"name": "maxrl"})",
+        R"({"name": "dppo", "mask_low": 0.001})", R"({"name": "dr_grpo", "dual_clip": 1.05})",
         R"({"name": "grpo", "correction": {"kind": "tis", "high": 1.01}})",
         R"({"name": "gspo", "correction": {"kind": "icepop", "level": "sequence", "low": 0.001, "high": 1000}})",
         R"({"name": "dr_grpo", "kl": {"estimator": "k3", "coefficient": 0.1}, "entropy": {"coefficient": 0.01}})"}) {

@@ -191,7 +191,7 @@ TEST(Tape, the_gradient_of_the_states_points_where_they_grow) {
   for (float& number : wanted) number = static_cast<float>(random.normal());
   const auto sum = [&]() {
     EXPECT_TRUE(tape.forward(stream, weights, tree, picks));
-    const auto states = tape.states();
+    const auto states = *tape.states();
     EXPECT_EQ(states.size(), wanted.size());
     double total = 0;
     for (size_t i = 0; i < states.size(); ++i) total += static_cast<double>(wanted[i]) * states[i];

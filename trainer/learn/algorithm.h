@@ -1,10 +1,10 @@
 // What a step minimises: a name sets the defaults, every value can be overridden (algorithm_config.h).
 //
-// Names and meanings are those of docs/config.md. Sources: PPO (Schulman et al. 2017), GRPO (Shao et al. 2024), Dr.GRPO
-// (Liu et al. 2025), DAPO (Yu et al. 2025), GSPO (Zheng et al. 2025), CISPO (MiniMax 2025), RLOO (Ahmadian et al.
-// 2024), REINFORCE++ (Hu 2025); DPPO as in prime-rl, corrections as in verl and IcePop.
+// Names, meanings and sources: docs/algorithms.md.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,14 +13,9 @@
 
 namespace tandem::trainer {
 
-// What a token's loss is made of.
-enum class Policy : uint8_t {
-  kClip,      // max(-A r, -A clip(r))
-  kSequence,  // the same with one ratio a sequence, the geometric mean of its tokens' (GSPO)
-  kWeighted,  // -A clip(r) logprob, the clipped ratio held constant (CISPO)
-  kMasked,    // -A r + penalty (log r)^2; tokens whose probability moved too far lose the first term (DPPO)
-  kTorch,     // what a function of the user's own says (loss_function.h)
-};
+// What a token's loss is made of: losses/policy_loss.h, where each is a file of its own.
+struct PolicyLoss;
+extern const PolicyLoss kClipLoss;
 
 enum class Aggregation : uint8_t { kTokenMean, kSeqMeanTokenMean, kSeqMeanTokenSum, kSumOverLength };
 
@@ -65,7 +60,7 @@ struct Critic {
 
 struct Algorithm {
   std::string name = "dr_grpo";
-  Policy policy = Policy::kClip;
+  const PolicyLoss* policy = &kClipLoss;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
   double gamma = 1, lambda = 1;  // of reinforce++ and gae
@@ -78,17 +73,23 @@ struct Algorithm {
   double aggregation_length = 0;  // for kSumOverLength
   Correction correction;
   Kl kl;
-  double entropy = 0;  // coefficient of an entropy bonus
-  Critic critic;       // of kGae
-  TorchLoss torch;     // of kTorch
+  double entropy = 0;                              // coefficient of an entropy bonus
+  Critic critic;                                   // of kGae
+  TorchLoss torch;                                 // of a function of the user's own
+  std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
   friend bool operator==(const Algorithm&, const Algorithm&) = default;
 };
 
 // The defaults of a name. kInvalid suggests the nearest.
 Result<Algorithm> algorithm_named(std::string_view name);
+std::vector<std::string_view> algorithm_names();
 
 // Whether a step needs the logprobs of the model that the run started from.
 bool needs_reference(const Algorithm& algorithm);
+// Whether the loss is a function of the user's own (loss_function.h).
+bool is_function(const Algorithm& algorithm);
+// Whether ratios are taken against the sampler, whatever else is given.
+bool is_against_sampler(const Algorithm& algorithm);
 // Whether the loss of one sample depends on others by more than its group's baseline and the denominators: advantages
 // are made of the rewards of the whole batch, by the trainer.
 bool is_of_whole_batch(const Algorithm& algorithm);

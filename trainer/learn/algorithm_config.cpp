@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "trainer/learn/algorithm_names.h"
+#include "trainer/learn/losses/policy_loss.h"
 
 namespace tandem::trainer {
 
@@ -24,13 +25,12 @@ enum class Keys : uint8_t {
 void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   const bool every = keys == Keys::kEvery;
   const auto up_to = [&](double most) { return every ? kMost : most; };
+  const auto names = algorithm_names();
   s.add("algorithm.name", c.name, "Sets the defaults of the keys below",
-        every ? std::vector<std::string>{}
-              : std::vector<std::string>{"ppo", "grpo", "dr_grpo", "dapo", "rloo", "reinforce++", "gspo", "cispo",
-                                         "dppo", "torch"});
+        every ? std::vector<std::string>{} : std::vector<std::string>(names.begin(), names.end()));
   s.add("algorithm.advantage", c.advantage, "How rewards become advantages; empty: the algorithm's own",
         every ? std::vector<std::string>{}
-              : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "reinforce++", "gae"});
+              : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "reinforce++", "gae"});
   s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
   s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
         kOwn);
@@ -60,6 +60,12 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.kl.clamp", c.kl.clamp, "Holds the estimate of a token; 0: off", 0, up_to(1e6));
   s.add("algorithm.kl.in_reward", c.kl.in_reward, "Taken off each token's reward, not added to the loss");
   s.add("algorithm.entropy.coefficient", c.entropy.coefficient, "Of an entropy bonus", 0, up_to(1e6));
+  for (const PolicyLoss* loss : policy_losses()) {
+    for (const LossKey& key : loss->keys) {
+      s.add(fmt::format("algorithm.{}", key.name), c.own[std::string(key.name)],
+            fmt::format("{}; -1: {}", key.doc, key.preset), key.least, key.most, kOwn);
+    }
+  }
   s.add("algorithm.value.learning_rate", c.value.learning_rate, "Of the critic (ppo)", 0, 10);
   s.add("algorithm.value.coefficient", c.value.coefficient, "Of the critic's loss, its mean squared error (ppo)", 0,
         up_to(1e6));
@@ -100,7 +106,7 @@ Status set(const Field& field, const Json& value) {
 // Which function, where there is to be one.
 Status read_torch(const AlgorithmConfig& c, Algorithm& a) {
   const bool given = !c.script.empty() || !c.library.empty() || !c.options.empty() || c.reference;
-  if (a.policy != Policy::kTorch) {
+  if (!is_function(a)) {
     if (!given) return {};
     return Status::invalid(
         fmt::format("algorithm.name is {}; script, library, options and reference are of torch", a.name));
@@ -178,10 +184,23 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   a.kl.in_reward = c.kl.in_reward;
   a.entropy = c.entropy.coefficient;
   a.critic = c.value;
+  for (const LossKey& key : a.policy->keys) {
+    const auto given = c.own.find(std::string(key.name));
+    if (given != c.own.end() && given->second && *given->second != key.preset) a.own[given->first] = *given->second;
+  }
   TRY(read_torch(c, a));
   if (a.aggregation == Aggregation::kSumOverLength && !(a.aggregation_length > 0))
     return fail(Status::invalid("aggregation sum_over_length needs aggregation_length above 0"));
   return a;
+}
+
+std::vector<std::string> keys_of_other_losses(const Algorithm& algorithm) {
+  std::vector<std::string> keys;
+  for (const PolicyLoss* loss : policy_losses()) {
+    if (loss == algorithm.policy) continue;
+    for (const LossKey& key : loss->keys) keys.push_back(fmt::format("algorithm.{}", key.name));
+  }
+  return keys;
 }
 
 Result<Algorithm> algorithm_from_json(const Json& json) {
@@ -219,7 +238,7 @@ Json to_json(const Algorithm& a) {
   json["entropy"] = {{"coefficient", a.entropy}};
   json["value"] = {
       {"learning_rate", a.critic.learning_rate}, {"coefficient", a.critic.coefficient}, {"trunk", a.critic.trunk}};
-  if (a.policy == Policy::kTorch) {
+  if (is_function(a)) {
     json["script"] = a.torch.script;
     json["library"] = a.torch.library;
     json["options"] = a.torch.options;

@@ -3,6 +3,7 @@
 // Thread safety: as any value.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ struct AlgorithmConfig {
   struct {
     double coefficient = Algorithm{}.entropy;
   } entropy;
-  Critic value;                 // of ppo
-  std::string script, library;  // of torch
+  std::map<std::string, std::optional<double>> own;  // keys of single losses
+  Critic value;                                      // of ppo
+  std::string script, library;                       // of torch
   std::vector<std::string> options;
   bool reference = false;
   double seconds = TorchLoss{}.seconds;
@@ -46,6 +48,9 @@ void add_algorithm_fields(Schema& schema, AlgorithmConfig& config);
 
 // kInvalid names the key that cannot be.
 Result<Algorithm> algorithm_of(const AlgorithmConfig& config);
+
+// The keys that are of other losses alone, such as "algorithm.sapo.tau_positive".
+std::vector<std::string> keys_of_other_losses(const Algorithm& algorithm);
 
 // The same of JSON without the outer key, with every key there is and no limits but those of the formulas. A null is a
 // missing key; unknown keys and values out of range are errors that name the key.

@@ -44,6 +44,36 @@ Result<Rows> of_groups(const LossBatch& batch, const Rows& rewards, const Algori
   return advantages;
 }
 
+// OPO (Hao et al. 2025): R minus the mean of the group, weighted by the lengths of its samples; a group of one has
+// none.
+Result<Rows> of_lengths(const LossBatch& batch, const Rows& rewards) {
+  if (batch.groups.empty()) return fail(Status::invalid("advantages of groups need \"groups\", a number a row"));
+  struct Sums {
+    double rows = 0, length = 0, reward = 0;
+  };
+  std::map<int64_t, Sums> groups;
+  std::vector<double> scores(batch.rows, 0);
+  for (size_t row = 0; row < batch.rows; ++row) {
+    double length = 0;
+    for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+      length += batch.mask[i];
+      scores[row] += batch.mask[i] ? rewards[i] : 0;
+    }
+    Sums& sums = groups[batch.groups[row]];
+    ++sums.rows;
+    sums.length += length;
+    sums.reward += length * scores[row];
+  }
+  Rows advantages(rewards.size(), 0);
+  for (size_t row = 0; row < batch.rows; ++row) {
+    const Sums& sums = groups[batch.groups[row]];
+    const double baseline = sums.rows > 1 && sums.length > 0 ? sums.reward / sums.length : 0;
+    for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i)
+      advantages[i] = batch.mask[i] ? scores[row] - baseline : 0;
+  }
+  return advantages;
+}
+
 // The discounted sum of what follows, within a run of tokens that count.
 Rows returns(const LossBatch& batch, const Rows& rewards, double gamma) {
   Rows result(rewards.size(), 0);
@@ -85,6 +115,9 @@ Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const
       break;
     case AdvantageKind::kGae:
       advantages = TRY(generalised(batch, rewards, algorithm));
+      break;
+    case AdvantageKind::kOpo:
+      advantages = TRY(of_lengths(batch, rewards));
       break;
     default:
       advantages = TRY(of_groups(batch, rewards, algorithm));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "trainer/learn/batch_advantages.h"
+#include "trainer/learn/losses/policy_loss.h"
 #include "trainer/learn/sequence_loss.h"
 
 namespace tandem::trainer {
@@ -27,13 +28,18 @@ class Loss {
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
     const auto weights = sequence_weights(lengths, algorithm_);
     LossCounts counts;
-    if (algorithm_.policy == Policy::kTorch) {
+    if (is_function(algorithm_)) {
       if (function == nullptr) return fail(Status::internal("the algorithm torch needs a function"));
       FunctionOutput output = TRY(function->compute(
           {.batch = TRY(completed()), .advantages = result.advantages, .weights = weights, .step = step}));
       result.loss = output.loss;
       result.grad_logprobs = std::move(output.grad_logprobs);
       result.function_metrics = std::move(output.metrics);
+    }
+    if (algorithm_.policy->choose != nullptr) {
+      const CountedTokens all{batch_.logprobs, batch_.old_logprobs, batch_.rollout_logprobs, {}, {}};
+      const auto base = ratio_base(all, algorithm_);
+      chosen_ = algorithm_.policy->choose(batch_, result.advantages, Rows(base.begin(), base.end()), algorithm_, step);
     }
     for (size_t row = 0; row < batch_.rows; ++row) add(row, weights[row], counts, result);
     result.metrics = counts.metrics(algorithm_, !batch_.rollout_logprobs.empty());
@@ -51,7 +57,7 @@ class Loss {
       return Status::invalid("kl.in_reward needs \"rewards\": the advantages are given");
     if (algorithm_.correction.kind == Correction::Kind::kNone) return {};
     if (batch_.rollout_logprobs.empty()) return Status::invalid("correction needs \"rollout_logprobs\"");
-    if (algorithm_.policy == Policy::kMasked || batch_.old_logprobs.empty()) {
+    if (is_against_sampler(algorithm_) || batch_.old_logprobs.empty()) {
       return Status::invalid(
           "the ratio is already taken against rollout_logprobs: a correction would count the difference twice; give "
           "\"old_logprobs\", or set correction.kind to none");
@@ -123,8 +129,13 @@ class Loss {
                rollout = counted(batch_.rollout_logprobs, row), ref = counted(batch_.ref_logprobs, row),
                advantages = counted(result.advantages, row);
     Rows grads(logprobs.size());
-    const double loss = sequence_loss({logprobs, old, rollout, ref, advantages}, weight, algorithm_, grads, counts);
-    if (algorithm_.policy == Policy::kTorch) return;  // counted, and no more
+    std::vector<uint8_t> chosen;
+    for (size_t i = row * batch_.length; i < (row + 1) * batch_.length && !chosen_.empty(); ++i) {
+      if (batch_.mask[i]) chosen.push_back(chosen_[i]);
+    }
+    const double loss =
+        sequence_loss({logprobs, old, rollout, ref, advantages, chosen}, weight, algorithm_, grads, counts);
+    if (is_function(algorithm_)) return;  // counted, and no more
     result.loss += loss;
     auto grad = grads.begin();
     for (size_t i = row * batch_.length; i < (row + 1) * batch_.length; ++i) {
@@ -134,6 +145,7 @@ class Loss {
 
   const LossBatch& batch_;
   const Algorithm& algorithm_;
+  std::vector<uint8_t> chosen_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ struct BatchLoss {
 };
 
 // kInvalid where something that the algorithm needs is missing, or a correction would count twice. Sizes must agree.
-// `function` and `step` are of Policy::kTorch alone, which needs a function.
+// `function` and `step` are of a loss that is a function of the user's own alone, which needs it.
 Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function = nullptr,
                              int64_t step = 0);
 

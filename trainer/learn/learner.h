@@ -109,7 +109,7 @@ class Learner {
   // Where is_of_whole_batch(algorithm), the advantage of a sample is its reward, and the loss is batch_loss() over the
   // logprobs of all samples, which costs a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
-  // The function of Policy::kTorch.
+  // The function of a loss of the user's own.
   void use(std::shared_ptr<const LossFunction> function) { function_ = std::move(function); }
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);

@@ -104,7 +104,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   LossBatch batch = TRY(survey(samples));
   // A batch has one step: the policy before it is the current one. Built-in losses take their ratios against the
   // sampler, as in reinforce(); a function is given both.
-  if (algorithm.policy == Policy::kTorch || algorithm.correction.kind != Correction::Kind::kNone)
+  if (is_function(algorithm) || algorithm.correction.kind != Correction::Kind::kNone)
     batch.old_logprobs = batch.logprobs;
   auto loss = batch_loss(batch, algorithm, function_.get(), static_cast<int64_t>(version) + 1);
   TRY(ranks_.agree(loss ? Status() : loss.error()));

@@ -20,6 +20,7 @@ struct CountedTokens {
   std::span<const double> rollout_logprobs;  // of the sampler
   std::span<const double> ref_logprobs;      // of the reference model, where the algorithm has a KL term
   std::span<const double> advantages;
+  std::span<const uint8_t> chosen = {};  // by a loss that chooses among all tokens of the batch
 };
 
 // What was counted over the tokens of any number of sequences.

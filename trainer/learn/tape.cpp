@@ -33,7 +33,7 @@ Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows)
 }
 
 template <typename T>
-std::vector<float> Tape::TapeOps<T>::states() {
+Result<std::vector<float>> Tape::TapeOps<T>::states() {
   const size_t count = head_rows_.size() * static_cast<size_t>(config_.width);
   std::vector<float> states(count);
   if (count == 0) return states;
@@ -226,9 +226,10 @@ Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::W
 Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                       std::vector<float>* entropies, std::span<const uint8_t> learned,
                       std::span<const float> grad_states) {
-  return pass_->backward(grad_logprobs, gradients, entropies, learned, grad_states);
+  TRY(pass_->add_to_states(grad_states));
+  return pass_->backward(grad_logprobs, gradients, entropies, learned);
 }
-std::vector<float> Tape::states() { return pass_->states(); }
+Result<std::vector<float>> Tape::states() { return pass_->states(); }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
 size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }
 

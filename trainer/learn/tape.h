@@ -42,8 +42,9 @@ class Tape {
                   std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {},
                   std::span<const float> grad_states = {});
 
-  // The states that the head reads, [distinct picked rows, width]; only after a forward pass.
-  std::vector<float> states();
+  // The states that the head reads, [distinct picked rows, width]; only after a forward pass. They and their gradients
+  // are kUnfit where a device does not give them.
+  Result<std::vector<float>> states();
 
   // Bytes that a forward pass keeps of a row until the backward pass, about; and what the last pass has kept of all.
   static Result<size_t> row_bytes_of(const model::ModelConfig& config);

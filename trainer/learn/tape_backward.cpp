@@ -15,20 +15,18 @@ namespace tandem::trainer {
 
 template <typename T>
 Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                                  std::vector<float>* entropies, std::span<const uint8_t> learned,
-                                  std::span<const float> grad_states) {
+                                  std::vector<float>* entropies, std::span<const uint8_t> learned) {
   if (!weights_->for_training()) return Status::internal("backward needs weights for training");
   if (weights_->live_adapter()) return Status::invalid("nothing is trained beside a live adapter; merge it");
   grads_ = gradients.host<float>().data();
   learned_ = learned;
-  TRY(head_backward(grad_logprobs, entropies, grad_states));
+  TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
   return {};
 }
 
 template <typename T>
-Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies,
-                                       std::span<const float> more_grad_states) {
+Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
   const int rows = static_cast<int>(head_rows_.size()), width = config_.width;
   std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
   if (entropies) entropies->assign(rows, 0);
@@ -40,7 +38,8 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
                             .grad_hidden = grad_states.data(),
                             .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
                            head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
-  for (size_t i = 0; i < more_grad_states.size(); ++i) grad_states[i] += more_grad_states[i];
+  for (size_t i = 0; i < more_grad_states_.size(); ++i) grad_states[i] += more_grad_states_[i];
+  more_grad_states_ = {};
   T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
   std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
   for (int i = 0; i < rows; ++i) {
@@ -326,7 +325,7 @@ template class Tape::TapeOps<bf16>;
 
 template <>
 Status Tape::TapeOps<float>::backward(std::span<const float>, const model::Slice&, std::vector<float>*,
-                                      std::span<const uint8_t>, std::span<const float>) {
+                                      std::span<const uint8_t>) {
   return Status::invalid("training in float32 is not supported");
 }
 

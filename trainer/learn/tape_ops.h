@@ -53,11 +53,17 @@ class Tape::Pass {
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks) = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                          std::vector<float>* entropies, std::span<const uint8_t> learned,
-                          std::span<const float> grad_states) = 0;
-  virtual std::vector<float> states() = 0;
+                          std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
+  // Those of the picked rows, and their gradient for the next backward pass; not everywhere.
+  virtual Result<std::vector<float>> states() { return fail(no_states()); }
+  virtual Status add_to_states(std::span<const float> gradient) { return gradient.empty() ? Status() : no_states(); }
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
+
+ private:
+  static Status no_states() {
+    return Status::unfit("a critic is not built for this device yet").hint("trainer.device: cpu trains it");
+  }
 };
 
 // Forward in bf16 and in fp32, backward in bf16 alone.
@@ -71,8 +77,12 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks) override;
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
-                  std::span<const uint8_t> learned, std::span<const float> grad_states) override;
-  std::vector<float> states() override;
+                  std::span<const uint8_t> learned) override;
+  Result<std::vector<float>> states() override;
+  Status add_to_states(std::span<const float> gradient) override {
+    more_grad_states_ = gradient;
+    return {};
+  }
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
 
@@ -137,8 +147,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Result<std::vector<float>> head(std::span<const TokenPick> picks);
 
   Status backward(const Record& record);
-  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies,
-                       std::span<const float> more_grad_states);
+  Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
   Status norm_backward(const Record& record, const T* grad_out, T* grad_x, bool accumulate);
   Status linear_backward(const Record& record, const T* grad_out);
   Status add_weight_gradient(int weight, const T* x, int inputs, const T* grad_out, int outputs);
@@ -158,6 +167,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   const TokenTree* tree_ = nullptr;
   float* grads_ = nullptr;
   std::span<const uint8_t> learned_;
+  std::span<const float> more_grad_states_;  // of the next backward pass
   int rows_ = 0;
   bool have_residual_grad_ = false;
   Arena<T> arena_;
@@ -181,7 +191,6 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 
 template <>
 Status Tape::TapeOps<float>::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                                      std::vector<float>* entropies, std::span<const uint8_t> learned,
-                                      std::span<const float> grad_states);
+                                      std::vector<float>* entropies, std::span<const uint8_t> learned);
 
 }  // namespace tandem::trainer

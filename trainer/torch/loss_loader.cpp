@@ -191,17 +191,17 @@ Result<TorchLibrary> find_torch() {
 }
 
 Result<std::shared_ptr<const LossFunction>> load_loss(const Algorithm& algorithm) {
-  if (algorithm.policy != Policy::kTorch) return std::shared_ptr<const LossFunction>();
+  if (!is_function(algorithm)) return std::shared_ptr<const LossFunction>();
   return load_file(algorithm, file_of(algorithm));
 }
 
 Result<std::shared_ptr<const LossFunction>> recorded_loss(const Algorithm& algorithm, const fs::path& run_dir) {
-  if (algorithm.policy != Policy::kTorch) return std::shared_ptr<const LossFunction>();
+  if (!is_function(algorithm)) return std::shared_ptr<const LossFunction>();
   return load_file(algorithm, copy_of(algorithm, run_dir));
 }
 
 Result<std::shared_ptr<const LossFunction>> loss_of_run(const Algorithm& algorithm, const fs::path& run_dir) {
-  if (algorithm.policy != Policy::kTorch) return std::shared_ptr<const LossFunction>();
+  if (!is_function(algorithm)) return std::shared_ptr<const LossFunction>();
   const fs::path source = file_of(algorithm), copy = copy_of(algorithm, run_dir);
   std::error_code ignored;
   if (!fs::exists(copy, ignored)) {

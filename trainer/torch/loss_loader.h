@@ -23,8 +23,8 @@ struct TorchLibrary {
 };
 Result<TorchLibrary> find_torch();
 
-// The function of Policy::kTorch; null for other algorithms. kUnfit where this machine lacks LibTorch, kInvalid where
-// the file, its function or the options are wrong.
+// The function of a loss of the user's own; null for other algorithms. kUnfit where this machine lacks LibTorch,
+// kInvalid where the file, its function or the options are wrong.
 Result<std::shared_ptr<const LossFunction>> load_loss(const Algorithm& algorithm);
 
 // The same of a run. Its first start copies the file to RUN/loss/, and later ones take that: what a run computes does
