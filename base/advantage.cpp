@@ -13,7 +13,7 @@
 namespace tandem {
 
 namespace {
-constexpr std::array<std::string_view, 5> kNames = {"grpo", "dr_grpo", "rloo", "reinforce++", "gae"};
+constexpr std::array<std::string_view, 7> kNames = {"grpo", "dr_grpo", "rloo", "reinforce++", "gae", "opo", "maxrl"};
 }
 
 Result<AdvantageKind> advantage_kind(std::string_view name) {
@@ -27,7 +27,7 @@ std::string_view to_string(AdvantageKind kind) { return kNames[static_cast<size_
 
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon) {
   std::vector<double> advantages(rewards.begin(), rewards.end());
-  if (rewards.size() < 2) return advantages;
+  if (rewards.size() < 2 || is_of_tokens(kind)) return advantages;
   const auto n = static_cast<double>(rewards.size());
   // Without a difference there is no signal; the mean of equal numbers need not be that number to the last bit.
   if (std::ranges::all_of(rewards, [&](double reward) { return reward == rewards[0]; }))
@@ -42,6 +42,7 @@ std::vector<double> group_advantages(std::span<const double> rewards, AdvantageK
   for (double& a : advantages) {
     if (kind == AdvantageKind::kGrpo) a /= deviation + std_epsilon;
     if (kind == AdvantageKind::kRloo) a *= n / (n - 1);
+    if (kind == AdvantageKind::kMaxRl) a /= mean + std_epsilon;
   }
   return advantages;
 }

@@ -1,6 +1,7 @@
 // Advantages of the episodes of a group: each reward against those of the others.
 //
-// Sources: GRPO (Shao et al. 2024), Dr.GRPO (Liu et al. 2025), RLOO (Ahmadian et al. 2024). Pure functions in double.
+// Sources: GRPO (Shao et al. 2024), Dr.GRPO (Liu et al. 2025), RLOO (Ahmadian et al. 2024), MaxRL (Tajwar et al. 2026).
+// Pure functions in double.
 #pragma once
 
 #include <span>
@@ -11,13 +12,17 @@
 
 namespace tandem {
 
-// The last two are of tokens, not of groups: trainer/learn/batch_loss.h.
-enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae };
+// Those that is_of_tokens() names need more than the rewards of a group: trainer/learn/batch_advantages.h.
+enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae, kOpo, kMaxRl };
 Result<AdvantageKind> advantage_kind(std::string_view name);
 std::string_view to_string(AdvantageKind kind);
+constexpr bool is_of_tokens(AdvantageKind kind) {
+  return kind == AdvantageKind::kReturns || kind == AdvantageKind::kGae || kind == AdvantageKind::kOpo;
+}
 
 // grpo: (r - mean) / (std + epsilon) with the unbiased std, a group of one has mean 0 and std 1; dr_grpo: r - mean;
-// rloo: r - mean of the others.
+// rloo: r - mean of the others; maxrl: (r - mean) / (mean + epsilon), a group of one has mean 0. Of a kind that is of
+// tokens: the rewards.
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon);
 
 // Permutes all rewards of a batch among its episodes: a control that must learn nothing.

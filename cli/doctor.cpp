@@ -19,6 +19,7 @@
 #include "envs/backends/checks.h"
 #include "kernels/cuda/library.h"
 #include "kernels/stream.h"
+#include "trainer/torch/loss_loader.h"
 
 namespace tandem::cli {
 namespace {
@@ -166,6 +167,24 @@ Check gpu() {
   return check;
 }
 
+// For losses of one's own alone, so its absence is no lack.
+Check torch() {
+  Check check{"LibTorch"};
+  const auto library = trainer::find_torch();
+  if (library) {
+    check.found = fmt::format("{}, for losses of your own (algorithm.name: torch)", library->release);
+    return check;
+  }
+  if (library.error().code() == Code::kNotFound) {
+    check.found = "none; only losses of your own (algorithm.name: torch) need it";
+  } else {
+    check.level = CheckLevel::kWarning;
+    check.found = library.error().message();
+  }
+  check.mend = library.error().hint();
+  return check;
+}
+
 Check port() {
   Check check{"port"};
   boost::asio::io_context context;
@@ -207,7 +226,7 @@ std::string_view to_string(CheckLevel level) {
 }
 
 Result<int> examine(bool as_json) {
-  std::vector<Check> checks = {cores(), instruction_sets(), memory(), gpu()};
+  std::vector<Check> checks = {cores(), instruction_sets(), memory(), gpu(), torch()};
   checks.push_back(free_space("shared memory", "/dev/shm", 0.25, "give the container more (docker: --shm-size=1g)"));
   std::error_code ignored;
   checks.push_back(free_space("disk", fs::current_path(ignored), 5,

@@ -9,13 +9,14 @@
 #include "cli/json_lines.h"
 #include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/batch_loss.h"
+#include "trainer/torch/loss_loader.h"
 
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 10> kKeys = {"algorithm",    "logprobs", "old_logprobs", "rollout_logprobs",
+constexpr std::array<std::string_view, 11> kKeys = {"algorithm",    "logprobs", "old_logprobs", "rollout_logprobs",
                                                     "ref_logprobs", "values",   "mask",         "advantages",
-                                                    "rewards",      "groups"};
+                                                    "rewards",      "groups",   "step"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
 // The lists of one line, read against the shape that `logprobs` has.
@@ -23,7 +24,7 @@ class BatchReader {
  public:
   explicit BatchReader(const Json& line) : line_(line) {}
 
-  Result<trainer::Batch> read() {
+  Result<trainer::LossBatch> read() {
     TRY(read_shape());
     batch_.logprobs = TRY(matrix("logprobs"));
     batch_.old_logprobs = TRY(matrix("old_logprobs"));
@@ -136,7 +137,7 @@ class BatchReader {
   }
 
   const Json& line_;
-  trainer::Batch batch_;
+  trainer::LossBatch batch_;
 };
 
 Json rows_of(const trainer::Rows& values, size_t length) {
@@ -156,10 +157,38 @@ Status check_finite(const char* what, const trainer::Rows& values, size_t length
   return Status::invalid(fmt::format("{}[{}][{}] of these numbers is not finite", what, at / length, at % length));
 }
 
-Result<Json> answer(const Json& line) {
+// Losses of the user's own that lines have asked for; a line mostly asks for that of the line before.
+class LossFunctions {
+ public:
+  Result<std::shared_ptr<const trainer::LossFunction>> of(const trainer::Algorithm& algorithm) {
+    if (!trainer::is_function(algorithm)) return std::shared_ptr<const trainer::LossFunction>();
+    if (function_ == nullptr || algorithm.torch != last_) {
+      function_ = TRY(trainer::load_loss(algorithm));
+      last_ = algorithm.torch;
+    }
+    return function_;
+  }
+
+ private:
+  trainer::TorchLoss last_;
+  std::shared_ptr<const trainer::LossFunction> function_;
+};
+
+Result<int64_t> step_of(const Json& line) {
+  const auto found = line.find("step");
+  if (found == line.end() || found->is_null()) return 1;
+  if (!found->is_number_integer())
+    return fail(Status::invalid(fmt::format("step is {}, not a whole number", dump_json(*found))));
+  return found->get<int64_t>();
+}
+
+Result<Json> answer(const Json& line, LossFunctions& functions) {
   const auto algorithm = TRY(trainer::algorithm_from_json(line.value("algorithm", Json::object())));
   const auto batch = TRY(BatchReader(line).read());
-  const auto result = TRY(trainer::batch_loss(batch, algorithm));
+  const int64_t step = TRY(step_of(line));
+  const auto function = TRY(functions.of(algorithm));
+  auto result = TRY(trainer::batch_loss(batch, algorithm, function.get(), step));
+  result.metrics.insert(result.function_metrics.begin(), result.function_metrics.end());
   TRY(check_finite("advantages", result.advantages, batch.length));
   TRY(check_finite("grad_logprobs", result.grad_logprobs, batch.length));
   if (!std::isfinite(result.loss)) return fail(Status::invalid("the loss of these numbers is not finite"));
@@ -177,8 +206,15 @@ Action add_loss(CLI::App& command) {
   command.footer(
       "Example:\n"
       "  echo '{\"algorithm\": {\"name\": \"grpo\"}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], "
-      "\"groups\": [0, 0]}' | tandem loss");
-  return [options]() -> Result<int> { return run_json_lines(*options, kKeys, answer); };
+      "\"groups\": [0, 0]}' | tandem loss\n"
+      "  echo '{\"algorithm\": {\"name\": \"torch\", \"script\": \"examples/losses/grpo.py\", \"options\": "
+      "[\"clip=0.1\"]}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], \"groups\": [0, 0]}' | tandem "
+      "loss\n"
+      "docs/algorithms.md has all keys, docs/custom-loss.md those of a loss of your own.");
+  return [options]() -> Result<int> {
+    LossFunctions functions;
+    return run_json_lines(*options, kKeys, [&](const Json& line) { return answer(line, functions); });
+  };
 }
 
 }  // namespace tandem::cli

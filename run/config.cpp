@@ -325,7 +325,9 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .heldout_split = c.tasks.heldout_split,
                         .std_epsilon = c.algorithm.std_epsilon,
                         .steal_from = c.rollout.steal_from};
-  if (const auto algorithm = algorithm_of(c)) plan.advantage = algorithm->advantage;
+  // Where the trainer makes the advantages, rewards go to it.
+  if (const auto algorithm = algorithm_of(c))
+    plan.advantage = trainer::is_of_whole_batch(*algorithm) ? AdvantageKind::kReturns : algorithm->advantage;
   if (c.tasks.path.empty()) return plan;
   plan.counts = TRY(recorded_counts(run_dir));
   plan.kinds.clear();
@@ -355,7 +357,7 @@ Result<size_t> kept_checkpoints(const RunConfig& c) {
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   auto algorithm = TRY(trainer::algorithm_of(c.algorithm));
-  if (algorithm.policy == trainer::Policy::kMasked && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
+  if (trainer::is_against_sampler(algorithm) && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
     return fail(Status::invalid(
         "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
   }

@@ -29,8 +29,19 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   if (algorithm) {
     unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
            "algorithm.aggregation is not sum_over_length");
-    unless(algorithm->advantage == AdvantageKind::kGrpo, {"algorithm.std_epsilon"},
-           fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(algorithm->advantage)));
+    const AdvantageKind advantage = algorithm->advantage;
+    unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl, {"algorithm.std_epsilon"},
+           fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(advantage)));
+    unless(advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae, {"algorithm.gamma"},
+           fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
+    unless(
+        advantage == AdvantageKind::kGae,
+        {"algorithm.lambda", "algorithm.value.learning_rate", "algorithm.value.coefficient", "algorithm.value.trunk"},
+        fmt::format("algorithm.advantage is {}, which has no critic", to_string(advantage)));
+    unless(!is_function(*algorithm), {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},
+           "algorithm.name is torch, whose function has parameters of its own: algorithm.options");
+    for (const std::string& key : trainer::keys_of_other_losses(*algorithm))
+      reasons[key] = fmt::format("algorithm.name is {}", a.name);
   }
   const auto& t = c.trainer;
   unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);

@@ -11,7 +11,7 @@ namespace tandem::run {
 Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model) {
   const auto format = TRY(model::weight_format_named(config.model.weights));
   const auto optimizer = TRY(optimizer_of(config));
-  const bool with_reference = TRY(algorithm_of(config)).kl.estimator != trainer::Kl::Estimator::kNone;
+  const bool with_reference = trainer::needs_reference(TRY(algorithm_of(config)));
   const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, with_reference, config.trainer.ranks));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};

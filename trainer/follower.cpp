@@ -9,6 +9,7 @@
 
 #include "trainer/learn/checkpoints.h"
 #include "trainer/team.h"
+#include "trainer/torch/loss_loader.h"
 #include "wire/coordinator_link.h"
 
 namespace tandem::trainer {
@@ -59,7 +60,8 @@ class Share {
     Ranks ranks = TRY(meet(settings_.team, [this] { return leaving_.load(); }));
     auto learner = TRY(Learner::create(TRY(model::load_weights(settings_.model, true, settings_.format)),
                                        settings_.place, settings_.optimizer, ranks));
-    if (settings_.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
+    TRY(learner.prepare(settings_.algorithm));
+    learner.use(TRY(loss_of_run(settings_.algorithm, settings_.run_dir)));
     while (!leaving_) {
       set_doing("waiting for a batch", static_cast<uint64_t>(learner.steps()));
       const Order order = TRY(hear(ranks));

@@ -7,6 +7,7 @@
 
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/tape.h"
+#include "trainer/torch/loss_loader.h"
 #include "weights_sync/version.h"
 
 namespace tandem::trainer {
@@ -20,7 +21,8 @@ Digest digest_of_version(const Learner& learner) {
 Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
                                      settings.place, settings.optimizer));
-  if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
+  TRY(learner.prepare(settings.algorithm));
+  learner.use(TRY(recorded_loss(settings.algorithm, settings.run_dir)));
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty() && all.back().first > version) all.pop_back();
   if (!all.empty()) TRY(learner.load(all.back().second));

@@ -11,6 +11,7 @@
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/stored_batches.h"
+#include "trainer/torch/loss_loader.h"
 #include "trainer/work_order.h"
 #include "weights_sync/carrier.h"
 #include "wire/coordinator_link.h"
@@ -321,6 +322,7 @@ class Trainer {
   std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
                         const Published& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
+    if (!metrics.of_loss.empty()) json["loss_metrics"] = metrics.of_loss;
     json["weights_digest"] = weights_sync::digest_of_version(next.manifest).hex();
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
@@ -416,7 +418,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   }
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
                                      settings.place, settings.optimizer, ranks));
-  if (settings.algorithm.kl.estimator != Kl::Estimator::kNone) TRY(learner.keep_reference());
+  TRY(learner.prepare(settings.algorithm));
+  learner.use(TRY(loss_of_run(settings.algorithm, settings.run_dir)));
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));

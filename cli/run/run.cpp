@@ -34,6 +34,7 @@
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "trainer/sft/tiny_model.h"
+#include "trainer/torch/loss_loader.h"
 
 namespace tandem::cli {
 
@@ -193,6 +194,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   for (const auto& [key, before, after] : changes)
     fmt::print(stderr, "{}: {} -> {}\n", key, dump_json(before), dump_json(after));
   TRY(run::check_inputs(config));
+  TRY(trainer::load_loss(TRY(run::algorithm_of(config))));
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));

@@ -173,7 +173,8 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
     const auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon);
     for (size_t i = 0; i < members[g].size(); ++i) {
       EpisodeRecord& episode = *members[g][i];
-      if (!signal) {
+      // Advantages of tokens have other baselines: equal rewards of a group are no lack of a signal.
+      if (!signal && !is_of_tokens(plan_.advantage)) {
         drop(episode, "no_signal");
         continue;
       }

@@ -1,4 +1,5 @@
-// `tandem loss` beside torch: tests/golden/make_losses.py wrote what is compared with.
+// `tandem loss` beside torch and other float64 forms: tests/golden/make_losses.py and make_policy_losses.py wrote what
+// is compared with.
 #include <fstream>
 
 #include "tests/cli/run_fixture.h"
@@ -41,12 +42,13 @@ void expect_near(const Json& got, const Json& expected, const std::string& where
 TEST_F(Loss, every_algorithm_gives_the_loss_the_gradient_and_the_advantages_of_torch) {
   std::vector<Json> cases;
   std::string lines;
-  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/losses.jsonl");
+  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/losses.jsonl") +
+                             text(TANDEM_SOURCE_DIR "/tests/golden/policy_losses.jsonl");
   for (const auto line : split(trim(golden), '\n')) {
     cases.push_back(*parse_json(line));
     lines += cases.back()["batch"].dump() + "\n";
   }
-  ASSERT_GT(cases.size(), 250u);
+  ASSERT_GT(cases.size(), 330u);
   const auto found = answers(lines, 0);
   ASSERT_EQ(found.size(), cases.size());
   for (size_t i = 0; i < cases.size(); ++i) {

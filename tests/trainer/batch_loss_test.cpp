@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Batch small_batch() {
+LossBatch small_batch() {
   return {.rows = 2,
           .length = 3,
           .logprobs = {-0.5, -1, -2, -0.1, -3, -0.7},
@@ -24,15 +24,15 @@ Batch small_batch() {
 Algorithm named(std::string_view name) { return *algorithm_named(name); }
 
 TEST(BatchLoss, the_gradient_is_that_of_finite_differences) {
-  for (const char* name : {"grpo", "dapo", "rloo", "gspo"}) {
+  for (const char* name : {"grpo", "dapo", "rloo", "gspo", "sapo", "gmpo", "kl_cov", "opo", "maxrl"}) {
     Algorithm algorithm = named(name);
     algorithm.clip_low = algorithm.clip_high = 0.9;  // no corner within the step
-    const Batch batch = small_batch();
+    const LossBatch batch = small_batch();
     const auto result = batch_loss(batch, algorithm);
     ASSERT_TRUE(result.has_value()) << result.error().to_string();
     for (size_t i = 0; i < batch.logprobs.size(); ++i) {
       constexpr double kStep = 1e-6;
-      Batch up = batch, down = batch;
+      LossBatch up = batch, down = batch;
       up.logprobs[i] += kStep;
       down.logprobs[i] -= kStep;
       const double difference = (batch_loss(up, algorithm)->loss - batch_loss(down, algorithm)->loss) / (2 * kStep);
@@ -43,8 +43,8 @@ TEST(BatchLoss, the_gradient_is_that_of_finite_differences) {
 
 TEST(BatchLoss, tokens_that_do_not_count_change_nothing) {
   const Algorithm algorithm = named("reinforce++");
-  const Batch batch = small_batch();
-  Batch other = batch;
+  const LossBatch batch = small_batch();
+  LossBatch other = batch;
   other.logprobs[2] = -9;
   other.old_logprobs[2] = 0;
   const auto a = batch_loss(batch, algorithm), b = batch_loss(other, algorithm);
@@ -56,7 +56,7 @@ TEST(BatchLoss, tokens_that_do_not_count_change_nothing) {
 
 TEST(BatchLoss, what_is_dropped_stays_in_the_denominator) {
   Algorithm algorithm = named("grpo");
-  Batch batch = small_batch();
+  LossBatch batch = small_batch();
   batch.rollout_logprobs = batch.old_logprobs;
   const auto whole = batch_loss(batch, algorithm);
   algorithm.correction = {.kind = Correction::Kind::kMis, .low = 0.5, .high = 2};
@@ -70,7 +70,7 @@ TEST(BatchLoss, what_is_dropped_stays_in_the_denominator) {
 TEST(BatchLoss, a_correction_that_would_count_twice_is_refused) {
   Algorithm algorithm = named("grpo");
   algorithm.correction.kind = Correction::Kind::kTis;
-  Batch batch = small_batch();
+  LossBatch batch = small_batch();
   batch.rollout_logprobs = std::exchange(batch.old_logprobs, {});
   EXPECT_THAT(batch_loss(batch, algorithm).error().message(), HasSubstr("count the difference twice"));
   batch.old_logprobs = batch.rollout_logprobs;
@@ -81,7 +81,7 @@ TEST(BatchLoss, a_correction_that_would_count_twice_is_refused) {
 }
 
 TEST(BatchLoss, what_is_missing_is_named) {
-  Batch batch = small_batch();
+  LossBatch batch = small_batch();
   batch.groups.clear();
   EXPECT_THAT(batch_loss(batch, named("grpo")).error().message(), HasSubstr("\"groups\""));
   EXPECT_THAT(batch_loss(batch, named("ppo")).error().message(), HasSubstr("\"values\""));
@@ -93,7 +93,8 @@ TEST(BatchLoss, what_is_missing_is_named) {
 }
 
 TEST(Algorithm, every_key_has_a_default_survives_and_is_checked) {
-  for (const char* name : {"ppo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "dppo"}) {
+  for (const std::string_view name : algorithm_names()) {
+    if (name == "torch") continue;  // which needs a file
     const auto algorithm = algorithm_from_json({{"name", name}});
     ASSERT_TRUE(algorithm.has_value()) << name;
     const auto again = algorithm_from_json(to_json(*algorithm));
@@ -108,6 +109,13 @@ TEST(Algorithm, every_key_has_a_default_survives_and_is_checked) {
   EXPECT_THAT(wrong({{"kl", 1}}), HasSubstr("algorithm.kl is 1, not an object"));
   EXPECT_THAT(wrong({{"correction", {{"kind", "tis"}, {"low", 3}}}}), HasSubstr("is above"));
   EXPECT_THAT(wrong({{"aggregation", "sum_over_length"}}), HasSubstr("aggregation_length"));
+  EXPECT_THAT(wrong({{"name", "sapo"}, {"sapo", {{"tau_positive", 0}}}}),
+              HasSubstr("algorithm.sapo.tau_positive is 0"));
+  EXPECT_THAT(wrong({{"name", "torch"}}), HasSubstr("algorithm.script or algorithm.library"));
+  EXPECT_THAT(wrong({{"name", "torch"}, {"script", "a"}, {"library", "b"}}), HasSubstr("one of them"));
+  EXPECT_THAT(wrong({{"name", "grpo"}, {"script", "a"}}), HasSubstr("are of torch"));
+  EXPECT_THAT(wrong({{"name", "torch"}, {"script", "a"}, {"options", "b=1"}}), HasSubstr("not a list of texts"));
+  EXPECT_THAT(wrong({{"name", "torch"}, {"script", "a"}, {"entropy", {{"coefficient", 1}}}}), HasSubstr("has its own"));
 }
 
 }  // namespace

@@ -134,6 +134,25 @@ TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
   EXPECT_EQ(on_ranks(4, settings_for_ranks(), all)[0], on_ranks(1, settings_for_ranks(), all)[0]);
 }
 
+TEST(LearnerRanks, losses_of_the_whole_batch_are_those_of_one_rank) {
+  for (const char* text : {R"({"name": "reinforce++"})", R"({"name": "ppo"})", R"({"name": "opo"})",
+                           R"({"name": "clip_cov", "clip_cov": {"share": 0.5, "low": 0, "high": 1000}})",
+                           R"({"name": "ppo", "value": {"trunk": true, "coefficient": 2}, "lambda": 0.9})",
+                           R"({"name": "grpo", "kl": {"estimator": "k2", "coefficient": 0.1, "in_reward": true}})"}) {
+    const auto algorithm = *algorithm_from_json(Json::parse(text));
+    const auto all = [&](Learner& learner) -> std::string {
+      const Status ready = learner.prepare(algorithm);
+      if (!ready) return ready.to_string();
+      std::string numbers;
+      for (uint64_t version = 0; version < 3; ++version)
+        numbers += numbers_of(learner.reinforce(groups_for_ranks(version == 1 ? 2 : 13), algorithm, version));
+      return numbers + digest_of_weights(learner);
+    };
+    const std::string expected = on_ranks(1, settings_for_ranks(), all)[0];
+    for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings_for_ranks(), all)[0], expected) << text;
+  }
+}
+
 TEST(LearnerRanks, demonstrations_are_learned_and_evaluated_alike) {
   const auto all = [](Learner& learner) -> std::string {
     const auto samples = groups_for_ranks(9);
@@ -203,6 +222,33 @@ TEST_F(LearnerCheckpoints, are_read_by_any_other_number_of_ranks) {
       EXPECT_EQ(digest_of(std::as_bytes(std::span(weights->wire()))).hex(), tail(saved[0]));
     }
   }
+}
+
+// A critic is whole on every rank, and in the file of the first.
+TEST_F(LearnerCheckpoints, have_the_critic_for_any_number_of_ranks) {
+  const auto algorithm = *algorithm_from_json(Json::parse(R"({"name": "ppo", "value": {"trunk": true}})"));
+  const auto two_steps = [&](Learner& learner, uint64_t first) {
+    return numbers_of(learner.reinforce(groups_for_ranks(13), algorithm, first)) +
+           numbers_of(learner.reinforce(groups_for_ranks(13), algorithm, first + 1)) + digest_of_weights(learner);
+  };
+  const fs::path folder = folder_.path() / "critic";
+  const auto expected = on_ranks(2, settings_for_ranks(), [&](Learner& learner) -> std::string {
+    if (!learner.prepare(algorithm)) return "no critic";
+    two_steps(learner, 0);
+    const Status saved = learner.save(folder);
+    return saved ? two_steps(learner, 2) : saved.to_string();
+  });
+  for (const int readers : {1, 4}) {
+    const auto said = on_ranks(readers, settings_for_ranks(), [&](Learner& learner) -> std::string {
+      if (!learner.prepare(algorithm)) return "no critic";
+      const Status loaded = learner.load(folder);
+      return loaded ? two_steps(learner, 2) : loaded.to_string();
+    });
+    EXPECT_EQ(tail(said[0]), tail(expected[0])) << said[0];
+  }
+  const auto without =
+      on_ranks(1, settings_for_ranks(), [&](Learner& learner) { return learner.load(folder).to_string(); });
+  EXPECT_NE(without[0].find("a critic"), std::string::npos) << without[0];
 }
 
 TEST_F(LearnerCheckpoints, a_damaged_shard_is_refused_by_all_ranks) {

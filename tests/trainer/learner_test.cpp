@@ -60,8 +60,8 @@ std::vector<Sample> samples_of(Learner& learner, double difference) {
 }
 
 // The same as rows of a batch, with `logprobs` computed by `learner`.
-Batch batch_of(Learner& learner, const std::vector<Sample>& samples, Learner* reference) {
-  Batch batch{.rows = samples.size(), .length = 9};
+LossBatch batch_of(Learner& learner, const std::vector<Sample>& samples, Learner* reference) {
+  LossBatch batch{.rows = samples.size(), .length = 9};
   for (const Sample& sample : samples) {
     for (size_t i = 8; i < 17; ++i) {
       const bool counts = i < sample.tokens.size() && sample.trained[i];
@@ -82,7 +82,8 @@ Batch batch_of(Learner& learner, const std::vector<Sample>& samples, Learner* re
 TEST(Learner, takes_its_steps_by_the_loss_of_the_batch) {
   for (const char* text :
        {R"({"name": "grpo"})", R"({"name": "dapo"})", R"({"name": "gspo", "clip_low": 0.5, "clip_high": 0.5})",
-        R"({"name": "cispo"})", R"({"name": "dppo", "mask_low": 0.001})", R"({"name": "dr_grpo", "dual_clip": 1.05})",
+        R"({"name": "cispo"})", R"({"name": "sapo"})", R"({"name": "gmpo", "clip_low": 0.01})", R"({"name": "maxrl"})",
+        R"({"name": "dppo", "mask_low": 0.001})", R"({"name": "dr_grpo", "dual_clip": 1.05})",
         R"({"name": "grpo", "correction": {"kind": "tis", "high": 1.01}})",
         R"({"name": "gspo", "correction": {"kind": "icepop", "level": "sequence", "low": 0.001, "high": 1000}})",
         R"({"name": "dr_grpo", "kl": {"estimator": "k3", "coefficient": 0.1}, "entropy": {"coefficient": 0.01}})"}) {
@@ -95,7 +96,7 @@ TEST(Learner, takes_its_steps_by_the_loss_of_the_batch) {
     const auto samples = samples_of(learner, 0.1);
     ASSERT_TRUE(learner.reinforce(samples, algorithm, 7));  // away from the reference
 
-    Batch batch = batch_of(learner, samples, kl ? &start : nullptr);
+    LossBatch batch = batch_of(learner, samples, kl ? &start : nullptr);
     if (algorithm.correction.kind != Correction::Kind::kNone) batch.old_logprobs = batch.logprobs;
     const auto expected = batch_loss(batch, algorithm);
     ASSERT_TRUE(expected.has_value()) << expected.error().to_string();
@@ -115,6 +116,108 @@ TEST(Learner, takes_its_steps_by_the_loss_of_the_batch) {
     EXPECT_GT(expected_gradient, 0) << text;
     EXPECT_GT(step->grad_norm, 0) << text;
   }
+}
+
+// Where a loss is of the whole batch the trainer makes the advantages, of the rewards.
+TEST(Learner, takes_the_steps_of_the_whole_batch_by_that_loss_too) {
+  for (const char* text :
+       {R"({"name": "reinforce++"})", R"({"name": "grpo", "advantage": "reinforce++", "gamma": 0.9})",
+        R"({"name": "rloo", "whiten_advantages": true})",
+        R"({"name": "grpo", "correction": {"kind": "tis", "high": 1.01}, "whiten_advantages": true})",
+        R"({"name": "grpo", "kl": {"estimator": "k3", "coefficient": 0.1, "in_reward": true}})"}) {
+    const auto algorithm = *algorithm_from_json(Json::parse(text));
+    ASSERT_TRUE(is_of_whole_batch(algorithm)) << text;
+    const bool kl = algorithm.kl.estimator != Kl::Estimator::kNone;
+    Learner learner = tiny_learner(), start = tiny_learner();
+    if (kl) {
+      ASSERT_TRUE(learner.keep_reference());
+    }
+    auto samples = samples_of(learner, 0.1);
+    for (Sample& sample : samples) sample.group = 5;
+    ASSERT_TRUE(learner.reinforce(samples, algorithm, 7));
+
+    LossBatch batch = batch_of(learner, samples, kl ? &start : nullptr);
+    batch.groups = {5, 5, 5};
+    batch.rewards.assign(batch.mask.size(), 0);
+    for (size_t row = 0; row < batch.rows; ++row) {
+      size_t last = 0;
+      for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) last = batch.mask[i] ? i : last;
+      batch.rewards[last] = samples[row].advantage;
+    }
+    batch.advantages.clear();
+    // A gap of a tool's words ends what a discount runs over; a row of the trainer has none.
+    LossBatch packed = batch;
+    for (size_t row = 0; row < batch.rows; ++row) {
+      std::vector<size_t> kept;
+      for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+        if (batch.mask[i]) kept.push_back(i);
+      }
+      for (size_t i = 0; i < batch.length; ++i) {
+        const size_t to = row * batch.length + i;
+        const bool there = i < kept.size();
+        packed.mask[to] = there;
+        const auto move = [&](Rows LossBatch::*member) {
+          if (!(batch.*member).empty()) (packed.*member)[to] = there ? (batch.*member)[kept[i]] : 0;
+        };
+        for (const auto member :
+             {&LossBatch::logprobs, &LossBatch::rollout_logprobs, &LossBatch::ref_logprobs, &LossBatch::rewards})
+          move(member);
+      }
+    }
+    if (algorithm.correction.kind != Correction::Kind::kNone) packed.old_logprobs = packed.logprobs;
+    const auto expected = batch_loss(packed, algorithm);
+    ASSERT_TRUE(expected.has_value()) << expected.error().to_string();
+    const auto step = learner.reinforce(samples, algorithm, 8);
+    ASSERT_TRUE(step.has_value()) << step.error().to_string();
+    EXPECT_DOUBLE_EQ(step->loss, expected->loss) << text;
+    EXPECT_GT(step->grad_norm, 0) << text;
+    EXPECT_GT(step->compared_tokens + 1, 0);
+  }
+}
+
+// Two prompts of which one is rewarded: the critic comes to tell them apart.
+TEST(Learner, has_a_critic_that_learns_to_foresee_rewards) {
+  const auto algorithm = *algorithm_from_json(Json::parse(R"({"name": "ppo", "value": {"learning_rate": 0.02}})"));
+  Learner learner = tiny_learner();
+  ASSERT_TRUE(learner.prepare(algorithm));
+  learner.set_learning_rate(0);
+  auto samples = samples_of(learner, 0);
+  for (Sample& sample : samples) sample.advantage = 1;
+  const auto rewarded = samples;
+  for (Sample sample : rewarded) {
+    for (size_t i = 0; i < 8; ++i) sample.tokens[i] = (sample.tokens[i] + 7) % 50;
+    sample.advantage = -1;
+    samples.push_back(sample);
+  }
+  const auto first = learner.reinforce(samples, algorithm, 7);
+  ASSERT_TRUE(first.has_value()) << first.error().to_string();
+  EXPECT_NEAR(first->of_loss.at("value_loss"), 1, 1e-12);  // it begins at 0, and returns are 1 and -1
+  double last = 1;
+  for (int i = 0; i < 100; ++i) last = learner.reinforce(samples, algorithm, 7)->of_loss.at("value_loss");
+  EXPECT_LT(last, 0.3);
+}
+
+TEST(Learner, a_function_that_fails_leaves_everything_as_it_was) {
+  struct Failing final : LossFunction {
+    Result<FunctionOutput> compute(const FunctionInput&) const override {
+      return fail(Status::invalid("it has its reasons"));
+    }
+  };
+  Learner learner = tiny_learner();
+  const auto samples = samples_of(learner, 0);
+  const std::vector<std::byte> before(learner.weights().wire().begin(), learner.weights().wire().end());
+  learner.use(std::make_shared<Failing>());
+  const auto step = learner.reinforce(
+      samples, *algorithm_from_json({{"name", "torch"}, {"script", "x"}, {"advantage", "reinforce++"}}), 7);
+  ASSERT_FALSE(step.has_value());
+  EXPECT_EQ(step.error().message(), "it has its reasons");
+  EXPECT_TRUE(std::ranges::equal(learner.weights().wire(), before));
+  EXPECT_EQ(learner.steps(), 0);
+  // And the next one is taken as if nothing had been.
+  Learner other = tiny_learner();
+  ASSERT_TRUE(learner.reinforce(samples, *algorithm_named("grpo"), 7));
+  ASSERT_TRUE(other.reinforce(samples, *algorithm_named("grpo"), 7));
+  EXPECT_TRUE(std::ranges::equal(learner.weights().wire(), other.weights().wire()));
 }
 
 TEST(Learner, learns_what_was_rewarded_and_unlearns_what_was_not) {

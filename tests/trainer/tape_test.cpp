@@ -176,6 +176,48 @@ TEST(Tape, the_gradient_points_where_the_loss_grows) {
   EXPECT_NEAR(measured / expected, 1, 0.2) << measured << " against " << expected;
 }
 
+// The same of what else reads the states that the head reads, such as a critic.
+TEST(Tape, the_gradient_of_the_states_points_where_they_grow) {
+  auto stream = std::move(*kernels::Stream::cpu(2));
+  auto weights = tiny_weights(stream);
+  const auto samples = group_of_samples();
+  const auto all = views(samples);
+  const TokenTree tree = merge(all);
+  std::vector<TokenPick> picks;
+  for (int row = 0; row + 1 < tree.nodes[0].rows; ++row) picks.push_back({row, tree.tokens[row + 1]});
+  Tape tape(weights.config(), 512);
+  Random random(5);
+  std::vector<float> wanted(picks.size() * static_cast<size_t>(weights.config().width));
+  for (float& number : wanted) number = static_cast<float>(random.normal());
+  const auto sum = [&]() {
+    EXPECT_TRUE(tape.forward(stream, weights, tree, picks));
+    const auto states = *tape.states();
+    EXPECT_EQ(states.size(), wanted.size());
+    double total = 0;
+    for (size_t i = 0; i < states.size(); ++i) total += static_cast<double>(wanted[i]) * states[i];
+    return total;
+  };
+  sum();
+  std::vector<float> grads(weights.layout().elements, 0);
+  ASSERT_TRUE(tape.backward(std::vector<float>(picks.size(), 0.0f), model::slice_of("gradients", std::span(grads)),
+                            nullptr, {}, wanted));
+  const std::vector<kernels::bf16> start(weights.flat().begin(), weights.flat().end());
+  double norm = 0;
+  for (const float g : grads) norm += static_cast<double>(g) * g;
+  double expected = 0, measured = 0;
+  for (const double step : {320, 400, 480, 560, 640, 720, 800, -320, -400, -480, -560, -640, -720, -800}) {
+    const double sign = step > 0 ? 1 : -1;
+    for (size_t i = 0; i < start.size(); ++i) {
+      weights.flat()[i] = kernels::to_bf16(static_cast<float>(kernels::to_float(start[i]) + step / norm * grads[i]));
+      expected +=
+          sign * (kernels::to_float(weights.flat()[i]) - static_cast<double>(kernels::to_float(start[i]))) * grads[i];
+    }
+    ASSERT_TRUE(weights.pack(stream));
+    measured += sign * sum();
+  }
+  EXPECT_NEAR(measured / expected, 1, 0.2) << measured << " against " << expected;
+}
+
 TEST(TreeRows, are_those_of_the_merged_tree_after_every_sample) {
   Random random(11);
   for (int round = 0; round < 50; ++round) {

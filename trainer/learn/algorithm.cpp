@@ -3,65 +3,43 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "trainer/learn/losses/policy_loss.h"
 
 namespace tandem::trainer {
 
-namespace {
-
-struct Defaults {
-  std::string_view name;
-  void (*set)(Algorithm&);
-};
-constexpr Defaults kDefaults[] = {
-    {"ppo",
-     [](Algorithm& a) {
-       a.advantage = AdvantageKind::kGae;
-       a.whiten_advantages = true;
-     }},
-    {"grpo", [](Algorithm& a) { a.advantage = AdvantageKind::kGrpo; }},
-    {"dr_grpo", [](Algorithm&) {}},
-    {"dapo",
-     [](Algorithm& a) {
-       a.advantage = AdvantageKind::kGrpo;
-       a.clip_high = 0.28;
-     }},
-    {"gspo",
-     [](Algorithm& a) {
-       a.policy = Policy::kSequence;
-       a.advantage = AdvantageKind::kGrpo;
-       a.clip_low = 3e-4;
-       a.clip_high = 4e-4;
-       a.aggregation = Aggregation::kSeqMeanTokenMean;
-     }},
-    {"cispo",
-     [](Algorithm& a) {
-       a.policy = Policy::kWeighted;
-       a.advantage = AdvantageKind::kGrpo;
-       a.clip_low = 1;  // a ratio is above 0 in any case: no lower clip, as in the paper
-     }},
-    {"rloo", [](Algorithm& a) { a.advantage = AdvantageKind::kRloo; }},
-    {"reinforce++",
-     [](Algorithm& a) {
-       a.advantage = AdvantageKind::kReturns;
-       a.whiten_advantages = true;
-     }},
-    {"dppo", [](Algorithm& a) { a.policy = Policy::kMasked; }},
-};
-
-}  // namespace
-
 Result<Algorithm> algorithm_named(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const auto& defaults : kDefaults) {
-    if (defaults.name == name) {
+  const auto names = algorithm_names();
+  for (const PolicyLoss* loss : policy_losses()) {
+    for (const LossName& entry : loss->names) {
+      if (entry.name != name) continue;
       Algorithm a;
       a.name = name;
-      defaults.set(a);
+      a.policy = loss;
+      entry.set_defaults(a);
       return a;
     }
-    names.push_back(defaults.name);
   }
   return fail(Status::invalid(fmt::format("algorithm \"{}\" is not known{}", name, did_you_mean(name, names))));
+}
+
+std::vector<std::string_view> algorithm_names() {
+  std::vector<std::string_view> names;
+  for (const PolicyLoss* loss : policy_losses()) {
+    for (const LossName& entry : loss->names) names.push_back(entry.name);
+  }
+  return names;
+}
+
+bool is_function(const Algorithm& algorithm) { return algorithm.policy->is_function; }
+bool is_against_sampler(const Algorithm& algorithm) { return algorithm.policy->against_sampler; }
+
+bool needs_reference(const Algorithm& algorithm) {
+  return algorithm.kl.estimator != Kl::Estimator::kNone || algorithm.torch.reference;
+}
+
+bool is_of_whole_batch(const Algorithm& a) {
+  return a.policy->is_function || a.policy->choose != nullptr || a.kl.in_reward || a.whiten_advantages ||
+         is_of_tokens(a.advantage);
 }
 
 }  // namespace tandem::trainer

@@ -1,24 +1,21 @@
 // What a step minimises: a name sets the defaults, every value can be overridden (algorithm_config.h).
 //
-// Names and meanings are those of docs/config.md. Sources: PPO (Schulman et al. 2017), GRPO (Shao et al. 2024), Dr.GRPO
-// (Liu et al. 2025), DAPO (Yu et al. 2025), GSPO (Zheng et al. 2025), CISPO (MiniMax 2025), RLOO (Ahmadian et al.
-// 2024), REINFORCE++ (Hu 2025); DPPO as in prime-rl, corrections as in verl and IcePop.
+// Names, meanings and sources: docs/algorithms.md.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "base/advantage.h"
 #include "base/status.h"
 
 namespace tandem::trainer {
 
-// What a token's loss is made of.
-enum class Policy : uint8_t {
-  kClip,      // max(-A r, -A clip(r))
-  kSequence,  // the same with one ratio a sequence, the geometric mean of its tokens' (GSPO)
-  kWeighted,  // -A clip(r) logprob, the clipped ratio held constant (CISPO)
-  kMasked,    // -A r + penalty (log r)^2; tokens whose probability moved too far lose the first term (DPPO)
-};
+// What a token's loss is made of: losses/policy_loss.h, where each is a file of its own.
+struct PolicyLoss;
+extern const PolicyLoss kClipLoss;
 
 enum class Aggregation : uint8_t { kTokenMean, kSeqMeanTokenMean, kSeqMeanTokenSum, kSumOverLength };
 
@@ -43,9 +40,27 @@ struct Kl {
   friend bool operator==(const Kl&, const Kl&) = default;
 };
 
+// A loss of one's own: a script or a library, by LibTorch (trainer/torch/loss_loader.h).
+struct TorchLoss {
+  std::string script;                // a file of TorchScript: Python source, or a saved module
+  std::string library;               // or a shared library
+  std::vector<std::string> options;  // NAME=VALUE each, what the function declares
+  bool reference = false;            // whether it gets logprobs of the model that the run started from
+  double seconds = 60;               // that a call may take
+  friend bool operator==(const TorchLoss&, const TorchLoss&) = default;
+};
+
+// The critic of AdvantageKind::kGae (value_head.h).
+struct Critic {
+  double learning_rate = 1e-3;
+  double coefficient = 0.5;  // of the mean of (v - return)^2
+  bool trunk = false;        // whether the model's weights learn from it too
+  friend bool operator==(const Critic&, const Critic&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
-  Policy policy = Policy::kClip;
+  const PolicyLoss* policy = &kClipLoss;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
   double gamma = 1, lambda = 1;  // of reinforce++ and gae
@@ -58,11 +73,25 @@ struct Algorithm {
   double aggregation_length = 0;  // for kSumOverLength
   Correction correction;
   Kl kl;
-  double entropy = 0;  // coefficient of an entropy bonus
+  double entropy = 0;                              // coefficient of an entropy bonus
+  Critic critic;                                   // of kGae
+  TorchLoss torch;                                 // of a function of the user's own
+  std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
   friend bool operator==(const Algorithm&, const Algorithm&) = default;
 };
 
 // The defaults of a name. kInvalid suggests the nearest.
 Result<Algorithm> algorithm_named(std::string_view name);
+std::vector<std::string_view> algorithm_names();
+
+// Whether a step needs the logprobs of the model that the run started from.
+bool needs_reference(const Algorithm& algorithm);
+// Whether the loss is a function of the user's own (loss_function.h).
+bool is_function(const Algorithm& algorithm);
+// Whether ratios are taken against the sampler, whatever else is given.
+bool is_against_sampler(const Algorithm& algorithm);
+// Whether the loss of one sample depends on others by more than its group's baseline and the denominators: advantages
+// are made of the rewards of the whole batch, by the trainer.
+bool is_of_whole_batch(const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

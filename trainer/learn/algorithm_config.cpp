@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
 #include "trainer/learn/algorithm_names.h"
+#include "trainer/learn/losses/policy_loss.h"
 
 namespace tandem::trainer {
 
@@ -17,17 +19,18 @@ constexpr double kOwn = -1;  // how configs write that a value is the algorithm'
 
 enum class Keys : uint8_t {
   kOfRuns,
-  kEvery,  // also those of rewards by the token and of values; numbers have no limit but what formulas ask for
+  kEvery,  // also those of values; numbers have no limit but what formulas ask for
 };
 
 void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   const bool every = keys == Keys::kEvery;
   const auto up_to = [&](double most) { return every ? kMost : most; };
+  const auto names = algorithm_names();
   s.add("algorithm.name", c.name, "Sets the defaults of the keys below",
+        every ? std::vector<std::string>{} : std::vector<std::string>(names.begin(), names.end()));
+  s.add("algorithm.advantage", c.advantage, "How rewards become advantages; empty: the algorithm's own",
         every ? std::vector<std::string>{}
-              : std::vector<std::string>{"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo", "dppo"});
-  s.add("algorithm.advantage", c.advantage, "Baseline of a group; empty: the algorithm's own",
-        every ? std::vector<std::string>{} : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo"});
+              : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "reinforce++", "gae"});
   s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
   s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
         kOwn);
@@ -36,11 +39,10 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.mask_high", c.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
   s.add("algorithm.penalty", c.penalty, "Of dppo, on the squared log ratio", 0, up_to(1e6));
   s.add("algorithm.std_epsilon", c.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
-  if (every) {
-    s.add("algorithm.gamma", c.gamma, "Discount of later rewards (reinforce++, ppo)", 0, 1);
-    s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
-    s.add("algorithm.whiten_advantages", c.whiten_advantages, "Advantages of the batch get mean 0 and deviation 1");
-  }
+  s.add("algorithm.gamma", c.gamma, "Discount of later rewards (reinforce++, ppo)", 0, 1);
+  s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
+  s.add("algorithm.whiten_advantages", c.whiten_advantages,
+        "Advantages of the batch get mean 0 and deviation 1; null: the algorithm's own");
   s.add("algorithm.aggregation", c.aggregation, "How token losses become one; empty: the algorithm's own",
         {"", "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
   s.add("algorithm.aggregation_length", c.aggregation_length, "Length for sum_over_length", 0, kMost);
@@ -56,8 +58,24 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
         {"none", "k1", "k2", "k3"});
   s.add("algorithm.kl.coefficient", c.kl.coefficient, "Of that term", 0, up_to(1e6));
   s.add("algorithm.kl.clamp", c.kl.clamp, "Holds the estimate of a token; 0: off", 0, up_to(1e6));
-  if (every) s.add("algorithm.kl.in_reward", c.kl.in_reward, "Taken off each token's reward, not added to the loss");
+  s.add("algorithm.kl.in_reward", c.kl.in_reward, "Taken off each token's reward, not added to the loss");
   s.add("algorithm.entropy.coefficient", c.entropy.coefficient, "Of an entropy bonus", 0, up_to(1e6));
+  for (const PolicyLoss* loss : policy_losses()) {
+    for (const LossKey& key : loss->keys) {
+      s.add(fmt::format("algorithm.{}", key.name), c.own[std::string(key.name)],
+            fmt::format("{}; -1: {}", key.doc, key.preset), key.least, key.most, kOwn);
+    }
+  }
+  s.add("algorithm.value.learning_rate", c.value.learning_rate, "Of the critic (ppo)", 0, 10);
+  s.add("algorithm.value.coefficient", c.value.coefficient, "Of the critic's loss, its mean squared error (ppo)", 0,
+        up_to(1e6));
+  s.add("algorithm.value.trunk", c.value.trunk, "Whether the model's weights learn from the critic's loss too (ppo)");
+  s.add("algorithm.script", c.script, "Of torch: a file with the loss in TorchScript, Python source or a saved module");
+  s.add("algorithm.library", c.library, "Of torch: a shared library with the loss in C++");
+  s.add("algorithm.options", c.options, "Of torch: NAME=VALUE each, for the parameters of that function");
+  s.add("algorithm.reference", c.reference,
+        "Of torch: the function gets logprobs of the starting model; costs a forward pass and its memory");
+  s.add("algorithm.seconds", c.seconds, "Of torch: the longest that a call of the function may take", 0.001, 86400);
 }
 
 // A value of JSON as the field takes it.
@@ -78,7 +96,31 @@ Status set(const Field& field, const Json& value) {
     if (!(number >= field.least && number <= field.most))
       return wrong(fmt::format("a number from {} to {}", field.least, field.most));
   }
+  if (field.type == FieldType::kTextList &&
+      !(value.is_array() && std::ranges::all_of(value, [](const Json& item) { return item.is_string(); })))
+    return wrong("a list of texts");
   field.set(value);
+  return {};
+}
+
+// Which function, where there is to be one.
+Status read_torch(const AlgorithmConfig& c, Algorithm& a) {
+  const bool given = !c.script.empty() || !c.library.empty() || !c.options.empty() || c.reference;
+  if (!is_function(a)) {
+    if (!given) return {};
+    return Status::invalid(
+        fmt::format("algorithm.name is {}; script, library, options and reference are of torch", a.name));
+  }
+  if (c.script.empty() == c.library.empty()) {
+    return Status::invalid("algorithm.name: torch needs algorithm.script or algorithm.library, one of them")
+        .hint("docs/custom-loss.md shows how to write one");
+  }
+  a.torch = {
+      .script = c.script, .library = c.library, .options = c.options, .reference = c.reference, .seconds = c.seconds};
+  if (a.correction.kind != Correction::Kind::kNone || a.kl.estimator != Kl::Estimator::kNone || a.entropy != 0)
+    return Status::invalid(
+        "algorithm.correction, kl and entropy are terms of the built-in losses; with torch the "
+        "function has its own");
   return {};
 }
 
@@ -141,9 +183,24 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   a.kl.clamp = c.kl.clamp;
   a.kl.in_reward = c.kl.in_reward;
   a.entropy = c.entropy.coefficient;
+  a.critic = c.value;
+  for (const LossKey& key : a.policy->keys) {
+    const auto given = c.own.find(std::string(key.name));
+    if (given != c.own.end() && given->second && *given->second != key.preset) a.own[given->first] = *given->second;
+  }
+  TRY(read_torch(c, a));
   if (a.aggregation == Aggregation::kSumOverLength && !(a.aggregation_length > 0))
     return fail(Status::invalid("aggregation sum_over_length needs aggregation_length above 0"));
   return a;
+}
+
+std::vector<std::string> keys_of_other_losses(const Algorithm& algorithm) {
+  std::vector<std::string> keys;
+  for (const PolicyLoss* loss : policy_losses()) {
+    if (loss == algorithm.policy) continue;
+    for (const LossKey& key : loss->keys) keys.push_back(fmt::format("algorithm.{}", key.name));
+  }
+  return keys;
 }
 
 Result<Algorithm> algorithm_from_json(const Json& json) {
@@ -179,6 +236,15 @@ Json to_json(const Algorithm& a) {
                 {"clamp", a.kl.clamp > 0 ? Json(a.kl.clamp) : Json()},
                 {"in_reward", a.kl.in_reward}};
   json["entropy"] = {{"coefficient", a.entropy}};
+  json["value"] = {
+      {"learning_rate", a.critic.learning_rate}, {"coefficient", a.critic.coefficient}, {"trunk", a.critic.trunk}};
+  if (is_function(a)) {
+    json["script"] = a.torch.script;
+    json["library"] = a.torch.library;
+    json["options"] = a.torch.options;
+    json["reference"] = a.torch.reference;
+    json["seconds"] = a.torch.seconds;
+  }
   return json;
 }
 

@@ -3,8 +3,10 @@
 // Thread safety: as any value.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "trainer/learn/algorithm.h"
@@ -33,13 +35,22 @@ struct AlgorithmConfig {
   struct {
     double coefficient = Algorithm{}.entropy;
   } entropy;
+  std::map<std::string, std::optional<double>> own;  // keys of single losses
+  Critic value;                                      // of ppo
+  std::string script, library;                       // of torch
+  std::vector<std::string> options;
+  bool reference = false;
+  double seconds = TorchLoss{}.seconds;
 };
 
-// The keys of a run: advantages of groups, and limits that catch typing errors.
+// The keys of a run, with limits that catch typing errors.
 void add_algorithm_fields(Schema& schema, AlgorithmConfig& config);
 
 // kInvalid names the key that cannot be.
 Result<Algorithm> algorithm_of(const AlgorithmConfig& config);
+
+// The keys that are of other losses alone, such as "algorithm.sapo.tau_positive".
+std::vector<std::string> keys_of_other_losses(const Algorithm& algorithm);
 
 // The same of JSON without the outer key, with every key there is and no limits but those of the formulas. A null is a
 // missing key; unknown keys and values out of range are errors that name the key.

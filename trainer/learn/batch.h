@@ -12,7 +12,7 @@ namespace tandem::trainer {
 // A matrix, row-major; a row is a sequence, padded on the right or the left. Empty where it was not given.
 using Rows = std::vector<double>;
 
-struct Batch {
+struct LossBatch {
   size_t rows = 0, length = 0;
   Rows logprobs;
   std::vector<uint8_t> mask;  // which tokens count
@@ -22,6 +22,7 @@ struct Batch {
   Rows advantages;              // empty: from rewards
   Rows rewards;                 // of a token; empty: advantages are given
   std::vector<int64_t> groups;  // of a row: which rows are samples of one prompt; for advantages of groups
+  std::vector<int64_t> turns;   // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
 };
 
 }  // namespace tandem::trainer

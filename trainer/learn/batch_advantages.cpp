@@ -23,7 +23,7 @@ void whiten(Rows& values, const std::vector<uint8_t>& mask) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = mask[i] ? (values[i] - mean) * scale : 0;
 }
 
-Result<Rows> of_groups(const Batch& batch, const Rows& rewards, const Algorithm& algorithm) {
+Result<Rows> of_groups(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   if (batch.groups.empty()) return fail(Status::invalid("advantages of groups need \"groups\", a number a row"));
   std::map<int64_t, std::vector<size_t>> rows_of;
   for (size_t row = 0; row < batch.rows; ++row) rows_of[batch.groups[row]].push_back(row);
@@ -44,8 +44,38 @@ Result<Rows> of_groups(const Batch& batch, const Rows& rewards, const Algorithm&
   return advantages;
 }
 
+// OPO (Hao et al. 2025): R minus the mean of the group, weighted by the lengths of its samples; a group of one has
+// none.
+Result<Rows> of_lengths(const LossBatch& batch, const Rows& rewards) {
+  if (batch.groups.empty()) return fail(Status::invalid("advantages of groups need \"groups\", a number a row"));
+  struct Sums {
+    double rows = 0, length = 0, reward = 0;
+  };
+  std::map<int64_t, Sums> groups;
+  std::vector<double> scores(batch.rows, 0);
+  for (size_t row = 0; row < batch.rows; ++row) {
+    double length = 0;
+    for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+      length += batch.mask[i];
+      scores[row] += batch.mask[i] ? rewards[i] : 0;
+    }
+    Sums& sums = groups[batch.groups[row]];
+    ++sums.rows;
+    sums.length += length;
+    sums.reward += length * scores[row];
+  }
+  Rows advantages(rewards.size(), 0);
+  for (size_t row = 0; row < batch.rows; ++row) {
+    const Sums& sums = groups[batch.groups[row]];
+    const double baseline = sums.rows > 1 && sums.length > 0 ? sums.reward / sums.length : 0;
+    for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i)
+      advantages[i] = batch.mask[i] ? scores[row] - baseline : 0;
+  }
+  return advantages;
+}
+
 // The discounted sum of what follows, within a run of tokens that count.
-Rows returns(const Batch& batch, const Rows& rewards, double gamma) {
+Rows returns(const LossBatch& batch, const Rows& rewards, double gamma) {
   Rows result(rewards.size(), 0);
   for (size_t row = 0; row < batch.rows; ++row) {
     double following = 0;
@@ -59,7 +89,7 @@ Rows returns(const Batch& batch, const Rows& rewards, double gamma) {
 
 // Generalised advantage estimation (Schulman et al. 2016). Tokens that do not count are passed over: value and
 // advantage of the next one that does are carried through them (verl's rule).
-Result<Rows> generalised(const Batch& batch, const Rows& rewards, const Algorithm& algorithm) {
+Result<Rows> generalised(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   if (batch.values.empty()) return fail(Status::invalid("advantage gae needs \"values\""));
   Rows result(rewards.size(), 0);
   for (size_t row = 0; row < batch.rows; ++row) {
@@ -77,7 +107,7 @@ Result<Rows> generalised(const Batch& batch, const Rows& rewards, const Algorith
 
 }  // namespace
 
-Result<Rows> batch_advantages(const Batch& batch, const Rows& rewards, const Algorithm& algorithm) {
+Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   Rows advantages;
   switch (algorithm.advantage) {
     case AdvantageKind::kReturns:
@@ -85,6 +115,9 @@ Result<Rows> batch_advantages(const Batch& batch, const Rows& rewards, const Alg
       break;
     case AdvantageKind::kGae:
       advantages = TRY(generalised(batch, rewards, algorithm));
+      break;
+    case AdvantageKind::kOpo:
+      advantages = TRY(of_lengths(batch, rewards));
       break;
     default:
       advantages = TRY(of_groups(batch, rewards, algorithm));

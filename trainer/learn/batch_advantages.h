@@ -8,6 +8,6 @@
 namespace tandem::trainer {
 
 // `rewards`: of every token, with what the distance from a reference model takes off. 0 where the mask is 0.
-Result<Rows> batch_advantages(const Batch& batch, const Rows& rewards, const Algorithm& algorithm);
+Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

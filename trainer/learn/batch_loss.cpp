@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "trainer/learn/batch_advantages.h"
+#include "trainer/learn/losses/policy_loss.h"
 #include "trainer/learn/sequence_loss.h"
 
 namespace tandem::trainer {
@@ -14,18 +15,32 @@ namespace {
 
 class Loss {
  public:
-  Loss(const Batch& batch, const Algorithm& algorithm) : batch_(batch), algorithm_(algorithm) {}
+  Loss(const LossBatch& batch, const Algorithm& algorithm) : batch_(batch), algorithm_(algorithm) {}
 
-  Result<BatchLoss> compute() {
+  Result<BatchLoss> compute(const LossFunction* function, int64_t step) {
     TRY(check());
     const size_t count = batch_.rows * batch_.length;
     BatchLoss result;
     result.grad_logprobs.assign(count, 0);
     result.advantages = batch_.advantages.empty() ? TRY(batch_advantages(batch_, rewards(), algorithm_)) : masked();
+    if (batch_.advantages.empty() && algorithm_.advantage == AdvantageKind::kGae) result.returns = TRY(returns());
     std::vector<int> lengths(batch_.rows, 0);
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
     const auto weights = sequence_weights(lengths, algorithm_);
     LossCounts counts;
+    if (is_function(algorithm_)) {
+      if (function == nullptr) return fail(Status::internal("the algorithm torch needs a function"));
+      FunctionOutput output = TRY(function->compute(
+          {.batch = TRY(completed()), .advantages = result.advantages, .weights = weights, .step = step}));
+      result.loss = output.loss;
+      result.grad_logprobs = std::move(output.grad_logprobs);
+      result.function_metrics = std::move(output.metrics);
+    }
+    if (algorithm_.policy->choose != nullptr) {
+      const CountedTokens all{batch_.logprobs, batch_.old_logprobs, batch_.rollout_logprobs, {}, {}};
+      const auto base = ratio_base(all, algorithm_);
+      chosen_ = algorithm_.policy->choose(batch_, result.advantages, Rows(base.begin(), base.end()), algorithm_, step);
+    }
     for (size_t row = 0; row < batch_.rows; ++row) add(row, weights[row], counts, result);
     result.metrics = counts.metrics(algorithm_, !batch_.rollout_logprobs.empty());
     result.metrics["sequences"] =
@@ -42,12 +57,34 @@ class Loss {
       return Status::invalid("kl.in_reward needs \"rewards\": the advantages are given");
     if (algorithm_.correction.kind == Correction::Kind::kNone) return {};
     if (batch_.rollout_logprobs.empty()) return Status::invalid("correction needs \"rollout_logprobs\"");
-    if (algorithm_.policy == Policy::kMasked || batch_.old_logprobs.empty()) {
+    if (is_against_sampler(algorithm_) || batch_.old_logprobs.empty()) {
       return Status::invalid(
           "the ratio is already taken against rollout_logprobs: a correction would count the difference twice; give "
           "\"old_logprobs\", or set correction.kind to none");
     }
     return {};
+  }
+
+  // With what a function can count on: old and rollout logprobs, groups, turns.
+  Result<LossBatch> completed() const {
+    LossBatch batch = batch_;
+    if (batch.old_logprobs.empty())
+      batch.old_logprobs = batch.rollout_logprobs.empty() ? batch.logprobs : batch.rollout_logprobs;
+    if (batch.rollout_logprobs.empty()) batch.rollout_logprobs = batch.old_logprobs;
+    if (batch.groups.empty()) {
+      for (size_t row = 0; row < batch.rows; ++row) batch.groups.push_back(static_cast<int64_t>(row));
+    }
+    if (batch.turns.empty()) {
+      // Without more to go by a turn is a run of tokens that count.
+      for (size_t row = 0; row < batch.rows; ++row) {
+        int64_t turn = -1;
+        for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+          if (batch.mask[i] && (i == row * batch.length || !batch.mask[i - 1])) ++turn;
+          batch.turns.push_back(batch.mask[i] ? turn : -1);
+        }
+      }
+    }
+    return batch;
   }
 
   Rows masked() const {
@@ -68,6 +105,15 @@ class Loss {
     return rewards;
   }
 
+  // Advantages before whitening are measured from the values.
+  Result<Rows> returns() const {
+    Algorithm plain = algorithm_;
+    plain.whiten_advantages = false;
+    Rows returns = TRY(batch_advantages(batch_, rewards(), plain));
+    for (size_t i = 0; i < returns.size(); ++i) returns[i] = batch_.mask[i] ? returns[i] + batch_.values[i] : 0;
+    return returns;
+  }
+
   // The values of a row at the tokens that count.
   Rows counted(const Rows& values, size_t row) const {
     Rows chosen;
@@ -83,21 +129,30 @@ class Loss {
                rollout = counted(batch_.rollout_logprobs, row), ref = counted(batch_.ref_logprobs, row),
                advantages = counted(result.advantages, row);
     Rows grads(logprobs.size());
-    result.loss += sequence_loss({logprobs, old, rollout, ref, advantages}, weight, algorithm_, grads, counts);
+    std::vector<uint8_t> chosen;
+    for (size_t i = row * batch_.length; i < (row + 1) * batch_.length && !chosen_.empty(); ++i) {
+      if (batch_.mask[i]) chosen.push_back(chosen_[i]);
+    }
+    const double loss =
+        sequence_loss({logprobs, old, rollout, ref, advantages, chosen}, weight, algorithm_, grads, counts);
+    if (is_function(algorithm_)) return;  // counted, and no more
+    result.loss += loss;
     auto grad = grads.begin();
     for (size_t i = row * batch_.length; i < (row + 1) * batch_.length; ++i) {
       if (batch_.mask[i]) result.grad_logprobs[i] = *grad++;
     }
   }
 
-  const Batch& batch_;
+  const LossBatch& batch_;
   const Algorithm& algorithm_;
+  std::vector<uint8_t> chosen_;
 };
 
 }  // namespace
 
-Result<BatchLoss> batch_loss(const Batch& batch, const Algorithm& algorithm) {
-  return Loss(batch, algorithm).compute();
+Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function,
+                             int64_t step) {
+  return Loss(batch, algorithm).compute(function, step);
 }
 
 }  // namespace tandem::trainer

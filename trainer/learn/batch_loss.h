@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "trainer/learn/algorithm.h"
 #include "trainer/learn/batch.h"
+#include "trainer/learn/loss_function.h"
 
 namespace tandem::trainer {
 
@@ -17,10 +18,14 @@ struct BatchLoss {
   double loss = 0;
   Rows grad_logprobs;  // 0 where the mask is 0
   Rows advantages;     // the same
+  Rows returns;        // what the critic should have said, of AdvantageKind::kGae from rewards; else empty
   std::map<std::string, double> metrics;
+  std::map<std::string, double> function_metrics;  // of a function of the user's own
 };
 
 // kInvalid where something that the algorithm needs is missing, or a correction would count twice. Sizes must agree.
-Result<BatchLoss> batch_loss(const Batch& batch, const Algorithm& algorithm);
+// `function` and `step` are of a loss that is a function of the user's own alone, which needs it.
+Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function = nullptr,
+                             int64_t step = 0);
 
 }  // namespace tandem::trainer

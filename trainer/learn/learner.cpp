@@ -43,6 +43,9 @@ std::vector<SliceSpec> Learner::specs_of(const model::ParameterLayout& layout, c
 std::vector<Learner::StateSlice> Learner::state() {
   std::vector<StateSlice> slices = {{masters(), shard_ ? shard_->begin : 0}};
   for (const Slice& slice : optimizer_.state()) slices.push_back({slice, optimizer_.moments_before()});
+  if (critic_) {
+    for (const Slice& slice : critic_->state()) slices.push_back({slice, 0, true});
+  }
   return slices;
 }
 
@@ -108,13 +111,16 @@ Status Learner::take_masters() {
 
 Status Learner::export_model(const fs::path& directory, const fs::path& source) const {
   TRY(model::save_weights(*weights_, directory, source));
+  if (critic_) TRY(critic_->write(directory));
   if (!low_rank_) return {};
   return model::write_adapter(low_rank_->adapter(masters().host<float>()), directory / "adapter", source.string());
 }
 
 std::string Learner::description() const {
-  return low_rank_ ? fmt::format("{}, {}", optimizer_.description(), low_rank_->description())
-                   : optimizer_.description();
+  std::string text = optimizer_.description();
+  if (low_rank_) text += ", " + low_rank_->description();
+  if (critic_) text += ", a critic";
+  return text;
 }
 
 Status Learner::rebuild_weights() {
@@ -145,10 +151,12 @@ Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
 
 Status Learner::keep_reference() { return copy_weights(reference_); }
 
-// Of one sample's trained tokens, in order.
-struct Learner::TokenLogprobs {
-  std::vector<double> logprobs, ref_logprobs;  // the second empty without a reference model
-};
+Status Learner::prepare(const Algorithm& algorithm) {
+  if (needs_reference(algorithm)) TRY(keep_reference());
+  if (algorithm.advantage == AdvantageKind::kGae)
+    critic_ = TRY(ValueHead::create(weights_->config().width, algorithm.critic.learning_rate));
+  return {};
+}
 
 namespace {
 
@@ -166,6 +174,19 @@ std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
 
 }  // namespace
 
+std::vector<int> Learner::owners_of(std::span<const Sample> samples) const {
+  const auto groups = groups_of(samples);
+  const auto dealt = deal(groups, settings_.slots);
+  const size_t own_slots = dealt.size() / static_cast<size_t>(ranks_.count());
+  std::vector<int> owners(samples.size());
+  for (size_t slot = 0; slot < dealt.size(); ++slot) {
+    for (const size_t group : dealt[slot])
+      std::fill(owners.begin() + static_cast<ptrdiff_t>(groups[group].begin),
+                owners.begin() + static_cast<ptrdiff_t>(groups[group].end), static_cast<int>(slot / own_slots));
+  }
+  return owners;
+}
+
 // Counts are added slot by slot, and what became of samples by the callers in the order of the batch: neither depends
 // on who computes what.
 Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample> samples,
@@ -176,29 +197,31 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   const size_t first = own_slots * static_cast<size_t>(ranks_.rank());
   std::vector<std::vector<size_t>> places(dealt.size());
   std::vector<bool> used(own_slots);
-  std::vector<int> owners_of_slots(dealt.size()), owners_of_samples(samples.size());
+  std::vector<int> owners_of_slots(dealt.size());
+  const std::vector<int> owners_of_samples = owners_of(samples);
   for (size_t slot = 0; slot < dealt.size(); ++slot) {
     owners_of_slots[slot] = static_cast<int>(slot / own_slots);
     for (const size_t group : dealt[slot]) {
-      for (size_t i = groups[group].begin; i < groups[group].end; ++i) {
-        places[slot].push_back(i);
-        owners_of_samples[i] = owners_of_slots[slot];
-      }
+      for (size_t i = groups[group].begin; i < groups[group].end; ++i) places[slot].push_back(i);
     }
     if (owners_of_slots[slot] == ranks_.rank()) used[slot - first] = !places[slot].empty();
   }
   if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
   std::vector<PassCounts> counts(dealt.size());
   std::vector<Outcome> outcomes(samples.size());
+  const size_t head_elements = value_pass_ ? critic_->elements() : 0;
+  std::vector<double> head_gradients(dealt.size() * head_elements, 0);
   const auto added =
       slot_sum_->add(buffers_.at(kGradients), used, [&](size_t place, const Slice& into) -> Result<bool> {
         const size_t slot = first + place;
-        counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes));
+        counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes,
+                                    std::span(head_gradients).subspan(slot * head_elements, head_elements)));
         return counts[slot].any;
       });
   TRY(ranks_.agree(added ? Status() : added.error()));
   TRY(ranks_.exchange(std::span(counts), owners_of_slots));
   TRY(ranks_.exchange(std::span(outcomes), owners_of_samples));
+  if (value_pass_) TRY(sum_of_slots(head_gradients, owners_of_slots));
   PassCounts sum;
   for (const PassCounts& of_slot : counts) {
     sum.trained_tokens += of_slot.trained_tokens;
@@ -220,83 +243,6 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   metrics.entropy = entropy_tokens > 0 ? entropy / static_cast<double>(entropy_tokens) : 0;
   TRY(sum_over_ranks(*added, sum.any));
   return outcomes;
-}
-
-// Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
-Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                                              const SampleGradients& gradients_of, const Slice& gradients,
-                                              std::span<Outcome> outcomes) {
-  PassCounts sum;
-  for (size_t begin = 0; begin < places.size();) {
-    std::vector<std::span<const int32_t>> views;
-    TreeRows size;
-    size_t end = begin;
-    for (; end < places.size(); ++end) {
-      const auto& tokens = samples[places[end]].tokens;
-      if (end > begin && size.rows_with(tokens) > settings_.max_pass_tokens) break;
-      size.add(tokens);
-      views.push_back(tokens);
-    }
-    const TokenTree tree = merge(views);
-    struct Wanted {
-      TokenPick pick;
-      size_t sample;  // of the pass
-      size_t place;   // among the sample's trained tokens
-    };
-    std::vector<Wanted> wanted;
-    std::vector<size_t> counts(end - begin, 0);
-    for (size_t s = begin; s < end; ++s) {
-      const Sample& sample = samples[places[s]];
-      const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
-      for (size_t i = 1; i < sample.tokens.size(); ++i) {
-        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s - begin, counts[s - begin]++});
-      }
-      sum.sample_tokens += static_cast<int64_t>(sample.tokens.size());
-    }
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
-    std::vector<TokenPick> picks;
-    for (const Wanted& w : wanted) picks.push_back(w.pick);
-    std::vector<TokenLogprobs> of_samples(counts.size());
-    const auto hand_out = [&](const std::vector<float>& logprobs, std::vector<double> TokenLogprobs::*member) {
-      for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
-      for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
-    };
-    // The tape keeps the last pass for the way back.
-    if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
-    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
-    std::vector<std::vector<double>> gradients_of_samples(counts.size());
-    for (size_t s = 0; s < counts.size(); ++s) {
-      gradients_of_samples[s].resize(counts[s]);
-      gradients_of(places[begin + s], of_samples[s], gradients_of_samples[s], outcomes[places[begin + s]]);
-    }
-    std::vector<float> grad_logprobs(picks.size());
-    bool any = false;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      grad_logprobs[i] = static_cast<float>(gradients_of_samples[wanted[i].sample][wanted[i].place]);
-      any = any || grad_logprobs[i] != 0;
-    }
-    sum.trained_tokens += static_cast<int64_t>(picks.size());
-    sum.tree_tokens += static_cast<int64_t>(tree.tokens.size());
-    if (any) {
-      std::vector<float> entropies;
-      TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_));
-      sum.any = true;
-      // Of each sample by itself, so that it does not matter beside which others it was computed.
-      std::vector<uint8_t> moves(counts.size());
-      for (size_t s = 0; s < counts.size(); ++s)
-        moves[s] = std::ranges::any_of(gradients_of_samples[s], [](double g) { return static_cast<float>(g) != 0; });
-      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
-        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
-        if (moves[wanted[i].sample] == 0) continue;
-        Outcome& outcome = outcomes[places[begin + wanted[i].sample]];
-        outcome.entropy += entropies[row];
-        ++outcome.entropy_tokens;
-      }
-    }
-    begin = end;
-  }
-  return sum;
 }
 
 Status Learner::apply(StepMetrics& metrics) {
@@ -336,7 +282,31 @@ void Learner::forget_gradients() {
   }
 }
 
+void take_means(std::map<std::string, double> means, StepMetrics& metrics) {
+  if (!(means["tokens"] > 0)) return;
+  metrics.ratio_mean = means["ratio_mean"];
+  metrics.ratio_max = means["ratio_max"];
+  metrics.mismatch_kl = means["mismatch_kl"];
+  metrics.clip_fraction = means["clip_fraction"] + means["masked_fraction"];
+  metrics.kl = means["kl"];
+  if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
+  metrics.dropped_fraction = means["dropped_fraction"];
+}
+
+void Learner::compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome) {
+  for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
+    if (!sample.trained[i]) continue;
+    if (sample.versions[i] == version) {
+      outcome.max_abs_logprob_diff =
+          std::max(outcome.max_abs_logprob_diff, std::abs(at.logprobs[place] - sample.logprobs[i]));
+      ++outcome.compared_tokens;
+    }
+    ++place;
+  }
+}
+
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  if (is_of_whole_batch(algorithm)) return reinforce_whole(samples, algorithm, version);
   StepMetrics metrics;
   std::vector<int> lengths;
   for (const Sample& sample : samples) {
@@ -347,16 +317,10 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
         const Sample& sample = samples[index];
+        compare(sample, at, version, outcome);
         std::vector<double> sampled;
-        for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
-          if (!sample.trained[i]) continue;
-          sampled.push_back(sample.logprobs[i]);
-          if (sample.versions[i] == version) {
-            outcome.max_abs_logprob_diff =
-                std::max(outcome.max_abs_logprob_diff, std::abs(at.logprobs[place] - sampled.back()));
-            ++outcome.compared_tokens;
-          }
-          ++place;
+        for (size_t i = 1; i < sample.tokens.size(); ++i) {
+          if (sample.trained[i]) sampled.push_back(sample.logprobs[i]);
         }
         const std::vector<double> advantages(sampled.size(), sample.advantage);
         const bool corrects = algorithm.correction.kind != Correction::Kind::kNone;
@@ -373,16 +337,11 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
     counts.add(outcome.counts);
     metrics.loss += outcome.loss;
   }
-  auto means = counts.metrics(algorithm, true);
-  if (counts.tokens > 0) {
-    metrics.ratio_mean = means["ratio_mean"];
-    metrics.ratio_max = means["ratio_max"];
-    metrics.mismatch_kl = means["mismatch_kl"];
-    metrics.clip_fraction = counts.clipped_or_masked() / counts.tokens;
-    metrics.kl = means["kl"];
-    if (means.contains("correction_mean")) metrics.correction_mean = means["correction_mean"];
-    metrics.dropped_fraction = means["dropped_fraction"];
-  }
+  take_means(counts.metrics(algorithm, true), metrics);
+  return finish(samples, version, std::move(metrics));
+}
+
+Result<StepMetrics> Learner::finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics) {
   if (ranks_.is_first()) {
     TRY(verify_previous(samples, version, metrics));
     TRY(copy_weights(previous_));

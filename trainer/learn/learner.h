@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,12 +25,14 @@
 #include "model/executor.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
+#include "trainer/learn/loss_function.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/ranks.h"
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/tape.h"
+#include "trainer/learn/value_head.h"
 
 namespace tandem::trainer {
 
@@ -38,8 +41,8 @@ struct Sample {
   std::vector<uint8_t> trained;    // [tokens]: 1 where the model said the token and learns from it
   std::vector<float> logprobs;     // [tokens]: of the sampler, where trained; empty for demonstrations
   std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
-  double advantage = 0;
-  std::optional<uint64_t> group;  // samples of one group follow each other; none: a group of its own
+  double advantage = 0;            // or the reward: Learner::reinforce
+  std::optional<uint64_t> group;   // samples of one group follow each other; none: a group of its own
 };
 
 // The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.
@@ -64,7 +67,11 @@ struct StepMetrics {
   double max_abs_logprob_diff =
       0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
+  std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
 };
+
+// Into the fields of the same names; nothing where no token counted.
+void take_means(std::map<std::string, double> means, StepMetrics& metrics);
 
 class Learner {
  public:
@@ -93,6 +100,8 @@ class Learner {
   // Copies the current weights as the reference model of a KL term. Costs their size in memory, and a forward pass for
   // each batch.
   Status keep_reference();
+  // What reinforce() with this algorithm needs beside the model: a reference model, a critic. Before load().
+  Status prepare(const Algorithm& algorithm);
   // Counts a step whose batch has nothing to learn from.
   void skip() { ++steps_; }
   std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
@@ -100,7 +109,12 @@ class Learner {
   // One step on sampled trajectories. `version` is that of the current weights; the exactness check compares tokens of
   // it. A batch has one step, so the policy before the step is the current one. Without a correction, ratios are taken
   // against the sampler; with one, ratios are 1 and the correction's weight carries the difference to the sampler.
+  //
+  // Where is_of_whole_batch(algorithm), the advantage of a sample is its reward, and the loss is batch_loss() over the
+  // logprobs of all samples, which costs a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // The function of a loss of the user's own.
+  void use(std::shared_ptr<const LossFunction> function) { function_ = std::move(function); }
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
@@ -136,6 +150,7 @@ class Learner {
   struct StateSlice {
     Slice slice;
     size_t begin = 0;
+    bool is_whole = false;  // on every rank, where others are shared out
   };
   std::vector<StateSlice> state();
   struct ShardNote;
@@ -151,7 +166,17 @@ class Learner {
   // The rounded weights that each rank has made of its masters, on all ranks.
   Status gather_weights();
   std::string description() const;
-  struct TokenLogprobs;
+  // Of one sample's trained tokens, in order.
+  struct TokenLogprobs {
+    std::vector<double> logprobs, ref_logprobs, values;  // the last two empty without a reference model, a critic
+  };
+  // Of the critic, while gradients are computed.
+  struct ValuePass {
+    std::span<const double> gradients;  // dLoss/dvalue, [samples, length]
+    size_t length = 0;
+    bool trunk = false;
+    std::vector<double> sum;  // dLoss/dhead, written
+  };
   // What becomes of a sample, told among ranks.
   struct Outcome {
     double loss = 0;
@@ -168,6 +193,17 @@ class Learner {
   // the outcomes of all samples.
   Result<std::vector<Outcome>> accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of,
                                           StepMetrics& metrics);
+  // Which rank computes each sample, by the slots that groups are dealt to.
+  std::vector<int> owners_of(std::span<const Sample> samples) const;
+  // The samples as rows of a batch on every rank: a row is the trained tokens of a sample, padded on the right. One
+  // forward pass over all of them.
+  Result<LossBatch> survey(std::span<const Sample> samples);
+  // A step by a loss of the whole batch: a survey, the loss, and a second pass with its gradients.
+  Result<StepMetrics> reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // How far a sample's logprobs are from the sampler's, where `version` sampled them.
+  static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
+  // What follows the gradients: the check of samples of the version before, and the move.
+  Result<StepMetrics> finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics);
   // What a slot's passes count.
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
@@ -175,7 +211,10 @@ class Learner {
   };
   // Of the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
-                              const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes);
+                              const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes,
+                              std::span<double> head_gradient);
+  // Adds what the slots have of the critic's gradient, in their order, whoever has them.
+  Status sum_of_slots(std::vector<double>& head_gradients, const std::vector<int>& owners_of_slots);
   // The sum over ranks of the gradients: of what this rank owns, or of all.
   Status sum_over_ranks(bool any_here, bool any_at_all);
   Result<double> norm_of(const Slice& gradients);
@@ -191,6 +230,9 @@ class Learner {
   bool on_device_ = false;  // passes read no panels
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
   std::unique_ptr<model::Weights> reference_;
+  std::shared_ptr<const LossFunction> function_;  // null: none
+  std::optional<ValueHead> critic_;
+  std::optional<ValuePass> value_pass_;
   uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;

@@ -129,8 +129,17 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
 
 // Of each rank where its slices begin and what their digests are; empty on all ranks where one file has it all.
 Result<Json> Learner::write_shards(const fs::path& aside) {
+  std::vector<StateSlice> states = this->state();
+  // What is whole on every rank is the first one's to write; the others have none of it, at its end.
+  if (critic_ && !ranks_.is_first()) {
+    for (StateSlice& state : states) {
+      if (!state.is_whole) continue;
+      state.begin = state.slice.elements();
+      state.slice = state.slice.part(state.begin, 0);
+    }
+  }
   std::vector<Slice> slices;
-  for (const StateSlice& state : this->state()) slices.push_back(state.slice);
+  for (const StateSlice& state : states) slices.push_back(state.slice);
   if (!shard_) {
     // Factors alone are no model: without the one that they began with there would be nothing to export.
     if (low_rank_) slices.push_back(weights_->slice());
@@ -139,7 +148,7 @@ Result<Json> Learner::write_shards(const fs::path& aside) {
   Json note = {{"begins", Json::object()}, {"digests", Json::object()}};
   auto digests = write_slices(aside / shard_file(ranks_.rank(), ranks_.count()), slices);
   if (digests) note["digests"] = *digests;
-  for (const StateSlice& state : this->state()) note["begins"][state.slice.name] = state.begin;
+  for (const StateSlice& state : states) note["begins"][state.slice.name] = state.begin;
   std::vector<ShardNote> notes(static_cast<size_t>(ranks_.count()));
   std::vector<int> owners(notes.size());
   std::iota(owners.begin(), owners.end(), 0);

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+
+#include "trainer/learn/losses/policy_loss.h"
 
 namespace tandem::trainer {
 
 namespace {
-
-constexpr double kLogBound = 20;
-
-double bounded(double log_ratio) { return std::clamp(log_ratio, -kLogBound, kLogBound); }
-
-// A value and its derivative by the token's logprob.
-struct Term {
-  double value = 0, gradient = 0;
-};
 
 Term kl_term(double logprob, double ref_logprob, const Kl& kl) {
   const double difference = ref_logprob - logprob;
@@ -38,36 +32,6 @@ Term kl_term(double logprob, double ref_logprob, const Kl& kl) {
   return {value, d != difference || value != term.value ? 0 : term.gradient};
 }
 
-// max(-A r, -A clip(r)); for A < 0 at most -A dual_clip.
-Term clipped_term(double ratio, double advantage, const Algorithm& a) {
-  const double free = -advantage * ratio;
-  const double clipped = -advantage * std::clamp(ratio, 1 - a.clip_low, 1 + a.clip_high);
-  const Term term = clipped > free ? Term{clipped, 0} : Term{free, free};
-  if (advantage < 0 && a.dual_clip > 0 && term.value > -advantage * a.dual_clip) return {-advantage * a.dual_clip, 0};
-  return term;
-}
-
-Term policy_term(double logprob, double log_ratio, double advantage, const Algorithm& a, LossCounts& counts) {
-  if (a.policy == Policy::kMasked) {
-    const double ratio = std::exp(log_ratio), moved = std::exp(logprob) - std::exp(logprob - log_ratio);
-    const bool keep = !(advantage > 0 && moved > a.mask_high) && !(advantage < 0 && moved < -a.mask_low);
-    counts.masked += !keep;
-    const double gain = keep ? advantage * ratio : 0;
-    return {a.penalty * log_ratio * log_ratio - gain, 2 * a.penalty * log_ratio - gain};
-  }
-  const double ratio = std::exp(bounded(log_ratio));
-  counts.clipped_low += ratio < 1 - a.clip_low && (a.policy == Policy::kWeighted || advantage < 0);
-  counts.clipped_high += ratio > 1 + a.clip_high && (a.policy == Policy::kWeighted || advantage > 0);
-  if (a.policy == Policy::kWeighted) {
-    const double weight = std::clamp(ratio, 1 - a.clip_low, 1 + a.clip_high) * advantage;
-    return {-weight * logprob, -weight};
-  }
-  // Of a sequence's ratio each token has the derivative of its own.
-  Term term = clipped_term(ratio, advantage, a);
-  if (std::abs(log_ratio) > kLogBound) term.gradient = 0;
-  return term;
-}
-
 // The constant weight for what the sampler did differently; 0 drops the token.
 double weight_of(double log_weight, const Correction& c) {
   const double weight = std::exp(bounded(log_weight));
@@ -84,7 +48,7 @@ double sum_of_differences(std::span<const double> a, std::span<const double> b) 
 }  // namespace
 
 std::span<const double> ratio_base(const CountedTokens& tokens, const Algorithm& algorithm) {
-  const bool sampler = algorithm.policy == Policy::kMasked || tokens.old_logprobs.empty();
+  const bool sampler = is_against_sampler(algorithm) || tokens.old_logprobs.empty();
   if (sampler && !tokens.rollout_logprobs.empty()) return tokens.rollout_logprobs;
   return tokens.old_logprobs.empty() ? tokens.logprobs : tokens.old_logprobs;
 }
@@ -96,22 +60,24 @@ double sequence_loss(const CountedTokens& tokens, double weight, const Algorithm
   const auto base = ratio_base(tokens, a);
   const auto count = static_cast<double>(std::max<size_t>(1, tokens.logprobs.size()));
   // One ratio for all tokens: the exponent is their mean, held at most 10.
-  const double mean =
-      a.policy == Policy::kSequence ? std::min(10.0, sum_of_differences(tokens.logprobs, base) / count) : 0;
+  const double mean = a.policy->one_ratio ? std::min(10.0, sum_of_differences(tokens.logprobs, base) / count) : 0;
   const bool corrects = a.correction.kind != Correction::Kind::kNone;
   const double whole =
       corrects && a.correction.sequence_level ? sum_of_differences(tokens.old_logprobs, tokens.rollout_logprobs) : 0;
+  std::vector<double> log_ratios(tokens.logprobs.size(), mean);
+  if (!a.policy->one_ratio) std::ranges::transform(tokens.logprobs, base, log_ratios.begin(), std::minus());
+  std::vector<Term> terms(tokens.logprobs.size());
+  if (!a.policy->is_function)
+    a.policy->terms({tokens.logprobs, log_ratios, tokens.advantages, tokens.chosen}, a, counts, terms);
   double total = 0;
   for (size_t i = 0; i < tokens.logprobs.size(); ++i) {
-    const double logprob = tokens.logprobs[i];
-    const double log_ratio = a.policy == Policy::kSequence ? mean : logprob - base[i];
+    const double logprob = tokens.logprobs[i], log_ratio = log_ratios[i];
     double corrected = 1;
     if (corrects) {
       corrected = weight_of(a.correction.sequence_level ? whole : tokens.old_logprobs[i] - tokens.rollout_logprobs[i],
                             a.correction);
     }
-    const Term policy = policy_term(logprob, log_ratio, tokens.advantages[i], a, counts);
-    double loss = corrected * policy.value, gradient = corrected * policy.gradient;
+    double loss = corrected * terms[i].value, gradient = corrected * terms[i].gradient;
     if (a.kl.estimator != Kl::Estimator::kNone) {
       const Term kl = kl_term(logprob, tokens.ref_logprobs[i], a.kl);
       counts.kl += kl.value;
@@ -153,9 +119,9 @@ std::map<std::string, double> LossCounts::metrics(const Algorithm& algorithm, bo
   const double n = std::max(1.0, tokens);
   std::map<std::string, double> m = {
       {"tokens", tokens}, {"ratio_mean", ratio / n}, {"ratio_max", ratio_max}, {"entropy", entropy / n}};
-  if (algorithm.policy == Policy::kMasked) {
-    m["masked_fraction"] = masked / n;
-  } else {
+  // DPPO masks and does not clip; what covariance chooses is counted beside what PPO clips.
+  if (is_against_sampler(algorithm) || algorithm.policy->choose != nullptr) m["masked_fraction"] = masked / n;
+  if (!is_against_sampler(algorithm) && !is_function(algorithm)) {
     m["clip_low_fraction"] = clipped_low / n;
     m["clip_high_fraction"] = clipped_high / n;
     m["clip_fraction"] = (clipped_low + clipped_high) / n;

@@ -20,6 +20,7 @@ struct CountedTokens {
   std::span<const double> rollout_logprobs;  // of the sampler
   std::span<const double> ref_logprobs;      // of the reference model, where the algorithm has a KL term
   std::span<const double> advantages;
+  std::span<const uint8_t> chosen = {};  // by a loss that chooses among all tokens of the batch
 };
 
 // What was counted over the tokens of any number of sequences.
@@ -27,8 +28,6 @@ struct LossCounts {
   double tokens = 0, clipped_low = 0, clipped_high = 0, masked = 0, dropped = 0;
   double ratio = 0, ratio_max = 0, mismatch = 0, weight = 0, kl = 0, entropy = 0;  // sums, but for the largest ratio
   void add(const LossCounts& other);
-  // Tokens whose policy term was clipped, or left out by a mask.
-  double clipped_or_masked() const { return clipped_low + clipped_high + masked; }
   // Means over tokens: ratio_mean, ratio_max, entropy, clip_fraction and what else the algorithm has.
   std::map<std::string, double> metrics(const Algorithm& algorithm, bool against_sampler) const;
 };

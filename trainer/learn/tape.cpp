@@ -34,6 +34,21 @@ Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows)
 }
 
 template <typename T>
+Result<std::vector<float>> Tape::TapeOps<T>::states() {
+  const size_t count = head_rows_.size() * static_cast<size_t>(config_.width);
+  std::vector<float> states(count);
+  if (count == 0) return states;
+  const T* gathered = gather(hidden_, head_rows_);
+  std::transform(gathered, gathered + count, states.begin(), [](T value) {
+    if constexpr (std::is_same_v<T, float>)
+      return value;
+    else
+      return kernels::to_float(value);
+  });
+  return states;
+}
+
+template <typename T>
 Result<model::BasicTensor<T>> Tape::TapeOps<T>::embed() {
   Tensor x = record({.kind = kEmbed, .weight = layout().embedding}, rows_, config_.width);
   TRY(this->embed_rows(tree_->tokens, x));
@@ -216,9 +231,12 @@ Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::W
   return pass_->forward(stream, weights, tree, picks);
 }
 Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                      std::vector<float>* entropies, std::span<const uint8_t> learned) {
+                      std::vector<float>* entropies, std::span<const uint8_t> learned,
+                      std::span<const float> grad_states) {
+  TRY(pass_->add_to_states(grad_states));
   return pass_->backward(grad_logprobs, gradients, entropies, learned);
 }
+Result<std::vector<float>> Tape::states() { return pass_->states(); }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
 size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }
 

@@ -41,9 +41,15 @@ class Tape {
   // Adds dLoss/dparameter to `gradients`, fp32, laid out as the weights, given dLoss/dlogprob of each pick of the last
   // forward pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one
   // entry a distinct picked row. `learned` says by parameter whose gradient is wanted (empty: all); others cost no
-  // products, and their place in `gradients` is not touched.
+  // products, and their place in `gradients` is not touched. `grad_states` (empty: none) is dLoss/dstate of what else
+  // reads states().
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
-                  std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {});
+                  std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {},
+                  std::span<const float> grad_states = {});
+
+  // The states that the head reads, [distinct picked rows, width]; only after a forward pass. They and their gradients
+  // are kUnfit where a device does not give them.
+  Result<std::vector<float>> states();
 
   // Bytes that a forward pass keeps of a row until the backward pass, about; and what the last pass has kept of all.
   static Result<size_t> row_bytes_of(const model::ModelConfig& config);

@@ -38,6 +38,8 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
                             .grad_hidden = grad_states.data(),
                             .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
                            head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
+  for (size_t i = 0; i < more_grad_states_.size(); ++i) grad_states[i] += more_grad_states_[i];
+  more_grad_states_ = {};
   T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
   std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
   for (int i = 0; i < rows; ++i) {

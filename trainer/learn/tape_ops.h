@@ -54,8 +54,16 @@ class Tape::Pass {
                                              const TokenTree& tree, std::span<const TokenPick> picks) = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                           std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
+  // Those of the picked rows, and their gradient for the next backward pass; not everywhere.
+  virtual Result<std::vector<float>> states() { return fail(no_states()); }
+  virtual Status add_to_states(std::span<const float> gradient) { return gradient.empty() ? Status() : no_states(); }
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
+
+ private:
+  static Status no_states() {
+    return Status::unfit("a critic is not built for this device yet").hint("trainer.device: cpu trains it");
+  }
 };
 
 // Forward in bf16 and in fp32, backward in bf16 alone.
@@ -70,6 +78,11 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
                                      std::span<const TokenPick> picks) override;
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
+  Result<std::vector<float>> states() override;
+  Status add_to_states(std::span<const float> gradient) override {
+    more_grad_states_ = gradient;
+    return {};
+  }
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
 
@@ -154,6 +167,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   const TokenTree* tree_ = nullptr;
   float* grads_ = nullptr;
   std::span<const uint8_t> learned_;
+  std::span<const float> more_grad_states_;  // of the next backward pass
   int rows_ = 0;
   bool have_residual_grad_ = false;
   Arena<T> arena_;

@@ -1,0 +1,240 @@
+#include "trainer/torch/loss_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "trainer/learn/algorithm_config.h"
+#include "trainer/learn/batch_loss.h"
+
+namespace tandem::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+class TorchLossTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto library = find_torch(); !library) GTEST_SKIP() << library.error().message();
+    ASSERT_TRUE(make_folder(folder_));
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& content) {
+    const fs::path path = folder_ / ("loss" + std::to_string(++files_) + ".py");
+    EXPECT_TRUE(write_file(path, content));
+    return path.string();
+  }
+  // A function of a body of one line, of the usual tensors.
+  std::string body(const std::string& returned, const std::string& before = "pass") {
+    return file("def loss(logprobs, old_logprobs, rollout_logprobs, advantages, mask):\n    " + before +
+                "\n    return " + returned + "\n");
+  }
+  static Algorithm algorithm_of(const std::string& script, std::vector<std::string> options = {}) {
+    return *algorithm_from_json({{"name", "torch"}, {"script", script}, {"options", std::move(options)}});
+  }
+  static Result<BatchLoss> computed(const Algorithm& algorithm, const LossBatch& batch, int64_t step = 1) {
+    const auto function = TRY(load_loss(algorithm));
+    return batch_loss(batch, algorithm, function.get(), step);
+  }
+  std::string mistake(const std::string& script, std::vector<std::string> options = {}) {
+    const auto result = computed(algorithm_of(script, std::move(options)), batch(1));
+    EXPECT_FALSE(result.has_value()) << script;
+    if (result) return "";
+    EXPECT_EQ(result.error().code(), Code::kInvalid);
+    return result.error().to_string();
+  }
+
+  static LossBatch batch(uint64_t seed, double spread = 0.3, size_t rows = 5, size_t length = 7) {
+    Random random(seed);
+    LossBatch batch{.rows = rows, .length = length};
+    for (size_t i = 0; i < rows * length; ++i) {
+      batch.mask.push_back(random.below(3) > 0);
+      batch.logprobs.push_back(-std::exp(random.normal()));
+      batch.rollout_logprobs.push_back(batch.logprobs.back() + spread * random.normal());
+      batch.rewards.push_back(random.normal());
+    }
+    for (size_t row = 0; row < rows; ++row) batch.groups.push_back(row < 3 ? 7 : static_cast<int64_t>(row));
+    return batch;
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("tandem-torch-test-" + std::to_string(::getpid()));
+  int files_ = 0;
+};
+
+void expect_same(const BatchLoss& got, const BatchLoss& expected, const std::string& where) {
+  const auto near = [&](double a, double b) { EXPECT_NEAR(a, b, 1e-9 * std::max(1.0, std::abs(b))) << where; };
+  near(got.loss, expected.loss);
+  ASSERT_EQ(got.grad_logprobs.size(), expected.grad_logprobs.size());
+  for (size_t i = 0; i < got.grad_logprobs.size(); ++i) near(got.grad_logprobs[i], expected.grad_logprobs[i]);
+  EXPECT_EQ(got.advantages, expected.advantages);
+}
+
+TEST_F(TorchLossTest, a_script_of_grpo_is_the_built_in_grpo) {
+  const std::string script = TANDEM_SOURCE_DIR "/examples/losses/grpo.py";
+  for (const char* aggregation : {"token_mean", "seq_mean_token_mean", "seq_mean_token_sum"}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      const LossBatch rows = batch(seed, seed % 2 ? 0.05 : 30);  // ratios that overflow too
+      const auto built_in = *algorithm_from_json({{"name", "grpo"}, {"aggregation", aggregation}});
+      const auto own = *algorithm_from_json({{"name", "torch"},
+                                             {"script", script},
+                                             {"advantage", "grpo"},
+                                             {"aggregation", aggregation},
+                                             {"options", {"clip_high=0.2"}}});
+      const auto got = computed(own, rows);
+      ASSERT_TRUE(got.has_value()) << got.error().to_string();
+      if (seed % 2) expect_same(*got, *batch_loss(rows, built_in), std::string(aggregation) + std::to_string(seed));
+      EXPECT_TRUE(got->function_metrics.contains("clipped"));
+    }
+  }
+}
+
+TEST_F(TorchLossTest, nothing_that_counts_and_single_tokens_are_batches_too) {
+  const std::string script = TANDEM_SOURCE_DIR "/examples/losses/grpo.py";
+  const auto algorithm = *algorithm_from_json({{"name", "torch"}, {"script", script}, {"advantage", "grpo"}});
+  const auto built_in = *algorithm_named("grpo");
+  LossBatch one = batch(1, 0.1, 1, 1);
+  one.mask = {1};
+  const auto of_one = computed(algorithm, one);
+  ASSERT_TRUE(of_one.has_value()) << of_one.error().to_string();
+  expect_same(*of_one, *batch_loss(one, built_in), "one token");
+  LossBatch row = batch(2);
+  std::fill_n(row.mask.begin() + 7, 7, 0);  // a row without tokens
+  const auto of_row = computed(algorithm, row);
+  ASSERT_TRUE(of_row.has_value()) << of_row.error().to_string();
+  expect_same(*of_row, *batch_loss(row, built_in), "an empty row");
+}
+
+TEST_F(TorchLossTest, a_scalar_is_taken_as_it_is_and_the_step_and_options_arrive) {
+  const std::string script = file(
+      "def loss(logprobs, mask, groups, segments, rewards, step: int, scale: float, power: int = 2, on: bool = True, "
+      "name: str = 'x'):\n"
+      "    assert on and name == 'long name' and step == 3 and power == 3\n"
+      "    assert groups.shape[0] == rewards.shape[0] and int(segments.max()) >= 0\n"
+      "    return (logprobs * mask).sum() * scale\n");
+  const auto result = computed(algorithm_of(script, {"scale=0.5", "power=3", "name=long name"}), batch(3), 3);
+  ASSERT_TRUE(result.has_value()) << result.error().to_string();
+  const LossBatch rows = batch(3);
+  double sum = 0;
+  for (size_t i = 0; i < rows.mask.size(); ++i) {
+    sum += rows.mask[i] ? rows.logprobs[i] : 0;
+    EXPECT_EQ(result->grad_logprobs[i], rows.mask[i] ? 0.5 : 0);
+  }
+  EXPECT_DOUBLE_EQ(result->loss, 0.5 * sum);
+}
+
+TEST_F(TorchLossTest, what_is_no_loss_is_named) {
+  EXPECT_THAT(mistake(body("(logprobs * mask).sum(1)")), HasSubstr("shape [5], neither a scalar nor [5, 7]"));
+  EXPECT_THAT(mistake(body("(logprobs * mask).to(torch.float16)")), HasSubstr("Half, not of float64"));
+  EXPECT_THAT(mistake(body("torch.log(logprobs * 0)")), HasSubstr("not finite"));
+  EXPECT_THAT(mistake(body("(logprobs * mask).sum() * float('nan')")), HasSubstr("the loss is nan"));
+  EXPECT_THAT(mistake(body("torch.sqrt(torch.where(mask, logprobs * 0, logprobs * 0)).sum()")),
+              HasSubstr("the gradient of logprobs[0]["));
+  EXPECT_THAT(mistake(body("(logprobs.detach() * mask).sum()")), HasSubstr("without gradient"));
+  EXPECT_THAT(mistake(body("logprobs.sum()")), HasSubstr("which do not count"));
+  EXPECT_THAT(mistake(body("(logprobs * mask).sum()", "advantages.mul_(2)")),
+              HasSubstr("changed its input advantages in place"));
+  EXPECT_THAT(mistake(body("(logprobs * mask).sum()", "logprobs.add_(1)")), HasSubstr("in-place"));
+  EXPECT_THAT(mistake(body("logprobs[9].sum()")), HasSubstr("out of range"));
+  EXPECT_THAT(mistake(body("(logprobs * mask).sum()", "assert False, 'my own words'")), HasSubstr("my own words"));
+  EXPECT_THAT(mistake(body("1.5")), HasSubstr("returns neither a Tensor nor"));
+}
+
+TEST_F(TorchLossTest, a_file_that_cannot_be_used_is_named_with_its_place) {
+  EXPECT_THAT(mistake(file("def los(logprobs):\n    return logprobs\n")),
+              HasSubstr("defines no function loss, only los"));
+  EXPECT_THAT(mistake(file("import torch\n\ndef loss(logprobs):\n    return logprobs.foo()\n")),
+              testing::AllOf(HasSubstr("foo"), HasSubstr("line 4")));
+  EXPECT_THAT(mistake((folder_ / "none.py").string()), HasSubstr("cannot be read"));
+  EXPECT_THAT(mistake(file("PK no zip")), HasSubstr("loss"));
+  EXPECT_THAT(mistake(file("def loss(logprobs, beta: float):\n    return logprobs * beta\n")),
+              HasSubstr("the parameter beta is neither an input nor set"));
+  EXPECT_THAT(mistake(body("logprobs * mask"), {"beta=1"}), HasSubstr("has no parameter \"beta\"; it has none"));
+  const std::string beta = file("def loss(logprobs, mask, beta: float = 1.0):\n    return logprobs * beta * mask\n");
+  EXPECT_THAT(mistake(beta, {"beta=x"}), HasSubstr("beta is \"x\", not a number"));
+  EXPECT_THAT(mistake(beta, {"beta"}), HasSubstr("not NAME=VALUE"));
+  EXPECT_THAT(mistake(file("def loss(logprobs, ref_logprobs):\n    return logprobs - ref_logprobs\n")),
+              HasSubstr("algorithm.reference: true"));
+}
+
+TEST_F(TorchLossTest, a_function_that_does_not_return_is_an_error) {
+  Algorithm algorithm =
+      algorithm_of(file("def loss(logprobs, mask):\n"
+                        "    x = logprobs\n"
+                        "    for i in range(100000):\n"
+                        "        x = x * 1.0\n"
+                        "    return (x * mask).sum()\n"));
+  algorithm.torch.seconds = 0.001;  // of what takes hundreds of times as long on any machine
+  const auto result = computed(algorithm, batch(1));
+  ASSERT_FALSE(result.has_value());
+  EXPECT_THAT(result.error().to_string(), HasSubstr("did not return within 0.001 s"));
+}
+
+TEST_F(TorchLossTest, the_same_batch_has_the_same_bits_however_often_it_was_computed) {
+  const auto algorithm = algorithm_of(TANDEM_SOURCE_DIR "/examples/losses/grpo.py");
+  const auto function = load_loss(algorithm);
+  ASSERT_TRUE(function.has_value()) << function.error().to_string();
+  const LossBatch rows = batch(4, 0.3, 16, 64);
+  const auto first = batch_loss(rows, algorithm, function->get(), 1);
+  for (int i = 0; i < 5; ++i) {
+    const auto again = batch_loss(rows, algorithm, function->get(), 1);
+    EXPECT_EQ(again->loss, first->loss);
+    EXPECT_EQ(again->grad_logprobs, first->grad_logprobs);
+  }
+}
+
+TEST_F(TorchLossTest, a_run_keeps_the_file_that_it_began_with) {
+  const std::string script = body("logprobs * mask");
+  const Algorithm algorithm = algorithm_of(script);
+  const fs::path run = folder_ / "run";
+  ASSERT_TRUE(make_folder(run));
+  ASSERT_TRUE(loss_of_run(algorithm, run).has_value());
+  ASSERT_TRUE(loss_of_run(algorithm, run).has_value());
+  ASSERT_TRUE(write_file(script, "def loss(logprobs):\n    return logprobs * 2\n"));
+  EXPECT_THAT(loss_of_run(algorithm, run).error().to_string(), HasSubstr("is not what the run began with"));
+  EXPECT_TRUE(recorded_loss(algorithm, run).has_value());
+  fs::remove(script);
+  EXPECT_TRUE(loss_of_run(algorithm, run).has_value());
+}
+
+#ifdef TANDEM_EXAMPLE_LOSS
+TEST_F(TorchLossTest, a_library_in_cpp_is_a_loss_too) {
+  const auto own = [](std::vector<std::string> options) {
+    return *algorithm_from_json({{"name", "torch"}, {"library", TANDEM_EXAMPLE_LOSS}, {"options", std::move(options)}});
+  };
+  // One turn a row and one reward at its end: credit by the turn is a sequence's ratio with a baseline of the group.
+  LossBatch rows = batch(5, 0.1);
+  std::ranges::fill(rows.mask, 1);
+  std::ranges::fill(rows.rewards, 0);
+  for (size_t row = 0; row < rows.rows; ++row) rows.rewards[row * rows.length + 6] = row == 1;
+  const auto got = computed(own({"clip=0.9"}), rows);
+  ASSERT_TRUE(got.has_value()) << got.error().to_string();
+  const auto expected = batch_loss(rows, *algorithm_from_json({{"name", "gspo"},
+                                                               {"advantage", "dr_grpo"},
+                                                               {"clip_low", 0.9},
+                                                               {"clip_high", 0.9},
+                                                               {"aggregation", "token_mean"}}));
+  // A group of one has its reward as advantage there, and nothing here: its rewards are 0.
+  EXPECT_NEAR(got->loss, expected->loss, 1e-12);
+  for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_NEAR(got->grad_logprobs[i], expected->grad_logprobs[i], 1e-12);
+  EXPECT_EQ(got->function_metrics.at("turns"), 5);
+  EXPECT_THAT(computed(own({"clip=no"}), rows).error().to_string(), HasSubstr("clip is \"no\", not a number"));
+  rows.advantages = rows.rewards;
+  rows.rewards.clear();
+  EXPECT_THAT(computed(own({}), rows).error().to_string(), HasSubstr("turn_credit needs rewards"));
+}
+#endif
+
+TEST(TorchLoss, a_machine_without_the_library_says_what_to_run) {
+  if (find_torch()) GTEST_SKIP() << "libtandem_torch.so is here";
+  const auto loaded = load_loss(*algorithm_from_json({{"name", "torch"}, {"script", "loss.py"}}));
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_EQ(loaded.error().code(), Code::kUnfit);
+  EXPECT_THAT(loaded.error().to_string(), HasSubstr("scripts/with-torch"));
+}
+
+}  // namespace
+}  // namespace tandem::trainer

@@ -1,0 +1,115 @@
+// The passes of one slot: forward over the trees of its samples, their gradients, and back.
+#include <algorithm>
+
+#include "trainer/learn/learner.h"
+
+namespace tandem::trainer {
+
+// Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
+Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
+                                              const SampleGradients& gradients_of, const Slice& gradients,
+                                              std::span<Outcome> outcomes, std::span<double> head_gradient) {
+  PassCounts sum;
+  for (size_t begin = 0; begin < places.size();) {
+    std::vector<std::span<const int32_t>> views;
+    TreeRows size;
+    size_t end = begin;
+    for (; end < places.size(); ++end) {
+      const auto& tokens = samples[places[end]].tokens;
+      if (end > begin && size.rows_with(tokens) > settings_.max_pass_tokens) break;
+      size.add(tokens);
+      views.push_back(tokens);
+    }
+    const TokenTree tree = merge(views);
+    struct Wanted {
+      TokenPick pick;
+      size_t sample;  // of the pass
+      size_t place;   // among the sample's trained tokens
+    };
+    std::vector<Wanted> wanted;
+    std::vector<size_t> counts(end - begin, 0);
+    for (size_t s = begin; s < end; ++s) {
+      const Sample& sample = samples[places[s]];
+      const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
+      for (size_t i = 1; i < sample.tokens.size(); ++i) {
+        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s - begin, counts[s - begin]++});
+      }
+      sum.sample_tokens += static_cast<int64_t>(sample.tokens.size());
+    }
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
+    std::vector<TokenPick> picks;
+    for (const Wanted& w : wanted) picks.push_back(w.pick);
+    std::vector<TokenLogprobs> of_samples(counts.size());
+    const auto hand_out = [&](const std::vector<float>& logprobs, std::vector<double> TokenLogprobs::*member) {
+      for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
+      for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
+    };
+    // The tape keeps the last pass for the way back.
+    if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
+    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
+    // The row of the head's states that each sample's tokens read.
+    std::vector<std::vector<size_t>> state_rows(critic_ ? counts.size() : 0);
+    std::vector<float> states;
+    if (critic_) {
+      states = TRY(tape_->states());
+      for (size_t s = 0; s < counts.size(); ++s) state_rows[s].resize(counts[s]);
+      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
+        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
+        state_rows[wanted[i].sample][wanted[i].place] = row;
+      }
+    }
+    const auto width = static_cast<size_t>(weights_->config().width);
+    const auto state_of = [&](size_t row) { return std::span(states).subspan(row * width, width); };
+    for (size_t s = 0; s < state_rows.size(); ++s) {
+      for (const size_t row : state_rows[s]) of_samples[s].values.push_back(critic_->value(state_of(row)));
+    }
+    std::vector<std::vector<double>> gradients_of_samples(counts.size());
+    for (size_t s = 0; s < counts.size(); ++s) {
+      gradients_of_samples[s].resize(counts[s]);
+      gradients_of(places[begin + s], of_samples[s], gradients_of_samples[s], outcomes[places[begin + s]]);
+    }
+    std::vector<float> grad_logprobs(picks.size());
+    bool any = false;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      grad_logprobs[i] = static_cast<float>(gradients_of_samples[wanted[i].sample][wanted[i].place]);
+      any = any || grad_logprobs[i] != 0;
+    }
+    std::vector<float> grad_states;
+    if (value_pass_) {
+      if (value_pass_->trunk) grad_states.assign(states.size(), 0);
+      for (size_t s = 0; s < counts.size(); ++s) {
+        for (size_t place = 0; place < counts[s]; ++place) {
+          const double gradient = value_pass_->gradients[places[begin + s] * value_pass_->length + place];
+          const size_t row = state_rows[s][place];
+          critic_->add_gradient(state_of(row), gradient, head_gradient);
+          if (!value_pass_->trunk) continue;
+          critic_->add_to_state(gradient, std::span(grad_states).subspan(row * width, width));
+          any = any || gradient != 0;
+        }
+      }
+    }
+    sum.trained_tokens += static_cast<int64_t>(picks.size());
+    sum.tree_tokens += static_cast<int64_t>(tree.tokens.size());
+    if (any) {
+      std::vector<float> entropies;
+      TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_, grad_states));
+      sum.any = true;
+      // Of each sample by itself, so that it does not matter beside which others it was computed.
+      std::vector<uint8_t> moves(counts.size());
+      for (size_t s = 0; s < counts.size(); ++s)
+        moves[s] = std::ranges::any_of(gradients_of_samples[s], [](double g) { return static_cast<float>(g) != 0; });
+      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
+        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
+        if (moves[wanted[i].sample] == 0) continue;
+        Outcome& outcome = outcomes[places[begin + wanted[i].sample]];
+        outcome.entropy += entropies[row];
+        ++outcome.entropy_tokens;
+      }
+    }
+    begin = end;
+  }
+  return sum;
+}
+
+}  // namespace tandem::trainer

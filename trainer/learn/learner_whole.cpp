@@ -1,0 +1,149 @@
+// A step whose loss is of the whole batch: baselines over all samples, terms in the reward, losses of the user's own.
+//
+// All ranks have the logprobs of all samples after the survey and compute the same loss from them, so its gradients
+// have the same bits on each, whatever the function adds up.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/learn/batch_loss.h"
+#include "trainer/learn/learner.h"
+
+namespace tandem::trainer {
+
+namespace {
+
+size_t count_trained(const Sample& sample) {
+  return sample.trained.empty() ? 0
+                                : static_cast<size_t>(std::count(sample.trained.begin() + 1, sample.trained.end(), 1));
+}
+
+// What is known of the samples without the model.
+LossBatch rows_of(std::span<const Sample> samples) {
+  LossBatch batch{.rows = samples.size(), .length = 1};
+  for (const Sample& sample : samples) batch.length = std::max(batch.length, count_trained(sample));
+  const size_t count = batch.rows * batch.length;
+  batch.mask.assign(count, 0);
+  batch.rollout_logprobs.assign(count, 0);
+  batch.rewards.assign(count, 0);
+  batch.turns.assign(count, -1);
+  for (size_t row = 0; row < samples.size(); ++row) {
+    const Sample& sample = samples[row];
+    size_t at = row * batch.length;
+    int64_t turn = -1;
+    for (size_t i = 1; i < sample.tokens.size(); ++i) {
+      if (!sample.trained[i]) continue;
+      if (!sample.trained[i - 1] || turn < 0) ++turn;
+      batch.mask[at] = 1;
+      batch.rollout_logprobs[at] = sample.logprobs[i];
+      batch.turns[at] = turn;
+      ++at;
+    }
+    if (at > row * batch.length) batch.rewards[at - 1] = sample.advantage;
+    // Groups that are none have numbers of their own.
+    batch.groups.push_back(sample.group ? static_cast<int64_t>(*sample.group) : -1 - static_cast<int64_t>(row));
+  }
+  return batch;
+}
+
+// The critic's mean squared error over the tokens that count, and its derivative by each value, coefficient included.
+struct ValueLoss {
+  double loss = 0, explained_variance = 0;
+  Rows gradients;
+};
+ValueLoss value_loss(const LossBatch& batch, const Rows& returns, const Algorithm& algorithm) {
+  ValueLoss result{.gradients = Rows(returns.size(), 0)};
+  double count = 0, sum = 0, squares = 0;
+  for (size_t i = 0; i < returns.size(); ++i) {
+    if (!batch.mask[i]) continue;
+    ++count;
+    sum += returns[i];
+    squares += returns[i] * returns[i];
+    const double error = batch.values[i] - returns[i];
+    result.loss += error * error;
+    result.gradients[i] = 2 * algorithm.critic.coefficient * error;
+  }
+  if (count == 0) return result;
+  const double variance = squares / count - (sum / count) * (sum / count);
+  result.loss /= count;
+  for (double& gradient : result.gradients) gradient /= count;
+  // 1: all of the returns' variance is foreseen; 0: no more than by their mean.
+  if (variance > 0) result.explained_variance = 1 - result.loss / variance;
+  return result;
+}
+
+}  // namespace
+
+Result<LossBatch> Learner::survey(std::span<const Sample> samples) {
+  LossBatch batch = rows_of(samples);
+  batch.logprobs.assign(batch.mask.size(), 0);
+  if (reference_) batch.ref_logprobs.assign(batch.mask.size(), 0);
+  if (critic_) batch.values.assign(batch.mask.size(), 0);
+  StepMetrics unused;
+  TRY(accumulate(
+      samples,
+      [&](size_t sample, const TokenLogprobs& at, std::vector<double>&, Outcome&) {
+        const auto begin = static_cast<ptrdiff_t>(sample * batch.length);
+        std::ranges::copy(at.logprobs, batch.logprobs.begin() + begin);
+        std::ranges::copy(at.ref_logprobs, batch.ref_logprobs.begin() + begin);
+        std::ranges::copy(at.values, batch.values.begin() + begin);
+      },
+      unused));
+  if (ranks_.count() == 1) return batch;
+  std::vector<int> owners;
+  for (const int owner : owners_of(samples)) owners.insert(owners.end(), batch.length, owner);
+  TRY(ranks_.exchange(std::span(batch.logprobs), owners));
+  if (reference_) TRY(ranks_.exchange(std::span(batch.ref_logprobs), owners));
+  if (critic_) TRY(ranks_.exchange(std::span(batch.values), owners));
+  return batch;
+}
+
+Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm,
+                                             uint64_t version) {
+  LossBatch batch = TRY(survey(samples));
+  // A batch has one step: the policy before it is the current one. Built-in losses take their ratios against the
+  // sampler, as in reinforce(); a function is given both.
+  if (is_function(algorithm) || algorithm.correction.kind != Correction::Kind::kNone)
+    batch.old_logprobs = batch.logprobs;
+  auto loss = batch_loss(batch, algorithm, function_.get(), static_cast<int64_t>(version) + 1);
+  TRY(ranks_.agree(loss ? Status() : loss.error()));
+  StepMetrics metrics;
+  ValueLoss values;
+  if (!loss->returns.empty()) {
+    values = value_loss(batch, loss->returns, algorithm);
+    value_pass_ = {.gradients = values.gradients, .length = batch.length, .trunk = algorithm.critic.trunk, .sum = {}};
+  }
+  const auto accumulated = accumulate(
+      samples,
+      [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
+        compare(samples[index], at, version, outcome);
+        std::copy_n(loss->grad_logprobs.begin() + static_cast<ptrdiff_t>(index * batch.length), gradients.size(),
+                    gradients.begin());
+      },
+      metrics);
+  const auto value_pass = std::exchange(value_pass_, std::nullopt);
+  TRY(accumulated ? Status() : accumulated.error());
+  metrics.loss = loss->loss + algorithm.critic.coefficient * values.loss;
+  take_means(loss->metrics, metrics);
+  metrics.of_loss = std::move(loss->function_metrics);
+  if (value_pass) {
+    metrics.of_loss["value_loss"] = values.loss;
+    metrics.of_loss["explained_variance"] = values.explained_variance;
+  }
+  metrics = TRY(finish(samples, version, std::move(metrics)));
+  if (value_pass) TRY(critic_->step(stream_, value_pass->sum, steps_));
+  return metrics;
+}
+
+Status Learner::sum_of_slots(std::vector<double>& head_gradients, const std::vector<int>& owners_of_slots) {
+  const size_t count = critic_->elements();
+  std::vector<int> owners;
+  for (const int owner : owners_of_slots) owners.insert(owners.end(), count, owner);
+  TRY(ranks_.exchange(std::span(head_gradients), owners));
+  value_pass_->sum.assign(count, 0);
+  for (size_t i = 0; i < head_gradients.size(); ++i) value_pass_->sum[i % count] += head_gradients[i];
+  return {};
+}
+
+}  // namespace tandem::trainer

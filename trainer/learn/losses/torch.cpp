@@ -1,0 +1,14 @@
+// A loss of the user's own: docs/custom-loss.md.
+#include "trainer/learn/losses/policy_loss.h"
+
+namespace tandem::trainer {
+namespace {
+
+constexpr LossName kTorchNames[] = {{"torch", [](Algorithm&) {}}};
+
+}  // namespace
+
+extern const PolicyLoss kTorchLoss;
+constinit const PolicyLoss kTorchLoss{.names = kTorchNames, .is_function = true};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,72 @@
+#include "trainer/learn/value_head.h"
+
+#include <algorithm>
+
+#include "model/safetensors.h"
+
+namespace tandem::trainer {
+
+namespace {
+
+constexpr const char *kHead = "value_head", *kHeadGradient = "value_gradient", *kHeadRounded = "value_rounded";
+
+}  // namespace
+
+ValueHead::ValueHead(size_t width, double learning_rate, Optimizer optimizer)
+    : width_(width), learning_rate_(learning_rate), optimizer_(std::move(optimizer)) {
+  buffers_.add({.name = kHead, .elements = elements()});
+  buffers_.add({.name = kHeadGradient, .elements = elements()});
+  buffers_.add({.name = kHeadRounded, .elements = elements(), .dtype = model::DType::kBF16});  // unused
+}
+
+Result<ValueHead> ValueHead::create(int width, double learning_rate) {
+  const auto count = static_cast<size_t>(width);
+  return ValueHead(count, learning_rate, TRY(Optimizer::create(count + 1, OptimizerSettings{})));
+}
+
+double ValueHead::value(std::span<const float> state) const {
+  const auto head = buffers_.at(kHead).host<float>();
+  double value = head[width_];
+  for (size_t i = 0; i < width_; ++i) value += static_cast<double>(head[i]) * state[i];
+  return value;
+}
+
+void ValueHead::add_gradient(std::span<const float> state, double gradient, std::span<double> sum) const {
+  for (size_t i = 0; i < width_; ++i) sum[i] += gradient * state[i];
+  sum[width_] += gradient;
+}
+
+void ValueHead::add_to_state(double gradient, std::span<float> sum) const {
+  const auto head = buffers_.at(kHead).host<float>();
+  for (size_t i = 0; i < width_; ++i) sum[i] += static_cast<float>(gradient * head[i]);
+}
+
+Status ValueHead::step(kernels::Stream& stream, std::span<const double> gradient, int64_t number) {
+  const Slice gradients = buffers_.at(kHeadGradient);
+  std::ranges::transform(gradient, gradients.host<float>().begin(), [](double g) { return static_cast<float>(g); });
+  return optimizer_.step(stream, {.gradients = gradients,
+                                  .masters = buffers_.at(kHead),
+                                  .weights = buffers_.at(kHeadRounded),
+                                  .learning_rate = static_cast<float>(learning_rate_),
+                                  .number = number});
+}
+
+std::vector<Slice> ValueHead::state() {
+  std::vector<Slice> slices = {buffers_.at(kHead)};
+  for (Slice slice : optimizer_.state()) {
+    slice.name = "value_" + slice.name;
+    slices.push_back(std::move(slice));
+  }
+  return slices;
+}
+
+Status ValueHead::write(const fs::path& model) const {
+  const ConstSlice head = buffers_.at(kHead);
+  const auto width = static_cast<int64_t>(width_);
+  const std::vector<model::NamedTensor> tensors = {
+      {"weight", {.dtype = head.dtype, .shape = {1, width}, .bytes = head.part(0, width_).bytes}},
+      {"bias", {.dtype = head.dtype, .shape = {1}, .bytes = head.part(width_, 1).bytes}}};
+  return model::write_safetensors(model / "value_head.safetensors", tensors);
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,48 @@
+// The critic of PPO: the value of the state before a token, a linear function of the hidden state that the model's head
+// reads, v = w . h + b. It begins at 0 and learns by AdamW at a rate of its own.
+//
+// It is whole on every rank, and each moves it by the same gradient, in double until the step. Thread safety: none.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "kernels/stream.h"
+#include "trainer/learn/buffers.h"
+#include "trainer/learn/optimizer.h"
+
+namespace tandem::trainer {
+
+class ValueHead {
+ public:
+  static Result<ValueHead> create(int width, double learning_rate);
+
+  // Numbers of w and b together.
+  size_t elements() const { return width_ + 1; }
+  // `state` has the width of the model.
+  double value(std::span<const float> state) const;
+  // Adds dLoss/dw and dLoss/db of a value to `sum`, [elements].
+  void add_gradient(std::span<const float> state, double gradient, std::span<double> sum) const;
+  // Adds dLoss/dstate to `sum`, [width].
+  void add_to_state(double gradient, std::span<float> sum) const;
+  // `number` counts from 1.
+  Status step(kernels::Stream& stream, std::span<const double> gradient, int64_t number);
+
+  // What a checkpoint keeps: value_head, value_first_moments, value_second_moments, fp32.
+  std::vector<Slice> state();
+  // value_head.safetensors in the folder of a model: weight [1, width] and bias [1], fp32.
+  Status write(const fs::path& model) const;
+
+ private:
+  ValueHead(size_t width, double learning_rate, Optimizer optimizer);
+
+  size_t width_;
+  double learning_rate_;
+  Optimizer optimizer_;
+  Buffers buffers_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,188 @@
+// libtandem_torch.so: the C interface over LibTorch. Checks what the user's function gives before it is used.
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "trainer/torch/interface/tandem_torch.h"
+#include "trainer/torch/plugin/user_loss.h"
+
+struct TandemTorchFunction {
+  std::unique_ptr<tandem::torch_plugin::UserLoss> loss;
+};
+
+namespace tandem::torch_plugin {
+
+namespace {
+
+// The first lines of what LibTorch says are for people, its stack of C++ frames is not.
+std::string words_of(const std::exception& error) {
+  if (const auto* of_torch = dynamic_cast<const c10::Error*>(&error)) {
+    std::string text = of_torch->what_without_backtrace();
+    return text.substr(0, text.find("\nException raised from"));
+  }
+  return error.what();
+}
+
+void write_error(const std::string& words, char* error, size_t size) {
+  if (size == 0) return;
+  const size_t length = std::min(words.size(), size - 1);
+  std::memcpy(error, words.data(), length);
+  error[length] = '\0';
+}
+
+template <typename T>
+torch::Tensor copy_of(const T* values, std::vector<int64_t> shape, torch::Dtype dtype) {
+  return torch::from_blob(const_cast<T*>(values), shape, dtype).clone();
+}
+
+std::string shape_of(const torch::Tensor& tensor) {
+  std::string text = "[";
+  for (const int64_t size : tensor.sizes()) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+LossInput input_of(const TandemTorchBatch& batch) {
+  const std::vector<int64_t> shape = {batch.rows, batch.length};
+  const auto numbers = [&](const double* values) { return copy_of(values, shape, torch::kFloat64); };
+  LossInput input;
+  input.logprobs = numbers(batch.logprobs).requires_grad_(true);
+  input.old_logprobs = numbers(batch.old_logprobs);
+  input.rollout_logprobs = numbers(batch.rollout_logprobs);
+  if (batch.ref_logprobs != nullptr) input.ref_logprobs = numbers(batch.ref_logprobs);
+  input.advantages = numbers(batch.advantages);
+  input.mask = copy_of(batch.mask, shape, torch::kUInt8).to(torch::kBool);
+  if (batch.token_rewards != nullptr) {
+    input.token_rewards = numbers(batch.token_rewards);
+    input.rewards = (input.token_rewards * input.mask).sum(1);
+  }
+  input.segments = copy_of(batch.turns, shape, torch::kInt64);
+  input.groups = copy_of(batch.groups, {batch.rows}, torch::kInt64);
+  input.step = batch.step;
+  return input;
+}
+
+std::vector<std::pair<const char*, torch::Tensor>> tensors_of(const LossInput& input) {
+  return {{"logprobs", input.logprobs},
+          {"old_logprobs", input.old_logprobs},
+          {"rollout_logprobs", input.rollout_logprobs},
+          {"ref_logprobs", input.ref_logprobs},
+          {"advantages", input.advantages},
+          {"rewards", input.rewards},
+          {"token_rewards", input.token_rewards},
+          {"mask", input.mask},
+          {"segments", input.segments},
+          {"groups", input.groups}};
+}
+
+// The loss as one number.
+torch::Tensor scalar_of(const torch::Tensor& returned, const LossInput& input, const TandemTorchBatch& batch) {
+  if (!returned.defined()) throw std::runtime_error("returned no tensor");
+  if (returned.scalar_type() != torch::kFloat64 && returned.scalar_type() != torch::kFloat32) {
+    throw std::runtime_error(std::string("returned a tensor of ") + c10::toString(returned.scalar_type()) +
+                             ", not of float64");
+  }
+  if (!returned.requires_grad()) {
+    throw std::runtime_error(
+        "returned a tensor without gradient: it does not depend on logprobs, or they were detached");
+  }
+  const bool per_token = returned.sizes() == input.logprobs.sizes();
+  if (!per_token && returned.numel() == 1) return returned.reshape({});
+  if (!per_token) {
+    throw std::runtime_error("returned a tensor of shape " + shape_of(returned) + ", neither a scalar nor " +
+                             shape_of(input.logprobs) + ", a loss a token");
+  }
+  // What does not count may be anything, but must not touch the sum.
+  const auto counted = torch::where(input.mask, returned, torch::zeros_like(returned)).to(torch::kFloat64).sum(1);
+  return (counted * copy_of(batch.weights, {batch.rows}, torch::kFloat64)).sum();
+}
+
+void take_gradient(const torch::Tensor& loss, const LossInput& input, TandemTorchBatch& batch) {
+  const auto found = torch::autograd::grad({loss}, {input.logprobs}, {}, false, false, true);
+  if (found.empty() || !found[0].defined()) throw std::runtime_error("the loss does not depend on logprobs");
+  const torch::Tensor gradient = found[0].contiguous();
+  const double* values = gradient.data_ptr<double>();
+  for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
+    const std::string place = "[" + std::to_string(i / batch.length) + "][" + std::to_string(i % batch.length) + "]";
+    if (!std::isfinite(values[i])) throw std::runtime_error("the gradient of logprobs" + place + " is not finite");
+    if (!batch.mask[i] && values[i] != 0) {
+      throw std::runtime_error("the loss depends on logprobs" + place +
+                               ", which do not count: multiply by mask, or use torch.where(mask, ...)");
+    }
+    batch.grad_logprobs[i] = values[i];
+  }
+}
+
+void compute(const UserLoss& loss, TandemTorchBatch& batch, TandemTorchMetric on_metric, void* context) {
+  // One thread, one seed a step, no choice of algorithms: the same input gives the same bits.
+  at::set_num_threads(1);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  torch::manual_seed(static_cast<uint64_t>(batch.step));
+  const LossInput input = input_of(batch);
+  const auto tensors = tensors_of(input);
+  std::vector<uint32_t> versions;
+  for (const auto& [name, tensor] : tensors) versions.push_back(tensor.defined() ? tensor._version() : 0);
+  const LossOutput output = loss.call(input);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors[i];
+    if (tensor.defined() && tensor._version() != versions[i])
+      throw std::runtime_error(std::string("changed its input ") + name + " in place; work on a clone");
+  }
+  const torch::Tensor scalar = scalar_of(output.loss, input, batch);
+  batch.loss = scalar.item<double>();
+  if (!std::isfinite(batch.loss))
+    throw std::runtime_error("the loss is " + std::to_string(batch.loss) + ", not finite");
+  take_gradient(scalar, input, batch);
+  for (const auto& [name, value] : output.metrics) {
+    if (!std::isfinite(value)) throw std::runtime_error("the metric " + name + " is not finite");
+    on_metric(context, name.c_str(), value);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::torch_plugin
+
+#define TANDEM_TORCH_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+TANDEM_TORCH_EXPORT int tandem_torch_version() { return TANDEM_TORCH_VERSION; }
+
+TANDEM_TORCH_EXPORT const char* tandem_torch_release() { return TORCH_VERSION; }
+
+TANDEM_TORCH_EXPORT TandemTorchFunction* tandem_torch_load(const char* file, int is_library, const char* const* options,
+                                                           size_t count, char* error, size_t error_size) {
+  using namespace tandem::torch_plugin;
+  try {
+    const std::vector<std::string> texts(options, options + count);
+    return new TandemTorchFunction{is_library ? open_library(file, texts) : read_script(file, texts)};
+  } catch (const std::exception& thrown) {
+    write_error(words_of(thrown), error, error_size);
+  } catch (...) {
+    write_error("threw what is no std::exception", error, error_size);
+  }
+  return nullptr;
+}
+
+TANDEM_TORCH_EXPORT int tandem_torch_takes_reference(const TandemTorchFunction* function) {
+  return function->loss->takes_reference();
+}
+
+TANDEM_TORCH_EXPORT int tandem_torch_compute(TandemTorchFunction* function, TandemTorchBatch* batch,
+                                             TandemTorchMetric on_metric, void* context, char* error,
+                                             size_t error_size) {
+  using namespace tandem::torch_plugin;
+  try {
+    compute(*function->loss, *batch, on_metric, context);
+    return 0;
+  } catch (const std::exception& thrown) {
+    write_error(words_of(thrown), error, error_size);
+  } catch (...) {
+    write_error("threw what is no std::exception", error, error_size);
+  }
+  return -1;
+}
+
+TANDEM_TORCH_EXPORT void tandem_torch_free(TandemTorchFunction* function) { delete function; }
+}
