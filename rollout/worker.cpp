@@ -15,6 +15,7 @@ void Worker::introduce(wire::Hello::Builder hello) {
   hello.setPid(::getpid());
   hello.setNumericsId(engine_.numerics_id());
   hello.setAddress(peers_.address());
+  hello.setHost(settings_.host);
   auto holding = hello.initHolding(static_cast<unsigned>(episodes_.size()));
   unsigned i = 0;
   for (const auto& [id, episode] : episodes_) {
@@ -141,10 +142,11 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   weights->give_back_flat();
   auto engine = TRY(Engine::create(std::move(weights), 0, std::move(stream), settings.engine));
   zmq::context_t context;
+  const wire::Secret* const secret = settings.secret ? &*settings.secret : nullptr;
   const auto connect_to = [&](const wire::Peer& peer) -> Result<wire::Socket> {
     const auto* entry = settings.directory.find(peer);
     if (entry == nullptr) return fail(Status::invalid(fmt::format("the run has no {}", to_string(peer))));
-    return wire::Socket::connect(context, entry->address.text(), settings.identity);
+    return wire::Socket::connect(context, entry->address.text(), settings.identity, secret);
   };
   auto coordinator = TRY(connect_to({wire::Role::kCoordinator, 0}));
   auto trainer = TRY(connect_to({wire::Role::kTrainer, 0}));
@@ -157,7 +159,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   };
   EnvLines env(connect_to_env, std::hash<std::string>()(settings.identity.sender), clock);
   TRY(env.follow(settings.directory));
-  auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
+  auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity, secret));
   Worker* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "run/spread.h"
+
 namespace tandem::run {
 
 using wire::Role;
@@ -12,6 +14,11 @@ using wire::Role;
 int Topology::count(Role role) const {
   return static_cast<int>(
       std::count_if(places.begin(), places.end(), [&](const Place& place) { return place.peer.role == role; }));
+}
+
+int Topology::count(Role role, const std::string& host) const {
+  return static_cast<int>(std::count_if(
+      places.begin(), places.end(), [&](const Place& place) { return place.peer.role == role && place.host == host; }));
 }
 
 const Place* Topology::find(const wire::Peer& peer) const {
@@ -31,9 +38,34 @@ std::vector<std::string> Topology::lines() const {
   return lines;
 }
 
+namespace {
+
+// Rank by rank over the hosts, so that neighbours in rank are on different machines.
+Status place_on_hosts(const RunConfig& config, Topology& topology) {
+  const auto shares = TRY(spread_of(config));
+  for (int trainer = 0; trainer < config.trainer.ranks; ++trainer)
+    topology.places.push_back({.peer = {Role::kTrainer, trainer}});
+  for (const auto& [role, count] : {std::pair(Role::kEnv, &Share::envs), std::pair(Role::kRollout, &Share::rollouts)}) {
+    int rank = 0;
+    for (int turn = 0, placed = -1; placed != rank; ++turn) {
+      placed = rank;
+      for (const Share& share : shares) {
+        if (turn < share.*count) topology.places.push_back({.peer = {role, rank++}, .host = name_of_host(share.host)});
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Topology> topology_of(const RunConfig& config) {
   Topology topology;
   topology.places.push_back({.peer = {Role::kCoordinator, 0}});
+  if (!config.run.hosts.empty()) {
+    TRY(place_on_hosts(config, topology));
+    return topology;
+  }
   int rank = 0;
   for (const std::string& host : config.env.hosts) {
     Place place{.peer = {Role::kEnv, rank++}};
@@ -50,12 +82,11 @@ Result<Topology> topology_of(const RunConfig& config) {
   return topology;
 }
 
-Result<wire::Directory> directory_of(const Topology& topology, const RunLayout& layout) {
+Result<wire::Directory> directory_of(const Topology& topology, const Lines& lines) {
   wire::Directory directory;
   for (const Place& place : topology.places) {
-    TRY(directory.put(
-        place.peer,
-        {.address = place.found_at ? *place.found_at : layout.address(place.peer), .host = place.host, .epoch = 0}));
+    const auto address = place.found_at ? place.found_at : lines.known(place.peer);
+    if (address) TRY(directory.put(place.peer, {.address = *address, .host = place.host, .epoch = 0}));
   }
   return directory;
 }

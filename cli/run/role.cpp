@@ -71,16 +71,21 @@ Result<int> run_role(const RoleOptions& options) {
       .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),
       .run = layout.run_id()};
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", identity.sender));
-  const std::string own_address = layout.address(self).text();
-  auto directory = TRY(run::directory_of(topology, layout));
-  TRY(directory.put(self,
-                    {.address = layout.address(self), .host = std::string(run::kLocalHost), .epoch = identity.epoch}));
+  const auto lines = TRY(run::Lines::of(layout));
+  const std::string own_address = lines.listening(self);
+  const std::string coordinator_address = lines.coordinator().text();
+  std::optional<wire::Secret> secret;
+  if (lines.secret() != nullptr) secret = *lines.secret();
+  auto directory = TRY(run::directory_of(topology, lines));
+  if (const auto known = lines.known(self))
+    TRY(directory.put(self, {.address = *known, .host = lines.host(), .epoch = identity.epoch}));
 
   if (self.role == wire::Role::kCoordinator) {
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
                                   .address = own_address,
                                   .identity = identity,
                                   .directory = directory,
+                                  .secret = secret,
                                   .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
                                  clock, role_stop_requested));
@@ -97,8 +102,9 @@ Result<int> run_role(const RoleOptions& options) {
                                             .model = layout.model(),
                                             .format = format,
                                             .address = own_address,
-                                            .coordinator = layout.address({wire::Role::kCoordinator, 0}).text(),
+                                            .coordinator = coordinator_address,
                                             .identity = identity,
+                                            .secret = secret,
                                             .team = {.folder = ranks_folder, .rank = self.rank, .ranks = t.ranks},
                                             .optimizer = optimizer,
                                             .algorithm = algorithm,
@@ -113,13 +119,16 @@ Result<int> run_role(const RoleOptions& options) {
   if (self.role == wire::Role::kRollout) {
     const auto& r = config.rollout;
     const auto format = TRY(model::weight_format_named(config.model.weights));
-    const int threads =
-        r.threads > 0 ? r.threads : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout)));
+    const int threads = r.threads > 0
+                            ? r.threads
+                            : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout, lines.host())));
     TRY(rollout::run_worker({.identity = identity,
                              .directory = directory,
-                             .env_secret = TRY(run::env_secret(config)),
+                             .secret = secret,
+                             .env_secret = secret ? secret : TRY(run::env_secret(config)),
                              .run_dir = fs::absolute(options.run_dir).lexically_normal().string(),
                              .address = own_address,
+                             .host = lines.is_between_machines() ? lines.host() : "",
                              .model = layout.model(),
                              .format = format,
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},

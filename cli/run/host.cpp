@@ -1,0 +1,119 @@
+// `tandem host`: lends this machine to runs that hold its key.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "hosts/lender.h"
+#include "kernels/stream.h"
+#include "model/weight_format.h"
+#include "run/layout.h"
+#include "run/resume.h"
+#include "run/tasks.h"
+#include "wire/address.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct HostOptions {
+  std::string listen;
+  fs::path key, store;
+  double store_gb = 64, memory_gb = 0, drain_seconds = 90;
+  uint32_t cores = 0;
+};
+
+std::atomic<int> host_interrupts{0};
+
+void interrupt_host(int) { ++host_interrupts; }
+
+// What the kernel says could be had without swapping.
+uint64_t available_memory() {
+  const std::string text = read_file("/proc/meminfo", 1 << 16).value_or("");
+  const size_t at = text.find("MemAvailable:");
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 13, nullptr, 10) << 10;
+}
+
+Result<wire::Secret> key_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error)) return wire::Secret::read(path);
+  auto made = TRY(wire::Secret::create(path));
+  fmt::print(stderr, "made the key {}; runs that are to use this host need a copy, as their run.key\n", path.string());
+  return made;
+}
+
+// That the roles of a run can begin in its home here.
+Status check_home(const fs::path& home) {
+  const run::RunConfig config = TRY(run::read_resolved(home));
+  TRY(run::RunLayout::open(home));
+  if (!config.tasks.path.empty()) TRY(run::check_machine(config, TRY(run::read_recorded_tasks(config, home))));
+  return {};
+}
+
+Result<int> run_host_command(const HostOptions& options) {
+  if (auto address = wire::Address::parse_to_listen(options.listen); !address || address->host().empty()) {
+    return fail(Status::invalid(fmt::format("\"{}\" is not an address to listen at", options.listen))
+                    .at("--listen")
+                    .hint("give tcp://ADDRESS:PORT; port * takes one that is free"));
+  }
+  const fs::path store = options.store.empty() ? TRY(hosts::usual_store()) : options.store;
+  hosts::LenderSettings settings{
+      .address = options.listen,
+      .secret = TRY(key_of(options.key)),
+      .version = TANDEM_VERSION,
+      .cores = options.cores > 0 ? options.cores : std::max(1u, std::thread::hardware_concurrency()),
+      .memory_bytes =
+          options.memory_gb > 0 ? static_cast<uint64_t>(options.memory_gb * (uint64_t{1} << 30)) : available_memory(),
+      .drain_seconds = options.drain_seconds,
+      .numerics_id = [](const std::string& weights) -> Result<std::string> {
+        TRY(model::weight_format_named(weights));
+        return TRY(kernels::Stream::cpu(1)).numerics_id(weights);
+      },
+      .check_home = check_home};
+  settings.on_address = [&](const std::string& address) {
+    fmt::print(stderr, "host at {}: {} cores, {} of memory, for one run at a time that has the key\n", address,
+               settings.cores, format_bytes(settings.memory_bytes));
+  };
+  settings.say = [](const std::string& line) { spdlog::info("{}", line); };
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e host %l %v");
+  std::signal(SIGTERM, interrupt_host);
+  std::signal(SIGINT, interrupt_host);
+  const SystemClock clock;
+  TRY(hosts::lend(settings,
+                  TRY(hosts::Store::open(store, static_cast<uint64_t>(options.store_gb * (uint64_t{1} << 30)))), clock,
+                  host_interrupts));
+  return kDone;
+}
+
+}  // namespace
+
+Action add_host(CLI::App& command) {
+  auto options = std::make_shared<HostOptions>();
+  command.add_option("--listen", options->listen, "Where runs find it: tcp://ADDRESS:PORT (port * picks one)")
+      ->required();
+  command.add_option("--key", options->key, "File with the key that runs must have too; made where there is none")
+      ->required();
+  command.add_option("--cores", options->cores, "Cores that runs are told of; 0: all")->check(CLI::Range(0, 4096));
+  command.add_option("--memory-gb", options->memory_gb, "GiB that runs may use; 0: what is available now")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--store", options->store,
+                     "Folder for files of runs (default: $XDG_CACHE_HOME/tandem/host, else ~/.cache/tandem/host)");
+  command.add_option("--store-gb", options->store_gb, "GiB of files that are kept for later runs, at most")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  command.add_option("--drain-seconds", options->drain_seconds, "After the first interrupt, for roles to end")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command.footer(
+      "SIGTERM drains it: the run moves its roles, then it ends with 0. A second one ends it at once.\n\n"
+      "Examples:\n"
+      "  tandem host --listen tcp://10.0.0.5:7070 --key ~/tandem.key\n"
+      "  tandem run configs/tiny.yaml run.hosts=[tcp://10.0.0.5:7070] run.key=~/tandem.key");
+  return [options]() -> Result<int> { return run_host_command(*options); };
+}
+
+}  // namespace tandem::cli
