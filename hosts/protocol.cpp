@@ -233,7 +233,7 @@ Result<Answer> read_answer(wire::HostAnswer::Reader in) {
 Status check_home_path(std::string_view path) {
   const fs::path given(path);
   const bool leads_out = path.empty() || path.find('\0') != std::string_view::npos || given.is_absolute() ||
-                         given.lexically_normal() != given || *given.begin() == ".." || given == ".";
+                         given.lexically_normal().native() != path || *given.begin() == ".." || given == ".";
   if (!leads_out && given.has_filename()) return {};
   return Status::invalid(fmt::format("\"{}\" is no path below the run's home", path.substr(0, 200)));
 }

@@ -47,7 +47,23 @@ Status Worker::run(const std::atomic<bool>& stop) {
     }
     link_.tick(doing(), [&] { return metrics(); });
   }
+  if (stop && !stopped_) let_go();
   return {};
+}
+
+// Asked to end alone: the run goes on, and the environment servers should not wait for us.
+void Worker::let_go() {
+  std::vector<EpisodeKey> keys;
+  for (const auto& [id, episode] : episodes_) keys.push_back(episode.key());
+  if (keys.empty()) return;
+  for (const EpisodeKey& key : keys) step(key, Episode::Revoked{key});
+  // What was sent goes out on another thread, and sockets that are closed take it with them.
+  std::vector<wire::Socket*> sockets;
+  env_.add_sockets(sockets);
+  for (const Time limit = clock_.now() + 200ms; clock_.now() < limit;) {
+    wire::wait(sockets, 50ms);
+    receive();  // a sandbox that was on its way is let go of, too
+  }
 }
 
 Status Worker::take_weights() {
