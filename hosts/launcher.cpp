@@ -81,37 +81,82 @@ HostLauncher::~HostLauncher() {
 
 Status HostLauncher::prepare(const std::function<void(const std::string&)>& progress) {
   bundle_ = TRY(bundle_of(settings_.config, settings_.run_dir));
-  TRY(connect());
+  secret_ = TRY(wire::Secret::read(settings_.config.run.key));
+  for (const std::string& address : settings_.config.run.hosts) {
+    if (Status status = connect(address, hosts_.size()); !status) return std::move(status).at("run.hosts");
+  }
   TRY(choose_addresses());
+  desk_ = TRY(Desk::open(context_, ip_, *secret_));
   return await_hosts(progress);
 }
 
-Status HostLauncher::connect() {
-  const auto secret = TRY(wire::Secret::read(settings_.config.run.key));
+Status HostLauncher::connect(const std::string& address, size_t index) {
   const wire::Identity identity{.sender = fmt::format("{:016x}/supervisor-{:x}", settings_.layout.run_id(), session_),
                                 .epoch = session_,
                                 .run = settings_.layout.run_id(),
                                 .hears_other_protocols = true};
-  for (const std::string& address : settings_.config.run.hosts) {
-    auto reached = reach(TRY(wire::Address::parse(address)), kReachSeconds);
-    if (!reached) return Status::unfit(reached.error().message()).at("run.hosts").hint(reached.error().hint());
-    const size_t index = hosts_.size();
-    Line line({.name = run::name_of_host(address),
-               .open = {.version = settings_.version,
-                        .weights = settings_.config.model.weights,
-                        .run = run::name_of_run(settings_.run_dir)},
-               .numerics_id = settings_.numerics_id,
-               .bundle = &bundle_,
-               .texts = [this, index](const fs::path& home) { return texts_for(index, home); }});
-    auto socket = TRY(wire::Socket::connect(context_, address, identity, &secret));
-    hosts_.push_back(std::make_unique<Host>(Host{.address = address,
-                                                 .line = std::move(line),
-                                                 .socket = std::move(socket),
-                                                 .ip = reached->ip,
-                                                 .own_ip = reached->own_ip,
-                                                 .state_since = clock_.now()}));
+  auto reached = reach(TRY(wire::Address::parse(address)), kReachSeconds);
+  if (!reached) return Status::unfit(reached.error().message()).hint(reached.error().hint());
+  Line line({.name = run::name_of_host(address),
+             .open = {.version = settings_.version,
+                      .weights = settings_.config.model.weights,
+                      .run = run::name_of_run(settings_.run_dir)},
+             .numerics_id = settings_.numerics_id,
+             .bundle = &bundle_,
+             .texts = [this, index](const fs::path& home) { return texts_for(index, home); }});
+  auto socket = TRY(wire::Socket::connect(context_, address, identity, &*secret_));
+  auto host = std::make_unique<Host>(Host{.address = address,
+                                          .line = std::move(line),
+                                          .socket = std::move(socket),
+                                          .ip = reached->ip,
+                                          .own_ip = reached->own_ip,
+                                          .state_since = clock_.now()});
+  if (index == hosts_.size())
+    hosts_.push_back(std::move(host));
+  else
+    hosts_[index] = std::move(host);
+  return {};
+}
+
+wire::Peer HostLauncher::next_of(wire::Role role) {
+  wire::Peer next{role, settings_.topology.count(role)};
+  while (brought_.contains(next)) ++next.rank;
+  return next;
+}
+
+Status HostLauncher::join(const std::string& address) {
+  constexpr size_t kMostHosts = 256;
+  const auto parsed = wire::Address::parse(address);
+  if (!parsed || parsed->host().empty())
+    return Status::invalid(fmt::format("\"{}\" is not the address of a host", address.substr(0, 100)));
+  size_t index = 0;
+  while (index < hosts_.size() && hosts_[index]->address != address) ++index;
+  const bool is_new = index == hosts_.size();
+  if (!is_new && hosts_[index]->line.state() != Line::State::kLeft &&
+      hosts_[index]->line.state() != Line::State::kRefused)
+    return {};  // asked again, or back by itself
+  if (is_new && hosts_.size() >= kMostHosts)
+    return Status::exhausted(fmt::format("a run has {} hosts at most", kMostHosts));
+  TRY(connect(address, index));
+  news_.push_back(fmt::format("host {} joins", hosts_[index]->line.name()));
+  if (!is_new) return {};  // its roles have been there all the time
+  const int share = std::max<int>(
+      1, settings_.topology.count(wire::Role::kRollout) / static_cast<int>(settings_.config.run.hosts.size()));
+  for (int i = 0; i <= share; ++i) {
+    const wire::Peer peer = next_of(i == 0 ? wire::Role::kEnv : wire::Role::kRollout);
+    brought_[peer] = index;
+    hosts_[index]->brings.push_back(peer);
   }
   return {};
+}
+
+Status HostLauncher::leave(const std::string& name) {
+  for (auto& host : hosts_) {
+    if (host->line.name() != name && host->address != name) continue;
+    host->line.give_back();
+    return {};
+  }
+  return Status::not_found(fmt::format("the run has no host {}", name.substr(0, 100)));
 }
 
 Status HostLauncher::choose_addresses() {
@@ -204,6 +249,8 @@ void HostLauncher::carry_out(Host& host, Line::Turn turn) {
   if (host.line.state() == host.last_state) return;
   host.last_state = host.line.state();
   host.state_since = clock_.now();
+  if (host.last_state != Line::State::kUp) return;
+  for (const wire::Peer& peer : std::exchange(host.brings, {})) more_roles_.push_back(peer);
 }
 
 void HostLauncher::pump() {
@@ -220,6 +267,7 @@ void HostLauncher::pump() {
 }
 
 bool HostLauncher::belongs_here(const wire::Peer& peer) const {
+  if (brought_.contains(peer)) return false;
   const run::Place* place = settings_.topology.find(peer);
   return place == nullptr || place->host == run::kLocalHost;
 }
@@ -233,6 +281,7 @@ std::optional<size_t> HostLauncher::choose(const wire::Peer& peer) const {
         {.takes_roles = hosts_[i]->line.takes_roles(), .memory_bytes = hosts_[i]->line.opened().memory_bytes});
     if (place != nullptr && place->host == hosts_[i]->line.name()) own = i;
   }
+  if (const auto found = brought_.find(peer); found != brought_.end()) own = found->second;
   for (const auto& [process, remote] : remote_) ++machines[remote.host].roles[remote.peer.role];
   return hosts::place(peer.role, own, machines, settings_.needs);
 }
@@ -267,6 +316,10 @@ Result<int64_t> HostLauncher::start(const run::Job& job) {
 
 std::vector<run::Ending> HostLauncher::poll() {
   pump();
+  if (desk_) {
+    desk_->serve([this](const Join& more) { return join(more.address); },
+                 [this](const Leave& less) { return leave(less.host); });
+  }
   auto endings = local_.poll();
   std::move(endings_.begin(), endings_.end(), std::back_inserter(endings));
   endings_.clear();

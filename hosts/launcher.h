@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "hosts/desk.h"
 #include "hosts/line.h"
 #include "hosts/placement.h"
 #include "run/launcher.h"
@@ -51,6 +52,8 @@ class HostLauncher final : public run::Launcher {
   run::Where where(int64_t process) const override;
   std::vector<std::string> news() override { return std::exchange(news_, {}); }
   Json hosts() const override;
+  std::string desk() const override { return desk_ ? desk_->address() : ""; }
+  std::vector<wire::Peer> more_roles() override { return std::exchange(more_roles_, {}); }
 
  private:
   struct Host {
@@ -60,12 +63,18 @@ class HostLauncher final : public run::Launcher {
     std::string ip, own_ip;
     Time state_since{};
     Line::State last_state = Line::State::kReaching;
+    std::vector<wire::Peer> brings = {};  // roles that the run gets with it, once it is up
   };
   struct Remote {
     size_t host = 0;
     wire::Peer peer;
   };
-  Status connect();
+  // A machine that listens at the address; its place in hosts_, which it takes or begins.
+  Status connect(const std::string& address, size_t index);
+  // While the run is on. A host that joins brings as many rollouts as others have, and an environment server.
+  Status join(const std::string& address);
+  Status leave(const std::string& name);
+  wire::Peer next_of(wire::Role role);
   Status choose_addresses();
   Status await_hosts(const std::function<void(const std::string&)>& progress);
   Result<std::vector<HomeText>> texts_for(size_t host, const fs::path& home) const;
@@ -78,6 +87,7 @@ class HostLauncher final : public run::Launcher {
   const LauncherSettings settings_;
   const Clock& clock_;
   const uint64_t session_;
+  std::optional<wire::Secret> secret_;  // of run.key
   run::LocalLauncher local_;
   zmq::context_t context_;
   Bundle bundle_;
@@ -87,6 +97,9 @@ class HostLauncher final : public run::Launcher {
   std::map<int64_t, Remote> remote_;      // processes on hosts
   fs::path logs_;                         // where those of this attempt are
   int64_t last_process_;
+  std::optional<Desk> desk_;
+  std::map<wire::Peer, size_t> brought_;  // roles of hosts that joined, with their hosts
+  std::vector<wire::Peer> more_roles_;
   std::vector<run::Ending> endings_;
   std::vector<std::string> news_;
 };

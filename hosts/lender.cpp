@@ -113,7 +113,9 @@ class Lender {
     }
     lease_->heard = clock_.now();
     return std::visit(
-        Overloaded{[](const Open&) -> Result<Answer> { return Closed{}; },  // above
+        Overloaded{[](const auto&) -> Result<Answer> {  // Open is above; the others are for runs
+                     return fail(Status::invalid("this is a host, and no run"));
+                   },
                    [&](const Offer& offer) -> Result<Answer> { return Missing{TRY(store_.offer(offer.files))}; },
                    [&](const SendChunk& send) -> Result<Answer> {
                      if (message.bulk_count() != 1) return fail(Status::invalid("a chunk without its bytes"));

@@ -35,7 +35,12 @@ Line::Turn Line::tick(Time now) {
     lose_jobs(fmt::format("was lost with host {}", name()), turn);
   }
   if ((state_ == State::kFilling || state_ == State::kSettling) && now - progress_ > kFillPatience) reopen();
-  if (now < next_ask_) return turn;
+  if (is_given_back_ && jobs_.empty() && state_ != State::kLeft) {
+    state_ = State::kLeft;
+    turn.requests.emplace_back(Close{});
+    turn.news.push_back(fmt::format("host {} is given back", name()));
+  }
+  if (now < next_ask_ || (is_given_back_ && state_ == State::kLeft)) return turn;
   switch (state_) {
     case State::kReaching:
       next_ask_ = now + kAskAgain;
@@ -154,7 +159,7 @@ void Line::on(const HostState& state, Time now, Turn& turn) {
   }
   if (was_away) {
     if (!state.processes.empty()) return;  // what was replaced is ended first
-    state_ = State::kUp;
+    state_ = is_given_back_ ? State::kDraining : State::kUp;
     turn.news.push_back(fmt::format("host {} is back", name()));
   }
   if (state.is_draining && state_ == State::kUp) {
@@ -216,6 +221,13 @@ Request Line::beat() {
 
 void Line::start(uint64_t number, std::vector<std::string> arguments, std::string log) {
   jobs_[number] = {.job = {.number = number, .arguments = std::move(arguments), .log = std::move(log)}};
+  next_ask_ = {};
+}
+
+void Line::give_back() {
+  is_given_back_ = true;
+  if (state_ == State::kUp) state_ = State::kDraining;
+  for (auto& [number, job] : jobs_) job.job.end = std::max(job.job.end, JobEnd::kAsk);
   next_ask_ = {};
 }
 

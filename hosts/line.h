@@ -58,6 +58,8 @@ class Line {
 
   // A process that is to run there; its number is above those of all before. Only while the host is up.
   void start(uint64_t number, std::vector<std::string> arguments, std::string log);
+  // Asks all its processes to end, then gives the host back.
+  void give_back();
   // Unknown numbers are left alone.
   void end(uint64_t number, JobEnd how);
   // No Ended comes of it any more.
@@ -109,7 +111,7 @@ class Line {
   uint64_t bytes_to_send_ = 0, bytes_taken_ = 0;
   uint64_t beats_ = 0;
   int attempts_ = 0;  // to fill it
-  bool was_up_ = false;
+  bool was_up_ = false, is_given_back_ = false;
   Time last_tick_{}, last_answer_{}, next_ask_{}, progress_{};
 };
 

@@ -133,26 +133,27 @@ HostState read_state(wire::HostState::Reader in) {
 
 void write_request(uint64_t session, const Request& request, wire::HostRequest::Builder out) {
   out.setSession(session);
-  std::visit(
-      Overloaded{[&](const Open& open) {
-                   auto to = out.initOpen();
-                   to.setVersion(open.version);
-                   to.setWeights(open.weights);
-                   to.setRun(open.run);
-                 },
-                 [&](const Offer& offer) {
-                   write_files(offer.files, out.initOffer(static_cast<unsigned>(offer.files.size())));
-                 },
-                 [&](const SendChunk& send) { write_chunk(send.chunk, out.initChunk()); },
-                 [&](const Settle& settle) {
-                   auto to = out.initSettle(static_cast<unsigned>(settle.texts.size()));
-                   for (unsigned i = 0; i < to.size(); ++i) {
-                     to[i].setPath(settle.texts[i].path);
-                     to[i].setContent(data_of(settle.texts[i].content));
-                   }
-                 },
-                 [&](const Beat& beat) { write_beat(beat, out.initBeat()); }, [&](const Close&) { out.setClose(); }},
-      request);
+  std::visit(Overloaded{[&](const Open& open) {
+                          auto to = out.initOpen();
+                          to.setVersion(open.version);
+                          to.setWeights(open.weights);
+                          to.setRun(open.run);
+                        },
+                        [&](const Offer& offer) {
+                          write_files(offer.files, out.initOffer(static_cast<unsigned>(offer.files.size())));
+                        },
+                        [&](const SendChunk& send) { write_chunk(send.chunk, out.initChunk()); },
+                        [&](const Settle& settle) {
+                          auto to = out.initSettle(static_cast<unsigned>(settle.texts.size()));
+                          for (unsigned i = 0; i < to.size(); ++i) {
+                            to[i].setPath(settle.texts[i].path);
+                            to[i].setContent(data_of(settle.texts[i].content));
+                          }
+                        },
+                        [&](const Beat& beat) { write_beat(beat, out.initBeat()); },
+                        [&](const Close&) { out.setClose(); }, [&](const Join& join) { out.setJoin(join.address); },
+                        [&](const Leave& leave) { out.setLeave(leave.host); }},
+             request);
 }
 
 Result<Request> read_request(wire::HostRequest::Reader in) {
@@ -171,6 +172,10 @@ Result<Request> read_request(wire::HostRequest::Reader in) {
       return TRY(read_beat(in.getBeat()));
     case wire::HostRequest::CLOSE:
       return Close{};
+    case wire::HostRequest::JOIN:
+      return Join{in.getJoin()};
+    case wire::HostRequest::LEAVE:
+      return Leave{in.getLeave()};
   }
   return fail(Status::invalid("a host was asked for what it does not know"));
 }

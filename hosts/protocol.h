@@ -68,7 +68,14 @@ struct Beat {
   std::vector<HostJob> jobs;
 };
 struct Close {};
-using Request = std::variant<Open, Offer, SendChunk, Settle, Beat, Close>;
+// To the desk of a run (desk.h), from a host or an operator.
+struct Join {
+  std::string address;  // of a host that the run may use, too
+};
+struct Leave {
+  std::string host;  // the name of one that it is to give back
+};
+using Request = std::variant<Open, Offer, SendChunk, Settle, Beat, Close, Join, Leave>;
 
 struct Opened {
   std::string version, numerics_id, home;

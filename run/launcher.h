@@ -59,6 +59,10 @@ class Launcher {
   virtual std::vector<std::string> news() { return {}; }
   // Every machine that is lent to the run, as status.json shows it.
   virtual Json hosts() const { return Json::array(); }
+  // Where it is told of more machines; empty where it has none but this.
+  virtual std::string desk() const { return ""; }
+  // Roles that the run has from now on, for machines that have come.
+  virtual std::vector<wire::Peer> more_roles() { return {}; }
 };
 
 // Children of this process, on this machine; their numbers are those of the kernel. They end with it, also where it is

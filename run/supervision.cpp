@@ -77,6 +77,15 @@ void Supervision::on(const StartFailed& failed, Time, Actions& actions) {
   fail(failed.reason, {}, actions);
 }
 
+void Supervision::on(const Added& added, Time now, Actions& actions) {
+  const bool is_known =
+      std::any_of(roles_.begin(), roles_.end(), [&](const Role& role) { return role.peer == added.peer; });
+  if (is_known || is_ending_) return;
+  roles_.emplace_back();
+  roles_.back().peer = added.peer;
+  start_next(now, actions);
+}
+
 void Supervision::on(const NoRoom& full, Time now, Actions& actions) {
   if (starting_ != full.peer) return;
   starting_.reset();

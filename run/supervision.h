@@ -46,6 +46,9 @@ class Supervision {
     wire::Peer peer;
     std::string reason;
   };
+  struct Added {  // the run has one more role from now on
+    wire::Peer peer;
+  };
   struct NoRoom {  // no machine can take the role now
     wire::Peer peer;
     std::string why;
@@ -72,7 +75,7 @@ class Supervision {
     std::string how;
   };
   struct Tick {};  // starts, deadlines and silence are decided at a tick
-  using Event = std::variant<Started, StartFailed, NoRoom, Exited, Heard, Interrupted, DirectoryLost, Tick>;
+  using Event = std::variant<Started, StartFailed, Added, NoRoom, Exited, Heard, Interrupted, DirectoryLost, Tick>;
 
   // Actions.
   struct Start {  // answered by Started, StartFailed or NoRoom
@@ -132,6 +135,7 @@ class Supervision {
   using Actions = std::vector<Action>;
   void on(const Started& started, Time now, Actions& actions);
   void on(const StartFailed& failed, Time now, Actions& actions);
+  void on(const Added& added, Time now, Actions& actions);
   void on(const NoRoom& full, Time now, Actions& actions);
   void on(const Exited& exited, Time now, Actions& actions);
   void on(const Heard& heard, Time now, Actions& actions);

@@ -249,6 +249,7 @@ void Supervisor::receive() {
 void Supervisor::reap() {
   const auto endings = launcher_.poll();
   for (std::string& text : launcher_.news()) note(std::move(text));
+  for (const wire::Peer& peer : launcher_.more_roles()) apply(Supervision::Added{peer});
   for (const Ending& ending : endings) {
     const auto& roles = supervision_.roles();
     const bool coordinator_left =
@@ -300,7 +301,10 @@ void Supervisor::write_status() {
                                 {"waiting_for", role.waiting_for},
                                 {"restarts", role.restarts}});
   }
-  if (Json hosts = launcher_.hosts(); !hosts.empty()) status_["hosts"] = std::move(hosts);
+  if (Json hosts = launcher_.hosts(); !hosts.empty()) {
+    status_["hosts"] = std::move(hosts);
+    status_["hosts_join_at"] = launcher_.desk();
+  }
   status_["episodes"] = report_.value("episodes", Json::object());
   (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");
 }

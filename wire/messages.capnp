@@ -411,6 +411,8 @@ struct HostRequest {
     settle @4 :List(HostText);         # the small files that are made for this host; then roles can be started
     beat @5 :HostBeat;
     close @6 :Void;                    # the run is over
+    join @7 :Text;                     # host or operator -> run: the address of a host that it may use, too
+    leave @8 :Text;                    # operator -> run: the name of a host that it is to give back
   }
 }
 

@@ -8,7 +8,10 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/run/run_desk.h"
+#include "hosts/desk.h"
 #include "hosts/lender.h"
+#include "hosts/reach.h"
 #include "kernels/stream.h"
 #include "model/weight_format.h"
 #include "run/layout.h"
@@ -21,13 +24,14 @@ namespace tandem::cli {
 namespace {
 
 struct HostOptions {
-  std::string listen;
+  std::string listen, join;
   fs::path key, store;
   double store_gb = 64, memory_gb = 0, drain_seconds = 90;
   uint32_t cores = 0;
 };
 
 std::atomic<int> host_interrupts{0};
+std::atomic<bool> was_refused{false};
 
 void interrupt_host(int) { ++host_interrupts; }
 
@@ -54,7 +58,29 @@ Status check_home(const fs::path& home) {
   return {};
 }
 
-Result<int> run_host_command(const HostOptions& options) {
+// Offers the machine to a run that is on, once it listens at `address`; ends the host where the run does not want it.
+void offer(const std::string& desk, const std::string& address, const wire::Secret& secret) {
+  constexpr double kSeconds = 10;
+  if (const Status taken = hosts::ask_desk(desk, secret, hosts::Join{address}, kSeconds); !taken) {
+    fmt::print(stderr, "tandem host: --join: {}\n", taken.to_string());
+    was_refused = true;
+    host_interrupts = 2;
+  }
+}
+
+Result<int> run_host_command(HostOptions options) {
+  std::string desk;
+  const bool has_key = [&] {
+    std::error_code error;
+    return fs::exists(options.key, error);
+  }();
+  if (!options.join.empty()) {
+    if (!has_key) TRY(wire::Secret::read(options.key));  // a new key would be no run's
+    desk = TRY(desk_of(options.join));
+    const auto reached = TRY(hosts::reach(TRY(wire::Address::parse(desk)), 5));
+    if (options.listen.empty()) options.listen = fmt::format("tcp://{}:*", reached.own_ip);
+  }
+  if (options.listen.empty()) return fail(Status::invalid("where is it to listen? --listen says it, or --join"));
   if (auto address = wire::Address::parse_to_listen(options.listen); !address || address->host().empty()) {
     return fail(Status::invalid(fmt::format("\"{}\" is not an address to listen at", options.listen))
                     .at("--listen")
@@ -74,9 +100,11 @@ Result<int> run_host_command(const HostOptions& options) {
         return TRY(kernels::Stream::cpu(1)).numerics_id(weights);
       },
       .check_home = check_home};
+  std::jthread offering;
   settings.on_address = [&](const std::string& address) {
     fmt::print(stderr, "host at {}: {} cores, {} of memory, for one run at a time that has the key\n", address,
                settings.cores, format_bytes(settings.memory_bytes));
+    if (!desk.empty()) offering = std::jthread([&, address] { offer(desk, address, settings.secret); });
   };
   settings.say = [](const std::string& line) { spdlog::info("{}", line); };
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e host %l %v");
@@ -86,15 +114,16 @@ Result<int> run_host_command(const HostOptions& options) {
   TRY(hosts::lend(settings,
                   TRY(hosts::Store::open(store, static_cast<uint64_t>(options.store_gb * (uint64_t{1} << 30)))), clock,
                   host_interrupts));
-  return kDone;
+  return was_refused ? kFailed : kDone;
 }
 
 }  // namespace
 
 Action add_host(CLI::App& command) {
   auto options = std::make_shared<HostOptions>();
-  command.add_option("--listen", options->listen, "Where runs find it: tcp://ADDRESS:PORT (port * picks one)")
-      ->required();
+  command.add_option("--listen", options->listen, "Where runs find it: tcp://ADDRESS:PORT (port * picks one)");
+  command.add_option("--join", options->join,
+                     "Offer it to a run that is on: its directory, or the address that the run has printed");
   command.add_option("--key", options->key, "File with the key that runs must have too; made where there is none")
       ->required();
   command.add_option("--cores", options->cores, "Cores that runs are told of; 0: all")->check(CLI::Range(0, 4096));
@@ -112,7 +141,8 @@ Action add_host(CLI::App& command) {
       "SIGTERM drains it: the run moves its roles, then it ends with 0. A second one ends it at once.\n\n"
       "Examples:\n"
       "  tandem host --listen tcp://10.0.0.5:7070 --key ~/tandem.key\n"
-      "  tandem run configs/tiny.yaml run.hosts=[tcp://10.0.0.5:7070] run.key=~/tandem.key");
+      "  tandem run configs/tiny.yaml run.hosts=[tcp://10.0.0.5:7070] run.key=~/tandem.key\n"
+      "  tandem host --join tcp://10.0.0.1:40123 --key ~/tandem.key");
   return [options]() -> Result<int> { return run_host_command(*options); };
 }
 

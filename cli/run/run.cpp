@@ -266,6 +266,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
 
   fmt::print(stderr, "run {}\n", run_dir.string());
+  if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->desk());
   std::error_code ignored;
   fs::remove(run_dir / "failure.json", ignored);  // of an earlier attempt
   keep_signals();

@@ -188,6 +188,101 @@ TEST_F(HostsRun, a_host_that_is_drained_hands_its_roles_over_and_ends) {
   expect_nothing_left(run_dir);
 }
 
+TEST_F(HostsRun, a_host_joins_a_run_that_is_on_and_one_is_given_back) {
+  Host first("begins");
+  const fs::path run_dir = root() / "growing";
+  Process process(command({"run.steps=5000", "tasks.heldout=0", hosts({first.address()}), with_key()}, run_dir),
+                  output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
+  Process joining({TANDEM_BINARY, "host", "--join", run_dir.string(), "--key", key().string(), "--store",
+                   (root() / "store-joins").string()},
+                  root() / "host-joins.log");
+  // It brings as many rollouts as the first has, and an environment server.
+  ASSERT_TRUE(within(30s,
+                     [&] {
+                       return pid_of(run_dir, "rollout", 3) > 0 && pid_of(run_dir, "env", 1) > 0 &&
+                              logs(run_dir).find("rollout-3 joined") != std::string::npos;
+                     }))
+      << text(run_dir / "status.json") << text(root() / "host-joins.log");
+  const std::string joined = host_of(run_dir, "rollout", 3);
+  EXPECT_NE(joined, name_of(first));
+  EXPECT_EQ(host_of(run_dir, "env", 1), joined);
+
+  Process list({TANDEM_BINARY, "hosts", run_dir.string()}, root() / "list.out");
+  ASSERT_EQ(list.wait(20s), 0) << text(root() / "list.out");
+  EXPECT_THAT(text(root() / "list.out"), HasSubstr("rollout-3"));
+  Process drain({TANDEM_BINARY, "hosts", run_dir.string(), "--drain", name_of(first)}, root() / "drain.out");
+  ASSERT_EQ(drain.wait(20s), 0) << text(root() / "drain.out");
+  EXPECT_TRUE(within(60s, [&] {
+    return state_of(run_dir, first) == "left" && host_of(run_dir, "rollout", 0) == joined && !first.has_homes();
+  })) << text(run_dir / "status.json");
+  const int step = json(run_dir / "status.json").value("step", 0);
+  ASSERT_TRUE(reaches_step(process, run_dir, step + 2)) << text(run_dir / "status.json");
+  Process nobody({TANDEM_BINARY, "hosts", run_dir.string(), "--drain", "nobody:1"}, root() / "drain.out");
+  EXPECT_EQ(nobody.wait(20s), 1);
+  EXPECT_THAT(text(root() / "drain.out"), HasSubstr("the run has no host nobody:1"));
+  // What was given back is free for others, and may come again.
+  Process again({TANDEM_BINARY, "hosts", run_dir.string(), "--add", first.address()}, root() / "add.out");
+  ASSERT_EQ(again.wait(20s), 0) << text(root() / "add.out");
+  EXPECT_TRUE(within(20s, [&] { return state_of(run_dir, first) == "up"; })) << text(run_dir / "status.json");
+  process.signal(SIGTERM);
+  ASSERT_EQ(process.wait(), 75);
+  joining.signal(SIGTERM);
+  EXPECT_EQ(joining.wait(20s), 0) << text(root() / "host-joins.log");
+  expect_books_to_agree(run_dir);
+}
+
+TEST_F(HostsRun, a_run_whose_supervisor_was_killed_goes_on_with_its_hosts_at_once) {
+  const Arguments what = {"run.steps=6", "tasks.heldout=0", "run.deterministic=true", "trainer.checkpoint_every=1"};
+  ASSERT_EQ(run(what, root() / "undisturbed"), 0) << text(output());
+  Host host("orphaned");
+  const fs::path run_dir = root() / "disturbed";
+  Arguments lent = what;
+  lent.insert(lent.end(), {hosts({host.address()}), with_key()});
+  {
+    Process process(command(lent, run_dir), output());
+    ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
+    process.signal(SIGKILL);
+    process.wait();
+  }
+  ASSERT_EQ(run(lent, run_dir, true), 0) << text(output());
+  EXPECT_EQ(export_digest(run_dir), export_digest(root() / "undisturbed"));
+  expect_books_to_agree(run_dir);
+  expect_nothing_trained_twice(run_dir);
+  EXPECT_FALSE(host.has_homes());
+  expect_nothing_left(run_dir);
+}
+
+TEST_F(HostsRun, strangers_at_the_ports_of_a_host_and_a_run_disturb_nothing) {
+  Host host("public");
+  const fs::path run_dir = root() / "public";
+  Process process(command({"run.steps=5000", "tasks.heldout=0", hosts({host.address()}), with_key()}, run_dir),
+                  output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
+  const fs::path other = root() / "stranger.key";
+  ASSERT_TRUE(tandem::wire::Secret::create(other));
+  const std::string desk = json(run_dir / "status.json").value("hosts_join_at", "");
+  ASSERT_NE(desk, "");
+  for (const std::string& address : {host.address(), desk}) {
+    Process stranger({TANDEM_BINARY, "hosts", address, "--add", "tcp://127.0.0.1:1", "--key", other.string()},
+                     root() / "stranger.out");
+    EXPECT_EQ(stranger.wait(30s), 1);
+    EXPECT_THAT(text(root() / "stranger.out"), HasSubstr("no run answers at " + address));
+    // Bytes of no protocol.
+    const std::string port = address.substr(address.rfind(':') + 1);
+    Process noise({"/bin/bash", "-c", "head -c 100000 /dev/urandom > /dev/tcp/127.0.0.1/" + port},
+                  root() / "noise.out");
+    noise.wait(20s);
+  }
+  EXPECT_EQ(state_of(run_dir, host), "up");
+  const int step = json(run_dir / "status.json").value("step", 0);
+  ASSERT_TRUE(reaches_step(process, run_dir, step + 2)) << text(output());
+  process.signal(SIGTERM);
+  ASSERT_EQ(process.wait(), 75);
+  const Json ended = json(run_dir / "status.json")["restarts"];
+  for (const auto& [role, count] : ended.items()) EXPECT_EQ(count, 0) << role;
+}
+
 TEST_F(HostsRun, what_does_not_fit_is_said_before_anything_is_started) {
   Host host("strict");
   ASSERT_NE(host.address(), "") << text(host.log);
