@@ -173,7 +173,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
     return wire::Socket::connect(context, address.text(), identity,
                                  settings.env_secret ? &*settings.env_secret : nullptr);
   };
-  EnvLines env(connect_to_env, std::hash<std::string>()(settings.identity.sender), clock);
+  EnvLines env(connect_to_env, std::hash<std::string>()(settings.identity.sender), clock, settings.host);
   TRY(env.follow(settings.directory));
   auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity, secret));
   Worker* self = nullptr;

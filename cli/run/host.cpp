@@ -25,7 +25,7 @@ namespace {
 
 struct HostOptions {
   std::string listen, join;
-  fs::path key, store;
+  fs::path key, store, make_key;
   double store_gb = 64, memory_gb = 0, drain_seconds = 90;
   uint32_t cores = 0;
 };
@@ -69,6 +69,11 @@ void offer(const std::string& desk, const std::string& address, const wire::Secr
 }
 
 Result<int> run_host_command(HostOptions options) {
+  if (!options.make_key.empty()) {
+    TRY(wire::Secret::create(options.make_key));
+    return kDone;
+  }
+  if (options.key.empty()) return fail(Status::invalid("whose runs may use it? --key names the file of their key"));
   std::string desk;
   const bool has_key = [&] {
     std::error_code error;
@@ -124,8 +129,8 @@ Action add_host(CLI::App& command) {
   command.add_option("--listen", options->listen, "Where runs find it: tcp://ADDRESS:PORT (port * picks one)");
   command.add_option("--join", options->join,
                      "Offer it to a run that is on: its directory, or the address that the run has printed");
-  command.add_option("--key", options->key, "File with the key that runs must have too; made where there is none")
-      ->required();
+  command.add_option("--key", options->key, "File with the key that runs must have too; made where there is none");
+  command.add_option("--make-key", options->make_key, "Only make a key, in a new file of this name");
   command.add_option("--cores", options->cores, "Cores that runs are told of; 0: all")->check(CLI::Range(0, 4096));
   command.add_option("--memory-gb", options->memory_gb, "GiB that runs may use; 0: what is available now")
       ->check(CLI::Range(0.0, 1e6));
