@@ -102,13 +102,15 @@ constexpr std::string_view kRun = R"sh(note "begins"
 constexpr std::string_view kRunOnHosts = R"sh(note "begins"
 # A host on every node, with a key of this attempt. What it keeps goes with it.
 keys=$(mktemp -d "${TMPDIR:-/tmp}/tandem-job-XXXXXX") && "$tandem" host --make-key "$keys/key" || exit
-trap 'kill "$lender" 2>/dev/null; rm -rf "$keys"' EXIT
+trap 'kill "$lender" 2>/dev/null && wait "$lender"; rm -rf "$keys"' EXIT
 lender=''
 port=$((20000 + SLURM_JOB_ID * nodes % 20000))
 srun --overlap --nodes="$nodes" --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --mem=0 --mpi=none \
   --no-kill --kill-on-bad-exit=0 --label \
   bash -c 'umask 077
-    own=$(mktemp -d "${TMPDIR:-/tmp}/tandem-host-XXXXXX") && cat > "$own/key" || exit
+    own=${TMPDIR:-/tmp}/tandem-host-$SLURM_JOB_ID-$SLURM_NODEID
+    rm -rf "$own"  # of an attempt that was killed
+    mkdir "$own" && cat > "$own/key" || exit
     trap "" TERM  # Slurm tells every process of a step
     "$1" host --listen "tcp://*:$(($2 + SLURM_NODEID))" --key "$own/key" --store "$own/store" --cores "$3" < /dev/null
     rm -rf "$own"' host "$tandem" "$port" "$SLURM_CPUS_PER_TASK" < "$keys/key" >> "$run_dir/hosts.log" 2>&1 &
