@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 constexpr int64_t kFirstRemote = int64_t{1} << 40;  // above what the kernel numbers its processes with
 constexpr double kReachSeconds = 5, kKeySeconds = 8;
 constexpr Duration kGoodbye = 5s;
+constexpr Duration kBackForGood = 10s;  // up for so long, a host gets its roles back
 
 // A port of `ip` that nobody else gets while the descriptor is open: bound, and not listened at, so that a role can
 // listen there, again and again.
@@ -272,18 +273,34 @@ bool HostLauncher::belongs_here(const wire::Peer& peer) const {
   return place == nullptr || place->host == run::kLocalHost;
 }
 
+size_t HostLauncher::own_host(const wire::Peer& peer) const {
+  if (const auto found = brought_.find(peer); found != brought_.end()) return found->second;
+  const run::Place* place = settings_.topology.find(peer);
+  size_t own = 0;
+  while (own < hosts_.size() && (place == nullptr || place->host != hosts_[own]->line.name())) ++own;
+  return own;
+}
+
+void HostLauncher::bring_back() {
+  for (auto& [process, remote] : remote_) {
+    const size_t own = own_host(remote.peer);
+    if (remote.is_moving || own == remote.host || own >= hosts_.size()) continue;
+    const Host& host = *hosts_[own];
+    if (!host.line.takes_roles() || clock_.now() - host.state_since < kBackForGood) continue;
+    remote.is_moving = true;
+    news_.push_back(fmt::format("{} moves back to host {}", to_string(remote.peer), host.line.name()));
+    hosts_[remote.host]->line.end(static_cast<uint64_t>(process), JobEnd::kAsk);
+  }
+}
+
 std::optional<size_t> HostLauncher::choose(const wire::Peer& peer) const {
   std::vector<Machine> machines;
-  size_t own = hosts_.size();
-  const run::Place* place = settings_.topology.find(peer);
   for (size_t i = 0; i < hosts_.size(); ++i) {
     machines.push_back(
         {.takes_roles = hosts_[i]->line.takes_roles(), .memory_bytes = hosts_[i]->line.opened().memory_bytes});
-    if (place != nullptr && place->host == hosts_[i]->line.name()) own = i;
   }
-  if (const auto found = brought_.find(peer); found != brought_.end()) own = found->second;
   for (const auto& [process, remote] : remote_) ++machines[remote.host].roles[remote.peer.role];
-  return hosts::place(peer.role, own, machines, settings_.needs);
+  return hosts::place(peer.role, own_host(peer), machines, settings_.needs);
 }
 
 std::string HostLauncher::no_room_for(const wire::Peer& peer) const {
@@ -308,7 +325,7 @@ Result<int64_t> HostLauncher::start(const run::Job& job) {
   Host& host = *hosts_[*chosen];
   remote_[process] = {.host = *chosen, .peer = job.peer};
   host.line.start(static_cast<uint64_t>(process), std::move(arguments), job.log.filename().string());
-  if (const run::Place* place = settings_.topology.find(job.peer); place != nullptr && place->host != host.line.name())
+  if (own_host(job.peer) != *chosen)
     news_.push_back(fmt::format("{} starts on host {}", to_string(job.peer), host.line.name()));
   carry_out(host, host.line.tick(clock_.now()));
   return process;
@@ -316,6 +333,7 @@ Result<int64_t> HostLauncher::start(const run::Job& job) {
 
 std::vector<run::Ending> HostLauncher::poll() {
   pump();
+  bring_back();
   if (desk_) {
     desk_->serve([this](const Join& more) { return join(more.address); },
                  [this](const Leave& less) { return leave(less.host); });

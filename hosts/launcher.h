@@ -68,6 +68,7 @@ class HostLauncher final : public run::Launcher {
   struct Remote {
     size_t host = 0;
     wire::Peer peer;
+    bool is_moving = false;  // it was asked to end, to start on its own host
   };
   // A machine that listens at the address; its place in hosts_, which it takes or begins.
   Status connect(const std::string& address, size_t index);
@@ -83,6 +84,10 @@ class HostLauncher final : public run::Launcher {
   void send(Host& host, const Request& request);
   std::optional<size_t> choose(const wire::Peer& peer) const;  // nothing: no host can take it
   bool belongs_here(const wire::Peer& peer) const;
+  // The place in hosts_ of a role's own host; hosts_.size() where it has none.
+  size_t own_host(const wire::Peer& peer) const;
+  // Asks roles to end that are elsewhere though their own host has been up for some time: they start there again.
+  void bring_back();
 
   const LauncherSettings settings_;
   const Clock& clock_;

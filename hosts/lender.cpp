@@ -45,6 +45,7 @@ class Lender {
         say(fmt::format("run {} has said nothing for {:g} s: its lease has ended", lease_->name, kLeaseSeconds));
         end_run();
       }
+      if (settings_.once && was_closed_) return settle_answers();
       if (interrupts > 1 || (interrupts == 1 && has_drained())) return;
     }
   }
@@ -52,6 +53,15 @@ class Lender {
  private:
   void say(const std::string& line) const {
     if (settings_.say) settings_.say(line);
+  }
+
+  // What was answered last goes out on another thread, and a socket that is closed takes it with it.
+  void settle_answers() {
+    wire::Socket* const sockets[] = {&socket_};
+    for (const Time limit = clock_.now() + 200ms; clock_.now() < limit;) {
+      wire::wait(sockets, 50ms);
+      receive();
+    }
   }
 
   bool has_drained() {
@@ -133,6 +143,7 @@ class Lender {
                    [&](const Close&) -> Result<Answer> {
                      say(fmt::format("run {} is over", lease_->name));
                      end_run();
+                     was_closed_ = true;
                      return Closed{};
                    }},
         request);
@@ -237,6 +248,7 @@ class Lender {
   run::LocalLauncher launcher_;
   std::optional<Lease> lease_;
   std::optional<Time> draining_since_, empty_since_;
+  bool was_closed_ = false;  // by a run that is over
 };
 
 }  // namespace

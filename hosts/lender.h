@@ -23,6 +23,7 @@ struct LenderSettings {
   std::string version;        // of the program
   uint32_t cores = 1;         // that runs are told of
   uint64_t memory_bytes = 0;  // the same
+  bool once = false;          // returns when a run has said that it is over
   double drain_seconds = 90;  // for processes that were asked to end
   // What arithmetic is done here in a number format of weights; kInvalid for a format that is none.
   std::function<Result<std::string>(const std::string& weights)> numerics_id;
@@ -32,9 +33,9 @@ struct LenderSettings {
   std::function<void(const std::string& line)> say = {};            // what happens, for people
 };
 
-// Until `interrupts`: with the first it starts nothing more, asks its processes to end, and returns when they have and
-// the run knows, at the latest after drain_seconds; with the second it ends them at once. kUnavailable where the
-// address cannot be had.
+// Until the first run is over, where that is asked for, or until `interrupts`: with the first it starts nothing more,
+// asks its processes to end, and returns when they have and the run knows, at the latest after drain_seconds; with the
+// second it ends them at once. kUnavailable where the address cannot be had.
 Status lend(const LenderSettings& settings, Store store, const Clock& clock, const std::atomic<int>& interrupts);
 
 }  // namespace tandem::hosts

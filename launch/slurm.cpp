@@ -102,7 +102,15 @@ constexpr std::string_view kRun = R"sh(note "begins"
 constexpr std::string_view kRunOnHosts = R"sh(note "begins"
 # A host on every node, with a key of this attempt. What it keeps goes with it.
 keys=$(mktemp -d "${TMPDIR:-/tmp}/tandem-job-XXXXXX") && "$tandem" host --make-key "$keys/key" || exit
-trap 'kill "$lender" 2>/dev/null && wait "$lender"; rm -rf "$keys"' EXIT
+give_back() {
+  for ((i = 0; i < 100; ++i)); do  # hosts end with their run
+    kill -0 "$lender" 2>/dev/null || break
+    sleep 0.2
+  done
+  kill "$lender" 2>/dev/null
+  rm -rf "$keys"
+}
+trap give_back EXIT
 lender=''
 port=$((20000 + SLURM_JOB_ID * nodes % 20000))
 srun --overlap --nodes="$nodes" --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --mem=0 --mpi=none \
@@ -112,7 +120,7 @@ srun --overlap --nodes="$nodes" --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS
     rm -rf "$own"  # of an attempt that was killed
     mkdir "$own" && cat > "$own/key" || exit
     trap "" TERM  # Slurm tells every process of a step
-    "$1" host --listen "tcp://*:$(($2 + SLURM_NODEID))" --key "$own/key" --store "$own/store" --cores "$3" < /dev/null
+    "$1" host --listen "tcp://*:$(($2 + SLURM_NODEID))" --key "$own/key" --store "$own/store" --cores "$3" --once < /dev/null
     rm -rf "$own"' host "$tandem" "$port" "$SLURM_CPUS_PER_TASK" < "$keys/key" >> "$run_dir/hosts.log" 2>&1 &
 lender=$!
 addresses='' node=0

@@ -28,6 +28,7 @@ struct HostOptions {
   fs::path key, store, make_key;
   double store_gb = 64, memory_gb = 0, drain_seconds = 90;
   uint32_t cores = 0;
+  bool once = false;
 };
 
 std::atomic<int> host_interrupts{0};
@@ -99,6 +100,7 @@ Result<int> run_host_command(HostOptions options) {
       .cores = options.cores > 0 ? options.cores : std::max(1u, std::thread::hardware_concurrency()),
       .memory_bytes =
           options.memory_gb > 0 ? static_cast<uint64_t>(options.memory_gb * (uint64_t{1} << 30)) : available_memory(),
+      .once = options.once,
       .drain_seconds = options.drain_seconds,
       .numerics_id = [](const std::string& weights) -> Result<std::string> {
         TRY(model::weight_format_named(weights));
@@ -130,6 +132,7 @@ Action add_host(CLI::App& command) {
   command.add_option("--join", options->join,
                      "Offer it to a run that is on: its directory, or the address that the run has printed");
   command.add_option("--key", options->key, "File with the key that runs must have too; made where there is none");
+  command.add_flag("--once", options->once, "End when the first run is over; for jobs of schedulers");
   command.add_option("--make-key", options->make_key, "Only make a key, in a new file of this name");
   command.add_option("--cores", options->cores, "Cores that runs are told of; 0: all")->check(CLI::Range(0, 4096));
   command.add_option("--memory-gb", options->memory_gb, "GiB that runs may use; 0: what is available now")

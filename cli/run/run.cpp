@@ -114,6 +114,18 @@ hosts::Needs needs_of(const run::RunConfig& config, const Json& memory) {
   return needs;
 }
 
+// The key of the hosts, before it is used.
+Status check_key(const fs::path& key) {
+  std::error_code error;
+  if (fs::exists(key, error)) {
+    TRY(wire::Secret::read(key));
+    return {};
+  }
+  return Status::invalid(fmt::format("{}: there is no such file", key.string()))
+      .at("run.key")
+      .hint("`tandem host --key FILE` makes it on a host; copy it here");
+}
+
 // On this machine, or on the hosts that the config names.
 struct Launching {
   run::LocalLauncher local;
@@ -211,7 +223,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   for (const auto& [key, before, after] : changes)
     fmt::print(stderr, "{}: {} -> {}\n", key, dump_json(before), dump_json(after));
   TRY(run::check_inputs(config));
-  if (!config.run.hosts.empty()) TRY(wire::Secret::read(config.run.key));
+  if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));

@@ -141,6 +141,9 @@ TEST_F(HostsRun, a_host_that_was_stopped_is_lost_and_taken_back_when_it_goes_on)
   second.process.signal(SIGCONT);
   EXPECT_TRUE(within(20s, [&] { return state_of(run_dir, second) == "up"; })) << text(run_dir / "status.json");
   EXPECT_TRUE(within(20s, [&] { return !fs::exists(fs::path("/proc") / std::to_string(former)); }));
+  // When it has been up for a while it gets its roles back.
+  EXPECT_TRUE(within(60s, [&] { return host_of(run_dir, "rollout", 1) == name_of(second); }))
+      << text(run_dir / "status.json");
   process.signal(SIGTERM);
   ASSERT_EQ(process.wait(), 75) << text(output());
   EXPECT_THAT(text(output()), HasSubstr("host " + name_of(second) + " is back"));
@@ -296,7 +299,7 @@ TEST_F(HostsRun, what_does_not_fit_is_said_before_anything_is_started) {
   };
   const std::string there = hosts({host.address()});
   refused({there}, 2, "hosts are lent to who has their key");
-  refused({there, "run.key=" + (root() / "none").string()}, 1, "No such file");
+  refused({there, "run.key=" + (root() / "none").string()}, 2, "there is no such file");
   refused({"run.key=" + key().string()}, 2, "run.hosts names none");
   refused({there, with_key(), "env.hosts=[tcp://127.0.0.1:1]"}, 2, "env.hosts beside it is not built yet");
   refused({there, with_key(), "run.topology=[tcp://127.0.0.1:1 rollout=2 env=1]"}, 2, "is not in run.hosts");
