@@ -16,6 +16,8 @@ Action add_episodes(CLI::App&);
 Action add_eval(CLI::App&);
 Action add_export(CLI::App&);
 Action add_generate(CLI::App&);
+Action add_host(CLI::App&);
+Action add_hosts(CLI::App&);
 Action add_import(CLI::App&);
 Action add_index(CLI::App&);
 Action add_inspect(CLI::App&);
@@ -42,6 +44,8 @@ std::span<const Command> commands() {
       Command{"run", "The main job: train", add_run},
       Command{"launch", "Let a scheduler start runs, and start them again: Slurm, Kubernetes, Ray, or this machine",
               add_launch},
+      Command{"host", "Lend this machine to runs of others that hold its key", add_host},
+      Command{"hosts", "The machines that are lent to a run: list them, add one, give one back", add_hosts},
       Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},

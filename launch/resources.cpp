@@ -28,11 +28,12 @@ Resources resources_of(const run::RunConfig& config, const Json& memory, int cor
   return {.cores = cores > 0 ? cores : kDefaultCores, .memory_bytes = (bytes + kRoundTo - 1) / kRoundTo * kRoundTo};
 }
 
-std::vector<std::string> thread_overrides(const run::RunConfig& config, int cores) {
+std::vector<std::string> thread_overrides(const run::RunConfig& config, int cores, int nodes) {
   std::vector<std::string> overrides;
   if (config.trainer.threads == 0) overrides.push_back(fmt::format("trainer.threads={}", cores));
   if (config.rollout.threads == 0) {
-    overrides.push_back(fmt::format("rollout.threads={}", std::max(1, cores / std::max(1, config.rollout.workers))));
+    const int of_a_node = (config.rollout.workers + nodes - 1) / nodes;
+    overrides.push_back(fmt::format("rollout.threads={}", std::max(1, cores / std::max(1, of_a_node))));
   }
   return overrides;
 }

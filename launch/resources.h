@@ -18,7 +18,8 @@ inline constexpr int kDefaultCores = 8;
 // once; tools that take more need a job with more.
 Resources resources_of(const run::RunConfig& config, const Json& memory, int cores);
 
-// Values for the threads that the config leaves to the machine, which may have more cores than the job.
-std::vector<std::string> thread_overrides(const run::RunConfig& config, int cores);
+// Values for the threads that the config leaves to the machine, which may have more cores than the job has on each of
+// its `nodes`.
+std::vector<std::string> thread_overrides(const run::RunConfig& config, int cores, int nodes = 1);
 
 }  // namespace tandem::launch

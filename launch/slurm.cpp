@@ -31,7 +31,10 @@ std::string head(const Job& job, const SlurmOptions& options, int64_t notice) {
       "# Made by `tandem launch --on slurm`. `sbatch` of this file submits it; again, it goes on where it stopped.\n");
   const bool array = job.variants.size() > 1;
   text += directive("job-name", job.name);
-  text += "#SBATCH --nodes=1\n#SBATCH --ntasks=1\n";
+  if (options.nodes == 1)
+    text += "#SBATCH --nodes=1\n#SBATCH --ntasks=1\n";
+  else
+    text += fmt::format("#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n", options.nodes);
   text += directive("cpus-per-task", std::to_string(job.resources.cores));
   text += directive("mem", fmt::format("{}M", job.resources.memory_bytes >> 20));
   if (!options.time.empty()) text += directive("time", options.time);
@@ -90,12 +93,62 @@ trap 'stop "the time is nearly up"' USR1
 trap 'stop "asked to end"' TERM
 trap 'stop "the steps of this job are told to end: it is preempted or cancelled"' USR2
 
-note "begins"
+)sh";
+
+constexpr std::string_view kRun = R"sh(note "begins"
 "$tandem" run "$config" --run-dir "$run_dir" --resume-or-start "${shared[@]}" "${values[@]}" &
-child=$!
+)sh";
+
+constexpr std::string_view kRunOnHosts = R"sh(note "begins"
+# A host on every node, with a key of this attempt. What it keeps goes with it.
+keys=$(mktemp -d "${TMPDIR:-/tmp}/tandem-job-XXXXXX") && "$tandem" host --make-key "$keys/key" || exit
+give_back() {
+  for ((i = 0; i < 100; ++i)); do  # hosts end with their run
+    kill -0 "$lender" 2>/dev/null || break
+    sleep 0.2
+  done
+  kill "$lender" 2>/dev/null
+  rm -rf "$keys"
+}
+trap give_back EXIT
+lender=''
+port=$((20000 + SLURM_JOB_ID * nodes % 20000))
+srun --overlap --nodes="$nodes" --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --mem=0 --mpi=none \
+  --no-kill --kill-on-bad-exit=0 --label \
+  bash -c 'umask 077
+    own=${TMPDIR:-/tmp}/tandem-host-$SLURM_JOB_ID-$SLURM_NODEID
+    rm -rf "$own"  # of an attempt that was killed
+    mkdir "$own" && cat > "$own/key" || exit
+    trap "" TERM  # Slurm tells every process of a step
+    "$1" host --listen "tcp://*:$(($2 + SLURM_NODEID))" --key "$own/key" --store "$own/store" --cores "$3" --once < /dev/null
+    rm -rf "$own"' host "$tandem" "$port" "$SLURM_CPUS_PER_TASK" < "$keys/key" >> "$run_dir/hosts.log" 2>&1 &
+lender=$!
+addresses='' node=0
+for name in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+  # Names of nodes need not resolve.
+  address=$(scontrol show node -o "$name" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+  place=${address:-$name}
+  for ((i = 0; i < 300; ++i)); do
+    (exec 3<> "/dev/tcp/$place/$((port + node))") 2>/dev/null && break
+    sleep 0.2
+  done
+  addresses+=${addresses:+,}tcp://$place:$((port + node))
+  node=$((node + 1))
+done
+"$tandem" run "$config" --run-dir "$run_dir" --resume-or-start "${shared[@]}" "${values[@]}" \
+  "run.hosts=[$addresses]" "run.key=$keys/key" &
+)sh";
+
+constexpr std::string_view kAfter = R"sh(child=$!
 ((signals == 0 || told == 1)) || tell  # a notice that came before there was a child
 # A step without work, on this host: Slurm tells steps of a preemption, not this script.
-srun --overlap --ntasks=1 --cpus-per-task=1 --mem=0 --mpi=none \
+)sh";
+
+// A step without work, and where it is: on the first node, whose script it tells.
+constexpr std::string_view kListener = "srun --overlap --ntasks=1",
+                           kListenerOfNodes = "srun --overlap --nodes=1 --nodelist=\"$SLURMD_NODENAME\" --ntasks=1";
+
+constexpr std::string_view kRest = R"sh( --cpus-per-task=1 --mem=0 --mpi=none \
   bash -c 'trap "kill -USR2 $1; exit" TERM; sleep infinity & wait' listener $$ >/dev/null 2>&1 &
 listener=$!
 
@@ -158,7 +211,12 @@ Result<std::string> render_slurm(const Job& job, const SlurmOptions& options) {
                       quoted_for_shell(job.program), quoted_for_shell(job.config), joined_for_shell(job.overrides),
                       job.most_restarts, kMostCrashes);
   text += choice(job);
+  if (options.nodes > 1) text += fmt::format("nodes={}\n", options.nodes);
   text += kBody;
+  text += options.nodes > 1 ? kRunOnHosts : kRun;
+  text += kAfter;
+  text += options.nodes > 1 ? kListenerOfNodes : kListener;
+  text += kRest;
   return text;
 }
 

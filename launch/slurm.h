@@ -5,6 +5,9 @@
 // supervisor must hear that the run is to stop. A step of no work waits for the notice of a preemption, which Slurm
 // gives to steps alone.
 //
+// With several nodes a step of one `tandem host` a node lends them to the run. They get its key over their standard
+// input: it is in no argument, variable or shared folder. A node that fails is a host that is lost.
+//
 // Thread safety: none needed; values.
 #pragma once
 
@@ -19,6 +22,7 @@ struct SlurmOptions {
   std::string time;  // as sbatch takes it; empty: the partition's
   std::string partition, account;
   int at_once = 0;                 // runs of an array; 0: all
+  int nodes = 1;                   // machines of each run: the run on the first, a `tandem host` on every one
   std::vector<std::string> extra;  // further options of sbatch, "--qos=high"
 };
 

@@ -169,6 +169,12 @@ class Coordinator {
         spdlog::warn("{} (pid {}) is not heard: {}", message.sender(), hello.getPid(),
                      joined ? "a later life of it is there" : joined.error().message());
       }
+      // Its machine was given up for lost, and it goes on there: nobody else would end it.
+      if (joined) {
+        wire::Outgoing stop;
+        stop.body().initStop().setReason("a later life of it is there");
+        (void)socket_.send(message.sender(), stop);
+      }
       return {};
     }
     wire::Outgoing welcome(1);
@@ -389,7 +395,8 @@ class Coordinator {
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
   auto log = TRY(LedgerLog::open(settings.run_dir));
   zmq::context_t context;
-  auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity));
+  auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity,
+                                         settings.secret ? &*settings.secret : nullptr));
   const Ledger& ledger = log.ledger();
   spdlog::info("coordinator on {}: step {} of {}, {} episodes in the books", settings.address, ledger.steps_trained(),
                ledger.plan().steps, ledger.books().admitted);

@@ -21,9 +21,10 @@ struct CoordinatorSettings {
   fs::path run_dir;
   std::string address;
   wire::Identity identity;
-  wire::Directory directory;     // of the run's topology
-  double silence_seconds = 8;    // without a word a role counts as lost
-  double episode_seconds = 300;  // after which an episode is taken back
+  wire::Directory directory;                // of the run's topology
+  std::optional<wire::Secret> secret = {};  // of the run's connections, where they are between machines
+  double silence_seconds = 8;               // without a word a role counts as lost
+  double episode_seconds = 300;             // after which an episode is taken back
 };
 
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk.

@@ -25,7 +25,7 @@ Status EnvLines::follow(const wire::Directory& directory) {
     line.has_left = !is_listed;
   }
   for (const wire::Peer& peer : directory.all(wire::Role::kEnv)) {
-    const wire::Address& address = directory.find(peer)->address;
+    const auto& [address, host, epoch] = *directory.find(peer);
     const auto found = lines_.find(peer.rank);
     if (found != lines_.end() && found->second.address == address) continue;
     auto socket = connect_(address);
@@ -34,7 +34,13 @@ Status EnvLines::follow(const wire::Directory& directory) {
       if (trouble) trouble = std::move(socket).error().at(to_string(peer));
       continue;
     }
-    Line line{.socket = std::move(*socket), .address = address, .full_until = {}, .mute = {}, .cut = {}, .unused = {}};
+    Line line{.socket = std::move(*socket),
+              .address = address,
+              .host = host,
+              .full_until = {},
+              .mute = {},
+              .cut = {},
+              .unused = {}};
     if (found == lines_.end()) {
       lines_.emplace(peer.rank, std::move(line));
     } else {
@@ -80,7 +86,9 @@ std::optional<int> EnvLines::best(const Load& load) const {
     const size_t turn = place++ % count;
     if (line.has_left || is_lost(line, now)) continue;
     const auto episodes = load.find(rank);
-    const Cost cost(!answers(line, now), now < line.full_until, episodes == load.end() ? 0 : episodes->second, turn);
+    const size_t far = near_.empty() || line.host == near_ ? 0 : kFar;
+    const Cost cost(!answers(line, now), now < line.full_until, far + (episodes == load.end() ? 0 : episodes->second),
+                    turn);
     if (!best || cost < best->first) best = {cost, rank};
   }
   return best ? std::optional(best->second) : std::nullopt;

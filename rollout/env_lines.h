@@ -2,9 +2,10 @@
 // numbers of their own, who is silent.
 //
 // Servers are known by their rank, and come and go while the run is on. The best one has the fewest episodes of this
-// rollout, of those that answer and have room. A server that said it has no room is left alone for a second. One that
-// has left gets no new episodes, and its line ends after its last one. One that cannot be reached for two seconds is
-// lost, with what it had: connections stand while a server lives, and are made again in half a second.
+// rollout, of those that answer and have room; one on the same machine is as good with some more. A server that said it
+// has no room is left alone for a second. One that has left gets no new episodes, and its line ends after its last one.
+// One that cannot be reached for two seconds is lost, with what it had: connections stand while a server lives, and are
+// made again in half a second.
 //
 // Thread safety: none; belongs to the worker's thread.
 #pragma once
@@ -28,9 +29,11 @@ class EnvLines {
   using Connect = std::function<Result<wire::Socket>(const wire::Address&)>;
   using Load = std::map<int, size_t>;  // episodes of this rollout, by server
 
-  // Rollouts with different `seed` begin with different servers.
-  EnvLines(Connect connect, size_t seed, const Clock& clock)
-      : connect_(std::move(connect)), seed_(seed), clock_(clock) {}
+  // Rollouts with different `seed` begin with different servers. A server on the machine `near` (as the directory names
+  // it; empty: none) is taken before another until it has kFar episodes more.
+  static constexpr size_t kFar = 4;
+  EnvLines(Connect connect, size_t seed, const Clock& clock, std::string near = "")
+      : connect_(std::move(connect)), seed_(seed), clock_(clock), near_(std::move(near)) {}
 
   // The servers are now those of the directory. Error: of the first that cannot be connected to; it is left out, and
   // the others are as the directory says.
@@ -82,6 +85,7 @@ class EnvLines {
   struct Line {
     wire::Socket socket;
     wire::Address address;
+    std::string host;            // as the directory names it
     uint64_t epoch = 0;          // of the server that answered last
     Time full_until{};           // it said that it has no room
     std::optional<Time> mute;    // since when something that was sent has had no answer of any kind
@@ -101,6 +105,7 @@ class EnvLines {
   std::map<int, Line> lines_;  // by rank
   const size_t seed_;
   const Clock& clock_;
+  const std::string near_;
   std::map<uint64_t, Sent> sent_;  // requests without an answer, by number
   uint64_t last_number_ = 0;
   Time next_greeting_{};

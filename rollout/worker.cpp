@@ -15,6 +15,7 @@ void Worker::introduce(wire::Hello::Builder hello) {
   hello.setPid(::getpid());
   hello.setNumericsId(engine_.numerics_id());
   hello.setAddress(peers_.address());
+  hello.setHost(settings_.host);
   auto holding = hello.initHolding(static_cast<unsigned>(episodes_.size()));
   unsigned i = 0;
   for (const auto& [id, episode] : episodes_) {
@@ -46,7 +47,23 @@ Status Worker::run(const std::atomic<bool>& stop) {
     }
     link_.tick(doing(), [&] { return metrics(); });
   }
+  if (stop && !stopped_) let_go();
   return {};
+}
+
+// Asked to end alone: the run goes on, and the environment servers should not wait for us.
+void Worker::let_go() {
+  std::vector<EpisodeKey> keys;
+  for (const auto& [id, episode] : episodes_) keys.push_back(episode.key());
+  if (keys.empty()) return;
+  for (const EpisodeKey& key : keys) step(key, Episode::Revoked{key});
+  // What was sent goes out on another thread, and sockets that are closed take it with them.
+  std::vector<wire::Socket*> sockets;
+  env_.add_sockets(sockets);
+  for (const Time limit = clock_.now() + 200ms; clock_.now() < limit;) {
+    wire::wait(sockets, 50ms);
+    receive();  // a sandbox that was on its way is let go of, too
+  }
 }
 
 Status Worker::take_weights() {
@@ -141,10 +158,11 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   auto engine = TRY(Engine::create(weights, 0, settings.place, settings.engine));
   weights.reset();
   zmq::context_t context;
+  const wire::Secret* const secret = settings.secret ? &*settings.secret : nullptr;
   const auto connect_to = [&](const wire::Peer& peer) -> Result<wire::Socket> {
     const auto* entry = settings.directory.find(peer);
     if (entry == nullptr) return fail(Status::invalid(fmt::format("the run has no {}", to_string(peer))));
-    return wire::Socket::connect(context, entry->address.text(), settings.identity);
+    return wire::Socket::connect(context, entry->address.text(), settings.identity, secret);
   };
   auto coordinator = TRY(connect_to({wire::Role::kCoordinator, 0}));
   auto trainer = TRY(connect_to({wire::Role::kTrainer, 0}));
@@ -155,9 +173,9 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
     return wire::Socket::connect(context, address.text(), identity,
                                  settings.env_secret ? &*settings.env_secret : nullptr);
   };
-  EnvLines env(connect_to_env, std::hash<std::string>()(settings.identity.sender), clock);
+  EnvLines env(connect_to_env, std::hash<std::string>()(settings.identity.sender), clock, settings.host);
   TRY(env.follow(settings.directory));
-  auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity));
+  auto peers = TRY(wire::Socket::listen(context, settings.address, settings.identity, secret));
   Worker* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });

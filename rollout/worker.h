@@ -25,9 +25,11 @@ namespace tandem::rollout {
 struct WorkerSettings {
   wire::Identity identity;
   wire::Directory directory;               // of the run's topology; the coordinator tells what changes
+  std::optional<wire::Secret> secret;      // of the run's connections, where they are between machines
   std::optional<wire::Secret> env_secret;  // of environment servers on other machines
   std::string run_dir;                     // what servers of many runs know the run by
   std::string address;                     // where other rollouts hand episodes over
+  std::string host = {};                   // this machine's name in the directory; empty: as the topology has it
   fs::path model;                          // version 0, with tokenizer and template
   model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;

@@ -164,7 +164,8 @@ void Worker::hand_over(wire::Steal::Reader steal) {
 void Worker::carry_out(Episode& e, const Episode::HandOver& to) {
   auto found = thieves_.find(to.thief);
   if (found == thieves_.end()) {
-    auto socket = wire::Socket::connect(context_, to.thief, settings_.identity);
+    auto socket =
+        wire::Socket::connect(context_, to.thief, settings_.identity, settings_.secret ? &*settings_.secret : nullptr);
     if (!socket) return step(e, Episode::NotHandedOver{});
     found = thieves_.emplace(to.thief, std::move(*socket)).first;
   }

@@ -37,6 +37,8 @@ class Worker {
  private:
   // ---- worker.cpp: weights, leases, what is told about it ----
   Status take_weights();
+  // Of all episodes; the coordinator gives them to others when it misses us.
+  void let_go();
   void pull();
   // Time passes for every episode.
   void tick();

@@ -15,6 +15,7 @@
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "model/weight_format.h"
+#include "run/spread.h"
 #include "trainer/learn/lora_fields.h"
 #include "trainer/learn/slots.h"
 #include "wire/address.h"
@@ -48,6 +49,16 @@ Schema schema_of(RunConfig& c) {
         3600);
   s.add("run.start_seconds", c.run.start_seconds,
         "Within which a role that was started has loaded what it needs and introduces itself", 1, 86400);
+  s.add("run.hosts", c.run.hosts,
+        "Machines that are lent to the run, tcp://ADDRESS:PORT of `tandem host` each; rollouts and environments run "
+        "there");
+  s.add("run.key", c.run.key, "File with the key of those hosts");
+  s.add("run.topology", c.run.topology,
+        "What each host has: \"tcp://ADDRESS:PORT rollout=2 env=1\", or \"local ..\"; empty: rollouts are shared out, "
+        "with "
+        "an environment server beside them");
+  s.add("run.address", c.run.address,
+        "IP address of this machine for its hosts; empty: that of the route to the first");
   s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
   s.add("model.weights", c.model.weights,
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
@@ -192,6 +203,42 @@ Status check_hosts(const std::vector<std::string>& hosts) {
   return {};
 }
 
+// run.hosts, and what goes with it.
+Status check_lent(const RunConfig& c) {
+  constexpr size_t kMostLent = 256;
+  const auto& hosts = c.run.hosts;
+  if (hosts.empty()) {
+    for (const auto& [key, is_set] :
+         {std::pair("run.key", !c.run.key.empty()), std::pair("run.topology", !c.run.topology.empty()),
+          std::pair("run.address", !c.run.address.empty())}) {
+      if (is_set) return Status::invalid("says something of hosts, and run.hosts names none").at(key);
+    }
+    return {};
+  }
+  if (hosts.size() > kMostLent)
+    return Status::invalid(fmt::format("there are {}; at most {} can be", hosts.size(), kMostLent)).at("run.hosts");
+  if (std::set(hosts.begin(), hosts.end()).size() != hosts.size())
+    return Status::invalid("a host is named twice").at("run.hosts");
+  for (const auto& host : hosts) {
+    const auto address = wire::Address::parse(host);
+    if (!address || address->host().empty()) {
+      return Status::invalid(fmt::format("\"{}\" is not the address of a host", host.substr(0, 100)))
+          .at("run.hosts")
+          .hint("give tcp://ADDRESS:PORT, as `tandem host --listen` says it");
+    }
+  }
+  if (c.run.key.empty()) {
+    return Status::invalid("hosts are lent to who has their key")
+        .at("run.key")
+        .hint("name the file that `tandem host --key` made, copied to this machine");
+  }
+  if (c.env.hosts != std::vector<std::string>{std::string(kLocalHost)}) {
+    return Status::invalid("run.hosts gives environments their machines; env.hosts beside it is not built yet")
+        .at("env.hosts");
+  }
+  return check_topology(c);
+}
+
 // How many ranks there are and how they share a step. What is not built is refused by name, never left out.
 Status check_ranks(RunConfig c) {
   int product = c.trainer.parallel.data > 0 ? c.trainer.parallel.data : c.trainer.ranks;
@@ -279,6 +326,7 @@ Status check(const RunConfig& c) {
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
   must(check_hosts(c.env.hosts));
+  must(check_lent(c));
   if (const auto algorithm = algorithm_of(c); !algorithm) must(algorithm.error());
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
   if (const auto kept = kept_checkpoints(c); !kept) must(kept.error());

@@ -24,6 +24,8 @@ struct RunConfig {
     int max_restarts = 20;
     double silence_seconds = 8;
     double start_seconds = 120;
+    std::vector<std::string> hosts, topology;
+    std::string key, address;
   } run;
   std::string device = "cpu";  // of all that compute a model, but for the two below
   struct {

@@ -10,8 +10,10 @@ namespace {
 
 using kernels::Device;
 
-Result<Device> read_device(const std::string& text, const char* key) {
+Result<Device> read_device(const RunConfig& config, const std::string& text, const char* key) {
   auto device = kernels::device_named(text);
+  if (device && device->kind == Device::Kind::kAuto && !config.run.hosts.empty())
+    return fail(Status::invalid("auto may be another device on each of run.hosts; name one").at(key));
   if (device && device->kind == Device::Kind::kAuto) device = kernels::find_device(*device);
   if (!device) return fail(std::move(device).error().at(key));
   return device;
@@ -27,11 +29,12 @@ std::optional<kernels::Isa> bits_of(const Device& device) {
 Result<RoleDevices> devices_of(const RunConfig& config) {
   RoleDevices devices;
   const bool own = !config.trainer.device.empty();
-  devices.trainer = TRY(read_device(own ? config.trainer.device : config.device, own ? "trainer.device" : "device"));
+  devices.trainer =
+      TRY(read_device(config, own ? config.trainer.device : config.device, own ? "trainer.device" : "device"));
   const auto& listed = config.rollout.devices;
   for (int i = 0; i < config.rollout.workers; ++i) {
     const std::string& text = listed.empty() ? config.device : listed[static_cast<size_t>(i) % listed.size()];
-    devices.rollouts.push_back(TRY(read_device(text, listed.empty() ? "device" : "rollout.devices")));
+    devices.rollouts.push_back(TRY(read_device(config, text, listed.empty() ? "device" : "rollout.devices")));
   }
   std::vector<Device*> all = {&devices.trainer};
   for (Device& device : devices.rollouts) all.push_back(&device);
@@ -51,8 +54,8 @@ Result<RoleDevices> devices_of(const RunConfig& config) {
 
 Status find_devices(const RunConfig& config) {
   const RoleDevices devices = TRY(devices_of(config));
-  std::vector<Device> all = devices.rollouts;
-  all.push_back(devices.trainer);
+  std::vector<Device> all = {devices.trainer};
+  if (config.run.hosts.empty()) all.insert(all.end(), devices.rollouts.begin(), devices.rollouts.end());
   for (const Device& device : all) TRY(kernels::find_device(device));
   return {};
 }

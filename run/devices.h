@@ -13,14 +13,15 @@ namespace tandem::run {
 
 struct RoleDevices {
   kernels::Device trainer;                // of every rank
-  std::vector<kernels::Device> rollouts;  // of each engine
+  std::vector<kernels::Device> rollouts;  // of engines, in turn
+  const kernels::Device& rollout(int rank) const { return rollouts[static_cast<size_t>(rank) % rollouts.size()]; }
 };
 
-// `auto` is what this machine has; the others are not looked for. kInvalid names the key that is no device, or the two
-// whose bits differ.
+// `auto` is what this machine has; the others are not looked for. kInvalid names the key that is no device, the two
+// whose bits differ, and `auto` where several machines would each mean another.
 Result<RoleDevices> devices_of(const RunConfig& config);
 
-// Whether all of them are there: kUnfit says which is not.
+// Whether those of this machine are there: kUnfit says which is not. A host tells of its own when a role starts.
 Status find_devices(const RunConfig& config);
 
 }  // namespace tandem::run

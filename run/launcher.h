@@ -12,18 +12,29 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "wire/peer.h"
 
 namespace tandem::run {
 
 struct Job {
   std::vector<std::string> arguments;  // of the tandem binary: "role", "rollout", ..
   fs::path log;                        // where what it says is appended
+  wire::Peer peer = {};                // which role it is
 };
 
 struct Ending {
   int64_t process = 0;
   int code = 0;    // its exit code, where no signal ended it
   int signal = 0;  // that ended it, or 0
+  // Where neither is known: "was lost with 10.0.0.5:7070".
+  std::string how = {};
+};
+
+// Where a process is.
+struct Where {
+  std::string host;
+  int64_t pid = 0;
 };
 
 enum class EndKind : uint8_t { kAsk, kNow };  // it may finish what it is doing; it may not
@@ -40,6 +51,18 @@ class Launcher {
   virtual void end(int64_t process, EndKind kind) = 0;
   // Waits until a process is gone that was told to end now; no Ending comes of it.
   virtual void await(int64_t process) = 0;
+
+  // Why no machine can take this role now; empty where one can.
+  virtual std::string no_room_for(const wire::Peer&) const { return ""; }
+  virtual Where where(int64_t process) const { return {.host = "local", .pid = process}; }
+  // What has become of machines since the last call, for people.
+  virtual std::vector<std::string> news() { return {}; }
+  // Every machine that is lent to the run, as status.json shows it.
+  virtual Json hosts() const { return Json::array(); }
+  // Where it is told of more machines; empty where it has none but this.
+  virtual std::string desk() const { return ""; }
+  // Roles that the run has from now on, for machines that have come.
+  virtual std::vector<wire::Peer> more_roles() { return {}; }
 };
 
 // Children of this process, on this machine; their numbers are those of the kernel. They end with it, also where it is

@@ -27,6 +27,7 @@ struct Identity {
   // Of the directory that the number was drawn for.
   std::string path;
   uint64_t inode = 0;
+  bool is_home = false;  // of a host
 };
 
 Result<Identity> read_identity(const fs::path& run_dir) {
@@ -56,6 +57,7 @@ Result<Identity> read_identity(const fs::path& run_dir) {
   if (failed != std::errc() || end != id.data() + id.size() || identity.id == 0) return damaged();
   identity.path = (*json)["path"].get<std::string>();
   identity.inode = (*json)["inode"].get<uint64_t>();
+  identity.is_home = json->value("home", false);
   return identity;
 }
 
@@ -74,11 +76,21 @@ bool is_of(const Identity& identity, const Identity& directory) {
   return identity.path == directory.path && identity.inode == directory.inode;
 }
 
+Status write_identity(const fs::path& run_dir, const Identity& identity) {
+  Json json = {{"format", kIdentityFormat},
+               {"id", fmt::format("{:016x}", identity.id)},
+               {"path", identity.path},
+               {"inode", identity.inode}};
+  if (identity.is_home) json["home"] = true;
+  return write_file(identity_path(run_dir), dump_json(json) + "\n");
+}
+
 }  // namespace
 
-RunLayout::RunLayout(fs::path run_dir, uint64_t run_id)
+RunLayout::RunLayout(fs::path run_dir, uint64_t run_id, bool is_home)
     : run_dir_(std::move(run_dir)),
-      socket_folder_(fmt::format("/tmp/tandem-{}-{:016x}", ::getuid(), run_id)),
+      socket_folder_(is_home ? run_dir_ / "sockets"
+                             : fs::path(fmt::format("/tmp/tandem-{}-{:016x}", ::getuid(), run_id))),
       run_id_(run_id) {}
 
 Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
@@ -88,20 +100,23 @@ Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
                                             identity.path))
                     .hint("start it first: `tandem run` makes a run of its own of it"));
   }
-  return RunLayout(normal(run_dir), identity.id);
+  return RunLayout(normal(run_dir), identity.id, identity.is_home);
 }
 
 Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
   Identity identity = TRY(draw_identity(run_dir));
   auto before = read_identity(run_dir);
   if (!before && before.error().code() != Code::kNotFound) return fail(std::move(before).error());
-  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id);
-  const Json json = {{"format", kIdentityFormat},
-                     {"id", fmt::format("{:016x}", identity.id)},
-                     {"path", identity.path},
-                     {"inode", identity.inode}};
-  TRY(write_file(identity_path(run_dir), dump_json(json) + "\n"));
-  return RunLayout(normal(run_dir), identity.id);
+  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id, before->is_home);
+  TRY(write_identity(run_dir, identity));
+  return RunLayout(normal(run_dir), identity.id, false);
+}
+
+Status RunLayout::settle(const fs::path& home, uint64_t run_id) {
+  Identity identity = TRY(draw_identity(home));
+  identity.id = run_id;
+  identity.is_home = true;
+  return write_identity(home, identity);
 }
 
 std::string name_of_run(const fs::path& run_dir) { return normal(run_dir).filename().string(); }

@@ -23,6 +23,10 @@ class RunLayout {
   // none yet, and where the directory is a copy of another.
   static Result<RunLayout> establish(const fs::path& run_dir);
 
+  // For `home`, the folder that a host has for a run which was started on another machine: gives it the run's number.
+  // Its sockets' folder is within it, since several hosts may be on one machine.
+  static Status settle(const fs::path& home, uint64_t run_id);
+
   // The same for every process of the run.
   uint64_t run_id() const { return run_id_; }
   fs::path model() const { return run_dir_ / "model"; }
@@ -33,7 +37,7 @@ class RunLayout {
   }
 
  private:
-  RunLayout(fs::path run_dir, uint64_t run_id);
+  RunLayout(fs::path run_dir, uint64_t run_id, bool is_home);
   fs::path run_dir_, socket_folder_;
   uint64_t run_id_;
 };

@@ -83,11 +83,15 @@ Result<RecordedConfig> read_recorded(const fs::path& run_dir) {
 
 Result<RunConfig> read_resolved(const fs::path& run_dir) { return std::move(TRY(read_recorded(run_dir)).config); }
 
-Status write_recorded(const fs::path& run_dir, const RunConfig& config, const std::set<std::string>& given) {
+std::string recorded_text(const RunConfig& config, const std::set<std::string>& given) {
   RunConfig copy = config;
   Json json = {{"format", kConfigFormat}, {"given", given}};
   json.update(schema_of(copy).resolved());
-  return write_file(run_dir / "config.resolved.json", json.dump(2) + "\n");
+  return json.dump(2) + "\n";
+}
+
+Status write_recorded(const fs::path& run_dir, const RunConfig& config, const std::set<std::string>& given) {
+  return write_file(run_dir / "config.resolved.json", recorded_text(config, given));
 }
 
 Result<ResumedConfig> resume_config(const RecordedConfig& recorded, const RunConfig& wanted, const Schema& schema,

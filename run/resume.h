@@ -33,6 +33,8 @@ Result<RecordedConfig> read_recorded(const fs::path& run_dir);
 
 // Its config alone.
 Result<RunConfig> read_resolved(const fs::path& run_dir);
+// What stands in that file.
+std::string recorded_text(const RunConfig& config, const std::set<std::string>& given);
 // Writes it.
 Status write_recorded(const fs::path& run_dir, const RunConfig& config, const std::set<std::string>& given);
 

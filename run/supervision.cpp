@@ -17,13 +17,13 @@ constexpr Duration kAskEvery = 1s;
 constexpr Duration kReportIsFresh = 2s;
 constexpr Duration kQuickDeath = 10s;
 constexpr Duration kLongestPause = 5s;
-constexpr Duration kPauseAfterCleanEnd = 2s;
+constexpr Duration kPauseAfterCleanEnd = 2s, kPauseWithoutRoom = 1s;
 constexpr Duration kPatienceForCheckpoint = 150s;
 constexpr Duration kPatienceForLastRoles = 10s;
 
 // What a role lacks whose exit code says that a restart is no help; or null.
 const char* lack_of(const Ending& ending) {
-  if (ending.signal != 0) return nullptr;
+  if (ending.signal != 0 || !ending.how.empty()) return nullptr;
   switch (ending.code) {
     case kUsage:
       return "with its config";
@@ -77,13 +77,32 @@ void Supervision::on(const StartFailed& failed, Time, Actions& actions) {
   fail(failed.reason, {}, actions);
 }
 
+void Supervision::on(const Added& added, Time now, Actions& actions) {
+  const bool is_known =
+      std::any_of(roles_.begin(), roles_.end(), [&](const Role& role) { return role.peer == added.peer; });
+  if (is_known || is_ending_) return;
+  roles_.emplace_back();
+  roles_.back().peer = added.peer;
+  start_next(now, actions);
+}
+
+void Supervision::on(const NoRoom& full, Time now, Actions& actions) {
+  if (starting_ != full.peer) return;
+  starting_.reset();
+  Role& role = *std::find_if(roles_.begin(), roles_.end(), [&](const Role& r) { return r.peer == full.peer; });
+  role.state = Role::State::kRestarting;
+  role.waiting_for = full.why;
+  role.restart_at = now + kPauseWithoutRoom;
+  start_next(now, actions);
+}
+
 void Supervision::on(const Exited& exited, Time now, Actions& actions) {
   const Ending& ending = exited.ending;
   const auto role = std::find_if(roles_.begin(), roles_.end(),
                                  [&](const Role& r) { return r.is_running() && r.process == ending.process; });
   if (role == roles_.end()) return;
   role->process = -1;
-  const bool clean = ending.signal == 0 && ending.code == 0;
+  const bool clean = ending.signal == 0 && ending.code == 0 && ending.how.empty();
   if (clean && role->is_coordinator()) {
     is_ending_ = true;
     ending_since_ = now;
@@ -107,8 +126,9 @@ void Supervision::on_death(Role& role, const Ending& ending, Time now, Actions& 
   const std::string label = to_string(role.peer);
   if (const char* lack = lack_of(ending))
     return fail(fmt::format("{} cannot work {}:\n", label, lack), role.peer, actions);
-  const std::string how = ending.signal != 0 ? fmt::format("was ended by signal {}", ending.signal)
-                                             : fmt::format("ended with code {}", ending.code);
+  const std::string how = !ending.how.empty()  ? ending.how
+                          : ending.signal != 0 ? fmt::format("was ended by signal {}", ending.signal)
+                                               : fmt::format("ended with code {}", ending.code);
   if (++role.restarts > plan_.max_restarts) {
     return fail(fmt::format("{} {}, and has been started again {} times:\n", label, how, plan_.max_restarts), role.peer,
                 actions);

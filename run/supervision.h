@@ -2,7 +2,8 @@
 // how it ended. A pure machine: events in, actions out; no sockets, processes, files or clocks.
 //
 // A role that dies is started again: at once at first, later after pauses of up to 5 s. One that dies too often, or
-// whose exit code says that it cannot work here, fails the run. One start is under way at a time. Events may come twice
+// whose exit code says that it cannot work here, fails the run. One that no machine can take waits for one that can,
+// and the run goes on without it. One start is under way at a time. Events may come twice
 // or late: the end of a process that is not known is ignored, and so is what the coordinator knows of an earlier life
 // of a role. After Finish no role is started and no process is left.
 //
@@ -45,6 +46,13 @@ class Supervision {
     wire::Peer peer;
     std::string reason;
   };
+  struct Added {  // the run has one more role from now on
+    wire::Peer peer;
+  };
+  struct NoRoom {  // no machine can take the role now
+    wire::Peer peer;
+    std::string why;
+  };
   struct Exited {
     Ending ending;
     bool plan_done = false;  // of the coordinator: the ledger says that no step is left
@@ -67,10 +75,10 @@ class Supervision {
     std::string how;
   };
   struct Tick {};  // starts, deadlines and silence are decided at a tick
-  using Event = std::variant<Started, StartFailed, Exited, Heard, Interrupted, DirectoryLost, Tick>;
+  using Event = std::variant<Started, StartFailed, Added, NoRoom, Exited, Heard, Interrupted, DirectoryLost, Tick>;
 
   // Actions.
-  struct Start {  // answered by Started or StartFailed
+  struct Start {  // answered by Started, StartFailed or NoRoom
     wire::Peer peer;
   };
   struct Ask {  // a process may finish what it is doing
@@ -127,6 +135,8 @@ class Supervision {
   using Actions = std::vector<Action>;
   void on(const Started& started, Time now, Actions& actions);
   void on(const StartFailed& failed, Time now, Actions& actions);
+  void on(const Added& added, Time now, Actions& actions);
+  void on(const NoRoom& full, Time now, Actions& actions);
   void on(const Exited& exited, Time now, Actions& actions);
   void on(const Heard& heard, Time now, Actions& actions);
   void on(const Interrupted& interrupted, Time now, Actions& actions);

@@ -132,8 +132,8 @@ Status Supervisor::start() {
   const wire::Peer self{wire::Role::kSupervisor, 0};
   const wire::Identity identity{
       .sender = to_string(self), .epoch = TRY(count_start(run_dir_, self, clock_)), .run = layout_.run_id()};
-  const wire::Address coordinator = layout_.address({wire::Role::kCoordinator, 0});
-  coordinator_ = TRY(wire::Socket::connect(context_, coordinator.text(), identity));
+  const auto lines = TRY(Lines::of(layout_));
+  coordinator_ = TRY(wire::Socket::connect(context_, lines.coordinator().text(), identity, lines.secret()));
   apply(Supervision::Tick{});
   return start_error_;
 }
@@ -183,10 +183,9 @@ void Supervisor::perform(const Supervision::Action& action) {
   std::visit(Overloaded{[](const Supervision::Start&) {},  // spawn() does it
                         [&](const Supervision::Ask& ask) { launcher_.end(ask.process, EndKind::kAsk); },
                         [&](const Supervision::EndSilent& end) {
-                          notes_.push_back(
-                              fmt::format("{} (pid {}) has not answered for {:.1f} s, since {}; it was {}; ending it",
-                                          to_string(end.peer), end.process, end.silent_seconds,
-                                          format_clock(clock_.unix_seconds() - end.silent_seconds), end.doing));
+                          note(fmt::format("{} (pid {}) has not answered for {:.1f} s, since {}; it was {}; ending it",
+                                           to_string(end.peer), launcher_.where(end.process).pid, end.silent_seconds,
+                                           format_clock(clock_.unix_seconds() - end.silent_seconds), end.doing));
                           launcher_.end(end.process, EndKind::kNow);
                         },
                         [&](const Supervision::AskReport&) {
@@ -200,7 +199,7 @@ void Supervisor::perform(const Supervision::Action& action) {
                           (void)coordinator_->send("", message);
                         },
                         [&](const Supervision::Stop& all) { stop(all.processes); },
-                        [&](const Supervision::Note& note) { notes_.push_back(note.text); },
+                        [&](const Supervision::Note& said) { note(said.text); },
                         [&](const Supervision::Finish& finish) {
                           end_ = finish.end;
                           failure_ = finish.failure + (finish.quoted ? last_lines(*finish.quoted) : "");
@@ -208,13 +207,26 @@ void Supervisor::perform(const Supervision::Action& action) {
              action);
 }
 
+void Supervisor::note(std::string text) {
+  notes_.push_back(std::move(text));
+  if (!holds_directory_) return;
+  // What happened is looked for where the roles' logs are. A log that cannot be written costs the run nothing else.
+  const fs::path path = log_of({wire::Role::kSupervisor, 0});
+  const FileDescriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (log)
+    (void)write_all(log.get(), fmt::format("{} {}\n", format_clock(clock_.unix_seconds()), notes_.back()),
+                    path.string());
+}
+
 Supervision::Event Supervisor::spawn(const wire::Peer& peer) {
+  if (std::string why = launcher_.no_room_for(peer); !why.empty()) return Supervision::NoRoom{peer, std::move(why)};
   const auto launch = [&]() -> Result<Supervision::Started> {
     const uint64_t epoch = TRY(count_start(run_dir_, peer, clock_));
     const int64_t process =
         TRY(launcher_.start({.arguments = {"role", std::string(to_string(peer.role)), "--run-dir", run_dir_.string(),
                                            "--rank", std::to_string(peer.rank), "--epoch", std::to_string(epoch)},
-                             .log = log_of(peer)}));
+                             .log = log_of(peer),
+                             .peer = peer}));
     return Supervision::Started{peer, process, epoch, clock_.unix_seconds()};
   };
   auto started = launch();
@@ -235,7 +247,10 @@ void Supervisor::receive() {
 }
 
 void Supervisor::reap() {
-  for (const Ending& ending : launcher_.poll()) {
+  const auto endings = launcher_.poll();
+  for (std::string& text : launcher_.news()) note(std::move(text));
+  for (const wire::Peer& peer : launcher_.more_roles()) apply(Supervision::Added{peer});
+  for (const Ending& ending : endings) {
     const auto& roles = supervision_.roles();
     const bool coordinator_left =
         ending.signal == 0 && ending.code == 0 && std::any_of(roles.begin(), roles.end(), [&](const auto& role) {
@@ -276,13 +291,19 @@ void Supervisor::write_status() {
              {"restarts", restarts()},
              {"roles", Json::array()}};
   for (const auto& role : supervision_.roles()) {
+    const Where where = role.is_running() ? launcher_.where(role.process) : Where{.host = "", .pid = -1};
     status_["roles"].push_back({{"name", to_string(role.peer.role)},
                                 {"rank", role.peer.rank},
-                                {"pid", role.process},
+                                {"host", where.host},
+                                {"pid", where.pid},
                                 {"state", role.shown_state()},
                                 {"since", role.since},
                                 {"waiting_for", role.waiting_for},
                                 {"restarts", role.restarts}});
+  }
+  if (Json hosts = launcher_.hosts(); !hosts.empty()) {
+    status_["hosts"] = std::move(hosts);
+    status_["hosts_join_at"] = launcher_.desk();
   }
   status_["episodes"] = report_.value("episodes", Json::object());
   (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");

@@ -3,9 +3,9 @@
 // A role that dies is started again; one that falls silent is named, with what it was doing, then ended and started
 // again. This is the shell: supervision.h decides, the launcher and the coordinator's socket carry it out. It decides
 // nothing about the run: it hears from the coordinator what is going on, tells it to finish, and writes
-// RUN/status.json. Every start is counted in RUN/starts.log before it happens, and the process is told its number. When
-// the supervisor dies, so do its roles, and the next start sweeps what they left. A run directory that is moved away
-// ends the run at once.
+// RUN/status.json and its log. Every start is counted in RUN/starts.log before it happens, and the process is told its
+// number. When the supervisor dies, so do its roles, and the next start sweeps what they left. A run directory that is
+// moved away ends the run at once.
 //
 // Thread safety: none.
 #pragma once
@@ -63,6 +63,7 @@ class Supervisor {
   void reap();
   bool await_plan_end();
   void stop(const std::vector<int64_t>& processes);
+  void note(std::string text);
   void write_status();
   void check_directory();
   std::string last_lines(const wire::Peer& peer) const;

@@ -36,7 +36,7 @@ Json json_of(const envs::TaskSet& set) {
 }
 
 // All that is lacking, for up to five tasks.
-Status check_machine(const envs::TaskSet& set, const std::string& engine) {
+Status check_needs_of(const envs::TaskSet& set, const std::string& engine) {
   std::set<std::string> images;
   for (const auto& task : set.tasks()) {
     if (!task.image.empty()) images.insert(task.image);
@@ -70,8 +70,12 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config) {
                                             set.tasks().size(), config.tasks.path))
                     .hint("lower tasks.heldout_share"));
   }
-  TRY(check_machine(set, config.env.engine));
+  TRY(check_machine(config, set));
   return set;
+}
+
+Status check_machine(const RunConfig& config, const envs::TaskSet& set) {
+  return check_needs_of(set, config.env.engine);
 }
 
 Status record_tasks(const RunConfig& config, const envs::TaskSet& set, const fs::path& run_dir) {

@@ -17,6 +17,9 @@ namespace tandem::run {
 // something that tasks need, naming them. Call it for configs with tasks.path alone.
 Result<envs::TaskSet> read_task_set(const RunConfig& config);
 
+// kUnfit where this machine lacks something that tasks of the set need, naming them.
+Status check_machine(const RunConfig& config, const envs::TaskSet& set);
+
 // Writes RUN/tasks.json.
 Status record_tasks(const RunConfig& config, const envs::TaskSet& set, const fs::path& run_dir);
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "run/config.h"
-#include "run/layout.h"
+#include "run/lines.h"
 #include "wire/directory.h"
 
 namespace tandem::run {
@@ -25,15 +25,17 @@ struct Place {
 struct Topology {
   std::vector<Place> places;  // in the order in which they are started
   int count(wire::Role role) const;
-  const Place* find(const wire::Peer& peer) const;  // null where the config names none such
+  int count(wire::Role role, const std::string& host) const;  // on that host
+  const Place* find(const wire::Peer& peer) const;            // null where the config names none such
   // For people: a line for each host and device, with the processes there.
   std::vector<std::string> lines() const;
 };
 
-// kInvalid where env.hosts names what is no address.
+// kInvalid where env.hosts names what is no address, or run.topology what cannot be.
 Result<Topology> topology_of(const RunConfig& config);
 
-// Where everybody can be reached once all are started. Nobody's epoch is known yet.
-Result<wire::Directory> directory_of(const Topology& topology, const RunLayout& layout);
+// Where everybody can be reached once all are started, as far as it is known before they say so. Nobody's epoch is
+// known yet.
+Result<wire::Directory> directory_of(const Topology& topology, const Lines& lines);
 
 }  // namespace tandem::run

@@ -424,8 +424,9 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));
   zmq::context_t context;
-  auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity));
-  auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity));
+  const wire::Secret* const secret = settings.secret ? &*settings.secret : nullptr;
+  auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity, secret));
+  auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity, secret));
   Trainer* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });

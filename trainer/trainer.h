@@ -31,6 +31,7 @@ struct TrainerSettings {
   std::string address;  // where rollouts reach it
   std::string coordinator;
   wire::Identity identity;
+  std::optional<wire::Secret> secret = {};  // of the run's connections, where they are between machines
   TeamSettings team;
   OptimizerSettings optimizer;
   Algorithm algorithm;

@@ -55,6 +55,8 @@ struct Body {
     closeRun @37 :Void;                     # supervisor -> env of many runs: the run is over, let go of all it has; welcome
     peers @38 :Peers;                       # coordinator -> rollout: where everybody is, at first and when that has changed; -> env: you have left; -> operator
     leave @39 :Void;                        # env -> coordinator: no new episodes to me any more
+    hostRequest @40 :HostRequest;           # run -> host that lends its machine
+    hostAnswer @41 :HostAnswer;             # host -> run
   }
 }
 
@@ -397,4 +399,99 @@ struct Looked {
   output @3 :Data;
   errors @4 :Data;
   seconds @5 :Float64;
+}
+
+# What a run asks of a host that lends it a machine: `tandem host`.
+struct HostRequest {
+  session @0 :UInt64;                  # of one life of the run's supervisor; other sessions are other runs
+  union {
+    open @1 :HostOpen;
+    offer @2 :List(HostFile);          # all files of the run's home there
+    chunk @3 :HostChunk;               # 1 bulk frame
+    settle @4 :List(HostText);         # the small files that are made for this host; then roles can be started
+    beat @5 :HostBeat;
+    close @6 :Void;                    # the run is over
+    join @7 :Text;                     # host or operator -> run: the address of a host that it may use, too
+    leave @8 :Text;                    # operator -> run: the name of a host that it is to give back
+  }
+}
+
+struct HostOpen {
+  version @0 :Text;                    # of the program
+  weights @1 :Text;                    # number format whose numericsId is wanted
+  run @2 :Text;                        # its name, for people
+}
+
+struct HostFile {
+  path @0 :Text;                       # below the home
+  digestLow @1 :UInt64;
+  digestHigh @2 :UInt64;
+  bytes @3 :UInt64;
+  executable @4 :Bool;
+  link @5 :Text;                       # not empty: a symbolic link with this target, and nothing else
+}
+
+struct HostChunk {
+  digestLow @0 :UInt64;
+  digestHigh @1 :UInt64;
+  offset @2 :UInt64;
+}
+
+struct HostText {
+  path @0 :Text;
+  content @1 :Data;
+}
+
+# All processes that are to run there. Others of the run are ended.
+struct HostBeat {
+  number @0 :UInt64;                   # grows
+  jobs @1 :List(HostJob);
+}
+
+struct HostJob {
+  number @0 :UInt64;
+  arguments @1 :List(Text);
+  log @2 :Text;                        # name of its log file
+  end @3 :UInt8;                       # 0: it runs; 1: it is asked to end; 2: it is ended
+  logOffset @4 :UInt64;                # bytes of its log that the run has
+}
+
+struct HostAnswer {
+  session @0 :UInt64;
+  union {
+    opened @1 :HostOpened;
+    missing @2 :List(UInt32);          # of the files that were offered, those that are not there
+    took @3 :HostChunk;                # offset: bytes that are there of the file
+    settled @4 :Void;
+    state @5 :HostState;
+    closed @6 :Void;
+    refused @7 :Failed;
+  }
+}
+
+struct HostOpened {
+  version @0 :Text;
+  numericsId @1 :Text;
+  home @2 :Text;                       # the run's folder there, absolute
+  cores @3 :UInt32;
+  memoryBytes @4 :UInt64;
+}
+
+struct HostState {
+  beat @0 :UInt64;                     # that it answers
+  known @1 :Bool;                      # false: the host has no such session, or not any more
+  draining @2 :Bool;
+  processes @3 :List(HostProcess);
+}
+
+struct HostProcess {
+  number @0 :UInt64;
+  pid @1 :Int32;
+  running @2 :Bool;
+  code @3 :Int32;                      # of one that has ended
+  signal @4 :Int32;
+  logOffset @5 :UInt64;                # where `log` begins
+  log @6 :Data;
+  logComplete @7 :Bool;                # nothing follows `log`, and it has ended
+  failure @8 :Text;                    # why it could not be started
 }

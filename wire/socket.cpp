@@ -209,9 +209,10 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
     capnp::FlatArrayMessageReader reader(words, limits(words.size(), kReadOften));
     const auto header = reader.getRoot<Header>();
     const bool serves_every_run = listening_ && identity_.run == kEveryRun;
-    if (header.getProtocol() != kProtocolVersion || (!serves_every_run && header.getRun() != identity_.run))
-      return std::nullopt;
+    const bool is_understood = header.getProtocol() == kProtocolVersion || identity_.hears_other_protocols;
+    if (!is_understood || (!serves_every_run && header.getRun() != identity_.run)) return std::nullopt;
     Incoming message;
+    message.protocol_ = header.getProtocol();
     message.run_ = header.getRun();
     message.sender_ = header.getSender();
     // A peer speaks for itself only.

@@ -42,6 +42,9 @@ struct Identity {
   // that no other life has.
   uint64_t epoch = 0;
   uint64_t run = 0;
+  // Hears messages of other versions of the protocol, too, to say which they are: fields are only ever added, so what
+  // is the same in all can be read.
+  bool hears_other_protocols = false;
 };
 
 // A message that is being written.
@@ -72,6 +75,7 @@ class Incoming {
   uint64_t epoch() const { return epoch_; }
   uint64_t id() const { return id_; }
   uint64_t run() const { return run_; }
+  uint16_t protocol() const { return protocol_; }
   Body::Reader body() const;
   size_t bulk_count() const { return bulk_.size(); }
   std::span<const std::byte> bulk(size_t index) const;
@@ -91,6 +95,7 @@ class Incoming {
   struct Storage;
   std::string sender_;
   uint64_t epoch_ = 0, id_ = 0, run_ = 0;
+  uint16_t protocol_ = 0;
   std::shared_ptr<Storage> storage_;
   std::vector<zmq::message_t> bulk_;
 };

@@ -71,11 +71,11 @@ struct Servers {
 };
 
 // Where everybody is now, by the coordinator of a run that is on; where it does not answer, by the run's config.
-wire::Directory directory_now(const run::RunLayout& layout, const wire::Directory& of_config) {
-  const wire::Address address = layout.address({wire::Role::kCoordinator, 0});
-  if (!has_listener(address.path())) return of_config;
+wire::Directory directory_now(const run::RunLayout& layout, const run::Lines& lines, const wire::Directory& of_config) {
+  const wire::Address address = lines.coordinator();
+  if (!lines.is_between_machines() && !has_listener(address.path())) return of_config;
   zmq::context_t context;
-  auto socket = wire::Socket::connect(context, address.text(), operator_identity(layout.run_id()));
+  auto socket = wire::Socket::connect(context, address.text(), operator_identity(layout.run_id()), lines.secret());
   if (!socket) return of_config;
   constexpr double kSeconds = 1;
   const auto answer = wire::ask(
@@ -92,13 +92,15 @@ Result<Servers> servers_of(const FleetTarget& target) {
   if (!layout && layout.error().code() == Code::kNotFound) return fail(no_server(target.run));
   if (!layout) return fail(layout.error());
   if (!target.key.empty()) config.env.key = target.key;
+  const auto lines = TRY(run::Lines::of(*layout));
   Servers servers{.addresses = {}, .secret = TRY(run::env_secret(config))};
+  if (lines.secret() != nullptr) servers.secret = *lines.secret();
   const run::Topology topology = TRY(run::topology_of(config));
   for (const run::Place& place : topology.places) {
-    if (place.peer.role == wire::Role::kEnv && !place.found_at)
+    if (place.peer.role == wire::Role::kEnv && !place.found_at && !lines.is_between_machines())
       TRY(await_local(layout->address(place.peer), target, *layout));
   }
-  const auto directory = directory_now(*layout, TRY(run::directory_of(topology, *layout)));
+  const auto directory = directory_now(*layout, lines, TRY(run::directory_of(topology, lines)));
   for (const wire::Peer& peer : directory.all(wire::Role::kEnv))
     servers.addresses.push_back(directory.find(peer)->address);
   if (servers.addresses.empty()) return fail(no_server(target.run));

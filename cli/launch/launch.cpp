@@ -132,6 +132,10 @@ void add_scheduler_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--time", options.slurm.time, "Time limit, as sbatch takes it: 8:00:00")->group(kSlurm);
   command.add_option("--partition", options.slurm.partition, "Partition")->group(kSlurm);
   command.add_option("--account", options.slurm.account, "Account")->group(kSlurm);
+  command.add_option("--nodes", options.slurm.nodes, "Machines of a run, each with a host for rollouts (tandem host)")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str()
+      ->group(kSlurm);
   command.add_option("--at-once", options.slurm.at_once, "Runs of an array at once (default: all)")
       ->check(CLI::Range(1, 1'000'000))
       ->group(kSlurm);

@@ -98,6 +98,7 @@ Status check_options(const LaunchOptions& options, Scheduler scheduler) {
       {"--partition", {kSlurm}, !slurm.partition.empty()},
       {"--account", {kSlurm}, !slurm.account.empty()},
       {"--at-once", {kSlurm}, slurm.at_once > 0},
+      {"--nodes", {kSlurm}, slurm.nodes > 1},
       {"--extra", {kSlurm, kRay}, !options.extra.empty()},
       {"--image", {kKubernetes}, !kubernetes.image.empty()},
       {"--namespace", {kKubernetes}, !kubernetes.name_space.empty()},
@@ -126,6 +127,8 @@ Result<launch::Job> prepare_job(const LaunchOptions& options, Scheduler schedule
   job.variants = TRY(launch::variants_of(options.seeds, options.sweeps));
   std::vector<std::string> from_environment;
   const run::RunConfig config = TRY(read_configs(options, job.variants, from_environment));
+  if (options.slurm.nodes > 1 && !config.run.hosts.empty())
+    return fail(Status::invalid("--nodes makes hosts of the nodes of the job; run.hosts has its own").at("run.hosts"));
   // Of the first run; where another of a sweep takes more, --cores and --memory say so.
   const Json memory = TRY(estimate_of(config, options.memory_gb > 0));
   job.resources = launch::resources_of(config, memory, options.cores);
@@ -136,7 +139,7 @@ Result<launch::Job> prepare_job(const LaunchOptions& options, Scheduler schedule
     job.overrides.insert(job.overrides.end(), options.overrides.begin(), options.overrides.end());
   }
   if (scheduler != Scheduler::kLocal) {
-    const auto threads = launch::thread_overrides(config, job.resources.cores);
+    const auto threads = launch::thread_overrides(config, job.resources.cores, options.slurm.nodes);
     job.overrides.insert(job.overrides.end(), threads.begin(), threads.end());
   }
   std::error_code error;

@@ -142,6 +142,7 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
                     const wire::Identity& identity, const std::atomic<int>& interrupts) {
   const SystemClock clock;
   const auto layout = TRY(run::RunLayout::open(run_dir));
+  const auto lines = TRY(run::Lines::of(layout));
   const auto sandboxes = TRY(Sandboxes::start({.label = run_dir.string(),
                                                .kind = config.env.sandbox,
                                                .engine = config.env.engine,
@@ -153,15 +154,15 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
   auto terms = TRY(terms_of(config, run_dir));
   terms.episode.prepared = sandboxes->prepared();
   zmq::context_t context;
-  wire::CoordinatorLink link(
-      TRY(wire::Socket::connect(context, layout.address({wire::Role::kCoordinator, 0}).text(), identity)), clock,
-      [&](wire::Hello::Builder hello) {
-        hello.setRole("env");
-        hello.setName(identity.sender);
-        hello.setPid(::getpid());
-        hello.setAddress(layout.address(self).text());
-        hello.setHost(std::string(run::kLocalHost));
-      });
+  std::string address;  // where rollouts reach it, once it listens
+  wire::CoordinatorLink link(TRY(wire::Socket::connect(context, lines.coordinator().text(), identity, lines.secret())),
+                             clock, [&](wire::Hello::Builder hello) {
+                               hello.setRole("env");
+                               hello.setName(identity.sender);
+                               hello.setPid(::getpid());
+                               hello.setAddress(address);
+                               hello.setHost(lines.host());
+                             });
   envs::StopFlags flags;
   std::optional<Time> leaving_since;
   Time next_leave{}, next_look{};
@@ -176,7 +177,8 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
     if (now >= next_look && !flags.now) {
       next_look = now + kLookForSocket;
       std::error_code error;
-      if (!fs::exists(layout.socket_folder() / to_string(self), error)) {
+      const fs::path folder = layout.socket_folder();
+      if (!fs::exists(lines.is_between_machines() ? folder : folder / to_string(self), error)) {
         spdlog::info("the run has ended");
         flags.now = true;
       }
@@ -191,14 +193,15 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
     message.body().setLeave();
     (void)link.send(message);
   };
-  return envs::serve({.address = layout.address(self).text(),
+  return envs::serve({.address = lines.listening(self),
                       .identity = identity,
                       .threads = config.env.threads,
                       .make_task = std::move(terms.make_task),
                       .episode = std::move(terms.episode),
                       .fleet = &sandboxes->watched,
-                      .read_cache = &sandboxes->read_cache},
-                     sandboxes->pool, clock, flags, tick);
+                      .read_cache = &sandboxes->read_cache,
+                      .secret = lines.secret()},
+                     sandboxes->pool, clock, flags, tick, [&](const std::string& at) { address = at; });
 }
 
 Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& interrupts) {

@@ -72,16 +72,21 @@ Result<int> run_role(const RoleOptions& options) {
       .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),
       .run = layout.run_id()};
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", identity.sender));
-  const std::string own_address = layout.address(self).text();
-  auto directory = TRY(run::directory_of(topology, layout));
-  TRY(directory.put(self,
-                    {.address = layout.address(self), .host = std::string(run::kLocalHost), .epoch = identity.epoch}));
+  const auto lines = TRY(run::Lines::of(layout));
+  const std::string own_address = lines.listening(self);
+  const std::string coordinator_address = lines.coordinator().text();
+  std::optional<wire::Secret> secret;
+  if (lines.secret() != nullptr) secret = *lines.secret();
+  auto directory = TRY(run::directory_of(topology, lines));
+  if (const auto known = lines.known(self))
+    TRY(directory.put(self, {.address = *known, .host = lines.host(), .epoch = identity.epoch}));
 
   if (self.role == wire::Role::kCoordinator) {
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
                                   .address = own_address,
                                   .identity = identity,
                                   .directory = directory,
+                                  .secret = secret,
                                   .silence_seconds = config.run.silence_seconds,
                                   .episode_seconds = config.rollout.episode_seconds},
                                  clock, role_stop_requested));
@@ -94,21 +99,22 @@ Result<int> run_role(const RoleOptions& options) {
     const auto algorithm = TRY(run::algorithm_of(config));
     const fs::path ranks_folder = layout.socket_folder() / "ranks";
     if (t.ranks > 1) TRY(make_private_folder(ranks_folder));
-    const trainer::TrainerSettings settings{.run_dir = options.run_dir,
-                                            .model = layout.model(),
-                                            .format = format,
-                                            .address = own_address,
-                                            .coordinator = layout.address({wire::Role::kCoordinator, 0}).text(),
-                                            .identity = identity,
-                                            .team = {.folder = ranks_folder, .rank = self.rank, .ranks = t.ranks},
-                                            .optimizer = optimizer,
-                                            .algorithm = algorithm,
-                                            .place = {.device = TRY(run::devices_of(config)).trainer,
-                                                      .threads = t.threads > 0 ? t.threads
-                                                                               : std::max(1, cores() / t.ranks)},
-                                            .steps = config.run.steps,
-                                            .checkpoint_every = t.checkpoint_every,
-                                            .kept_checkpoints = TRY(run::kept_checkpoints(config))};
+    const trainer::TrainerSettings settings{
+        .run_dir = options.run_dir,
+        .model = layout.model(),
+        .format = format,
+        .address = own_address,
+        .coordinator = coordinator_address,
+        .identity = identity,
+        .secret = secret,
+        .team = {.folder = ranks_folder, .rank = self.rank, .ranks = t.ranks},
+        .optimizer = optimizer,
+        .algorithm = algorithm,
+        .place = {.device = TRY(run::devices_of(config)).trainer,
+                  .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
+        .steps = config.run.steps,
+        .checkpoint_every = t.checkpoint_every,
+        .kept_checkpoints = TRY(run::kept_checkpoints(config))};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
                        : trainer::run_follower(settings, clock, role_stop_requested));
     return kDone;
@@ -116,18 +122,21 @@ Result<int> run_role(const RoleOptions& options) {
   if (self.role == wire::Role::kRollout) {
     const auto& r = config.rollout;
     const auto format = TRY(model::weight_format_named(config.model.weights));
-    const int threads =
-        r.threads > 0 ? r.threads : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout)));
+    const int threads = r.threads > 0
+                            ? r.threads
+                            : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout, lines.host())));
     TRY(rollout::run_worker({.identity = identity,
                              .directory = directory,
-                             .env_secret = TRY(run::env_secret(config)),
+                             .secret = secret,
+                             .env_secret = secret ? secret : TRY(run::env_secret(config)),
                              .run_dir = fs::absolute(options.run_dir).lexically_normal().string(),
                              .address = own_address,
+                             .host = lines.is_between_machines() ? lines.host() : "",
                              .model = layout.model(),
                              .format = format,
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
                              .conversation = run::conversation_settings(config),
-                             .place = {.device = TRY(run::devices_of(config)).rollouts[self.rank], .threads = threads},
+                             .place = {.device = TRY(run::devices_of(config)).rollout(self.rank), .threads = threads},
                              .max_new_tokens = r.max_new_tokens},
                             clock, role_stop_requested));
     return kDone;

@@ -22,6 +22,8 @@
 #include "envs/episodes/floors.h"
 #include "envs/server/server.h"
 #include "envs/tasks/workspace/kinds.h"
+#include "hosts/launcher.h"
+#include "kernels/stream.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "rollout/coordinator.h"
@@ -103,6 +105,35 @@ Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, con
     TRY(write_file(run_dir / "export" / envs::kProfileFile, TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))));
   return summary;
 }
+
+// Memory of a process of each role that hosts are given, as far as it is known beforehand.
+hosts::Needs needs_of(const run::RunConfig& config, const Json& memory) {
+  hosts::Needs needs;
+  const Json rollout = memory.value("rollout (each)", Json::object());
+  for (const auto& [what, bytes] : rollout.items()) needs[wire::Role::kRollout] += bytes.get<uint64_t>();
+  if (!needs.empty())
+    needs[wire::Role::kEnv] = static_cast<uint64_t>(config.env.read_cache_mb + config.env.beginnings_mb) << 20;
+  return needs;
+}
+
+// The key of the hosts, before it is used.
+Status check_key(const fs::path& key) {
+  std::error_code error;
+  if (fs::exists(key, error)) {
+    TRY(wire::Secret::read(key));
+    return {};
+  }
+  return Status::invalid(fmt::format("{}: there is no such file", key.string()))
+      .at("run.key")
+      .hint("`tandem host --key FILE` makes it on a host; copy it here");
+}
+
+// On this machine, or on the hosts that the config names.
+struct Launching {
+  run::LocalLauncher local;
+  std::unique_ptr<hosts::HostLauncher> hosts;
+  run::Launcher& launcher() { return hosts ? static_cast<run::Launcher&>(*hosts) : local; }
+};
 
 // RUN/profile.yaml: what the model trains under until the run ends.
 Status record_profile(const fs::path& run_dir, const envs::Profile& profile) {
@@ -195,6 +226,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     fmt::print(stderr, "{}: {} -> {}\n", key, dump_json(before), dump_json(after));
   TRY(run::check_inputs(config));
   TRY(trainer::load_loss(TRY(run::algorithm_of(config))));
+  if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
@@ -223,8 +255,19 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   int attempt = 1;
   while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
   const auto layout = TRY(run::RunLayout::establish(run_dir));
-  run::LocalLauncher launcher;
-  run::Supervisor supervisor(run_dir, config, topology, layout, launcher, clock, attempt);
+  Launching launching;
+  if (!config.run.hosts.empty()) {
+    launching.hosts = std::make_unique<hosts::HostLauncher>(
+        hosts::LauncherSettings{.run_dir = fs::absolute(run_dir),
+                                .config = config,
+                                .topology = topology,
+                                .layout = layout,
+                                .version = TANDEM_VERSION,
+                                .numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(config.model.weights),
+                                .needs = needs_of(config, memory)},
+        clock);
+  }
+  run::Supervisor supervisor(run_dir, config, topology, layout, launching.launcher(), clock, attempt);
   for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
   // Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
   // said until now.
@@ -236,8 +279,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(run::greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));
+  if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
 
   fmt::print(stderr, "run {}\n", run_dir.string());
+  if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->desk());
   std::error_code ignored;
   fs::remove(run_dir / "failure.json", ignored);  // of an earlier attempt
   keep_signals();

@@ -91,6 +91,14 @@ class SlurmTest : public RunTest {
     const Json job = json(answer);
     return job.contains("jobs") ? job["jobs"][0].get<std::string>() : "";
   }
+  // Temporary folders with names that begin so.
+  static int temporary_folders(const std::string& begin) {
+    std::error_code error;
+    int count = 0;
+    for (const auto& entry : fs::directory_iterator(root() / "tmp", error))
+      count += entry.path().filename().string().starts_with(begin);
+    return count;
+  }
   static int step_of(const fs::path& run_dir) { return json(run_dir / "status.json").value("step", 0); }
   // Slurm holds a job for two minutes that was put back, from when its last processes are gone. Here it starts after
   // two seconds: in the second of its end a node would take it for the job that was ended.
@@ -189,6 +197,26 @@ TEST_F(SlurmTest, a_job_that_is_cancelled_stays_so_and_leaves_nothing_and_the_sa
   ASSERT_TRUE(comes_to(again, "CANCELLED")) << log(run_dir);
   expect_nothing_left(run_dir);
   expect_books_to_agree(run_dir);
+}
+
+TEST_F(SlurmTest, a_run_over_three_nodes_ends_as_one_on_one_machine_though_it_is_put_back) {
+  const Arguments what = {"run.steps=60", "tasks.heldout=0", "run.deterministic=true", "rollout.workers=3"};
+  ASSERT_EQ(run(what, root() / "one-machine"), 0) << said();
+  const fs::path run_dir = root() / "three-nodes";
+  Arguments more = what;
+  more.insert(more.end(), {"--nodes", "3"});
+  const std::string job = launch(run_dir, more);
+  ASSERT_NE(job, "");
+  ASSERT_TRUE(comes_to_step(job, run_dir, 2)) << state_of_cluster(job, run_dir) << text(run_dir / "hosts.log");
+  const Json status = json(run_dir / "status.json");
+  EXPECT_EQ(status.value("hosts", Json::array()).size(), 3u) << status;
+  ask("scontrol requeue " + job);
+  ASSERT_TRUE(comes_to_step(job, run_dir, 3)) << state_of_cluster(job, run_dir) << text(run_dir / "hosts.log");
+  ASSERT_TRUE(comes_to(job, "COMPLETED", 240s)) << state_of_cluster(job, run_dir) << text(run_dir / "hosts.log");
+  EXPECT_EQ(export_digest(run_dir), export_digest(root() / "one-machine"));
+  expect_books_to_agree(run_dir);
+  EXPECT_THAT(text(run_dir / "hosts.log"), HasSubstr("lent to run three-nodes"));
+  EXPECT_TRUE(within(40s, [&] { return temporary_folders("tandem-host-") == 0; })) << "folders of hosts are left";
 }
 
 TEST_F(SlurmTest, an_array_has_a_run_for_each_seed) {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "envs/episodes/call_messages.h"
 #include "envs/fleet/messages.h"
+#include "hosts/protocol.h"
 #include "rollout/agent/chat_answer.h"
 #include "rollout/books/lease.h"
 #include "rollout/books/ledger.h"
@@ -76,6 +77,18 @@ void read(const wire::Incoming& message) {
     if (const auto directory = wire::Directory::read(body.getPeers())) {
       wire::Outgoing again;
       directory->write(again.body().initPeers());
+    }
+  }
+  if (body.isHostRequest()) {
+    if (const auto request = hosts::read_request(body.getHostRequest())) {
+      wire::Outgoing again;
+      hosts::write_request(1, *request, again.body().initHostRequest());
+    }
+  }
+  if (body.isHostAnswer()) {
+    if (const auto answer = hosts::read_answer(body.getHostAnswer())) {
+      wire::Outgoing again;
+      hosts::write_answer(1, *answer, again.body().initHostAnswer());
     }
   }
   if (body.isAcquired()) {
@@ -228,6 +241,18 @@ std::vector<std::string> messages_seeds() {
       },
       {});
   add([](auto body) { envs::write_answer(envs::LookOutcome{.output = "x"}, body.initFleetAnswer()); }, {});
+  const std::vector<hosts::Request> requests = {
+      hosts::Open{.version = "1", .weights = "bf16", .run = "r"},
+      hosts::Offer{{{.path = "model/a", .bytes = 3}, {.path = "tasks/b", .link = "a"}}},
+      hosts::Settle{{{.path = "config", .content = "{}"}}},
+      hosts::Beat{1, {{.number = 1, .arguments = {"role", "env"}, .log = "env-0.log"}}}, hosts::Join{"tcp://a:1"}};
+  for (const auto& request : requests)
+    add([&](auto body) { hosts::write_request(1, request, body.initHostRequest()); }, {});
+  const std::vector<hosts::Answer> answers = {
+      hosts::Opened{.version = "1", .home = "/h"}, hosts::Missing{{0, 1}},
+      hosts::HostState{.beat = 1, .is_known = true, .processes = {{.number = 1, .log = "said"}}},
+      hosts::Refused{Status::unfit("no")}};
+  for (const auto& answer : answers) add([&](auto body) { hosts::write_answer(1, answer, body.initHostAnswer()); }, {});
   return seeds;
 }
 

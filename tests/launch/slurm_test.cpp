@@ -28,6 +28,14 @@ TEST(SlurmFile, of_a_sweep_is_that_of_the_golden_file) {
   expect_golden("sweep.sbatch", *text);
 }
 
+TEST(SlurmFile, of_a_run_on_several_nodes_is_that_of_the_golden_file_and_has_no_key) {
+  const auto text = render_slurm(quickstart_job(), {.time = "8:00:00", .nodes = 3});
+  ASSERT_TRUE(text) << text.error().to_string();
+  expect_golden("nodes.sbatch", *text);
+  EXPECT_THAT(*text, HasSubstr("#SBATCH --nodes=3\n#SBATCH --ntasks-per-node=1\n"));
+  EXPECT_THAT(*text, Not(HasSubstr("tandem-key-1")));
+}
+
 TEST(SlurmFile, a_short_job_gets_its_notice_late_enough_to_work_before) {
   EXPECT_THAT(*render_slurm(quickstart_job(), {.time = "10"}), HasSubstr("--signal=B:USR1@150\n"));
   EXPECT_THAT(*render_slurm(quickstart_job(), {.time = "20"}), HasSubstr("--signal=B:USR1@300\n"));

@@ -106,6 +106,24 @@ class EnvLinesTest : public testing::Test {
   EnvLines::Load load_;
 };
 
+TEST_F(EnvLinesTest, a_server_on_the_same_machine_is_taken_first_and_not_beyond_reason) {
+  const auto connect = [&](const wire::Address& address) {
+    return wire::Socket::connect(context_, address.text(), {"rollout-1", 1, 7});
+  };
+  wire::Directory directory;
+  for (const auto& [rank, host] : {std::pair(0, "far:1"), std::pair(1, "near:1"), std::pair(2, "far:2")}) {
+    const auto address = wire::Address::parse(servers_[static_cast<size_t>(rank)].address());
+    EXPECT_TRUE(directory.put({wire::Role::kEnv, rank}, {.address = *address, .host = host}));
+  }
+  lines_.emplace(connect, 0, clock_, "near:1");
+  EXPECT_TRUE(lines_->follow(directory));
+  for (size_t i = 0; i < EnvLines::kFar; ++i) EXPECT_EQ(place(), 1);
+  for (int i = 0; i < 3; ++i) place();
+  EXPECT_EQ(load_[1], EnvLines::kFar + 1);
+  EXPECT_EQ(load_[0], 1u);
+  EXPECT_EQ(load_[2], 1u);
+}
+
 TEST_F(EnvLinesTest, episodes_are_shared_out_evenly) {
   for (int i = 0; i < 6; ++i) place();
   EXPECT_EQ(load_, (EnvLines::Load{{0, 2}, {1, 2}, {2, 2}}));

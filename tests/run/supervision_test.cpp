@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 
 namespace tandem::run {
 namespace {
@@ -31,7 +32,9 @@ class SupervisionTest : public testing::Test {
       for (const auto& action : machine_.step(events.front(), now_)) {
         if (const auto* start = std::get_if<Supervision::Start>(&action)) {
           starts_.push_back(start->peer);
-          if (start_error_.empty())
+          if (full_.contains(start->peer))
+            events.push_back(Supervision::NoRoom{start->peer, "waiting for a host with room"});
+          else if (start_error_.empty())
             events.push_back(Supervision::Started{start->peer, ++last_process_, ++epochs_[start->peer], 100});
           else
             events.push_back(Supervision::StartFailed{start->peer, start_error_});
@@ -91,6 +94,7 @@ class SupervisionTest : public testing::Test {
   std::map<wire::Peer, uint64_t> epochs_;
   int64_t last_process_ = 0;
   std::string start_error_;
+  std::set<wire::Peer> full_;  // roles that no machine can take
   std::vector<wire::Peer> starts_;
   std::vector<std::string> notes_;
   std::vector<Supervision::EndSilent> silent_;
@@ -98,6 +102,26 @@ class SupervisionTest : public testing::Test {
   int finishes_asked_ = 0;
   std::optional<Supervision::Finish> finish_;
 };
+
+TEST_F(SupervisionTest, a_role_that_no_machine_can_take_waits_and_the_run_goes_on_without_it) {
+  full_ = {kWorker};
+  apply(Supervision::Exited{.ending = {.process = role(kWorker).process, .how = "was lost with host far:1"}});
+  EXPECT_THAT(notes_, ElementsAre("rollout-0 was lost with host far:1; starting it again"));
+  pass_informed(30s);
+  EXPECT_FALSE(finish_);
+  EXPECT_FALSE(role(kWorker).is_running());
+  EXPECT_EQ(role(kWorker).waiting_for, "waiting for a host with room");
+  EXPECT_EQ(role(kWorker).restarts, 1) << "to wait is no failure";
+  const size_t asked = starts_of(kWorker);
+  EXPECT_GE(asked, 20u);
+  EXPECT_LE(asked, 40u);
+  exits(kTrainer, 0, SIGKILL);
+  pass(1s);
+  EXPECT_TRUE(role(kTrainer).is_running()) << "others are started meanwhile";
+  full_.clear();
+  pass(2s);
+  EXPECT_TRUE(role(kWorker).is_running());
+}
 
 TEST_F(SupervisionTest, starts_the_roles_in_their_order_and_says_how_the_run_is) {
   EXPECT_THAT(starts_, ElementsAre(kCoordinator, kTrainer, kWorker));

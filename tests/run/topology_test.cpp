@@ -41,7 +41,9 @@ TEST_F(TopologyTest, the_directory_of_a_run_begins_with_it) {
   config.env.hosts = {"tcp://10.0.0.5:7070", "local"};
   const auto layout = RunLayout::establish(dir());
   ASSERT_TRUE(layout);
-  const auto directory = directory_of(*topology_of(config), *layout);
+  const auto lines = Lines::of(*layout);
+  ASSERT_TRUE(lines) << lines.error().to_string();
+  const auto directory = directory_of(*topology_of(config), *lines);
   ASSERT_TRUE(directory) << directory.error().to_string();
   EXPECT_THAT(directory->all(Role::kEnv), ElementsAre(wire::Peer{Role::kEnv, 0}, wire::Peer{Role::kEnv, 1}));
   EXPECT_EQ(directory->find({Role::kEnv, 0})->address.text(), "tcp://10.0.0.5:7070");

@@ -1,0 +1,13 @@
+// Where a run that is on is told of hosts.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace tandem::cli {
+
+// Of `run`: a run directory, or the address itself. kUnavailable where the run has no hosts or is not on.
+Result<std::string> desk_of(const std::string& run);
+
+}  // namespace tandem::cli

@@ -1,0 +1,32 @@
+// What a run needs on a host beside what is made for it: the files of its model, its tasks and its profile.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hosts/protocol.h"
+#include "run/config.h"
+
+namespace tandem::hosts {
+
+// Names within a run's home on a host.
+inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHomeHarness = "harness.yaml";
+
+struct Bundle {
+  std::vector<HomeFile> files;
+  std::vector<fs::path> sources;  // of each file, on this machine
+  uint64_t bytes() const;
+};
+
+// All files below `folder`, as files below `to` of the home; or `folder` itself where it is a file. A symbolic link
+// within the folder stays one; one to a file elsewhere becomes that file. kInvalid for a link to a folder elsewhere,
+// and for what is neither file, folder nor link.
+Status add_folder(const fs::path& folder, const std::string& to, Bundle& bundle);
+
+// Of the run in `run_dir`, which has its model already. kInvalid where there are more files than a host takes.
+Result<Bundle> bundle_of(const run::RunConfig& config, const fs::path& run_dir);
+
+// The small files that are made for the run's home at `home`: config, tasks and profile, with paths that are there.
+Result<std::vector<HomeText>> texts_of(const run::RunConfig& config, const fs::path& run_dir, const fs::path& home);
+
+}  // namespace tandem::hosts
