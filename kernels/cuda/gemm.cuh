@@ -24,6 +24,18 @@ struct Operand {
     return from_bf16(expanded(coded.codes[index], coded.scales[block]));
   }
 };
+// Four elements of bf16 that lie one behind the other at a multiple of 8 bytes.
+TANDEM_HD void four(const uint16_t* start, float (&values)[4]) {
+  uint64_t bits;
+  memcpy(&bits, __builtin_assume_aligned(start, 8), sizeof bits);
+  for (int i = 0; i < 4; ++i) values[i] = from_bf16(static_cast<uint16_t>(bits >> (16 * i)));
+}
+// Whether a side can be read so, along what lies densely.
+TANDEM_HD bool by_fours(const Operand& side, int k) {
+  const int64_t stride = side.dense_k() ? side.row_stride : side.k_stride;
+  const int dense = side.dense_k() ? k : side.rows;
+  return side.bf16 != nullptr && dense % 4 == 0 && stride % 4 == 0 && reinterpret_cast<uintptr_t>(side.bf16) % 8 == 0;
+}
 TANDEM_HD Operand operand(const uint16_t* start, int64_t row_stride, int64_t k_stride, int rows) {
   return {start, nullptr, {}, row_stride, k_stride, rows};
 }
@@ -93,6 +105,16 @@ struct ProductTile {
   }
   // Neighbouring threads read neighbouring elements, along whichever side lies densely.
   TANDEM_HD void load(const Operand& side, int first, int first_k, int thread, float (&tile)[kStep][kSide]) const {
+    if (by_fours(side, k)) {
+      static_assert(kSide * kStep == 4 * kThreads);
+      const int row = side.dense_k() ? thread / 4 : thread % kStep * 4;
+      const int step = side.dense_k() ? thread % 4 * 4 : thread / kStep;
+      float values[4] = {0, 0, 0, 0};
+      if (first + row < side.rows && first_k + step < k)
+        four(side.bf16 + (first + row) * side.row_stride + (first_k + step) * side.k_stride, values);
+      for (int i = 0; i < 4; ++i) tile[side.dense_k() ? step + i : step][side.dense_k() ? row : row + i] = values[i];
+      return;
+    }
     for (int element = thread; element < kSide * kStep; element += kThreads) {
       const int row = side.dense_k() ? element / kStep : element % kSide;
       const int step = side.dense_k() ? element % kStep : element / kSide;
@@ -149,8 +171,7 @@ struct FewRowsKernel {
   static constexpr int kOwn = (kRows + kGroups - 1) / kGroups;  // rows of a thread
   static constexpr int kStride = kStep + 4;  // so that threads that read neighbouring columns use all banks
   struct Shared {
-    alignas(16) float a[kRows][kStep];
-    alignas(16) float b[kColumns][kStride];
+    float a[kRows][kStride], b[kColumns][kStride];
   };
   struct Private {
     float sums[kOwn];
@@ -166,16 +187,8 @@ struct FewRowsKernel {
       for (int i = 0; i < kOwn; ++i) own.sums[i] = 0;
     }
     if (phase % 2 == 0 && first_k < g.k) {
-      TANDEM_UNROLL_8
-      for (int element = thread; element < kColumns * kStep; element += kThreads) {
-        const int column = element / kStep, step = element % kStep;
-        const bool there = first_column + column < g.n && first_k + step < g.k;
-        shared.b[column][step] = there ? sides.b.at(first_column + column, first_k + step) : 0.0f;
-      }
-      for (int element = thread; element < g.m * kStep; element += kThreads) {
-        const int row = element / kStep, step = element % kStep;
-        shared.a[row][step] = first_k + step < g.k ? sides.a.at(row, first_k + step) : 0.0f;
-      }
+      bring_in<kColumns>(sides.b, first_column, first_k, thread, shared.b);
+      bring_in<kRows>(sides.a, 0, first_k, thread, shared.a);
       return true;
     }
     const int column = thread % kColumns, first_row = thread / kColumns;
@@ -197,6 +210,35 @@ struct FewRowsKernel {
       if (row < g.m && first_column + column < g.n) product.put(own.sums[i], row, first_column + column);
     }
     return false;
+  }
+
+ private:
+  // All reads first, so that none waits for another.
+  template <int kLines>
+  TANDEM_HD void bring_in(const Operand& side, int first, int first_k, int thread,
+                          float (&tile)[kLines][kStride]) const {
+    const int k = product.g.k;
+    if (by_fours(side, k)) {
+      constexpr int kFours = kStep / 4, kReads = kLines * kFours / kThreads;
+      static_assert(kLines * kFours % kThreads == 0);
+      float values[kReads][4];
+      for (int r = 0; r < kReads; ++r) {
+        const int place = thread + r * kThreads, line = place / kFours, step = place % kFours * 4;
+        for (int i = 0; i < 4; ++i) values[r][i] = 0;
+        if (first + line < side.rows && first_k + step < k)
+          four(side.bf16 + (first + line) * side.row_stride + first_k + step, values[r]);
+      }
+      for (int r = 0; r < kReads; ++r) {
+        const int place = thread + r * kThreads, line = place / kFours, step = place % kFours * 4;
+        for (int i = 0; i < 4; ++i) tile[line][step + i] = values[r][i];
+      }
+      return;
+    }
+    for (int element = thread; element < kLines * kStep; element += kThreads) {
+      const int line = element / kStep, step = element % kStep;
+      const bool there = first + line < side.rows && first_k + step < k;
+      tile[line][step] = there ? side.at(first + line, first_k + step) : 0.0f;
+    }
   }
 };
 

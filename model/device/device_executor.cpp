@@ -10,6 +10,7 @@
 #include "kernels/cuda/library.h"
 #include "model/device/device_ops.h"
 #include "model/device/packet.h"
+#include "model/device/staged_weights.h"
 #include "model/executor.h"
 #include "model/host_draw.h"
 #include "model/plan_check.h"
@@ -26,28 +27,6 @@ constexpr int kLogitRows = 64;
 // Rows of which the head computes logprobs at once, without logits.
 constexpr int kScoredRows = 1024;
 constexpr int kDepth = 2;
-
-class DeviceStagedWeights final : public StagedWeights {
- public:
-  DeviceStagedWeights(kernels::DeviceStream stream, std::shared_ptr<DeviceWeights> weights,
-                      kernels::StagingBuffer<std::byte> bytes)
-      : stream_(std::move(stream)), weights_(std::move(weights)), bytes_(std::move(bytes)) {}
-
-  std::span<std::byte> bytes() override { return bytes_.span(); }
-  Status prepare() override {
-    TRY(weights_->upload(stream_, bytes_.span()));
-    prepared_ = true;
-    return {};
-  }
-  bool prepared() const { return prepared_; }
-  std::shared_ptr<DeviceWeights> take() { return std::move(weights_); }
-
- private:
-  kernels::DeviceStream stream_;  // of its own: the executor's goes on
-  std::shared_ptr<DeviceWeights> weights_;
-  kernels::StagingBuffer<std::byte> bytes_;
-  bool prepared_ = false;
-};
 
 template <typename T>
 class DeviceExecutor final : public Executor {
@@ -440,21 +419,6 @@ Result<std::unique_ptr<Executor>> make_device_executor(const Weights& weights, c
   if (weights.format() == WeightFormat::kFloat32)
     return DeviceExecutor<float>::create(weights, std::move(stream), settings);
   return DeviceExecutor<kernels::bf16>::create(weights, std::move(stream), settings);
-}
-
-Result<std::unique_ptr<Executor>> make_executor(std::shared_ptr<const Weights> weights, const Place& place,
-                                                const ExecutorSettings& settings) {
-  if (!place.device.on_cpu()) return make_device_executor(*weights, place.device, settings);
-  return make_cpu_executor(std::move(weights), TRY(kernels::Stream::cpu(place.threads, place.device.isa)), settings);
-}
-
-Result<kernels::Stream> Place::host_stream() const {
-  return kernels::Stream::cpu(threads, device.on_cpu() ? device.isa : kernels::Isa::kAvx2);
-}
-
-Status Place::ready(Weights& weights) const {
-  auto stream = TRY(host_stream());
-  return device.on_cpu() ? weights.pack(stream) : weights.encode(stream);
 }
 
 }  // namespace tandem::model

@@ -44,9 +44,9 @@ class GpuCheckTest : public testing::Test {
     };
     program("tandem", "echo tandem");
     program("test_kernels", reporting(kernels_report) + "\nexit 0");
-    program("test_collectives", reporting(kPassed));
+    for (const char* name : {"test_collectives", "test_model", "test_trainer"}) program(name, reporting(kPassed));
     std::string files;
-    for (const std::string name : {"tandem", "test_kernels", "test_collectives"}) {
+    for (const std::string name : {"tandem", "test_kernels", "test_collectives", "test_model", "test_trainer"}) {
       files += fmt::format("'bin/{0}': sha256(pack / 'bin/{0}'), ", name);
     }
     const std::string make = fmt::format(

@@ -1,0 +1,46 @@
+// Runs and commands on a device: what they end with is what a CPU with AVX2 ends with.
+#include "tests/cli/run_fixture.h"
+
+namespace tandem {
+namespace {
+
+class RunDevices : public RunTest {
+ protected:
+  static Arguments on(const Arguments& devices) {
+    Arguments all = {"run.deterministic=true", "run.seed=3", "run.steps=2", "tasks.heldout=0", "trainer.max_lag=0"};
+    all.insert(all.end(), devices.begin(), devices.end());
+    return all;
+  }
+};
+
+TEST_F(RunDevices, end_with_the_export_of_avx2_wherever_trainer_and_engines_are) {
+  const fs::path cpu = root() / "on-cpu", device = root() / "on-device", apart = root() / "apart";
+  ASSERT_EQ(run(on({"device=cpu:avx2"}), cpu), 0) << text(output());
+  ASSERT_EQ(run(on({"device=emulated:0"}), device), 0) << text(output());
+  ASSERT_EQ(run(on({"rollout.devices=[emulated:1,cpu]", "trainer.device=cpu"}), apart), 0) << text(output());
+  EXPECT_EQ(export_digest(device), export_digest(cpu));
+  EXPECT_EQ(export_digest(apart), export_digest(cpu));
+  for (const fs::path& run_dir : {device, apart}) {
+    const Json summary = json(run_dir / "summary.json");
+    EXPECT_EQ(summary["numerics_id"], "v3-avx2-bf16");
+    EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+    EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+    expect_nothing_left(run_dir);
+  }
+}
+
+TEST_F(RunDevices, that_are_none_are_not_there_or_do_not_fit_together_are_refused) {
+  const auto refused = [&](const Arguments& devices, int code, const std::string& words) {
+    SCOPED_TRACE(words);
+    EXPECT_EQ(run(on(devices), root() / "refused"), code);
+    EXPECT_NE(text(output()).find(words), std::string::npos) << text(output());
+    EXPECT_FALSE(fs::exists(root() / "refused"));
+  };
+  refused({"device=cdua:0"}, 2, "\"cdua:0\" is no device; did you mean \"cuda:0\"?");
+  refused({"device=emulated:70"}, 3, "there is no emulated:70");
+  refused({"rollout.devices=[cuda:900]"}, 3, "there is no cuda:900");
+  refused({"device=emulated:0", "trainer.device=cpu:avx512"}, 2, "do not compute the same bits");
+}
+
+}  // namespace
+}  // namespace tandem
