@@ -184,8 +184,8 @@ constexpr int kPrompt = 64, kSaid = 128;
 // Tokens a second of the engine alone.
 Result<double> engine_alone(const Settings& settings, int streams) {
   auto weights = std::make_shared<model::Weights>(TRY(load_model(settings, false)));
-  auto engine = TRY(rollout::Engine::create(weights, 0, settings.place(),
-                                            {.slots = std::max(streams, 1), .max_tokens = 512}));
+  auto engine =
+      TRY(rollout::Engine::create(weights, 0, settings.place(), {.slots = std::max(streams, 1), .max_tokens = 512}));
   rollout::SequenceId next = 0;
   const double seconds = TRY(median_seconds(settings.seconds, [&]() -> Status {
     for (int i = 0; i < streams; ++i) {

@@ -34,7 +34,7 @@ struct WorkerSettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;
   ConversationSettings conversation;
-  model::Place place;  // where it computes
+  model::Place place;           // where it computes
   int max_new_tokens = 128;     // of a turn
   int chunk_window = 8;         // weight chunks asked for at once
   double request_seconds = 30;  // for an answer of the environment, then once more

@@ -19,8 +19,8 @@ Digest digest_of_version(const Learner& learner) {
 }
 
 Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
-  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
-                                     settings.place, settings.optimizer));
+  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)), settings.place,
+                                     settings.optimizer));
   TRY(learner.prepare(settings.algorithm));
   learner.use(TRY(recorded_loss(settings.algorithm, settings.run_dir)));
   auto all = checkpoints_of(settings.run_dir);

@@ -416,8 +416,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
     if (!met && met.error().code() == Code::kCancelled) return {};
     ranks = TRY(std::move(met));
   }
-  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)),
-                                     settings.place, settings.optimizer, ranks));
+  auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)), settings.place,
+                                     settings.optimizer, ranks));
   TRY(learner.prepare(settings.algorithm));
   learner.use(TRY(loss_of_run(settings.algorithm, settings.run_dir)));
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);

@@ -36,7 +36,7 @@ struct TrainerSettings {
   OptimizerSettings optimizer;
   Algorithm algorithm;
   model::Place place;  // where it computes
-  int steps = 0;  // of the run: after the last one the model is exported
+  int steps = 0;       // of the run: after the last one the model is exported
   int checkpoint_every = 25;
   size_t kept_checkpoints = 2;  // the newest
 };

@@ -73,7 +73,8 @@ struct Verified {
 // What was written, read back: the same weights, and by the engine's code the log-probabilities that the trainer's code
 // gives for what was to be written.
 Result<Verified> verify(model::Weights weights, const fs::path& out, int threads) {
-  const auto written = TRY(Scorer::create(TRY(model::load_weights(out, false, weights.format())), {.threads = threads}));
+  const auto written =
+      TRY(Scorer::create(TRY(model::load_weights(out, false, weights.format())), {.threads = threads}));
   const std::span<const std::byte> expected = weights.slice().bytes, found = written->weights().slice().bytes;
   if (expected.size() != found.size() || std::memcmp(expected.data(), found.data(), found.size()) != 0)
     return fail(

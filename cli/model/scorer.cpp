@@ -18,9 +18,7 @@ std::vector<kernels::TokenPick> next_tokens(std::span<const int32_t> tokens) {
 }  // namespace
 
 Scorer::Scorer(std::shared_ptr<const model::Weights> weights, kernels::Stream stream, model::Place place)
-    : weights_(std::move(weights)),
-      stream_(std::move(stream)),
-      place_(std::move(place)) {}
+    : weights_(std::move(weights)), stream_(std::move(stream)), place_(std::move(place)) {}
 
 Result<std::unique_ptr<Scorer>> Scorer::create(model::Weights weights, const model::Place& place) {
   auto stream = TRY(place.host_stream());
@@ -32,8 +30,8 @@ Result<std::unique_ptr<Scorer>> Scorer::create(model::Weights weights, const mod
 Result<model::Executor*> Scorer::executor(int pages) {
   if (!executor_ || executor_->pages() < pages) {
     executor_.reset();
-    executor_ = TRY(model::make_executor(weights_, place_,
-                                         {.pages = pages, .max_positions = weights_->config().max_positions}));
+    executor_ = TRY(
+        model::make_executor(weights_, place_, {.pages = pages, .max_positions = weights_->config().max_positions}));
   }
   std::vector<int> all(pages);
   std::iota(all.begin(), all.end(), 0);

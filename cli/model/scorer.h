@@ -39,7 +39,7 @@ class Scorer {
   kernels::Stream stream_;
   const model::Place place_;
   std::unique_ptr<model::Executor> executor_;  // with pages for the longest text so far
-  std::unique_ptr<trainer::Tape> tape_;  // made when it is first asked for
+  std::unique_ptr<trainer::Tape> tape_;        // made when it is first asked for
 };
 
 }  // namespace tandem::cli

@@ -108,7 +108,8 @@ Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t step
 }
 
 Result<model::Place> place_of(const SftConfig& c) {
-  return place_of(c.device, c.threads > 0 ? c.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  return place_of(c.device,
+                  c.threads > 0 ? c.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
 }
 
 }  // namespace tandem::cli

@@ -103,17 +103,17 @@ Result<FileDescriptor> open_folder(const SftOptions& options, const SftConfig& c
 Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const fs::path& folder) {
   const model::Place place = TRY(place_of(config));
   return trainer::FineTuningSettings{.model = config.model,
-          .folder = folder,
-          .out = config.out,
-          .optimizer = {},  // once the number of steps is known
-          .epochs = config.trainer.epochs,
-          .steps = config.trainer.steps,
-          .tokens_per_step = config.trainer.tokens_per_step,
-          .validate_every = config.validation.every,
-          .patience = config.validation.patience,
-          .checkpoint_every = config.trainer.checkpoint_every,
-          .seed = config.seed,
-          .place = place};
+                                     .folder = folder,
+                                     .out = config.out,
+                                     .optimizer = {},  // once the number of steps is known
+                                     .epochs = config.trainer.epochs,
+                                     .steps = config.trainer.steps,
+                                     .tokens_per_step = config.trainer.tokens_per_step,
+                                     .validate_every = config.validation.every,
+                                     .patience = config.validation.patience,
+                                     .checkpoint_every = config.trainer.checkpoint_every,
+                                     .seed = config.seed,
+                                     .place = place};
 }
 
 // What is left of a training that has ended: how it went, and nothing to go on with.

@@ -77,9 +77,9 @@ Result<Library> Library::find(const char* file, const char* hint) {
   const char* reason = ::dlerror();
   const std::string words = reason ? reason : "";
   if (words.find("No such file") == std::string::npos) return open(file);
-  return fail(Status::not_found(fmt::format("{} is neither in {} nor on the library path", file,
-                                            beside.parent_path().string()))
-                  .hint(hint));
+  return fail(
+      Status::not_found(fmt::format("{} is neither in {} nor on the library path", file, beside.parent_path().string()))
+          .hint(hint));
 }
 
 Status Library::status(std::string_view function, int code) const {

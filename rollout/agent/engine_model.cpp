@@ -19,8 +19,7 @@ Result<LoadedModel> load_model(const LoadSettings& settings) {
   const auto whole = fs::canonical(settings.model, error);
   return LoadedModel{.name = (error ? settings.model : whole).filename().string(),
                      .conversation = TRY(Conversation::load(settings.model, settings.conversation)),
-                     .source = std::make_unique<OwnEngine>(
-                         TRY(Engine::create(weights, 0, settings.place, engine)))};
+                     .source = std::make_unique<OwnEngine>(TRY(Engine::create(weights, 0, settings.place, engine)))};
 }
 
 EngineModel::EngineModel(TurnSource& source, const Conversation& conversation, const EngineModelSettings& settings,

@@ -112,7 +112,7 @@ TEST_F(GpuCheckTest, the_result_tells_what_passed_and_what_was_skipped) {
   EXPECT_EQ(result["commit"], "c0ffee");
   EXPECT_TRUE(result["gpu"].is_null());
   EXPECT_FALSE(result.contains("benchmarks")) << "no figure without a GPU";
-  ASSERT_EQ(result["tests"].size(), 2u);
+  ASSERT_EQ(result["tests"].size(), 4u);
   EXPECT_EQ(result["tests"][0]["filter"], "CudaHost.*:CudaLibrary.*");
   EXPECT_EQ(result["tests"][0]["passed"], 1);
   EXPECT_EQ(result["tests"][0]["skipped"][0], "S.away");

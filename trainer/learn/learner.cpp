@@ -68,8 +68,7 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
 Result<Learner> Learner::create(model::Weights weights, const model::Place& place, const OptimizerSettings& settings,
                                 Ranks ranks) {
   std::unique_ptr<Tape> tape;
-  if (!place.device.on_cpu())
-    tape = TRY(Tape::on_device(place.device, weights, weights.config().max_positions));
+  if (!place.device.on_cpu()) tape = TRY(Tape::on_device(place.device, weights, weights.config().max_positions));
   return create(std::move(weights), TRY(place.host_stream()), std::move(tape), settings, std::move(ranks));
 }
 

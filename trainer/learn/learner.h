@@ -227,7 +227,7 @@ class Learner {
 
   std::unique_ptr<model::Weights> weights_;
   std::unique_ptr<Tape> tape_;
-  bool on_device_ = false;  // passes read no panels
+  bool on_device_ = false;                    // passes read no panels
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
   std::unique_ptr<model::Weights> reference_;
   std::shared_ptr<const LossFunction> function_;  // null: none
