@@ -105,7 +105,7 @@ Result<std::shared_ptr<detail::DeviceState>> open_stream(const cuda::Library& li
                                                          std::shared_ptr<detail::Holders> holders) {
   TandemCudaStream stream = nullptr;
   TRY(library.status("tandem_cuda_stream_create", library.functions().stream_create(device.index, &stream)));
-  return std::make_shared<detail::DeviceState>(library, device, stream, std::move(holders));
+  return std::shared_ptr<detail::DeviceState>(new detail::DeviceState{library, device, stream, std::move(holders)});
 }
 
 }  // namespace
@@ -208,7 +208,7 @@ Result<DeviceEvent> DeviceStream::mark() {
   const auto& functions = state_->library.functions();
   TandemCudaEvent event = nullptr;
   TRY(state_->status("event_create", functions.event_create(state_->stream, &event)));
-  DeviceEvent made(std::make_shared<DeviceEvent::State>(state_, event));
+  DeviceEvent made(std::shared_ptr<DeviceEvent::State>(new DeviceEvent::State{state_, event}));
   TRY(state_->status("event_record", functions.event_record(state_->stream, event)));
   return made;
 }
