@@ -6,8 +6,9 @@ namespace {
 
 class RunDevices : public RunTest {
  protected:
-  static Arguments on(const Arguments& devices) {
-    Arguments all = {"run.deterministic=true", "run.seed=3", "run.steps=2", "tasks.heldout=0", "trainer.max_lag=0"};
+  static Arguments on(const Arguments& devices, int steps = 2) {
+    Arguments all = {"run.deterministic=true", "run.seed=3", "run.steps=" + std::to_string(steps), "tasks.heldout=0",
+                     "trainer.max_lag=0"};
     all.insert(all.end(), devices.begin(), devices.end());
     return all;
   }
@@ -27,6 +28,23 @@ TEST_F(RunDevices, end_with_the_export_of_avx2_wherever_trainer_and_engines_are)
     EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
     expect_nothing_left(run_dir);
   }
+}
+
+// Each life of an engine loses its device after so much work; one that begins again has it back.
+TEST_F(RunDevices, that_are_lost_cost_a_life_of_the_engine_and_no_bit) {
+  constexpr int kSteps = 6;  // of which some engine does more than its device lives for
+  const fs::path cpu = root() / "not-lost", lost = root() / "lost";
+  ASSERT_EQ(run(on({"device=cpu:avx2"}, kSteps), cpu), 0) << text(output());
+  ::setenv("TANDEM_EMULATED", "lose_at=1500", 1);
+  const int code = run(on({"rollout.devices=[emulated:0]", "run.max_restarts=50"}, kSteps), lost);
+  ::unsetenv("TANDEM_EMULATED");
+  ASSERT_EQ(code, 0) << text(output());
+  EXPECT_EQ(export_digest(lost), export_digest(cpu));
+  EXPECT_GT(json(lost / "summary.json")["restarts"]["rollout"].get<int>(), 0);
+  EXPECT_NE(logs(lost).find("emulated:0: "), std::string::npos) << "the log names the device";
+  expect_books_to_agree(lost);
+  expect_nothing_trained_twice(lost);
+  expect_nothing_left(lost);
 }
 
 TEST_F(RunDevices, that_are_none_are_not_there_or_do_not_fit_together_are_refused) {
