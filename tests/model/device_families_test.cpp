@@ -6,65 +6,10 @@
 #include "model/executor.h"
 #include "model/weights.h"
 #include "tests/model/emulated.h"
+#include "tests/model/small_families.h"
 
 namespace tandem::model {
 namespace {
-
-ModelConfig base(const char* family) {
-  ModelConfig config;
-  config.family = family;
-  config.layers = 2;
-  config.width = 64;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.head_size = 64;
-  config.mlp_width = 96;
-  config.vocabulary = 150;
-  config.max_positions = 256;
-  config.dtype = DType::kBF16;
-  return config;
-}
-
-struct Family {
-  const char* name;
-  ModelConfig config;
-};
-std::vector<Family> families() {
-  std::vector<Family> all = {{"llama", base("llama")}};
-  ModelConfig biased = base("qwen2");
-  biased.qkv_bias = biased.tied_embeddings = true;
-  all.push_back({"biases", biased});
-  ModelConfig normed = base("qwen3");
-  normed.qk_norm = true;
-  all.push_back({"head_norms", normed});
-  ModelConfig post = base("glm4");
-  post.post_norms = post.qkv_bias = post.fused_gate_up = true;
-  all.push_back({"post_norms", post});
-  ModelConfig sliding = base("mistral");
-  sliding.window = 20;
-  sliding.sliding = {true, false};
-  all.push_back({"window", sliding});
-  ModelConfig mixture = base("qwen3_moe");
-  mixture.qk_norm = true;
-  mixture.experts = {.count = 6, .top_k = 2, .width = 64, .normalise = true};
-  all.push_back({"mixture", mixture});
-  ModelConfig latent = base("deepseek_v3");
-  latent.heads = latent.kv_heads = 2;
-  latent.head_size = 48;
-  latent.latent = {.rank = 32, .query_rank = 24, .plain = 32, .rope_dim = 16, .value = 32};
-  latent.experts = {.count = 8,
-                    .top_k = 2,
-                    .width = 32,
-                    .normalise = true,
-                    .sigmoid = true,
-                    .scale = 2.5,
-                    .groups = 4,
-                    .top_k_groups = 2,
-                    .shared_width = 32,
-                    .first = 1};
-  all.push_back({"latent_attention", latent});
-  return all;
-}
 
 std::shared_ptr<Weights> weights_of(const ModelConfig& config, WeightFormat format) {
   auto made = Weights::create(config, false, format == WeightFormat::kFloat32 ? WeightFormat::kBf16 : format);
@@ -145,7 +90,7 @@ constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kFp8, We
 TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_avx2) {
   const auto gpu = kernels::find_device("cuda:0");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
-  for (const Family& family : families()) {
+  for (const SmallFamily& family : small_families()) {
     for (const auto format : kFormats) {
       SCOPED_TRACE(std::string(family.name) + " in " + to_string(format));
       expect_same(said_on({.device = *gpu}, family.config, format), said_on(kAvx2, family.config, format));
@@ -155,7 +100,7 @@ TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_avx2) {
 
 TEST(DeviceFamilies, each_kind_of_model_in_each_format_has_the_bits_of_avx2) {
   int device = 0;
-  for (const Family& family : families()) {
+  for (const SmallFamily& family : small_families()) {
     for (const auto format : kFormats) {
       SCOPED_TRACE(std::string(family.name) + " in " + to_string(format));
       const Place emulated{.device = {.kind = kernels::Device::Kind::kEmulated, .index = device++ % 8}, .threads = 1};

@@ -4,45 +4,16 @@
 
 #include "base/random.h"
 #include "tests/model/emulated.h"
+#include "tests/model/small_families.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
 namespace {
 
-model::ModelConfig device_config(const char* family) {
-  model::ModelConfig config;
-  config.family = family;
-  config.layers = 2;
-  config.width = 64;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.head_size = 64;
-  config.mlp_width = 96;
-  config.vocabulary = 90;
-  config.max_positions = 200;
-  config.dtype = model::DType::kBF16;
-  return config;
-}
-
-struct Trained {
-  const char* name;
-  model::ModelConfig config;
-};
-std::vector<Trained> trained_families() {
-  std::vector<Trained> all = {{"llama", device_config("llama")}};
-  auto biased = device_config("qwen2");
-  biased.qkv_bias = biased.tied_embeddings = true;
-  all.push_back({"biases", biased});
-  auto normed = device_config("qwen3");
-  normed.qk_norm = true;
-  all.push_back({"head_norms", normed});
-  auto post = device_config("glm4");
-  post.post_norms = post.qkv_bias = post.fused_gate_up = true;
-  all.push_back({"post_norms", post});
-  auto mixture = device_config("qwen3_moe");
-  mixture.qk_norm = true;
-  mixture.experts = {.count = 5, .top_k = 2, .width = 64, .normalise = true};
-  all.push_back({"mixture", mixture});
+// Those that a device trains.
+std::vector<model::SmallFamily> trained_families() {
+  auto all = model::small_families();
+  std::erase_if(all, [](const auto& family) { return family.config.latent.rank > 0; });
   return all;
 }
 
@@ -139,17 +110,14 @@ TEST(DeviceTape, steps_of_each_kind_of_model_in_each_format_have_the_bits_of_avx
 TEST(DeviceTape, factors_of_an_adapter_learn_with_the_bits_of_avx2) {
   OptimizerSettings settings;
   settings.low_rank = {.rank = 4};
-  const auto config = device_config("llama");
+  const auto config = model::small_model("llama");
   expect_same(learn_on(emulated(0), config, model::WeightFormat::kBf16, settings),
               learn_on(kAvx2, config, model::WeightFormat::kBf16, settings));
 }
 
 TEST(DeviceTape, what_a_device_does_not_train_is_refused_by_name) {
-  auto latent = device_config("deepseek_v3");
-  latent.heads = latent.kv_heads = 2;
-  latent.head_size = 48;
-  latent.latent = {.rank = 32, .query_rank = 24, .plain = 32, .rope_dim = 16, .value = 32};
-  latent.experts = {.count = 4, .top_k = 2, .width = 32, .sigmoid = true, .first = 1};
+  const auto latent = model::small_families().back().config;
+  ASSERT_GT(latent.latent.rank, 0);
   const auto learner = Learner::create(random_weights(latent, model::WeightFormat::kBf16), emulated(0), {});
   ASSERT_FALSE(learner);
   EXPECT_EQ(learner.error().code(), Code::kUnfit);

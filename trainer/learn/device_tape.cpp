@@ -70,24 +70,20 @@ Result<const model::DeviceWeights*> Tape::DevicePass::on_device(const model::Wei
 Status Tape::DevicePass::send_tree(const TokenTree& tree) {
   const auto layout = model::lay_out_pages(tree.nodes);
   std::vector<int32_t> table, first_page, copied_rows, copied_positions, copied_first_page;
-  std::vector<std::vector<int>> paths(tree.nodes.size());
+  tree_paths_ = TreePaths(tree);
   first_page.resize(tree.tokens.size());
   for (size_t n = 0; n < tree.nodes.size(); ++n) {
     const TreeNode& node = tree.nodes[n];
     const auto first = static_cast<int32_t>(table.size());
     table.insert(table.end(), layout.nodes[n].pages.begin(), layout.nodes[n].pages.end());
-    if (node.parent >= 0) paths[n] = paths[node.parent];
     if (layout.nodes[n].copied_from >= 0) {
       for (int p = static_cast<int>(layout.nodes[n].own_from) * kernels::kPageTokens; p < node.position; ++p) {
-        copied_rows.push_back(paths[n][p]);
+        copied_rows.push_back(tree_paths_.paths[n][p]);
         copied_positions.push_back(p);
         copied_first_page.push_back(first);
       }
     }
-    for (int i = 0; i < node.rows; ++i) {
-      paths[n].push_back(node.row + i);
-      first_page[node.row + i] = first;
-    }
+    std::fill_n(first_page.begin() + node.row, node.rows, first);
   }
   if (!pages_ || pages_->pages() < layout.pages) {
     TRY(stream_->wait());
@@ -116,7 +112,6 @@ Result<std::vector<float>> Tape::DevicePass::forward(kernels::Stream&, const mod
   records_.clear();
   arena_.reset();
   routes_used_ = 0;
-  runs_sent_ = false;
   TRY(send_tree(tree));
   hidden_ = TRY(hidden_states(*this, layout_));
   return head(picks);

@@ -61,30 +61,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   Result<Tensor> combine(const Tensor& y, const Tensor& residual) override;
 
  private:
-  enum Kind {
-    kEmbed,
-    kNorm,
-    kLinear,
-    kLinearOnto,
-    kNormOnto,
-    kHeadNorm,
-    kAttention,
-    kSwiglu,
-    kDispatch,
-    kGroupedLinear,
-    kCombine
-  };
-  struct Record {
-    Kind kind{};
-    int weight = 0;
-    int second_weight = 0;  // of keys, where `weight` is that of queries
-    int bias = -1;
-    int layer = 0;
-    size_t routes = 0;  // which of routes_
-    Tensor in = {};
-    Tensor out = {};
-    bool kept = true;  // false: `out` lives in scratch and is computed again when it is needed
-  };
+  using enum TapeKind;
+  using Record = TapeRecord<Tensor>;
   // Arrays of the host in the device's memory, as long as the next of the same name has not come.
   template <typename T>
   class Sent {
@@ -168,7 +146,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::DeviceBuffer<bf16> copied_columns_;
   Sent<TandemCudaTreeRun> runs_;
   Sent<int32_t> row_run_, paths_;
-  bool runs_sent_ = false;
+  TreePaths tree_paths_;
 
   std::vector<int> head_rows_;
   std::vector<TandemCudaPick> head_picks_;

@@ -24,20 +24,10 @@ Status Tape::DevicePass::backward(std::span<const float> grad_logprobs, const mo
 }
 
 Status Tape::DevicePass::send_runs() {
-  if (runs_sent_) return {};
-  std::vector<std::vector<int>> paths(tree_->nodes.size());
-  std::vector<kernels::TreeRun> runs;
-  for (size_t n = 0; n < tree_->nodes.size(); ++n) {
-    const TreeNode& node = tree_->nodes[n];
-    if (node.parent >= 0) paths[n] = paths[node.parent];
-    for (int i = 0; i < node.rows; ++i) paths[n].push_back(node.row + i);
-    runs.push_back({node.row, node.rows, paths[n]});
-  }
-  const auto flat = TRY(kernels::cuda::tree_runs(std::span(&runs, 1), rows_));
+  const auto flat = TRY(kernels::cuda::tree_runs(std::span(&tree_paths_.runs, 1), rows_));
   TRY(runs_.send(*stream_, flat.runs));
   TRY(row_run_.send(*stream_, flat.row_run));
   TRY(paths_.send(*stream_, flat.paths));
-  runs_sent_ = true;
   return {};
 }
 
@@ -138,6 +128,9 @@ Status Tape::DevicePass::backward(const Record& r) {
       return grouped_linear_backward(r);
     case kCombine:
       return combine_backward(r);
+    case kExpandLatents:
+    case kProjectValues:
+      break;  // refused when the pass was made
   }
   return {};
 }

@@ -20,6 +20,7 @@ Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, const mo
   if (weights_->live_adapter()) return Status::invalid("nothing is trained beside a live adapter; merge it");
   grads_ = gradients.host<float>().data();
   learned_ = learned;
+  paths_ = TreePaths(*tree_);
   TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
   return {};
@@ -290,7 +291,7 @@ Status Tape::TapeOps<T>::attention_backward(const Record& r) {
   const int grad_values = columns_.keys + shape_.kv_heads * shape_.head_size;
   const size_t grad_stride = static_cast<size_t>(grad_values) + shape_.kv_heads * shape_.values();
   T* grad = grown(grad_wide_, static_cast<size_t>(rows_) * grad_stride);
-  const std::vector<kernels::TreeRun>& runs = tree_runs();
+  const std::vector<kernels::TreeRun>& runs = paths_.runs;
   TRY(kernels::attention_backward(*stream_, model::attention_shape(config_, r.layer),
                                   {.queries = r.in.data,
                                    .keys = r.in.data + columns_.keys,
@@ -306,19 +307,6 @@ Status Tape::TapeOps<T>::attention_backward(const Record& r) {
                                    .rows = rows_},
                                   std::span(&runs, 1)));
   return rotation_.turn(*stream_, grad, grad_stride, tree_->positions, true);
-}
-
-template <typename T>
-const std::vector<kernels::TreeRun>& Tape::TapeOps<T>::tree_runs() {
-  paths_.assign(tree_->nodes.size(), {});
-  tree_runs_.clear();
-  for (size_t n = 0; n < tree_->nodes.size(); ++n) {
-    const TreeNode& node = tree_->nodes[n];
-    if (node.parent >= 0) paths_[n] = paths_[node.parent];
-    for (int i = 0; i < node.rows; ++i) paths_[n].push_back(node.row + i);
-    tree_runs_.push_back({node.row, node.rows, paths_[n]});
-  }
-  return tree_runs_;
 }
 
 template class Tape::TapeOps<bf16>;

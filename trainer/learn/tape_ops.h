@@ -11,6 +11,7 @@
 #include "model/routes.h"
 #include "model/tree_pages.h"
 #include "trainer/learn/tape.h"
+#include "trainer/learn/tape_record.h"
 
 namespace tandem::trainer {
 
@@ -101,32 +102,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Result<Tensor> combine(const Tensor& y, const Tensor& residual) override;
 
  private:
-  enum Kind {
-    kEmbed,
-    kNorm,
-    kLinear,
-    kLinearOnto,
-    kNormOnto,
-    kHeadNorm,
-    kAttention,
-    kExpandLatents,
-    kProjectValues,
-    kSwiglu,
-    kDispatch,
-    kGroupedLinear,
-    kCombine
-  };
-  struct Record {
-    Kind kind{};
-    int weight = 0;
-    int second_weight = 0;  // of keys, where `weight` is that of queries
-    int bias = -1;
-    int layer = 0;
-    size_t routes = 0;  // which of routes_
-    Tensor in = {};
-    Tensor out = {};
-    bool kept = true;  // false: `out` lives in scratch and is computed again when it is needed
-  };
+  using enum TapeKind;
+  using Record = TapeRecord<Tensor>;
   using Base = model::LayerOps<T>;
   using Base::config_, Base::shape_, Base::columns_, Base::rotation_, Base::activations_, Base::stream_, Base::weights_,
       Base::layout, Base::multiply, Base::multiplied_by, Base::gather;
@@ -162,7 +139,6 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Status grouped_linear_backward(const Record& record);
   Status add_grouped_gradient(const Record& record);
   Status dispatch_backward(const Record& record);
-  const std::vector<kernels::TreeRun>& tree_runs();
 
   const TokenTree* tree_ = nullptr;
   float* grads_ = nullptr;
@@ -178,8 +154,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   size_t routes_used_ = 0;
   Tensor hidden_;
   model::TreePages<T> pages_{shape_};
-  std::vector<std::vector<int>> paths_;
-  std::vector<kernels::TreeRun> tree_runs_;
+  TreePaths paths_;
   std::vector<T> scratch_, dispatched_, packed_, packed_grad_;
   std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
   std::vector<T> grad_spare_, grad_queries_, columns_of_x_, columns_of_grad_;
