@@ -153,6 +153,8 @@ class EnvsOfServer : public EnvsCommand {
     server_.emplace(Arguments{TANDEM_BINARY, "role", "env", "--run-dir", run_dir_.string()}, root() / "server.log");
     const auto socket = env_address().path();
     ASSERT_TRUE(within(20s, [&] { return fs::exists(socket) || !server_->running(); }));
+    // Its socket is there before it listens; a test may stop it at once.
+    ASSERT_TRUE(within(20s, [&] { return !server_->running() || envs("ls " + run()).code == 0; }));
     ASSERT_TRUE(server_->running()) << text(root() / "server.log");
   }
   std::string run() const { return run_dir_.string(); }
