@@ -24,14 +24,16 @@ class CpuStagedWeights final : public StagedWeights {
   CpuStagedWeights(std::shared_ptr<Weights> weights, int threads, kernels::Isa isa)
       : weights_(std::move(weights)), threads_(threads), isa_(isa) {}
 
-  std::span<std::byte> bytes() override { return weights_->wire(); }
   // On threads of its own: those of the executor are sampling.
-  Status prepare() override {
-    auto stream = TRY(kernels::Stream::cpu(threads_, isa_));
-    TRY(weights_->pack_received(stream));
-    weights_->give_back_flat();
+  Status prepare(std::span<const std::byte> wire) override {
+    if (!stream_) stream_.emplace(TRY(kernels::Stream::cpu(threads_, isa_)));
+    TRY(weights_->pack_received(*stream_, wire));
     prepared_ = true;
     return {};
+  }
+  Status verify(std::span<const std::byte> wire) override {
+    if (!prepared_) return Status::invalid("the weights to verify are not prepared");
+    return weights_->verify(*stream_, wire);
   }
   bool prepared() const { return prepared_; }
   std::shared_ptr<const Weights> take() { return std::move(weights_); }
@@ -40,6 +42,7 @@ class CpuStagedWeights final : public StagedWeights {
   std::shared_ptr<Weights> weights_;
   const int threads_;
   const kernels::Isa isa_;
+  std::optional<kernels::Stream> stream_;
   bool prepared_ = false;
 };
 

@@ -96,10 +96,11 @@ struct Answer {
 class StagedWeights {
  public:
   virtual ~StagedWeights() = default;
-  // Host memory for the bytes of the version, as Weights::wire has them.
-  virtual std::span<std::byte> bytes() = 0;
-  // Makes of all bytes what batches read. After an error this can only be let go.
-  virtual Status prepare() = 0;
+  // Makes what batches read of the bytes of a version, as Weights::wire has them, which stay the caller's. After an
+  // error this can only be let go.
+  virtual Status prepare(std::span<const std::byte> wire) = 0;
+  // Whether what batches will read is what `prepare` makes of these bytes: kCorrupt says what is not.
+  virtual Status verify(std::span<const std::byte> wire) = 0;
 };
 
 class Executor {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "base/random.h"
 #include "model/safetensors.h"
@@ -109,18 +108,6 @@ void Weights::lay_out_wire() {
   wire_bytes_ = bytes;
 }
 
-kernels::e4m3* Weights::codes(size_t parameter, int group) {
-  const Parameter& p = layout_.parameters[parameter];
-  return reinterpret_cast<kernels::e4m3*>(wire_.data() + wire_at_[parameter]) +
-         static_cast<size_t>(group) * p.group_rows() * p.columns;
-}
-
-kernels::e8m0* Weights::scales(size_t parameter, int group) {
-  const Parameter& p = layout_.parameters[parameter];
-  return reinterpret_cast<kernels::e8m0*>(wire_.data() + wire_at_[parameter] + p.elements()) +
-         group * scales_of_group(p);
-}
-
 std::span<std::byte> Weights::wire() {
   if (format_ == WeightFormat::kBf16) return std::as_writable_bytes(flat());
   if (format_ == WeightFormat::kFloat32) return std::as_writable_bytes(flat<float>());
@@ -133,23 +120,25 @@ Weights::WirePlace Weights::wire_place(int parameter) const {
   return {.values = wire_at_[parameter], .scales = wire_at_[parameter] + p.elements()};
 }
 
+std::vector<Weights::WirePart> Weights::wire_parts() const {
+  std::vector<WirePart> parts;
+  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
+    const Parameter& p = layout_.parameters[i];
+    const WirePlace place = wire_place(static_cast<int>(i));
+    const auto width = static_cast<uint32_t>(quantized_[i] ? 1 : element_bytes());
+    parts.push_back({.name = p.name, .begin = place.values, .bytes = p.elements() * width, .element_bytes = width});
+    if (quantized_[i])
+      parts.push_back({.name = p.name + " scales",
+                       .begin = place.scales,
+                       .bytes = p.groups * scales_of_group(p),
+                       .element_bytes = 1});
+  }
+  return parts;
+}
+
 Status Weights::encode(kernels::Stream& stream) {
   mark_received();
   return is_quantised(format_) ? quantize(stream) : Status();
-}
-
-Status Weights::pack(kernels::Stream& stream) {
-  TRY(encode(stream));
-  return format_ == WeightFormat::kFloat32 ? build_panels<float>(stream) : build_panels<bf16>(stream);
-}
-
-Status Weights::pack_received(kernels::Stream& stream) {
-  mark_received();
-  for (size_t i = 0; i < wire_at_.size(); ++i) {
-    const Parameter& p = layout_.parameters[i];
-    if (!quantized_[i]) std::memcpy(flat().data() + p.offset, wire_.data() + wire_at_[i], p.elements() * sizeof(bf16));
-  }
-  return format_ == WeightFormat::kFloat32 ? build_panels<float>(stream) : build_panels<bf16>(stream);
 }
 
 Status Weights::quantize(kernels::Stream& stream) {
@@ -161,123 +150,20 @@ Status Weights::quantize(kernels::Stream& stream) {
       continue;
     }
     const int rows = p.group_rows();
+    const auto codes_of = [&](int g) { return const_cast<kernels::e4m3*>(codes(wire_.data(), i, g)); };
+    const auto scales_of = [&](int g) { return const_cast<kernels::e8m0*>(scales(wire_.data(), i, g)); };
     for (int g = 0; g < p.groups; ++g, values += static_cast<size_t>(rows) * p.columns) {
       if (format_ == WeightFormat::kFp8) {
-        TRY(kernels::quantize_weight(stream, values, rows, p.columns, codes(i, g), scales(i, g)));
+        TRY(kernels::quantize_weight(stream, values, rows, p.columns, codes_of(g), scales_of(g)));
       } else {
         TRY(kernels::quantize(stream, {.x = values,
                                        .stride = static_cast<size_t>(p.columns),
-                                       .by_row = codes(i, g),
-                                       .row_scales = scales(i, g),
+                                       .by_row = codes_of(g),
+                                       .row_scales = scales_of(g),
                                        .rows = rows,
                                        .columns = p.columns,
                                        .block = kernels::kMicroscaleBlock}));
       }
-    }
-  }
-  return {};
-}
-
-// False, and no panels, where some matrix of the parameter cannot be had as codes.
-Result<bool> Weights::build_code_panels(kernels::Stream& stream, size_t parameter) {
-  const Parameter& p = layout_.parameters[parameter];
-  const size_t group = kernels::packed_codes_size(p.group_rows(), p.columns);
-  Buffer<std::byte>& packed = packed_codes_[parameter];
-  if (packed.empty()) packed = Buffer<std::byte>(panels_of(parameter).codes);
-  for (int g = 0; g < p.groups; ++g) {
-    const bool done = TRY(kernels::pack_codes(stream, {.codes = codes(parameter, g),
-                                                       .scales = scales(parameter, g),
-                                                       .packed = packed.data() + g * group,
-                                                       .n = p.group_rows(),
-                                                       .k = p.columns,
-                                                       .block = block_columns(format_),
-                                                       .block_rows = block_rows(format_)}));
-    if (done) continue;
-    packed = {};
-    return false;
-  }
-  return true;
-}
-
-std::pair<size_t, size_t> Weights::split_sizes(size_t parameter) const {
-  const Parameter& p = layout_.parameters[parameter];
-  return {kernels::packed_size(p.columns, p.absorbed_rows),
-          kernels::packed_size(p.group_rows() - p.absorbed_rows, p.columns)};
-}
-
-std::pair<size_t, size_t> Weights::transposed_split_sizes(size_t parameter) const {
-  const Parameter& p = layout_.parameters[parameter];
-  return {kernels::packed_size(p.absorbed_rows, p.columns),
-          kernels::packed_size(p.columns, p.group_rows() - p.absorbed_rows)};
-}
-
-template <typename T>
-Status Weights::build_split_panels(kernels::Stream& stream, size_t parameter) {
-  const Parameter& p = layout_.parameters[parameter];
-  const int absorbed = p.absorbed_rows, rest = p.group_rows() - absorbed, columns = p.columns;
-  const auto [absorbed_size, rest_size] = split_sizes(parameter);
-  const auto [absorbed_back_size, rest_back_size] = transposed_split_sizes(parameter);
-  Buffer<T>& packed = in<T>().packed[parameter];
-  if (packed.empty()) packed = Buffer<T>(panels_of(parameter).elements);
-  Buffer<bf16>& packed_back = transposed_[parameter];
-  if (packed_back.empty()) packed_back = Buffer<bf16>(panels_of(parameter).transposed);
-  std::vector<T> transpose(static_cast<size_t>(absorbed) * columns);
-  const T* rows = flat<T>().data() + p.offset;
-  for (int g = 0; g < p.groups; ++g, rows += static_cast<size_t>(p.group_rows()) * columns) {
-    for (int row = 0; row < absorbed; ++row) {
-      for (int i = 0; i < columns; ++i)
-        transpose[static_cast<size_t>(i) * absorbed + row] = rows[static_cast<size_t>(row) * columns + i];
-    }
-    const T* const rest_rows = rows + transpose.size();
-    T* const to = packed.data() + g * (absorbed_size + rest_size);
-    TRY(kernels::pack(stream, transpose.data(), columns, absorbed, to));
-    TRY(kernels::pack(stream, rest_rows, rest, columns, to + absorbed_size));
-    if constexpr (std::is_same_v<T, bf16>) {
-      if (!for_training_) continue;
-      bf16* const back = packed_back.data() + g * (absorbed_back_size + rest_back_size);
-      TRY(kernels::pack(stream, rows, absorbed, columns, back));
-      TRY(kernels::pack_transposed(stream, rest_rows, rest, columns, back + absorbed_back_size));
-    }
-  }
-  return {};
-}
-
-template <typename T>
-Status Weights::build_panels(kernels::Stream& stream) {
-  std::vector<bf16> expanded;
-  for (size_t i = 0; i < layout_.parameters.size(); ++i) {
-    const Parameter& p = layout_.parameters[i];
-    const Panels panels = panels_of(i);
-    if (panels.elements + panels.codes == 0) continue;
-    if (p.absorbed_rows > 0) {
-      TRY(build_split_panels<T>(stream, i));
-      continue;
-    }
-    if (quantized_[i] && !for_training_ && TRY(build_code_panels(stream, i))) continue;
-    const int rows = p.group_rows();
-    const size_t elements = static_cast<size_t>(rows) * p.columns;
-    const size_t group = kernels::packed_size(rows, p.columns), transposed = kernels::packed_size(p.columns, rows);
-    Buffer<T>& packed = in<T>().packed[i];
-    if (packed.empty()) packed = Buffer<T>(p.groups * group);
-    if (transposed_[i].empty()) transposed_[i] = Buffer<bf16>(panels.transposed);
-    if (quantized_[i] && expanded.size() < elements) expanded.resize(elements);
-    for (int g = 0; g < p.groups; ++g) {
-      const T* values = flat<T>().data() + p.offset + g * elements;
-      if constexpr (std::is_same_v<T, bf16>) {
-        if (quantized_[i]) {
-          TRY(kernels::expand(stream, {.codes = codes(i, g),
-                                       .scales = scales(i, g),
-                                       .out = expanded.data(),
-                                       .rows = rows,
-                                       .columns = p.columns,
-                                       .block = block_columns(format_),
-                                       .block_rows = block_rows(format_)}));
-          values = expanded.data();
-        }
-        if (for_training_)
-          TRY(kernels::pack_transposed(stream, values, rows, p.columns, transposed_[i].data() + g * transposed));
-      }
-      TRY(kernels::pack(stream, values, rows, p.columns, packed.data() + g * group));
     }
   }
   return {};

@@ -79,6 +79,17 @@ class Weights {
   };
   WirePlace wire_place(int parameter) const;
 
+  // A stretch of `wire`: the values of a parameter, or the scales of one that is quantised. What lies between two of
+  // them is zero.
+  struct WirePart {
+    std::string name;  // of the parameter; of scales with " scales"
+    uint64_t begin = 0, bytes = 0;
+    uint32_t element_bytes = 0;  // 1, 2 or 4
+    friend bool operator==(const WirePart&, const WirePart&) = default;
+  };
+  // All of them, in the order of `wire`.
+  std::vector<WirePart> wire_parts() const;
+
   // Another one after each of the calls below; the same one means the same bytes of `wire`.
   using Edition = std::shared_ptr<const int>;
   const Edition& edition() const { return edition_; }
@@ -89,8 +100,12 @@ class Weights {
   Status encode(kernels::Stream& stream);
   // Rebuilds `wire` and all panels from `flat`. Must follow every change of it.
   Status pack(kernels::Stream& stream);
-  // Rebuilds all panels, and of `flat` what is not quantised, from `wire`.
-  Status pack_received(kernels::Stream& stream);
+  // Rebuilds all panels from bytes as `wire` has them, and of `flat` what is not read as panels only; where this is for
+  // training, all that is not quantised. kInvalid where there are more or fewer.
+  Status pack_received(kernels::Stream& stream, std::span<const std::byte> wire);
+  // Whether what products and lookups read is what `pack_received` makes of these bytes: kCorrupt names the first
+  // parameter of which it is not.
+  Status verify(kernels::Stream& stream, std::span<const std::byte> wire) const;
   // Gives back the memory of values that are read as panels only. From then on flat() and digest() mean nothing, until
   // all of `flat` or `wire` has been written again.
   void give_back_flat();
@@ -135,17 +150,30 @@ class Weights {
   size_t element_bytes() const { return format_ == WeightFormat::kFloat32 ? sizeof(float) : sizeof(kernels::bf16); }
   bool is_given_back(size_t parameter) const;
   Status quantize(kernels::Stream& stream);
+  // The panels of a parameter, of one kind, and room for them.
   template <typename T>
-  Status build_panels(kernels::Stream& stream);
+  struct Built {
+    Buffer<T> packed;
+    Buffer<kernels::bf16> transposed;
+    Buffer<std::byte> codes;
+  };
   template <typename T>
-  Status build_split_panels(kernels::Stream& stream, size_t parameter);
+  Status build_panels(kernels::Stream& stream, std::span<const std::byte> wire);
+  // Of one parameter into `to`, whose buffers are taken where they are empty, and let go where they are not used.
+  template <typename T>
+  Status build(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter, Built<T>& to) const;
+  template <typename T>
+  Status build_split(kernels::Stream& stream, const T* rows, size_t parameter, Built<T>& to) const;
   // Elements of the two kinds of panels of a group.
   std::pair<size_t, size_t> split_sizes(size_t parameter) const;
   std::pair<size_t, size_t> transposed_split_sizes(size_t parameter) const;
-  Result<bool> build_code_panels(kernels::Stream& stream, size_t parameter);
-  // Of one matrix of a parameter.
-  kernels::e4m3* codes(size_t parameter, int group);
-  kernels::e8m0* scales(size_t parameter, int group);
+  Result<bool> build_codes(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter,
+                           Buffer<std::byte>& to) const;
+  template <typename T>
+  Status verify_as(kernels::Stream& stream, std::span<const std::byte> wire) const;
+  // Of one matrix of a parameter, in `wire`.
+  const kernels::e4m3* codes(const std::byte* wire, size_t parameter, int group) const;
+  const kernels::e8m0* scales(const std::byte* wire, size_t parameter, int group) const;
   size_t scales_of_group(const Parameter& parameter) const;
 
   bool for_training_ = false;

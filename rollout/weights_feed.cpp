@@ -6,24 +6,30 @@ namespace tandem::rollout {
 
 using namespace std::chrono_literals;
 
+namespace {
+constexpr auto kNothingCame = 1s, kAskAgain = 3s;
+}
+
 void WeightsFeed::tick(wire::Socket& trainer) {
   const Time now = clock_.now();
   if (!fetching() && now >= next_query_) {
     next_query_ = now + 1s;  // the trainer announces; asking again is for the case that nobody heard
     wire::Outgoing query;
-    query.body().setWeightsQuery();
+    weights_sync::write_wanted(held_.holds(), query.body().initWeightsWanted());
     (void)trainer.send("", query);
   }
   if (!receiver_) return;
-  if (now - last_chunk_ > 3s) {
+  if (now - std::max(last_chunk_, asked_) > kAskAgain) {
     receiver_->forget_outstanding();
-    last_chunk_ = now;
+    asked_ = now;
   }
   if (now < ask_again_) return;
+  const auto& manifest = receiver_->manifest();
   for (const uint32_t index : receiver_->requests(window_)) {
     wire::Outgoing request;
     auto chunk = request.body().initChunkRequest();
-    chunk.setVersion(receiver_->manifest().version);
+    chunk.setVersion(manifest.version);
+    chunk.setBase(manifest.base);
     chunk.setIndex(index);
     if (!trainer.send("", request).ok()) return receiver_->forget_outstanding();
   }
@@ -33,24 +39,34 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
   if (preparing_.joinable()) return;  // asked again when it is done
   auto manifest = weights_sync::read_manifest(in);
   if (!manifest || manifest->version <= newest_) return;
-  // The same version with other digests is of a trainer that came back from a checkpoint: what was begun cannot end.
-  if (receiver_ && receiver_->manifest().version == manifest->version &&
-      receiver_->manifest().digests == manifest->digests)
-    return;
+  if (receiver_) {
+    // What comes is not given up for something newer, or a slow line would never see the end of anything. The same
+    // version with other digests is of a trainer that came back from a checkpoint: what was begun cannot end. Nor can
+    // what the trainer has no more, as it says when it is asked for a chunk.
+    const auto& coming = receiver_->manifest();
+    const bool same = coming.version == manifest->version && coming.base == manifest->base;
+    if (same ? coming.digests == manifest->digests : clock_.now() - last_chunk_ < kNothingCame) return;
+  } else if (!started_) {
+    started_ = clock_.now();
+    bytes_ = 0;
+    prepare_seconds_ = 0;
+  }
   if (!target_) {
     auto room = stage_();
     if (!room) return spdlog::error("no room for new weights: {}", room.error().message());
     target_ = std::move(*room);
   }
-  auto receiver = weights_sync::Receiver::begin(std::move(*manifest), target_->bytes(), model::to_string(format_));
+  auto receiver = held_.begin(std::move(*manifest));
   if (!receiver) return spdlog::error("weights refused: {}", receiver.error().message());
   receiver_ = std::move(*receiver);
-  started_ = last_chunk_ = clock_.now();
+  last_chunk_ = asked_ = clock_.now();
 }
 
 void WeightsFeed::on_chunk(const wire::Incoming& message) {
   const auto chunk = message.body().getChunk();
-  if (!receiver_ || chunk.getVersion() != receiver_->manifest().version || message.bulk_count() != 1) return;
+  if (!receiver_ || preparing_.joinable() || message.bulk_count() != 1) return;
+  const auto& manifest = receiver_->manifest();
+  if (chunk.getVersion() != manifest.version || chunk.getBase() != manifest.base) return;
   last_chunk_ = clock_.now();
   if (const Status status = receiver_->accept(chunk.getIndex(), message.bulk(0)); !status.ok()) {
     ++refused_;
@@ -60,38 +76,50 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
     spdlog::warn("{}; asking again", status.message());
   } else {
     refused_in_a_row_ = 0;
+    bytes_ += message.bulk(0).size();
   }
   if (!receiver_->verified()) return;
   prepared_ = false;
   preparing_ = std::thread([this] {
-    outcome_ = target_->prepare();
+    const Time start = clock_.now();
+    outcome_ = prepare(receiver_->manifest());
+    prepare_seconds_ += to_seconds(clock_.now() - start);
     prepared_ = true;
   });
+}
+
+Status WeightsFeed::prepare(const weights_sync::Manifest& manifest) {
+  TRY(held_.complete(manifest, threads_));
+  if (manifest.newest > manifest.version) return {};  // the next delta is on this one
+  TRY(target_->prepare(held_.bytes()));
+  // In this order: bytes that changed since they were packed are found by the one or the other.
+  TRY(target_->verify(held_.bytes()));
+  return held_.check(threads_);
 }
 
 Result<std::optional<WeightsFeed::Ready>> WeightsFeed::take_ready() {
   if (!preparing_.joinable() || !prepared_) return std::optional<Ready>();
   preparing_.join();
+  const auto manifest = receiver_->manifest();
+  receiver_.reset();
+  next_query_ = {};
   if (!outcome_.ok()) {
-    // The memory holds a mixture of two versions.
+    held_.let_go();
     target_ = nullptr;
-    const uint64_t version = receiver_->manifest().version;
-    receiver_.reset();
+    ++refused_versions_;
     if (++failures_in_a_row_ >= kMostFailures) return fail(outcome_);
-    spdlog::error("weights {} could not be prepared: {}; fetching them again", version, outcome_.message());
+    spdlog::error("weights {} are not taken: {}; fetching them whole", manifest.version, outcome_.message());
     next_query_ = clock_.now() + 1s;
     return std::optional<Ready>();
   }
+  if (manifest.newest > manifest.version) return std::optional<Ready>();
   failures_in_a_row_ = 0;
-  newest_ = receiver_->manifest().version;
-  Ready ready{.weights = std::move(target_),
-              .version = newest_,
-              .fetch_seconds = to_seconds(clock_.now() - started_),
-              .bytes = receiver_->manifest().bytes};
-  target_ = nullptr;
-  receiver_.reset();
-  next_query_ = {};
-  return ready;
+  newest_ = manifest.version;
+  return Ready{.weights = std::move(target_),
+               .version = newest_,
+               .fetch_seconds = to_seconds(clock_.now() - *std::exchange(started_, std::nullopt)),
+               .prepare_seconds = prepare_seconds_,
+               .bytes = bytes_};
 }
 
 }  // namespace tandem::rollout

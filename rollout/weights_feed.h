@@ -1,7 +1,9 @@
 // The newest weights, on their way into an engine: asked for, fetched, verified, prepared, ready.
 //
-// Weights are ready only after all of them were prepared. Where that fails, nothing of that version is handed out: its
-// memory is let go, and the version is fetched again.
+// The feed holds the bytes of the newest version in host memory, so that what changed is enough for the next one.
+// Weights are ready only after the digest of every part was taken of those bytes and what kernels will read was
+// compared with them. Where that fails, nothing of that version is handed out: its memory is let go, and the weights
+// are fetched whole.
 //
 // Thread safety: none but for the preparing, which runs on a thread that this owns.
 #pragma once
@@ -15,6 +17,7 @@
 #include "base/clock.h"
 #include "model/executor.h"
 #include "weights_sync/carrier.h"
+#include "weights_sync/held.h"
 
 namespace tandem::rollout {
 
@@ -23,8 +26,14 @@ class WeightsFeed {
   // Gives room for a version, as model::Executor does.
   using Stage = std::function<Result<std::unique_ptr<model::StagedWeights>>()>;
 
-  WeightsFeed(model::WeightFormat format, uint64_t have_version, int window, const Clock& clock, Stage stage)
-      : format_(format), newest_(have_version), window_(window), clock_(clock), stage_(std::move(stage)) {}
+  // `held` is what the engine begins with; up to `window` chunks are asked for at once; `threads` verify.
+  WeightsFeed(weights_sync::Held held, int window, int threads, const Clock& clock, Stage stage)
+      : newest_(held.holds().version),
+        window_(window),
+        clock_(clock),
+        held_(std::move(held)),
+        threads_(threads),
+        stage_(std::move(stage)) {}
   ~WeightsFeed() {
     if (preparing_.joinable()) preparing_.join();
   }
@@ -37,29 +46,35 @@ class WeightsFeed {
   struct Ready {
     std::unique_ptr<model::StagedWeights> weights;
     uint64_t version = 0;
-    double fetch_seconds = 0;
-    uint64_t bytes = 0;
+    double fetch_seconds = 0;    // since its first manifest
+    double prepare_seconds = 0;  // of these: decoding, packing, verifying
+    uint64_t bytes = 0;          // that came for it
   };
   // The weights that became ready since the last call. Their error after kMostFailures failures in a row.
   Result<std::optional<Ready>> take_ready();
   bool fetching() const { return receiver_.has_value() || preparing_.joinable(); }
   uint64_t newest() const { return newest_; }
   uint64_t refused_chunks() const { return refused_; }
+  uint64_t refused_versions() const { return refused_versions_; }
   static constexpr int kMostFailures = 3;
 
  private:
-  const model::WeightFormat format_;
-  uint64_t newest_;  // version that is here or coming
+  Status prepare(const weights_sync::Manifest& manifest);
+  uint64_t newest_;  // version that was handed out, or that the engine began with
   const int window_;
   const Clock& clock_;
-  Time next_query_{}, last_chunk_{}, started_{};
+  Time next_query_{}, last_chunk_{}, asked_{};
+  std::optional<Time> started_;  // of the first manifest towards the next version
+  weights_sync::Held held_;
+  kernels::ThreadPool threads_;
   std::unique_ptr<model::StagedWeights> target_;
   std::optional<weights_sync::Receiver> receiver_;
   const Stage stage_;
   std::thread preparing_;
   std::atomic<bool> prepared_{false};
-  Status outcome_;  // of the preparing; of its thread until `prepared_`
-  uint64_t refused_ = 0;
+  Status outcome_;  // of the preparing; of its thread until `prepared_`, as are `held_` and `target_`
+  double prepare_seconds_ = 0;
+  uint64_t bytes_ = 0, refused_ = 0, refused_versions_ = 0;
   int refused_in_a_row_ = 0, failures_in_a_row_ = 0;
   Time ask_again_{};
 };

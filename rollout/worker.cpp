@@ -75,6 +75,7 @@ Status Worker::take_weights() {
   max_pause_ms_ = std::max(max_pause_ms_, last_pause_ms_);
   received_bytes_ += ready->bytes;
   fetch_seconds_ += ready->fetch_seconds;
+  prepare_seconds_ += ready->prepare_seconds;
   ++swaps_;
   return {};
 }
@@ -140,6 +141,7 @@ Json Worker::metrics() const {
           {"idle_seconds", idle_seconds_},
           {"tool_seconds", tool_seconds_},
           {"fetch_seconds", fetch_seconds_},
+          {"prepare_seconds", prepare_seconds_},
           {"swaps", swaps_},
           {"pause_ms", last_pause_ms_},
           {"max_pause_ms", max_pause_ms_},
@@ -147,6 +149,7 @@ Json Worker::metrics() const {
           {"handed_over", handed_over_},
           {"taken", taken_},
           {"refused_chunks", feed_.refused_chunks()},
+          {"refused_versions", feed_.refused_versions()},
           {"refused_messages", trainer_.refused() + env_.refused()}};
 }
 
@@ -154,6 +157,11 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   auto conversation = TRY(Conversation::load(settings.model, settings.conversation));
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false, settings.format)));
   TRY(settings.place.ready(*weights));
+  weights_sync::Held held(weights_sync::Blocks::of(*weights), std::string(model::to_string(settings.format)));
+  {
+    kernels::ThreadPool threads(settings.place.threads);
+    held.hold(0, weights->wire(), threads);
+  }
   if (settings.place.device.on_cpu()) weights->give_back_flat();
   auto engine = TRY(Engine::create(weights, 0, settings.place, settings.engine));
   weights.reset();
@@ -180,7 +188,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Worker worker(settings, clock, std::move(engine), std::move(conversation), std::move(link), std::move(trainer),
-                std::move(env), std::move(peers), context);
+                std::move(env), std::move(peers), context, std::move(held));
   self = &worker;
   return worker.run(stop);
 }

@@ -19,7 +19,8 @@ namespace tandem::rollout {
 class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
-         wire::CoordinatorLink link, wire::Socket trainer, EnvLines env, wire::Socket peers, zmq::context_t& context)
+         wire::CoordinatorLink link, wire::Socket trainer, EnvLines env, wire::Socket peers, zmq::context_t& context,
+         weights_sync::Held held)
       : settings_(settings),
         clock_(clock),
         engine_(std::move(engine)),
@@ -29,7 +30,8 @@ class Worker {
         env_(std::move(env)),
         peers_(std::move(peers)),
         context_(context),
-        feed_(engine_.format(), 0, settings.chunk_window, clock, [this] { return engine_.stage_weights(); }) {}
+        feed_(std::move(held), settings.chunk_window, settings.place.threads, clock,
+              [this] { return engine_.stage_weights(); }) {}
 
   void introduce(wire::Hello::Builder hello);
   Status run(const std::atomic<bool>& stop);
@@ -100,7 +102,7 @@ class Worker {
   uint32_t credits_announced_ = UINT32_MAX;
   Time next_env_check_{};
   bool stopped_ = false;
-  double idle_seconds_ = 0, tool_seconds_ = 0, fetch_seconds_ = 0, last_pause_ms_ = 0, max_pause_ms_ = 0;
+  double idle_seconds_ = 0, tool_seconds_ = 0, fetch_seconds_ = 0, prepare_seconds_ = 0, last_pause_ms_ = 0, max_pause_ms_ = 0;
 };
 
 }  // namespace tandem::rollout

@@ -5,8 +5,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <set>
-
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
@@ -26,12 +24,6 @@ using rollout::TrajectoryStore;
 namespace {
 
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
-
-// A version as it is handed out: a copy that stays while the learner goes on.
-struct Published {
-  weights_sync::Manifest manifest;
-  std::vector<std::byte> bytes;
-};
 
 Json to_json(const StepMetrics& m) {
   return {{"loss", m.loss},
@@ -63,11 +55,14 @@ class Trainer {
         store_(std::move(store)),
         rollouts_(std::move(rollouts)),
         link_(std::move(link)),
+        history_(weights_sync::Blocks::of(learner_.weights()),
+                 std::string(model::to_string(learner_.weights().format())), settings.weights),
+        publishing_(settings.place.threads),
         started_(clock.now()),
         stored_(store_.size()),
         storage_(1, 4),
         compute_(1, 4) {
-    published_ = publish();
+    handout_.offer(publish());
     for (const int fd : {storage_.wake_fd(), compute_.wake_fd()}) {
       epoll_event event{.events = EPOLLIN, .data = {}};
       (void)::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, fd, &event);  // without it both are looked at every 20 ms
@@ -98,7 +93,7 @@ class Trainer {
       for (int i = 0; i < 64; ++i) {
         auto message = rollouts_.receive();
         if (!message) break;
-        TRY(on_rollout(*message));
+        on_rollout(*message);
       }
       start_storing();
       if (stop) apply(WorkOrder::Leave{});
@@ -128,49 +123,19 @@ class Trainer {
     apply(WorkOrder::Ordered{std::move(batch)});
   }
 
-  Status on_rollout(const wire::Incoming& message) {
-    const auto body = message.body();
-    switch (body.which()) {
-      case wire::Body::TRAJECTORY: {
-        auto trajectory = rollout::read_trajectory(body.getTrajectory(), message);
-        if (!trajectory) {
-          spdlog::warn("{}; it will be sent again", trajectory.error().message());
-          return {};
-        }
-        // What there is no room for is not acknowledged, so it is sent again.
-        if (received_.bytes >= kReceivedBytes) return {};
-        received_.bytes += rollout::bytes_of(*trajectory);
-        received_.trajectories.push_back(std::move(*trajectory));
-        received_.senders.push_back(message.sender());
-        return {};
-      }
-      case wire::Body::WEIGHTS_QUERY: {
-        listeners_.insert(message.sender());
-        announce(message.sender());
-        return {};
-      }
-      case wire::Body::CHUNK_REQUEST: {
-        const auto request = body.getChunkRequest();
-        if (request.getVersion() != published_->manifest.version) return announce(message.sender()), Status();
-        const auto bytes = weights_sync::chunk_of(published_->manifest, published_->bytes, request.getIndex());
-        wire::Outgoing chunk(message.id());
-        auto out = chunk.body().initChunk();
-        out.setVersion(request.getVersion());
-        out.setIndex(request.getIndex());
-        chunk.add_bulk(bytes);
-        sent_bytes_ += bytes.size();
-        (void)rollouts_.send(message.sender(), chunk);
-        return {};
-      }
-      default:
-        return {};
+  void on_rollout(const wire::Incoming& message) {
+    if (const auto sent = weights_sync::answer(handout_, rollouts_, message, clock_.now())) {
+      sent_bytes_ += *sent;
+      return;
     }
-  }
-
-  void announce(const std::string& listener) {
-    wire::Outgoing message;
-    weights_sync::write_manifest(published_->manifest, message.body().initWeightsManifest());
-    (void)rollouts_.send(listener, message);
+    if (!message.body().isTrajectory()) return;
+    auto trajectory = rollout::read_trajectory(message.body().getTrajectory(), message);
+    if (!trajectory) return spdlog::warn("{}; it will be sent again", trajectory.error().message());
+    // What there is no room for is not acknowledged, so it is sent again.
+    if (received_.bytes >= kReceivedBytes) return;
+    received_.bytes += rollout::bytes_of(*trajectory);
+    received_.trajectories.push_back(std::move(*trajectory));
+    received_.senders.push_back(message.sender());
   }
 
   // ---- Work of the storage thread: what comes in while it waits for the disk is stored together ----
@@ -211,9 +176,7 @@ class Trainer {
   }
   void perform(const WorkOrder::Train& wanted) { load_and_train(wanted.batch); }
   void perform(const WorkOrder::Save& wanted) { save(wanted.version); }
-  void perform(const WorkOrder::AnnounceWeights&) {
-    for (const auto& listener : listeners_) announce(listener);
-  }
+  void perform(const WorkOrder::AnnounceWeights&) { weights_sync::announce(handout_, rollouts_); }
   // A coordinator that missed it learns the step from our next hello, and the rest from what follows that.
   void perform(const WorkOrder::ReportStep& wanted) {
     wire::Outgoing message;
@@ -257,7 +220,7 @@ class Trainer {
       const Time start = clock_.now();
       auto metrics = take_step(*loaded);
       const double train_seconds = to_seconds(clock_.now() - start);
-      std::shared_ptr<Published> next;
+      std::shared_ptr<const weights_sync::Offer> next;
       if (metrics) next = publish();
       Status exported;
       if (metrics && step == static_cast<uint64_t>(settings_.steps)) {
@@ -272,7 +235,7 @@ class Trainer {
         else if (!exported.ok())
           failure_ = exported;
         if (!failure_.ok()) return;
-        published_ = next;
+        handout_.offer(next);
         train_seconds_ += train_seconds;
         sync_seconds_ += total - train_seconds;
         trained_tokens_ += metrics->trained_tokens;
@@ -309,21 +272,17 @@ class Trainer {
     });
   }
 
-  std::shared_ptr<Published> publish() {
-    auto next = std::make_shared<Published>();
-    const auto wire = learner_.weights().wire();
-    next->bytes.assign(wire.begin(), wire.end());
-    next->manifest = weights_sync::make_manifest(static_cast<uint64_t>(learner_.steps()), next->bytes,
-                                                 model::to_string(learner_.weights().format()));
-    return next;
+  std::shared_ptr<const weights_sync::Offer> publish() {
+    return history_.add(static_cast<uint64_t>(learner_.steps()), learner_.weights().wire(), publishing_);
   }
 
   // Of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
   std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
-                        const Published& next, double train_seconds, double seconds) {
+                        const weights_sync::Offer& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
     if (!metrics.of_loss.empty()) json["loss_metrics"] = metrics.of_loss;
-    json["weights_digest"] = weights_sync::digest_of_version(next.manifest).hex();
+    json["weights_digest"] = weights_sync::digest_of_version(next.whole()).hex();
+    json["delta_bytes"] = next.delta_bytes();
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
     json["trainer"] = this->metrics();
@@ -349,7 +308,8 @@ class Trainer {
             {"generated_tokens", generated_tokens_},
             {"trained_tokens", trained_tokens_},
             {"sent_bytes", sent_bytes_},
-            {"full_bytes", published_->bytes.size()},
+            {"full_bytes", handout_.offered().whole_bytes()},
+            {"delta_bytes", handout_.offered().delta_bytes()},
             {"compared_tokens", compared_tokens_},
             {"max_abs_logprob_diff", max_diff_},
             {"trajectories", stored_}};
@@ -363,13 +323,14 @@ class Trainer {
   TrajectoryStore store_;  // the storage thread's
   wire::Socket rollouts_;
   wire::CoordinatorLink link_;
-  std::shared_ptr<Published> published_;
+  weights_sync::History history_;  // the compute thread's
+  kernels::ThreadPool publishing_;
+  weights_sync::Handout handout_;
   WorkOrder order_{{.steps = static_cast<uint64_t>(settings_.steps),
                     .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every)},
                    static_cast<uint64_t>(learner_.steps()),
                    clock_.now()};
   bool introduced_ = false, quit_ = false;
-  std::set<std::string> listeners_;
   const Time started_;
   Time next_touch_{};
   Status failure_;

@@ -10,8 +10,8 @@
 // their share of each step when it says so. Where one of them is lost, this process ends with kUnavailable, is started
 // again, and goes on from its newest checkpoint with all that come.
 //
-// A version of the weights is the number of steps behind it. It is announced, with the digest of every chunk, when the
-// step is done; rollouts fetch it when they like.
+// A version of the weights is the number of steps behind it. It is announced when the step is done; rollouts fetch it
+// when they like, as what changed since the one that they hold where that is less.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "trainer/learn/learner.h"
 #include "trainer/team.h"
+#include "weights_sync/history.h"
 #include "wire/socket.h"
 
 namespace tandem::trainer {
@@ -39,6 +40,7 @@ struct TrainerSettings {
   int steps = 0;       // of the run: after the last one the model is exported
   int checkpoint_every = 25;
   size_t kept_checkpoints = 2;  // the newest
+  weights_sync::HistorySettings weights;
 };
 
 // Runs until the coordinator says stop. On `stop` or a Stop message with reason "finish" it ends the step it is in,

@@ -13,12 +13,25 @@ std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const st
   return weights.subspan(begin, std::min<uint64_t>(manifest.chunk_bytes, weights.size() - begin));
 }
 
-Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format) {
-  Manifest manifest{
-      .version = version, .base = version, .format = std::move(format), .bytes = weights.size(), .digests = {}};
+Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format,
+                       kernels::ThreadPool* threads) {
+  Manifest manifest{.version = version,
+                    .base = version,
+                    .format = std::move(format),
+                    .bytes = weights.size(),
+                    .digests = {},
+                    .base_digest = {},
+                    .parts = {},
+                    .newest = version};
   manifest.digests.resize((weights.size() + kChunkBytes - 1) / kChunkBytes);
-  for (uint32_t i = 0; i < manifest.digests.size(); ++i)
-    manifest.digests[i] = digest_of(chunk_of(manifest, weights, i));
+  const auto take = [&](int i) {
+    manifest.digests[i] = digest_of(chunk_of(manifest, weights, static_cast<uint32_t>(i)));
+  };
+  const int chunks = static_cast<int>(manifest.digests.size());
+  if (threads != nullptr)
+    threads->run(chunks, take);
+  else
+    for (int i = 0; i < chunks; ++i) take(i);
   return manifest;
 }
 
@@ -32,9 +45,8 @@ Result<Receiver> Receiver::begin(Manifest manifest, std::span<std::byte> target,
   };
   if (manifest.format != format)
     return refuse(fmt::format("format \"{}\", this model's is {}", manifest.format, format));
-  if (manifest.base != manifest.version) return refuse(fmt::format("a delta on {}, which is not taken", manifest.base));
   if (manifest.bytes != target.size())
-    return refuse(fmt::format("{} bytes, this model has {}", manifest.bytes, target.size()));
+    return refuse(fmt::format("{} bytes, there is room for {}", manifest.bytes, target.size()));
   if (manifest.chunk_bytes == 0 ||
       manifest.digests.size() != (manifest.bytes + manifest.chunk_bytes - 1) / manifest.chunk_bytes) {
     return refuse(fmt::format("{} digests do not fit {} bytes in chunks of {}", manifest.digests.size(), manifest.bytes,

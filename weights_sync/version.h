@@ -1,8 +1,8 @@
-// A version of the weights on its way from the trainer to an engine: cut into chunks, each with a digest, verified
-// before anything is sampled from it.
+// A version of the weights on its way from the trainer to an engine, whole or as what changed since another: cut into
+// chunks, each with a digest.
 //
-// Pure: no socket, clock or thread. The carrier (today ZeroMQ, wire/messages.capnp) asks what to fetch and brings
-// bytes. The manifest has room for deltas (`base`) and other formats; a receiver refuses what it does not know.
+// Pure: no socket, clock or thread. The carrier (wire/messages.capnp) asks what to fetch and brings bytes. What they
+// are verified against before anything is sampled is held.h's matter.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 
 #include "base/digest.h"
 #include "base/status.h"
+#include "kernels/threads.h"
 
 namespace tandem::weights_sync {
 
@@ -23,14 +24,19 @@ struct Manifest {
   uint64_t version = 0;
   uint64_t base = 0;  // equal to version: whole
   std::string format = "bf16";
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // of what is sent
   uint32_t chunk_bytes = kChunkBytes;
-  std::vector<Digest> digests;
+  std::vector<Digest> digests;  // of the chunks
+  Digest base_digest;           // of a delta: digest_of_parts of its base
+  std::vector<Digest> parts;    // of the version, whole (Blocks::digests)
+  uint64_t newest = 0;          // version that there is: a receiver goes on from `version` to it
+  bool whole() const { return base == version; }
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-// `weights` are bytes of that format (model/weights.h).
-Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format = "bf16");
+// Of `weights`, bytes of that format (model/weights.h), whole, without `parts`.
+Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format = "bf16",
+                       kernels::ThreadPool* threads = nullptr);
 
 // Of all the bytes, by the digests of their chunks.
 Digest digest_of_version(const Manifest& manifest);
@@ -42,8 +48,8 @@ std::span<const std::byte> chunk_of(const Manifest& manifest, std::span<const st
 // does not match is refused, named, and asked for again.
 class Receiver {
  public:
-  // `target` is where the weights go and must be as large as the manifest says; it holds nothing usable until
-  // verified(). kInvalid names what cannot be taken: another size, format, a delta, too many chunks.
+  // `target` is where the bytes go and must be as large as the manifest says; it holds nothing usable until
+  // verified(). kInvalid names what cannot be taken: another size, format, too many chunks.
   static Result<Receiver> begin(Manifest manifest, std::span<std::byte> target, std::string_view format = "bf16");
 
   // Up to `window` chunks are asked for at once; each call returns those to request now.

@@ -28,7 +28,7 @@ struct Body {
     checkpointed @10 :UInt64;               # trainer -> coordinator: the step that a checkpoint holds
     trajectory @11 :Trajectory;             # rollout -> trainer; 4 bulk frames
     trajectoryAck @12 :EpisodeAttempt;      # trainer -> rollout: it is on disk
-    weightsQuery @13 :Void;                 # rollout -> trainer
+    weightsQuery @13 :Void;                 # no longer sent: weightsWanted
     weightsManifest @14 :WeightsManifest;   # trainer -> rollout
     chunkRequest @15 :ChunkRequest;         # rollout -> trainer
     chunk @16 :ChunkRequest;                # trainer -> rollout; 1 bulk frame
@@ -57,6 +57,7 @@ struct Body {
     leave @39 :Void;                        # env -> coordinator: no new episodes to me any more
     hostRequest @40 :HostRequest;           # run -> host that lends its machine
     hostAnswer @41 :HostAnswer;             # host -> run
+    weightsWanted @42 :WeightsWanted;       # rollout -> trainer: the newest weights, by who holds these
   }
 }
 
@@ -179,14 +180,24 @@ struct WeightsManifest {
   version @0 :UInt64;
   base @1 :UInt64;                     # of a delta; equal to version: whole
   format @2 :Text;                     # "bf16"
-  bytes @3 :UInt64;
+  bytes @3 :UInt64;                    # of what is sent
   chunkBytes @4 :UInt32;
-  digests @5 :List(ChunkDigest);
+  digests @5 :List(ChunkDigest);       # of the chunks
+  baseDigest @6 :ChunkDigest;          # of a delta: of all bytes of its base
+  parts @7 :List(ChunkDigest);         # of the version's bytes, by part
+  newest @8 :UInt64;                   # version that there is
+}
+
+struct WeightsWanted {
+  holds @0 :Bool;                      # some version, which the next two are of
+  version @1 :UInt64;
+  digest @2 :ChunkDigest;
 }
 
 struct ChunkRequest {
   version @0 :UInt64;
   index @1 :UInt32;
+  base @2 :UInt64;                     # as in the manifest
 }
 
 struct Acquire {

@@ -104,8 +104,7 @@ class DeviceExecutor final : public Executor {
     TRY(stream_.wait());  // plans that still read the version before
     auto room = std::exchange(before_, nullptr);
     if (!room) room = std::make_shared<DeviceWeights>(TRY(weights_->another(stream_)));
-    auto bytes = TRY(stream_.stage<std::byte>(room->bytes(), "weights"));
-    return std::make_unique<DeviceStagedWeights>(TRY(stream_.another()), std::move(room), std::move(bytes));
+    return std::make_unique<DeviceStagedWeights>(TRY(stream_.another()), std::move(room));
   }
   Status flip(std::unique_ptr<StagedWeights> staged) override {
     auto* const own = dynamic_cast<DeviceStagedWeights*>(staged.get());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tandem::model {
@@ -42,10 +43,12 @@ Status DeviceWeights::take_memory(kernels::DeviceStream& stream, size_t bytes) {
   return {};
 }
 
-Status DeviceWeights::upload(kernels::DeviceStream& stream, std::span<const std::byte> wire) {
-  if (wire.size() != wire_.size())
-    return Status::invalid(fmt::format("{} bytes of weights, expected {}", wire.size(), wire_.size()));
-  TRY(stream.upload(wire_.data(), wire));
+Status DeviceWeights::check_size(std::span<const std::byte> wire) const {
+  if (wire.size() == wire_.size()) return {};
+  return Status::invalid(fmt::format("{} bytes of weights, expected {}", wire.size(), wire_.size()));
+}
+
+std::vector<float> DeviceWeights::splits_of(std::span<const std::byte> wire) const {
   std::vector<float> splits(split_count_);
   for (const Split& split : split_) {
     const std::byte* const from = wire.data() + split.from;
@@ -62,8 +65,36 @@ Status DeviceWeights::upload(kernels::DeviceStream& stream, std::span<const std:
       splits[split.at + i] = part(0) + part(1) + part(2);
     }
   }
+  return splits;
+}
+
+Status DeviceWeights::upload(kernels::DeviceStream& stream, std::span<const std::byte> wire) {
+  TRY(check_size(wire));
+  TRY(stream.upload(wire_.data(), wire));
+  const auto splits = splits_of(wire);
   TRY(stream.upload(splits_.data(), std::span<const float>(splits)));
   return stream.wait();
+}
+
+Status DeviceWeights::verify(kernels::DeviceStream& stream, std::span<const std::byte> wire) const {
+  TRY(check_size(wire));
+  std::vector<std::byte> there(std::min(wire.size(), size_t{64} << 20));
+  for (size_t at = 0; at < wire.size(); at += there.size()) {
+    const auto part = std::span(there).first(std::min(there.size(), wire.size() - at));
+    TRY(stream.download(part, kernels::beyond(wire_.data(), at)));
+    TRY(stream.wait());
+    const auto differs = std::ranges::mismatch(part, wire.subspan(at, part.size())).in1;
+    if (differs != part.end())
+      return Status::corrupt(fmt::format("byte {} in the device's memory is not what was received",
+                                         at + static_cast<size_t>(differs - part.begin())));
+  }
+  const auto splits = splits_of(wire);
+  std::vector<float> splits_there(splits.size());
+  TRY(stream.download(std::span(splits_there), splits_.data()));
+  TRY(stream.wait());
+  if (!splits.empty() && std::memcmp(splits.data(), splits_there.data(), splits.size() * sizeof(float)) != 0)
+    return Status::corrupt("sums in the device's memory are not those of what was received");
+  return {};
 }
 
 TandemCudaCodes DeviceWeights::codes(int parameter) const {

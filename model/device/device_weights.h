@@ -21,6 +21,8 @@ class DeviceWeights {
   size_t bytes() const { return wire_.size(); }
   // Copies a version and waits until it is there.
   Status upload(kernels::DeviceStream& stream, std::span<const std::byte> wire);
+  // Reads them back: kCorrupt where they are not these.
+  Status verify(kernels::DeviceStream& stream, std::span<const std::byte> wire) const;
 
   // [rows][columns]; of a parameter that is not quantised. T is bf16, or float in float32.
   template <typename T>
@@ -33,6 +35,9 @@ class DeviceWeights {
   kernels::OnDevice<float>* split_values(int parameter) const;
 
  private:
+  Status check_size(std::span<const std::byte> wire) const;
+  // The numbers of the parameters that are split, by `wire`.
+  std::vector<float> splits_of(std::span<const std::byte> wire) const;
   Status take_memory(kernels::DeviceStream& stream, size_t bytes);
   struct Split {
     size_t from = 0, count = 0, at = 0;  // bytes in wire, numbers, and the first in `splits_`

@@ -10,23 +10,21 @@ namespace tandem::model {
 
 class DeviceStagedWeights final : public StagedWeights {
  public:
-  DeviceStagedWeights(kernels::DeviceStream stream, std::shared_ptr<DeviceWeights> weights,
-                      kernels::StagingBuffer<std::byte> bytes)
-      : stream_(std::move(stream)), weights_(std::move(weights)), bytes_(std::move(bytes)) {}
+  DeviceStagedWeights(kernels::DeviceStream stream, std::shared_ptr<DeviceWeights> weights)
+      : stream_(std::move(stream)), weights_(std::move(weights)) {}
 
-  std::span<std::byte> bytes() override { return bytes_.span(); }
-  Status prepare() override {
-    TRY(weights_->upload(stream_, bytes_.span()));
+  Status prepare(std::span<const std::byte> wire) override {
+    TRY(weights_->upload(stream_, wire));
     prepared_ = true;
     return {};
   }
+  Status verify(std::span<const std::byte> wire) override { return weights_->verify(stream_, wire); }
   bool prepared() const { return prepared_; }
   std::shared_ptr<DeviceWeights> take() { return std::move(weights_); }
 
  private:
   kernels::DeviceStream stream_;  // of its own: the executor's goes on
   std::shared_ptr<DeviceWeights> weights_;
-  kernels::StagingBuffer<std::byte> bytes_;
   bool prepared_ = false;
 };
 

@@ -114,9 +114,10 @@ TEST_P(Executors, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_r
   const auto flip = [&](uint64_t seed) {
     auto staged = std::move(*old->stage());
     const auto weights = tiny_weights(seed);
-    std::memcpy(staged->bytes().data(), weights->wire().data(), weights->wire().size());
     EXPECT_FALSE(old->flip(nullptr));
-    EXPECT_TRUE(staged->prepare());
+    EXPECT_TRUE(staged->prepare(weights->wire()));
+    EXPECT_TRUE(staged->verify(weights->wire()));
+    EXPECT_EQ(staged->verify(tiny_weights(seed + 1)->wire()).code(), Code::kCorrupt);
     EXPECT_TRUE(old->flip(std::move(staged)));
   };
   EXPECT_EQ(old->roll_back().code(), Code::kNotFound);

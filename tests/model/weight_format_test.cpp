@@ -82,7 +82,7 @@ TEST_P(LowPrecision, the_receiver_of_half_the_bytes_computes_with_the_panels_of_
   ASSERT_EQ(received.wire().size(), sent.wire().size());
   EXPECT_LT(sent.wire().size(), sent.flat().size_bytes() * 6 / 10);
   std::memcpy(received.wire().data(), sent.wire().data(), sent.wire().size());
-  ASSERT_TRUE(received.pack_received(stream));
+  ASSERT_TRUE(received.pack_received(stream, received.wire()));
   for (size_t i = 0; i < sent.layout().parameters.size(); ++i) {
     const int index = static_cast<int>(i);
     const Parameter& p = sent.layout().parameters[i];
@@ -106,7 +106,7 @@ TEST_P(LowPrecision, who_only_samples_keeps_codes_and_computes_the_bits_of_who_t
   const Weights training = random_weights(stream, GetParam());
   auto sampling = std::move(*Weights::create(odd_config(), false, GetParam()));
   std::memcpy(sampling.wire().data(), training.wire().data(), training.wire().size());
-  ASSERT_TRUE(sampling.pack_received(stream));
+  ASSERT_TRUE(sampling.pack_received(stream, sampling.wire()));
   for (size_t i = 0; i < training.layout().parameters.size(); ++i) {
     const int index = static_cast<int>(i), rows = 3;
     const Parameter& p = training.layout().parameters[i];

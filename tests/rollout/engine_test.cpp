@@ -30,8 +30,7 @@ Engine late_engine(const EngineSettings& settings, int depth, uint64_t seed = 1)
 std::unique_ptr<model::StagedWeights> staged(Engine& engine, uint64_t seed) {
   auto room = std::move(*engine.stage_weights());
   const auto weights = tiny_weights(seed);
-  std::ranges::copy(weights->wire(), room->bytes().begin());
-  EXPECT_TRUE(room->prepare());
+  EXPECT_TRUE(room->prepare(weights->wire()));
   return room;
 }
 

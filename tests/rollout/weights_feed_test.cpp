@@ -1,8 +1,12 @@
 // The feed over a real socket; the test is the trainer.
 #include "rollout/weights_feed.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "base/random.h"
 #include "model/executor.h"
 #include "model/weights.h"
 #include "weights_sync/carrier.h"
@@ -11,33 +15,74 @@ namespace tandem::rollout {
 namespace {
 
 using namespace std::chrono_literals;
+using weights_sync::Blocks;
+using weights_sync::Held;
 
 constexpr const char* kFedModel = TANDEM_SOURCE_DIR "/tests/golden/sft/model";
 
+// Weights of an executor, to whose preparing something happens.
+class Watched : public model::StagedWeights {
+ public:
+  using Before = std::function<Status(std::span<const std::byte>)>;
+  Watched(std::unique_ptr<model::StagedWeights> weights, Before before)
+      : weights_(std::move(weights)), before_(std::move(before)) {}
+  Status prepare(std::span<const std::byte> wire) override {
+    TRY(before_(wire));
+    return weights_->prepare(wire);
+  }
+  Status verify(std::span<const std::byte> wire) override { return weights_->verify(wire); }
+
+ private:
+  std::unique_ptr<model::StagedWeights> weights_;
+  const Before before_;
+};
+
 class WeightsFeedTest : public testing::Test {
  protected:
+  using Bytes = std::vector<std::byte>;
   static wire::Identity identity(const char* sender) { return {.sender = sender, .epoch = 1, .run = 7}; }
 
-  // Serves version 5 until `done`; false where that did not come within half a minute.
+  WeightsFeedTest() {
+    for (uint64_t version = 0; version < 3; ++version) publish();
+  }
+
+  // Another version: some bf16 of every part one up.
+  void publish() {
+    if (published_++ > 0) {
+      for (const auto& block : blocks_.all()) {
+        for (uint32_t i = 0; i < block.elements; i += 97) {
+          uint16_t code = 0;
+          std::memcpy(&code, &bytes_[block.begin + i * 2], 2);
+          ++code;
+          std::memcpy(&bytes_[block.begin + i * 2], &code, 2);
+        }
+      }
+    }
+    handout_.offer(history_.add(published_ - 1, bytes_, threads_));
+  }
+  uint64_t newest() const { return handout_.offered().newest(); }
+
+  // A feed that holds version 0, or nothing.
+  std::unique_ptr<WeightsFeed> feed(bool holds = true, Watched::Before before = nullptr) {
+    Held held(blocks_, "bf16");
+    if (holds) held.hold(0, source_.wire(), threads_);
+    return std::make_unique<WeightsFeed>(std::move(held), 4, 2, clock_,
+                                         [this, before]() -> Result<std::unique_ptr<model::StagedWeights>> {
+                                           auto staged = TRY(executor_->stage());
+                                           if (!before) return staged;
+                                           return std::make_unique<Watched>(std::move(staged), before);
+                                         });
+  }
+
+  // Serves until `done`; false where that did not come within half a minute.
   bool serve(WeightsFeed& feed, const std::function<bool()>& done) {
-    const auto manifest = weights_sync::make_manifest(5, bytes_);
     for (const Time deadline = clock_.now() + 30s; clock_.now() < deadline;) {
       feed.tick(to_trainer_);
       wire::Socket* const sockets[] = {&trainer_, &to_trainer_};
       wire::wait(sockets, 5ms);
       while (auto message = trainer_.receive()) {
-        wire::Outgoing answer;
-        if (message->body().isWeightsQuery()) {
-          ++queries_;
-          weights_sync::write_manifest(manifest, answer.body().initWeightsManifest());
-        } else {
-          const uint32_t index = message->body().getChunkRequest().getIndex();
-          auto chunk = answer.body().initChunk();
-          chunk.setVersion(5);
-          chunk.setIndex(index);
-          answer.add_bulk(weights_sync::chunk_of(manifest, bytes_, index));
-        }
-        (void)trainer_.send(message->sender(), answer);
+        if (message->body().isWeightsWanted()) ++queries_;
+        sent_ += weights_sync::answer(handout_, trainer_, *message, clock_.now()).value_or(0);
       }
       while (auto message = to_trainer_.receive()) {
         if (message->body().isWeightsManifest()) feed.on_manifest(message->body().getWeightsManifest());
@@ -48,9 +93,29 @@ class WeightsFeedTest : public testing::Test {
     return false;
   }
 
+  // Until the newest version is ready.
+  std::optional<WeightsFeed::Ready> take(WeightsFeed& feed) {
+    std::optional<WeightsFeed::Ready> ready;
+    EXPECT_TRUE(serve(feed, [&] {
+      auto taken = feed.take_ready();
+      EXPECT_TRUE(taken.has_value());
+      if (taken && *taken) ready = std::move(*taken);
+      return ready.has_value();
+    }));
+    if (!ready) return ready;
+    EXPECT_EQ(ready->version, newest());
+    EXPECT_TRUE(ready->weights->verify(bytes_));
+    return ready;
+  }
+
   SystemClock clock_;
+  kernels::ThreadPool threads_{2};
   model::Weights source_ = std::move(*model::load_weights(kFedModel, false));
-  std::vector<std::byte> bytes_{source_.wire().begin(), source_.wire().end()};
+  Bytes bytes_{source_.wire().begin(), source_.wire().end()};
+  const Blocks blocks_ = Blocks::of(source_);
+  weights_sync::History history_{blocks_, "bf16", {}};
+  weights_sync::Handout handout_;
+  uint64_t published_ = 0;
   std::unique_ptr<model::Executor> executor_ = [] {
     auto stream = std::move(*kernels::Stream::cpu(2));
     auto weights = std::make_shared<model::Weights>(std::move(*model::load_weights(kFedModel, false)));
@@ -61,60 +126,128 @@ class WeightsFeedTest : public testing::Test {
   wire::Socket trainer_ = std::move(*wire::Socket::listen(context_, "tcp://127.0.0.1:*", identity("trainer")));
   wire::Socket to_trainer_ = std::move(*wire::Socket::connect(context_, trainer_.address(), identity("rollout-0")));
   int queries_ = 0;
+  size_t sent_ = 0;
 };
 
-// Weights of an executor, before whose preparing something happens.
-class Watched : public model::StagedWeights {
- public:
-  Watched(std::unique_ptr<model::StagedWeights> weights, std::function<Status(std::span<std::byte>)> before)
-      : weights_(std::move(weights)), before_(std::move(before)) {}
-  std::span<std::byte> bytes() override { return weights_->bytes(); }
-  Status prepare() override {
-    TRY(before_(bytes()));
-    return weights_->prepare();
-  }
+TEST_F(WeightsFeedTest, who_holds_a_version_is_sent_what_changed_since) {
+  const auto behind = feed();
+  const auto ready = take(*behind);
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(ready->version, 2u);
+  EXPECT_LT(ready->bytes, blocks_.bytes() / 10);
+  EXPECT_EQ(ready->bytes, sent_);
+  publish();
+  const auto next = take(*behind);
+  ASSERT_TRUE(next);
+  EXPECT_LT(next->bytes, blocks_.bytes() / 10);
+}
 
- private:
-  std::unique_ptr<model::StagedWeights> weights_;
-  const std::function<Status(std::span<std::byte>)> before_;
-};
+TEST_F(WeightsFeedTest, who_holds_nothing_is_sent_all) {
+  const auto empty = feed(false);
+  const auto ready = take(*empty);
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(ready->bytes, blocks_.bytes());
+}
 
-TEST_F(WeightsFeedTest, weights_that_could_not_be_prepared_are_not_ready_and_are_fetched_again) {
+TEST_F(WeightsFeedTest, who_was_away_for_many_versions_is_sent_few_deltas) {
+  while (newest() < 39) publish();
+  const auto behind = feed();
+  ASSERT_TRUE(take(*behind));
+  // 0 to 32, 36, 38, 39: and the question at the start, between two, and after the last.
+  EXPECT_LE(queries_, 5);
+  EXPECT_LT(sent_, blocks_.bytes() / 2);
+}
+
+TEST_F(WeightsFeedTest, a_version_that_comes_while_one_is_fetched_follows_it) {
+  const auto behind = feed();
+  ASSERT_TRUE(serve(*behind, [&] { return behind->fetching(); }));
+  publish();
+  weights_sync::announce(handout_, trainer_);
+  ASSERT_TRUE(serve(*behind, [&] {
+    const auto ready = behind->take_ready();
+    EXPECT_TRUE(ready.has_value());
+    return ready && *ready && (*ready)->version == 3;
+  }));
+}
+
+TEST_F(WeightsFeedTest, bytes_of_the_same_version_of_another_life_of_the_trainer_are_replaced_whole) {
+  Held held(blocks_, "bf16");
+  Bytes other = bytes_;
+  other[100] ^= std::byte{1};
+  held.hold(1, other, threads_);
+  WeightsFeed feed(std::move(held), 4, 2, clock_, [this] { return executor_->stage(); });
+  const auto ready = take(feed);
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(ready->bytes, blocks_.bytes());
+}
+
+TEST_F(WeightsFeedTest, weights_that_could_not_be_prepared_are_not_ready_and_are_fetched_whole) {
   std::atomic<int> tries = 0;
-  const auto before = [&](std::span<std::byte> bytes) -> Status {
+  const auto once = feed(true, [&](std::span<const std::byte> bytes) -> Status {
     EXPECT_TRUE(std::ranges::equal(bytes, bytes_));
     return ++tries == 1 ? Status::exhausted("no memory") : Status();
-  };
-  WeightsFeed feed(model::WeightFormat::kBf16, 0, 4, clock_, [&]() -> Result<std::unique_ptr<model::StagedWeights>> {
-    return std::make_unique<Watched>(TRY(executor_->stage()), before);
   });
   std::optional<WeightsFeed::Ready> ready;
-  ASSERT_TRUE(serve(feed, [&] {
-    auto taken = feed.take_ready();
+  ASSERT_TRUE(serve(*once, [&] {
+    auto taken = once->take_ready();
     EXPECT_TRUE(taken.has_value());
     ready = std::move(*taken);
-    if (tries == 1 && !feed.fetching()) {
-      EXPECT_EQ(feed.newest(), 0u);
+    if (tries == 1 && !once->fetching()) {
+      EXPECT_EQ(once->newest(), 0u);
     }
     return ready.has_value();
   }));
   EXPECT_EQ(tries, 2);
-  EXPECT_GE(queries_, 2);
-  EXPECT_EQ(ready->version, 5u);
+  EXPECT_EQ(once->refused_versions(), 1u);
+  EXPECT_GE(ready->bytes, blocks_.bytes());
 }
 
 TEST_F(WeightsFeedTest, preparing_that_keeps_failing_ends_the_feed_with_its_error) {
-  const auto before = [](std::span<std::byte>) { return Status::exhausted("no memory"); };
-  WeightsFeed feed(model::WeightFormat::kBf16, 0, 4, clock_, [&]() -> Result<std::unique_ptr<model::StagedWeights>> {
-    return std::make_unique<Watched>(TRY(executor_->stage()), before);
-  });
+  const auto never = feed(true, [](std::span<const std::byte>) { return Status::exhausted("no memory"); });
   Status ended;
-  ASSERT_TRUE(serve(feed, [&] {
-    const auto taken = feed.take_ready();
+  ASSERT_TRUE(serve(*never, [&] {
+    const auto taken = never->take_ready();
     if (!taken) ended = taken.error();
     return !taken.has_value();
   }));
   EXPECT_EQ(ended.code(), Code::kExhausted);
+}
+
+// A bit that flips where the bytes wait, after or before they are packed, and one in what was packed: none is sampled
+// from, and each is named.
+TEST_F(WeightsFeedTest, a_flipped_bit_at_any_place_and_time_is_refused_and_named) {
+  Random random(11);
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    Held held(blocks_, "bf16");
+    held.hold(0, source_.wire(), threads_);
+    const auto manifest = [&] {
+      handout_.wants("x", held.holds());
+      return *handout_.next_for("x");
+    }();
+    auto receiver = std::move(*held.begin(manifest));
+    for (const uint32_t index : receiver.requests(1000))
+      ASSERT_TRUE(receiver.accept(index, *handout_.chunk(manifest.base, manifest.version, index, clock_.now())));
+    ASSERT_TRUE(receiver.verified());
+    const auto& block = blocks_.all()[random.below(blocks_.all().size())];
+    const size_t at = block.begin + random.below(block.bytes());
+    auto& byte = const_cast<std::byte&>(held.bytes()[at]);
+    const auto flip = [&] { byte ^= static_cast<std::byte>(1 << random.below(8)); };
+    auto staged = std::move(*executor_->stage());
+    const int when = i % 3;
+    if (when == 0) flip();
+    ASSERT_TRUE(held.complete(manifest, threads_));
+    if (when == 1) flip();
+    ASSERT_TRUE(staged->prepare(held.bytes()));
+    if (when == 2) flip();
+    Status found = staged->verify(held.bytes());
+    if (found.ok()) found = held.check(threads_);
+    EXPECT_EQ(found.code(), Code::kCorrupt) << "byte " << at << ", " << when;
+    EXPECT_THAT(found.message(), testing::AnyOf(testing::HasSubstr("does not match its digest"),
+                                                testing::HasSubstr("what is read is not")));
+    refused += !found.ok();
+  }
+  EXPECT_EQ(refused, 200);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ class WorkerTest : public testing::Test {
   WorkerTest() {
     const auto model = model::load_weights(kModel, false);
     weights_.assign(model->wire().begin(), model->wire().end());
+    blocks_ = weights_sync::Blocks::of(*model);
     thread_ = std::thread([this] {
       WorkerSettings settings{.identity = identity("rollout-0"),
                               .directory = directory(),
@@ -72,26 +73,20 @@ class WorkerTest : public testing::Test {
 
   void serve_weights(const wire::Incoming& message) {
     if (version_ == 0) return;
-    const auto manifest = weights_sync::make_manifest(version_, weights_);
-    wire::Outgoing answer;
-    if (message.body().isChunkRequest()) {
-      const uint32_t index = message.body().getChunkRequest().getIndex();
-      auto chunk = answer.body().initChunk();
-      chunk.setVersion(version_);
-      chunk.setIndex(index);
-      answer.add_bulk(weights_sync::chunk_of(manifest, weights_, index));
-    } else if (message.body().isWeightsQuery()) {
-      weights_sync::write_manifest(manifest, answer.body().initWeightsManifest());
-    } else {
-      return;
+    if (handout_.listeners().empty()) {
+      kernels::ThreadPool threads(1);
+      weights_sync::History history(*blocks_, "bf16", {});
+      handout_.offer(history.add(version_, weights_, threads));
     }
-    EXPECT_TRUE(trainer_.send(message.sender(), answer));
+    (void)weights_sync::answer(handout_, trainer_, message, clock_.now());
   }
 
   const SystemClock clock_;
   zmq::context_t context_;
   wire::Socket coordinator_ = listen("coordinator-0"), trainer_ = listen("trainer-0"), env_ = listen("env-0");
   std::vector<std::byte> weights_;
+  std::optional<weights_sync::Blocks> blocks_;  // of these
+  weights_sync::Handout handout_;
   uint64_t version_ = 0;
   std::atomic<bool> stop_{false};
   Status ended_;

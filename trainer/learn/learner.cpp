@@ -138,14 +138,12 @@ Status Learner::ready() { return on_device_ ? weights_->encode(stream_) : weight
 Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
   if (!copy)
     copy = std::make_unique<model::Weights>(TRY(model::Weights::create(weights_->config(), false, weights_->format())));
-  std::ranges::copy(weights_->wire(), copy->wire().begin());
   if (on_device_) {
+    std::ranges::copy(weights_->wire(), copy->wire().begin());
     copy->mark_received();
     return {};
   }
-  TRY(copy->pack_received(stream_));
-  copy->give_back_flat();
-  return {};
+  return copy->pack_received(stream_, weights_->wire());
 }
 
 Status Learner::keep_reference() { return copy_weights(reference_); }
