@@ -23,7 +23,8 @@ struct Settings {
   std::optional<kernels::Isa> isa;                                 // of bench_kernels; default: the fastest
   kernels::Device device = {.kind = kernels::Device::Kind::kCpu};  // of bench_engine and bench_trainer
   model::Place place() const { return {.device = device, .threads = threads}; }
-  double seconds = 1;  // for each figure, about
+  double seconds = 1;           // for each figure, about
+  float learning_rate = 1e-6f;  // of bench_weights alone
   // Of bench_kernels alone.
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
@@ -57,6 +58,8 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings);
 Result<std::vector<Figure>> bench_ledger(const Settings& settings);
 // Requests over loopback beside bare sockets, and tokens streamed by the server of `model` beside its engine alone.
 Result<std::vector<Figure>> bench_serve(const Settings& settings);
+// A new version of the weights, from the trainer's numbers to an engine's on the same host, and how much of it is sent.
+Result<std::vector<Figure>> bench_weights(const Settings& settings);
 // Messages between two processes' sockets.
 Result<std::vector<Figure>> bench_wire(const Settings& settings);
 

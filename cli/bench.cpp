@@ -38,6 +38,7 @@ constexpr std::array kBenchmarks = {
     Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
     Benchmark{"serve", "Requests over HTTP, and tokens that are streamed", bench::bench_serve,
               "Model directory that is served; needed"},
+    Benchmark{"weights", "A new version of the weights, from trainer to engine", bench::bench_weights, kLanguageModel},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };
 
@@ -90,7 +91,11 @@ Action add_bench(CLI::App& command) {
   for (const Benchmark& benchmark : kBenchmarks) {
     auto* sub = command.add_subcommand(benchmark.name, benchmark.summary);
     if (benchmark.model != nullptr) sub->add_option("--model", options->model, benchmark.model);
-    if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer) {
+    if (benchmark.run == bench::bench_weights)
+      sub->add_option("--learning-rate", options->settings.learning_rate, "Of the steps between versions")
+          ->check(CLI::Range(1e-12, 1.0));
+    if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer ||
+        benchmark.run == bench::bench_weights) {
       sub->add_option("--weights", options->weights, "Number format of the model's layers")
           ->check(CLI::IsMember(model::weight_format_names()));
     }

@@ -12,6 +12,7 @@ Action add_config(CLI::App&);
 Action add_doctor(CLI::App&);
 Action add_embed(CLI::App&);
 Action add_envs(CLI::App&);
+Action add_chaos(CLI::App&);
 Action add_episodes(CLI::App&);
 Action add_eval(CLI::App&);
 Action add_export(CLI::App&);
@@ -50,6 +51,8 @@ std::span<const Command> commands() {
       Command{"view", "Show a run: its report, or live while it is on", add_view},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
       Command{"replay", "Train a recorded step again, or compute an episode again, and compare the bits", add_replay},
+      Command{"chaos", "A run under faults: processes that die, messages that are lost, a disk that is full",
+              add_chaos},
       Command{"envs", "The sandboxes of a run that is on: list them, look into them, end them", add_envs},
       Command{"agent", "Let an agent work on a folder, with a model of yours or over an OpenAI-compatible API",
               add_agent},

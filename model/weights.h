@@ -171,6 +171,10 @@ class Weights {
                            Buffer<std::byte>& to) const;
   template <typename T>
   Status verify_as(kernels::Stream& stream, std::span<const std::byte> wire) const;
+  // Whether the panels of a parameter are those of `wire`. `scratch` is memory for some of them.
+  template <typename T>
+  Result<bool> verify_panels(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter,
+                             std::vector<std::byte>& scratch) const;
   // Of one matrix of a parameter, in `wire`.
   const kernels::e4m3* codes(const std::byte* wire, size_t parameter, int group) const;
   const kernels::e8m0* scales(const std::byte* wire, size_t parameter, int group) const;

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/threads.h"
 #include "model/weights.h"
 
 namespace tandem::model {
@@ -159,21 +161,77 @@ Status Weights::pack_received(kernels::Stream& stream, std::span<const std::byte
   return format_ == WeightFormat::kFloat32 ? build_panels<float>(stream, wire) : build_panels<bf16>(stream, wire);
 }
 
+// Some rows at a time, so that what is made again stays in the cache. What is rare is made again whole.
+template <typename T>
+Result<bool> Weights::verify_panels(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter,
+                                    std::vector<std::byte>& scratch) const {
+  constexpr int kMostRows = 1024;  // a multiple of the rows of a panel and of a block
+  const Parameter& p = layout_.parameters[parameter];
+  const Buffer<T>& packed = in<T>().packed[parameter];
+  const Buffer<std::byte>& packed_codes = packed_codes_[parameter];
+  const bool as_codes = !packed_codes.empty();
+  if (packed.empty() && !as_codes) return true;
+  const auto same = [&](const void* there, size_t bytes) {
+    std::atomic<bool> all = true;
+    constexpr size_t kPiece = size_t{1} << 18;
+    stream.threads().run(static_cast<int>((bytes + kPiece - 1) / kPiece), [&](int piece) {
+      const size_t begin = piece * kPiece;
+      const auto* const from = static_cast<const std::byte*>(there) + begin;
+      if (std::memcmp(from, scratch.data() + begin, std::min(kPiece, bytes - begin)) != 0) all = false;
+    });
+    return all.load();
+  };
+  if (p.absorbed_rows > 0 || for_training_ || (quantized_[parameter] && !as_codes)) {
+    Built<T> again;
+    TRY(build(stream, wire, parameter, again));
+    const auto equal = [](const auto& a, const auto& b) {
+      return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(*a.data())) == 0);
+    };
+    return equal(again.packed, packed) && equal(again.transposed, transposed_[parameter]) &&
+           equal(again.codes, packed_codes);
+  }
+  const int rows = p.group_rows(), k = p.columns;
+  const auto bytes_of = [&](int n) {
+    return as_codes ? kernels::packed_codes_size(n, k) : kernels::packed_size(n, k) * sizeof(T);
+  };
+  scratch.resize(std::max(scratch.size(), bytes_of(std::min(rows, kMostRows))));
+  const T* const values = reinterpret_cast<const T*>(wire.data() + wire_place(static_cast<int>(parameter)).values);
+  const std::byte* there = as_codes ? packed_codes.data() : reinterpret_cast<const std::byte*>(packed.data());
+  for (int g = 0; g < p.groups; ++g) {
+    for (int first = 0; first < rows; first += kMostRows) {
+      const int n = std::min(kMostRows, rows - first);
+      const size_t before = static_cast<size_t>(first) * k;
+      if (as_codes) {
+        const size_t scales_before =
+            static_cast<size_t>(first / block_rows(format_)) * kernels::scale_blocks(k, block_columns(format_));
+        if (!TRY(kernels::pack_codes(stream, {.codes = codes(wire.data(), parameter, g) + before,
+                                              .scales = scales(wire.data(), parameter, g) + scales_before,
+                                              .packed = scratch.data(),
+                                              .n = n,
+                                              .k = k,
+                                              .block = block_columns(format_),
+                                              .block_rows = block_rows(format_)})))
+          return false;
+      } else {
+        TRY(kernels::pack(stream, values + static_cast<size_t>(g) * rows * k + before, n, k,
+                          reinterpret_cast<T*>(scratch.data())));
+      }
+      if (!same(there, bytes_of(n))) return false;
+      there += bytes_of(n);
+    }
+  }
+  return true;
+}
+
 template <typename T>
 Status Weights::verify_as(kernels::Stream& stream, std::span<const std::byte> wire) const {
-  const auto same = [](const auto& a, const auto& b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(*a.data())) == 0);
-  };
+  std::vector<std::byte> scratch;
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter& p = layout_.parameters[i];
-    Built<T> again;
-    TRY(build(stream, wire, i, again));
-    const bool values_differ =
-        !quantized_[i] && !is_given_back(i) &&
-        std::memcmp(flat<T>().data() + p.offset, wire.data() + wire_place(static_cast<int>(i)).values,
-                    p.elements() * sizeof(T)) != 0;
-    if (values_differ || !same(again.packed, in<T>().packed[i]) || !same(again.transposed, transposed_[i]) ||
-        !same(again.codes, packed_codes_[i]))
+    const std::byte* const values = wire.data() + wire_place(static_cast<int>(i)).values;
+    const bool values_differ = !quantized_[i] && !is_given_back(i) &&
+                               std::memcmp(flat<T>().data() + p.offset, values, p.elements() * sizeof(T)) != 0;
+    if (values_differ || !TRY(verify_panels<T>(stream, wire, i, scratch)))
       return Status::corrupt(fmt::format("{}: what is read is not what was received", p.name));
   }
   return {};

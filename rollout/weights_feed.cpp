@@ -39,6 +39,10 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
   if (preparing_.joinable()) return;  // asked again when it is done
   auto manifest = weights_sync::read_manifest(in);
   if (!manifest || manifest->version <= newest_) return;
+  if (!manifest->whole() && manifest->base != held_.holds().version) {
+    next_query_ = {};  // announced before the trainer heard what is held by now
+    return;
+  }
   if (receiver_) {
     // What comes is not given up for something newer, or a slow line would never see the end of anything. The same
     // version with other digests is of a trainer that came back from a checkpoint: what was begun cannot end. Nor can

@@ -116,6 +116,8 @@ Schema schema_of(RunConfig& c) {
   trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
   s.add("trainer.keep_checkpoints", c.trainer.keep_checkpoints,
         "Checkpoints that are kept: all, or a number, the newest of them. `tandem replay` begins at one");
+  s.add("trainer.weight_deltas", c.trainer.weight_deltas,
+        "Rollouts are sent what changed of the weights, where that is less than all of them (docs/weights.md)");
   s.add("trainer.device", c.trainer.device, "Where the trainer's passes run; empty: `device`");
   s.add("trainer.threads", c.trainer.threads, "Threads of each rank of the trainer; 0: all cores, shared out", 0, 1024);
   s.add("trainer.ranks", c.trainer.ranks,

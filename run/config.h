@@ -56,6 +56,7 @@ struct RunConfig {
     std::string on_lag = "wait";
     int warmup_steps = 0;
     std::string keep_checkpoints = "2";
+    bool weight_deltas = true;
     std::string device;
     int threads = 0;
     int ranks = 1;

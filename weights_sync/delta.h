@@ -2,7 +2,7 @@
 // the difference of its codes.
 //
 // At the learning rates of reinforcement learning few codes change from step to step, and most of those by one: a
-// delta takes one to two bytes for each (docs/formats.md has the encoding). Differences are modulo the size of an
+// delta takes one to two bytes for each (docs/weights.md has the encoding). Differences are modulo the size of an
 // element, so deltas are exact, and those of consecutive versions add up without the weights at hand.
 //
 // Thread safety: a value; const methods from any thread, but each ThreadPool from one at a time.

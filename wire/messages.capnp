@@ -11,6 +11,7 @@ struct Header {
   epoch @2 :UInt64;        # of the sender: one for each start of the process
   id @3 :UInt64;           # of the request; an answer carries the id of what it answers
   run @4 :UInt64;          # of the run; strangers are refused
+  check @5 :UInt64;        # digest of the fields above and all other frames; 0: none was taken
 }
 
 struct Body {

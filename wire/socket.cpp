@@ -4,9 +4,11 @@
 #include <capnp/serialize.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "base/digest.h"
 #include "wire/address.h"
 
 namespace tandem::wire {
@@ -88,6 +90,19 @@ zmq::message_t frame_of(capnp::MessageBuilder& builder) {
   return {bytes.begin(), bytes.size()};
 }
 
+// Of the header's other fields and the frames behind it. ZeroMQ takes what it is given, and a flipped bit in a reward
+// would be a reward.
+uint64_t check_of(Header::Reader header, std::span<const zmq::message_t> frames) {
+  struct Fields {
+    uint64_t protocol, epoch, id, run;
+  } const fields{header.getProtocol(), header.getEpoch(), header.getId(), header.getRun()};
+  const std::string_view sender(header.getSender().cStr(), header.getSender().size());
+  std::vector<Digest> digests = {digest_of(std::as_bytes(std::span(&fields, 1))), digest_of(sender)};
+  for (const auto& frame : frames)
+    digests.push_back(digest_of(std::span(static_cast<const std::byte*>(frame.data()), frame.size())));
+  return std::max<uint64_t>(1, digest_of(std::as_bytes(std::span(digests))).low);
+}
+
 }  // namespace
 
 struct Incoming::Storage {
@@ -157,10 +172,59 @@ Status Socket::send(const std::string& peer, Outgoing& message) {
   header.setRun(message.run_.value_or(identity_.run));
   std::vector<zmq::message_t> frames;
   if (listening_) frames.emplace_back(peer.data(), peer.size());
-  frames.push_back(frame_of(head));
+  frames.emplace_back();
   frames.push_back(frame_of(message.body_));
   for (auto& bulk : message.bulk_) frames.push_back(std::move(bulk));
   message.bulk_.clear();
+  const size_t first = listening_ ? 1 : 0;
+  header.setCheck(check_of(header.asReader(), std::span(frames).subspan(first + 1)));
+  frames[first] = frame_of(head);
+  if (!identity_.faults) return send_frames(std::move(frames), peer);
+  send_late();
+  // Where the other side serves every run, the name has the run before it.
+  const auto fault = identity_.faults->take(identity_.sender.substr(identity_.sender.rfind('/') + 1));
+  return fault ? send_at_fault(*fault, std::move(frames), peer) : send_frames(std::move(frames), peer);
+}
+
+Status Socket::send_at_fault(MessageFault fault, std::vector<zmq::message_t> frames, const std::string& peer) {
+  switch (fault) {
+    case MessageFault::kDrop:
+      return {};
+    case MessageFault::kDelay:
+      late_.push_back({.due = SystemClock().now() + kMessageDelay, .frames = std::move(frames), .peer = peer});
+      return {};
+    case MessageFault::kDuplicate: {
+      std::vector<zmq::message_t> copy;
+      for (const auto& frame : frames) copy.emplace_back(frame.data(), frame.size());
+      TRY(send_frames(std::move(copy), peer));
+      break;
+    }
+    case MessageFault::kCorrupt: {
+      // Of the last frame that has bytes: header, body, or what is in bulk.
+      auto damaged = frames.rbegin();
+      while (damaged->size() == 0) ++damaged;
+      static_cast<char*>(damaged->data())[damaged->size() / 2] ^= 0x10;
+      break;
+    }
+  }
+  return send_frames(std::move(frames), peer);
+}
+
+void Socket::send_late() {
+  const Time now = SystemClock().now();
+  std::vector<Late> due;
+  for (auto it = late_.begin(); it != late_.end();) {
+    if (it->due > now) {
+      ++it;
+      continue;
+    }
+    due.push_back(std::move(*it));
+    it = late_.erase(it);
+  }
+  for (Late& late : due) (void)send_frames(std::move(late.frames), late.peer);  // nobody waits for its outcome
+}
+
+Status Socket::send_frames(std::vector<zmq::message_t> frames, const std::string& peer) {
   try {
     for (size_t i = 0; i < frames.size(); ++i) {
       const auto more = i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
@@ -177,6 +241,7 @@ Status Socket::send(const std::string& peer, Outgoing& message) {
 }
 
 std::optional<Incoming> Socket::receive() {
+  if (!late_.empty()) send_late();
   for (;;) {
     std::vector<zmq::message_t> frames;
     bool more = true;
@@ -210,6 +275,8 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
     const auto header = reader.getRoot<Header>();
     const bool serves_every_run = listening_ && identity_.run == kEveryRun;
     const bool is_understood = header.getProtocol() == kProtocolVersion || identity_.hears_other_protocols;
+    const auto behind = std::span(frames).subspan(first + 1);
+    if (header.getCheck() != 0 && header.getCheck() != check_of(header, behind)) return std::nullopt;
     if (!is_understood || (!serves_every_run && header.getRun() != identity_.run)) return std::nullopt;
     Incoming message;
     message.protocol_ = header.getProtocol();

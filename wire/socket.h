@@ -2,8 +2,8 @@
 //
 // A message is a Header frame and a Body frame (messages.capnp) and bulk frames. A listening socket (ROUTER, mandatory)
 // talks to many peers by name, a connected one (DEALER) to one; sending never blocks: a full queue or an unknown peer
-// is a Status. Everything that comes in is checked against limits before it is read: frame counts and sizes, the
-// protocol, the run. What fails is dropped and counted; it never reaches the caller.
+// is a Status. Everything that comes in is checked before it is read: frame counts and sizes, a digest of all frames,
+// the protocol, the run. What fails is dropped and counted; it never reaches the caller.
 //
 // A connected socket keeps the name `sender` on the other side; a process that starts again takes its name over, and
 // its new epoch tells the two apart.
@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "wire/faults.h"
 #include "wire/messages.capnp.h"
 #include "wire/secret.h"
 
@@ -45,6 +46,7 @@ struct Identity {
   // Hears messages of other versions of the protocol, too, to say which they are: fields are only ever added, so what
   // is the same in all can be read.
   bool hears_other_protocols = false;
+  std::shared_ptr<Faults> faults = {};  // of its messages, where somebody asks for some
 };
 
 // A message that is being written.
@@ -126,7 +128,16 @@ class Socket {
   Socket(zmq::socket_t socket, bool listening, Identity identity)
       : socket_(std::move(socket)), listening_(listening), identity_(std::move(identity)) {}
   std::optional<Incoming> read(std::vector<zmq::message_t> frames);
+  Status send_frames(std::vector<zmq::message_t> frames, const std::string& peer);
+  Status send_at_fault(MessageFault fault, std::vector<zmq::message_t> frames, const std::string& peer);
+  void send_late();
 
+  struct Late {
+    Time due{};
+    std::vector<zmq::message_t> frames;
+    std::string peer;
+  };
+  std::vector<Late> late_;  // messages that are at fault
   zmq::socket_t socket_;
   bool listening_;
   Identity identity_;

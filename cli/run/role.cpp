@@ -70,7 +70,9 @@ Result<int> run_role(const RoleOptions& options) {
   const wire::Identity identity{
       .sender = to_string(self),
       .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),
-      .run = layout.run_id()};
+      .run = layout.run_id(),
+      .faults = TRY(wire::Faults::of_environment())};
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", identity.sender));
   const auto lines = TRY(run::Lines::of(layout));
   const std::string own_address = lines.listening(self);
@@ -114,7 +116,8 @@ Result<int> run_role(const RoleOptions& options) {
                   .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
         .steps = config.run.steps,
         .checkpoint_every = t.checkpoint_every,
-        .kept_checkpoints = TRY(run::kept_checkpoints(config))};
+        .kept_checkpoints = TRY(run::kept_checkpoints(config)),
+        .weights = {.deltas = t.weight_deltas}};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
                        : trainer::run_follower(settings, clock, role_stop_requested));
     return kDone;

@@ -15,6 +15,7 @@
 #include "rollout/handover.h"
 #include "tests/fuzz/targets.h"
 #include "weights_sync/carrier.h"
+#include "weights_sync/delta.h"
 #include "wire/directory.h"
 #include "wire/event_stream.h"
 #include "wire/socket.h"
@@ -56,6 +57,7 @@ void read(const wire::Incoming& message) {
   if (body.isTrajectory()) (void)rollout::read_trajectory(body.getTrajectory(), message);
   if (body.isHandover()) (void)rollout::read_handover(message);
   if (body.isWeightsManifest()) (void)weights_sync::read_manifest(body.getWeightsManifest());
+  if (body.isWeightsWanted()) (void)weights_sync::read_wanted(body.getWeightsWanted());
   if (body.isFleetQuery()) {
     if (const auto query = envs::read_query(body.getFleetQuery())) {
       wire::Outgoing again;
@@ -326,7 +328,42 @@ std::vector<std::string> chat_answer_seeds() {
           R"({"error":{"message":"too many","type":"x","code":"y"}})"};
 }
 
+// Weights of two parts, of which a delta comes.
+const weights_sync::Blocks& small_blocks() {
+  static const weights_sync::Blocks blocks({{.name = "codes", .begin = 0, .bytes = 500, .element_bytes = 1},
+                                            {.name = "norm", .begin = 512, .bytes = 400, .element_bytes = 2}},
+                                           912);
+  return blocks;
+}
+
+void weight_deltas(std::string_view bytes) {
+  static kernels::ThreadPool threads(1);
+  const auto delta = weights_sync::Delta::read(small_blocks(), std::as_bytes(std::span(bytes)));
+  if (!delta) return;
+  std::vector<std::byte> weights(small_blocks().bytes());
+  (void)delta->apply(small_blocks(), weights, threads);
+  if (delta->base() == delta->version()) (void)delta->folded_with(*delta, small_blocks(), threads);
+}
+
+std::vector<std::string> weight_deltas_seeds() {
+  std::vector<std::string> seeds;
+  for (const size_t distance : {7, 1}) {
+    weights_sync::Delta delta(3, distance == 7 ? 3 : 4);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const auto& block = small_blocks().all()[i];
+      const std::vector<std::byte> before(block.bytes());
+      std::vector<std::byte> after = before;
+      for (size_t at = 3; at < after.size(); at += distance) after[at] = std::byte{1};
+      delta.add(i, weights_sync::encode(block, weights_sync::difference(block, before, after)));
+    }
+    const auto written = delta.write(small_blocks());
+    seeds.emplace_back(reinterpret_cast<const char*>(written.data()), written.size());
+  }
+  return seeds;
+}
+
 constexpr Target kRolloutTargets[] = {{"messages", messages, messages_seeds},
+                                      {"weight_deltas", weight_deltas, weight_deltas_seeds},
                                       {"ledger", ledger, ledger_seeds},
                                       {"chat_stream", chat_stream, chat_stream_seeds},
                                       {"chat_answer", chat_answer, chat_answer_seeds}};

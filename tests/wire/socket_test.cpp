@@ -2,8 +2,11 @@
 
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "base/random.h"
 
@@ -157,6 +160,74 @@ TEST(Socket, a_message_whose_text_or_list_is_broken_is_refused_before_a_role_rea
   ASSERT_TRUE(message);
   EXPECT_EQ(std::string(message->body().getHello().getName()), text);
   EXPECT_EQ(pair.server.refused(), 3u);
+}
+
+// A pair whose client sends what is asked for.
+struct FaultyPair {
+  fs::path path = fs::path(testing::TempDir()) / ("faults-" + std::to_string(::getpid()));
+  std::shared_ptr<Faults> faults = *Faults::create(path), asked = *Faults::open(path);
+  zmq::context_t context;
+  Socket server = std::move(*Socket::listen(context, "tcp://127.0.0.1:*", {"server", 1, 77}));
+  Socket client = std::move(
+      *Socket::connect(context, server.address(),
+                       {.sender = "client", .epoch = 3, .run = 77, .hears_other_protocols = false, .faults = faults}));
+  ~FaultyPair() { fs::remove(path); }
+
+  // Sends numbered messages until `last` has come; which have come, in order.
+  std::vector<uint64_t> numbers(uint64_t last, Duration patience = 20s) {
+    std::vector<uint64_t> come;
+    const SystemClock clock;
+    uint64_t next = 1;
+    for (const Time deadline = clock.now() + patience; clock.now() < deadline;) {
+      if (next <= last) {
+        Outgoing message(next);
+        message.body().setOpenRun("number " + std::to_string(next));
+        if (client.send("", message).ok()) ++next;
+      }
+      (void)client.receive();
+      Socket* const sockets[] = {&server};
+      wait(sockets, 5ms);
+      while (const auto message = server.receive()) come.push_back(message->id());
+      if (!come.empty() && std::ranges::count(come, last) > 0 && late(come)) break;
+    }
+    return come;
+  }
+  std::function<bool(const std::vector<uint64_t>&)> late = [](const auto&) { return true; };
+};
+
+TEST(SocketFaults, a_message_is_lost_or_comes_twice_or_late_when_that_is_asked_for) {
+  FaultyPair pair;
+  ASSERT_EQ(pair.numbers(1), (std::vector<uint64_t>{1}));
+  pair.asked->ask("client", MessageFault::kDrop);
+  pair.asked->ask("somebody-else", MessageFault::kDrop);
+  EXPECT_EQ(pair.numbers(3), (std::vector<uint64_t>{2, 3}));
+  pair.asked->ask("client", MessageFault::kDuplicate);
+  EXPECT_EQ(pair.numbers(2), (std::vector<uint64_t>{1, 1, 2}));
+  pair.asked->ask("client", MessageFault::kDelay);
+  pair.late = [](const auto& come) { return std::ranges::count(come, 1u) > 0; };
+  EXPECT_EQ(pair.numbers(2), (std::vector<uint64_t>{2, 1}));
+  EXPECT_EQ(pair.asked->done(MessageFault::kDrop), 1u);
+  EXPECT_EQ(pair.asked->done(MessageFault::kDelay), 1u);
+}
+
+TEST(SocketFaults, a_damaged_message_is_refused_wherever_the_damage_is) {
+  FaultyPair pair;
+  ASSERT_EQ(pair.numbers(1), (std::vector<uint64_t>{1}));
+  for (int bulk = 0; bulk < 3; ++bulk) {
+    const auto refused = pair.server.refused();
+    pair.asked->ask("client", MessageFault::kCorrupt);
+    for (uint64_t id = 1; id <= 2; ++id) {
+      Outgoing message(id);
+      message.body().setOpenRun("it costs 16 dollars");
+      const std::vector<std::byte> bytes(1000);
+      for (int i = 0; i < bulk; ++i) message.add_bulk(bytes);
+      ASSERT_TRUE(pair.client.send("", message));
+    }
+    const auto got = next(pair.server);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->id(), 2u);
+    EXPECT_EQ(pair.server.refused(), refused + 1);
+  }
 }
 
 }  // namespace
