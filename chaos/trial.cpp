@@ -100,7 +100,7 @@ Result<TrialResult> Trial::run(Schedule& schedule, const std::function<bool()>& 
     due = now + from_seconds(next.after);
   }
   let_go(true);
-  result_.undetected = static_cast<int>(watched_.size());
+  result_.undetected += static_cast<int>(watched_.size());
   for (const Kind kind : {Kind::kDrop, Kind::kDelay, Kind::kDuplicate, Kind::kCorrupt}) {
     const auto count = static_cast<int>(messages_->done(*of_message(kind)));
     if (count > 0) result_.faults[kind] = count;
@@ -128,6 +128,8 @@ void Trial::look() {
     const std::string kind = role.value("name", "");
     const auto pid = role.value("pid", int64_t{0});
     if (pid <= 0 || role.value("state", "") != "ok") continue;
+    // One that has not introduced itself yet is given as long as it takes to load a model.
+    if (kind != "coordinator" && role.value("waiting_for", "").empty()) continue;
     processes_.push_back({.name = fmt::format("{}-{}", kind, role.value("rank", 0)),
                           .pid = pid,
                           .keeps_books = kind == "coordinator" || kind == "trainer"});
@@ -178,10 +180,13 @@ void Trial::let_go(bool all) {
   const Time now = clock_.now();
   std::erase_if(held_, [&](const Held& held) {
     if (!all && now < held.until) return false;
-    if (held.kind == Kind::kStop)
+    if (held.kind == Kind::kStop) {
       ::kill(static_cast<pid_t>(held.process.pid), SIGCONT);
-    else
+      result_.undetected += static_cast<int>(
+          std::erase_if(watched_, [&](const Watched& watched) { return watched.process.pid == held.process.pid; }));
+    } else {
       let_files_grow(held.process.pid, true);
+    }
     return true;
   });
 }

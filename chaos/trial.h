@@ -29,7 +29,7 @@ struct TrialSettings {
 struct TrialResult {
   std::map<Kind, int> faults;            // that were done
   std::vector<double> detected_seconds;  // of each process that was killed or stopped: until status.json showed it
-  int undetected = 0;                    // whose run was over before that
+  int undetected = 0;                    // that went on, or whose run was over, before that
   bool hung = false;
   int exit = 0;  // of the run; 128 + n where signal n ended it
   int all_faults() const;

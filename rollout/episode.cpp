@@ -47,6 +47,7 @@ Episode::Episode(Handover handover, const Settings& settings, Time now)
       retokenised_turns_(handover.retokenised_turns),
       tools_(std::move(handover.tools)),
       said_(std::move(handover.said)),
+      resumes_(handover.is_sampling),
       shared_(handover.sandbox) {
   if (sandbox_) {
     server_ = handover.server;
@@ -83,6 +84,7 @@ void Episode::on(const Tick& tick, Time now, Actions& actions) {
     case Waiting::kHandedOver:  // nobody claimed it
       waiting_ = parked_.waiting;
       if (waits_for_env()) ask(now, actions);
+      if (waiting_ == Waiting::kTokens) actions.push_back(Resume{});
       return;
     case Waiting::kWeights:
     case Waiting::kTokens:
@@ -94,6 +96,11 @@ void Episode::start(Time now, Actions& actions) {
   if (version_ > lease_.max_version)
     return give_up(fmt::format("its weights {} are gone, {} are here", lease_.max_version, version_), now, actions);
   if (version_ < lease_.min_version) return;
+  if (std::exchange(resumes_, false)) {
+    waiting_ = Waiting::kTokens;
+    actions.push_back(Resume{});
+    return;
+  }
   // One that was taken over has its sandbox: its turn is answered again, not run again, and the engine computes the
   // tokens when the next turn starts.
   waiting_ = sandbox_ ? Waiting::kTools : Waiting::kSandbox;
@@ -314,8 +321,11 @@ Commit Episode::commit(Time now) const {
 // ---- Other rollouts ----
 
 void Episode::on(const Stolen& stolen, Time now, Actions& actions) {
-  // Its state is tokens and a sandbox then.
-  if (waiting_ != Waiting::kWeights && waiting_ != Waiting::kSandbox && waiting_ != Waiting::kTools) return;
+  // Its state is tokens and a sandbox then. What the engine samples meanwhile does not count: it is sampled again.
+  const bool is_sampling = waiting_ == Waiting::kTokens && !trajectory_.tokens.empty();
+  if (!is_sampling && waiting_ != Waiting::kWeights && waiting_ != Waiting::kSandbox && waiting_ != Waiting::kTools)
+    return;
+  if (is_sampling) actions.push_back(EndSampling{});
   parked_ = {waiting_, due_};
   shared_ = sandbox_;
   waiting_ = Waiting::kHandedOver;
@@ -323,10 +333,11 @@ void Episode::on(const Stolen& stolen, Time now, Actions& actions) {
   actions.push_back(HandOver{stolen.thief, handover()});
 }
 
-void Episode::on(const NotHandedOver&, Time, Actions&) {
+void Episode::on(const NotHandedOver&, Time, Actions& actions) {
   if (waiting_ != Waiting::kHandedOver) return;
   waiting_ = parked_.waiting;
   due_ = parked_.due;
+  if (waiting_ == Waiting::kTokens) actions.push_back(Resume{});
 }
 
 void Episode::on(const Gone& gone, Time, Actions& actions) {
@@ -347,6 +358,7 @@ Handover Episode::handover() const {
           .server = server_.value_or(0),
           .tools = tools_,
           .said = said_,
+          .is_sampling = resumes_ || (waiting_ == Waiting::kHandedOver && parked_.waiting == Waiting::kTokens),
           .turns = turns_,
           .max_turns = max_turns_,
           .tool_calls = tool_calls_,

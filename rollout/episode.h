@@ -163,6 +163,7 @@ class Episode {
   struct Continue {  // after turn_tokens(), which are said()
     Reply reply;
   };
+  struct Resume {};          // the turn goes on after trajectory(); answered by TurnRefused where it cannot
   struct EndSampling {};     // the engine may forget the episode
   struct SendTrajectory {};  // trajectory(), to the trainer; answered by Stored
   struct SendCommit {        // to the coordinator; answered by Committed
@@ -180,8 +181,8 @@ class Episode {
   struct Over {
     End end = End::kCommitted;
   };
-  using Action = std::variant<Acquire, Call, Score, Release, Open, Continue, EndSampling, SendTrajectory, SendCommit,
-                              HandOver, SendClaim, Note, Over>;
+  using Action = std::variant<Acquire, Call, Score, Release, Open, Continue, Resume, EndSampling, SendTrajectory,
+                              SendCommit, HandOver, SendClaim, Note, Over>;
 
   std::vector<Action> step(const Event& event, Time now);
 
@@ -265,6 +266,7 @@ class Episode {
     Time due{};
   };
   Parked parked_;
+  bool resumes_ = false;            // it came in the middle of a turn
   std::optional<uint64_t> shared_;  // the sandbox that came or went with a hand-over
 };
 

@@ -27,6 +27,7 @@ void write_handover(const Handover& handover, wire::Outgoing& message) {
   out.setEnvServer(static_cast<uint32_t>(handover.server));
   out.setTools(dump_json(handover.tools));
   write_said(handover.said, out.initSaid());
+  out.setSampling(handover.is_sampling);
   out.setTurns(handover.turns);
   out.setMaxTurns(handover.max_turns);
   out.setToolCalls(handover.tool_calls);
@@ -44,6 +45,9 @@ Result<Handover> read_handover(const wire::Incoming& message) {
   handover.server = static_cast<int>(in.getEnvServer());
   handover.tools = TRY(envs::read_tools(std::string(in.getTools())));
   handover.said = TRY(read_said(in.getSaid()));
+  handover.is_sampling = in.getSampling();
+  if (handover.is_sampling && (!handover.sandbox || handover.trajectory.tokens.empty()))
+    return fail(Status::corrupt("a turn of an episode that has not begun was handed over"));
   handover.turns = in.getTurns();
   handover.max_turns = in.getMaxTurns();
   handover.tool_calls = in.getToolCalls();

@@ -16,6 +16,7 @@ struct Handover {
   int server = 0;                   // whose lease that is, by rank
   Json tools;                       // that the model was told of, OpenAI's array
   Said said;                        // in the turn whose calls are running
+  bool is_sampling = false;         // a turn is not at its end: the trajectory ends with what it has said so far
   uint32_t turns = 0, max_turns = 0, tool_calls = 0, retokenised_turns = 0, prompt_tokens = 0;
   uint32_t steals = 0;  // with this one
 };

@@ -147,6 +147,7 @@ Json Worker::metrics() const {
           {"max_pause_ms", max_pause_ms_},
           {"received_bytes", received_bytes_},
           {"handed_over", handed_over_},
+          {"handed_over_running", handed_over_running_},
           {"taken", taken_},
           {"refused_chunks", feed_.refused_chunks()},
           {"refused_versions", feed_.refused_versions()},

@@ -1,6 +1,9 @@
 // A rollout process: what its episodes want done.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "envs/episodes/call_messages.h"
 #include "rollout/worker_process.h"
 
@@ -86,6 +89,14 @@ void Worker::carry_out(Episode& e, const Episode::Continue& next) {
   step(e, Episode::TurnOpened{std::move(turn->tokens), turn->is_retokenised});
 }
 
+// The draws of a turn depend on the tokens before them, whoever sampled those.
+void Worker::carry_out(Episode& e, const Episode::Resume&) {
+  TurnRequest rest = turn_request(e);
+  rest.max_new_tokens = std::max(1, rest.max_new_tokens - static_cast<int>(e.turn_tokens().size()));
+  const Status status = engine_.add(e.key().episode, e.trajectory().tokens, rest);
+  if (!status) step(e, Episode::TurnRefused{status});
+}
+
 Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
   auto prompt = e.trajectory().tokens;
   prompt.insert(prompt.end(), tokens.begin(), tokens.end());
@@ -155,10 +166,26 @@ void Worker::hand_over(wire::Steal::Reader steal) {
       ++handed_over_;
     }
   }
+  hand_over_running(left, thief);
   // What there was is on its way, or nothing was: the thief may ask again.
   wire::Outgoing message;
   message.body().setDeclined(thief);
   (void)link_.send(message);
+}
+
+// Episodes that are being sampled, between two steps of the engine: the thief computes their tokens again, so the
+// shortest go first.
+void Worker::hand_over_running(uint32_t count, const std::string& thief) {
+  std::vector<Episode*> running;
+  for (auto& [id, e] : episodes_)
+    if (e.waiting() == Waiting::kTokens) running.push_back(&e);
+  std::ranges::sort(running, {}, [](const Episode* e) { return std::pair(e->trajectory().tokens.size(), e->key()); });
+  for (size_t i = 0; i < std::min<size_t>(count, running.size()); ++i) {
+    step(*running[i], Episode::Stolen{thief});
+    if (running[i]->waiting() != Waiting::kHandedOver) return;
+    ++handed_over_;
+    ++handed_over_running_;
+  }
 }
 
 void Worker::carry_out(Episode& e, const Episode::HandOver& to) {

@@ -72,6 +72,7 @@ class Worker {
   void carry_out(Episode& e, const Episode::Release& release);
   void carry_out(Episode& e, const Episode::Open& open);
   void carry_out(Episode& e, const Episode::Continue& next);
+  void carry_out(Episode& e, const Episode::Resume&);
   void carry_out(Episode& e, const Episode::EndSampling&);
   void carry_out(Episode& e, const Episode::SendTrajectory&);
   void carry_out(Episode& e, const Episode::SendCommit& send);
@@ -85,6 +86,7 @@ class Worker {
   Status adopt(const Episode& e, std::span<const int32_t> tokens);
   // Episodes not begun go first, then those parked in a tool call.
   void hand_over(wire::Steal::Reader steal);
+  void hand_over_running(uint32_t count, const std::string& thief);
 
   const WorkerSettings settings_;
   const Clock& clock_;
@@ -98,11 +100,12 @@ class Worker {
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
   std::map<uint64_t, Episode> episodes_;
-  uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, taken_ = 0;
+  uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, handed_over_running_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;
   Time next_env_check_{};
   bool stopped_ = false;
-  double idle_seconds_ = 0, tool_seconds_ = 0, fetch_seconds_ = 0, prepare_seconds_ = 0, last_pause_ms_ = 0, max_pause_ms_ = 0;
+  double idle_seconds_ = 0, tool_seconds_ = 0, fetch_seconds_ = 0, prepare_seconds_ = 0, last_pause_ms_ = 0,
+         max_pause_ms_ = 0;
 };
 
 }  // namespace tandem::rollout

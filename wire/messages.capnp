@@ -284,6 +284,7 @@ struct Handover {
   envServer @9 :UInt32;                # whose envLease it is, by its rank
   tools @10 :Text;                     # JSON: OpenAI's array
   retokenisedTurns @11 :UInt32;
+  sampling @12 :Bool;                  # in the middle of a turn: the trajectory ends with what it has said so far
 }
 
 struct Said {

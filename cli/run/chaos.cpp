@@ -72,6 +72,7 @@ Json to_json(const Outcome& outcome) {
           {"hung", outcome.hung},
           {"exit", outcome.exit},
           {"books", chaos::to_json(outcome.books)},
+          {"unnoticed", outcome.undetected},
           {"rounds", outcome.rounds}};
 }
 
@@ -140,7 +141,8 @@ Result<int> run(const ChaosOptions& options) {
   for (size_t i = 0; i < std::min<size_t>(outcome.books.findings.size(), 20); ++i)
     fmt::print(stderr, "tandem chaos: {}\n", outcome.books.findings[i]);
   if (outcome.undetected > 0)
-    fmt::print(stderr, "tandem chaos: {} faults were at the end of a run, before it could notice\n",
+    fmt::print(stderr,
+               "tandem chaos: {} stopped or ended processes were not noticed before they went on or the run was over\n",
                outcome.undetected);
   if (!outcome.is_well()) fmt::print(stderr, "tandem chaos: the runs and their logs are in {}\n", folder.string());
   if (options.json)

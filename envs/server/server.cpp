@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/digest.h"
 #include "base/work_queue.h"
 #include "envs/episodes/call_messages.h"
 #include "envs/fleet/desk.h"
@@ -22,6 +23,7 @@ constexpr double kMostTestSeconds = 40;
 
 // What a turn or a score was answered, to be said again.
 struct TurnAnswer {
+  Digest asked;  // of the request
   bool over = false;
   std::vector<std::string> results;
   std::optional<std::string> instruction;  // of the next step
@@ -317,11 +319,17 @@ class EnvServer {
 
   Result<Writer> call(Session& session, const wire::Incoming& message) {
     const auto in = message.body().getCall();
+    const auto request = in.toString().flatten();
+    const Digest asked = digest_of(std::string_view(request.cStr(), request.size()));
     auto known = session.turns.find(in.getTurn());
+    // Two rollouts that both take the episode for theirs may have sampled this turn by other weights.
+    if (known != session.turns.end() && known->second.asked != asked)
+      return fail(Status::invalid(fmt::format("turn {} was played with other calls", in.getTurn())));
     if (known == session.turns.end()) {
       if (session.grade || !session.episode) return fail(Status::not_found("the episode is over"));
       const auto calls = TRY(read_calls(in.getCalls()));
       TurnAnswer answer;
+      answer.asked = asked;
       if (!calls.empty()) {
         for (auto& outcome : TRY(session.episode->turn(calls))) answer.results.push_back(std::move(outcome.output));
         answer.over = session.episode->over();

@@ -176,6 +176,10 @@ class RandomWorld {
     if (random_.chance(0.05)) return step(rollout, Episode::TurnRefused{Status::exhausted("full")});
     step(rollout, Episode::TurnOpened{{4}});
   }
+  void carry_out(int rollout, Life& life, const Episode::Resume&) {
+    life.left_to_sample = 1 + static_cast<int>(random_.below(10));
+    if (random_.chance(0.05)) step(rollout, Episode::TurnRefused{Status::exhausted("full")});
+  }
   void carry_out(int, Life&, const Episode::EndSampling&) {}
   void carry_out(int rollout, Life& life, const Episode::SendTrajectory&) {
     send([this, rollout, key = life.episode.key()] {

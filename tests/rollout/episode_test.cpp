@@ -27,6 +27,7 @@ std::string in_words(const Episode::Action& action) {
           [](const Episode::Continue& a) {
             return "continue " + (a.reply.results.empty() ? a.reply.instruction : a.reply.results[0]);
           },
+          [](const Episode::Resume&) { return std::string("resume"); },
           [](const Episode::EndSampling&) { return std::string("end sampling"); },
           [](const Episode::SendTrajectory&) { return std::string("trajectory"); },
           [](const Episode::SendCommit& a) { return fmt::format("commit {}", to_string(a.commit.outcome)); },
@@ -302,10 +303,53 @@ TEST_F(EpisodeTest, only_what_is_tokens_and_a_sandbox_goes_to_another_rollout) {
     EXPECT_EQ(handover_.sandbox.has_value(), waiting == Waiting::kTools);
     EXPECT_EQ(step(Episode::Gone{kKey}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";
   }
-  for (const Waiting waiting : {Waiting::kTokens, Waiting::kGrade, Waiting::kTrainer, Waiting::kCoordinator}) {
+  for (const Waiting waiting : {Waiting::kGrade, Waiting::kTrainer, Waiting::kCoordinator}) {
     reach(waiting);
     EXPECT_EQ(step(Episode::Stolen{"there"}), Words{}) << to_string(waiting);
   }
+}
+
+TEST_F(EpisodeTest, one_that_is_being_sampled_goes_on_after_the_same_tokens_elsewhere) {
+  reach(Waiting::kTokens);
+  step(Episode::Sampled{7, -1, 3});
+  EXPECT_EQ(step(Episode::Stolen{"there"}), (Words{"end sampling", "hand over to there"}));
+  EXPECT_TRUE(handover_.is_sampling);
+  EXPECT_EQ(step(Episode::Sampled{8, -1, 3}), Words{}) << "of a pass that was under way";
+  Episode taken(handover_, settings(), now_);
+  EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"claim"});
+  step(taken, Episode::Ours{kKey});
+  EXPECT_EQ(step(taken, Episode::Tick{1}), Words{}) << "this rollout is younger than the lease";
+  EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"resume"});
+  EXPECT_EQ(taken.trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7}));
+  EXPECT_EQ(taken.turn_tokens().size(), 1u);
+  step(taken, Episode::Sampled{8, -2, 4});
+  EXPECT_EQ(step(taken, Episode::TurnEnded{an_answer(), false}), Words{"call 1 turn 1 the answer"});
+  EXPECT_EQ(taken.trajectory().versions, (std::vector<uint64_t>{0, 0, 0, 3, 4}));
+  EXPECT_EQ(step(Episode::Gone{kKey}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";
+}
+
+TEST_F(EpisodeTest, one_that_is_being_sampled_and_that_nobody_claims_or_that_could_not_be_sent_goes_on_here) {
+  for (const bool sent : {false, true}) {
+    reach(Waiting::kTokens);
+    step(Episode::Sampled{7, -1, 3});
+    step(Episode::Stolen{"there"});
+    EXPECT_EQ(sent ? tick_after(5s) : step(Episode::NotHandedOver{}), Words{"resume"});
+    EXPECT_EQ(episode_->trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7}));
+    step(Episode::Sampled{8, -1, 3});
+    EXPECT_EQ(step(Episode::TurnEnded{a_call(), false}), Words{"call 2 turn 1 a call"});
+  }
+}
+
+TEST_F(EpisodeTest, one_that_is_taken_twice_in_the_middle_of_a_turn_still_is) {
+  reach(Waiting::kTokens);
+  step(Episode::Sampled{7, -1, 3});
+  step(Episode::Stolen{"there"});
+  Episode taken(handover_, settings(), now_);
+  step(taken, Episode::Tick{1});
+  step(taken, Episode::Ours{kKey});
+  EXPECT_EQ(step(taken, Episode::Stolen{"elsewhere"}), Words{"hand over to elsewhere"});
+  EXPECT_TRUE(handover_.is_sampling);
+  EXPECT_EQ(handover_.steals, 2u);
 }
 
 TEST_F(EpisodeTest, what_nobody_claims_is_taken_back_and_asked_again) {
