@@ -145,6 +145,29 @@ std::string kinds_table(const Json& summary, const RunFiles& run) {
   return out + "</tbody></table></div>\n";
 }
 
+// Means over the episodes of a step.
+std::string terms_chart(const RunFiles& run) {
+  constexpr size_t kMostShown = 8;
+  std::set<std::string> names;
+  for (const Json& line : run.steps) {
+    if (const Json& terms = at(line, "terms"); terms.is_object()) {
+      for (const auto& [name, value] : terms.items()) names.insert(name);
+    }
+  }
+  Chart chart{.title = fmt::format("Terms of the reward (mean of {} steps)", kSmoothing)};
+  int colour = 0;
+  for (const std::string& name : names) {
+    if (chart.series.size() == kMostShown) break;
+    std::vector<std::pair<double, double>> points;
+    for (const Json& line : run.steps) {
+      if (const Json& value = at(at(line, "terms"), name); value.is_number())
+        points.emplace_back(number_at(line, "step"), value.get<double>());
+    }
+    chart.series.push_back({name, smoothed(points, kSmoothing), colour++, false});
+  }
+  return chart.series.empty() ? "" : line_chart(chart);
+}
+
 std::string curves(const RunFiles& run, const Json& summary) {
   const auto success = points_of(run.steps, "success");
   std::string out = "<h2>Training</h2>\n<div class=\"charts\">\n";
@@ -167,6 +190,7 @@ std::string curves(const RunFiles& run, const Json& summary) {
     kinds.series.push_back({kind, smoothed(points, kSmoothing), colour++, false});
   }
   out += line_chart(kinds);
+  out += terms_chart(run);
   out += line_chart(
       {.title = "Entropy, nats a token", .series = {{"entropy", points_of(run.steps, "entropy"), 2, false}}});
   out += line_chart({.title = "Mismatch of trainer and sampler, KL (lag of versions included)",
@@ -295,7 +319,7 @@ std::string facts(const RunFiles& run, const Json& summary) {
   if (const Json& more = at(run.supervisor, "versions"); more.is_object()) versions.update(more);
   Json books = Json::object();
   for (const char* key : {"episodes", "outcomes", "tokens", "logprob", "weights", "utilisation", "retokenised_turns",
-                          "steals", "restarts"})
+                          "steals", "restarts", "judge"})
     books[key] = at(summary, key);
   return "<h2>Books, config, versions</h2>\n" + table_in_details("books", "Books of the run", books) +
          table_in_details("config", "Config, every key", run.config) +

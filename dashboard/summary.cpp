@@ -166,6 +166,9 @@ Json summarise(const RunFiles& run) {
                  {"generated", run.totals.sampled_tokens},
                  {"trained", static_cast<uint64_t>(trained)}};
 
+  s["terms"] = run.steps.empty() ? Json() : run.steps.back().value("terms", Json());
+  s["judge"] = run.steps.empty() ? Json() : run.steps.back().value("judge", Json());
+
   double versions = 0, sent = 0, full = 0, pause = 0;
   Json seconds = Json::object();
   for (const auto& [name, metrics] : roles.items()) {

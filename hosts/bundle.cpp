@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "run/resume.h"
+#include "run/rewards.h"
 
 namespace tandem::hosts {
 namespace {
@@ -102,6 +103,7 @@ Result<Bundle> bundle_of(const run::RunConfig& config, const fs::path& run_dir) 
   if (error) return fail(Status::from_errno((run_dir / "model").string(), error.value()));
   TRY(add_folder(model, kHomeModel, bundle));
   if (!config.env.profile.empty()) TRY(add_folder(config.env.profile, kHomeHarness, bundle));
+  if (config.reward.own.any()) TRY(add_folder(run_dir / run::kRewardFolder, run::kRewardFolder, bundle));
   if (!config.tasks.path.empty()) {
     const TaskSource source = TRY(task_source(run_dir));
     TRY(add_folder(source.root, source.to, bundle));

@@ -47,6 +47,7 @@ class Coordinator {
         if (!message) break;
         TRY(on(*message));
       }
+      for (const Compared& compared : judging_.take()) TRY(apply(compared, Durable::kYes));
       TRY(check_deadlines());
       if (stop && !finishing_) TRY(finish());
       TRY(carry_out_pending());
@@ -267,6 +268,7 @@ class Coordinator {
     write_batch(batch, message.body().initTrain());
     (void)socket_.send(to_string(kLeadTrainer), message);  // a trainer that joins later gets it again
   }
+  void carry_out(const Compare& group) { judging_.compare(group); }
   void carry_out(const StepDone& done) {
     Json line = {{"step", done.step}, {"time", clock_.unix_seconds()}};
     if (const auto* groups = ledger_.step_groups(done.step)) {
@@ -274,6 +276,7 @@ class Coordinator {
       line["groups"] = groups->groups;
       line["groups_with_signal"] = groups->with_signal;
       for (const auto& [kind, sums] : groups->kinds) line["success_by_kind"][kind] = sums.first / sums.second;
+      for (const auto& [name, sums] : groups->terms) line["terms"][name] = sums.first / sums.second;
     }
     if (const auto found = trainer_metrics_.find(done.step); found != trainer_metrics_.end()) {
       for (const auto& [key, value] : found->second.items()) line[key] = value;
@@ -281,6 +284,7 @@ class Coordinator {
     } else {
       without_metrics_.insert(done.step);
     }
+    if (const Json judge = judging_.metrics(); !judge.is_null()) line["judge"] = judge;
     for (const auto& [peer, member] : members_.all()) {
       if (peer != kLeadTrainer) line["roles"][to_string(peer)] = member.metrics;
     }
@@ -377,6 +381,7 @@ class Coordinator {
   bool must_sync_ = false;
   const Ledger& ledger_ = log_.ledger();
   Members members_;
+  Judging judging_{settings_.judging};
   uint64_t published_ = 0;                  // version of the directory that rollouts were told
   std::map<wire::Peer, uint64_t> refused_;  // the last life that was not heard: each is named once
   MetricsLog metrics_log_;

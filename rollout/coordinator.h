@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "rollout/books/ledger_log.h"
+#include "rollout/judging.h"
 #include "wire/directory.h"
 #include "wire/socket.h"
 
@@ -25,6 +26,7 @@ struct CoordinatorSettings {
   std::optional<wire::Secret> secret = {};  // of the run's connections, where they are between machines
   double silence_seconds = 8;               // without a word a role counts as lost
   double episode_seconds = 300;             // after which an episode is taken back
+  JudgingSettings judging = {};             // of groups that are complete
 };
 
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk.

@@ -27,12 +27,16 @@ std::string_view to_string(Waiting waiting) {
 }
 
 Episode::Episode(LeaseTerms lease, const Settings& settings, Time now)
-    : patience_(settings.patience), lease_(std::move(lease)), started_(now) {
+    : patience_(settings.patience),
+      grade_patience_(std::max(settings.patience, settings.grade_patience)),
+      lease_(std::move(lease)),
+      started_(now) {
   trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
 }
 
 Episode::Episode(Handover handover, const Settings& settings, Time now)
     : patience_(settings.patience),
+      grade_patience_(std::max(settings.patience, settings.grade_patience)),
       lease_(std::move(handover.lease)),
       trajectory_(std::move(handover.trajectory)),
       started_(now),
@@ -75,7 +79,8 @@ void Episode::on(const Tick& tick, Time now, Actions& actions) {
     case Waiting::kGrade:
       if (sends_ == 0) return ask(now, actions);
       if (sends_ == 1) return send_ask(now, actions);
-      return give_up(fmt::format("the environment server did not answer within {:.0f} s", 2 * to_seconds(patience_)),
+      return give_up(fmt::format("the environment server did not answer within {:.0f} s",
+                                 2 * to_seconds(waiting_ == Waiting::kGrade ? grade_patience_ : patience_)),
                      now, actions);
     case Waiting::kTrainer:
     case Waiting::kCoordinator:
@@ -123,13 +128,13 @@ void Episode::ask(Time now, Actions& actions) {
 
 void Episode::send_ask(Time now, Actions& actions) {
   ++sends_;
-  due_ = now + patience_;
+  due_ = now + (waiting_ == Waiting::kGrade ? grade_patience_ : patience_);
   if (waiting_ == Waiting::kSandbox) {
     actions.push_back(Acquire{ask_, server_});
   } else if (waiting_ == Waiting::kTools) {
     actions.push_back(Call{ask_, *server_, *sandbox_, turns_, said_});
   } else {
-    actions.push_back(Score{ask_, *server_, *sandbox_, answer_});
+    actions.push_back(Score{ask_, *server_, *sandbox_, answer_, outcome_ == Outcome::kTruncated});
   }
 }
 
@@ -186,6 +191,8 @@ void Episode::on(const Scored& scored, Time now, Actions& actions) {
   if (!answers(Waiting::kGrade, scored.ask)) return;
   reward_ = scored.reward;
   terms_ = scored.terms;
+  turn_rewards_ = scored.turn_rewards;
+  shown_ = scored.shown;
   release_sandbox(actions);
   send(Waiting::kTrainer, now, actions);
 }
@@ -301,6 +308,8 @@ Commit Episode::commit(Time now) const {
                 .reason = reason_,
                 .reward = reward_,
                 .terms = terms_,
+                .turn_rewards = turn_rewards_,
+                .shown = shown_,
                 .first_version = UINT64_MAX,
                 .turns = turns_,
                 .tool_calls = tool_calls_,

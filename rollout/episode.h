@@ -44,8 +44,9 @@ std::string_view to_string(Waiting waiting);  // "for ...", in a sentence
 class Episode {
  public:
   struct Settings {
-    std::string numerics_id;  // of the engine
-    Duration patience{};      // for an answer of the environment, then once more
+    std::string numerics_id;    // of the engine
+    Duration patience{};        // for an answer of the environment, then once more
+    Duration grade_patience{};  // the same for a grade; zero: as for all else
   };
   Episode(LeaseTerms lease, const Settings& settings, Time now);
   // Of another rollout, until the coordinator says that it is ours: it claims the episode at its first Tick.
@@ -97,6 +98,8 @@ class Episode {
     uint64_t ask = 0;
     double reward = 0;
     std::map<std::string, double> terms;
+    std::vector<double> turn_rewards;  // one for each message of the model, or none
+    std::string shown;                 // what a judge compares with its siblings
   };
   struct Stored {  // the trainer has the trajectory on disk
     EpisodeKey key;
@@ -151,6 +154,7 @@ class Episode {
     int server = 0;
     uint64_t sandbox = 0;
     std::string answer;
+    bool is_truncated = false;
   };
   struct Release {
     int server = 0;
@@ -236,7 +240,7 @@ class Episode {
   Commit commit(Time now) const;
   Handover handover() const;
 
-  const Duration patience_;
+  const Duration patience_, grade_patience_;
   LeaseTerms lease_;
   Trajectory trajectory_;
   const Time started_;
@@ -259,6 +263,8 @@ class Episode {
   std::string reason_;  // of an outcome that is not the policy's
   std::optional<double> reward_;
   std::map<std::string, double> terms_;
+  std::vector<double> turn_rewards_;
+  std::string shown_;
   uint64_t version_ = 0;  // of the weights at the last tick
 
   struct Parked {  // when it was handed over

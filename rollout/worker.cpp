@@ -115,7 +115,9 @@ EnvLines::Load Worker::env_load() const {
 }
 
 Episode::Settings Worker::episode_settings() const {
-  return {.numerics_id = engine_.numerics_id(), .patience = from_seconds(settings_.request_seconds)};
+  return {.numerics_id = engine_.numerics_id(),
+          .patience = from_seconds(settings_.request_seconds),
+          .grade_patience = from_seconds(settings_.grade_seconds)};
 }
 
 std::string Worker::doing() const {

@@ -38,6 +38,7 @@ struct WorkerSettings {
   int max_new_tokens = 128;     // of a turn
   int chunk_window = 8;         // weight chunks asked for at once
   double request_seconds = 30;  // for an answer of the environment, then once more
+  double grade_seconds = 0;     // the same for a grade, where that may take longer
 };
 
 // Runs until the coordinator says stop, or `stop` is set.

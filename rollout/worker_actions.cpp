@@ -58,6 +58,7 @@ void Worker::carry_out(Episode& e, const Episode::Call& call) {
     out.setTurn(call.turn);
     envs::write_calls(call.said.calls, out.initCalls(static_cast<unsigned>(call.said.calls.size())));
     out.setAnswer(call.said.text);
+    out.setReasoning(call.said.reasoning);
   });
 }
 
@@ -66,6 +67,7 @@ void Worker::carry_out(Episode& e, const Episode::Score& score) {
     auto out = body.initScore();
     out.setLease(score.sandbox);
     out.setAnswer(score.answer);
+    out.setTruncated(score.is_truncated);
   });
 }
 

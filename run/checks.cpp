@@ -17,6 +17,7 @@
 #include "model/safetensors.h"
 #include "rollout/agent/conversation.h"
 #include "run/env_hosts.h"
+#include "run/rewards.h"
 #include "trainer/learn/low_rank.h"
 
 namespace tandem::run {
@@ -64,6 +65,7 @@ rollout::ConversationSettings conversation_settings(const RunConfig& config) {
 
 Status check_inputs(const RunConfig& config) {
   TRY(check(config));
+  TRY(check_rewards(config));
   if (!is_tiny(config.model.path)) {
     const auto model = TRY(model::read_config(config.model.path));
     const auto layout = TRY(model::parameter_layout(model));
@@ -76,6 +78,10 @@ Status check_inputs(const RunConfig& config) {
     }
   }
   if (!has_local_env(config)) return {};
+  if (const auto foreign = TRY(foreign_environments_of(config))) {
+    if (const Status status = foreign->probe(); !status)
+      return Status::unfit(status.message()).hint("env.external says how it is started, or where it is");
+  }
   TRY(envs::start_sandboxes("", config.env.sandbox));
   return {};
 }

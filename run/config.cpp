@@ -1,6 +1,7 @@
 #include "run/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,10 +12,12 @@
 #include "base/text.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/opening.h"
+#include "envs/foreign/environment_spec.h"
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "model/weight_format.h"
+#include "run/rewards.h"
 #include "run/spread.h"
 #include "trainer/learn/lora_fields.h"
 #include "trainer/learn/slots.h"
@@ -81,7 +84,8 @@ Schema schema_of(RunConfig& c) {
         {envs::kRecipeNames.begin(), envs::kRecipeNames.end()});
   s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
   s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
-  s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
+  s.add("tasks.kinds", c.tasks.kinds,
+        fmt::format("Kinds of task of the workspace family ({}), and names of env.external", fmt::join(known, ", ")));
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
   s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
         1024);
@@ -105,6 +109,52 @@ Schema schema_of(RunConfig& c) {
   s.add("reward.effort_turn", c.reward.effort_turn, "Part of x for each message of the model", 0, 1e6);
   s.add("reward.effort_k", c.reward.effort_k, "k of the effort", 1e-6, 1e6);
   s.add("reward.effort_q", c.reward.effort_q, "q of the effort: 0 is a straight line, 1 a logarithm", 0, 1);
+  auto& own = c.reward.own;
+  s.add("reward.weights", c.reward.weights,
+        "Weights of terms that reward.command, reward.http and reward.judge say, NAME=WEIGHT each; others are recorded "
+        "alone. An episode that lacks one of these has no reward");
+  s.add("reward.command", own.command,
+        "A command that gets each episode as JSON on its standard input and prints {\"terms\": {NAME: NUMBER}}; empty: "
+        "none");
+  s.add("reward.place", own.place,
+        "Where it runs: in a fresh sandbox with the files that the episode left behind, or beside the environment "
+        "server",
+        {"sandbox", "server"});
+  s.add("reward.files", own.files, "Files that it needs; it runs in a folder that has them. The run keeps a copy");
+  s.add("reward.http", own.http,
+        "URL of a server that gets the same JSON by POST and gives the same answer; empty: none");
+  s.add("reward.key_env", own.key_env, "Environment variable with its key, sent as Authorization: Bearer KEY");
+  s.add("reward.key_file", own.key_file, "Or a file with that key in its first line");
+  s.add(
+      "reward.turns", c.reward.turns,
+      "Weight of the numbers that a reward program, or an environment of somebody else's, gives for single messages of "
+      "the model. Algorithms with advantages of tokens (reinforce++, gae, torch) have each on its message, others "
+      "their "
+      "sum",
+      -1e6, 1e6);
+  s.add(
+      "reward.judge", own.judge.url,
+      "OpenAI-compatible endpoint, http://HOST/v1, of a model that scores each training episode from 0 to 1: the term "
+      "judge; empty: none");
+  s.add("reward.judge_model", own.judge.model, "Its name there");
+  s.add("reward.judge_rubric", own.judge.rubric, "File that says what it judges by. The run keeps a copy");
+  s.add("reward.judge_key_env", own.judge.key_env, "Environment variable with its key");
+  s.add("reward.judge_key_file", own.judge.key_file, "Or a file with that key in its first line");
+  s.add("reward.judge_pairwise", own.judge.pairwise,
+        "Compare the episodes of a group with each other, each pair in both orders, in place of scoring each: the term "
+        "preferred, a share from 0 to 1");
+  s.add("reward.judge_rivals", own.judge.rivals, "Siblings after it that each episode is compared with; 0: all", 0,
+        4096);
+  s.add("reward.judge_bytes", own.judge.bytes,
+        "Of an episode that the judge is shown: task, last message, changed files", 100, 1'000'000);
+  s.add("reward.judge_price", own.judge.price, "Of a million tokens, for the cost in the report", 0, 1e6);
+  s.add("reward.seconds", own.seconds, "For one answer of a reward program, server or judge", 0.1, 600);
+  s.add("reward.retries", own.retries,
+        "Times that it is asked again where it failed; then the episode is an infra_error", 0, 10);
+  s.add("reward.concurrency", own.concurrency, "Answers that an environment server waits for at once", 1, 256);
+  s.add("reward.cache", own.cache, "Answers that an environment server keeps: equal episodes are not asked about again",
+        0, 1'000'000);
+  s.add("reward.output_bytes", own.output_bytes, "Largest answer", 64, 1'000'000);
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
   s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
   s.add("trainer.max_lag", c.trainer.max_lag,
@@ -162,6 +212,13 @@ Schema schema_of(RunConfig& c) {
       "env.mcp_servers", c.env.mcp_servers,
       "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
       "are NAME__TOOL");
+  s.add("env.external", c.env.external,
+        "Environments of your own, in any language: NAME=COMMAND is a program that answers JSON lines, "
+        "NAME=http://HOST a "
+        "server; NAME is a kind for tasks.kinds");
+  s.add("env.external_seconds", c.env.external_seconds, "For an answer of one of those", 0.1, 3600);
+  s.add("env.external_at_once", c.env.external_at_once, "Episodes that each of those plays at once on a server", 1,
+        4096);
   s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart; auto: bubblewrap where namespaces are refused",
         {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
   s.add("env.engine", c.env.engine,
@@ -327,6 +384,29 @@ Status check(const RunConfig& c) {
     must(of(tools, "env.tools"));
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
+  for (const auto& mistake : reward_mistakes(c)) mistakes.push_back(mistake);
+  const auto external = envs::parse_environments(c.env.external);
+  must(of(external, "env.external"));
+  if (external) {
+    const auto family = envs::every_kind();
+    std::vector<std::string_view> kinds(family.begin(), family.end());
+    for (const auto& spec : *external) kinds.push_back(spec.name);
+    for (const auto& spec : *external) {
+      refuse(std::find(family.begin(), family.end(), spec.name) != family.end(),
+             [&] { return fmt::format("env.external: {} is a kind of the workspace family", spec.name); });
+      refuse(c.tasks.path.empty() &&
+                 std::find(c.tasks.kinds.begin(), c.tasks.kinds.end(), spec.name) == c.tasks.kinds.end(),
+             [&] { return fmt::format("env.external has {}, and tasks.kinds does not", spec.name); });
+    }
+    for (const auto& kind : c.tasks.kinds) {
+      refuse(std::find(kinds.begin(), kinds.end(), kind) == kinds.end(), [&] {
+        return fmt::format("tasks.kinds: \"{}\" is none{}", kind,
+                           did_you_mean(kind, std::span<const std::string_view>(kinds)));
+      });
+    }
+  }
+  refuse(!c.env.external.empty() && !c.tasks.path.empty(),
+         [] { return std::string("env.external goes with the workspace family: leave tasks.path empty"); });
   must(check_hosts(c.env.hosts));
   must(check_lent(c));
   if (const auto algorithm = algorithm_of(c); !algorithm) must(algorithm.error());
@@ -359,6 +439,8 @@ Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
 
 Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   const auto on_lag = TRY(rollout::on_lag_named(c.trainer.on_lag));
+  rollout::RewardWeights weights = c.reward;
+  weights.terms = TRY(envs::parse_reward_weights(c.reward.weights));
   rollout::RunPlan plan{.seed = c.run.seed,
                         .steps = c.run.steps,
                         .groups_per_step = c.trainer.groups_per_step,
@@ -366,7 +448,8 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .max_lag = c.trainer.max_lag,
                         .on_lag = on_lag,
                         .deterministic = c.run.deterministic,
-                        .reward = c.reward,
+                        .reward = weights,
+                        .compare = !c.reward.own.judge.url.empty() && c.reward.own.judge.pairwise,
                         .shuffle_rewards = c.algorithm.shuffle_rewards,
                         .kinds = c.tasks.kinds,
                         .temperature = static_cast<float>(c.rollout.temperature),

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "envs/episodes/profile.h"
+#include "envs/rewards/settings.h"
 #include "rollout/books/ledger.h"
 #include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/low_rank.h"
@@ -48,7 +49,10 @@ struct RunConfig {
   struct : trainer::AlgorithmConfig {
     bool shuffle_rewards = false;
   } algorithm;
-  rollout::RewardWeights reward;
+  struct : rollout::RewardWeights {
+    std::vector<std::string> weights;  // of terms of its own
+    envs::RewardSettings own;
+  } reward;
   struct : trainer::OptimizerConfig {
     int groups_per_step = 8;
     int group_size = 8;
@@ -83,7 +87,9 @@ struct RunConfig {
     int output_bytes = 2000;
     std::string engine = "auto";
     std::string profile;
-    std::vector<std::string> tools, network, mcp_servers;
+    std::vector<std::string> tools, network, mcp_servers, external;
+    double external_seconds = 30;
+    int external_at_once = 64;
     std::string sandbox = "auto";
     int warm = 2, most_warm = 16;
     int read_cache_mb = 64, beginnings_mb = 256;

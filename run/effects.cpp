@@ -43,6 +43,16 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     for (const std::string& key : trainer::keys_of_other_losses(*algorithm))
       reasons[key] = fmt::format("algorithm.name is {}", a.name);
   }
+  const auto& own = c.reward.own;
+  unless(!own.command.empty(), {"reward.place"}, "reward.command is empty");
+  unless(!own.http.empty(), {"reward.key_env", "reward.key_file"}, "reward.http is empty");
+  unless(!own.judge.url.empty(),
+         {"reward.judge_model", "reward.judge_rubric", "reward.judge_key_env", "reward.judge_key_file",
+          "reward.judge_pairwise", "reward.judge_rivals", "reward.judge_bytes", "reward.judge_price"},
+         "reward.judge is empty");
+  unless(own.judge.pairwise, {"reward.judge_rivals"}, "reward.judge_pairwise is false");
+  unless(own.any(), {"reward.seconds", "reward.retries", "reward.concurrency", "reward.cache", "reward.output_bytes"},
+         "the run has no reward of its own");
   const auto& t = c.trainer;
   unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);
   unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");

@@ -9,6 +9,7 @@
 
 #include "envs/backends/choosing_backend.h"
 #include "envs/episodes/episode.h"
+#include "envs/tasks/workspace/kinds.h"
 
 namespace tandem::run {
 namespace {
@@ -124,6 +125,17 @@ std::vector<envs::TaskSpec> heldout_specs(const RunConfig& config, const std::op
                      .seed = static_cast<uint64_t>(task / kinds)});
   }
   return specs;
+}
+
+std::string describe_kinds(const RunConfig& config) {
+  const auto family = envs::every_kind();
+  std::vector<std::string> own, external;
+  for (const auto& kind : config.tasks.kinds)
+    (std::find(family.begin(), family.end(), kind) != family.end() ? own : external).push_back(kind);
+  std::vector<std::string> parts;
+  if (!own.empty()) parts.push_back(fmt::format("the workspace family: {}", fmt::join(own, ", ")));
+  if (!external.empty()) parts.push_back(fmt::format("of env.external: {}", fmt::join(external, ", ")));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::string describe(const RunConfig& config, const envs::TaskSet& set) {

@@ -30,6 +30,9 @@ Result<envs::TaskSet> read_recorded_tasks(const RunConfig& config, const fs::pat
 // empty.
 std::vector<envs::TaskSpec> heldout_specs(const RunConfig& config, const std::optional<envs::TaskSet>& tasks);
 
+// "the workspace family: echo, lookup; of env.external: guess".
+std::string describe_kinds(const RunConfig& config);
+
 // "12 tasks of tasks/: 9 train, 3 held out; strings 7, files 5".
 std::string describe(const RunConfig& config, const envs::TaskSet& set);
 

@@ -42,7 +42,8 @@ Loaded load(const TrajectoryStore& store, const Batch& batch) {
                               .logprobs = std::move(trajectory->logprobs),
                               .versions = std::move(trajectory->versions),
                               .advantage = entry.advantage,
-                              .group = trajectory->group});
+                              .group = trajectory->group,
+                              .turn_rewards = entry.turn_rewards});
   }
   return loaded;
 }

@@ -49,6 +49,7 @@ struct SampleHead {
   uint64_t tokens = 0, sampled = 0;  // lengths: of tokens and trained, of logprobs and versions
   double advantage = 0;
   uint64_t group = 0, has_group = 0;
+  uint64_t turns = 0;  // of turn_rewards
 };
 
 }  // namespace
@@ -82,12 +83,14 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .sampled = sample.logprobs.size(),
                           .advantage = sample.advantage,
                           .group = sample.group.value_or(0),
-                          .has_group = sample.group.has_value()};
+                          .has_group = sample.group.has_value(),
+                          .turns = sample.turn_rewards.size()};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
     put(bytes, std::span<const float>(sample.logprobs));
     put(bytes, std::span<const uint64_t>(sample.versions));
+    put(bytes, std::span<const double>(sample.turn_rewards));
   }
   return bytes;
 }
@@ -97,7 +100,8 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   while (reader.left() > 0) {
     SampleHead head;
-    if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left())
+    if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
+        head.turns > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage};
     if (head.has_group != 0) sample.group = head.group;
@@ -105,8 +109,10 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.trained.resize(head.tokens);
     sample.logprobs.resize(head.sampled);
     sample.versions.resize(head.sampled);
+    sample.turn_rewards.resize(head.turns);
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
-        !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)))
+        !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
+        !reader.get(std::span(sample.turn_rewards)))
       return fail(Status::corrupt("a sample of another rank is cut short"));
     samples.push_back(std::move(sample));
   }

@@ -118,7 +118,9 @@ class Trainer {
     if (!body.isTrain()) return;
     Batch batch{.step = body.getTrain().getStep(), .entries = {}};
     for (const auto entry : body.getTrain().getEntries()) {
-      batch.entries.push_back({{entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage()});
+      auto& added = batch.entries.emplace_back();
+      added = {{entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage()};
+      for (const double reward : entry.getTurnRewards()) added.turn_rewards.push_back(reward);
     }
     apply(WorkOrder::Ordered{std::move(batch)});
   }

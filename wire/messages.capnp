@@ -142,6 +142,8 @@ struct Commit {
   sampledTokens @13 :UInt32;
   steals @14 :UInt32;
   retokenisedTurns @15 :UInt32;
+  turnRewards @16 :List(Float64);      # one for each message of the model, or none
+  shown @17 :Text;                     # what a judge compares with its siblings; empty: nothing
 }
 
 struct BatchEntry {
@@ -149,6 +151,7 @@ struct BatchEntry {
   attempt @1 :UInt32;
   group @2 :UInt64;
   advantage @3 :Float64;
+  turnRewards @4 :List(Float64);       # one for each message of the model, or none
 }
 
 struct TrainBatch {
@@ -237,7 +240,8 @@ struct Call {
   lease @0 :UInt64;
   turn @1 :UInt32;                     # the same turn sent again is answered, not run again
   calls @2 :List(ToolCall);
-  answer @3 :Text;                     # where there are no calls
+  answer @3 :Text;                     # what was said, beside calls too
+  reasoning @4 :Text;                  # before it
 }
 
 struct Called {
@@ -250,11 +254,14 @@ struct Called {
 struct Score {
   lease @0 :UInt64;
   answer @1 :Text;
+  truncated @2 :Bool;                  # a limit ended it
 }
 
 struct Scored {
   reward @0 :Float64;
   terms @1 :List(Term);
+  turnRewards @2 :List(Float64);       # one for each message of the model, or none
+  shown @3 :Text;                      # what a judge compares with its siblings; empty: nothing
 }
 
 struct Failed {

@@ -16,6 +16,7 @@
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
 #include "run/resume.h"
+#include "run/rewards.h"
 #include "run/tasks.h"
 #include "run/topology.h"
 #include "wire/coordinator_link.h"
@@ -59,7 +60,7 @@ struct Sandboxes {
   std::optional<envs::PreparedSnapshots> prepared_;
 };
 
-Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
+Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes, const envs::Rewards* rewards) {
   const auto made = sandboxes.pool.counters();
   const auto reads = sandboxes.read_cache.counters();
   Json metrics = {{"acquired", c.acquired},
@@ -85,6 +86,14 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
     metrics["begun"] = counters.begun;
     metrics["beginnings_mb"] = static_cast<double>(counters.bytes) / (1 << 20);
   }
+  if (rewards != nullptr) {
+    const auto counters = rewards->counters();
+    metrics["reward_asked"] = counters.asked;
+    metrics["reward_answered"] = counters.answered;
+    metrics["reward_cached"] = counters.cached;
+    metrics["reward_failed"] = counters.failed;
+    metrics["reward_seconds"] = counters.seconds;
+  }
   if (const auto pressure = envs::read_pressure()) {
     metrics["cpu_pressure"] = pressure->cpu;
     metrics["memory_pressure"] = pressure->memory;
@@ -93,7 +102,7 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes) {
   return metrics;
 }
 
-Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& run_dir) {
+Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& run_dir, const Clock& clock) {
   const auto profile = TRY(envs::profile_of_model(run_dir, TRY(run::profile_of(config))));
   envs::RunTerms terms{.name = run::name_of_run(run_dir),
                        .episode = {.output_limit = static_cast<size_t>(profile.output_bytes),
@@ -105,6 +114,8 @@ Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& ru
                                    .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
                                    .count_lints = config.reward.lints != 0,
                                    .freeze_between_turns = config.env.freeze_between_turns}};
+  terms.rewards = TRY(run::rewards_of_run(config, run_dir, clock));
+  terms.foreign = TRY(run::foreign_environments_of(config));
   if (!config.tasks.path.empty()) {
     const auto set = std::make_shared<const envs::TaskSet>(TRY(run::read_recorded_tasks(config, run_dir)));
     terms.make_task = [set](const envs::TaskSpec& spec) { return set->task(spec); };
@@ -112,7 +123,7 @@ Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& ru
   return terms;
 }
 
-Result<envs::RunTerms> open_run(uint64_t run, const std::string& run_dir) {
+Result<envs::RunTerms> open_run(uint64_t run, const std::string& run_dir, const Clock& clock) {
   constexpr size_t kLongestPath = 4096;
   if (run_dir.empty() || run_dir.size() > kLongestPath || !fs::path(run_dir).is_absolute())
     return fail(Status::invalid("a run must say its directory, as an absolute path"));
@@ -123,7 +134,7 @@ Result<envs::RunTerms> open_run(uint64_t run, const std::string& run_dir) {
   }
   if (TRY(run::RunLayout::open(run_dir)).run_id() != run)
     return fail(Status::invalid("the run is not the one of " + run_dir));
-  return terms_of(TRY(run::read_resolved(run_dir)), run_dir);
+  return terms_of(TRY(run::read_resolved(run_dir)), run_dir, clock);
 }
 
 // Names of sandboxes are told apart by it: no other server of this run or another has the same, and no other life.
@@ -151,8 +162,9 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
                                                .warm = static_cast<size_t>(config.env.warm),
                                                .most_warm = static_cast<size_t>(config.env.most_warm)},
                                               clock, life_of(identity)));
-  auto terms = TRY(terms_of(config, run_dir));
+  auto terms = TRY(terms_of(config, run_dir, clock));
   terms.episode.prepared = sandboxes->prepared();
+  const auto rewards = terms.rewards;
   zmq::context_t context;
   std::string address;  // where rollouts reach it, once it listens
   wire::CoordinatorLink link(TRY(wire::Socket::connect(context, lines.coordinator().text(), identity, lines.secret())),
@@ -171,7 +183,7 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
       if (message->body().isStop()) flags.now = true;
       if (message->body().isPeers()) flags.drain = true;  // it is not listed any more
     }
-    link.tick(doing, [&] { return metrics_of(counters, *sandboxes); });
+    link.tick(doing, [&] { return metrics_of(counters, *sandboxes, rewards.get()); });
     const Time now = clock.now();
     // Who ends a run sweeps its sockets; a server that joined it by itself hears no more than that.
     if (now >= next_look && !flags.now) {
@@ -196,8 +208,11 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
   return envs::serve({.address = lines.listening(self),
                       .identity = identity,
                       .threads = config.env.threads,
+                      .score_threads = config.reward.own.concurrency,
                       .make_task = std::move(terms.make_task),
                       .episode = std::move(terms.episode),
+                      .rewards = rewards,
+                      .foreign = std::move(terms.foreign),
                       .fleet = &sandboxes->watched,
                       .read_cache = &sandboxes->read_cache,
                       .secret = lines.secret()},
@@ -248,7 +263,7 @@ Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& int
        .fleet = &sandboxes->watched,
        .read_cache = &sandboxes->read_cache,
        .open_run = [&](uint64_t run, const std::string& run_dir) -> Result<envs::RunTerms> {
-         auto terms = TRY(open_run(run, run_dir));
+         auto terms = TRY(open_run(run, run_dir, clock));
          terms.episode.prepared = sandboxes->prepared();
          return terms;
        },

@@ -13,6 +13,7 @@
 #include "run/devices.h"
 #include "run/env_hosts.h"
 #include "run/resume.h"
+#include "run/rewards.h"
 #include "run/starts.h"
 #include "trainer/follower.h"
 #include "trainer/trainer.h"
@@ -84,13 +85,19 @@ Result<int> run_role(const RoleOptions& options) {
     TRY(directory.put(self, {.address = *known, .host = lines.host(), .epoch = identity.epoch}));
 
   if (self.role == wire::Role::kCoordinator) {
+    const auto judge = TRY(run::group_judge_of_run(config, options.run_dir));
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
                                   .address = own_address,
                                   .identity = identity,
                                   .directory = directory,
                                   .secret = secret,
                                   .silence_seconds = config.run.silence_seconds,
-                                  .episode_seconds = config.rollout.episode_seconds},
+                                  .episode_seconds = config.rollout.episode_seconds,
+                                  .judging = {.judge = judge,
+                                              .threads = config.reward.own.concurrency,
+                                              .rivals = config.reward.own.judge.rivals,
+                                              .retries = config.reward.own.retries,
+                                              .price = config.reward.own.judge.price}},
                                  clock, role_stop_requested));
     return kDone;
   }
@@ -140,7 +147,9 @@ Result<int> run_role(const RoleOptions& options) {
                              .engine = {.slots = r.slots, .max_tokens = r.max_tokens},
                              .conversation = run::conversation_settings(config),
                              .place = {.device = TRY(run::devices_of(config)).rollout(self.rank), .threads = threads},
-                             .max_new_tokens = r.max_new_tokens},
+                             .max_new_tokens = r.max_new_tokens,
+                             // The coordinator takes an episode back that is too slow.
+                             .grade_seconds = config.reward.own.any() ? r.episode_seconds : 0},
                             clock, role_stop_requested));
     return kDone;
   }

@@ -33,6 +33,7 @@
 #include "run/env_hosts.h"
 #include "run/memory.h"
 #include "run/resume.h"
+#include "run/rewards.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "trainer/sft/tiny_model.h"
@@ -239,7 +240,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     if (options.json)
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
     else
-      print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : "the workspace family");
+      print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : run::describe_kinds(config));
     return kDone;
   }
 
@@ -276,6 +277,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(rollout::record_terms(run_dir, before, {TRY(run::plan_of(config, run_dir)), run::flat(config)}));
   if (exists) TRY(run::write_recorded(run_dir, config, given));
   TRY(record_profile(run_dir, TRY(run::profile_of(config))));
+  TRY(run::record_rewards(config, run_dir));
   TRY(run::greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));

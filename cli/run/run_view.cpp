@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "dashboard/live.h"
 #include "dashboard/run_files.h"
+#include "run/rewards.h"
 
 namespace tandem::cli {
 
@@ -20,6 +21,7 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
   fmt::print("tasks     {}\n", tasks);
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
              config.tasks.heldout_samples);
+  fmt::print("reward    {}\n", run::describe_rewards(config));
   for (const std::string& line : topology.lines()) fmt::print("processes {}\n", line);
   fmt::print("slots     {} of each rollout\n", config.rollout.slots);
   for (const auto& [role, parts] : memory.items()) {

@@ -238,6 +238,7 @@ Status check_needs(const Task& task) {
 
 Result<Grade> Episode::grade_now(std::string_view answer) {
   const auto collected = TRY(sandbox_->collect());
+  if (options_.keep_left_behind) left_behind_ = collected;
   if (!collected.complete) {
     Grade failed;
     failed.terms["files"] = 0;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "envs/episodes/attempt.h"
 #include "envs/episodes/opening.h"
 #include "envs/episodes/prepared_snapshots.h"
 #include "envs/episodes/turn.h"
@@ -31,20 +32,21 @@ struct EpisodeOptions {
   AllowList network = {};                            // hosts that are open beside those of the task
   std::vector<McpServerSpec> servers = {};           // of tools, beside those of the task
   bool count_lints = false;               // problems that linters find because of the episode, as the term "lints"
+  bool keep_left_behind = false;          // the files that are graded stay with the episode
   bool freeze_between_turns = false;      // what runs in the background stops while the model thinks
   bool branches = false;                  // it is going to be branched; then that takes no copy of the files
   PreparedSnapshots* prepared = nullptr;  // shared by episodes; null: each is made ready by itself
   SandboxHolder holder = {};              // of its sandboxes; the task's name is put in
 };
 
-class Episode {
+class Episode final : public Attempt {
  public:
   // Also an error where this machine lacks what the task needs (kUnfit), its setup fails, a server of
   // tools does not begin, or there are more hosts or servers than there can be.
   static Result<std::unique_ptr<Episode>> open(Task task, SandboxBackend& backend, const EpisodeOptions& options = {});
 
-  const Task& task() const { return task_; }
-  Opening opening(ToolListing listing) const;
+  const Task& task() const override { return task_; }
+  Opening opening(ToolListing listing) const override;
 
   // Puts files beside those of the task: what a solution brings along.
   Status put(const Files& files);
@@ -54,15 +56,18 @@ class Episode {
 
   // All calls of one message, as run_turn runs them.
   Result<std::vector<ToolOutcome>> turn(std::span<const ParsedCall> calls);
+  Result<std::vector<ToolOutcome>> turn(std::span<const ParsedCall> calls, std::string_view) override {
+    return turn(calls);
+  }
 
   // Whether the episode is at its end: files were changed in a task that ends on a change.
-  bool over() const { return task_.ends_on_change && changed_; }
+  bool over() const override { return task_.ends_on_change && changed_; }
   int tool_calls() const { return tool_calls_; }
 
   // What the model says without a call ends a step of a task in steps: grades it, and begins the next one, whose
   // instruction this is. Nothing where the episode is at its end: it was the last one, its reward is below what the
   // next one asks for, or that cannot be set up.
-  Result<std::optional<std::string>> next_step(std::string_view answer);
+  Result<std::optional<std::string>> next_step(std::string_view answer) override;
 
   // A second episode of the task that goes on from here by itself: files, shell and counts are as they are now, what
   // runs in the background is not there, and servers of tools begin anew. kExhausted where the files are too many for a
@@ -73,7 +78,8 @@ class Episode {
   // on, joined with those before it. Terms that do not decide about the reward, for what it is weighed with:
   // unread_calls (a number), tests_passed (a share, where the check knows it), lints (a number, where they are
   // counted). Once; the sandbox is gone after it.
-  Result<Grade> score(std::string_view final_answer);
+  Result<Grade> score(std::string_view final_answer) override;
+  const Collected* left_behind() const override { return left_behind_ ? &*left_behind_ : nullptr; }
 
  private:
   Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
@@ -88,9 +94,10 @@ class Episode {
   std::unique_ptr<Sandbox> sandbox_;
   bool changed_ = false;
   int tool_calls_ = 0, unread_calls_ = 0;
-  size_t step_ = 0;              // the one that is on
-  std::vector<Grade> grades_;    // of the steps that are done
-  bool set_up_failed_ = false;   // of the step that would have followed
+  size_t step_ = 0;             // the one that is on
+  std::vector<Grade> grades_;   // of the steps that are done
+  bool set_up_failed_ = false;  // of the step that would have followed
+  std::optional<Collected> left_behind_;
   std::optional<Files> linted_;  // what the step that is on began with, where lints are counted; once a step is graded
 };
 

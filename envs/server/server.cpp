@@ -11,6 +11,7 @@
 #include "base/work_queue.h"
 #include "envs/episodes/call_messages.h"
 #include "envs/fleet/desk.h"
+#include "envs/server/session_record.h"
 
 namespace tandem::envs {
 
@@ -41,9 +42,12 @@ class HostedRun {
                                                 const std::string& run_dir) {
     std::lock_guard lock(mutex_);
     if (!terms_) {
-      terms_ = std::make_shared<const RunTerms>(
-          settings.open_run ? TRY(settings.open_run(run, run_dir))
-                            : RunTerms{.name = "", .make_task = settings.make_task, .episode = settings.episode});
+      terms_ = std::make_shared<const RunTerms>(settings.open_run ? TRY(settings.open_run(run, run_dir))
+                                                                  : RunTerms{.name = "",
+                                                                             .make_task = settings.make_task,
+                                                                             .episode = settings.episode,
+                                                                             .rewards = settings.rewards,
+                                                                             .foreign = settings.foreign});
     }
     return terms_;
   }
@@ -62,12 +66,18 @@ struct Asker {
 
 struct Session {
   uint64_t run = 0;
-  std::mutex mutex;  // one request of an episode at a time
-  std::unique_ptr<Episode> episode;
+  std::mutex mutex;                              // one request of an episode at a time
+  std::shared_ptr<ForeignEnvironments> foreign;  // outlives its attempts
+  std::unique_ptr<Attempt> episode;
+  EpisodeOptions options;
+  std::shared_ptr<Rewards> rewards;
+  SessionRecord record;  // where there are rewards
   std::map<uint32_t, TurnAnswer> turns;
   std::optional<Grade> grade;
   Time last_used{};
   int opening = 0;  // requests to acquire it that have not been answered
+  int working = 0;  // other requests that have not been answered
+  std::atomic<bool> is_scored_apart{false};
 };
 
 class EnvServer {
@@ -78,6 +88,7 @@ class EnvServer {
         clock_(clock),
         socket_(std::move(socket)),
         queue_(settings.threads, settings.queue),
+        scores_(settings.score_threads, settings.queue),
         next_lease_(settings.identity.epoch << 20) {
     if (settings.fleet) desk_.emplace(*settings.fleet, clock);
   }
@@ -88,6 +99,7 @@ class EnvServer {
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, 50ms, queue_.wake_fd());
       queue_.run_completions();
+      scores_.run_completions();
       if (desk_) desk_->run_completions();
       for (int i = 0; i < 256; ++i) {
         auto message = socket_.receive();
@@ -96,7 +108,7 @@ class EnvServer {
       }
       reap();
       counters_.live = sessions_.size();
-      counters_.waiting = queue_.pending();
+      counters_.waiting = queue_.pending() + scores_.pending();
       tick(fmt::format("{}{} episodes, {} requests", draining_ ? "draining, " : "", counters_.live, counters_.waiting),
            counters_);
     }
@@ -162,11 +174,11 @@ class EnvServer {
     return own;
   }
 
-  // Runs `work` on a thread of the queue; what it returns is sent back.
+  // Runs `work` on a thread of the queue, or of that for scores; what it returns is sent back.
   // `after` comes before the answer, on the loop's thread, also where the queue is full.
   void answer_later(
       const wire::Incoming& message, std::function<Result<Writer>()> work,
-      std::function<void(bool worked)> after = [](bool) {}) {
+      std::function<void(bool worked)> after = [](bool) {}, bool is_apart = false) {
     const Asker asker(message);
     const auto job = [this, asker, work = std::move(work), after]() -> WorkQueue::Completion {
       const Time start = clock_.now();
@@ -178,7 +190,7 @@ class EnvServer {
         answer(asker, outcome);
       };
     };
-    if (queue_.submit(job, asker.run)) return;
+    if ((is_apart ? scores_ : queue_).submit(job, asker.run)) return;
     after(false);
     answer(asker, fail(Status::exhausted("the environment server has too many requests waiting")));
   }
@@ -280,9 +292,18 @@ class EnvServer {
             options.holder = holder;
             options.most_test_seconds = std::min(options.most_test_seconds, kMostTestSeconds);
             options.holder.run = terms->name;
-            session->episode = TRY(Episode::open(TRY(terms->make_task(spec)), backend_, options));
+            options.keep_left_behind = terms->rewards != nullptr;
+            session->foreign = terms->foreign;
+            if (terms->foreign && terms->foreign->has(spec.kind))
+              session->episode = TRY(terms->foreign->open(spec));
+            else
+              session->episode = TRY(Episode::open(TRY(terms->make_task(spec)), backend_, options));
+            session->options = options;
+            session->rewards = terms->rewards;
+            session->is_scored_apart = terms->rewards != nullptr;
+            if (terms->rewards) session->record.begin(*session->episode, session->episode->opening(listing));
           }
-          const Episode& episode = *session->episode;
+          const Attempt& episode = *session->episode;
           return Writer(
               [holder, opening = episode.opening(listing), turns = episode.task().max_turns](wire::Body::Builder body) {
                 auto out = body.initAcquired();
@@ -310,11 +331,20 @@ class EnvServer {
     const auto session = found->second;
     session->last_used = clock_.now();
     message.body().isCall() ? ++counters_.calls : ++counters_.scored;
+    const bool is_apart = message.body().isScore() && session->is_scored_apart;
     const auto kept = std::make_shared<wire::Incoming>(std::move(message));
-    answer_later(*kept, [this, session, kept, work]() -> Result<Writer> {
-      std::lock_guard lock(session->mutex);
-      return (this->*work)(*session, *kept);
-    });
+    ++session->working;
+    const auto after = [this, session](bool) {
+      --session->working;
+      session->last_used = clock_.now();
+    };
+    answer_later(
+        *kept,
+        [this, session, kept, work]() -> Result<Writer> {
+          std::lock_guard lock(session->mutex);
+          return (this->*work)(*session, *kept);
+        },
+        after, is_apart);
   }
 
   Result<Writer> call(Session& session, const wire::Incoming& message) {
@@ -328,13 +358,18 @@ class EnvServer {
     if (known == session.turns.end()) {
       if (session.grade || !session.episode) return fail(Status::not_found("the episode is over"));
       const auto calls = TRY(read_calls(in.getCalls()));
+      const SessionRecord::Said said{
+          .text = in.getAnswer().cStr(), .reasoning = in.getReasoning().cStr(), .calls = calls};
       TurnAnswer answer;
       answer.asked = asked;
       if (!calls.empty()) {
-        for (auto& outcome : TRY(session.episode->turn(calls))) answer.results.push_back(std::move(outcome.output));
+        auto outcomes = TRY(session.episode->turn(calls, said.text));
+        if (session.rewards) session.record.turn(said, outcomes);
+        for (auto& outcome : outcomes) answer.results.push_back(std::move(outcome.output));
         answer.over = session.episode->over();
       } else {
-        answer.instruction = TRY(session.episode->next_step(in.getAnswer().cStr()));
+        answer.instruction = TRY(session.episode->next_step(said.text));
+        if (session.rewards) session.record.answer(said, answer.instruction);
       }
       known = session.turns.emplace(in.getTurn(), std::move(answer)).first;
     }
@@ -351,7 +386,10 @@ class EnvServer {
   Result<Writer> score(Session& session, const wire::Incoming& message) {
     if (!session.grade) {
       if (!session.episode) return fail(Status::not_found("the episode has not begun"));
-      session.grade = TRY(session.episode->score(message.body().getScore().getAnswer().cStr()));
+      const auto in = message.body().getScore();
+      session.grade =
+          TRY(session.record.score(*session.episode, {.answer = in.getAnswer().cStr(), .truncated = in.getTruncated()},
+                                   session.rewards.get(), backend_, session.options));
     }
     return Writer([grade = *session.grade](wire::Body::Builder body) {
       auto out = body.initScored();
@@ -362,6 +400,9 @@ class EnvServer {
         terms[i].setName(name);
         terms[i++].setValue(value);
       }
+      auto turns = out.initTurnRewards(static_cast<unsigned>(grade.turns.size()));
+      for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, grade.turns[t]);
+      out.setShown(grade.shown);
     });
   }
 
@@ -370,6 +411,7 @@ class EnvServer {
     if (now < next_reap_) return;
     next_reap_ = now + 5s;
     counters_.reaped += std::erase_if(sessions_, [&](const auto& entry) {
+      if (entry.second->working > 0) return false;
       const bool is_idle = now - entry.second->last_used > from_seconds(settings_.idle_seconds);
       if (is_idle && settings_.fleet) settings_.fleet->lease_ending(entry.first, EndReason::kIdle);
       return is_idle;
@@ -386,7 +428,7 @@ class EnvServer {
   std::map<uint64_t, std::shared_ptr<HostedRun>> runs_;
   bool draining_ = false;
   ServerCounters counters_;
-  WorkQueue queue_;  // its threads use what stands above
+  WorkQueue queue_, scores_;  // their threads use what stands above
   uint64_t next_lease_;
   Time next_reap_{};
   std::optional<OperatorDesk> desk_;

@@ -16,11 +16,14 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "envs/episodes/episode.h"
 #include "envs/fleet/watched_backend.h"
+#include "envs/foreign/foreign_environments.h"
+#include "envs/rewards/rewards.h"
 #include "envs/sandbox/read_cache.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "wire/socket.h"
@@ -35,6 +38,8 @@ struct RunTerms {
   std::string name;  // for operators
   MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
+  std::shared_ptr<Rewards> rewards = {};  // of its own; null: the grade is the task's alone
+  std::shared_ptr<ForeignEnvironments> foreign = {};  // whose kinds they are; null: none
 };
 // What the run whose number and directory these are has. Called from several threads; may read files.
 using OpenRun = std::function<Result<RunTerms>(uint64_t run, const std::string& run_dir)>;
@@ -45,11 +50,14 @@ struct ServerSettings {
   int threads = 4;
   size_t queue = 4096;        // requests of a run that wait
   double idle_seconds = 180;  // then an episode is let go
+  int score_threads = 4;      // grades of runs with rewards of their own, which nobody else waits for
   MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
+  std::shared_ptr<Rewards> rewards = {};
+  std::shared_ptr<ForeignEnvironments> foreign = {};
   WatchedBackend* fleet = nullptr;        // what operators are answered from (envs/fleet); null: they are refused
   const ReadCache* read_cache = nullptr;  // whose figures operators are told; may be null
-  // Of a host of many runs, whose identity has kEveryRun: in place of make_task and episode.
+  // Of a host of many runs, whose identity has kEveryRun: in place of make_task, episode, rewards and foreign.
   OpenRun open_run;
   const wire::Secret* secret = nullptr;      // for tcp:// beyond this machine
   size_t most_episodes = SIZE_MAX;           // at once, of all runs

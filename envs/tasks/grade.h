@@ -18,7 +18,9 @@ struct Grade {
   // files, answer, tests: those that the task has. Beside them tests_passed, a share, where the check knows it, and the
   // metrics that a verifier leaves beside its reward, by their names.
   std::map<std::string, double> terms;
-  std::string why;  // of a term that is not 1: what was found, for people
+  std::string why;                 // of a term that is not 1: what was found, for people
+  std::string shown = {};          // what a judge compares with the other attempts at the task
+  std::vector<double> turns = {};  // rewards of the messages of the model, where somebody says them; none else
 };
 
 // An error is one without a reward: kInvalid where the task's own tests gave no verdict (out of their time, a program

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -21,8 +22,6 @@
 
 namespace tandem::envs {
 namespace {
-
-constexpr size_t kLargestInput = 4096;
 
 // posix_spawn attributes and actions, released when they go.
 struct SpawnSettings {
@@ -49,12 +48,11 @@ Result<pid_t> spawn(const ProcessSpec& spec, int output, int errors, int from = 
   } else if (spec.input.empty()) {
     posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
   } else {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return fail(Status::from_errno("pipe", errno));
-    input = FileDescriptor(ends[0]);
-    const FileDescriptor writer(ends[1]);
-    if (spec.input.size() > kLargestInput) return fail(Status::internal("the input of a program is too large"));
-    TRY(write_all(writer.get(), spec.input, "pipe"));  // which holds more than that before anybody reads
+    // A file, which holds as much as there is before anybody reads.
+    input = FileDescriptor(memfd_create("tandem-input", MFD_CLOEXEC));
+    if (!input) return fail(Status::from_errno("memfd_create", errno));
+    TRY(write_all(input.get(), spec.input, "memfd"));
+    if (lseek(input.get(), 0, SEEK_SET) != 0) return fail(Status::from_errno("lseek", errno));
     posix_spawn_file_actions_adddup2(&settings.actions, input.get(), 0);
   }
   if (output >= 0) {

@@ -19,7 +19,7 @@ struct ProcessSpec {
   std::vector<std::string> environment;
   double time_limit_s = 120;
   size_t output_limit = size_t{1} << 20;
-  std::string input = {};     // what the program can read, at most 4 KiB; empty: /dev/null
+  std::string input = {};     // what the program can read; empty: /dev/null
   bool errors_apart = false;  // standard error is kept by itself, within a limit of its own of the same size
 };
 

@@ -9,6 +9,7 @@
 #include "rollout/agent/agent_model.h"
 #include "rollout/agent/chat_answer.h"
 #include "wire/attempts.h"
+#include "wire/completions_url.h"
 #include "wire/http_client.h"
 
 namespace tandem::rollout {
@@ -27,8 +28,7 @@ struct EndpointSettings {
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
 };
 
-// Where requests go: "http://host:8000", ".../v1" and ".../v1/chat/completions" mean the same.
-std::string completions_url(std::string url);
+using wire::completions_url;
 
 class EndpointModel final : public AgentModel {
  public:

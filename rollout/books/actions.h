@@ -34,6 +34,8 @@ struct BatchEntry {
   EpisodeKey key;
   uint64_t group = 0;
   double advantage = 0;
+  // Of the learned reward above, where the trainer makes advantages of tokens: what each message of the model has.
+  std::vector<double> turn_rewards = {};
 };
 struct TrainBatch {
   uint64_t step = 0;
@@ -47,6 +49,14 @@ struct Transferred {  // the episode is now `to`'s
   std::string from, to;
   EpisodeKey key;
 };
+struct Compare {  // the group is complete: a judge is to compare these episodes
+  uint64_t group = 0;
+  struct Candidate {
+    EpisodeKey key;
+    std::string shown;
+  };
+  std::vector<Candidate> candidates;
+};
 struct StepDone {  // for the record: a batch was trained
   uint64_t step = 0;
 };
@@ -56,6 +66,7 @@ struct PhaseDone {
 struct Finish {  // nothing more is to be done
   std::string reason;
 };
-using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, StepDone, PhaseDone, Finish>;
+using Action =
+    std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, Compare, StepDone, PhaseDone, Finish>;
 
 }  // namespace tandem::rollout

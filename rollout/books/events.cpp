@@ -47,23 +47,26 @@ Json to_json(const Event& event) {
             return {{"event", "pull"}, {"worker", e.worker}, {"credits", e.credits}};
           },
           [](const Commit& e) -> Json {
-            return {{"event", "commit"},
-                    {"worker", e.worker},
-                    {"episode", e.key.episode},
-                    {"attempt", e.key.attempt},
-                    {"outcome", to_string(e.outcome)},
-                    {"reason", e.reason},
-                    {"reward", e.reward ? Json(*e.reward) : Json()},
-                    {"terms", e.terms},
-                    {"first_version", e.first_version},
-                    {"last_version", e.last_version},
-                    {"turns", e.turns},
-                    {"tool_calls", e.tool_calls},
-                    {"retokenised_turns", e.retokenised_turns},
-                    {"steals", e.steals},
-                    {"prompt_tokens", e.prompt_tokens},
-                    {"sampled_tokens", e.sampled_tokens},
-                    {"seconds", e.seconds}};
+            Json json = {{"event", "commit"},
+                         {"worker", e.worker},
+                         {"episode", e.key.episode},
+                         {"attempt", e.key.attempt},
+                         {"outcome", to_string(e.outcome)},
+                         {"reason", e.reason},
+                         {"reward", e.reward ? Json(*e.reward) : Json()},
+                         {"terms", e.terms},
+                         {"first_version", e.first_version},
+                         {"last_version", e.last_version},
+                         {"turns", e.turns},
+                         {"tool_calls", e.tool_calls},
+                         {"retokenised_turns", e.retokenised_turns},
+                         {"steals", e.steals},
+                         {"prompt_tokens", e.prompt_tokens},
+                         {"sampled_tokens", e.sampled_tokens},
+                         {"seconds", e.seconds}};
+            if (!e.turn_rewards.empty()) json["turn_rewards"] = e.turn_rewards;
+            if (!e.shown.empty()) json["shown"] = e.shown;
+            return json;
           },
           [](const TrainerJoined& e) -> Json {
             return {{"event", "trainer_joined"}, {"step", e.step}};
@@ -82,6 +85,11 @@ Json to_json(const Event& event) {
           },
           [](const StealEnded& e) -> Json {
             return {{"event", "steal_ended"}, {"thief", e.thief}};
+          },
+          [](const Compared& e) -> Json {
+            Json list = Json::array();
+            for (const auto& [key, value] : e.preferred) list.push_back({key.episode, key.attempt, value});
+            return {{"event", "compared"}, {"group", e.group}, {"preferred", list}, {"failure", e.failure}};
           },
           [](const FinishRequested&) -> Json {
             return {{"event", "finish_requested"}};
@@ -123,6 +131,8 @@ Result<Event> event_from_json(const Json& json) {
                .prompt_tokens = json.at("prompt_tokens").get<uint32_t>(),
                .sampled_tokens = json.at("sampled_tokens").get<uint32_t>(),
                .seconds = json.at("seconds").get<double>()};
+      if (json.contains("turn_rewards")) c.turn_rewards = json.at("turn_rewards").get<std::vector<double>>();
+      c.shown = json.value("shown", std::string());
       if (!json.at("reward").is_null()) c.reward = json.at("reward").get<double>();
       return c;
     }
@@ -132,6 +142,14 @@ Result<Event> event_from_json(const Json& json) {
     if (name == "expired") return Expired{key_of(json)};
     if (name == "claimed") return Claimed{key_of(json), json.at("worker").get<std::string>()};
     if (name == "steal_ended") return StealEnded{json.at("thief").get<std::string>()};
+    if (name == "compared") {
+      Compared compared{json.at("group").get<uint64_t>(), {}, json.at("failure").get<std::string>()};
+      for (const Json& each : json.at("preferred")) {
+        compared.preferred.push_back(
+            {{each.at(0).get<uint64_t>(), each.at(1).get<uint32_t>()}, each.at(2).get<double>()});
+      }
+      return compared;
+    }
     if (name == "finish_requested") return FinishRequested{};
     if (name == "coordinator_started") return CoordinatorStarted{};
     return fail(Status::corrupt(fmt::format("unknown event \"{}\"", name)));

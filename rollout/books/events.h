@@ -49,6 +49,8 @@ struct Commit {
   std::string reason;
   std::optional<double> reward;
   std::map<std::string, double> terms;
+  std::vector<double> turn_rewards = {};  // one for each message of the model, or none
+  std::string shown = {};                 // what a judge compares with its siblings
   uint64_t first_version = 0, last_version = 0;
   uint32_t turns = 0, tool_calls = 0, retokenised_turns = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
   double seconds = 0;
@@ -63,6 +65,11 @@ struct Trained {
 struct Checkpointed {
   uint64_t step = 0;
 };
+struct Compared {  // what a judge said of the episodes of a group
+  uint64_t group = 0;
+  std::vector<std::pair<EpisodeKey, double>> preferred;  // share of its comparisons that each won
+  std::string failure;                                   // why there is none of this; empty: there is
+};
 struct StealEnded {  // all was handed over, or nothing could be
   std::string thief;
 };
@@ -76,7 +83,7 @@ struct Claimed {  // an episode changed hands
 struct FinishRequested {};
 struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
 using Event = std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
-                           Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted>;
+                           Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted, Compared>;
 
 // Of the log: 1 did not say the plan.
 inline constexpr int kLogFormat = 2;

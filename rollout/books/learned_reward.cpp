@@ -24,6 +24,8 @@ double learned_reward(const Commit& commit, const RewardWeights& weights) {
   double learned = weights.task * reward + weights.tests * term_of(commit, "tests_passed", reward) -
                    weights.lints * lints / (lints + 1) -
                    weights.format * unread / std::max(1.0, 1.0 * commit.tool_calls);
+  for (const auto& [name, weight] : weights.terms) learned += weight * term_of(commit, name.c_str(), 0);
+  for (const double turn : commit.turn_rewards) learned += weights.turns * turn;
   if (weights.effort > 0 && reward > 0) {
     const double x = weights.effort_token * commit.sampled_tokens + weights.effort_call * commit.tool_calls +
                      weights.effort_turn * commit.turns;

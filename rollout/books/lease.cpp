@@ -42,6 +42,9 @@ void write_commit(const Commit& commit, wire::Commit::Builder out) {
     terms[i].setName(name);
     terms[i++].setValue(value);
   }
+  auto turns = out.initTurnRewards(static_cast<unsigned>(commit.turn_rewards.size()));
+  for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, commit.turn_rewards[t]);
+  out.setShown(commit.shown);
   out.setFirstVersion(commit.first_version);
   out.setLastVersion(commit.last_version);
   out.setTurns(commit.turns);
@@ -72,6 +75,8 @@ Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
   commit.outcome = outcome ? *outcome : Outcome::kInfraError;
   if (in.getHasReward()) commit.reward = in.getReward();
   for (const auto term : in.getTerms()) commit.terms[term.getName()] = term.getValue();
+  for (const double reward : in.getTurnRewards()) commit.turn_rewards.push_back(reward);
+  commit.shown = in.getShown();
   return commit;
 }
 
@@ -83,6 +88,9 @@ void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out) {
     entries[i].setAttempt(batch.entries[i].key.attempt);
     entries[i].setGroup(batch.entries[i].group);
     entries[i].setAdvantage(batch.entries[i].advantage);
+    const auto& rewards = batch.entries[i].turn_rewards;
+    auto turns = entries[i].initTurnRewards(static_cast<unsigned>(rewards.size()));
+    for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, rewards[t]);
   }
 }
 

@@ -150,6 +150,9 @@ void Ledger::on(const StealEnded& event) { workers_.end_theft(event.thief); }
 void Ledger::on(const CoordinatorStarted&) {
   workers_.leave_all();
   workers_.end_thefts();
+  for (const uint64_t group : open_training_) {
+    if (groups_[group].comparing) compare(group);  // who was asked is gone
+  }
 }
 
 void Ledger::on(const Expired& event) {
@@ -188,6 +191,7 @@ void Ledger::close(EpisodeRecord& episode) {
   group.stale = true;
   if (--group.open > 0) return;
   if (group.phase == Phase::kTrain) {
+    if (plan_.compare && compare(episode.group)) return;
     ++complete_;
     may_form_ = true;
   } else {

@@ -115,6 +115,7 @@ class Ledger {
     int groups = 0, with_signal = 0;
     double success = 0;
     std::map<std::string, std::pair<double, int>> kinds;  // sum of rewards, episodes
+    std::map<std::string, std::pair<double, int>> terms;  // sum of values, episodes that have it
   };
   const StepGroups* step_groups(uint64_t step) const;
   // Episodes leased to `worker`; to all of them.
@@ -137,11 +138,14 @@ class Ledger {
 
  private:
   static constexpr uint64_t kUnboundVersion = UINT64_MAX;
+  static constexpr size_t kMostTerms = 64;                                // of a step, by name
   static constexpr std::string_view kTrajectoryLost = "trajectory_lost";  // the only drop of a batched episode
   struct Group {
     uint64_t first = 0;  // episode
     int size = 0, open = 0;
     Phase phase = Phase::kTrain;
+    bool comparing = false;  // all have ended, and a judge compares them
+    bool is_complete() const { return open == 0 && !comparing; }
     bool stale = true;                 // whether `bound` must be computed again
     uint64_t bound = kUnboundVersion;  // no token of it was or is being sampled by an older version
   };
@@ -161,6 +165,7 @@ class Ledger {
   void on(const Expired& event);
   void on(const Claimed& event);
   void on(const StealEnded& event);
+  void on(const Compared& event);
   void on(const FinishRequested& event);
   void on(const CoordinatorStarted& event);
 
@@ -168,6 +173,7 @@ class Ledger {
   void requeue(EpisodeRecord& episode, std::string_view reason_if_last);
   void drop(EpisodeRecord& episode, std::string_view reason);
   void close(EpisodeRecord& episode);
+  bool compare(uint64_t group);
   void admit_group(const std::string& kind, const std::string& split, uint64_t task_seed, Phase phase,
                    std::span<const float> temperatures, uint64_t min_version, uint64_t max_version);
   void admit_evaluation(Phase phase, uint64_t version);

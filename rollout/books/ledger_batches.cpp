@@ -68,7 +68,7 @@ std::vector<uint64_t> Ledger::choose_oldest() const {
   std::vector<uint64_t> chosen;
   for (const uint64_t group : open_training_) {
     if (chosen.size() == wanted) break;
-    if (groups_[group].open == 0)
+    if (groups_[group].is_complete())
       chosen.push_back(group);
     else if (plan_.deterministic)
       break;
@@ -81,7 +81,7 @@ std::vector<uint64_t> Ledger::choose_oldest() const {
 std::vector<uint64_t> Ledger::choose_in_time() {
   const auto wanted = static_cast<size_t>(plan_.groups_per_step);
   std::vector<uint64_t> complete, left;
-  for (const uint64_t group : open_training_) (groups_[group].open == 0 ? complete : left).push_back(group);
+  for (const uint64_t group : open_training_) (groups_[group].is_complete() ? complete : left).push_back(group);
   if (complete.size() < wanted) return {};
   const bool some_are_open = !left.empty();
   std::stable_sort(complete.begin(), complete.end(),
@@ -94,6 +94,39 @@ std::vector<uint64_t> Ledger::choose_in_time() {
   return complete;
 }
 
+// Whether there is something to compare; then the group is complete when the judge has spoken.
+bool Ledger::compare(uint64_t number) {
+  Group& group = groups_[number];
+  Compare action{.group = number, .candidates = {}};
+  for (uint64_t id = group.first; id < group.first + static_cast<uint64_t>(group.size); ++id) {
+    if (states_[id] != EpisodeState::kCommitted) continue;
+    const EpisodeRecord& episode = *records_[id];
+    action.candidates.push_back({{episode.episode, episode.attempt}, episode.commit->shown});
+  }
+  group.comparing = action.candidates.size() > 1;
+  if (group.comparing) actions_.push_back(std::move(action));
+  return group.comparing;
+}
+
+void Ledger::on(const Compared& event) {
+  const auto place = std::find(open_training_.begin(), open_training_.end(), event.group);
+  if (place == open_training_.end() || !groups_[event.group].comparing) return;
+  Group& group = groups_[event.group];
+  group.comparing = false;
+  may_form_ = true;
+  for (const auto& [key, share] : event.preferred) {
+    EpisodeRecord* const episode = find(key);
+    if (episode != nullptr && episode->group == event.group && episode->state == EpisodeState::kCommitted)
+      episode->commit->terms[std::string(kPreferred)] = share;
+  }
+  ++complete_;
+  if (event.failure.empty()) return;
+  // No verdict is no reward. As where every episode of a group has failed, nothing of it is left to train on.
+  for (uint64_t id = group.first; id < group.first + static_cast<uint64_t>(group.size); ++id) {
+    if (states_[id] == EpisodeState::kCommitted) drop(*records_[id], "not_compared");
+  }
+}
+
 void Ledger::drop_as_too_old(EpisodeRecord& episode) {
   ++too_old_[length_bucket(episode)];
   if (episode.state == EpisodeState::kLeased)
@@ -104,7 +137,7 @@ void Ledger::drop_as_too_old(EpisodeRecord& episode) {
     if (states_[id] <= EpisodeState::kCommitted) return;
   }
   // Nothing is left of its group: another one takes its place.
-  --complete_;
+  if (!std::exchange(groups_[episode.group].comparing, false)) --complete_;
   std::erase(open_training_, episode.group);
 }
 
@@ -159,6 +192,12 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
       auto& [sum, count] = summary.kinds[episode.kind];
       sum += *episode.commit->reward;
       ++count;
+      for (const auto& [name, value] : episode.commit->terms) {
+        if (summary.terms.size() == kMostTerms && !summary.terms.contains(name)) continue;
+        auto& [of_term, having] = summary.terms[name];
+        of_term += value;
+        ++having;
+      }
     }
     total += of_group;
     if (!rewards.back().empty()) {
@@ -181,7 +220,12 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
       set_state(episode.episode, EpisodeState::kBatched);
       episode.advantage = advantages[i];
       episode.step = batch.step;
-      batch.entries.push_back({{episode.episode, episode.attempt}, episode.group, advantages[i]});
+      BatchEntry entry{{episode.episode, episode.attempt}, episode.group, advantages[i]};
+      // Shuffled rewards are others': they have no turns.
+      if (is_of_tokens(plan_.advantage) && plan_.reward.turns != 0 && !plan_.shuffle_rewards) {
+        for (const double turn : episode.commit->turn_rewards) entry.turn_rewards.push_back(plan_.reward.turns * turn);
+      }
+      batch.entries.push_back(std::move(entry));
     }
   }
   step_groups_[batch.step] = summary;

@@ -113,8 +113,22 @@ std::string Ledger::snapshot() const {
   for (const auto& [step, groups] : step_groups_) {
     Json kinds = Json::object();
     for (const auto& [kind, sums] : groups.kinds) kinds[kind] = {sums.first, sums.second};
-    head["steps"].push_back({step, groups.groups, groups.with_signal, groups.success, std::move(kinds)});
+    Json terms = Json::object();
+    for (const auto& [name, sums] : groups.terms) terms[name] = {sums.first, sums.second};
+    head["steps"].push_back(
+        {step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)});
   }
+  Json comparing = Json::array(), turns = Json::array();
+  for (const uint64_t group : open_training_) {
+    if (groups_[group].comparing) comparing.push_back(group);
+  }
+  for (const auto& [step, batch] : batches_) {
+    for (size_t i = 0; i < batch.entries.size(); ++i) {
+      if (!batch.entries[i].turn_rewards.empty()) turns.push_back({step, i, batch.entries[i].turn_rewards});
+    }
+  }
+  if (!comparing.empty()) head["comparing"] = std::move(comparing);
+  if (!turns.empty()) head["turn_rewards"] = std::move(turns);
   const std::string text = dump_json(head);
   std::string out;
   out.reserve(text.size() + states_.size() * 33 + groups_.size() * 17 + batches_.size() * 16 + 64);
@@ -179,9 +193,14 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       StepGroups groups{.groups = step.at(1).get<int>(),
                         .with_signal = step.at(2).get<int>(),
                         .success = step.at(3).get<double>(),
-                        .kinds = {}};
+                        .kinds = {},
+                        .terms = {}};
       for (const auto& [kind, sums] : step.at(4).items())
         groups.kinds[kind] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
+      if (step.size() > 5) {
+        for (const auto& [name, sums] : step.at(5).items())
+          groups.terms[name] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
+      }
       ledger.step_groups_[step.at(0).get<uint64_t>()] = std::move(groups);
     }
     const uint64_t episodes = in.count(1);
@@ -229,7 +248,16 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
                                .credits = worker.at(3).get<uint32_t>(),
                                .leased = std::move(leased[name])});
     }
-    for (const uint64_t group : ledger.open_training_) ledger.complete_ += ledger.groups_.at(group).open == 0;
+    if (head.contains("comparing")) {
+      for (const Json& group : head.at("comparing")) ledger.groups_.at(group.get<uint64_t>()).comparing = true;
+    }
+    if (head.contains("turn_rewards")) {
+      for (const Json& each : head.at("turn_rewards")) {
+        auto& entries = ledger.batches_.at(each.at(0).get<uint64_t>()).entries;
+        entries.at(each.at(1).get<size_t>()).turn_rewards = each.at(2).get<std::vector<double>>();
+      }
+    }
+    for (const uint64_t group : ledger.open_training_) ledger.complete_ += ledger.groups_.at(group).is_complete();
   } catch (const std::exception& error) {  // of JSON, and of what is not where it should be
     return fail(Status::corrupt(fmt::format("a snapshot of the ledger cannot be read: {}", error.what())));
   }

@@ -11,29 +11,35 @@ namespace {
 constexpr std::array<std::string_view, 3> kOnLagNames = {"unbound", "wait", "drop"};
 
 Json to_json(const RewardWeights& w) {
-  return {{"task", w.task},
-          {"tests", w.tests},
-          {"lints", w.lints},
-          {"format", w.format},
-          {"effort", w.effort},
-          {"effort_token", w.effort_token},
-          {"effort_call", w.effort_call},
-          {"effort_turn", w.effort_turn},
-          {"effort_k", w.effort_k},
-          {"effort_q", w.effort_q}};
+  Json json = {{"task", w.task},
+               {"tests", w.tests},
+               {"lints", w.lints},
+               {"format", w.format},
+               {"effort", w.effort},
+               {"effort_token", w.effort_token},
+               {"effort_call", w.effort_call},
+               {"effort_turn", w.effort_turn},
+               {"effort_k", w.effort_k},
+               {"effort_q", w.effort_q}};
+  if (!w.terms.empty()) json["terms"] = w.terms;
+  if (w.turns != 0) json["turns"] = w.turns;
+  return json;
 }
 
 RewardWeights weights_from_json(const Json& json) {
-  return {.task = json.at("task").get<double>(),
-          .tests = json.at("tests").get<double>(),
-          .lints = json.at("lints").get<double>(),
-          .format = json.at("format").get<double>(),
-          .effort = json.at("effort").get<double>(),
-          .effort_token = json.at("effort_token").get<double>(),
-          .effort_call = json.at("effort_call").get<double>(),
-          .effort_turn = json.at("effort_turn").get<double>(),
-          .effort_k = json.at("effort_k").get<double>(),
-          .effort_q = json.at("effort_q").get<double>()};
+  RewardWeights w{.task = json.at("task").get<double>(),
+                  .tests = json.at("tests").get<double>(),
+                  .lints = json.at("lints").get<double>(),
+                  .format = json.at("format").get<double>(),
+                  .effort = json.at("effort").get<double>(),
+                  .effort_token = json.at("effort_token").get<double>(),
+                  .effort_call = json.at("effort_call").get<double>(),
+                  .effort_turn = json.at("effort_turn").get<double>(),
+                  .effort_k = json.at("effort_k").get<double>(),
+                  .effort_q = json.at("effort_q").get<double>()};
+  if (json.contains("terms")) w.terms = json.at("terms").get<std::map<std::string, double>>();
+  w.turns = json.value("turns", 0.0);
+  return w;
 }
 
 Status within(std::string_view name, int64_t value, int64_t least, int64_t most) {
@@ -73,25 +79,27 @@ Status check(const RunPlan& plan) {
 Json to_json(const RunPlan& plan) {
   Json counts = Json::object();
   for (const auto& [kind, count] : plan.counts) counts[kind] = {{"train", count.train}, {"heldout", count.heldout}};
-  return {{"seed", plan.seed},
-          {"steps", plan.steps},
-          {"groups_per_step", plan.groups_per_step},
-          {"group_size", plan.group_size},
-          {"max_lag", plan.max_lag},
-          {"on_lag", to_string(plan.on_lag)},
-          {"deterministic", plan.deterministic},
-          {"reward", to_json(plan.reward)},
-          {"shuffle_rewards", plan.shuffle_rewards},
-          {"kinds", plan.kinds},
-          {"counts", counts},
-          {"temperature", plan.temperature},
-          {"heldout_tasks", plan.heldout_tasks},
-          {"heldout_samples", plan.heldout_samples},
-          {"heldout_split", plan.heldout_split},
-          {"max_attempts", plan.max_attempts},
-          {"advantage", to_string(plan.advantage)},
-          {"std_epsilon", plan.std_epsilon},
-          {"steal_from", plan.steal_from}};
+  Json json = {{"seed", plan.seed},
+               {"steps", plan.steps},
+               {"groups_per_step", plan.groups_per_step},
+               {"group_size", plan.group_size},
+               {"max_lag", plan.max_lag},
+               {"on_lag", to_string(plan.on_lag)},
+               {"deterministic", plan.deterministic},
+               {"reward", to_json(plan.reward)},
+               {"shuffle_rewards", plan.shuffle_rewards},
+               {"kinds", plan.kinds},
+               {"counts", counts},
+               {"temperature", plan.temperature},
+               {"heldout_tasks", plan.heldout_tasks},
+               {"heldout_samples", plan.heldout_samples},
+               {"heldout_split", plan.heldout_split},
+               {"max_attempts", plan.max_attempts},
+               {"advantage", to_string(plan.advantage)},
+               {"std_epsilon", plan.std_epsilon},
+               {"steal_from", plan.steal_from}};
+  if (plan.compare) json["compare"] = true;
+  return json;
 }
 
 Result<RunPlan> plan_from_json(const Json& json) {
@@ -106,6 +114,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .on_lag = on_lag,
                  .deterministic = json.at("deterministic").get<bool>(),
                  .reward = weights_from_json(json.at("reward")),
+                 .compare = json.value("compare", false),  // plans of before have none
                  .shuffle_rewards = json.at("shuffle_rewards").get<bool>(),
                  .kinds = json.at("kinds").get<std::vector<std::string>>(),
                  .counts = {},

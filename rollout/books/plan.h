@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ struct RewardWeights {
   double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
   double effort_token = 0.001, effort_call = 0, effort_turn = 0;
   double effort_k = 1, effort_q = 0.5;
+  std::map<std::string, double> terms = {};  // of the user's own rewards, by name
+  double turns = 0;                          // of rewards of single messages
   friend bool operator==(const RewardWeights&, const RewardWeights&) = default;
 };
 
@@ -43,6 +46,7 @@ struct RunPlan {
   OnLag on_lag = OnLag::kWait;
   bool deterministic = false;  // batches in order of admission, no lag
   RewardWeights reward;
+  bool compare = false;          // a judge compares the episodes of a group before it is trained: the term "preferred"
   bool shuffle_rewards = false;  // a control: rewards of a batch's episodes are permuted among them
   std::vector<std::string> kinds;
   CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end

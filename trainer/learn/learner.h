@@ -43,6 +43,8 @@ struct Sample {
   std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
   double advantage = 0;            // or the reward: Learner::reinforce
   std::optional<uint64_t> group;   // samples of one group follow each other; none: a group of its own
+  // Of a reward the part that each turn has: on the last token of the turn, the rest on the last of all. Empty: none.
+  std::vector<double> turn_rewards = {};
 };
 
 // The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.

@@ -40,7 +40,17 @@ LossBatch rows_of(std::span<const Sample> samples) {
       batch.turns[at] = turn;
       ++at;
     }
-    if (at > row * batch.length) batch.rewards[at - 1] = sample.advantage;
+    if (at > row * batch.length) {
+      batch.rewards[at - 1] = sample.advantage;
+      // A turn without a trained token, such as one that is cut off at once, leaves its part with the last token.
+      for (size_t i = row * batch.length; i < at; ++i) {
+        const auto of = static_cast<size_t>(batch.turns[i]);
+        const bool is_last = i + 1 == at || batch.turns[i + 1] != batch.turns[i];
+        if (!is_last || of >= sample.turn_rewards.size()) continue;
+        batch.rewards[i] += sample.turn_rewards[of];
+        batch.rewards[at - 1] -= sample.turn_rewards[of];
+      }
+    }
     // Groups that are none have numbers of their own.
     batch.groups.push_back(sample.group ? static_cast<int64_t>(*sample.group) : -1 - static_cast<int64_t>(row));
   }

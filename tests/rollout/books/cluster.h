@@ -46,6 +46,7 @@ class Cluster {
       if (const auto* revoke = std::get_if<Revoke>(&action)) {
         std::erase_if(held[revoke->worker], [&](const LeaseTerms& lease) { return lease.key == revoke->key; });
       }
+      if (const auto* compare = std::get_if<Compare>(&action)) comparisons.push_back(*compare);
       if (std::holds_alternative<Finish>(action)) finished = true;
     }
   }
@@ -63,16 +64,20 @@ class Cluster {
   Ledger ledger;
   std::map<std::string, std::vector<LeaseTerms>> held;
   std::deque<TrainBatch> batches;
+  std::deque<Compare> comparisons;  // that the judge has not made yet
   std::vector<std::string> log;
   std::vector<std::function<void(const Event&, const std::vector<Action>&)>> watchers;
   bool finished = false;
   size_t room = 2;                                      // leases that a worker holds at most
   bool lies = false;                                    // episodes that say that their first token is of version 0
+  double failing_judge = 0;                             // share of groups that it cannot compare
+  std::vector<double> turn_rewards;                     // of each episode
   double slow = 0;                                      // share of episodes that take a hundred times as long
   std::map<uint64_t, std::vector<BatchEntry>> trained;  // what survived, by step
   std::map<EpisodeKey, uint64_t> first_versions;        // with which its first token was sampled
 
   void turn() {
+    if (!comparisons.empty() && random_.chance(0.2)) return judge();
     const std::string worker = random_.chance(0.5) ? "w0" : "w1";
     auto& mine = held[worker];
     if (random_.chance(fault_)) {
@@ -111,6 +116,17 @@ class Cluster {
   }
 
  private:
+  // Prefers later episodes of a group.
+  void judge() {
+    const Compare asked = comparisons.front();
+    comparisons.pop_front();
+    Compared verdict{.group = asked.group, .preferred = {}, .failure = {}};
+    if (random_.chance(failing_judge)) verdict.failure = "the judge is away";
+    for (size_t i = 0; verdict.failure.empty() && i < asked.candidates.size(); ++i)
+      verdict.preferred.emplace_back(asked.candidates[i].key, static_cast<double>(i) / asked.candidates.size());
+    send(verdict);
+  }
+
   // The lease that ends next. What the weights are not there for cannot end.
   std::vector<LeaseTerms>::iterator ready(std::vector<LeaseTerms>& mine) {
     if (slow == 0) return mine.begin();
@@ -129,6 +145,7 @@ class Cluster {
     if (lies && lease.key.episode % 5 == 0) event.first_version = 0;
     event.sampled_tokens = 1 + static_cast<uint32_t>(lease.key.episode % 7) * 100;
     first_versions[lease.key] = event.first_version;
+    event.turn_rewards = turn_rewards;
     if (is_of_policy(outcome)) event.reward = static_cast<double>(derive_seed(lease.sample_seed, {1}) % 2);
     send(event);
   }

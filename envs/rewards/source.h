@@ -1,0 +1,51 @@
+// Who says terms of the learned reward about an episode that is over: a program, a server, a judge.
+//
+// Thread safety: ask() is called from several threads.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "envs/rewards/played_episode.h"
+#include "envs/rewards/reward_answer.h"
+#include "envs/rewards/settings.h"
+#include "envs/tasks/runner.h"
+
+namespace tandem::envs {
+
+// A sandbox for a reward program: how it is made, and the files that the episode left behind. Only reward.command in a
+// sandbox looks at it.
+struct RewardPlace {
+  Runner runner;
+  Place place;
+};
+
+class RewardSource {
+ public:
+  virtual ~RewardSource() = default;
+  virtual std::string name() const = 0;  // the config's key, "reward.command"
+  // What an answer depends on beside the episode: answers to equal questions are kept.
+  virtual std::string identity() const = 0;
+
+  // Whether it has something to say about the episode.
+  virtual bool asks_about(const PlayedEpisode&) const { return true; }
+
+  struct Question {
+    const PlayedEpisode& episode;
+    const std::string& text;  // the same as JSON
+    const RewardPlace& where;
+    double seconds = 20;  // for the answer
+  };
+  // Fails with what went wrong, in words: kDeadline, kUnavailable (it may go well the next time), kCorrupt for what is
+  // no answer, kInvalid where asking again is of no use.
+  virtual Result<RewardAnswer> ask(const Question& question) = 0;
+};
+
+// reward.command, in the sandbox or beside the server. `folder` has the program's files, and is absolute.
+Result<std::unique_ptr<RewardSource>> command_source(const RewardSettings& settings, const fs::path& folder);
+// reward.http. Fails as read_reward_key does.
+Result<std::unique_ptr<RewardSource>> http_source(const RewardSettings& settings);
+
+}  // namespace tandem::envs

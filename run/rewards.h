@@ -1,0 +1,40 @@
+// The rewards and environments of a run's own, as its config names them: programs, servers, judges.
+//
+// What reward.files and reward.judge_rubric name is copied into RUN/reward/ when the run begins, and the run goes on
+// with that copy until it ends.
+#pragma once
+
+#include <memory>
+
+#include "envs/foreign/foreign_environments.h"
+#include "envs/rewards/judge.h"
+#include "envs/rewards/rewards.h"
+#include "run/config.h"
+
+namespace tandem::run {
+
+inline constexpr const char* kRewardFolder = "reward";
+
+// Contradictions between keys; see envs::mistakes_of.
+std::vector<std::string> reward_mistakes(const RunConfig& config);
+
+// kInvalid where a file that the config names is not there, kUnfit where a key is not.
+Status check_rewards(const RunConfig& config);
+
+// Copies the files into RUN/reward/; kInvalid, naming it, where one is not what the run began with.
+Status record_rewards(const RunConfig& config, const fs::path& run_dir);
+
+// What grades the episodes of the run in `run_dir` beside their tasks; null where the config has none.
+Result<std::shared_ptr<envs::Rewards>> rewards_of_run(const RunConfig& config, const fs::path& run_dir,
+                                                      const Clock& clock);
+
+// The judge that compares episodes of a group; null where the config has none.
+Result<std::shared_ptr<envs::Judge>> group_judge_of_run(const RunConfig& config, const fs::path& run_dir);
+
+// Environments of the run's own; null where the config has none.
+Result<std::shared_ptr<envs::ForeignEnvironments>> foreign_environments_of(const RunConfig& config);
+
+// "reward.command in the sandbox; 0.5 style, 1 task": what is learned from, for people.
+std::string describe_rewards(const RunConfig& config);
+
+}  // namespace tandem::run
