@@ -76,6 +76,7 @@ Status Engine::check_turn(const TurnRequest& turn) const {
   }
   if (!std::isfinite(turn.frequency_penalty) || !std::isfinite(turn.presence_penalty))
     return Status::invalid("a penalty is not a number");
+  TRY(check_tokens(turn.prediction));
   if (!turn.constraint) return {};
   if (turn.stop_tokens.empty()) return Status::invalid("a constraint needs an end token, and the turn has none");
   for (const int32_t token : turn.stop_tokens) {
@@ -96,6 +97,9 @@ void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
   sequence.prompt.clear();
   sequence.said.clear();
   sequence.cached = sequence.computed;
+  sequence.drafts.begin_turn(std::move(sequence.turn.prediction));
+  sequence.record = record_;
+  sequence.balance = {};
   if (turn.prompt_logprobs) {
     forget_pages(sequence);
     sequence.cached = 0;
@@ -209,13 +213,14 @@ void Engine::remember(Sequence& sequence, int computed, bool tail) {
   sequence.remembered = known / kernels::kPageTokens;
 }
 
-int Engine::missing(const Sequence& sequence) const {
+int Engine::missing(Sequence& sequence) {
+  if (sequence.verifies) return 0;
   const int length = sequence.length();
   if (sequence.later.empty()) return length - sequence.computed;
   // The mask and the penalties of the next token, and whether there is one, follow from the last.
   const bool last = length - sequence.turn_start >= sequence.turn.max_new_tokens || length >= settings_.max_tokens;
   const bool follows = sequence.matcher || sequence.turn.frequency_penalty != 0 || sequence.turn.presence_penalty != 0;
-  return follows || last ? 0 : length - sequence.computed;
+  return follows || last || may_draft_soon(sequence) ? 0 : length - sequence.computed;
 }
 
 Result<std::vector<Engine::Chunk>> Engine::schedule() {
@@ -225,6 +230,7 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
   });
   int prefill_left =
       others_sample ? std::min(settings_.prefill_beside, settings_.prefill_tokens) : settings_.prefill_tokens;
+  DraftLoad load = load_before_drafts();
   for (auto& [id, admitted] : admitted_) {
     Sequence& sequence = *admitted;
     if (missing(sequence) == 0) continue;
@@ -241,10 +247,17 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
     const int rows = lacking == 1 ? 1 : std::min(lacking, prefill_left);
     if (rows == 0) continue;
     if (!TRY(make_room(sequence, sequence.computed + rows))) continue;
+    Draft draft = lacking == 1 ? draft_of(sequence, load) : Draft{};
+    const int drafted = static_cast<int>(draft.tokens.size());
+    // Nobody gives up pages for a guess.
+    if (drafted > 0 && !TRY(cache_.grow(sequence.pages, sequence.computed + 1 + drafted))) draft = {};
     if (lacking > 1) prefill_left -= rows;
     sequence.touched = counters_.steps;
     remember(sequence, sequence.computed + rows, lacking > 1);
-    chunks.push_back({id, &sequence, rows, rows == lacking});
+    const int all_rows = rows + static_cast<int>(draft.tokens.size());
+    chunks.push_back({id, &sequence, all_rows, rows == lacking, std::move(draft), load});
+    load.rows += all_rows - rows;
+    load.drafted += all_rows - rows;
   }
   if (!chunks.empty() || !passes_.empty()) return chunks;
   // Every admitted sequence waits for pages of the others: the youngest gives its up and computes them again later.

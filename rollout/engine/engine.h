@@ -29,11 +29,17 @@
 #include "kernels/sampling.h"
 #include "model/constraint/matcher.h"
 #include "model/executor.h"
+#include "rollout/engine/draft_length.h"
+#include "rollout/engine/drafts.h"
 #include "rollout/engine/kv_cache.h"
 
 namespace tandem::rollout {
 
 using SequenceId = uint64_t;
+
+// Whether a pass also has rows of tokens that are guessed: kNgram, where the sequence's own tokens or its prediction
+// say how it may go on. What is sampled, and its logprobs, are the same; only passes are fewer.
+enum class Speculation : uint8_t { kOff, kNgram };
 
 struct EngineSettings {
   int slots = 32;            // sequences that sample at once
@@ -41,6 +47,7 @@ struct EngineSettings {
   int max_tokens = 1024;     // the longest sequence, prompt included
   int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
   int prefill_beside = 512;  // the same while others sample, so that a long prompt does not hold them up
+  Speculation speculation = Speculation::kOff;
 };
 // The pages that an engine of these settings has.
 int pages_of(const EngineSettings& settings);
@@ -65,6 +72,7 @@ struct TurnRequest {
   int top_logprobs = 0;          // the likeliest tokens beside each that is sampled
   bool prompt_logprobs = false;  // of the tokens before the turn: all are then computed again
   int prompt_top_logprobs = 0;
+  std::vector<int32_t> prediction;  // what the turn will probably say; changes no token
 };
 
 // Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
@@ -88,10 +96,12 @@ struct SampledToken {
   std::vector<model::TokenLogprob> top;  // where the turn asks for them
   std::vector<PromptLogprob> prompt;     // with the first token of a turn that asks for them: of tokens 1, 2, ..
   int cached_tokens = 0;                 // with the first token of a turn: of the prompt, that were found computed
+  bool predicted = false;                // a token of the prediction at its place, the first time that it is said
 };
 
 struct EngineCounters {
   uint64_t steps = 0, prompt_tokens = 0, shared_tokens = 0, sampled_tokens = 0, recomputed_tokens = 0;
+  uint64_t drafted_tokens = 0, accepted_tokens = 0;  // guessed, and of them those that were sampled
   double forward_seconds = 0, sample_seconds = 0;
 };
 
@@ -153,6 +163,10 @@ class Engine {
     std::map<int32_t, int> said;                          // by token, how often, of a turn with penalties
     int cached = 0;                                       // tokens that the turn found computed
     bool in_turn = false;
+    bool verifies = false;  // a pass with a draft of it is not collected yet
+    Drafts drafts;
+    DraftRecord record;
+    DraftBalance balance;
     uint64_t touched = 0;  // step at which it last ran
 
     int length() const { return static_cast<int>(tokens.size() + later.size()); }
@@ -160,8 +174,10 @@ class Engine {
   struct Chunk {
     SequenceId id = 0;
     Sequence* sequence = nullptr;
-    int rows = 0;
+    int rows = 0;  // those of the draft included
     bool samples = false;
+    Draft draft;
+    DraftLoad load;
   };
   // A pass that was submitted and not collected; one of a turn that is over is of nobody.
   struct Pass {
@@ -171,7 +187,13 @@ class Engine {
     };
     model::Ticket ticket = 0;
     uint64_t version = 0;
-    std::vector<Of> draws;
+    // One draw for each token of the draft, and one before them.
+    struct Said {
+      Of of;
+      Draft draft;
+      DraftLoad load;
+    };
+    std::vector<Said> said;
     std::vector<size_t> draw_tops;  // by draw, which of the answer's tops is its; kNoTop: none
     struct PromptPick {
       Of of;
@@ -179,6 +201,8 @@ class Engine {
       size_t top = 0;
     };
     std::vector<PromptPick> prompt;  // by pick
+    int rows = 0;
+    bool samples_alone = true;  // no rows of prompts
   };
 
   Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings);
@@ -191,17 +215,30 @@ class Engine {
   void forget_all_pages();
   void admit();
   // Rows that the sequence lacks now: 0 where what was sampled last must be known first.
-  int missing(const Sequence& sequence) const;
+  int missing(Sequence& sequence);
   Result<std::vector<Chunk>> schedule();
   void remember(Sequence& sequence, int computed, bool tail);
   Result<bool> make_room(Sequence& sequence, int tokens);
   Status submit(std::span<const Chunk> chunks);
   static constexpr size_t kNoTop = SIZE_MAX;
   static void ask_for_prompt(const Chunk& chunk, int row, model::Plan& plan, Pass& pass);
-  static model::Draw draw_of(const Sequence& sequence, int row);
+  // The token behind `drafted`, which follow what the sequence has. `matcher`: behind them too.
+  static model::Draw draw_of(const Sequence& sequence, int row, std::span<const int32_t> drafted,
+                             std::shared_ptr<model::constraint::Matcher> matcher);
+  void ask_for_tokens(const Chunk& chunk, int row, model::Plan& plan, Pass& pass);
   Result<std::vector<SampledToken>> collect();
+  // Of one sequence of a pass, whose draws and their tops begin at `first`: its tokens up to the first that was not
+  // drafted.
+  void take_said(const Pass& pass, const Pass::Said& said, size_t first, model::Answer& answer,
+                 std::vector<SampledToken>& sampled);
   // What the sequence says next; ends the turn where that was its last.
   SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
+  // What may be drafted for a sequence that lacks one row; empty where it is not worth its rows.
+  Draft draft_of(Sequence& sequence, const DraftLoad& load);
+  // Whether it is worth waiting for what was sampled last.
+  bool may_draft_soon(Sequence& sequence);
+  DraftLoad load_before_drafts();
+  void settle(Sequence& sequence, const Pass::Said& said, int right);
   Sequence* running_turn(const Pass::Of& of);
   void end_turn(SequenceId id, Sequence& sequence, SampledToken& token, TurnEnd end);
 
@@ -216,6 +253,8 @@ class Engine {
   std::map<SequenceId, Sequence*> admitted_;  // turns that hold a slot
   std::deque<SequenceId> waiting_;            // turns without, first come first
   int running_ = 0;
+  PassCost pass_cost_;
+  DraftRecord record_;  // of all sequences
   EngineCounters counters_;
 };
 

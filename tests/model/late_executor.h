@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -16,7 +17,9 @@ namespace tandem::model {
 
 class LateExecutor final : public Executor {
  public:
-  LateExecutor(std::unique_ptr<Executor> inner, int depth) : inner_(std::move(inner)), depth_(depth) {}
+  // `seconds`: what a plan says that it took, where it is not to be measured.
+  LateExecutor(std::unique_ptr<Executor> inner, int depth, std::optional<double> seconds = std::nullopt)
+      : inner_(std::move(inner)), depth_(depth), seconds_(seconds) {}
 
   const ModelConfig& config() const override { return inner_->config(); }
   WeightFormat format() const override { return inner_->format(); }
@@ -93,6 +96,10 @@ class LateExecutor final : public Executor {
     std::ranges::stable_sort(order, {}, [&](size_t i) { return row_of[plan.picks[i].row]; });
     for (const size_t i : order) reversed.picks.push_back({row_of[plan.picks[i].row], plan.picks[i].token});
     Answer answer = TRY(inner_->collect(TRY(inner_->submit(std::move(reversed)))));
+    if (seconds_) {
+      answer.forward_seconds = *seconds_;
+      answer.sample_seconds = 0;
+    }
     std::ranges::reverse(answer.draws);
     std::ranges::reverse(answer.tops);
     std::ranges::reverse(answer.likeliest);
@@ -106,6 +113,7 @@ class LateExecutor final : public Executor {
 
   std::unique_ptr<Executor> inner_;
   const int depth_;
+  const std::optional<double> seconds_;
   Ticket last_ = 0;
   std::deque<std::function<Status()>> work_;
   std::map<Ticket, Answer> answers_;
