@@ -1,6 +1,7 @@
 // Engines with and without drafts, turn by turn in one run: the same tokens, and how long they take.
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "base/random.h"
 #include "bench/engine_parts.h"
@@ -18,31 +19,35 @@ using Tokens = std::vector<int32_t>;
 struct Job {
   const char* name;
   Tokens prompt, prediction;
-  int tokens = 200;
+  int tokens = 200;  // of each sequence
   float temperature = 0;
+  int sequences = 1;
+  bool same_seed = false;  // in all rounds: its prediction is of one answer
 };
 
 struct Played {
-  double seconds = 0;  // from the first token on
-  Tokens said;
+  double seconds = 0;  // from the first token of all on
+  std::map<rollout::SequenceId, Tokens> said;
 };
 
 Result<Played> play(Engine& engine, const Job& job, uint64_t seed) {
   using Clock = std::chrono::steady_clock;
-  TRY(engine.add(1, job.prompt,
-                 {.max_new_tokens = job.tokens,
-                  .sampling = {.temperature = job.temperature},
-                  .seed = seed,
-                  .prediction = job.prediction}));
+  for (int i = 0; i < job.sequences; ++i) {
+    TRY(engine.add(i, job.prompt,
+                   {.max_new_tokens = job.tokens,
+                    .sampling = {.temperature = job.temperature},
+                    .seed = seed * 100 + i,
+                    .prediction = job.prediction}));
+  }
   Played played;
   auto start = Clock::now();
   while (!engine.idle()) {
     const auto sampled = TRY(engine.step());
-    if (played.said.empty()) start = Clock::now();
-    for (const auto& token : sampled) played.said.push_back(token.token);
+    if (static_cast<int>(played.said.size()) < job.sequences) start = Clock::now();
+    for (const auto& token : sampled) played.said[token.sequence].push_back(token.token);
   }
   played.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  engine.release(1);
+  for (int i = 0; i < job.sequences; ++i) engine.release(i);
   return played;
 }
 
@@ -51,7 +56,8 @@ Result<Figure> compare(Engine& plain, Engine& drafting, const Job& job, double s
   std::vector<double> without, with;
   double total = 0;
   for (uint64_t seed = 1; with.size() < 3 || total < seconds; ++seed) {
-    const auto expected = TRY(play(plain, job, seed)), drafted = TRY(play(drafting, job, seed));
+    const auto expected = TRY(play(plain, job, job.same_seed ? 1 : seed));
+    const auto drafted = TRY(play(drafting, job, job.same_seed ? 1 : seed));
     if (expected.said != drafted.said) return fail(Status::internal("drafts have changed what was sampled"));
     without.push_back(expected.seconds);
     with.push_back(drafted.seconds);
@@ -59,7 +65,7 @@ Result<Figure> compare(Engine& plain, Engine& drafting, const Job& job, double s
   }
   const auto rate = [&](std::vector<double>& all) {
     std::ranges::sort(all);
-    return (job.tokens - 1) / all[all.size() / 2];
+    return (job.tokens - 1) * job.sequences / all[all.size() / 2];
   };
   return Figure{job.name, rate(with), "tok/s", rate(without), "without drafts"};
 }
@@ -68,7 +74,8 @@ Result<Figure> compare(Engine& plain, Engine& drafting, const Job& job, double s
 Result<Tokens> nearly_said(Engine& plain, const Job& job, int vocabulary) {
   Random random(3);
   Tokens out;
-  for (const int32_t token : TRY(play(plain, job, 1)).said) {
+  const auto played = TRY(play(plain, job, 1));
+  for (const int32_t token : played.said.at(0)) {
     const auto dice = random.below(60);
     if (dice != 0) out.push_back(dice == 1 ? static_cast<int32_t>(random.below(vocabulary)) : token);
     if (dice == 2) out.push_back(static_cast<int32_t>(random.below(vocabulary)));
@@ -81,7 +88,7 @@ Result<Tokens> nearly_said(Engine& plain, const Job& job, int vocabulary) {
 Status add_speculation(const std::shared_ptr<const model::Weights>& weights, const Settings& settings,
                        std::vector<Figure>& figures) {
   const auto make = [&](Speculation speculation) {
-    return Engine::create(weights, 0, settings.place(), {.slots = 1, .max_tokens = 1024, .speculation = speculation});
+    return Engine::create(weights, 0, settings.place(), {.slots = 16, .max_tokens = 1024, .speculation = speculation});
   };
   auto plain = TRY(make(Speculation::kOff)), drafting = TRY(make(Speculation::kNgram));
   const int vocabulary = weights->config().vocabulary;
@@ -94,11 +101,15 @@ Status add_speculation(const std::shared_ptr<const model::Weights>& weights, con
     const Tokens prompt = TRY(tokenizer.encode(begun)), prediction = TRY(tokenizer.encode(file.substr(120)));
     jobs.push_back({"copy a file, from the prompt", prompt, {}});
     jobs.push_back({"copy a file, predicted", prompt, prediction});
-    jobs.push_back({"text at temperature 1", TRY(tokenizer.encode(file)), {}, 200, 1});
+    const Tokens text = TRY(tokenizer.encode(file));
+    jobs.push_back({"text at temperature 1", text, {}, 200, 1});
+    jobs.push_back({"text at temperature 1, 16 at once", text, {}, 60, 1, 16});
   }
   Job edit{"1 token of 20 edited, predicted", random_tokens(1, 256, vocabulary), {}, 200, 1};
+  edit.same_seed = true;
   edit.prediction = TRY(nearly_said(plain, edit, vocabulary));
   jobs.push_back(edit);
+  jobs.push_back({"random tokens, 16 at once", random_tokens(2, 256, vocabulary), {}, 60, 1, 16});
   jobs.push_back({"random tokens", random_tokens(2, 256, vocabulary), {}, 200, 1});
   for (const Job& job : jobs) figures.push_back(TRY(compare(plain, drafting, job, settings.seconds * 2)));
   return {};

@@ -135,6 +135,8 @@ Json Worker::metrics() const {
           {"prompt_tokens", c.prompt_tokens},
           {"shared_tokens", c.shared_tokens},
           {"recomputed_tokens", c.recomputed_tokens},
+          {"drafted_tokens", c.drafted_tokens},
+          {"accepted_tokens", c.accepted_tokens},
           {"forward_seconds", c.forward_seconds},
           {"sample_seconds", c.sample_seconds},
           {"idle_seconds", idle_seconds_},

@@ -140,6 +140,8 @@ Schema schema_of(RunConfig& c) {
         1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,
         "A dry engine takes episodes from one that holds at least so many more, and two; 0: never", 0, 1e6);
+  s.add("rollout.speculation", c.rollout.speculation,
+        "How engines guess tokens, so that one pass can give several. It changes no token", {"off", "ngram"});
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);

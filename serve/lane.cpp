@@ -38,9 +38,11 @@ Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clo
                                                       settings.directory.string(), made_for)));
   }
   const int max_tokens = settings.max_tokens > 0 ? settings.max_tokens : std::min(made_for, kMostContext);
-  auto engine = TRY(
-      rollout::Engine::create(weights, 0, settings.place,
-                              {.slots = settings.slots, .max_tokens = max_tokens, .prefill_beside = kPrefillBeside}));
+  auto engine = TRY(rollout::Engine::create(weights, 0, settings.place,
+                                            {.slots = settings.slots,
+                                             .max_tokens = max_tokens,
+                                             .prefill_beside = kPrefillBeside,
+                                             .speculation = settings.speculation}));
   return std::unique_ptr<Lane>(new Lane(std::move(settings), std::move(text), std::move(weights), max_tokens,
                                         std::make_unique<EngineThread>(std::move(engine)), clock));
 }

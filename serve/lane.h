@@ -25,6 +25,7 @@ struct LaneSettings {
   int slots = 16;
   int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
   int queue = 1024;    // answers that wait, at most
+  rollout::Speculation speculation = rollout::Speculation::kNgram;
   model::Place place;  // where it computes
 };
 

@@ -25,7 +25,7 @@ void request_serve_stop(int) { serve_stop_requested = true; }
 // As configs say it, under "serve".
 struct ServeConfig {
   std::vector<std::string> models;
-  std::string host = "127.0.0.1", api_key_file, embedding_model, device = "cpu";
+  std::string host = "127.0.0.1", api_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   double drain_seconds = 30;
@@ -44,6 +44,8 @@ struct ServeConfig {
              1000000)
         .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
         .add("serve.device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0")
+        .add("serve.speculation", speculation,
+             "How tokens are guessed, so that one pass can give several. It changes no token", {"off", "ngram"})
         .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
         .add("serve.drain_seconds", drain_seconds, "How long running answers have to end after SIGTERM", 0, 86400);
     return schema;
@@ -52,7 +54,7 @@ struct ServeConfig {
 
 struct ServeOptions {
   std::vector<std::string> models;
-  std::string host, api_key_file, embedding_model, config, device;
+  std::string host, api_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
 };
@@ -69,6 +71,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   text("api_key_file", options.api_key_file);
   text("embedding_model", options.embedding_model);
   text("device", options.device);
+  text("speculation", options.speculation);
   number("port", options.port);
   number("slots", options.slots);
   number("max_tokens", options.max_tokens);
@@ -100,6 +103,7 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .slots = config.slots,
                       .max_tokens = config.max_tokens,
                       .queue = config.queue,
+                      .speculation = TRY(rollout::speculation_named(config.speculation)),
                       .place = place});
   }
   return models;
@@ -164,6 +168,8 @@ Action add_serve(CLI::App& command) {
                      "Directory of a sentence encoder for /v1/embeddings");
   command.add_option("--device", options->device,
                      "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0 (default: cpu)");
+  command.add_option("--speculation", options->speculation,
+                     "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--config", options->config, "YAML file with these and more under `serve` (docs/serving.md)");

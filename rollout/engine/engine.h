@@ -40,6 +40,8 @@ using SequenceId = uint64_t;
 // Whether a pass also has rows of tokens that are guessed: kNgram, where the sequence's own tokens or its prediction
 // say how it may go on. What is sampled, and its logprobs, are the same; only passes are fewer.
 enum class Speculation : uint8_t { kOff, kNgram };
+// kInvalid names those that there are.
+Result<Speculation> speculation_named(std::string_view name);
 
 struct EngineSettings {
   int slots = 32;            // sequences that sample at once

@@ -1,4 +1,6 @@
 // Drafts in the engine: which tokens go into a pass as guesses, and what is learned when it is collected.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "rollout/engine/engine.h"
@@ -9,6 +11,12 @@ namespace {
 // Rows of guesses in a pass, of all its sequences.
 constexpr int kMostGuesses = 64;
 }  // namespace
+
+Result<Speculation> speculation_named(std::string_view name) {
+  if (name == "off") return Speculation::kOff;
+  if (name == "ngram") return Speculation::kNgram;
+  return fail(Status::invalid(fmt::format("speculation is \"{}\", expected off or ngram", name)));
+}
 
 DraftLoad Engine::load_before_drafts() {
   DraftLoad load{.sequences = 0, .rows = 0};

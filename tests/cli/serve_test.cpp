@@ -352,6 +352,51 @@ TEST_F(Serve, responses_are_the_same_conversation) {
   EXPECT_EQ(ask("/v1/responses", R"({"model":"tiny","input":"a","previous_response_id":"resp_1"})").status, 400);
 }
 
+TEST_F(Serve, a_prediction_changes_no_token_and_the_usage_says_what_came_of_it) {
+  start();
+  const Json ask_for = {{"max_tokens", 80}, {"temperature", 0}, {"return_token_ids", true}, {"logprobs", true}};
+  const Json plain = post("/v1/chat/completions", chat("Count.", ask_for));
+  const std::string said = plain["choices"][0]["message"]["content"];
+  const int tokens = post("/tokenize", {{"prompt", said}, {"add_special_tokens", false}})["count"];
+  ASSERT_GT(tokens, 0);
+  EXPECT_EQ(plain["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 0);
+  EXPECT_EQ(plain["usage"]["completion_tokens_details"]["rejected_prediction_tokens"], 0);
+  const auto predicted = [&](const Json& content) {
+    Json more = ask_for;
+    more["prediction"] = {{"type", "content"}, {"content", content}};
+    return chat("Count.", more);
+  };
+  const Json parts = Json::array({{{"type", "text"}, {"text", said}}});
+  for (const Json& content : {Json(said), parts}) {
+    const Json answer = post("/v1/chat/completions", predicted(content));
+    EXPECT_EQ(answer["choices"][0], plain["choices"][0]);
+    const Json& details = answer["usage"]["completion_tokens_details"];
+    EXPECT_EQ(details["accepted_prediction_tokens"].get<int>() + details["rejected_prediction_tokens"].get<int>(),
+              tokens);
+    EXPECT_EQ(answer["usage"]["completion_tokens"], plain["usage"]["completion_tokens"]);
+  }
+  const Json other = post("/v1/chat/completions", predicted("Nothing that the model would say: 1 2 3."));
+  EXPECT_EQ(other["choices"][0], plain["choices"][0]);
+  EXPECT_GT(metric("tandem_drafted_tokens_total"), 0);
+  for (const Json& wrong : {Json({{"type", "text"}, {"content", "a"}}), Json({{"type", "content"}, {"content", 5}}),
+                            Json({{"type", "content"}, {"content", {{{"type", "image"}}}}}), Json::object()}) {
+    const auto refused = ask("/v1/chat/completions", dump_json(chat("Count.", {{"prediction", wrong}})));
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_EQ(refused.json()["error"]["param"], "prediction");
+  }
+  start({"--speculation", "off"});
+  EXPECT_EQ(post("/v1/chat/completions", predicted(said))["choices"][0], plain["choices"][0]);
+  EXPECT_EQ(metric("tandem_drafted_tokens_total"), 0);
+}
+
+TEST_F(Serve, answers_to_one_prompt_share_its_pages) {
+  start();
+  std::vector<int> prompt(150);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = 5 + static_cast<int>(i * 7 % 90);
+  post("/v1/completions", {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 12}, {"n", 4}, {"ignore_eos", true}});
+  EXPECT_EQ(metric("tandem_prefix_cache_hits_total"), 3 * 149) << "all but the last token, of three of four";
+}
+
 TEST_F(Serve, what_is_wrong_in_a_request_is_one_clear_4xx) {
   start();
   const auto error = [&](const std::string& path, const std::string& body) {
