@@ -137,6 +137,7 @@ Json Worker::metrics() const {
           {"recomputed_tokens", c.recomputed_tokens},
           {"drafted_tokens", c.drafted_tokens},
           {"accepted_tokens", c.accepted_tokens},
+          {"mixed_tokens", c.mixed_tokens},
           {"forward_seconds", c.forward_seconds},
           {"sample_seconds", c.sample_seconds},
           {"idle_seconds", idle_seconds_},

@@ -25,7 +25,8 @@ void request_serve_stop(int) { serve_stop_requested = true; }
 // As configs say it, under "serve".
 struct ServeConfig {
   std::vector<std::string> models;
-  std::string host = "127.0.0.1", api_key_file, embedding_model, device = "cpu", speculation = "ngram";
+  bool salt_by_key = false;
+  std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   double drain_seconds = 30;
@@ -36,6 +37,11 @@ struct ServeConfig {
         .add("serve.host", host, "Address to listen on; off loopback it needs keys")
         .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
         .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
+        .add("serve.admin_key_file", admin_key_file,
+             "The same for who may pause the server and put it to sleep; without it nobody may")
+        .add("serve.salt_by_key", salt_by_key,
+             "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
+             "ask")
         .add("serve.embedding_model", embedding_model, "Directory of a sentence encoder for /v1/embeddings")
         .add("serve.slots", slots, "Answers of a model that are sampled at once", 1, 4096)
         .add("serve.max_tokens", max_tokens, "Most tokens of prompt and answer together; 0: the model's, at most 8192",
@@ -54,7 +60,7 @@ struct ServeConfig {
 
 struct ServeOptions {
   std::vector<std::string> models;
-  std::string host, api_key_file, embedding_model, config, device, speculation;
+  std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
 };
@@ -69,6 +75,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   };
   text("host", options.host);
   text("api_key_file", options.api_key_file);
+  text("admin_key_file", options.admin_key_file);
   text("embedding_model", options.embedding_model);
   text("device", options.device);
   text("speculation", options.speculation);
@@ -104,6 +111,7 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .max_tokens = config.max_tokens,
                       .queue = config.queue,
                       .speculation = TRY(rollout::speculation_named(config.speculation)),
+                      .salt_by_key = config.salt_by_key,
                       .place = place});
   }
   return models;
@@ -128,6 +136,7 @@ Result<int> run_serve(const ServeOptions& options) {
                                  .models = TRY(models_of(config, options.format)),
                                  .embedding_model = config.embedding_model,
                                  .key_file = config.api_key_file,
+                                 .admin_key_file = config.admin_key_file,
                                  .threads = config.threads,
                                  .drain_seconds = config.drain_seconds,
                                  .connections = static_cast<size_t>(config.connections),
@@ -158,6 +167,8 @@ Action add_serve(CLI::App& command) {
   command.add_option("--port", options->port, "Port (default: 8000); 0 takes a free one")->check(CLI::Range(0, 65535));
   command.add_option("--api-key-file", options->api_key_file,
                      "File with a key on each line; without one, no key is asked for");
+  command.add_option("--admin-key-file", options->admin_key_file,
+                     "The same for who may pause the server and put it to sleep; without one, nobody may");
   command.add_option("--slots", options->slots, "Answers of a model that are sampled at once (default: 16)")
       ->check(CLI::Range(1, 4096));
   command

@@ -18,11 +18,12 @@ Result<Speculation> speculation_named(std::string_view name) {
   return fail(Status::invalid(fmt::format("speculation is \"{}\", expected off or ngram", name)));
 }
 
-DraftLoad Engine::load_before_drafts() {
+DraftLoad Engine::load_before_drafts(bool behind) {
   DraftLoad load{.sequences = 0, .rows = 0};
   if (settings_.speculation == Speculation::kOff) return load;
   int prompts = 0;
   for (const auto& [id, sequence] : admitted_) {
+    if (sequence->behind != behind) continue;
     const int lacking = missing(*sequence);
     load.sequences += lacking == 1;
     if (lacking > 1) prompts += lacking;

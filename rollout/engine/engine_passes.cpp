@@ -12,8 +12,10 @@ bool has_penalties(const TurnRequest& turn) { return turn.frequency_penalty != 0
 }  // namespace
 
 Status Engine::submit(std::span<const Chunk> chunks) {
-  model::Plan plan;
-  Pass pass{.version = version_};
+  // All of one version.
+  const Sequence& any = *chunks.front().sequence;
+  model::Plan plan{.before_flip = any.behind};
+  Pass pass{.version = version_of(any)};
   std::vector<int32_t> tokens;
   for (const Chunk& chunk : chunks) {
     const Sequence& s = *chunk.sequence;
@@ -62,7 +64,7 @@ void Engine::ask_for_tokens(const Chunk& chunk, int row, model::Plan& plan, Pass
     pass.draw_tops.push_back(s.turn.top_logprobs > 0 ? plan.tops.size() : kNoTop);
     if (s.turn.top_logprobs > 0) plan.tops.push_back({at, s.turn.top_logprobs});
   }
-  pass.said.push_back({{chunk.id, s.turn_number}, chunk.draft, chunk.load});
+  pass.said.push_back({{chunk.id, s.turn_number}, chunk.draft, chunk.load, s.context_version});
 }
 
 // The logprobs of prompt tokens that follow rows of the chunk, those alone that are not known from before.
@@ -138,11 +140,11 @@ Result<std::vector<SampledToken>> Engine::collect() {
   counters_.forward_seconds += answer.forward_seconds;
   counters_.sample_seconds += answer.sample_seconds;
   std::vector<SampledToken> sampled;
-  for (size_t i = 0; i < pass.prompt.size() && pass.version == version_; ++i) {
+  for (size_t i = 0; i < pass.prompt.size(); ++i) {
     const auto& [of, at, top] = pass.prompt[i];
     Sequence* const s = running_turn(of);
     // What was given up and is computed again may be known by now.
-    if (s == nullptr || at != static_cast<int>(s->prompt.size())) continue;
+    if (s == nullptr || at != static_cast<int>(s->prompt.size()) || pass.version != version_of(*s)) continue;
     s->prompt.push_back({answer.picks[i], {}});
     if (top != kNoTop) s->prompt.back().top = answer.tops[top];
   }
@@ -165,6 +167,8 @@ void Engine::take_said(const Pass& pass, const Pass::Said& said, size_t first, m
   size_t right = 0;
   for (size_t i = 0;; ++i) {
     sampled.push_back(take(said.of.sequence, *s, answer.draws[first + i], pass.version));
+    sampled.back().context_version = said.context_version;
+    counters_.mixed_tokens += said.context_version != pass.version;
     if (const size_t top = pass.draw_tops[first + i]; top != kNoTop) sampled.back().top = std::move(answer.tops[top]);
     // Behind another token than the drafted one the rows that follow are of nobody.
     if (i == drafted.size() || sampled.back().token != drafted[i]) break;
@@ -217,10 +221,12 @@ void Engine::end_turn(SequenceId id, Sequence& s, SampledToken& token, TurnEnd e
   token.end = end;
   s.in_turn = false;
   --running_;
-  admitted_.erase(id);
+  leave_queue(id, s);
   s.later.clear();
   // What was planned behind the end is written over by what comes there.
   s.computed = std::min(s.computed, static_cast<int>(s.tokens.size()));
+  // The next turn is of the live weights.
+  if (std::exchange(s.behind, false)) forget_pages(s);
 }
 
 }  // namespace tandem::rollout

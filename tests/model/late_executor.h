@@ -58,7 +58,10 @@ class LateExecutor final : public Executor {
     }
     return std::move(answers_.extract(ticket).mapped());
   }
-  Result<std::unique_ptr<StagedWeights>> stage() override { return inner_->stage(); }
+  Result<std::unique_ptr<StagedWeights>> stage() override {
+    while (!work_.empty()) TRY(next());  // plans that still read the version before
+    return inner_->stage();
+  }
   Status flip(std::unique_ptr<StagedWeights> staged) override {
     const auto shared = std::make_shared<std::unique_ptr<StagedWeights>>(std::move(staged));
     work_.push_back([this, shared] { return inner_->flip(std::move(*shared)); });
@@ -79,6 +82,7 @@ class LateExecutor final : public Executor {
     std::vector<int32_t> tokens = plan.batch.tokens;
     for (const auto& [row, token] : plan.later) tokens[row] = drawn_.at({token.ticket, token.draw});
     Plan reversed;
+    reversed.before_flip = plan.before_flip;
     std::vector<int> row_of(tokens.size());
     for (auto r = plan.batch.runs.rbegin(); r != plan.batch.runs.rend(); ++r) {
       for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(reversed.batch.tokens.size()) + i;
