@@ -6,17 +6,10 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "bench/measure.h"
+#include "bench/engine_parts.h"
 #include "kernels/attention.h"
 
 namespace tandem::bench {
-
-namespace {
-
-using rollout::Engine;
-using rollout::TurnRequest;
-
-constexpr int kContext = 256;
 
 std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary) {
   Random random(seed);
@@ -24,6 +17,13 @@ std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary) {
   for (auto& token : tokens) token = static_cast<int32_t>(random.below(vocabulary));
   return tokens;
 }
+
+namespace {
+
+using rollout::Engine;
+using rollout::TurnRequest;
+
+constexpr int kContext = 256;
 
 Result<Engine> make_engine(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int slots,
                            int prefill_tokens) {
@@ -109,6 +109,7 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
     figures.push_back({fmt::format("prefix found among {} prompts", count), TRY(prefix_tokens(settings, count)) / 1e6,
                        "Mtok/s", limits.bytes / (2 * sizeof(int32_t)) / 1e6, "memory"});
   }
+  TRY(add_speculation(weights, settings, figures));
   return figures;
 }
 

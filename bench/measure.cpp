@@ -1,5 +1,10 @@
 #include "bench/measure.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/random.h"
 #include "kernels/device_stream.h"
 
 namespace tandem::bench {
@@ -113,6 +118,22 @@ Result<kernels::Stream> stream_of_fp32(int threads) {
   const auto isas = kernels::supported_isas();
   const bool avx512 = std::find(isas.begin(), isas.end(), kernels::Isa::kAvx512) != isas.end();
   return kernels::Stream::cpu(threads, avx512 ? kernels::Isa::kAvx512 : kernels::Isa::kAvx2);
+}
+
+std::string made_up_code(size_t bytes) {
+  static constexpr std::array kParts = {"read", "write", "token", "count", "index", "page", "state", "value", "node",
+                                        "size", "next",  "log",   "batch", "grad",  "row",  "cache", "queue", "time"};
+  static constexpr std::array kForms = {
+      "  const auto {0}_{1} = {2}({0}, {3});\n", "  if ({0}.{1}() > {3}) return {2};\n",
+      "  for (int {0} = 0; {0} < {3}; ++{0}) {1} += {2}[{0}];\n", "// The {0} of each {1}, before {2} has been seen.\n",
+      "}}\n\nvoid {0}{1}({2} {3}) {{\n"};
+  Random random(1);
+  std::string text;
+  while (text.size() < bytes) {
+    text += fmt::format(fmt::runtime(random.pick(kForms)), random.pick(kParts), random.pick(kParts),
+                        std::string(random.pick(kParts)) + random.pick(kParts), random.below(10000));
+  }
+  return text;
 }
 
 }  // namespace tandem::bench

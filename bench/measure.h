@@ -33,6 +33,9 @@ model::EncoderConfig default_encoder();
 double token_flops(const model::EncoderConfig& config, int tokens);
 Result<kernels::Stream> stream_of_fp32(int threads);
 
+// Lines that look like code, of names that mostly differ; at least so many bytes.
+std::string made_up_code(size_t bytes);
+
 // Seconds that `work` takes in each of the rounds that fit into `seconds`, at least three, after one that is not
 // counted; sorted. `work` gives a Status.
 template <typename Work>

@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
-#include "base/random.h"
 #include "bench/measure.h"
 
 namespace tandem::bench {
@@ -14,29 +11,12 @@ namespace {
 
 constexpr size_t kBytes = 1'000'000;
 
-// Lines that look like code, of names that mostly differ.
-std::string made_up_code() {
-  static constexpr std::array kParts = {"read", "write", "token", "count", "index", "page", "state", "value", "node",
-                                        "size", "next",  "log",   "batch", "grad",  "row",  "cache", "queue", "time"};
-  static constexpr std::array kForms = {
-      "  const auto {0}_{1} = {2}({0}, {3});\n", "  if ({0}.{1}() > {3}) return {2};\n",
-      "  for (int {0} = 0; {0} < {3}; ++{0}) {1} += {2}[{0}];\n", "// The {0} of each {1}, before {2} has been seen.\n",
-      "}}\n\nvoid {0}{1}({2} {3}) {{\n"};
-  Random random(1);
-  std::string text;
-  while (text.size() < kBytes) {
-    text += fmt::format(fmt::runtime(random.pick(kForms)), random.pick(kParts), random.pick(kParts),
-                        std::string(random.pick(kParts)) + random.pick(kParts), random.below(10000));
-  }
-  return text;
-}
-
 }  // namespace
 
 Result<std::vector<Figure>> bench_tokenizer(const Settings& settings) {
   if (settings.model.empty())
     return fail(Status::invalid("there is no tokenizer to measure").hint("name a model directory with --model"));
-  const std::string text = settings.text.empty() ? made_up_code() : TRY(read_file(settings.text, 1 << 30));
+  const std::string text = settings.text.empty() ? made_up_code(kBytes) : TRY(read_file(settings.text, 1 << 30));
   std::vector<Figure> figures;
   const auto add = [&](const char* name, double seconds) {
     figures.push_back({name, static_cast<double>(text.size()) / seconds / 1e6, "MB/s"});

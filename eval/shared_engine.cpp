@@ -113,7 +113,7 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
     return fail(Status::invalid(
         fmt::format("limits.context is {}, and {} was made for {}", terms.max_tokens, terms.model.string(), made_for)));
   }
-  rollout::EngineSettings settings{.slots = terms.slots};
+  rollout::EngineSettings settings{.slots = terms.slots, .speculation = rollout::Speculation::kNgram};
   settings.max_tokens = terms.max_tokens > 0 ? terms.max_tokens : std::min(made_for, kMostContext);
   auto engine = TRY(rollout::Engine::create(weights, 0, terms.place, settings));
   return std::unique_ptr<EngineSource>(new EngineSource(std::move(terms), std::move(conversation), std::move(engine)));

@@ -96,9 +96,10 @@ class CpuExecutor final : public Executor {
         return fail(Status::invalid(fmt::format("draw {} of plan {} drew nothing", token.draw, token.ticket)));
       plan.batch.tokens[row] = drawn;
     }
+    if (plan.before_flip && !before_) return fail(Status::invalid("the weights before the last flip are gone"));
     Answer answer;
     const auto start = std::chrono::steady_clock::now();
-    TRY(forward_.run(stream_, *weights_, pool_, plan.batch));
+    TRY(forward_.run(stream_, plan.before_flip ? *before_ : *weights_, pool_, plan.batch));
     answer.forward_seconds = seconds_since(start);
     const auto ran = std::chrono::steady_clock::now();
     TRY(draw(plan, answer));

@@ -68,6 +68,8 @@ struct Draw {
 
 struct Plan {
   Batch batch;
+  // Computed with the weights before the last flip: kInvalid where their memory was staged since.
+  bool before_flip = false;
   struct Later {
     int row = 0;  // whose token in `batch` is a placeholder
     LaterToken token;

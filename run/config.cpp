@@ -192,6 +192,13 @@ Schema schema_of(RunConfig& c) {
         1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,
         "A dry engine takes episodes from one that holds at least so many more, and two; 0: never", 0, 1e6);
+  s.add("rollout.speculation", c.rollout.speculation,
+        "How engines guess tokens, so that one pass can give several. It changes no token", {"off", "ngram"});
+  s.add(
+      "rollout.on_new_version", c.rollout.on_new_version,
+      "What new weights do to turns that have begun: recompute (all that they have is computed again), keep (keys and "
+      "values of older weights stay), finish (they end under the weights that they began with)",
+      {"recompute", "keep", "finish"});
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);

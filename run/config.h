@@ -80,6 +80,7 @@ struct RunConfig {
     double temperature = 1;
     double episode_seconds = 300;
     int steal_from = 8;
+    std::string speculation = "ngram", on_new_version = "recompute";
   } rollout;
   struct {
     int threads = 4;

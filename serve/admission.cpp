@@ -35,7 +35,8 @@ AdmissionActions Admission::step(const AdmissionEvent& event, Time now) {
                           } else if (const auto place = where_.find(ended.answer); place != where_.end()) {
                             dequeue(ended.answer, Place(place->second));
                           }
-                        }},
+                        },
+                        [&](const Hold& hold) { held_ = hold.held; }},
              event);
   if (!actions.refused) start_next(now, actions.start);
   return actions;
@@ -46,6 +47,13 @@ int Admission::waiting(Priority priority) const { return classes_[static_cast<si
 int Admission::share(Priority priority) const {
   const double slots = settings_.slots * kShares[static_cast<size_t>(priority)];
   return std::max(1, static_cast<int>(std::floor(slots)));
+}
+
+bool Admission::may_start(Priority priority) const {
+  const int own = classes_[static_cast<size_t>(priority)].running;
+  if (running() < settings_.slots) return own < share(priority);
+  return priority == Priority::kAutocomplete && own < settings_.slots / 2 &&
+         running() < settings_.slots + settings_.slots / 2;
 }
 
 void Admission::enqueue(AnswerId answer, const Place& place) {
@@ -72,12 +80,12 @@ void Admission::dequeue(AnswerId answer, const Place& place) {
 }
 
 void Admission::start_next(Time now, std::vector<AnswerId>& start) {
-  while (running() < settings_.slots) {
+  while (!held_) {
     std::optional<Priority> next;
     for (size_t i = 0; i < classes_.size(); ++i) {
       const auto priority = static_cast<Priority>(i);
       const Class& one = classes_[i];
-      if (one.waiting == 0 || one.running >= share(priority)) continue;
+      if (one.waiting == 0 || !may_start(priority)) continue;
       if (!next || one.pass < of(*next).pass) next = priority;
     }
     if (!next) return;

@@ -1,6 +1,9 @@
 // Which request's answers are sampled next: priority classes by weight, keys within a class in turn, first come first
 // served within a key.
 //
+// Where all slots are taken, the first class may begin beside others, which then give up theirs in the engine until it
+// is through: as many as half of the slots, so that the others always go on.
+//
 // A class takes at most its share of the slots, so that a free one is left for those above it. No class starves: each
 // gets its part of the starts by its weight. The queue is bounded; one that is refused learns when it is worth another
 // try, from how fast the queue has drained.
@@ -38,7 +41,11 @@ struct Offer {
 struct Ended {
   AnswerId answer = 0;  // sampled, waiting, or unknown
 };
-using AdmissionEvent = std::variant<Offer, Ended>;
+// Nothing is started until it is false again.
+struct Hold {
+  bool held = false;
+};
+using AdmissionEvent = std::variant<Offer, Ended, Hold>;
 
 struct AdmissionActions {
   std::vector<AnswerId> start;
@@ -70,12 +77,14 @@ class Admission {
 
   Class& of(Priority priority) { return classes_[static_cast<size_t>(priority)]; }
   int share(Priority priority) const;
+  bool may_start(Priority priority) const;
   void enqueue(AnswerId answer, const Place& place);
   void dequeue(AnswerId answer, const Place& place);
   void start_next(Time now, std::vector<AnswerId>& start);
   Duration until_room(Time now) const;
 
   AdmissionSettings settings_;
+  bool held_ = false;
   std::array<Class, kPriorities.size()> classes_;
   std::map<AnswerId, Place> where_;       // those that wait
   std::map<AnswerId, Priority> running_;  // those that are sampled

@@ -42,6 +42,7 @@ Result<Piece> Choice::take(rollout::SampledToken token) {
   const bool stopped = token.turn_ended && token.end == rollout::TurnEnd::kStop;
   const bool cut = token.turn_ended && !stopped;
   const int32_t id = token.token;
+  accepted_ += token.predicted;
   tokens_.push_back(std::move(token));
   if (message_ && message_->in_reasoning()) ++reasoning_tokens_;
   std::string said;

@@ -26,6 +26,7 @@ struct ChoiceSettings {
   Json tools = Json::array();                  // that are offered in a chat; empty: nothing is a call
   bool one_call = false;                       // the answer ends with its first call
   int most_tokens = 0;                         // 0: an empty answer
+  int predicted_tokens = 0;                    // of the request's prediction
 };
 
 enum class Finish : uint8_t { kStop, kLength, kToolCalls };
@@ -65,6 +66,9 @@ class Choice {
   const std::vector<rollout::PromptLogprob>& prompt() const { return prompt_; }
   int cached_tokens() const { return cached_; }
   int reasoning_tokens() const { return reasoning_tokens_; }
+  // Tokens of the prediction that the answer has said, and those that it has not by its end.
+  int accepted_prediction() const { return accepted_; }
+  int rejected_prediction() const { return ended() ? settings_->predicted_tokens - accepted_ : 0; }
   const std::string& text() const { return text_; }
   const std::string& reasoning() const { return reasoning_; }
   // Whole ones, and those that were cut: their arguments are what came of them.
@@ -83,7 +87,7 @@ class Choice {
   std::optional<model::MessageStream> message_;
   std::vector<rollout::SampledToken> tokens_;
   std::vector<rollout::PromptLogprob> prompt_;
-  int cached_ = 0, reasoning_tokens_ = 0;
+  int cached_ = 0, reasoning_tokens_ = 0, accepted_ = 0;
   std::string text_, reasoning_;
   std::vector<CallPiece> calls_;
   std::vector<size_t> call_of_;  // by number in the text, place in calls_

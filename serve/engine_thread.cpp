@@ -11,7 +11,9 @@
 namespace tandem::serve {
 
 EngineThread::EngineThread(rollout::Engine engine)
-    : engine_(std::move(engine)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { run(); }) {}
+    : engine_(std::make_unique<rollout::Engine>(std::move(engine))),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { run(); }) {}
 
 EngineThread::~EngineThread() {
   {
@@ -25,6 +27,18 @@ EngineThread::~EngineThread() {
 void EngineThread::start(Turn turn) {
   std::lock_guard lock(mutex_);
   turns_.push_back(std::move(turn));
+  changed_.notify_all();
+}
+
+void EngineThread::hold(bool held) {
+  std::lock_guard lock(mutex_);
+  held_ = held;
+  changed_.notify_all();
+}
+
+void EngineThread::put(std::unique_ptr<rollout::Engine> engine) {
+  std::lock_guard lock(mutex_);
+  next_ = std::move(engine);
   changed_.notify_all();
 }
 
@@ -53,25 +67,31 @@ void EngineThread::run() {
   for (;;) {
     std::vector<Turn> turns;
     std::vector<rollout::SequenceId> released;
-    bool failed = false;
+    bool stands = false;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] {
-        return stopping_ || !turns_.empty() || !released_.empty() || (news_.trouble.ok() && !engine_.idle());
+        const bool samples = engine_ && !held_ && news_.trouble.ok() && !engine_->idle();
+        return stopping_ || next_ || samples || !turns_.empty() || !released_.empty();
       });
       if (stopping_) return;
+      if (auto next = std::exchange(next_, std::nullopt)) {
+        engine_ = std::move(*next);
+      }
       turns.swap(turns_);
       released.swap(released_);
-      failed = !news_.trouble.ok();
+      stands = !news_.trouble.ok() || held_;
     }
     News news;
     for (Turn& turn : turns) {
-      if (Status status = engine_.add(turn.id, std::move(turn.prompt), turn.request); !status.ok())
-        news.refused.push_back({turn.id, std::move(status)});
+      Status status = engine_ ? engine_->add(turn.id, std::move(turn.prompt), turn.request)
+                              : Status::unavailable("the engine has given up its memory");
+      if (!status.ok()) news.refused.push_back({turn.id, std::move(status)});
     }
-    for (const auto id : released) engine_.release(id);
-    if (!failed && !engine_.idle()) {
-      auto sampled = engine_.step();
+    if (!engine_) released.clear();
+    for (const auto id : released) engine_->release(id);
+    if (!stands && engine_ && !engine_->idle()) {
+      auto sampled = engine_->step();
       if (sampled)
         news.tokens = std::move(*sampled);
       else
@@ -79,7 +99,7 @@ void EngineThread::run() {
     }
     const bool any = !news.tokens.empty() || !news.refused.empty() || !news.trouble.ok();
     std::lock_guard lock(mutex_);
-    counters_ = engine_.counters();
+    if (engine_) counters_ = engine_->counters();
     if (!any) continue;
     std::ranges::move(news.tokens, std::back_inserter(news_.tokens));
     std::ranges::move(news.refused, std::back_inserter(news_.refused));

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -24,6 +26,10 @@ class EngineThread {
     rollout::TurnRequest request;
   };
   void start(Turn turn);
+  // True: nothing is sampled until it is false again; turns keep where they are.
+  void hold(bool held);
+  // Another engine in place of this one, or null: its memory is given back. Turns of the old one are gone.
+  void put(std::unique_ptr<rollout::Engine> engine);
   // Ends a turn, or forgets one that has ended. What was sampled meanwhile may still come out.
   void release(rollout::SequenceId id);
 
@@ -46,10 +52,12 @@ class EngineThread {
  private:
   void run();
 
-  rollout::Engine engine_;
+  std::unique_ptr<rollout::Engine> engine_;  // of the thread; may be null
   FileDescriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::optional<std::unique_ptr<rollout::Engine>> next_;  // that was put
+  bool held_ = false;
   std::vector<Turn> turns_;
   std::vector<rollout::SequenceId> released_;
   News news_;

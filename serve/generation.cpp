@@ -47,7 +47,8 @@ constexpr FieldRow kSampling[] = {
      "include_usage: a last chunk with the usage; continuous_usage_stats: usage in every chunk."},
     {"user", Effect::kIgnored, R"({"type":"string"})", ""},
     {"request_id", Effect::kIgnored, R"({"type":"string"})", ""},
-    {"cache_salt", Effect::kIgnored, R"({"type":"string","minLength":1,"maxLength":1024})", "Changes no token."},
+    {"cache_salt", Effect::kTakes, R"({"type":"string","minLength":1,"maxLength":1024})",
+     "What was computed of the prompt is shared with requests of the same salt alone. Changes no token."},
     {"repetition_penalty", Effect::kRefused, R"({"enum":[1,1.0]})", "Use frequency_penalty."},
     {"length_penalty", Effect::kRefused, R"({"enum":[1,1.0]})", ""},
     {"use_beam_search", Effect::kRefused, R"({"enum":[false]})", ""},
@@ -168,6 +169,7 @@ Status read_sampling(Fields& fields, const ModelView& model, std::string_view ma
     return fields.wrong("stop", fmt::format("{} has no tokenizer.json, so \"stop\" finds no text", model.name));
   generation.choice->include_stop = fields.boolean("include_stop_str_in_output", false);
   generation.choice->skip_special = fields.boolean("skip_special_tokens", true);
+  turn.cache_salt = fields.text("cache_salt");
   if (fields.has("priority")) generation.priority = priority_of_number(fields.integer("priority", 0));
   return {};
 }

@@ -17,12 +17,12 @@ constexpr int kPrefillBeside = 64;
 
 }  // namespace
 
-Lane::Lane(LaneSettings settings, TextSide text, std::shared_ptr<const model::Weights> weights, int max_tokens,
+Lane::Lane(LaneSettings settings, TextSide text, model::ModelConfig config, int max_tokens,
            std::unique_ptr<EngineThread> engine, const Clock& clock)
     : settings_(std::move(settings)),
       text_(std::move(text)),
-      weights_(std::move(weights)),
-      constraints_(text_, weights_->config()),
+      config_(std::move(config)),
+      constraints_(text_, config_),
       max_tokens_(max_tokens),
       clock_(clock),
       admission_({.slots = settings_.slots, .queue = settings_.queue}),
@@ -38,11 +38,18 @@ Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clo
                                                       settings.directory.string(), made_for)));
   }
   const int max_tokens = settings.max_tokens > 0 ? settings.max_tokens : std::min(made_for, kMostContext);
-  auto engine = TRY(
-      rollout::Engine::create(weights, 0, settings.place,
-                              {.slots = settings.slots, .max_tokens = max_tokens, .prefill_beside = kPrefillBeside}));
-  return std::unique_ptr<Lane>(new Lane(std::move(settings), std::move(text), std::move(weights), max_tokens,
+  auto engine = TRY(engine_of(settings, weights, max_tokens));
+  return std::unique_ptr<Lane>(new Lane(std::move(settings), std::move(text), weights->config(), max_tokens,
                                         std::make_unique<EngineThread>(std::move(engine)), clock));
+}
+
+Result<rollout::Engine> Lane::engine_of(const LaneSettings& settings,
+                                        const std::shared_ptr<const model::Weights>& weights, int max_tokens) {
+  return rollout::Engine::create(weights, 0, settings.place,
+                                 {.slots = settings.slots,
+                                  .max_tokens = max_tokens,
+                                  .prefill_beside = kPrefillBeside,
+                                  .speculation = settings.speculation});
 }
 
 void Lane::submit(Request request) {
@@ -95,6 +102,9 @@ void Lane::start(AnswerId answer) {
   metrics_.queue.observe(to_seconds(clock_.now() - exchange.request.arrived));
   EngineThread::Turn turn{
       .id = answer, .prompt = generation.prompts[choice / generation.n], .request = generation.turn};
+  turn.request.priority = static_cast<int>(generation.priority);
+  // A name of a key has no line break.
+  if (settings_.salt_by_key) turn.request.cache_salt = exchange.request.key + '\n' + turn.request.cache_salt;
   turn.request.seed += choice % generation.n;
   turn.request.max_new_tokens = std::max(1, turn.request.max_new_tokens);
   engine_->start(std::move(turn));

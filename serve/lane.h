@@ -25,8 +25,13 @@ struct LaneSettings {
   int slots = 16;
   int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
   int queue = 1024;    // answers that wait, at most
-  model::Place place;  // where it computes
+  rollout::Speculation speculation = rollout::Speculation::kNgram;
+  bool salt_by_key = false;  // what was computed of prompts is shared within a key alone
+  model::Place place;        // where it computes
 };
+
+// What a pause does to answers that are sampled: they end, stay where they are, or are cut with an error.
+enum class PauseMode : uint8_t { kWait, kKeep, kAbort };
 
 class Lane {
  public:
@@ -35,11 +40,7 @@ class Lane {
 
   // Requests are read against this, by one thread.
   ModelView view(const std::string& name) {
-    return {.name = name,
-            .text = text_,
-            .config = weights_->config(),
-            .constraints = constraints_,
-            .max_tokens = max_tokens_};
+    return {.name = name, .text = text_, .config = config_, .constraints = constraints_, .max_tokens = max_tokens_};
   }
 
   struct Request {
@@ -54,6 +55,16 @@ class Lane {
   void submit(Request request);
   // Its client is no longer there. Unknown numbers are ignored.
   void gone(uint64_t number);
+  // New answers wait. A second pause may be stricter than the first.
+  void pause(PauseMode mode);
+  void resume();
+  bool paused() const { return paused_; }
+  // Gives back the memory of weights and pages; answers wait. False where some are being sampled.
+  bool sleep();
+  bool asleep() const { return asleep_; }
+  // What `wake` takes; on any thread, while asleep.
+  Result<rollout::Engine> load_engine() const;
+  void wake(rollout::Engine engine);
   // Ends all requests with this error.
   void end_all(int http_status, const std::string& message);
 
@@ -85,8 +96,11 @@ class Lane {
     size_t choice = 0;
   };
 
-  Lane(LaneSettings settings, TextSide text, std::shared_ptr<const model::Weights> weights, int max_tokens,
+  Lane(LaneSettings settings, TextSide text, model::ModelConfig config, int max_tokens,
        std::unique_ptr<EngineThread> engine, const Clock& clock);
+  static Result<rollout::Engine> engine_of(const LaneSettings& settings,
+                                           const std::shared_ptr<const model::Weights>& weights, int max_tokens);
+  void hold();
 
   void act(const AdmissionActions& actions);
   void start(AnswerId answer);
@@ -99,13 +113,14 @@ class Lane {
 
   const LaneSettings settings_;
   const TextSide text_;
-  const std::shared_ptr<const model::Weights> weights_;
+  const model::ModelConfig config_;
   Constraints constraints_;
   const int max_tokens_;
   const Clock& clock_;
   Admission admission_;
   ModelMetrics metrics_;
   Status trouble_;
+  bool paused_ = false, asleep_ = false;
   AnswerId last_answer_ = 0;
   std::map<uint64_t, std::unique_ptr<Exchange>> exchanges_;  // by number
   std::map<AnswerId, Place> places_;

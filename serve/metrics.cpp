@@ -99,6 +99,12 @@ std::string prometheus_text(std::span<const ModelGauges> models, const std::map<
              [](M m) { return m.engine.sample_seconds; });
   page.value("recomputed_tokens_total", "", "counter", "Tokens whose pages were given up and computed again.",
              [](M m) { return static_cast<double>(m.engine.recomputed_tokens); });
+  page.value("preemptions_total", "num_preemptions_total", "counter", "Answers that made room for others.",
+             [](M m) { return static_cast<double>(m.engine.preemptions); });
+  page.value("drafted_tokens_total", "spec_decode_num_draft_tokens_total", "counter", "Tokens that were guessed.",
+             [](M m) { return static_cast<double>(m.engine.drafted_tokens); });
+  page.value("accepted_tokens_total", "spec_decode_num_accepted_tokens_total", "counter",
+             "Guessed tokens that were sampled.", [](M m) { return static_cast<double>(m.engine.accepted_tokens); });
   page.value("admission_rejections_total", "admission_rejections_total", "counter",
              "Requests that found the queue full.", [](M m) { return static_cast<double>(m.metrics->refused_full); });
   for (const std::string_view name : {"tandem_request_success_total", "vllm:request_success_total"}) {

@@ -7,7 +7,19 @@ Json answer(std::string_view about, std::string_view type, Json schema) {
   return {{"description", about}, {"content", {{std::string(type), {{"schema", std::move(schema)}}}}}};
 }
 
+constexpr DescribedPath kPages[] = {
+    {"/v1/models", "get", "The models", nullptr, {}},
+    {"/health", "get", "200 when it can sample", nullptr, {}},
+    {"/ready", "get", "The same, and nothing waits for an admin", nullptr, {}},
+    {"/version", "get", "The version of the server", nullptr, {}},
+    {"/load", "get", "How many requests it works on", nullptr, {}},
+    {"/metrics", "get", "Counters, for Prometheus", nullptr, {}},
+    {"/openapi.json", "get", "This document", nullptr, {}},
+};
+
 }  // namespace
+
+std::span<const DescribedPath> pages() { return kPages; }
 
 Json openapi_document(std::span<const DescribedPath> paths, std::string_view version) {
   Json document = {{"openapi", "3.1.0"},

@@ -14,6 +14,9 @@ struct DescribedPath {
   std::span<const std::string_view> required;
 };
 
+// What can be read with GET and takes nothing.
+std::span<const DescribedPath> pages();
+
 Json openapi_document(std::span<const DescribedPath> paths, std::string_view version);
 
 }  // namespace tandem::serve

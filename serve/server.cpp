@@ -4,11 +4,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 #include "base/unique_number.h"
 #include "base/work_queue.h"
 #include "serve/api_error.h"
+#include "serve/control.h"
 #include "serve/model_set.h"
 #include "serve/openapi.h"
 #include "serve/request_reader.h"
@@ -42,13 +44,15 @@ bool is_loopback(std::string_view host) { return host.starts_with("127.") || hos
 
 class Server::Loop {
  public:
-  Loop(ServerSettings settings, std::optional<Keys> keys, wire::HttpServer http, const Clock& clock)
+  Loop(ServerSettings settings, std::optional<Keys> keys, std::optional<Keys> admins, wire::HttpServer http,
+       const Clock& clock)
       : settings_(std::move(settings)),
         keys_(std::move(keys)),
         http_(std::move(http)),
         clock_(clock),
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
+        control_(std::move(admins), models_, queue_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
@@ -117,7 +121,7 @@ class Server::Loop {
     if (const auto origin = request.header("origin"); !origin.empty() && origin != "http://" + host && !keys_)
       return error_response(403, "Origin: requests of web pages need a server with keys");
     if (request.path == "/health" || request.path == "/ready") return std::nullopt;
-    if (!keys_ || keys_->name_of(request)) return std::nullopt;
+    if (!keys_ || keys_->name_of(request) || control_.allows(request)) return std::nullopt;
     auto response = error_response(401, "Authorization: must be \"Bearer\" and a key of this server");
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
     return response;
@@ -131,7 +135,12 @@ class Server::Loop {
     const std::string& path = request.path;
     const bool get = request.method == "GET" || request.method == "HEAD";
     if (path == "/health" || path == "/ready" || path == "/ping")
-      return get ? reply(health()) : other_method(reply, "GET");
+      return get ? reply(health(path == "/ready")) : other_method(reply, "GET");
+    if (const auto* const control = Control::find(path)) {
+      if (get != (control->method == "GET")) return other_method(reply, std::string(control->method).c_str());
+      if (!loaded_) return reply(unavailable("the models are being loaded"));
+      return control_.answer(*control, request, reply);
+    }
     for (const auto& reading : endpoints_) {
       if (path != reading.endpoint.path) continue;
       return request.method == "POST" ? sample(reading, std::move(request), reply) : other_method(reply, "POST");
@@ -154,7 +163,8 @@ class Server::Loop {
     reply(std::move(response));
   }
 
-  HttpResponse health() const {
+  HttpResponse health(bool answers_at_once) const {
+    if (const auto why = answers_at_once && can_sample() ? control_.waits() : std::nullopt) return unavailable(*why);
     if (can_sample()) return json_response(200, {{"status", "ok"}});
     return unavailable(!loaded_    ? "the models are being loaded"
                        : draining_ ? "the server is ending"
@@ -200,16 +210,9 @@ class Server::Loop {
       paths.push_back({lookup.path, "post", lookup.summary, &table, lookup.required});
     static constexpr std::string_view kInput[] = {"model", "input"};
     paths.push_back({"/v1/embeddings", "post", "Vectors of texts", &embedding_fields_, kInput});
-    for (const auto& [path, summary] :
-         std::initializer_list<std::pair<const char*, const char*>>{{"/v1/models", "The models"},
-                                                                    {"/health", "200 when it can sample"},
-                                                                    {"/ready", "The same"},
-                                                                    {"/version", "The version of the server"},
-                                                                    {"/load", "How many requests it works on"},
-                                                                    {"/metrics", "Counters, for Prometheus"},
-                                                                    {"/openapi.json", "This document"}}) {
-      paths.push_back({path, "get", summary, nullptr, {}});
-    }
+    std::ranges::copy(pages(), std::back_inserter(paths));
+    for (const auto& control : Control::paths())
+      paths.push_back({control.path, control.method == "GET" ? "get" : "post", control.summary, nullptr, {}});
     return openapi_document(paths, settings_.version);
   }
 
@@ -308,11 +311,13 @@ class Server::Loop {
 
   void tick(const std::atomic<bool>& stop) {
     const Time now = clock_.now();
-    if (keys_ && now >= next_key_check_) {
+    if (now >= next_key_check_) {
       next_key_check_ = now + 1s;
-      auto again = keys_->refresh();
+      auto again = keys_ ? keys_->refresh() : Result<bool>(false);
       if (!again) spdlog::error("the keys stay as they are: {}", again.error().to_string());
       if (again && *again) spdlog::info("the keys were read again");
+      again = control_.refresh();
+      if (!again) spdlog::error("the admins' keys stay as they are: {}", again.error().to_string());
     }
     if (!stop) return;
     if (!draining_) {
@@ -337,7 +342,8 @@ class Server::Loop {
   std::vector<LookupReading> lookups_;
   const FieldTable embedding_fields_{Embedder::fields()};
   ModelSet models_;
-  WorkQueue queue_;             // goes before what its jobs use
+  WorkQueue queue_;  // goes before what its jobs use
+  Control control_;
   std::set<uint64_t> reading_;  // requests that are being read
   std::map<int, uint64_t> answers_by_status_;
   const uint64_t run_ = unique_number();
@@ -370,9 +376,11 @@ Result<std::unique_ptr<Server>> Server::listen(ServerSettings settings, const Cl
   }
   std::optional<Keys> keys;
   if (!settings.key_file.empty()) keys = TRY(Keys::read(settings.key_file));
+  std::optional<Keys> admins;
+  if (!settings.admin_key_file.empty()) admins = TRY(Keys::read(settings.admin_key_file));
   auto http = TRY(wire::HttpServer::listen(settings.host, settings.port, limits_of(settings)));
-  return std::unique_ptr<Server>(
-      new Server(std::make_unique<Loop>(std::move(settings), std::move(keys), std::move(http), clock)));
+  return std::unique_ptr<Server>(new Server(
+      std::make_unique<Loop>(std::move(settings), std::move(keys), std::move(admins), std::move(http), clock)));
 }
 
 std::string Server::url() const { return loop_->url(); }

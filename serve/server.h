@@ -25,6 +25,7 @@ struct ServerSettings {
   std::vector<LaneSettings> models;
   fs::path embedding_model;  // empty: none
   fs::path key_file;         // empty: whoever reaches it may use it
+  fs::path admin_key_file;   // empty: nothing can be changed while it runs
   int threads = 1;
   double drain_seconds = 30;
   size_t connections = 8192;

@@ -12,6 +12,8 @@ Usage usage_of(std::span<const std::vector<int32_t>> prompts, std::span<const Ch
     if (i % n == 0) usage.cached_tokens += choices[i].cached_tokens();
     usage.completion_tokens += static_cast<int>(choices[i].tokens().size());
     usage.reasoning_tokens += choices[i].reasoning_tokens();
+    usage.accepted_prediction_tokens += choices[i].accepted_prediction();
+    usage.rejected_prediction_tokens += choices[i].rejected_prediction();
   }
   return usage;
 }
@@ -21,7 +23,10 @@ Json json_of(const Usage& usage) {
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.reasoning_tokens},
+            {"accepted_prediction_tokens", usage.accepted_prediction_tokens},
+            {"rejected_prediction_tokens", usage.rejected_prediction_tokens}}}};
 }
 
 void Shape::error(const Json& body, EventWriter& out) {

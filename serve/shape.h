@@ -16,6 +16,7 @@ namespace tandem::serve {
 
 struct Usage {
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
+  int accepted_prediction_tokens = 0, rejected_prediction_tokens = 0;
 };
 Usage usage_of(std::span<const std::vector<int32_t>> prompts, std::span<const Choice> choices);
 Json json_of(const Usage& usage);  // as OpenAI's chat has it

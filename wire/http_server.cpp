@@ -31,7 +31,9 @@ HttpRequest request_of(const http::request<http::string_body>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   const std::string target(message.target());
-  request.path = target.substr(0, target.find('?'));
+  const size_t mark = std::min(target.find('?'), target.size());
+  request.path = target.substr(0, mark);
+  request.query = target.substr(std::min(mark + 1, target.size()));
   for (const auto& field : message) {
     std::string name(field.name_string());
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });

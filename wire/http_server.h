@@ -29,6 +29,7 @@ struct HttpRequest {
   std::string peer;                            // the client's address, without its port
   std::string method;                          // "GET"
   std::string path;                            // without the query
+  std::string query;                           // behind the question mark, as it was sent
   std::map<std::string, std::string> headers;  // by their names in small letters; repeated ones with ", " between
   std::string body;
 

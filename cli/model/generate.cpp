@@ -151,7 +151,9 @@ class Worker {
   }
 
   void record(const rollout::SampledToken& token) {
-    Running& r = running_.at(token.sequence);
+    const auto found = running_.find(token.sequence);
+    if (found == running_.end()) return;  // behind a stop text, of the same pass
+    Running& r = found->second;
     if (token.turn_ended && token.end == rollout::TurnEnd::kConstraint) {
       return end(token.sequence,
                  tl::unexpected(Status::exhausted("the constraint can be followed no further: too many readings "
@@ -223,8 +225,10 @@ Result<int> run_generate(const GenerateOptions& options) {
   place.threads = std::max(1, options.threads / options.workers);
   for (int i = 0; i < options.workers; ++i) {
     workers.push_back(std::make_unique<Worker>(
-        TRY(rollout::Engine::create(loaded, 0, place, {.slots = options.slots, .max_tokens = max_context})), exchange,
-        tokenizer));
+        TRY(rollout::Engine::create(
+            loaded, 0, place,
+            {.slots = options.slots, .max_tokens = max_context, .speculation = rollout::Speculation::kNgram})),
+        exchange, tokenizer));
   }
   std::vector<std::jthread> threads;
   for (auto& worker : workers) threads.emplace_back([&] { worker->run(); });

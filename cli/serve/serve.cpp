@@ -25,7 +25,8 @@ void request_serve_stop(int) { serve_stop_requested = true; }
 // As configs say it, under "serve".
 struct ServeConfig {
   std::vector<std::string> models;
-  std::string host = "127.0.0.1", api_key_file, embedding_model, device = "cpu";
+  bool salt_by_key = false;
+  std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   double drain_seconds = 30;
@@ -36,6 +37,11 @@ struct ServeConfig {
         .add("serve.host", host, "Address to listen on; off loopback it needs keys")
         .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
         .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
+        .add("serve.admin_key_file", admin_key_file,
+             "The same for who may pause the server and put it to sleep; without it nobody may")
+        .add("serve.salt_by_key", salt_by_key,
+             "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
+             "ask")
         .add("serve.embedding_model", embedding_model, "Directory of a sentence encoder for /v1/embeddings")
         .add("serve.slots", slots, "Answers of a model that are sampled at once", 1, 4096)
         .add("serve.max_tokens", max_tokens, "Most tokens of prompt and answer together; 0: the model's, at most 8192",
@@ -44,6 +50,8 @@ struct ServeConfig {
              1000000)
         .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
         .add("serve.device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0")
+        .add("serve.speculation", speculation,
+             "How tokens are guessed, so that one pass can give several. It changes no token", {"off", "ngram"})
         .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
         .add("serve.drain_seconds", drain_seconds, "How long running answers have to end after SIGTERM", 0, 86400);
     return schema;
@@ -52,7 +60,7 @@ struct ServeConfig {
 
 struct ServeOptions {
   std::vector<std::string> models;
-  std::string host, api_key_file, embedding_model, config, device;
+  std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
 };
@@ -67,8 +75,10 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   };
   text("host", options.host);
   text("api_key_file", options.api_key_file);
+  text("admin_key_file", options.admin_key_file);
   text("embedding_model", options.embedding_model);
   text("device", options.device);
+  text("speculation", options.speculation);
   number("port", options.port);
   number("slots", options.slots);
   number("max_tokens", options.max_tokens);
@@ -100,6 +110,8 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .slots = config.slots,
                       .max_tokens = config.max_tokens,
                       .queue = config.queue,
+                      .speculation = TRY(rollout::speculation_named(config.speculation)),
+                      .salt_by_key = config.salt_by_key,
                       .place = place});
   }
   return models;
@@ -124,6 +136,7 @@ Result<int> run_serve(const ServeOptions& options) {
                                  .models = TRY(models_of(config, options.format)),
                                  .embedding_model = config.embedding_model,
                                  .key_file = config.api_key_file,
+                                 .admin_key_file = config.admin_key_file,
                                  .threads = config.threads,
                                  .drain_seconds = config.drain_seconds,
                                  .connections = static_cast<size_t>(config.connections),
@@ -154,6 +167,8 @@ Action add_serve(CLI::App& command) {
   command.add_option("--port", options->port, "Port (default: 8000); 0 takes a free one")->check(CLI::Range(0, 65535));
   command.add_option("--api-key-file", options->api_key_file,
                      "File with a key on each line; without one, no key is asked for");
+  command.add_option("--admin-key-file", options->admin_key_file,
+                     "The same for who may pause the server and put it to sleep; without one, nobody may");
   command.add_option("--slots", options->slots, "Answers of a model that are sampled at once (default: 16)")
       ->check(CLI::Range(1, 4096));
   command
@@ -164,6 +179,8 @@ Action add_serve(CLI::App& command) {
                      "Directory of a sentence encoder for /v1/embeddings");
   command.add_option("--device", options->device,
                      "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0 (default: cpu)");
+  command.add_option("--speculation", options->speculation,
+                     "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--config", options->config, "YAML file with these and more under `serve` (docs/serving.md)");

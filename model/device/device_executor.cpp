@@ -75,6 +75,8 @@ class DeviceExecutor final : public Executor {
           static_cast<size_t>(token.draw) >= found->second->plan.draws.size())
         return fail(Status::invalid(fmt::format("plan {} has no draw {} to wait for", token.ticket, token.draw)));
     }
+    if (plan.before_flip && !before_) return fail(Status::invalid("the weights before the last flip are gone"));
+    computing_ = plan.before_flip ? before_ : weights_;
     auto work = idle_.empty() ? std::make_unique<Work>() : std::move(idle_.back());
     if (!idle_.empty()) idle_.pop_back();
     work->plan = std::move(plan);
@@ -82,6 +84,7 @@ class DeviceExecutor final : public Executor {
     work->answer = {};
     TRY(start(*work));
     work->done.emplace(TRY(stream_.mark()));
+    computing_.reset();
     works_.emplace(++last_ticket_, std::move(work));
     return last_ticket_;
   }
@@ -160,7 +163,7 @@ class DeviceExecutor final : public Executor {
                                            .count = later.count}));
     }
     TRY(ops_->run(
-        *weights_, *pages_,
+        *computing_, *pages_,
         {.rows = static_cast<int>(work.plan.batch.tokens.size()),
          .tokens = ints(at.tokens),
          .places = {.positions = ints(at.positions), .pages = ints(at.pages), .first_page = ints(at.first_page)}}));
@@ -241,7 +244,7 @@ class DeviceExecutor final : public Executor {
     }
     const auto scratch = TRY(stream_.workspace(stream_.functions().lm_head_workspace(count, vocabulary)));
     return run_head({.hidden = address(TRY(ops_->gather(rows, count))),
-                     .head = address(weights_->values<T>(head_)),
+                     .head = address(computing_->values<T>(head_)),
                      .logits = address(logits_.data()),
                      .log_sum = address(log_sums_.data()),
                      .panel_sums = address(panel_sums_.data()),
@@ -344,7 +347,7 @@ class DeviceExecutor final : public Executor {
       const auto scratch = TRY(stream_.workspace(stream_.functions().lm_head_workspace(rows, config_.vocabulary)));
       TRY(run_head({.hidden = address(TRY(
                         ops_->gather(beyond(work.arguments.template on_device<int32_t>(at.scored_rows), first), rows))),
-                    .head = address(weights_->values<T>(head_)),
+                    .head = address(computing_->values<T>(head_)),
                     .log_sum = address(log_sums_.data()),
                     .argmax = address(beyond(likeliest, first)),
                     .picks = address(beyond(work.arguments.template on_device<TandemCudaPick>(at.picks), pick)),
@@ -395,6 +398,7 @@ class DeviceExecutor final : public Executor {
   const int head_;  // the parameter
   const WeightFormat format_;
   std::shared_ptr<DeviceWeights> weights_, before_;  // the live ones, and those before the last flip
+  std::shared_ptr<DeviceWeights> computing_;         // of the plan that is being submitted
   std::optional<DevicePages<T>> pages_;
   std::optional<DeviceOps<T>> ops_;
   std::map<Ticket, std::unique_ptr<Work>> works_;

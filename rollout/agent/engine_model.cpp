@@ -12,7 +12,7 @@ Result<LoadedModel> load_model(const LoadSettings& settings) {
   constexpr int kMostContext = 8192;
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(settings.model, false, settings.format)));
   TRY(settings.place.ready(*weights));
-  EngineSettings engine{.slots = 1};
+  EngineSettings engine{.slots = 1, .speculation = Speculation::kNgram};
   engine.max_tokens =
       settings.max_tokens > 0 ? settings.max_tokens : std::min(weights->config().max_positions, kMostContext);
   std::error_code error;

@@ -76,6 +76,7 @@ Status Engine::check_turn(const TurnRequest& turn) const {
   }
   if (!std::isfinite(turn.frequency_penalty) || !std::isfinite(turn.presence_penalty))
     return Status::invalid("a penalty is not a number");
+  TRY(check_tokens(turn.prediction));
   if (!turn.constraint) return {};
   if (turn.stop_tokens.empty()) return Status::invalid("a constraint needs an end token, and the turn has none");
   for (const int32_t token : turn.stop_tokens) {
@@ -96,6 +97,9 @@ void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
   sequence.prompt.clear();
   sequence.said.clear();
   sequence.cached = sequence.computed;
+  sequence.drafts.begin_turn(std::move(sequence.turn.prediction));
+  sequence.record = record_;
+  sequence.balance = {};
   if (turn.prompt_logprobs) {
     forget_pages(sequence);
     sequence.cached = 0;
@@ -117,9 +121,10 @@ Status Engine::add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest
   TRY(check_turn(turn));
   Sequence sequence;
   sequence.tokens = std::move(prompt);
+  sequence.salt = turn.cache_salt;
   begin_turn(sequence, turn);
+  waiting_.insert(place_of(id, sequence));
   sequences_.emplace(id, std::move(sequence));
-  waiting_.push_back(id);
   return {};
 }
 
@@ -137,7 +142,7 @@ Status Engine::extend(SequenceId id, std::span<const int32_t> tokens, const Turn
   TRY(check_turn(turn));
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
   begin_turn(sequence, turn);
-  waiting_.push_back(id);
+  waiting_.insert(place_of(id, sequence));
   return {};
 }
 
@@ -147,91 +152,51 @@ void Engine::release(SequenceId id) {
   cache_.release(found->second.pages);
   if (found->second.in_turn) {
     --running_;
-    if (admitted_.erase(id) == 0) std::erase(waiting_, id);
+    leave_queue(id, found->second);
   }
   sequences_.erase(found);
 }
 
 int Engine::free_slots() const { return std::max(0, settings_.slots - running()); }
 
-Status Engine::swap_weights(std::unique_ptr<model::StagedWeights> prepared, uint64_t version) {
-  TRY(executor_->flip(std::move(prepared)));
-  version_before_ = std::exchange(version_, version);
-  forget_all_pages();
-  return {};
-}
-
-Status Engine::roll_back_weights() {
-  TRY(executor_->roll_back());
-  version_ = version_before_;
-  forget_all_pages();
-  return {};
-}
-
-void Engine::forget_all_pages() {
-  cache_.forget();
-  for (auto& [id, sequence] : sequences_) {
-    counters_.recomputed_tokens += sequence.computed;
-    forget_pages(sequence);
-    sequence.prompt.clear();
-  }
-}
-
-void Engine::forget_pages(Sequence& sequence) {
-  cache_.release(sequence.pages);
-  sequence.computed = sequence.remembered = 0;
-}
-
-void Engine::admit() {
-  for (; !waiting_.empty() && static_cast<int>(admitted_.size()) < settings_.slots; waiting_.pop_front())
-    admitted_.emplace(waiting_.front(), &sequences_.at(waiting_.front()));
-}
-
-// Makes room for `tokens` positions of `sequence`, taking pages of parked sequences, the longest unused first.
-Result<bool> Engine::make_room(Sequence& sequence, int tokens) {
-  while (!TRY(cache_.grow(sequence.pages, tokens))) {
-    Sequence* victim = nullptr;
-    for (auto& [id, other] : sequences_) {
-      if (admitted_.contains(id) || other.pages.empty()) continue;
-      if (victim == nullptr || other.touched < victim->touched) victim = &other;
-    }
-    if (victim == nullptr) return false;
-    forget_pages(*victim);
-  }
-  return true;
-}
-
 // What is known of the first `computed` tokens.
 void Engine::remember(Sequence& sequence, int computed, bool tail) {
+  // Others would find keys and values that their weights have not made.
+  if (sequence.behind || sequence.mixed) return;
   const int known = std::min(computed, static_cast<int>(sequence.tokens.size()));
   if (!tail && known / kernels::kPageTokens == sequence.remembered) return;
-  cache_.remember(std::span(sequence.tokens).first(known), sequence.pages, tail, counters_.steps);
+  cache_.remember(std::span(sequence.tokens).first(known), sequence.pages, tail, counters_.steps, sequence.salt);
   sequence.remembered = known / kernels::kPageTokens;
 }
 
-int Engine::missing(const Sequence& sequence) const {
+int Engine::missing(Sequence& sequence) {
+  if (sequence.verifies) return 0;
   const int length = sequence.length();
   if (sequence.later.empty()) return length - sequence.computed;
   // The mask and the penalties of the next token, and whether there is one, follow from the last.
   const bool last = length - sequence.turn_start >= sequence.turn.max_new_tokens || length >= settings_.max_tokens;
   const bool follows = sequence.matcher || sequence.turn.frequency_penalty != 0 || sequence.turn.presence_penalty != 0;
-  return follows || last ? 0 : length - sequence.computed;
+  return follows || last || may_draft_soon(sequence) ? 0 : length - sequence.computed;
 }
 
 Result<std::vector<Engine::Chunk>> Engine::schedule() {
   std::vector<Chunk> chunks;
+  const bool behind = next_is_behind();
   const bool others_sample = std::ranges::any_of(admitted_, [](const auto& admitted) {
     return static_cast<int>(admitted.second->tokens.size()) > admitted.second->turn_start;
   });
   int prefill_left =
       others_sample ? std::min(settings_.prefill_beside, settings_.prefill_tokens) : settings_.prefill_tokens;
-  for (auto& [id, admitted] : admitted_) {
+  DraftLoad load = load_before_drafts(behind);
+  const auto order = in_order();
+  for (const auto& [id, admitted] : order) {
     Sequence& sequence = *admitted;
-    if (missing(sequence) == 0) continue;
-    if (sequence.computed == 0 && sequence.pages.empty() && !sequence.turn.prompt_logprobs) {
+    if (sequence.behind != behind || missing(sequence) == 0) continue;
+    if (sequence.computed == 0) sequence.context_version = version_of(sequence);
+    if (sequence.computed == 0 && sequence.pages.empty() && !sequence.turn.prompt_logprobs && !behind) {
       // One token at least is computed: what comes next is sampled from it.
       const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
-      const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages));
+      const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages, sequence.salt));
       if (!adopted) continue;  // a sequence of this step is computing it
       sequence.computed = *adopted;
       counters_.shared_tokens += *adopted;
@@ -241,15 +206,22 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
     const int rows = lacking == 1 ? 1 : std::min(lacking, prefill_left);
     if (rows == 0) continue;
     if (!TRY(make_room(sequence, sequence.computed + rows))) continue;
+    Draft draft = lacking == 1 ? draft_of(sequence, load) : Draft{};
+    const int drafted = static_cast<int>(draft.tokens.size());
+    // Nobody gives up pages for a guess.
+    if (drafted > 0 && !TRY(cache_.grow(sequence.pages, sequence.computed + 1 + drafted))) draft = {};
     if (lacking > 1) prefill_left -= rows;
     sequence.touched = counters_.steps;
     remember(sequence, sequence.computed + rows, lacking > 1);
-    chunks.push_back({id, &sequence, rows, rows == lacking});
+    const int all_rows = rows + static_cast<int>(draft.tokens.size());
+    chunks.push_back({id, &sequence, all_rows, rows == lacking, std::move(draft), load});
+    load.rows += all_rows - rows;
+    load.drafted += all_rows - rows;
   }
   if (!chunks.empty() || !passes_.empty()) return chunks;
   // Every admitted sequence waits for pages of the others: the youngest gives its up and computes them again later.
   Sequence* youngest = nullptr;
-  for (auto& [id, sequence] : admitted_) {
+  for (const auto& [id, sequence] : order) {
     if (!sequence->pages.empty()) youngest = sequence;
   }
   if (youngest != nullptr) forget_pages(*youngest);

@@ -8,8 +8,12 @@
 // What is sampled at a position depends on the tokens before it, the weights, and (seed, position), never on batch,
 // order, slots, chunking, or whether pages were found or computed again (docs/numerics.md).
 //
-// New weights take effect between two steps. All keys and values are then computed again, so every sampled token's
-// logprob is that of one version of the weights given all tokens before it.
+// New weights take effect between two steps. What becomes of running turns says OnNewVersion; by default all keys and
+// values are computed again, so every sampled token's logprob is that of one version of the weights given all tokens
+// before it.
+//
+// Turns of a lower `priority` number go first: they take the slots and the pages of others, which compute again what
+// they gave up and say the same.
 //
 // Here are queues, pages as ids and the plan of the next pass; what runs it is a model::Executor. Where that asks for
 // more than one plan at a time, a step plans on before it knows what was sampled last: what a turn has planned beyond
@@ -23,17 +27,36 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/sampling.h"
 #include "model/constraint/matcher.h"
 #include "model/executor.h"
+#include "rollout/engine/draft_length.h"
+#include "rollout/engine/drafts.h"
 #include "rollout/engine/kv_cache.h"
 
 namespace tandem::rollout {
 
 using SequenceId = uint64_t;
+
+// What new weights do to turns that have begun. kRecompute: all that they have is computed again by the new weights.
+// kKeep: keys and values stay, so what is sampled then is of the new weights over those of older ones; tokens say which
+// (SampledToken::context_version), and such pages are found by nobody else. kFinish: a turn ends under the weights that
+// it began with. One version is kept for that: where room for another is staged, what still runs on the one before the
+// live one is computed again by that.
+enum class OnNewVersion : uint8_t { kRecompute, kKeep, kFinish };
+// kInvalid names those that there are: recompute, keep, finish.
+Result<OnNewVersion> on_new_version_named(std::string_view name);
+
+// Whether a pass also has rows of tokens that are guessed: kNgram, where the sequence's own tokens or its prediction
+// say how it may go on. What is sampled, and its logprobs, are the same; only passes are fewer.
+enum class Speculation : uint8_t { kOff, kNgram };
+// kInvalid names those that there are.
+Result<Speculation> speculation_named(std::string_view name);
 
 struct EngineSettings {
   int slots = 32;            // sequences that sample at once
@@ -41,6 +64,8 @@ struct EngineSettings {
   int max_tokens = 1024;     // the longest sequence, prompt included
   int prefill_tokens = 512;  // prompt tokens that one step may take on beside the sampling rows
   int prefill_beside = 512;  // the same while others sample, so that a long prompt does not hold them up
+  Speculation speculation = Speculation::kOff;
+  OnNewVersion on_new_version = OnNewVersion::kRecompute;
 };
 // The pages that an engine of these settings has.
 int pages_of(const EngineSettings& settings);
@@ -65,6 +90,10 @@ struct TurnRequest {
   int top_logprobs = 0;          // the likeliest tokens beside each that is sampled
   bool prompt_logprobs = false;  // of the tokens before the turn: all are then computed again
   int prompt_top_logprobs = 0;
+  std::vector<int32_t> prediction;  // what the turn will probably say; changes no token
+  int priority = 0;                 // lower goes first
+  // Keys and values are shared among sequences of one salt alone. Of a sequence's first turn; the others have its.
+  std::string cache_salt;
 };
 
 // Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
@@ -83,15 +112,21 @@ struct SampledToken {
   float logprob = 0;           // the model's own
   float sampling_logprob = 0;  // under the constraint, after temperature and truncation
   uint64_t version = 0;        // of the weights
+  // The oldest version that made keys and values which it was sampled from: `version` but for kKeep.
+  uint64_t context_version = 0;
   bool turn_ended = false;
   TurnEnd end = TurnEnd::kStop;
   std::vector<model::TokenLogprob> top;  // where the turn asks for them
   std::vector<PromptLogprob> prompt;     // with the first token of a turn that asks for them: of tokens 1, 2, ..
   int cached_tokens = 0;                 // with the first token of a turn: of the prompt, that were found computed
+  bool predicted = false;                // a token of the prediction at its place, the first time that it is said
 };
 
 struct EngineCounters {
   uint64_t steps = 0, prompt_tokens = 0, shared_tokens = 0, sampled_tokens = 0, recomputed_tokens = 0;
+  uint64_t mixed_tokens = 0;                         // sampled from keys and values of older weights than their own
+  uint64_t preemptions = 0;                          // of turns, by others that go before them
+  uint64_t drafted_tokens = 0, accepted_tokens = 0;  // guessed, and of them those that were sampled
   double forward_seconds = 0, sample_seconds = 0;
 };
 
@@ -121,7 +156,7 @@ class Engine {
   Result<std::vector<SampledToken>> step();
 
   // Room for new weights, for any thread (model/executor.h).
-  Result<std::unique_ptr<model::StagedWeights>> stage_weights() { return executor_->stage(); }
+  Result<std::unique_ptr<model::StagedWeights>> stage_weights();
   // Takes effect for the passes submitted from then on.
   Status swap_weights(std::unique_ptr<model::StagedWeights> prepared, uint64_t version);
   // Back to the weights before the last swap, if their memory was not staged meanwhile: kNotFound.
@@ -152,7 +187,15 @@ class Engine {
     std::vector<PromptLogprob> prompt;                    // of tokens 1, 2, .. of a turn that asks for them
     std::map<int32_t, int> said;                          // by token, how often, of a turn with penalties
     int cached = 0;                                       // tokens that the turn found computed
+    std::string salt;
+    uint64_t context_version = 0;  // the oldest that made some of its keys and values
+    bool mixed = false;            // some of them are of older weights than others
+    bool behind = false;           // the turn ends under the weights before the live ones
     bool in_turn = false;
+    bool verifies = false;  // a pass with a draft of it is not collected yet
+    Drafts drafts;
+    DraftRecord record;
+    DraftBalance balance;
     uint64_t touched = 0;  // step at which it last ran
 
     int length() const { return static_cast<int>(tokens.size() + later.size()); }
@@ -160,9 +203,21 @@ class Engine {
   struct Chunk {
     SequenceId id = 0;
     Sequence* sequence = nullptr;
-    int rows = 0;
+    int rows = 0;  // those of the draft included
     bool samples = false;
+    Draft draft;
+    DraftLoad load;
   };
+  // A turn without a slot; those that go first come first.
+  struct Waiting {
+    int priority = 0;
+    uint64_t turn_number = 0;
+    SequenceId id = 0;
+    friend auto operator<=>(const Waiting&, const Waiting&) = default;
+  };
+  static Waiting place_of(SequenceId id, const Sequence& sequence) {
+    return {sequence.turn.priority, sequence.turn_number, id};
+  }
   // A pass that was submitted and not collected; one of a turn that is over is of nobody.
   struct Pass {
     struct Of {
@@ -171,7 +226,14 @@ class Engine {
     };
     model::Ticket ticket = 0;
     uint64_t version = 0;
-    std::vector<Of> draws;
+    // One draw for each token of the draft, and one before them.
+    struct Said {
+      Of of;
+      Draft draft;
+      DraftLoad load;
+      uint64_t context_version = 0;
+    };
+    std::vector<Said> said;
     std::vector<size_t> draw_tops;  // by draw, which of the answer's tops is its; kNoTop: none
     struct PromptPick {
       Of of;
@@ -179,6 +241,8 @@ class Engine {
       size_t top = 0;
     };
     std::vector<PromptPick> prompt;  // by pick
+    int rows = 0;
+    bool samples_alone = true;  // no rows of prompts
   };
 
   Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings);
@@ -188,20 +252,40 @@ class Engine {
   void begin_turn(Sequence& sequence, const TurnRequest& turn);
   // Gives up what was computed; it is computed again.
   void forget_pages(Sequence& sequence);
-  void forget_all_pages();
+  void recompute(Sequence& sequence);
+  void recompute_all();
+  uint64_t version_of(const Sequence& sequence) const { return sequence.behind ? version_before_ : version_; }
+  // Whether the next pass is of turns that end under the weights before: they take turns with the others.
+  bool next_is_behind();
   void admit();
+  void leave_queue(SequenceId id, const Sequence& sequence);
+  std::vector<std::pair<SequenceId, Sequence*>> in_order() const;
+  Sequence* give_up_pages(const Sequence& wanting);
   // Rows that the sequence lacks now: 0 where what was sampled last must be known first.
-  int missing(const Sequence& sequence) const;
+  int missing(Sequence& sequence);
   Result<std::vector<Chunk>> schedule();
   void remember(Sequence& sequence, int computed, bool tail);
   Result<bool> make_room(Sequence& sequence, int tokens);
   Status submit(std::span<const Chunk> chunks);
   static constexpr size_t kNoTop = SIZE_MAX;
   static void ask_for_prompt(const Chunk& chunk, int row, model::Plan& plan, Pass& pass);
-  static model::Draw draw_of(const Sequence& sequence, int row);
+  // The token behind `drafted`, which follow what the sequence has. `matcher`: behind them too.
+  static model::Draw draw_of(const Sequence& sequence, int row, std::span<const int32_t> drafted,
+                             std::shared_ptr<model::constraint::Matcher> matcher);
+  void ask_for_tokens(const Chunk& chunk, int row, model::Plan& plan, Pass& pass);
   Result<std::vector<SampledToken>> collect();
+  // Of one sequence of a pass, whose draws and their tops begin at `first`: its tokens up to the first that was not
+  // drafted.
+  void take_said(const Pass& pass, const Pass::Said& said, size_t first, model::Answer& answer,
+                 std::vector<SampledToken>& sampled);
   // What the sequence says next; ends the turn where that was its last.
   SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
+  // What may be drafted for a sequence that lacks one row; empty where it is not worth its rows.
+  Draft draft_of(Sequence& sequence, const DraftLoad& load);
+  // Whether it is worth waiting for what was sampled last.
+  bool may_draft_soon(Sequence& sequence);
+  DraftLoad load_before_drafts(bool behind);
+  void settle(Sequence& sequence, const Pass::Said& said, int right);
   Sequence* running_turn(const Pass::Of& of);
   void end_turn(SequenceId id, Sequence& sequence, SampledToken& token, TurnEnd end);
 
@@ -212,10 +296,13 @@ class Engine {
   KvCache cache_;
   std::deque<Pass> passes_;  // the oldest first
   uint64_t turns_ = 0;
+  bool last_was_behind_ = false;
   std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing
   std::map<SequenceId, Sequence*> admitted_;  // turns that hold a slot
-  std::deque<SequenceId> waiting_;            // turns without, first come first
+  std::set<Waiting> waiting_;                 // turns without
   int running_ = 0;
+  PassCost pass_cost_;
+  DraftRecord record_;  // of all sequences
   EngineCounters counters_;
 };
 

@@ -7,37 +7,64 @@
 
 namespace tandem::rollout {
 
+namespace {
+bool has_penalties(const TurnRequest& turn) { return turn.frequency_penalty != 0 || turn.presence_penalty != 0; }
+}  // namespace
+
 Status Engine::submit(std::span<const Chunk> chunks) {
-  model::Plan plan;
-  Pass pass{.version = version_};
+  // All of one version.
+  const Sequence& any = *chunks.front().sequence;
+  model::Plan plan{.before_flip = any.behind};
+  Pass pass{.version = version_of(any)};
   std::vector<int32_t> tokens;
   for (const Chunk& chunk : chunks) {
     const Sequence& s = *chunk.sequence;
     const int first = s.computed, known = static_cast<int>(s.tokens.size());
+    const int drafted = static_cast<int>(chunk.draft.tokens.size()), end = first + chunk.rows - drafted;
     const int row = static_cast<int>(plan.batch.tokens.size());
     tokens.clear();
-    for (int at = first; at < first + chunk.rows; ++at) {
+    for (int at = first; at < end; ++at) {
       if (at >= known) plan.later.push_back({row + at - first, s.later[at - known]});
       tokens.push_back(at < known ? s.tokens[at] : 0);
     }
+    tokens.insert(tokens.end(), chunk.draft.tokens.begin(), chunk.draft.tokens.end());
     plan.batch.add(tokens, first, s.pages);
     ask_for_prompt(chunk, row, plan, pass);
-    if (!chunk.samples) continue;
-    plan.draws.push_back(draw_of(s, row + chunk.rows - 1));
-    pass.draws.push_back({chunk.id, s.turn_number});
-    pass.draw_tops.push_back(s.turn.top_logprobs > 0 ? plan.tops.size() : kNoTop);
-    if (s.turn.top_logprobs > 0) plan.tops.push_back({row + chunk.rows - 1, s.turn.top_logprobs});
+    if (chunk.samples) ask_for_tokens(chunk, row + chunk.rows - drafted - 1, plan, pass);
+    pass.samples_alone = pass.samples_alone && chunk.rows == drafted + 1;
   }
+  pass.rows = static_cast<int>(plan.batch.tokens.size());
   pass.ticket = TRY(executor_->submit(std::move(plan)));
   int draw = 0;
   for (const Chunk& chunk : chunks) {
+    const int drafted = static_cast<int>(chunk.draft.tokens.size());
     chunk.sequence->computed += chunk.rows;
-    if (chunk.samples) chunk.sequence->later.push_back({pass.ticket, draw++});
-    if (chunk.rows > 1) counters_.prompt_tokens += chunk.rows;
+    chunk.sequence->verifies = drafted > 0;
+    if (chunk.samples) chunk.sequence->later.push_back({pass.ticket, std::exchange(draw, draw + drafted + 1)});
+    if (chunk.rows > drafted + 1) counters_.prompt_tokens += chunk.rows - drafted;
+    counters_.drafted_tokens += drafted;
   }
   passes_.push_back(std::move(pass));
   ++counters_.steps;
   return {};
+}
+
+// The tokens behind `row`, the last one that the sequence has, and behind those of the draft, which follow it.
+void Engine::ask_for_tokens(const Chunk& chunk, int row, model::Plan& plan, Pass& pass) {
+  const Sequence& s = *chunk.sequence;
+  const std::span<const int32_t> drafted = chunk.draft.tokens;
+  auto matcher = s.matcher;
+  for (size_t i = 0; i <= drafted.size(); ++i) {
+    if (i > 0 && matcher) {
+      matcher = std::make_shared<model::constraint::Matcher>(*matcher);
+      (void)matcher->accept(drafted[i - 1]);  // its mask has what was drafted, see draft_of
+    }
+    const int at = row + static_cast<int>(i);
+    plan.draws.push_back(draw_of(s, at, drafted.first(i), matcher));
+    pass.draw_tops.push_back(s.turn.top_logprobs > 0 ? plan.tops.size() : kNoTop);
+    if (s.turn.top_logprobs > 0) plan.tops.push_back({at, s.turn.top_logprobs});
+  }
+  pass.said.push_back({{chunk.id, s.turn_number}, chunk.draft, chunk.load, s.context_version});
 }
 
 // The logprobs of prompt tokens that follow rows of the chunk, those alone that are not known from before.
@@ -53,11 +80,18 @@ void Engine::ask_for_prompt(const Chunk& chunk, int row, model::Plan& plan, Pass
   }
 }
 
-model::Draw Engine::draw_of(const Sequence& s, int row) {
+model::Draw Engine::draw_of(const Sequence& s, int row, std::span<const int32_t> drafted,
+                            std::shared_ptr<model::constraint::Matcher> matcher) {
+  const int length = s.length() + static_cast<int>(drafted.size());
   model::Draw draw{
-      .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(s.length())};
+      .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(length)};
   draw.bias = s.turn.bias;
-  for (const auto& [token, count] : s.said) {
+  std::map<int32_t, int> with_draft;
+  if (has_penalties(s.turn) && !drafted.empty()) {
+    with_draft = s.said;
+    for (const int32_t token : drafted) ++with_draft[token];
+  }
+  for (const auto& [token, count] : with_draft.empty() ? s.said : with_draft) {
     const float penalty = s.turn.frequency_penalty * static_cast<float>(count) + s.turn.presence_penalty;
     const auto same = std::ranges::find(draw.bias, token, &model::TokenBias::token);
     if (same != draw.bias.end())
@@ -65,9 +99,9 @@ model::Draw Engine::draw_of(const Sequence& s, int row) {
     else
       draw.bias.push_back({token, -penalty});
   }
-  const bool may_stop = s.length() - s.turn_start >= s.turn.min_new_tokens;
-  if (!s.matcher && may_stop) return draw;
-  if (!s.matcher) {
+  const bool may_stop = length - s.turn_start >= s.turn.min_new_tokens;
+  if (!matcher && may_stop) return draw;
+  if (!matcher) {
     draw.mask = [stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
       std::ranges::fill(allowed, ~uint64_t{0});
       for (const int32_t token : stops) {
@@ -78,7 +112,7 @@ model::Draw Engine::draw_of(const Sequence& s, int row) {
     return draw;
   }
   // May run when the sequence is gone.
-  draw.mask = [matcher = s.matcher, stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
+  draw.mask = [matcher = std::move(matcher), stops = s.turn.stop_tokens](std::span<uint64_t> allowed) {
     std::vector<uint64_t> mask(std::max(matcher->vocabulary().mask_words(), allowed.size()), 0);
     matcher->mask(std::span(mask).first(matcher->vocabulary().mask_words()));
     // Tokens of the tokenizer that the model does not have cannot be drawn.
@@ -95,10 +129,10 @@ model::Draw Engine::draw_of(const Sequence& s, int row) {
 Result<std::vector<SampledToken>> Engine::collect() {
   const Pass pass = std::move(passes_.front());
   passes_.pop_front();
-  const model::Answer answer = TRY(executor_->collect(pass.ticket));
-  if (answer.draws.size() != pass.draws.size())
+  model::Answer answer = TRY(executor_->collect(pass.ticket));
+  if (answer.draws.size() != pass.draw_tops.size())
     return fail(
-        Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draws.size(), answer.draws.size())));
+        Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draw_tops.size(), answer.draws.size())));
   const auto lacks = [&](size_t top) { return top != kNoTop && top >= answer.tops.size(); };
   if (answer.picks.size() != pass.prompt.size() || std::ranges::any_of(pass.draw_tops, lacks) ||
       std::ranges::any_of(pass.prompt, lacks, &Pass::PromptPick::top))
@@ -106,22 +140,42 @@ Result<std::vector<SampledToken>> Engine::collect() {
   counters_.forward_seconds += answer.forward_seconds;
   counters_.sample_seconds += answer.sample_seconds;
   std::vector<SampledToken> sampled;
-  for (size_t i = 0; i < pass.prompt.size() && pass.version == version_; ++i) {
+  for (size_t i = 0; i < pass.prompt.size(); ++i) {
     const auto& [of, at, top] = pass.prompt[i];
     Sequence* const s = running_turn(of);
     // What was given up and is computed again may be known by now.
-    if (s == nullptr || at != static_cast<int>(s->prompt.size())) continue;
+    if (s == nullptr || at != static_cast<int>(s->prompt.size()) || pass.version != version_of(*s)) continue;
     s->prompt.push_back({answer.picks[i], {}});
     if (top != kNoTop) s->prompt.back().top = answer.tops[top];
   }
-  for (size_t i = 0; i < pass.draws.size(); ++i) {
-    Sequence* const s = running_turn(pass.draws[i]);
-    if (s == nullptr) continue;
-    sampled.push_back(take(pass.draws[i].sequence, *s, answer.draws[i], pass.version));
-    if (pass.draw_tops[i] != kNoTop) sampled.back().top = answer.tops[pass.draw_tops[i]];
+  if (pass.samples_alone) pass_cost_.observe(pass.rows, answer.forward_seconds + answer.sample_seconds);
+  size_t first = 0;
+  for (const Pass::Said& said : pass.said) {
+    take_said(pass, said, first, answer, sampled);
+    first += said.draft.tokens.size() + 1;
   }
   counters_.sampled_tokens += sampled.size();
   return sampled;
+}
+
+void Engine::take_said(const Pass& pass, const Pass::Said& said, size_t first, model::Answer& answer,
+                       std::vector<SampledToken>& sampled) {
+  Sequence* const s = running_turn(said.of);
+  if (s == nullptr) return;
+  s->later.erase(s->later.begin());
+  const auto& drafted = said.draft.tokens;
+  size_t right = 0;
+  for (size_t i = 0;; ++i) {
+    sampled.push_back(take(said.of.sequence, *s, answer.draws[first + i], pass.version));
+    sampled.back().context_version = said.context_version;
+    counters_.mixed_tokens += said.context_version != pass.version;
+    if (const size_t top = pass.draw_tops[first + i]; top != kNoTop) sampled.back().top = std::move(answer.tops[top]);
+    // Behind another token than the drafted one the rows that follow are of nobody.
+    if (i == drafted.size() || sampled.back().token != drafted[i]) break;
+    ++right;
+    if (sampled.back().turn_ended) break;
+  }
+  settle(*s, said, static_cast<int>(right));
 }
 
 // Nothing where the turn is over.
@@ -137,7 +191,6 @@ SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& dr
                      .logprob = drawn.logprob,
                      .sampling_logprob = drawn.sampling_logprob,
                      .version = version};
-  s.later.erase(s.later.begin());
   if (static_cast<int>(s.tokens.size()) == s.turn_start) {
     token.prompt = std::move(s.prompt);
     token.cached_tokens = s.cached;
@@ -151,7 +204,8 @@ SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& dr
     return token;
   }
   s.tokens.push_back(token.token);
-  if (s.turn.frequency_penalty != 0 || s.turn.presence_penalty != 0) ++s.said[token.token];
+  token.predicted = s.drafts.said(s.tokens, s.turn_start);
+  if (has_penalties(s.turn)) ++s.said[token.token];
   const int said = static_cast<int>(s.tokens.size()) - s.turn_start;
   if (stopped)
     end_turn(id, s, token, TurnEnd::kStop);
@@ -167,10 +221,12 @@ void Engine::end_turn(SequenceId id, Sequence& s, SampledToken& token, TurnEnd e
   token.end = end;
   s.in_turn = false;
   --running_;
-  admitted_.erase(id);
+  leave_queue(id, s);
   s.later.clear();
   // What was planned behind the end is written over by what comes there.
   s.computed = std::min(s.computed, static_cast<int>(s.tokens.size()));
+  // The next turn is of the live weights.
+  if (std::exchange(s.behind, false)) forget_pages(s);
 }
 
 }  // namespace tandem::rollout

@@ -19,8 +19,9 @@ Result<bool> KvCache::grow(PageTable& table, int tokens) {
   return true;
 }
 
-Result<std::optional<int>> KvCache::adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table) {
-  const PrefixTree::Match match = tree_.find(tokens, step);
+Result<std::optional<int>> KvCache::adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table,
+                                          std::string_view salt) {
+  const PrefixTree::Match match = tree_.find(tokens, step, salt);
   int adopted = static_cast<int>(match.pages.size()) * kPageTokens;
   // Half a page is what a step of waiting is worth.
   if (match.coming > adopted + match.copied + kPageTokens / 2) return std::optional<int>();
@@ -39,8 +40,9 @@ Result<std::optional<int>> KvCache::adopt(std::span<const int32_t> tokens, uint6
   return std::optional(adopted);
 }
 
-void KvCache::remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step) {
-  for (const int page : tree_.insert(tokens, table, tail, step)) ++holders_[page];
+void KvCache::remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step,
+                       std::string_view salt) {
+  for (const int page : tree_.insert(tokens, table, tail, step, salt)) ++holders_[page];
 }
 
 void KvCache::forget() {

@@ -31,11 +31,14 @@ class KvCache {
 
   // Gives the empty `table` what is remembered of `tokens`: whole pages shared, of the last a copy. Returns how many
   // tokens that are; nothing, and the table as it was, where a step later it will be many more.
-  Result<std::optional<int>> adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table);
+  // `salt`: of what was remembered under the same one alone.
+  Result<std::optional<int>> adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table,
+                                   std::string_view salt);
 
   // `table` holds, or will hold after `step`, the keys and values of `tokens`. `tail`: what is behind the last whole
   // page will stay, too, as long as the table.
-  void remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step);
+  void remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step,
+                std::string_view salt);
   // Nothing that was remembered is of these weights.
   void forget();
 

@@ -37,9 +37,11 @@ std::pair<PrefixTree::Common, PrefixTree::Common> PrefixTree::closest(Node& node
   return {of_all, readable};
 }
 
-PrefixTree::Match PrefixTree::find(std::span<const int32_t> tokens, uint64_t step) {
+PrefixTree::Match PrefixTree::find(std::span<const int32_t> tokens, uint64_t step, std::string_view salt) {
   Match match;
-  Node *readable = &root_, *any = &root_;
+  const auto root = roots_.find(salt);
+  if (root == roots_.end()) return match;
+  Node *readable = &root->second, *any = &root->second;
   for (size_t at = 0; at < tokens.size(); at += page_tokens_) {
     const auto page = tokens.subspan(at, std::min<size_t>(page_tokens_, tokens.size() - at));
     const auto [of_all, ready] = closest(*any, page, step);
@@ -61,9 +63,21 @@ PrefixTree::Match PrefixTree::find(std::span<const int32_t> tokens, uint64_t ste
 }
 
 std::vector<int> PrefixTree::insert(std::span<const int32_t> tokens, std::span<const int> pages, bool tail,
-                                    uint64_t step) {
+                                    uint64_t step, std::string_view salt) {
+  auto root = roots_.find(salt);
+  if (root == roots_.end()) {
+    root = roots_.emplace(salt, Node{}).first;
+    root->second.root = root;
+  }
+  auto fresh = insert_below(root->second, tokens, pages, tail, step);
+  drop_if_empty(root->second);
+  return fresh;
+}
+
+std::vector<int> PrefixTree::insert_below(Node& root, std::span<const int32_t> tokens, std::span<const int> pages,
+                                          bool tail, uint64_t step) {
   std::vector<int> fresh;
-  Node* node = &root_;
+  Node* node = &root;
   size_t at = 0;
   for (size_t i = 0; at + page_tokens_ <= tokens.size(); ++i, at += page_tokens_) {
     Tokens key(tokens.begin() + at, tokens.begin() + at + page_tokens_);
@@ -73,7 +87,7 @@ std::vector<int> PrefixTree::insert(std::span<const int32_t> tokens, std::span<c
       use(*node);
       continue;
     }
-    forget_tail(pages[i]);
+    take_tail(pages[i]);
     node = &add(*node, std::move(key), pages[i], true, step);
     fresh.push_back(pages[i]);
   }
@@ -82,7 +96,7 @@ std::vector<int> PrefixTree::insert(std::span<const int32_t> tokens, std::span<c
   Tokens key(tokens.begin() + at, tokens.end());
   if (const auto known = tails_.find(page); known != tails_.end()) {
     if (known->second->self->first.size() >= key.size()) return fresh;
-    forget_tail(page);
+    take_tail(page);
   }
   if (node->children.contains(key)) return fresh;
   tails_[page] = &add(*node, std::move(key), page, false, step);
@@ -90,18 +104,27 @@ std::vector<int> PrefixTree::insert(std::span<const int32_t> tokens, std::span<c
 }
 
 void PrefixTree::forget_tail(int page) {
+  if (Node* const parent = take_tail(page)) drop_if_empty(*parent);
+}
+
+PrefixTree::Node* PrefixTree::take_tail(int page) {
   const auto found = tails_.find(page);
-  if (found == tails_.end()) return;
+  if (found == tails_.end()) return nullptr;
   Node& node = *found->second;
+  Node* const parent = node.parent;
   tails_.erase(found);
   remove(node);
+  return parent;
 }
 
 std::optional<int> PrefixTree::evict(const std::function<bool(int page)>& free) {
   const auto found = std::ranges::find_if(leaves_, [&](const auto& leaf) { return free(leaf.second->page); });
   if (found == leaves_.end()) return {};
-  const int page = found->second->page;
-  remove(*found->second);
+  Node& node = *found->second;
+  Node& parent = *node.parent;
+  const int page = node.page;
+  remove(node);
+  drop_if_empty(parent);
   return page;
 }
 
@@ -113,8 +136,8 @@ std::vector<int> PrefixTree::clear() {
       self(self, child);
     }
   };
-  collect(collect, root_);
-  root_.children.clear();
+  for (const auto& [salt, root] : roots_) collect(collect, root);
+  roots_.clear();
   leaves_.clear();
   tails_.clear();
   whole_ = 0;
@@ -137,7 +160,12 @@ void PrefixTree::remove(Node& node) {
   whole_ -= node.whole ? 1 : 0;
   Node& parent = *node.parent;
   parent.children.erase(node.self);
-  if (parent.children.empty() && &parent != &root_) leaves_[parent.used] = &parent;
+  if (!parent.children.empty()) return;
+  if (parent.parent != nullptr) leaves_[parent.used] = &parent;
+}
+
+void PrefixTree::drop_if_empty(Node& node) {
+  if (node.parent == nullptr && node.children.empty()) roots_.erase(node.root);
 }
 
 void PrefixTree::use(Node& node) {

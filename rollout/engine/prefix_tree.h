@@ -6,6 +6,8 @@
 // the order of their tokens, so the longest common prefix with any of them is found at a neighbour: a lookup takes
 // O(pages * log(children)), however many sequences there are.
 //
+// What is entered under a salt is found under that salt alone: a tree each, which share the order of their uses.
+//
 // Pages that were entered in step n can be read from step n + 1 on. The tree knows nothing of who holds a page; what it
 // names as new, its owner holds for it, and what it names as gone, its owner lets go.
 //
@@ -19,6 +21,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -35,11 +39,12 @@ class PrefixTree {
     int coming = 0;  // tokens of the longest match that can be read a step later
   };
   // What is there of `tokens`. Counts as a use of what it finds.
-  Match find(std::span<const int32_t> tokens, uint64_t step);
+  Match find(std::span<const int32_t> tokens, uint64_t step, std::string_view salt = "");
 
   // `pages` are those of `tokens`, which are all known. Returns the whole pages that are new here; the others were
   // there in other pages. `tail`: also the tokens behind the last whole page, until `forget_tail`.
-  std::vector<int> insert(std::span<const int32_t> tokens, std::span<const int> pages, bool tail, uint64_t step);
+  std::vector<int> insert(std::span<const int32_t> tokens, std::span<const int> pages, bool tail, uint64_t step,
+                          std::string_view salt = "");
   // The page is no longer a tail, if it was one.
   void forget_tail(int page);
 
@@ -55,24 +60,30 @@ class PrefixTree {
   struct Node {
     int page = -1;
     bool whole = true;
-    uint64_t step = 0;  // in which it was entered
-    uint64_t used = 0;  // counts uses; unique
-    Node* parent = nullptr;
+    uint64_t step = 0;       // in which it was entered
+    uint64_t used = 0;       // counts uses; unique
+    Node* parent = nullptr;  // of a root: null
     std::map<Tokens, Node> children;
-    std::map<Tokens, Node>::iterator self;  // among the parent's children
+    std::map<Tokens, Node>::iterator self;                    // among the parent's children
+    std::map<std::string, Node, std::less<>>::iterator root;  // of a root: its place
   };
+  using Roots = std::map<std::string, Node, std::less<>>;
   struct Common {
     int tokens = 0;
     Node* node = nullptr;
   };
   // The children of `node` with the longest common prefix with `tokens`: of all, and of those that can be read.
   std::pair<Common, Common> closest(Node& node, std::span<const int32_t> tokens, uint64_t step);
+  std::vector<int> insert_below(Node& root, std::span<const int32_t> tokens, std::span<const int> pages, bool tail,
+                                uint64_t step);
   Node& add(Node& parent, Tokens tokens, int page, bool whole, uint64_t step);
   void remove(Node& node);
+  void drop_if_empty(Node& root);
+  Node* take_tail(int page);  // its parent, which may be left empty
   void use(Node& node);
 
   const int page_tokens_;
-  Node root_;
+  Roots roots_;  // by salt; none is empty
   size_t whole_ = 0;
   uint64_t uses_ = 0;
   std::map<uint64_t, Node*> leaves_;      // whole pages without children, by their last use

@@ -29,7 +29,8 @@ constexpr FieldRow kChatFields[] = {
     {"chat_template_kwargs", Effect::kTakes, R"({"type":"object"})", "Variables of the template."},
     {"reasoning_effort", Effect::kTakes, R"({"type":"string"})", "A variable of the template, where it reads one."},
     {"documents", Effect::kTakes, R"({"type":"array"})", "A variable of the template."},
-    {"prediction", Effect::kIgnored, R"({"type":"object"})", "It changes no token."},
+    {"prediction", Effect::kTakes, R"({"type":"object"})",
+     "A text that much of the answer will be, such as the file that is edited: tokens come sooner, and are the same."},
     {"echo", Effect::kRefused, R"({"enum":[false]})", "Use /v1/completions."},
     {"chat_template", Effect::kRefused, R"({"enum":[]})", "The template is the model's."},
     {"thinking_token_budget", Effect::kRefused, R"({"enum":[]})", ""},
@@ -265,6 +266,32 @@ Status read_tools(Fields& fields) {
   return {};
 }
 
+// {"type": "content", "content": a text, or a list of text parts}. Sooner or later, the same tokens.
+Status read_prediction(Fields& fields, const ModelView& model, Generation& generation) {
+  static constexpr std::string_view kParam = "prediction";
+  const Json* const prediction = fields.get(kParam);
+  if (prediction == nullptr) return {};
+  const auto wrong = [&] {
+    return fields.wrong(kParam,
+                        "\"prediction\" must be {\"type\": \"content\", \"content\": a text or a list of parts of "
+                        "type text}");
+  };
+  const auto content = prediction->find("content");
+  if (prediction->value("type", Json()) != Json("content") || content == prediction->end()) return wrong();
+  std::string text;
+  if (content->is_string()) text = content->get<std::string>();
+  if (!content->is_string() && !content->is_array()) return wrong();
+  for (const Json& part : content->is_array() ? *content : Json::array()) {
+    if (!part.is_object() || part.value("type", Json()) != Json("text") || !part.contains("text") ||
+        !part["text"].is_string())
+      return wrong();
+    text += part["text"].get<std::string>();
+  }
+  generation.turn.prediction = TRY(encode(fields, kParam, text, model, false));
+  generation.choice->predicted_tokens = static_cast<int>(generation.turn.prediction.size());
+  return {};
+}
+
 Result<Prepared> prepare_chat(Fields& fields, const ModelView& model, const std::string& id, int64_t created) {
   Prepared prepared;
   Generation& generation = prepared.generation;
@@ -295,6 +322,7 @@ Result<Prepared> prepare_chat(Fields& fields, const ModelView& model, const std:
   if (const Json* const documents = fields.get("documents")) conversation.variables["documents"] = *documents;
   TRY(apply_conversation(fields, model, conversation, generation));
   TRY(fit_answer(fields, "messages", model, generation));
+  TRY(read_prediction(fields, model, generation));
 
   const bool logprobs = fields.boolean("logprobs", false);
   if (fields.integer("top_logprobs", 0) > 0 && !logprobs)

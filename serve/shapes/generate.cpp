@@ -15,7 +15,7 @@ constexpr FieldRow kGenerateFields[] = {
     {"output_mode", Effect::kTakes, R"({"enum":["tokens","text"]})", "text adds the text. Default tokens."},
     {"priority", Effect::kTakes, R"({"type":"integer","minimum":-2147483648,"maximum":2147483647})",
      "As in chat: lower goes first."},
-    {"cache_salt", Effect::kIgnored, R"({"type":"string","minLength":1,"maxLength":1024})", "Changes no token."},
+    {"cache_salt", Effect::kTakes, R"({"type":"string","minLength":1,"maxLength":1024})", "As in chat."},
     {"return_token_ids", Effect::kIgnored, R"({"type":"boolean"})", "Token ids are always there."},
     {"request_id", Effect::kTakes, R"({"type":"string","maxLength":200})", "Comes back in the answer."},
     {"session_id", Effect::kIgnored, R"({"type":"string"})", ""},
@@ -120,6 +120,7 @@ Result<Prepared> prepare_generate(Fields& fields, const ModelView& model, const 
   generation.prompts.push_back(TRY(read_tokens(fields, "token_ids", *fields.get("token_ids"), model)));
   TRY(fit_answer(fields, "token_ids", model, generation));
   generation.turn.top_logprobs = parameters.integer("logprobs", 0);
+  if (fields.has("cache_salt")) generation.turn.cache_salt = fields.text("cache_salt");
   if (fields.has("priority")) generation.priority = priority_of_number(fields.integer("priority", 0));
   prepared.stream = fields.boolean("stream", false);
   if (prepared.stream && generation.turn.prompt_logprobs)

@@ -352,6 +352,52 @@ TEST_F(Serve, responses_are_the_same_conversation) {
   EXPECT_EQ(ask("/v1/responses", R"({"model":"tiny","input":"a","previous_response_id":"resp_1"})").status, 400);
 }
 
+TEST_F(Serve, a_prediction_changes_no_token_and_the_usage_says_what_came_of_it) {
+  start();
+  const Json ask_for = {{"max_tokens", 80}, {"temperature", 0}, {"return_token_ids", true}, {"logprobs", true}};
+  const Json plain = post("/v1/chat/completions", chat("Count.", ask_for));
+  const std::string said = plain["choices"][0]["message"]["content"].get<std::string>();
+  const Json tokenised = post("/tokenize", {{"model", "tiny"}, {"prompt", said}, {"add_special_tokens", false}});
+  const int tokens = tokenised["count"].get<int>();
+  ASSERT_GT(tokens, 0);
+  EXPECT_EQ(plain["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 0);
+  EXPECT_EQ(plain["usage"]["completion_tokens_details"]["rejected_prediction_tokens"], 0);
+  const auto predicted = [&](const Json& content) {
+    Json more = ask_for;
+    more["prediction"] = {{"type", "content"}, {"content", content}};
+    return chat("Count.", more);
+  };
+  const Json parts = Json::array({{{"type", "text"}, {"text", said}}});
+  for (const Json& content : {Json(said), parts}) {
+    const Json answer = post("/v1/chat/completions", predicted(content));
+    EXPECT_EQ(answer["choices"][0], plain["choices"][0]);
+    const Json& details = answer["usage"]["completion_tokens_details"];
+    EXPECT_EQ(details["accepted_prediction_tokens"].get<int>() + details["rejected_prediction_tokens"].get<int>(),
+              tokens);
+    EXPECT_EQ(answer["usage"]["completion_tokens"], plain["usage"]["completion_tokens"]);
+  }
+  const Json other = post("/v1/chat/completions", predicted("Nothing that the model would say: 1 2 3."));
+  EXPECT_EQ(other["choices"][0], plain["choices"][0]);
+  EXPECT_GT(metric("tandem_drafted_tokens_total"), 0);
+  for (const Json& wrong : {Json({{"type", "text"}, {"content", "a"}}), Json({{"type", "content"}, {"content", 5}}),
+                            Json({{"type", "content"}, {"content", {{{"type", "image"}}}}}), Json::object()}) {
+    const auto refused = ask("/v1/chat/completions", dump_json(chat("Count.", {{"prediction", wrong}})));
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_EQ(refused.json()["error"]["param"], "prediction");
+  }
+  start({"--speculation", "off"});
+  EXPECT_EQ(post("/v1/chat/completions", predicted(said))["choices"][0], plain["choices"][0]);
+  EXPECT_EQ(metric("tandem_drafted_tokens_total"), 0);
+}
+
+TEST_F(Serve, answers_to_one_prompt_share_its_pages) {
+  start();
+  std::vector<int> prompt(150);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = 5 + static_cast<int>(i * 7 % 90);
+  post("/v1/completions", {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 12}, {"n", 4}, {"ignore_eos", true}});
+  EXPECT_EQ(metric("tandem_prefix_cache_hits_total"), 3 * 149) << "all but the last token, of three of four";
+}
+
 TEST_F(Serve, what_is_wrong_in_a_request_is_one_clear_4xx) {
   start();
   const auto error = [&](const std::string& path, const std::string& body) {
@@ -413,6 +459,74 @@ TEST_F(Serve, keys_are_asked_for_and_read_again) {
   EXPECT_TRUE(within(30s, [&] { return ask("/v1/completions", body, "two").status == 200; }));
   EXPECT_EQ(ask("/v1/completions", body, "one").status, 401);
   EXPECT_EQ(tandem({"serve", "--model", (root() / "model").string(), "--host", "0.0.0.0", "--port", "0"}), 2);
+}
+
+TEST_F(Serve, an_admin_pauses_it_and_puts_it_to_sleep_and_answers_go_on_as_if_nothing_had_been) {
+  { std::ofstream(root() / "keys") << "user\n"; }
+  { std::ofstream(root() / "admins") << "admin\n"; }
+  start({"--api-key-file", (root() / "keys").string(), "--admin-key-file", (root() / "admins").string()});
+  const std::string body = R"({"model":"tiny","prompt":"Once","max_tokens":40,"temperature":0,"ignore_eos":true})";
+  const auto said = [&](const std::string& key) {
+    const auto answer = ask("/v1/completions", body, key);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json()["choices"];
+  };
+  const Json expected = said("user");
+  EXPECT_EQ(said("admin"), expected);
+  EXPECT_EQ(ask("/pause", "", "user").status, 403);
+  EXPECT_EQ(ask("/pause", "").status, 401);
+  EXPECT_EQ(ask("/pause?mode=later", "", "admin").status, 400);
+  EXPECT_EQ(ask("/pause", "", "admin", "GET").status, 405);
+  for (const std::string path : {"/pause", "/pause?mode=keep", "/sleep"}) {
+    ASSERT_EQ(ask(path, "", "admin").status, 200) << path;
+    EXPECT_EQ(ask("/is_paused", "", "admin", "GET").json()["is_paused"], path != "/sleep");
+    EXPECT_EQ(ask("/is_sleeping", "", "admin", "GET").json()["is_sleeping"], path == "/sleep");
+    EXPECT_EQ(ask("/health", "", "", "GET").status, 200);
+    EXPECT_EQ(ask("/ready", "", "", "GET").status, 503);
+    std::atomic<bool> answered{false};
+    Json later;
+    std::jthread asks([&] {
+      later = said("user");
+      answered = true;
+    });
+    ASSERT_TRUE(within(30s, [&] { return ask("/load", "", "user", "GET").json()["server_load"] == Json(1); }));
+    EXPECT_FALSE(answered);
+    ASSERT_EQ(ask(path == "/sleep" ? "/wake_up" : "/resume", "", "admin").status, 200);
+    asks.join();
+    EXPECT_EQ(later, expected);
+    EXPECT_EQ(ask("/ready", "", "", "GET").status, 200);
+  }
+  start();
+  EXPECT_EQ(ask("/pause", "").status, 403) << "nobody is an admin";
+}
+
+TEST_F(Serve, prompts_of_another_salt_are_computed_again) {
+  start();
+  std::vector<int> prompt(150);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = 5 + static_cast<int>(i * 7 % 90);
+  const auto cached = [&](const Json& more) {
+    Json body = {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 2}, {"seed", 1}};
+    body.update(more);
+    const Json answer = post("/v1/completions", body);
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  EXPECT_EQ(cached(Json::object()), 0);
+  EXPECT_EQ(cached(Json::object()), 128);
+  EXPECT_EQ(cached({{"cache_salt", "a"}}), 0);
+  EXPECT_EQ(cached({{"cache_salt", "a"}}), 128);
+  EXPECT_EQ(cached({{"cache_salt", "b"}}), 0);
+  // By key, whatever the requests say.
+  { std::ofstream(root() / "keys") << "one\ntwo\n"; }
+  { std::ofstream(root() / "serve.yaml") << "serve:\n  salt_by_key: true\n"; }
+  start({"--api-key-file", (root() / "keys").string(), "--config", (root() / "serve.yaml").string()});
+  const auto by_key = [&](const std::string& key) {
+    const Json body = {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 2}};
+    const auto answer = ask("/v1/completions", dump_json(body), key);
+    return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  EXPECT_EQ(by_key("one"), 0);
+  EXPECT_EQ(by_key("two"), 0);
+  EXPECT_EQ(by_key("one"), 128);
 }
 
 TEST_F(Serve, a_client_that_goes_away_frees_its_slot_and_a_full_queue_says_when_to_come_again) {

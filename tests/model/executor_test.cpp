@@ -121,7 +121,13 @@ TEST_P(Executors, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_r
     EXPECT_TRUE(old->flip(std::move(staged)));
   };
   EXPECT_EQ(old->roll_back().code(), Code::kNotFound);
+  auto of_before = prompt();
+  of_before.before_flip = true;
+  EXPECT_EQ(old->submit(of_before).error().code(), Code::kInvalid) << "nothing was flipped";
   flip(2);
+  EXPECT_TRUE(same(first_of(*old), expected));
+  // The weights before are there for the plans that ask for them, until another version is staged.
+  EXPECT_TRUE(same(answer_of(*old, of_before).draws.at(0), before));
   EXPECT_TRUE(same(first_of(*old), expected));
   ASSERT_TRUE(old->roll_back());
   EXPECT_TRUE(same(first_of(*old), before));
@@ -131,6 +137,7 @@ TEST_P(Executors, new_weights_are_those_of_the_plans_after_the_flip_and_can_be_r
   EXPECT_TRUE(same(first_of(*old), before));
   const auto room = old->stage();
   EXPECT_EQ(old->roll_back().code(), Code::kNotFound) << "its memory is another version's";
+  EXPECT_EQ(old->submit(of_before).error().code(), Code::kInvalid);
 }
 
 // The next token of a sequence whose pages went to the host while others wrote on them, and came back elsewhere; and of

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -16,7 +17,9 @@ namespace tandem::model {
 
 class LateExecutor final : public Executor {
  public:
-  LateExecutor(std::unique_ptr<Executor> inner, int depth) : inner_(std::move(inner)), depth_(depth) {}
+  // `seconds`: what a plan says that it took, where it is not to be measured.
+  LateExecutor(std::unique_ptr<Executor> inner, int depth, std::optional<double> seconds = std::nullopt)
+      : inner_(std::move(inner)), depth_(depth), seconds_(seconds) {}
 
   const ModelConfig& config() const override { return inner_->config(); }
   WeightFormat format() const override { return inner_->format(); }
@@ -55,7 +58,10 @@ class LateExecutor final : public Executor {
     }
     return std::move(answers_.extract(ticket).mapped());
   }
-  Result<std::unique_ptr<StagedWeights>> stage() override { return inner_->stage(); }
+  Result<std::unique_ptr<StagedWeights>> stage() override {
+    while (!work_.empty()) TRY(next());  // plans that still read the version before
+    return inner_->stage();
+  }
   Status flip(std::unique_ptr<StagedWeights> staged) override {
     const auto shared = std::make_shared<std::unique_ptr<StagedWeights>>(std::move(staged));
     work_.push_back([this, shared] { return inner_->flip(std::move(*shared)); });
@@ -76,6 +82,7 @@ class LateExecutor final : public Executor {
     std::vector<int32_t> tokens = plan.batch.tokens;
     for (const auto& [row, token] : plan.later) tokens[row] = drawn_.at({token.ticket, token.draw});
     Plan reversed;
+    reversed.before_flip = plan.before_flip;
     std::vector<int> row_of(tokens.size());
     for (auto r = plan.batch.runs.rbegin(); r != plan.batch.runs.rend(); ++r) {
       for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(reversed.batch.tokens.size()) + i;
@@ -93,6 +100,10 @@ class LateExecutor final : public Executor {
     std::ranges::stable_sort(order, {}, [&](size_t i) { return row_of[plan.picks[i].row]; });
     for (const size_t i : order) reversed.picks.push_back({row_of[plan.picks[i].row], plan.picks[i].token});
     Answer answer = TRY(inner_->collect(TRY(inner_->submit(std::move(reversed)))));
+    if (seconds_) {
+      answer.forward_seconds = *seconds_;
+      answer.sample_seconds = 0;
+    }
     std::ranges::reverse(answer.draws);
     std::ranges::reverse(answer.tops);
     std::ranges::reverse(answer.likeliest);
@@ -106,6 +117,7 @@ class LateExecutor final : public Executor {
 
   std::unique_ptr<Executor> inner_;
   const int depth_;
+  const std::optional<double> seconds_;
   Ticket last_ = 0;
   std::deque<std::function<Status()>> work_;
   std::map<Ticket, Answer> answers_;

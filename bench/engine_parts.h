@@ -1,0 +1,18 @@
+// What the benchmarks of the engine share.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bench/measure.h"
+
+namespace tandem::bench {
+
+std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary);
+
+// Adds what drafts bring: copies and edits, and text that gives no draft a chance. Needs a model with a tokenizer for
+// the copies; without one they are left out.
+Status add_speculation(const std::shared_ptr<const model::Weights>& weights, const Settings& settings,
+                       std::vector<Figure>& figures);
+
+}  // namespace tandem::bench

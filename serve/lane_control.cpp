@@ -1,0 +1,42 @@
+// Pauses, sleep and waking of a served model.
+#include "serve/lane.h"
+
+namespace tandem::serve {
+
+void Lane::hold() { act(admission_.step(Hold{paused_ || asleep_}, clock_.now())); }
+
+void Lane::pause(PauseMode mode) {
+  paused_ = true;
+  hold();
+  if (mode == PauseMode::kKeep) engine_->hold(true);
+  if (mode == PauseMode::kAbort) end_all(503, "the server was paused");
+}
+
+void Lane::resume() {
+  paused_ = false;
+  engine_->hold(false);
+  hold();
+}
+
+bool Lane::sleep() {
+  if (admission_.running() > 0) return false;
+  asleep_ = true;
+  hold();
+  engine_->put(nullptr);
+  return true;
+}
+
+Result<rollout::Engine> Lane::load_engine() const {
+  auto weights =
+      std::make_shared<model::Weights>(TRY(model::load_weights(settings_.directory, false, settings_.format)));
+  TRY(settings_.place.ready(*weights));
+  return engine_of(settings_, weights, max_tokens_);
+}
+
+void Lane::wake(rollout::Engine engine) {
+  engine_->put(std::make_unique<rollout::Engine>(std::move(engine)));
+  asleep_ = false;
+  hold();
+}
+
+}  // namespace tandem::serve
