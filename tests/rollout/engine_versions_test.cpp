@@ -24,8 +24,7 @@ Engine engine_of(uint64_t seed, EngineSettings settings, int depth = 1) {
 
 void swap_to(Engine& engine, uint64_t seed, uint64_t version) {
   auto room = std::move(*engine.stage_weights());
-  std::ranges::copy(tiny_weights(seed)->wire(), room->bytes().begin());
-  ASSERT_TRUE(room->prepare());
+  ASSERT_TRUE(room->prepare(tiny_weights(seed)->wire()));
   ASSERT_TRUE(engine.swap_weights(std::move(room), version));
 }
 

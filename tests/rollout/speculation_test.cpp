@@ -262,8 +262,7 @@ TEST(Speculation, weights_that_change_and_sequences_that_go_leave_nothing_behind
     drafting.release(2);
     ASSERT_TRUE(drafting.add(2, prompt, {.max_new_tokens = 10, .seed = 7}));
     auto room = std::move(*drafting.stage_weights());
-    std::ranges::copy(tiny_weights(11)->wire(), room->bytes().begin());
-    ASSERT_TRUE(room->prepare());
+    ASSERT_TRUE(room->prepare(tiny_weights(11)->wire()));
     ASSERT_TRUE(drafting.swap_weights(std::move(room), 1));
     std::vector<SampledToken> all;
     while (!drafting.idle()) {
