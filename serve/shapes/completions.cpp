@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <numeric>
 
 #include "serve/endpoints.h"
 
@@ -24,7 +26,8 @@ constexpr FieldRow kCompletionFields[] = {
      "text, json_object, or json_schema: the answer is valid by construction."},
     {"add_special_tokens", Effect::kTakes, R"({"type":"boolean"})",
      "The tokenizer's own around a text, such as a begin token. Default true."},
-    {"best_of", Effect::kRefused, R"({"enum":[0,1]})", "Use n, and choose."},
+    {"best_of", Effect::kTakes, R"({"type":"integer","minimum":0,"maximum":128})",
+     "So many answers are sampled, and the n of them whose tokens are likeliest on average come back, the best first."},
 };
 
 // Marks of fill-in-the-middle, by family: before the prefix, before the suffix, before the middle.
@@ -71,6 +74,14 @@ Result<std::vector<int32_t>> middle_prompt(Fields& fields, const std::string& pr
       "suffix", fmt::format("{} has no marks for fill-in-the-middle, so \"suffix\" cannot be used", model.name)));
 }
 
+// Of an answer's tokens; an answer of none comes last.
+double mean_logprob(const Choice& choice) {
+  if (choice.tokens().empty()) return -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (const auto& token : choice.tokens()) sum += token.logprob;
+  return sum / static_cast<double>(choice.tokens().size());
+}
+
 class CompletionShape final : public Shape {
  public:
   struct Options {
@@ -82,14 +93,15 @@ class CompletionShape final : public Shape {
     bool include_usage = false, continuous_usage = false;
     const model::Tokenizer* tokenizer = nullptr;
     std::vector<std::string> prompts;  // as texts, for echo
+    int best = 0;                      // answers to each prompt that come back, the likeliest; 0: all
   };
   explicit CompletionShape(Options options) : options_(std::move(options)) {}
 
   Json whole(const AnswerView& view) const override {
     Json choices = Json::array();
-    for (size_t i = 0; i < view.choices.size(); ++i) {
+    for (const size_t i : returned(view)) {
       const Choice& choice = view.choices[i];
-      Json answer = {{"index", i},
+      Json answer = {{"index", choices.size()},
                      {"text", (options_.echo ? options_.prompts[i / view.n] : "") + choice.text()},
                      {"logprobs", nullptr},
                      {"finish_reason", name_of(choice.finish())},
@@ -117,6 +129,21 @@ class CompletionShape final : public Shape {
             {"choices", std::move(choices)},
             {"usage", json_of(view.usage())},
             {"system_fingerprint", nullptr}};
+  }
+
+  // Which choices come back.
+  std::vector<size_t> returned(const AnswerView& view) const {
+    std::vector<size_t> all(view.choices.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    if (options_.best == 0) return all;
+    std::vector<size_t> best;
+    for (auto first = all.begin(); first != all.end(); first += view.n) {
+      std::stable_sort(first, first + view.n, [&](size_t a, size_t b) {
+        return mean_logprob(view.choices[a]) > mean_logprob(view.choices[b]);
+      });
+      best.insert(best.end(), first, first + options_.best);
+    }
+    return best;
   }
 
   void begin(const AnswerView& view, EventWriter& out) override {
@@ -289,6 +316,16 @@ Result<Prepared> prepare_completion(Fields& fields, const ModelView& model, cons
     if (echo) options.prompts.push_back(in_the_middle ? fields.text("prompt") : options.tokenizer->decode(prompt));
   }
   prepared.stream = fields.boolean("stream", false);
+  if (const int sampled = fields.integer("best_of", 0); sampled > 1 && sampled != generation.n) {
+    if (sampled < generation.n) {
+      return fail(fields.wrong(
+          "best_of", fmt::format("\"best_of\" is {}, and must be at least the {} of \"n\"", sampled, generation.n)));
+    }
+    if (prepared.stream)
+      return fail(
+          fields.wrong("best_of", "\"best_of\" and \"stream\" do not go together: the best is known at the end"));
+    options.best = std::exchange(generation.n, sampled);
+  }
   prepared.shape = std::make_unique<CompletionShape>(std::move(options));
   return prepared;
 }

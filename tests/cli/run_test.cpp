@@ -30,6 +30,22 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   EXPECT_EQ(json(run_dir / "status.json")["step"], 3);
 }
 
+TEST_F(RunTest, new_weights_do_to_turns_that_run_what_the_config_says) {
+  for (const char* policy : {"finish", "keep"}) {
+    const fs::path run_dir = root() / policy;
+    ASSERT_EQ(run({"run.steps=3", "tasks.heldout=4", fmt::format("rollout.on_new_version={}", policy)}, run_dir), 0)
+        << text(output());
+    expect_books_to_agree(run_dir);
+    const Json summary = json(run_dir / "summary.json");
+    // What ends under its own weights is scored as it was sampled; what was kept need not be.
+    if (policy == std::string("finish")) {
+      EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+    }
+    EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+  }
+  EXPECT_EQ(run({"rollout.on_new_version=drop"}, root() / "dropped"), 2);
+}
+
 class Scoring : public RunTest {
  protected:
   // The run's episodes all of whose tokens one version of the weights sampled.

@@ -398,6 +398,33 @@ TEST_F(Serve, answers_to_one_prompt_share_its_pages) {
   EXPECT_EQ(metric("tandem_prefix_cache_hits_total"), 3 * 149) << "all but the last token, of three of four";
 }
 
+TEST_F(Serve, the_best_of_several_answers_come_back) {
+  start();
+  Json body = {{"model", "tiny"}, {"prompt", "Once"}, {"max_tokens", 8}, {"seed", 3}, {"n", 5}, {"logprobs", 0}};
+  const auto mean_of = [](const Json& choice) {
+    double sum = 0;
+    const Json& logprobs = choice["logprobs"]["token_logprobs"];
+    for (const Json& one : logprobs) sum += one.get<double>();
+    return sum / static_cast<double>(logprobs.size());
+  };
+  std::vector<Json> all = post("/v1/completions", body)["choices"].get<std::vector<Json>>();
+  ASSERT_EQ(all.size(), 5u);
+  std::ranges::stable_sort(all, std::ranges::greater(), mean_of);
+  body["n"] = 2;
+  body["best_of"] = 5;
+  const Json best = post("/v1/completions", body)["choices"];
+  ASSERT_EQ(best.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    all[i]["index"] = i;
+    EXPECT_EQ(best[i], all[i]);
+  }
+  body["stream"] = true;
+  EXPECT_EQ(ask("/v1/completions", dump_json(body)).status, 400);
+  body["stream"] = false;
+  body["n"] = 6;
+  EXPECT_EQ(ask("/v1/completions", dump_json(body)).json()["error"]["param"], "best_of");
+}
+
 TEST_F(Serve, what_is_wrong_in_a_request_is_one_clear_4xx) {
   start();
   const auto error = [&](const std::string& path, const std::string& body) {
