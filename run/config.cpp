@@ -215,8 +215,8 @@ Schema schema_of(RunConfig& c) {
         "NAME=http://HOST a "
         "server; NAME is a kind for tasks.kinds");
   s.add("env.external_seconds", c.env.external_seconds, "For an answer of one of those", 0.1, 3600);
-  s.add("env.external_at_once", c.env.external_at_once, "Episodes that each of those plays at once on a server", 1,
-        4096);
+  s.add("env.external_programs", c.env.external_programs,
+        "Processes of each of those that is a command, on an environment server; episodes share them", 1, 256);
   s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart; auto: bubblewrap where namespaces are refused",
         {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
   s.add("env.engine", c.env.engine,
