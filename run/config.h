@@ -90,7 +90,7 @@ struct RunConfig {
     std::string profile;
     std::vector<std::string> tools, network, mcp_servers, external;
     double external_seconds = 30;
-    int external_at_once = 64;
+    int external_programs = 2;
     std::string sandbox = "auto";
     int warm = 2, most_warm = 16;
     int read_cache_mb = 64, beginnings_mb = 256;

@@ -13,7 +13,13 @@ namespace {
 constexpr int kConfigFormat = 2;
 
 // What a run is beside its plan. An entry that ends in a dot stands for all keys below it.
-constexpr std::array<std::string_view, 11> kFixed = {"model.",
+constexpr std::array<std::string_view, 17> kFixed = {"model.",
+                                                     "reward.command",
+                                                     "reward.place",
+                                                     "reward.files",
+                                                     "reward.judge_model",
+                                                     "reward.judge_rubric",
+                                                     "reward.judge_bytes",
                                                      "tasks.",
                                                      "lora.",
                                                      "trainer.optimizer",

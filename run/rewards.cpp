@@ -85,7 +85,7 @@ Result<std::shared_ptr<envs::ForeignEnvironments>> foreign_environments_of(const
   return std::make_shared<envs::ForeignEnvironments>(
       envs::ForeignSettings{.environments = TRY(envs::parse_environments(config.env.external)),
                             .seconds = config.env.external_seconds,
-                            .most_lines = static_cast<size_t>(config.env.external_at_once),
+                            .programs = static_cast<size_t>(config.env.external_programs),
                             .output_limit = static_cast<size_t>(TRY(profile_of(config)).output_bytes)});
 }
 

@@ -15,6 +15,9 @@ namespace tandem::run {
 
 inline constexpr const char* kRewardFolder = "reward";
 
+// The keys `reward.*`, bound to `config`.
+void add_reward_fields(Schema& schema, RunConfig& config);
+
 // Contradictions between keys; see envs::mistakes_of.
 std::vector<std::string> reward_mistakes(const RunConfig& config);
 

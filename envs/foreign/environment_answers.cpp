@@ -78,7 +78,6 @@ Result<std::vector<ForeignTool>> tools_of(const Json& list) {
 Result<ResetAnswer> read_reset(const Json& json) {
   TRY(check_keys(json, "reset", {"episode", "system", "instruction", "tools", "max_turns", "score"}));
   ResetAnswer answer;
-  answer.episode = TRY(text_of(json, "episode"));
   answer.system = TRY(text_of(json, "system"));
   answer.instruction = TRY(text_of(json, "instruction"));
   if (answer.instruction.empty()) return not_right("reset answered without an instruction");
@@ -136,7 +135,7 @@ Result<ScoreAnswer> read_score(const Json& json) {
 }
 
 Status check_episode(const Json& json, const std::string& episode) {
-  if (episode.empty() || !json.is_object() || !json.contains("episode")) return {};
+  if (!json.is_object() || !json.contains("episode")) return {};
   if (json.at("episode").is_string() && json.at("episode").get<std::string>() == episode) return {};
   return Status::corrupt(
       fmt::format("it answered for the episode {}, asked was about \"{}\"", dump_json(json.at("episode")), episode));

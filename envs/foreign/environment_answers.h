@@ -18,7 +18,6 @@ namespace tandem::envs {
 inline constexpr size_t kLargestEnvironmentAnswer = size_t{1} << 20;
 
 struct ResetAnswer {
-  std::string episode;      // its own name for it; empty: none. Each later answer may repeat it, and then must be right
   std::string system;       // message; empty: none
   std::string instruction;  // the first message to the model
   std::vector<ForeignTool> tools;
@@ -43,7 +42,7 @@ Result<ResetAnswer> read_reset(const Json& json);
 // `calls`: how many the message had. One observation stands for the results of one call.
 Result<StepAnswer> read_step(const Json& json, size_t calls);
 Result<ScoreAnswer> read_score(const Json& json);
-// kCorrupt where an answer names another episode than `episode`.
+// kCorrupt where an answer names an episode, and another one than `episode`.
 Status check_episode(const Json& json, const std::string& episode);
 
 }  // namespace tandem::envs

@@ -7,31 +7,24 @@
 namespace tandem::envs {
 namespace {
 
-// POST URL/METHOD with the parameters, which name the episode from the second question on.
+// POST URL/METHOD with the parameters.
 class HttpLine final : public EnvironmentLine {
  public:
   explicit HttpLine(std::string url) : url_(std::move(url)) {}
 
   Result<Json> ask(const std::string& method, const Json& params, double seconds) override {
-    Json body = params;
-    if (method == "reset") episode_.clear();
-    if (!episode_.empty()) body["episode"] = episode_;
     const auto text = TRY(post_json({.url = url_ + "/" + method,
-                                     .body = dump_json(body),
+                                     .body = dump_json(params),
                                      .seconds = seconds,
                                      .largest_answer = kLargestEnvironmentAnswer}));
     auto answer = parse_json(text);
     if (!answer) return fail(Status::corrupt("answered no JSON: " + answer.error().message()));
-    if (method == "reset" && answer->is_object() && answer->contains("episode") && answer->at("episode").is_string())
-      episode_ = answer->at("episode").get<std::string>();
-    if (method == "reset" && episode_.empty())
-      return fail(Status::corrupt("reset answered without \"episode\", which later questions name"));
     return answer;
   }
+  bool is_broken() const override { return false; }
 
  private:
   const std::string url_;
-  std::string episode_;
 };
 
 }  // namespace

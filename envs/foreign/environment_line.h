@@ -1,6 +1,6 @@
-// A line to an environment of somebody else's: one question after the other, each with a deadline.
+// A line to an environment of somebody else's: questions about several episodes, each with a deadline.
 //
-// Thread safety: one question at a time. After an error the line is of no use any more.
+// Thread safety: ask() may be called from several threads; a program is asked one question after the other.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,12 @@ namespace tandem::envs {
 class EnvironmentLine {
  public:
   virtual ~EnvironmentLine() = default;
-  // `method`: reset, step, state, score. kDeadline; kUnavailable where it is not there, has ended, or says that it
-  // failed; kCorrupt for what is no answer to this question; kExhausted for an answer beyond kLargestEnvironmentAnswer.
+  // `method`: reset, step, state, score, close. kDeadline; kUnavailable where it is not there, has ended, or says that
+  // it failed; kCorrupt for what is no answer to this question; kExhausted for an answer beyond
+  // kLargestEnvironmentAnswer.
   virtual Result<Json> ask(const std::string& method, const Json& params, double seconds) = 0;
+  // Whether every later question fails: answers and questions do not belong together any more, or it has ended.
+  virtual bool is_broken() const = 0;
 };
 
 // Starts its program, or names its server. The program gets lines {"id", "method", "params"} and answers each with a

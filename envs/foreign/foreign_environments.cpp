@@ -4,13 +4,14 @@
 
 #include <algorithm>
 
+#include "base/unique_number.h"
 #include "envs/foreign/environment_answers.h"
 #include "envs/tools/output.h"
 
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kMostIdle = 8;  // lines of an environment
+constexpr double kSecondsToClose = 5;
 
 Status named(const Status& status, const std::string& name) { return Status(status).at("environment " + name); }
 
@@ -26,18 +27,26 @@ std::string system_message_of(const ResetAnswer& reset, ToolListing listing) {
 
 }  // namespace
 
-// An attempt, over a line that it has for itself.
+// An attempt, under a name that no other has.
 class ForeignEnvironments::Played final : public Attempt {
  public:
-  Played(ForeignEnvironments& all, std::string name, std::unique_ptr<EnvironmentLine> line, const TaskSpec& spec,
-         ResetAnswer reset)
-      : all_(all), name_(std::move(name)), line_(std::move(line)), reset_(std::move(reset)) {
+  Played(ForeignEnvironments& all, std::string name, std::shared_ptr<EnvironmentLine> line, std::string episode,
+         const TaskSpec& spec, ResetAnswer reset)
+      : all_(all),
+        name_(std::move(name)),
+        line_(std::move(line)),
+        episode_(std::move(episode)),
+        reset_(std::move(reset)) {
     task_.spec = spec;
     task_.instruction = reset_.instruction;
     task_.max_turns = reset_.max_turns;
     task_.ends_on_change = false;
   }
-  ~Played() override { all_.give_back(name_, std::move(line_), is_scored_); }
+  ~Played() override {
+    // It may forget the episode; one that knows nothing of this method says so, and is none the worse for it.
+    if (!line_->is_broken()) (void)line_->ask("close", {{"episode", episode_}}, kSecondsToClose);
+    all_.give_back(name_, line_);
+  }
 
   const Task& task() const override { return task_; }
 
@@ -95,15 +104,16 @@ class ForeignEnvironments::Played final : public Attempt {
     }
     grade.terms["unread_calls"] = unread_calls_;
     if (has_rewards_) grade.turns = rewards_;
-    is_scored_ = true;
     return grade;
   }
 
  private:
-  Result<Json> ask(const std::string& method, const Json& params) {
+  friend class ForeignEnvironments;
+  Result<Json> ask(const std::string& method, Json params) {
+    params["episode"] = episode_;
     auto answer = line_->ask(method, params, all_.settings_.seconds);
     if (!answer) return fail(named(answer.error(), name_));
-    if (const Status status = check_episode(*answer, reset_.episode); !status) return fail(named(status, name_));
+    if (const Status status = check_episode(*answer, episode_); !status) return fail(named(status, name_));
     return answer;
   }
 
@@ -124,11 +134,12 @@ class ForeignEnvironments::Played final : public Attempt {
 
   ForeignEnvironments& all_;
   const std::string name_;
-  std::unique_ptr<EnvironmentLine> line_;
+  const std::shared_ptr<EnvironmentLine> line_;
+  const std::string episode_;
   const ResetAnswer reset_;
   Task task_;
   std::vector<double> rewards_;  // of each message of the model
-  bool has_rewards_ = false, done_ = false, is_scored_ = false;
+  bool has_rewards_ = false, done_ = false;
   int unread_calls_ = 0;
 };
 
@@ -138,29 +149,31 @@ const EnvironmentSpec* ForeignEnvironments::find(const std::string& kind) const 
   return found == settings_.environments.end() ? nullptr : &*found;
 }
 
-Result<std::unique_ptr<EnvironmentLine>> ForeignEnvironments::take(const EnvironmentSpec& spec) {
-  {
-    std::lock_guard lock(mutex_);
-    Lines& lines = lines_[spec.name];
-    if (lines.open >= settings_.most_lines)
-      return fail(Status::exhausted(fmt::format("it has its {} episodes", settings_.most_lines)));
-    ++lines.open;
-    if (!lines.idle.empty()) {
-      auto line = std::move(lines.idle.back());
-      lines.idle.pop_back();
-      return line;
-    }
+// A new program where there may be more of them and all have something to do, else that with the fewest episodes.
+Result<std::shared_ptr<EnvironmentLine>> ForeignEnvironments::take(const EnvironmentSpec& spec) {
+  std::lock_guard lock(mutex_);
+  auto& programs = programs_[spec.name];
+  std::erase_if(programs, [](const Program& program) { return program.line->is_broken(); });
+  size_t episodes = 0;
+  for (const Program& program : programs) episodes += program.episodes;
+  if (episodes >= settings_.most_episodes)
+    return fail(Status::exhausted(fmt::format("it has its {} episodes", settings_.most_episodes)));
+  auto least = std::min_element(programs.begin(), programs.end(),
+                                [](const Program& a, const Program& b) { return a.episodes < b.episodes; });
+  const size_t most = spec.url.empty() ? settings_.programs : 1;
+  if (least == programs.end() || (least->episodes > 0 && programs.size() < most)) {
+    programs.push_back({.line = TRY(open_line(spec)), .episodes = 0});
+    least = std::prev(programs.end());
   }
-  auto line = open_line(spec);
-  if (!line) give_back(spec.name, nullptr, false);
-  return line;
+  ++least->episodes;
+  return least->line;
 }
 
-void ForeignEnvironments::give_back(const std::string& name, std::unique_ptr<EnvironmentLine> line, bool is_well) {
+void ForeignEnvironments::give_back(const std::string& name, const std::shared_ptr<EnvironmentLine>& line) {
   std::lock_guard lock(mutex_);
-  Lines& lines = lines_[name];
-  --lines.open;
-  if (is_well && line && lines.idle.size() < kMostIdle) lines.idle.push_back(std::move(line));
+  for (Program& program : programs_[name]) {
+    if (program.line == line) --program.episodes;
+  }
 }
 
 Result<std::unique_ptr<Attempt>> ForeignEnvironments::open(const TaskSpec& spec) {
@@ -170,30 +183,25 @@ Result<std::unique_ptr<Attempt>> ForeignEnvironments::open(const TaskSpec& spec)
   if (!line) return fail(named(line.error(), spec.kind));
   // Seeds of tasks have 64 bits; many languages have whole numbers of 53.
   constexpr uint64_t kLargestSeed = (uint64_t{1} << 53) - 1;
-  const Json params = {{"seed", spec.seed & kLargestSeed}, {"split", to_string(spec.split)}};
-  auto answer = (*line)->ask("reset", params, settings_.seconds);
-  auto reset = answer ? read_reset(*answer) : fail(answer.error());
+  const auto episode = fmt::format("{:016x}", unique_number());
+  const Json params = {{"episode", episode}, {"seed", spec.seed & kLargestSeed}, {"split", to_string(spec.split)}};
+  const auto begin = [&]() -> Result<ResetAnswer> {
+    const Json json = TRY((*line)->ask("reset", params, settings_.seconds));
+    TRY(check_episode(json, episode));
+    return read_reset(json);
+  };
+  auto reset = begin();
   if (!reset) {
-    give_back(spec.kind, std::move(*line), false);
+    give_back(spec.kind, *line);
     return fail(named(reset.error(), spec.kind));
   }
-  return std::make_unique<Played>(*this, spec.kind, std::move(*line), spec, std::move(*reset));
+  return std::make_unique<Played>(*this, spec.kind, *line, episode, spec, std::move(*reset));
 }
 
 Status ForeignEnvironments::probe() {
   for (const auto& spec : settings_.environments) {
-    auto line = take(spec);
-    if (!line) return named(line.error(), spec.name);
-    auto answer = (*line)->ask("reset", {{"seed", 0}, {"split", "train"}}, settings_.seconds);
-    Status status = answer ? Status() : answer.error();
-    if (answer) {
-      if (auto reset = read_reset(*answer); !reset) status = reset.error();
-    }
-    if (status) {
-      if (auto state = (*line)->ask("state", Json::object(), settings_.seconds); !state) status = state.error();
-    }
-    give_back(spec.name, std::move(*line), status.ok());
-    if (!status) return named(status, spec.name);
+    const auto attempt = TRY(open({.kind = spec.name}));
+    if (const auto state = static_cast<Played&>(*attempt).ask("state", Json::object()); !state) return state.error();
   }
   return {};
 }

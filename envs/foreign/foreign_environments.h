@@ -1,7 +1,7 @@
 // The environments of somebody else's that a run has, and attempts at their tasks.
 //
-// An attempt has a line of its own while it is on. Lines are kept for the next attempt where all went well; one that
-// failed is let go of, with its program.
+// A program plays several episodes at once; of each environment a few of them run. One that failed to answer is let go
+// of, and the episodes that it had fail with it; another one is started for those that follow.
 //
 // Thread safety: open() may be called from several threads; what it gives is driven by one thread at a time. It must
 // outlive its attempts.
@@ -21,7 +21,8 @@ namespace tandem::envs {
 struct ForeignSettings {
   std::vector<EnvironmentSpec> environments;
   double seconds = 30;         // for an answer
-  size_t most_lines = 64;      // at once, of each environment
+  size_t programs = 2;         // of each environment that is a command
+  size_t most_episodes = 256;  // at once, of each environment
   size_t output_limit = 2000;  // bytes of an observation that the model is shown
 };
 
@@ -32,7 +33,7 @@ class ForeignEnvironments {
 
   bool has(const std::string& kind) const { return find(kind) != nullptr; }
 
-  // Begins an attempt at the task of this seed. Errors name the environment: kExhausted where it has most_lines
+  // Begins an attempt at the task of this seed. Errors name the environment: kExhausted where it has most_episodes
   // attempts, else those of EnvironmentLine::ask.
   Result<std::unique_ptr<Attempt>> open(const TaskSpec& spec);
 
@@ -41,17 +42,17 @@ class ForeignEnvironments {
 
  private:
   class Played;
-  struct Lines {
-    size_t open = 0;
-    std::vector<std::unique_ptr<EnvironmentLine>> idle;
+  struct Program {
+    std::shared_ptr<EnvironmentLine> line;
+    size_t episodes = 0;
   };
   const EnvironmentSpec* find(const std::string& kind) const;
-  Result<std::unique_ptr<EnvironmentLine>> take(const EnvironmentSpec& spec);
-  void give_back(const std::string& name, std::unique_ptr<EnvironmentLine> line, bool is_well);
+  Result<std::shared_ptr<EnvironmentLine>> take(const EnvironmentSpec& spec);
+  void give_back(const std::string& name, const std::shared_ptr<EnvironmentLine>& line);
 
   const ForeignSettings settings_;
   std::mutex mutex_;
-  std::map<std::string, Lines> lines_;
+  std::map<std::string, std::vector<Program>> programs_;  // by environment; those that are not broken
 };
 
 }  // namespace tandem::envs

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <mutex>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -49,20 +51,25 @@ class StdioLine final : public EnvironmentLine {
   }
 
   Result<Json> ask(const std::string& method, const Json& params, double seconds) override {
-    auto answer = answer_to(method, params, seconds);
-    is_broken_ = is_broken_ || !answer;
+    std::lock_guard lock(mutex_);
+    if (is_broken_) return fail(Status::unavailable("its program is let go of, after a failure of another episode"));
+    bool is_answered = false;
+    auto answer = answer_to(method, params, seconds, is_answered);
+    is_broken_ = !is_answered;
     return answer;
   }
+  bool is_broken() const override { return is_broken_; }
 
  private:
-  Result<Json> answer_to(const std::string& method, const Json& params, double seconds) {
+  // `is_answered`: what came back is the answer to this question, be it an error.
+  Result<Json> answer_to(const std::string& method, const Json& params, double seconds, bool& is_answered) {
     if (lines_.next()) return fail(Status::corrupt("it answered what nobody had asked"));
     const uint64_t id = ++last_id_;
     std::string out = dump_json({{"id", id}, {"method", method}, {"params", params}}) + "\n";
     const Time deadline = clock_.now() + from_seconds(seconds);
     size_t sent = 0;
     for (;;) {
-      if (auto line = lines_.next()) return read(*line, id);
+      if (auto line = lines_.next()) return read(*line, id, is_answered);
       const double left = to_seconds(deadline - clock_.now());
       if (left <= 0) return fail(Status::deadline(fmt::format("did not answer {} within {} s", method, seconds)));
       std::array<pollfd, 2> waits = {
@@ -76,7 +83,7 @@ class StdioLine final : public EnvironmentLine {
         if (count < 0 && errno != EAGAIN && errno != EINTR) return fail(has_ended());
       }
       if ((waits[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !take_output()) {
-        if (auto line = lines_.next()) return read(*line, id);
+        if (auto line = lines_.next()) return read(*line, id, is_answered);
         return fail(has_ended());
       }
     }
@@ -113,7 +120,7 @@ class StdioLine final : public EnvironmentLine {
                                                                : replace_invalid_utf8(trim(lines.back()))));
   }
 
-  static Result<Json> read(const std::string& line, uint64_t id) {
+  static Result<Json> read(const std::string& line, uint64_t id, bool& is_answered) {
     if (line.size() > kLargestEnvironmentAnswer)
       return fail(Status::exhausted(fmt::format("answered more than {} bytes", kLargestEnvironmentAnswer)));
     auto answer = parse_json(line);
@@ -122,6 +129,7 @@ class StdioLine final : public EnvironmentLine {
       return fail(Status::corrupt("answered no {\"id\": NUMBER, \"result\": {...}}"));
     if (answer->at("id") != Json(id))
       return fail(Status::corrupt(fmt::format("answered to id {}, asked was {}", dump_json(answer->at("id")), id)));
+    is_answered = true;
     if (answer->contains("error")) {
       const Json& error = answer->at("error");
       return fail(Status::unavailable("said: " +
@@ -139,7 +147,8 @@ class StdioLine final : public EnvironmentLine {
   LineSplitter lines_;
   std::string said_;  // the end of its standard error
   uint64_t last_id_ = 0;
-  bool is_broken_ = false;
+  std::mutex mutex_;  // of one question at a time
+  std::atomic<bool> is_broken_{false};
 };
 
 }  // namespace

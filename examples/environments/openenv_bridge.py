@@ -25,9 +25,10 @@ def text_of(observation):
     return found if isinstance(found, str) and found else json.dumps(observation)
 
 
-class Bridge:
-    def __init__(self, client):
-        self.client = client
+class Session:
+    def __init__(self):
+        self.client = GenericEnvClient(base_url=options.url).sync()
+        self.client.connect()
 
     def reset(self, seed, split):
         result = self.client.reset(seed=seed)
@@ -45,13 +46,25 @@ class Bridge:
     def state(self):
         return self.client.state()
 
+    def close(self):
+        self.client.close()
+        return {}
 
-with GenericEnvClient(base_url=options.url).sync() as client:
-    bridge = Bridge(client)
-    for line in sys.stdin:
-        question = json.loads(line)
-        try:
-            result = getattr(bridge, question["method"])(**question["params"])
-            print(json.dumps({"id": question["id"], "result": result}), flush=True)
-        except Exception as error:
-            print(json.dumps({"id": question["id"], "error": {"message": repr(error)}}), flush=True)
+
+def answer(method, episode, **params):
+    if method == "reset":
+        episodes[episode] = Session()
+    session = episodes[episode]
+    if method == "close":
+        del episodes[episode]
+    return getattr(session, method)(**params)
+
+
+episodes = {}
+for line in sys.stdin:
+    question = json.loads(line)
+    try:
+        result = answer(question["method"], **question["params"])
+        print(json.dumps({"id": question["id"], "result": result}), flush=True)
+    except Exception as error:
+        print(json.dumps({"id": question["id"], "error": {"message": repr(error)}}), flush=True)

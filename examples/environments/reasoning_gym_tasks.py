@@ -16,7 +16,7 @@ import reasoning_gym
 HELD_OUT = 1 << 40  # seeds from here on are those of held-out tasks
 
 
-class Tasks:
+class Task:
     def __init__(self, name, settings):
         self.name, self.settings = name, settings
 
@@ -48,11 +48,22 @@ def value_of(text):
 
 
 settings = dict(argument.split("=", 1) for argument in sys.argv[2:])
-tasks = Tasks(sys.argv[1], {key: value_of(text) for key, text in settings.items()})
+settings = {key: value_of(text) for key, text in settings.items()}
+
+
+def answer(method, episode, **params):
+    if method == "reset":
+        episodes[episode] = Task(sys.argv[1], settings)
+    if method == "close":
+        return {"known": episodes.pop(episode, None) is not None}
+    return getattr(episodes[episode], method)(**params)
+
+
+episodes = {}
 for line in sys.stdin:
     question = json.loads(line)
     try:
-        result = getattr(tasks, question["method"])(**question["params"])
+        result = answer(question["method"], **question["params"])
         print(json.dumps({"id": question["id"], "result": result}), flush=True)
     except Exception as error:
         print(json.dumps({"id": question["id"], "error": {"message": repr(error)}}), flush=True)

@@ -33,26 +33,32 @@ class RewardsRun : public RunTest {
 };
 
 TEST_F(RewardsRun, a_command_in_the_sandbox_says_terms_that_are_learned_from) {
-  const auto script =
-      file("score.py",
-           "import json, sys\n"
-           "e = json.load(sys.stdin)\n"
-           "print(json.dumps({'terms': {'calls': len(e['calls']), 'files': 7} if False else\n"
-           "                  {'calls': len(e['calls']), 'letters': len(e['messages'][-1]['content'] or '')}}))\n");
+  const auto script = file("score.py",
+                           "import json, sys\n"
+                           "e = json.load(sys.stdin)\n"
+                           "letters = len(e['messages'][-1]['content'] or '')\n"
+                           "print(json.dumps({'terms': {'calls': len(e['calls']), 'letters': letters}}))\n");
   const fs::path run_dir = root() / "command";
   ASSERT_EQ(run(small({"reward.command=python3 score.py", "reward.files=[" + script + "]", "reward.task=0",
                        "reward.weights=[letters=0.1]"}),
                 run_dir),
             0)
       << text(output());
-  std::map<uint64_t, double> rewards, lowest, highest;
-  int trained = 0;
+  std::map<uint64_t, std::vector<Json>> groups;
   for (const Json& episode : episodes(run_dir)) {
-    if (episode["outcome"].is_null()) continue;
+    if (episode["reward"].is_null()) continue;
     ASSERT_TRUE(episode["terms"].contains("letters")) << episode.dump();
-    trained += episode["state"] == "trained";
+    if (episode["state"] == "trained") groups[episode["group"].get<uint64_t>()].push_back(episode);
   }
-  EXPECT_GT(trained, 0);
+  EXPECT_FALSE(groups.empty());
+  for (const auto& [group, members] : groups) {
+    double sum = 0;
+    for (const Json& episode : members) sum += episode["terms"]["letters"].get<double>();
+    for (const Json& episode : members) {
+      const double above = episode["terms"]["letters"].get<double>() - sum / static_cast<double>(members.size());
+      EXPECT_NEAR(episode["advantage"].get<double>(), 0.1 * above, 1e-9) << episode.dump();
+    }
+  }
   EXPECT_TRUE(last_step(run_dir)["terms"].contains("letters")) << last_step(run_dir).dump();
   EXPECT_GT(last_step(run_dir)["roles"]["env-0"]["reward_answered"].get<int>(), 0);
   EXPECT_EQ(text(run_dir / "reward" / "score.py"), text(script));

@@ -19,20 +19,23 @@ class Foreign : public testing::Test {
  protected:
   std::string program(const std::string& body) {
     folder_.put("environment.py",
-                "import json, os, sys, time\n"
-                "def say(q, result):\n"
-                "    print(json.dumps({'id': q['id'], 'result': result}), flush=True)\n"
-                "for line in sys.stdin:\n"
-                "    q = json.loads(line)\n"
-                "    m, p = q['method'], q['params']\n" +
+                std::string("import json, os, sys, time\n"
+                            "def say(q, result):\n"
+                            "    print(json.dumps({'id': q['id'], 'result': result}), flush=True)\n"
+                            "for line in sys.stdin:\n"
+                            "    q = json.loads(line)\n"
+                            "    m, p = q['method'], q['params']\n") +
+                    // What a program that keeps nothing of its episodes may say.
+                    (body.find("'close'") == std::string::npos ? "    if m == 'close': say(q, {}); continue\n" : "") +
                     body);
     return "python3 " + (folder_.path / "environment.py").string();
   }
-  std::unique_ptr<ForeignEnvironments> with(const std::string& body, double seconds = 60, size_t most_lines = 8) {
+  std::unique_ptr<ForeignEnvironments> with(const std::string& body, double seconds = 60, size_t most_episodes = 8) {
     return std::make_unique<ForeignEnvironments>(
         ForeignSettings{.environments = {{.name = "it", .command = program(body)}},
                         .seconds = seconds,
-                        .most_lines = most_lines,
+                        .programs = 1,
+                        .most_episodes = most_episodes,
                         .output_limit = 200});
   }
   static TaskSpec task(uint64_t seed = 3) { return {.kind = "it", .split = Split::kTrain, .seed = seed}; }
@@ -85,29 +88,41 @@ TEST_F(Foreign, an_episode_is_played_from_reset_to_score) {
   EXPECT_EQ(grade->turns, (std::vector<double>{0.5, 0, 0}));
 }
 
-TEST_F(Foreign, a_program_is_kept_for_the_next_episode_and_let_go_of_after_a_failure) {
+TEST_F(Foreign, a_program_plays_episodes_side_by_side_and_is_let_go_of_after_a_failure) {
   const auto all = with(
-      "    if m == 'reset': say(q, {'instruction': 'go'})\n"
+      "    e = p['episode']\n"
+      "    if m == 'reset':\n"
+      "        said = globals().get('said', {})\n"
+      "        said[e] = []\n"
+      "        say(q, {'instruction': 'go', 'episode': e})\n"
       "    if m == 'step' and p['message'] == 'break': sys.exit('it broke')\n"
-      "    if m == 'score': say(q, {'reward': 1, 'terms': {'process': os.getpid()}})\n");
-  const auto process = [&] {
-    auto attempt = all->open(task());
-    EXPECT_TRUE(attempt.has_value());
-    const auto grade = (*attempt)->score("");
-    EXPECT_TRUE(grade.has_value());
-    return grade ? grade->terms.at("process") : 0;
-  };
-  const double first = process();
-  EXPECT_EQ(process(), first);
-  {
-    auto attempt = all->open(task());
-    ASSERT_TRUE(attempt.has_value());
-    const auto next = (*attempt)->next_step("break");
-    ASSERT_FALSE(next.has_value());
-    EXPECT_EQ(next.error().code(), Code::kUnavailable);
-    EXPECT_THAT(next.error().message(), HasSubstr("environment it: its program has ended: it broke"));
-  }
-  EXPECT_NE(process(), first);
+      "    if m == 'step' and p['message'] == 'refuse':\n"
+      "        print(json.dumps({'id': q['id'], 'error': {'message': 'not that'}}), flush=True)\n"
+      "    elif m == 'step':\n"
+      "        said[e].append(p['message'])\n"
+      "        say(q, {'observation': ' '.join(said[e])})\n"
+      "    if m == 'close': say(q, said.pop(e))\n"
+      "    if m == 'score': say(q, {'reward': 1, 'terms': {'process': os.getpid(), 'open': len(said)}})\n");
+  auto first = std::move(*all->open(task())), second = std::move(*all->open(task()));
+  EXPECT_EQ(**first->next_step("a"), "a");
+  EXPECT_EQ(**second->next_step("b"), "b");
+  EXPECT_EQ(**first->next_step("c"), "a c");
+  const auto refused = second->next_step("refuse");  // a failure of one episode alone
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message(), "environment it: said: not that");
+  const auto grade = first->score("");
+  ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
+  EXPECT_EQ(grade->terms.at("open"), 2);
+  first.reset();
+  auto third = std::move(*all->open(task()));
+  EXPECT_EQ(third->score("")->terms.at("open"), 2) << "what is over is forgotten";
+  const auto broke = third->next_step("break");
+  ASSERT_FALSE(broke.has_value());
+  EXPECT_EQ(broke.error().code(), Code::kUnavailable);
+  EXPECT_THAT(broke.error().message(), HasSubstr("environment it: its program has ended: it broke"));
+  EXPECT_THAT(second->next_step("d").error().message(), HasSubstr("let go of, after a failure of another episode"));
+  auto fourth = std::move(*all->open(task()));
+  EXPECT_NE(fourth->score("")->terms.at("process"), grade->terms.at("process"));
 }
 
 TEST_F(Foreign, no_more_attempts_than_it_may_have_are_begun) {
@@ -168,7 +183,7 @@ TEST_F(Foreign, what_is_wrong_at_reset_is_an_error_that_names_it) {
 }
 
 TEST_F(Foreign, what_is_wrong_later_is_an_error_and_never_a_grade) {
-  const std::string begins = "    if m == 'reset': say(q, {'instruction': 'go', 'episode': 'mine'}); continue\n";
+  const std::string begins = "    if m == 'reset': say(q, {'instruction': 'go', 'episode': p['episode']}); continue\n";
   const Lie lies[] = {
       {"    say(q, {'reward': float('nan'), 'done': True})\n", Code::kCorrupt, "no JSON"},
       {"    say(q, {'reward': 1e300, 'done': True})\n", Code::kCorrupt, "must be within"},
@@ -222,17 +237,18 @@ TEST(ForeignOverHttp, an_episode_is_played_and_named_in_each_question) {
   ScriptedServer server;
   const auto say = [&](const Json& json) { server.answer({200, {}, dump_json(json)}); };
   ForeignEnvironments all({.environments = {{.name = "it", .url = server.url()}}, .seconds = 20});
-  say({{"episode", "e7"}, {"instruction", "go"}});
+  say({{"instruction", "go"}});
   auto attempt = all.open({.kind = "it", .split = Split::kHeldout, .seed = 5});
   ASSERT_TRUE(attempt.has_value()) << attempt.error().to_string();
-  say({{"episode", "e7"}, {"done", true}});
+  say({{"done", true}});
   EXPECT_EQ(*(*attempt)->next_step("answer"), std::nullopt);
   say({{"reward", 0.5}});
   EXPECT_EQ((*attempt)->score("answer")->reward, 0.5);
   const auto requests = server.requests();
-  EXPECT_EQ(requests.at(0), (Json{{"seed", 5}, {"split", "heldout"}}));
-  EXPECT_EQ(requests.at(1), (Json{{"message", "answer"}, {"calls", Json::array()}, {"episode", "e7"}}));
-  EXPECT_EQ(requests.at(2), (Json{{"answer", "answer"}, {"episode", "e7"}}));
+  const Json name = requests.at(0).at("episode");
+  EXPECT_EQ(requests.at(0), (Json{{"episode", name}, {"seed", 5}, {"split", "heldout"}}));
+  EXPECT_EQ(requests.at(1), (Json{{"message", "answer"}, {"calls", Json::array()}, {"episode", name}}));
+  EXPECT_EQ(requests.at(2), (Json{{"answer", "answer"}, {"episode", name}}));
 }
 
 TEST(ForeignOverHttp, dead_slow_and_lying_servers_are_errors) {
@@ -247,7 +263,8 @@ TEST(ForeignOverHttp, dead_slow_and_lying_servers_are_errors) {
   EXPECT_EQ(failure({ScriptedServer::kNever, {}, ""}).code(), Code::kDeadline);
   EXPECT_EQ(failure({500, {}, "out of order"}).message(), "environment it: answered 500: out of order");
   EXPECT_EQ(failure({200, {}, "<html>"}).code(), Code::kCorrupt);
-  EXPECT_THAT(failure({200, {}, R"({"instruction": "x"})"}).message(), HasSubstr("without \"episode\""));
+  EXPECT_THAT(failure({200, {}, R"({"instruction": "x", "episode": "y"})"}).message(),
+              HasSubstr("answered for the episode \"y\""));
   EXPECT_EQ(failure({200, {}, std::string(2'000'000, ' ')}).code(), Code::kExhausted);
   EXPECT_EQ(failure({ScriptedServer::kCut, {}, ""}).code(), Code::kUnavailable);
 }

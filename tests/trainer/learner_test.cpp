@@ -197,6 +197,38 @@ TEST(Learner, has_a_critic_that_learns_to_foresee_rewards) {
   EXPECT_LT(last, 0.3);
 }
 
+// Rewards of turns stand on the last token of their turn, and all of a sample add up to its reward.
+TEST(Learner, credits_a_turn_with_its_own_reward) {
+  struct Watching final : LossFunction {
+    mutable LossBatch batch;
+    mutable Rows advantages;
+    Result<FunctionOutput> compute(const FunctionInput& input) const override {
+      batch = input.batch;
+      advantages = input.advantages;
+      return FunctionOutput{.loss = 0, .grad_logprobs = Rows(input.advantages.size(), 0)};
+    }
+  };
+  Learner learner = tiny_learner();
+  auto samples = samples_of(learner, 0);  // two tokens, a tool's word, and the rest
+  samples[0].turn_rewards = {0.25, -1};
+  samples[1].turn_rewards = {0.5, 0, 7};  // of a turn without a token: its part is the last token's
+  const auto watching = std::make_shared<Watching>();
+  learner.use(watching);
+  ASSERT_TRUE(learner.reinforce(
+      samples,
+      *algorithm_from_json(
+          {{"name", "torch"}, {"script", "x"}, {"advantage", "reinforce++"}, {"whiten_advantages", false}}),
+      7));
+  const auto row = [&](const Rows& rows, size_t number) {
+    const auto first = rows.begin() + static_cast<std::ptrdiff_t>(number * watching->batch.length);
+    return std::vector<double>(first, first + static_cast<std::ptrdiff_t>(watching->batch.length));
+  };
+  EXPECT_EQ(row(watching->batch.rewards, 0), (std::vector<double>{0, 0.25, 0, 0.25, 0, 0, 0, 0}));
+  EXPECT_EQ(row(watching->advantages, 0), (std::vector<double>{0.5, 0.5, 0.25, 0.25, 0, 0, 0, 0}));
+  EXPECT_EQ(row(watching->batch.rewards, 1), (std::vector<double>{0, 0.5, 0, 0, 0, 0, 0, -1.5}));
+  EXPECT_EQ(row(watching->batch.rewards, 2), (std::vector<double>{0, 0, 0, 0, 0, 0.25, 0, 0}));
+}
+
 TEST(Learner, a_function_that_fails_leaves_everything_as_it_was) {
   struct Failing final : LossFunction {
     Result<FunctionOutput> compute(const FunctionInput&) const override {

@@ -16,7 +16,8 @@ std::vector<Sample> told_samples() {
            .logprobs = {0, -1, -2},
            .versions = {0, 4, 5},
            .advantage = -0.5,
-           .group = 7},
+           .group = 7,
+           .turn_rewards = {0.5, -1}},
           {.tokens = {9}, .trained = {1}, .logprobs = {}, .versions = {}, .advantage = 2, .group = {}},
           {.tokens = {}, .trained = {}, .logprobs = {}, .versions = {}, .advantage = 0, .group = 0}};
 }
@@ -31,6 +32,7 @@ void expect_told(const std::vector<Sample>& got) {
     EXPECT_EQ(got[i].versions, expected[i].versions);
     EXPECT_EQ(got[i].advantage, expected[i].advantage);
     EXPECT_EQ(got[i].group, expected[i].group);
+    EXPECT_EQ(got[i].turn_rewards, expected[i].turn_rewards);
   }
 }
 
