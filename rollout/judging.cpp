@@ -42,7 +42,9 @@ Result<Judging::Verdict> Judging::judge_pair(envs::Judge& judge, const std::stri
   const auto ask = [&](const std::string& a, const std::string& b) -> Result<Winner> {
     for (int tried = 0;; ++tried) {
       auto winner = judge.compare(a, b);
-      if (winner || winner.error().code() == Code::kInvalid || winner.error().code() == Code::kCancelled || tried == retries) return winner;
+      if (winner || winner.error().code() == Code::kInvalid || winner.error().code() == Code::kCancelled ||
+          tried == retries)
+        return winner;
       std::this_thread::sleep_for(kPauseOfJudge);
     }
   };

@@ -36,12 +36,13 @@ Result<std::string> post_json(const JsonPost& post) {
                                 .largest_answer = post.largest_answer};
   if (!post.key.empty()) request.headers.emplace_back("Authorization", "Bearer " + post.key);
   std::string body;
-  const auto head = wire::http_request(request,
-                                       [&](const wire::HttpHead&, std::string_view bytes) -> Status {
-                                         body.append(bytes);
-                                         return {};
-                                       },
-                                       post.stop);
+  const auto head = wire::http_request(
+      request,
+      [&](const wire::HttpHead&, std::string_view bytes) -> Status {
+        body.append(bytes);
+        return {};
+      },
+      post.stop);
   if (!head) return fail(Status(head.error().code(), without(head.error().message(), post.key)));
   if (head->status == 200) return body;
   const auto words = without(fmt::format("answered {}: {}", head->status, first_words(body)), post.key);

@@ -38,7 +38,7 @@ struct RunTerms {
   std::string name;  // for operators
   MakeTask make_task = envs::make_task;
   EpisodeOptions episode;
-  std::shared_ptr<Rewards> rewards = {};  // of its own; null: the grade is the task's alone
+  std::shared_ptr<Rewards> rewards = {};              // of its own; null: the grade is the task's alone
   std::shared_ptr<ForeignEnvironments> foreign = {};  // whose kinds they are; null: none
 };
 // What the run whose number and directory these are has. Called from several threads; may read files.
