@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 namespace tandem::rollout {
 
 using namespace std::chrono_literals;
@@ -18,7 +20,10 @@ void WeightsFeed::tick(wire::Socket& trainer) {
     weights_sync::write_wanted(held_.holds(), query.body().initWeightsWanted());
     (void)trainer.send("", query);
   }
-  if (!receiver_) return;
+  if (!receiver_ || preparing_.joinable()) return;
+  // A chunk may have been in a message that was refused.
+  if (const uint64_t refused = trainer.refused(); refused != std::exchange(refused_messages_, refused))
+    receiver_->forget_outstanding();
   if (now - std::max(last_chunk_, asked_) > kAskAgain) {
     receiver_->forget_outstanding();
     asked_ = now;

@@ -74,7 +74,7 @@ class WeightsFeed {
   std::atomic<bool> prepared_{false};
   Status outcome_;  // of the preparing; of its thread until `prepared_`, as are `held_` and `target_`
   double prepare_seconds_ = 0;
-  uint64_t bytes_ = 0, refused_ = 0, refused_versions_ = 0;
+  uint64_t bytes_ = 0, refused_ = 0, refused_versions_ = 0, refused_messages_ = 0;
   int refused_in_a_row_ = 0, failures_in_a_row_ = 0;
   Time ask_again_{};
 };

@@ -3,9 +3,11 @@
 #include <capnp/dynamic.h>
 #include <capnp/serialize.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/digest.h"
@@ -19,6 +21,7 @@ constexpr size_t kMaxControlBytes = 8 << 20;  // of a header or body frame
 constexpr size_t kMaxBulkBytes = 256 << 20;
 constexpr size_t kMaxFrames = 16;
 constexpr int kQueueMessages = 4096;
+constexpr uint64_t kRefusalsTold = 20;  // each; of more, the 32nd, the 64th, ..
 
 // Cap'n Proto reads words; a frame may lie anywhere.
 kj::Array<capnp::word> aligned(const zmq::message_t& frame) {
@@ -276,7 +279,12 @@ std::optional<Incoming> Socket::read(std::vector<zmq::message_t> frames) {
     const bool serves_every_run = listening_ && identity_.run == kEveryRun;
     const bool is_understood = header.getProtocol() == kProtocolVersion || identity_.hears_other_protocols;
     const auto behind = std::span(frames).subspan(first + 1);
-    if (header.getCheck() != 0 && header.getCheck() != check_of(header, behind)) return std::nullopt;
+    if (header.getCheck() != 0 && header.getCheck() != check_of(header, behind)) {
+      if (refused_ < kRefusalsTold || std::has_single_bit(refused_))
+        spdlog::warn("a message from {} was damaged on its way, and is refused",
+                     listening_ ? frames[0].to_string_view() : address_);
+      return std::nullopt;
+    }
     if (!is_understood || (!serves_every_run && header.getRun() != identity_.run)) return std::nullopt;
     Incoming message;
     message.protocol_ = header.getProtocol();

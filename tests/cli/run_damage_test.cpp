@@ -85,12 +85,12 @@ TEST_F(RunDamage, bytes_flipped_on_the_wire_are_refused_named_and_sent_again) {
   }
   const std::string said = logs(run_dir);
   size_t refused = 0;
-  for (size_t at = 0; (at = said.find("does not match its digest", at)) != std::string::npos; ++at) ++refused;
-  EXPECT_EQ(refused, 4u);
-  EXPECT_NE(said.find(": chunk 0 of "), std::string::npos);
-  EXPECT_NE(said.find("was damaged on its way; it will be sent again"), std::string::npos);
+  for (size_t at = 0; (at = said.find("was damaged on its way, and is refused", at)) != std::string::npos; ++at)
+    ++refused;
+  EXPECT_EQ(refused, 8u);
+  EXPECT_NE(said.find("a message from rollout-0 was damaged"), std::string::npos);
   const Json last = json(run_dir / "supervisor.json")["last_report"]["roles"]["rollout-0"]["metrics"];
-  EXPECT_EQ(last["refused_chunks"], 4) << last;
+  EXPECT_EQ(last["refused_messages"], 4) << last;
   // Nothing was sampled from what came damaged: the trainer computes the same for every token.
   expect_books_to_agree(run_dir);
   EXPECT_EQ(json(run_dir / "summary.json")["logprob"]["max_abs_diff"], 0.0);
