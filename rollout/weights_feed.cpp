@@ -20,6 +20,10 @@ void WeightsFeed::tick(wire::Socket& trainer) {
     weights_sync::write_wanted(held_.holds(), query.body().initWeightsWanted());
     (void)trainer.send("", query);
   }
+  // The delta that was to follow does not come: the trainer has gone back to what is held.
+  const auto& held = held_.holds();
+  if (!fetching() && target_ && held.holds && held.version > newest_ && now - held_since_ > kAskAgain)
+    start_preparing(std::nullopt, held.version, true);
   if (!receiver_ || preparing_.joinable()) return;
   // A chunk may have been in a message that was refused.
   if (const uint64_t refused = trainer.refused(); refused != std::exchange(refused_messages_, refused))
@@ -88,18 +92,24 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
     bytes_ += message.bulk(0).size();
   }
   if (!receiver_->verified()) return;
+  start_preparing(manifest, manifest.version, manifest.newest <= manifest.version);
+}
+
+void WeightsFeed::start_preparing(std::optional<weights_sync::Manifest> come, uint64_t version, bool is_last) {
   prepared_ = false;
-  preparing_ = std::thread([this] {
+  preparing_version_ = version;
+  preparing_is_last_ = is_last;
+  preparing_ = std::thread([this, come = std::move(come), is_last] {
     const Time start = clock_.now();
-    outcome_ = prepare(receiver_->manifest());
+    outcome_ = prepare(come, is_last);
     prepare_seconds_ += to_seconds(clock_.now() - start);
     prepared_ = true;
   });
 }
 
-Status WeightsFeed::prepare(const weights_sync::Manifest& manifest) {
-  TRY(held_.complete(manifest, threads_));
-  if (manifest.newest > manifest.version) return {};  // the next delta is on this one
+Status WeightsFeed::prepare(const std::optional<weights_sync::Manifest>& come, bool is_last) {
+  if (come) TRY(held_.complete(*come, threads_));
+  if (!is_last) return {};  // the next delta is on this one
   TRY(target_->prepare(held_.bytes()));
   // In this order: bytes that changed since they were packed are found by the one or the other.
   TRY(target_->verify(held_.bytes()));
@@ -109,7 +119,6 @@ Status WeightsFeed::prepare(const weights_sync::Manifest& manifest) {
 Result<std::optional<WeightsFeed::Ready>> WeightsFeed::take_ready() {
   if (!preparing_.joinable() || !prepared_) return std::optional<Ready>();
   preparing_.join();
-  const auto manifest = receiver_->manifest();
   receiver_.reset();
   next_query_ = {};
   if (!outcome_.ok()) {
@@ -117,13 +126,16 @@ Result<std::optional<WeightsFeed::Ready>> WeightsFeed::take_ready() {
     target_ = nullptr;
     ++refused_versions_;
     if (++failures_in_a_row_ >= kMostFailures) return fail(outcome_);
-    spdlog::error("weights {} are not taken: {}; fetching them whole", manifest.version, outcome_.message());
+    spdlog::error("weights {} are not taken: {}; fetching them whole", preparing_version_, outcome_.message());
     next_query_ = clock_.now() + 1s;
     return std::optional<Ready>();
   }
-  if (manifest.newest > manifest.version) return std::optional<Ready>();
+  if (!preparing_is_last_) {
+    held_since_ = clock_.now();
+    return std::optional<Ready>();
+  }
   failures_in_a_row_ = 0;
-  newest_ = manifest.version;
+  newest_ = preparing_version_;
   return Ready{.weights = std::move(target_),
                .version = newest_,
                .fetch_seconds = to_seconds(clock_.now() - *std::exchange(started_, std::nullopt)),

@@ -59,11 +59,13 @@ class WeightsFeed {
   static constexpr int kMostFailures = 3;
 
  private:
-  Status prepare(const weights_sync::Manifest& manifest);
+  // On a thread: what has come is applied, and made ready where nothing newer is known to follow.
+  void start_preparing(std::optional<weights_sync::Manifest> come, uint64_t version, bool is_last);
+  Status prepare(const std::optional<weights_sync::Manifest>& come, bool is_last);
   uint64_t newest_;  // version that was handed out, or that the engine began with
   const int window_;
   const Clock& clock_;
-  Time next_query_{}, last_chunk_{}, asked_{};
+  Time next_query_{}, last_chunk_{}, asked_{}, held_since_{};
   std::optional<Time> started_;  // of the first manifest towards the next version
   weights_sync::Held held_;
   kernels::ThreadPool threads_;
@@ -71,6 +73,8 @@ class WeightsFeed {
   std::optional<weights_sync::Receiver> receiver_;
   const Stage stage_;
   std::thread preparing_;
+  uint64_t preparing_version_ = 0;
+  bool preparing_is_last_ = true;
   std::atomic<bool> prepared_{false};
   Status outcome_;  // of the preparing; of its thread until `prepared_`, as are `held_` and `target_`
   double prepare_seconds_ = 0;

@@ -201,6 +201,10 @@ void Worker::carry_out(Episode& e, const Episode::HandOver& to) {
   wire::Outgoing message;
   write_handover(to.handover, message);
   if (!found->second.send("", message).ok()) return step(e, Episode::NotHandedOver{});
+  if (to.handover.sandbox) {
+    handed_sandboxes_[e.key()] = {to.handover.server, *to.handover.sandbox};
+    if (handed_sandboxes_.size() > kMostHandedSandboxes) handed_sandboxes_.erase(handed_sandboxes_.begin());
+  }
   env_.drop(e.key().episode);
 }
 

@@ -144,7 +144,12 @@ void Worker::on_env(const EnvLines::Heard& heard) {
 
 void Worker::on_sandbox(int server, wire::Acquired::Reader acquired) {
   const EpisodeKey key{acquired.getEpisode(), acquired.getAttempt()};
-  if (find(key) == nullptr) return env_.release(server, acquired.getLease());
+  if (find(key) == nullptr) {
+    // A server that was asked twice answers twice, with the same sandbox, which may be with another rollout by now.
+    const auto gone = handed_sandboxes_.find(key);
+    if (gone != handed_sandboxes_.end() && gone->second == std::pair(server, acquired.getLease())) return;
+    return env_.release(server, acquired.getLease());
+  }
   auto began = began_of(server, acquired);
   if (!began) {
     spdlog::error("env-{}: {}", server, began.error().message());

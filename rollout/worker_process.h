@@ -99,6 +99,9 @@ class Worker {
   zmq::context_t& context_;
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
+  // Sandboxes, by server and lease, that went to other rollouts with their episodes; the newest.
+  static constexpr size_t kMostHandedSandboxes = 4096;
+  std::map<EpisodeKey, std::pair<int, uint64_t>> handed_sandboxes_;
   std::map<uint64_t, Episode> episodes_;
   uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, handed_over_running_ = 0, taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;

@@ -8,7 +8,7 @@ void Lane::hold() { act(admission_.step(Hold{paused_ || asleep_}, clock_.now()))
 void Lane::pause(PauseMode mode) {
   paused_ = true;
   hold();
-  if (mode == PauseMode::kKeep) engine_->hold(true);
+  engine_->hold(mode == PauseMode::kKeep);  // of a wait after a keep, running answers go on to their end
   if (mode == PauseMode::kAbort) end_all(503, "the server was paused");
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "chaos/recount.h"
@@ -76,6 +77,14 @@ Json to_json(const Outcome& outcome) {
           {"rounds", outcome.rounds}};
 }
 
+// The last lines of a file.
+std::string end_of(const fs::path& path) {
+  constexpr size_t kMost = 1000;
+  std::string text = read_file(path).value_or("");
+  if (text.size() > kMost) text = text.substr(text.find('\n', text.size() - kMost) + 1);
+  return text;
+}
+
 void print(const Outcome& outcome) {
   fmt::print("faults");
   for (const auto& [kind, count] : outcome.faults) fmt::print("  {} {}", to_string(kind), count);
@@ -105,6 +114,8 @@ std::vector<std::string> arguments_of(const ChaosOptions& options, const fs::pat
 Result<int> run(const ChaosOptions& options) {
   std::vector<Kind> kinds;
   for (const std::string& name : options.kinds) kinds.push_back(TRY(chaos::kind_named(name)));
+  if (!std::isfinite(options.every) || !std::isfinite(options.hang))
+    return fail(Status::invalid("--every and --hang are numbers of seconds"));
   if (!fs::exists(options.config))
     return fail(Status::invalid("there is no such file").at(options.config).hint("name the config of a run"));
   const auto interrupt = TRY(Interrupt::listen());
@@ -126,9 +137,10 @@ Result<int> run(const ChaosOptions& options) {
                                          clock));
     const auto result = TRY(trial.run(
         schedule, [&] { return interrupt->requested(); }, [&](const std::string& text) { progress.show(text); }));
-    if (result.exit == 2 || result.exit == 3) {
+    if (!fs::exists(run_dir / "config.resolved.json") || result.exit == kUsage || result.exit == kUnfit) {
       progress.wipe();
-      return fail(Status::invalid(fmt::format("the run did not begin: exit code {}", result.exit))
+      return fail(Status::invalid(fmt::format("the run did not begin, with exit code {}; it said\n{}", result.exit,
+                                              end_of(run_dir.string() + ".log")))
                       .at(run_dir.string() + ".log"));
     }
     outcome.add(result, TRY(chaos::recount(run_dir)));
@@ -166,7 +178,8 @@ Action add_chaos(CLI::App& command) {
       .add_option("--kinds", options->kinds,
                   "Of faults: kill and stop of a process; drop, delay, duplicate, corrupt of a message; disk, on which "
                   "nothing can be written for 3 s")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->expected(1);
   command.add_option("--every", options->every, "Seconds between faults, on average")->check(CLI::Range(0.01, 3600.0));
   command.add_option("--hang", options->hang, "Seconds without progress after which a run is hung")
       ->check(CLI::Range(10.0, 86400.0));

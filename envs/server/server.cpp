@@ -130,7 +130,9 @@ class EnvServer {
         return with_session(std::move(message), body.getScore().getLease(), &EnvServer::score);
       case wire::Body::RELEASE: {
         const auto found = sessions_.find(body.getRelease());
-        if (found != sessions_.end() && found->second->run == message.run()) sessions_.erase(found);
+        if (found == sessions_.end() || found->second->run != message.run()) return;
+        let_go(found->second);
+        sessions_.erase(found);
         return;
       }
       case wire::Body::HELLO:  // by our epoch they see whether we are who they asked
@@ -231,9 +233,25 @@ class EnvServer {
     return {};
   }
 
+  // A foreign environment is told that its episode is over, and may take its time: not this thread's.
+  void let_go(const std::shared_ptr<Session>& session) {
+    if (!session->foreign) return;
+    const auto kept = std::make_shared<std::shared_ptr<Session>>(session);
+    (void)scores_.submit(
+        [kept]() -> WorkQueue::Completion {
+          kept->reset();
+          return [] {};
+        },
+        session->run);
+  }
+
   // Its directory may hold another one the next time.
   void forget_run(uint64_t run) {
-    std::erase_if(sessions_, [run](const auto& entry) { return entry.second->run == run; });
+    std::erase_if(sessions_, [this, run](const auto& entry) {
+      const bool is_its = entry.second->run == run;
+      if (is_its) let_go(entry.second);
+      return is_its;
+    });
     runs_.erase(run);
   }
 
@@ -414,6 +432,7 @@ class EnvServer {
       if (entry.second->working > 0) return false;
       const bool is_idle = now - entry.second->last_used > from_seconds(settings_.idle_seconds);
       if (is_idle && settings_.fleet) settings_.fleet->lease_ending(entry.first, EndReason::kIdle);
+      if (is_idle) let_go(entry.second);
       return is_idle;
     });
     std::erase_if(leases_, [&](const auto& entry) { return !sessions_.contains(entry.second); });

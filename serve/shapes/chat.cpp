@@ -287,6 +287,14 @@ Status read_prediction(Fields& fields, const ModelView& model, Generation& gener
       return wrong();
     text += part["text"].get<std::string>();
   }
+  // What the model has no room to say is no prediction, and takes time to look up.
+  constexpr size_t kMostBytesOfToken = 16;
+  const size_t most = static_cast<size_t>(model.max_tokens) * kMostBytesOfToken;
+  if (text.size() > most)
+    return fields.wrong(kParam,
+                        fmt::format("\"prediction\" has {} bytes, and there may be {}: a sequence has at most {} "
+                                    "tokens",
+                                    text.size(), most, model.max_tokens));
   generation.turn.prediction = TRY(encode(fields, kParam, text, model, false));
   generation.choice->predicted_tokens = static_cast<int>(generation.turn.prediction.size());
   return {};

@@ -170,6 +170,23 @@ TEST_F(WeightsFeedTest, a_version_that_comes_while_one_is_fetched_follows_it) {
   }));
 }
 
+// It comes back from its checkpoint of a version that is one of two on the way to the newest.
+TEST_F(WeightsFeedTest, a_version_on_the_way_is_used_where_the_trainer_goes_back_to_it) {
+  const Bytes second = bytes_;
+  while (newest() < 3) publish();
+  const auto behind = feed();  // 0 to 2, then 3
+  ASSERT_TRUE(serve(*behind, [&] {
+    const auto taken = behind->take_ready();
+    EXPECT_TRUE(taken && !*taken);
+    return !behind->fetching() && queries_ >= 1 && sent_ > 0;
+  }));
+  weights_sync::History again{blocks_, "bf16", {}};
+  handout_ = {};
+  handout_.offer(again.add(2, second, threads_));
+  bytes_ = second;
+  ASSERT_TRUE(take(*behind));
+}
+
 TEST_F(WeightsFeedTest, bytes_of_the_same_version_of_another_life_of_the_trainer_are_replaced_whole) {
   Held held(blocks_, "bf16");
   Bytes other = bytes_;

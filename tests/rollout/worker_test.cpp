@@ -81,6 +81,68 @@ class WorkerTest : public testing::Test {
     (void)weights_sync::answer(handout_, trainer_, message, clock_.now());
   }
 
+  void welcome() {
+    hello_ = await([](Body::Reader body) { return body.isHello(); });
+    ASSERT_TRUE(hello_);
+    wire::Outgoing welcome(1);
+    welcome.body().initWelcome();
+    ASSERT_TRUE(coordinator_.send("rollout-0", welcome));
+  }
+
+  // Episode 5 comes from another rollout, in the middle of a call, with sandbox 9; it needs weights 3.
+  void take_over() {
+    welcome();
+    Handover episode;
+    episode.lease = {
+        .key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train", .min_version = 3, .max_version = 3};
+    episode.trajectory.key = episode.lease.key;
+    const std::vector<int32_t> prompt = {1, 40, 41};
+    episode.trajectory.append(prompt);
+    episode.trajectory.append_sampled(42, -1.5f, 3);
+    episode.sandbox = 9;
+    episode.turns = 1;
+    episode.max_turns = 4;
+    episode.said.calls.push_back({.call = {.name = "look", .arguments = {{"at", 1}}}});
+    auto victim = wire::Socket::connect(context_, hello_->body().getHello().getAddress(), identity("rollout-1"));
+    ASSERT_TRUE(victim);
+    const auto hand_over = [&] {
+      wire::Outgoing handover;
+      write_handover(episode, handover);
+      return victim->send("", handover).ok();
+    };
+    // Taken as soon as the connection stands.
+    const Time deadline = clock_.now() + 30s;
+    while (!hand_over() && clock_.now() < deadline) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(await([](Body::Reader body) { return body.isClaim() && body.getClaim().getEpisode() == 5; }));
+    wire::Outgoing yours;
+    yours.body().initClaim().setEpisode(5);
+    yours.body().getClaim().setAttempt(1);
+    ASSERT_TRUE(coordinator_.send("rollout-0", yours));
+  }
+
+  // The worker is asked to hand an episode over, until one has come.
+  std::optional<wire::Incoming> steal(wire::Socket& thief) {
+    for (const Time deadline = clock_.now() + 30s; clock_.now() < deadline;) {
+      wire::Outgoing steal;  // again, until there is a connection to the thief
+      steal.body().initSteal().setCount(1);
+      steal.body().getSteal().setThief(thief.address());
+      EXPECT_TRUE(coordinator_.send("rollout-0", steal));
+      wire::Socket* const sockets[] = {&thief};
+      wire::wait(sockets, 50ms);
+      if (auto message = thief.receive()) return message;
+    }
+    return std::nullopt;
+  }
+
+  void tell_of_sandbox(const std::string& worker, uint64_t episode, uint64_t sandbox) {
+    wire::Outgoing acquired;
+    auto out = acquired.body().initAcquired();
+    out.setLease(sandbox);
+    out.setEpisode(episode);
+    out.setAttempt(1);
+    EXPECT_TRUE(env_.send(worker, acquired));
+  }
+
   const SystemClock clock_;
   zmq::context_t context_;
   wire::Socket coordinator_ = listen("coordinator-0"), trainer_ = listen("trainer-0"), env_ = listen("env-0");
@@ -90,44 +152,13 @@ class WorkerTest : public testing::Test {
   uint64_t version_ = 0;
   std::atomic<bool> stop_{false};
   Status ended_;
+  std::optional<wire::Incoming> hello_;
   std::thread thread_;
 };
 
 // It began with weights that the taker, which has just started, does not have yet.
 TEST_F(WorkerTest, an_episode_that_was_taken_over_waits_for_the_weights_of_its_lease) {
-  const auto hello = await([](Body::Reader body) { return body.isHello(); });
-  ASSERT_TRUE(hello);
-  wire::Outgoing welcome(1);
-  welcome.body().initWelcome();
-  ASSERT_TRUE(coordinator_.send("rollout-0", welcome));
-
-  Handover episode;
-  episode.lease = {
-      .key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train", .min_version = 3, .max_version = 3};
-  episode.trajectory.key = episode.lease.key;
-  const std::vector<int32_t> prompt = {1, 40, 41};
-  episode.trajectory.append(prompt);
-  episode.trajectory.append_sampled(42, -1.5f, 3);
-  episode.sandbox = 9;
-  episode.turns = 1;
-  episode.max_turns = 4;
-  episode.said.calls.push_back({.call = {.name = "look", .arguments = {{"at", 1}}}});
-  auto victim = wire::Socket::connect(context_, hello->body().getHello().getAddress(), identity("rollout-1"));
-  ASSERT_TRUE(victim);
-  const auto hand_over = [&] {
-    wire::Outgoing handover;
-    write_handover(episode, handover);
-    return victim->send("", handover).ok();
-  };
-  // Taken as soon as the connection stands.
-  const Time deadline = clock_.now() + 30s;
-  while (!hand_over() && clock_.now() < deadline) std::this_thread::sleep_for(1ms);
-  ASSERT_TRUE(await([](Body::Reader body) { return body.isClaim() && body.getClaim().getEpisode() == 5; }));
-  wire::Outgoing yours;
-  yours.body().initClaim().setEpisode(5);
-  yours.body().getClaim().setAttempt(1);
-  ASSERT_TRUE(coordinator_.send("rollout-0", yours));
-
+  take_over();
   const auto waits_or_calls = await([](Body::Reader body) {
     return body.isCall() ||
            (body.isHeartbeat() &&
@@ -158,16 +189,7 @@ TEST_F(WorkerTest, a_sandbox_that_comes_when_its_episode_is_on_its_way_to_anothe
   ASSERT_TRUE(asked);
 
   wire::Socket thief = listen("rollout-1");
-  std::optional<wire::Incoming> handed_over;
-  for (const Time deadline = clock_.now() + 30s; !handed_over && clock_.now() < deadline;) {
-    wire::Outgoing steal;  // again, until there is a connection to the thief
-    steal.body().initSteal().setCount(1);
-    steal.body().getSteal().setThief(thief.address());
-    ASSERT_TRUE(coordinator_.send("rollout-0", steal));
-    wire::Socket* const sockets[] = {&thief};
-    wire::wait(sockets, 50ms);
-    handed_over = thief.receive();
-  }
+  const auto handed_over = steal(thief);
   ASSERT_TRUE(handed_over && handed_over->body().isHandover());
   wire::Outgoing acquired(asked->id());
   auto out = acquired.body().initAcquired();
@@ -176,6 +198,28 @@ TEST_F(WorkerTest, a_sandbox_that_comes_when_its_episode_is_on_its_way_to_anothe
   out.setAttempt(1);
   ASSERT_TRUE(env_.send(asked->sender(), acquired));
   EXPECT_TRUE(await([](Body::Reader body) { return body.isRelease() && body.getRelease() == 9; }));
+}
+
+// The server was asked twice for it, and its second answer is late.
+TEST_F(WorkerTest, a_sandbox_that_went_to_another_rollout_is_not_let_go_when_it_is_told_of_again) {
+  take_over();
+  wire::Socket thief = listen("rollout-1-as-thief");
+  const auto handed_over = steal(thief);
+  ASSERT_TRUE(handed_over && handed_over->body().isHandover());
+  ASSERT_EQ(handed_over->body().getHandover().getEnvLease(), 9u);
+  wire::Outgoing gone;
+  gone.body().initClaimed().setEpisode(5);
+  gone.body().getClaimed().setAttempt(1);
+  ASSERT_TRUE(coordinator_.send("rollout-0", gone));
+  ASSERT_TRUE(await([](Body::Reader body) {
+    return body.isHeartbeat() && std::string_view(body.getHeartbeat().getDoing().cStr()) == "waiting for episodes";
+  }));
+  const std::string worker = "0000000000000007/rollout-0";  // as environment servers know it
+  tell_of_sandbox(worker, 5, 9);
+  tell_of_sandbox(worker, 7, 11);  // of nobody
+  const auto released = await([](Body::Reader body) { return body.isRelease(); });
+  ASSERT_TRUE(released);
+  EXPECT_EQ(released->body().getRelease(), 11u);
 }
 
 }  // namespace
