@@ -310,16 +310,18 @@ class EnvServer {
             options.holder = holder;
             options.most_test_seconds = std::min(options.most_test_seconds, kMostTestSeconds);
             options.holder.run = terms->name;
-            options.keep_left_behind = terms->rewards != nullptr;
+            // What is held out is measured by the task alone, whatever becomes of the user's rewards.
+            const bool is_rewarded = terms->rewards != nullptr && spec.split == Split::kTrain;
+            options.keep_left_behind = is_rewarded;
             session->foreign = terms->foreign;
             if (terms->foreign && terms->foreign->has(spec.kind))
               session->episode = TRY(terms->foreign->open(spec));
             else
               session->episode = TRY(Episode::open(TRY(terms->make_task(spec)), backend_, options));
             session->options = options;
-            session->rewards = terms->rewards;
-            session->is_scored_apart = terms->rewards != nullptr;
-            if (terms->rewards) session->record.begin(*session->episode, session->episode->opening(listing));
+            session->rewards = is_rewarded ? terms->rewards : nullptr;
+            session->is_scored_apart = is_rewarded;
+            if (is_rewarded) session->record.begin(*session->episode, session->episode->opening(listing));
           }
           const Attempt& episode = *session->episode;
           return Writer(
