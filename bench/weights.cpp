@@ -26,7 +26,8 @@ using namespace std::chrono_literals;
 using Seconds = std::chrono::duration<double>;
 using Steady = std::chrono::steady_clock;
 
-constexpr int kWarmup = 12;  // steps, until moments have forgotten how they began
+constexpr uint64_t kFirstTimes = 3;  // versions that take memory which later ones take over
+constexpr int kWarmup = 12;          // steps, until moments have forgotten how they began
 
 // Weights that are trained on noise.
 class Training {
@@ -167,7 +168,7 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
   auto weights = TRY(load_model(settings, false));
   auto limits_stream = TRY(settings.place().host_stream());
   const double bandwidth = kernels::measure_read_bandwidth(limits_stream);
-  const auto sampled =
+  auto sampled =
       std::make_shared<model::Weights>(TRY(model::Weights::create(weights.config(), false, weights.format())));
   auto training = TRY(Training::begin(std::move(weights), settings.learning_rate, TRY(settings.place().host_stream())));
   for (int i = 0; i < kWarmup; ++i) TRY(training.step());
@@ -178,12 +179,12 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
   const auto& blocks = history.blocks();
   zmq::context_t context;
   const std::string address = fmt::format("ipc:///tmp/tandem-bench-weights-{}.sock", ::getpid());
-  auto offer = history.add(0, training.weights().wire(), training.threads());
-  const auto sender = TRY(Sender::start(context, address, offer));
+  const auto sender =
+      TRY(Sender::start(context, address, history.add(0, training.weights().wire(), training.threads())));
   auto line = TRY(wire::Socket::connect(context, address, {.sender = "rollout-0", .epoch = 1, .run = 1}));
   TRY(sampled->pack_received(limits_stream, training.weights().wire()));
-  const auto executor =
-      TRY(model::make_cpu_executor(sampled, TRY(settings.place().host_stream()), {.pages = 16, .max_positions = 64}));
+  const auto executor = TRY(model::make_cpu_executor(std::move(sampled), TRY(settings.place().host_stream()),
+                                                     {.pages = 16, .max_positions = 64}));
   weights_sync::Held held(blocks, format);
   held.hold(0, training.weights().wire(), training.threads());
   const SystemClock clock;
@@ -191,7 +192,7 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
 
   Rounds rounds;
   double total = 0;
-  for (uint64_t version = 1; version <= 3 || total < settings.seconds; ++version) {
+  for (uint64_t version = 1; version <= kFirstTimes + 3 || total < settings.seconds; ++version) {
     const std::vector<std::byte> before(training.weights().wire().begin(), training.weights().wire().end());
     TRY(training.step());
     const size_t sent = sender->sent();
@@ -216,7 +217,7 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
     TRY(executor->flip(std::move(ready->weights)));
     const auto live = Steady::now();
     total += Seconds(live - start).count();
-    if (version == 1) continue;  // took memory for the first time
+    if (version <= kFirstTimes) continue;
     rounds.quantise.push_back(Seconds(encoded - start).count() * 1e3);
     rounds.publish.push_back(Seconds(published - encoded).count() * 1e3);
     rounds.receive.push_back((Seconds(prepared - published).count() - ready->prepare_seconds) * 1e3);
@@ -234,16 +235,17 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
   };
   const double publish = Rounds::median(rounds.publish), prepare = Rounds::median(rounds.prepare);
   std::vector<Figure> figures = {
-      {"elements of the layers that changed", Rounds::median(rounds.changed) * 100, "%", 0, ""},
+      {fmt::format("elements of the layers that changed, learning rate {:g}", settings.learning_rate),
+       Rounds::median(rounds.changed) * 100, "%", 0, ""},
       {"bytes sent of a version", Rounds::median(rounds.bytes) / 1e6, "MB", bytes / 1e6, "the weights whole"},
       figure("quantise", Rounds::median(rounds.quantise)),
       figure("find what changed, copy, take digests", publish),
       // The new ones and the last ones are read, and written; then read once more.
-      speed("the same", 4, publish),
+      speed("throughput of that", 4, publish),
       figure("announce, ask, send", Rounds::median(rounds.receive)),
       figure("apply, pack, verify", prepare),
       // Read and written as panels, compared with both, read for digests.
-      speed("the same", 5, prepare),
+      speed("throughput of apply, pack, verify", 5, prepare),
       figure("pause of the engine", Rounds::median(rounds.flip)),
       figure("from the trainer's numbers to the engine's", Rounds::median(rounds.whole))};
   return figures;

@@ -311,7 +311,6 @@ class Trainer {
             {"trained_tokens", trained_tokens_},
             {"sent_bytes", sent_bytes_},
             {"full_bytes", handout_.offered().whole_bytes()},
-            {"delta_bytes", handout_.offered().delta_bytes()},
             {"compared_tokens", compared_tokens_},
             {"max_abs_logprob_diff", max_diff_},
             {"trajectories", stored_}};

@@ -235,7 +235,7 @@ class EnvServer {
 
   // A foreign environment is told that its episode is over, and may take its time: not this thread's.
   void let_go(const std::shared_ptr<Session>& session) {
-    if (!session->foreign) return;
+    if (session->opening > 0 || !session->foreign) return;  // while it opens, another thread writes that
     const auto kept = std::make_shared<std::shared_ptr<Session>>(session);
     (void)scores_.submit(
         [kept]() -> WorkQueue::Completion {
