@@ -43,14 +43,17 @@ void FrameCorrupter::pass(std::string& bytes) {
       skip(body_);
     } else {
       head_.push_back(bytes[at++]);
-      const bool is_long = head_[0] & 2, is_command = head_[0] & 4;
+      const bool is_last = !(head_[0] & 1), is_long = head_[0] & 2, is_command = head_[0] & 4;
       if (head_.size() < (is_long ? 9u : 2u)) continue;
       for (size_t i = 1; i < head_.size(); ++i) body_ = body_ << 8 | static_cast<unsigned char>(head_[i]);
       head_.clear();
-      if (!is_command && body_ >= smallest_ && left_ > 0) {
+      if (is_command) continue;
+      if (!is_hit_ && body_ >= smallest_ && left_ > 0) {
         --left_;
         hit_in_ = body_ / 2;
+        is_hit_ = true;
       }
+      if (is_last) is_hit_ = false;
     }
   }
 }

@@ -16,7 +16,8 @@ namespace tandem {
 // Follows one direction of one connection.
 class FrameCorrupter {
  public:
-  // Frames of at least `smallest` bytes are hit as long as `left` lasts.
+  // One frame of each message, the first of at least `smallest` bytes, is hit as long as `left` lasts: what is refused
+  // is the message, so two hits in one would be one refusal.
   FrameCorrupter(size_t smallest, std::atomic<int>& left) : smallest_(smallest), left_(left) {}
   void pass(std::string& bytes);
 
@@ -25,6 +26,7 @@ class FrameCorrupter {
   std::atomic<int>& left_;
   uint64_t greeting_ = 64, body_ = 0, hit_in_ = UINT64_MAX;
   std::string head_;
+  bool is_hit_ = false;  // the message of which frames are passing
 };
 
 class CorruptingProxy {
@@ -37,7 +39,7 @@ class CorruptingProxy {
   CorruptingProxy(fs::path socket, Hits from_role, Hits to_role);
   ~CorruptingProxy();
 
-  // How many frames are still to be hit.
+  // How many messages are still to be hit.
   int left_from_role() const { return left_from_role_; }
   int left_to_role() const { return left_to_role_; }
 
