@@ -176,12 +176,12 @@ Check torch() {
     return check;
   }
   if (library.error().code() == Code::kNotFound) {
-    check.found = "none; only losses of your own (algorithm.name: torch) need it";
+    check.found = "none; only losses of your own (algorithm.name: torch) need it, and scripts/with-torch installs it";
   } else {
     check.level = CheckLevel::kWarning;
     check.found = library.error().message();
+    check.mend = library.error().hint();
   }
-  check.mend = library.error().hint();
   return check;
 }
 
