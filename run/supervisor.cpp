@@ -96,9 +96,9 @@ Supervisor::~Supervisor() {
   if (holds_directory_) remove_unfinished(run_dir_);  // of roles that had to be killed
 }
 
-std::vector<std::string> Supervisor::sweep() {
+std::vector<std::string> Supervisor::sweep(const fs::path& run_dir, const RunLayout& layout) {
   std::vector<std::string> found;
-  const std::string marker = fmt::format("--run-dir{}{}", '\0', run_dir_.string());
+  const std::string marker = fmt::format("--run-dir{}{}", '\0', fs::absolute(run_dir).string());
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename();
@@ -113,11 +113,11 @@ std::vector<std::string> Supervisor::sweep() {
     ::kill(pid, SIGKILL);
     found.push_back(fmt::format("ended process {} of an earlier life of this run", pid));
   }
-  if (fs::exists(layout_.socket_folder())) {
-    fs::remove_all(layout_.socket_folder(), error);
-    found.push_back(fmt::format("removed {}", layout_.socket_folder().string()));
+  if (fs::exists(layout.socket_folder())) {
+    fs::remove_all(layout.socket_folder(), error);
+    found.push_back(fmt::format("removed {}", layout.socket_folder().string()));
   }
-  for (const fs::path& path : remove_unfinished(run_dir_))
+  for (const fs::path& path : remove_unfinished(run_dir))
     found.push_back(fmt::format("removed {}, which was not finished", path.string()));
   return found;
 }

@@ -31,9 +31,9 @@ class Supervisor {
              Launcher& launcher, const Clock& clock, int attempt);
   ~Supervisor();  // ends all roles; no socket and no half-written file is left
 
-  // Ends processes, and removes sockets and half-written files, of an earlier life of this run; returns a line for
-  // each.
-  std::vector<std::string> sweep();
+  // Ends processes, and removes sockets and half-written files, of an earlier life of a run; returns a line for each.
+  // The caller holds the directory (`claim_run_dir`).
+  static std::vector<std::string> sweep(const fs::path& run_dir, const RunLayout& layout);
 
   Status start();
 

@@ -159,6 +159,10 @@ void record_failure(const RunOptions& options, const Status& failure) {
   (void)write_file(run_dir / "failure.json", record.dump(2) + "\n");
 }
 
+void sweep(const fs::path& run_dir, const run::RunLayout& layout) {
+  for (const auto& line : run::Supervisor::sweep(run_dir, layout)) fmt::print(stderr, "swept: {}\n", line);
+}
+
 // `failure_recorded`: failure.json says it already.
 Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   run::RunConfig config;
@@ -219,6 +223,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
                         .hint(fmt::format("run.steps above {} makes it go on", ledger.plan().steps)));
       }
       fmt::print(stderr, "{} is done already\n", run_dir.string());
+      // As where it was killed after its last step.
+      if (const auto layout = run::RunLayout::open(run_dir)) sweep(run_dir, *layout);
       show(TRY(conclude(run_dir, config, clock)));
       return kDone;
     }
@@ -269,7 +275,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
         clock);
   }
   run::Supervisor supervisor(run_dir, config, topology, layout, launching.launcher(), clock, attempt);
-  for (const auto& line : supervisor.sweep()) fmt::print(stderr, "swept: {}\n", line);
+  sweep(run_dir, layout);
   // Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
   // said until now.
   const rollout::RunTerms before{TRY(run::plan_of(recorded, run_dir)), run::flat(recorded)};

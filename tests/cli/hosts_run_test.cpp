@@ -236,7 +236,7 @@ TEST_F(HostsRun, a_host_joins_a_run_that_is_on_and_one_is_given_back) {
 }
 
 TEST_F(HostsRun, a_run_whose_supervisor_was_killed_goes_on_with_its_hosts_at_once) {
-  const Arguments what = {"run.steps=6", "tasks.heldout=0", "run.deterministic=true", "trainer.checkpoint_every=1"};
+  const Arguments what = {"run.steps=24", "tasks.heldout=0", "run.deterministic=true", "trainer.checkpoint_every=1"};
   ASSERT_EQ(run(what, root() / "undisturbed"), 0) << text(output());
   Host host("orphaned");
   const fs::path run_dir = root() / "disturbed";
@@ -252,7 +252,8 @@ TEST_F(HostsRun, a_run_whose_supervisor_was_killed_goes_on_with_its_hosts_at_onc
   EXPECT_EQ(export_digest(run_dir), export_digest(root() / "undisturbed"));
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);
-  EXPECT_FALSE(host.has_homes());
+  // Where the last step was done before the kill, the host is not asked again and lets go by itself.
+  EXPECT_TRUE(within(60s, [&] { return !host.has_homes(); }));
   expect_nothing_left(run_dir);
 }
 

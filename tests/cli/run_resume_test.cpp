@@ -39,6 +39,19 @@ TEST_F(RunResume, more_steps_extend_a_run_that_is_done_and_held_out_tasks_are_me
   EXPECT_EQ(episodes(run_dir, false).size(), summary["episodes"]["admitted"].get<size_t>());
 }
 
+// Where the supervisor was killed between the last step and its own end.
+TEST_F(RunResume, what_a_run_that_is_done_has_left_is_removed) {
+  const fs::path run_dir = root() / "left";
+  ASSERT_EQ(run({"run.steps=1", "tasks.heldout=0"}, run_dir), 0) << said();
+  const fs::path sockets = run::RunLayout::open(run_dir)->socket_folder();
+  fs::create_directories(sockets);
+  ASSERT_TRUE(write_file(sockets / "wiring.json", "{}"));
+  ASSERT_EQ(run({}, run_dir, true), 0) << said();
+  EXPECT_NE(said().find("is done already"), std::string::npos) << said();
+  EXPECT_NE(said().find("swept: removed " + sockets.string()), std::string::npos) << said();
+  expect_nothing_left(run_dir);
+}
+
 TEST_F(RunResume, a_model_of_an_earlier_end_is_not_shown_as_that_of_a_run_that_was_interrupted) {
   const fs::path run_dir = root() / "export";
   ASSERT_EQ(run({"run.steps=1", "tasks.heldout=0"}, run_dir), 0) << said();

@@ -45,7 +45,7 @@ TEST_F(TorchCommand, the_doctor_says_that_it_is_not_there_and_finds_no_fault_in_
   for (const Json& check : (*report)["checks"]) {
     if (check["name"] != "LibTorch") continue;
     EXPECT_EQ(check["level"], "ok");
-    EXPECT_THAT(check["mend"].get<std::string>(), HasSubstr("scripts/with-torch"));
+    EXPECT_THAT(check["found"].get<std::string>(), HasSubstr("scripts/with-torch"));
     return;
   }
   FAIL() << text(said_);
