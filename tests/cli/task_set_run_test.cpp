@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include "kernels/formats/bf16.h"
+#include "model/weights.h"
 #include "tests/cli/run_fixture.h"
 
 namespace tandem {
@@ -100,11 +102,24 @@ TEST_F(TaskSetRun, an_answer_ends_a_step_and_the_model_goes_on_with_the_next_ins
   write("environment/Dockerfile", "FROM debian\nWORKDIR /app\n");
   for (const std::string step : {"a", "b"}) {
     write("steps/" + step + "/instruction.md", "Write MATO into BIDU.\n");
-    write("steps/" + step + "/tests/test.sh", "test -e BIDU; echo $((1 - $?)) > /logs/verifier/reward.txt\n");
+    // A step needs episodes of unlike rewards, whatever the model does.
+    write("steps/" + step + "/tests/test.sh",
+          "echo $(($(od -An -N1 -tu1 /dev/urandom) % 2)) > /logs/verifier/reward.txt\n");
   }
-  const fs::path run_dir = root() / "steps";
-  ASSERT_EQ(run(with_tasks({"run.steps=2", "trainer.groups_per_step=16", "rollout.max_new_tokens=120",
-                            "tasks.heldout=0", "tasks.heldout_share=0"}),
+  // One that rambles, and stops at many a token: the tiny model makes calls until its tokens are used up, and answers
+  // once in hundreds of episodes.
+  const fs::path rambling = root() / "rambling", run_dir = root() / "steps";
+  auto weights = model::load_weights(root() / "model", false);
+  ASSERT_TRUE(weights) << weights.error().to_string();
+  const auto& norm = weights->layout().parameters.at(weights->layout().final_norm);
+  for (kernels::bf16& scale : weights->flat().subspan(norm.offset, norm.columns))
+    scale = kernels::to_bf16(kernels::to_float(scale) / 64);
+  ASSERT_TRUE(model::save_weights(*weights, rambling, root() / "model"));
+  Json generation = json(rambling / "generation_config.json");
+  generation["eos_token_id"] = {2, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114};
+  ASSERT_TRUE(write_file(rambling / "generation_config.json", dump_json(generation)));
+  ASSERT_EQ(run(with_tasks({"run.steps=2", "model.path=" + rambling.string(), "rollout.max_new_tokens=240",
+                            "rollout.max_tokens=1024", "tasks.heldout=0", "tasks.heldout_share=0"}),
                 run_dir),
             0)
       << text(output());
