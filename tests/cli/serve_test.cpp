@@ -395,7 +395,11 @@ TEST_F(Serve, answers_to_one_prompt_share_its_pages) {
   std::vector<int> prompt(150);
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = 5 + static_cast<int>(i * 7 % 90);
   post("/v1/completions", {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 12}, {"n", 4}, {"ignore_eos", true}});
-  EXPECT_EQ(metric("tandem_prefix_cache_hits_total"), 3 * 149) << "all but the last token, of three of four";
+  // Three of four share all but the last token with one that is there, and the two whole pages of 64 with one that has
+  // ended before they came.
+  const auto hits = metric("tandem_prefix_cache_hits_total");
+  EXPECT_GE(hits, 3 * 128);
+  EXPECT_LE(hits, 3 * 149);
 }
 
 TEST_F(Serve, the_best_of_several_answers_come_back) {
