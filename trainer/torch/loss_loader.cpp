@@ -2,11 +2,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -85,6 +88,19 @@ struct FreeFunction {
 };
 using FunctionHandle = std::unique_ptr<TandemTorchFunction, FreeFunction>;
 
+// Destructors of statics would run under a call that nobody waits for any more, and LibTorch does not survive that:
+// from the first such call on, the process ends without them. The handler is the last that is registered, so the first
+// to run.
+void end_without_destructors() {
+  static const int registered = ::on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        ::_exit(status);
+      },
+      nullptr);
+  static_cast<void>(registered);
+}
+
 // All that a call touches: it stays for as long as the call runs, also where nobody waits for it any more.
 struct Call {
   std::shared_ptr<TandemTorchFunction> function;
@@ -138,6 +154,7 @@ class TorchFunction final : public LossFunction {
       promise.set_value(call->run(step));
     }).detach();
     if (answer.wait_for(std::chrono::duration<double>(seconds_)) != std::future_status::ready) {
+      end_without_destructors();
       return fail(Status::invalid(fmt::format("did not return within {} s at step {}", seconds_, input.step))
                       .at(file_)
                       .hint("algorithm.seconds is the time that a call has"));
