@@ -185,9 +185,10 @@ TEST_F(TorchLossTest, a_function_that_does_not_return_is_an_error) {
 
 // The function still runs while the process ends: with the destructors of LibTorch's statics it ended with SIGSEGV.
 TEST_F(TorchLossTest, a_process_with_a_function_that_does_not_return_ends_with_its_own_code) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [&] {
     std::fputs(computed_without_end().c_str(), stderr);
+    fs::remove_all(folder_);
     std::exit(7);
   };
   for (int i = 0; i < 5; ++i) EXPECT_EXIT(end(), testing::ExitedWithCode(7), "did not return within 0.001 s");

@@ -89,16 +89,15 @@ struct FreeFunction {
 using FunctionHandle = std::unique_ptr<TandemTorchFunction, FreeFunction>;
 
 // Destructors of statics would run under a call that nobody waits for any more, and LibTorch does not survive that:
-// from the first such call on, the process ends without them. The handler is the last that is registered, so the first
-// to run.
+// from the first such call on, the process ends without them. Handlers run in reverse order, so this one comes before
+// the destructors of all that LibTorch has made by now.
 void end_without_destructors() {
-  static const int registered = ::on_exit(
+  [[maybe_unused]] static const int registered = ::on_exit(
       [](int status, void*) {
         std::fflush(nullptr);
         ::_exit(status);
       },
       nullptr);
-  static_cast<void>(registered);
 }
 
 // All that a call touches: it stays for as long as the call runs, also where nobody waits for it any more.
