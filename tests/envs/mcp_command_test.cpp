@@ -394,7 +394,7 @@ TEST_F(McpHttpCommand, who_may_not_ask_and_what_cannot_be_answered_is_refused_wi
 }
 
 TEST_F(McpHttpCommand, sessions_are_bounded_and_idle_ones_are_let_go) {
-  start({"--sessions", "1", "--idle-minutes", "0.01"});
+  start({"--sessions", "1", "--idle-minutes", "0.05"});
   const auto id = begin();
   EXPECT_EQ(ask("POST /mcp", kInitialize).status, 503);
   EXPECT_TRUE(within(30s, [&] { return ask("POST /mcp", kInitialize).status == 200; }));

@@ -96,7 +96,7 @@ TEST_F(McpServers, arguments_are_checked_before_the_server_hears_of_them) {
 }
 
 TEST_F(McpServers, what_goes_wrong_is_told_to_the_model) {
-  spec_.call_time_limit_s = 1;
+  spec_.call_time_limit_s = 3;
   make();
   begin();
   const auto failed = ask("fail");

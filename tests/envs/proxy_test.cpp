@@ -191,7 +191,7 @@ TEST_F(Proxy, hosts_that_are_not_on_the_list_are_not_even_resolved) {
 TEST_F(Proxy, connections_bytes_and_time_are_bounded) {
   limits_.connections = 1;
   limits_.bytes = 10'000;
-  limits_.head = std::chrono::milliseconds(300);
+  limits_.head = std::chrono::milliseconds(2000);
   open({host()});
   {
     const auto slow = client();

@@ -15,6 +15,7 @@
 #include "envs/tools/tool.h"
 #include "tests/envs/local_server.h"
 #include "tests/envs/scratch.h"
+#include "tests/within.h"
 
 namespace tandem::envs {
 namespace {
@@ -203,11 +204,11 @@ TEST_F(ToolsCommand, nothing_survives_when_it_is_killed) {
       execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
       _exit(127);
     }
-    for (int i = 0; i < 200 && running() < 2; ++i) usleep(20'000);
+    (void)within(30s, [&] { return running() == 2; });
     EXPECT_EQ(running(), 2u) << kind;
     kill(process, SIGKILL);
     waitpid(process, nullptr, 0);
-    for (int i = 0; i < 50 && running() > 0; ++i) usleep(20'000);
+    (void)within(30s, [&] { return running() == 0; });
     EXPECT_EQ(running(), 0u) << kind;
   }
 }

@@ -62,6 +62,8 @@ std::map<SequenceId, Sampled> run(Engine& engine) {
 }
 
 TurnRequest turn(uint64_t seed) { return {.max_new_tokens = 40, .sampling = {}, .seed = seed, .stop_tokens = {3}}; }
+// Ends at its limit, whatever the model says with the instruction set of this machine.
+TurnRequest full_turn(uint64_t seed) { return {.max_new_tokens = 40, .sampling = {}, .seed = seed, .stop_tokens = {}}; }
 
 std::map<SequenceId, Sampled> sample_groups(Engine& engine, bool reversed) {
   std::vector<int> order;
@@ -241,7 +243,7 @@ TEST(Engine, a_second_turn_is_what_one_long_prompt_would_have_been) {
 
 TEST(Engine, after_a_swap_every_token_is_that_of_the_new_weights_alone) {
   auto e = engine({.slots = 4, .max_tokens = 256});
-  ASSERT_TRUE(e.add(1, prompt_of(0, 50), turn(9)));
+  ASSERT_TRUE(e.add(1, prompt_of(0, 50), full_turn(9)));
   std::vector<int32_t> tokens = prompt_of(0, 50);
   for (int i = 0; i < 5; ++i) {
     const auto sampled = *e.step();
@@ -252,7 +254,7 @@ TEST(Engine, after_a_swap_every_token_is_that_of_the_new_weights_alone) {
   ASSERT_EQ(sampled.size(), 1u);
   EXPECT_EQ(sampled[0].version, 7u);
   auto fresh = engine({.slots = 4, .max_tokens = 256}, 2, 2);
-  ASSERT_TRUE(fresh.add(1, tokens, turn(9)));
+  ASSERT_TRUE(fresh.add(1, tokens, full_turn(9)));
   const auto expected = *fresh.step();
   EXPECT_EQ(sampled[0].token, expected[0].token);
   EXPECT_EQ(sampled[0].logprob, expected[0].logprob);
@@ -299,7 +301,7 @@ TEST(Engine, on_a_device_that_runs_behind_goes_on_with_turns_and_lets_sequences_
 
 TEST(Engine, on_a_device_that_runs_behind_every_token_has_the_version_that_it_was_sampled_under) {
   auto e = late_engine({.slots = 2, .max_tokens = 256}, 3);
-  ASSERT_TRUE(e.add(1, prompt_of(0, 50), turn(9)));
+  ASSERT_TRUE(e.add(1, prompt_of(0, 50), full_turn(9)));
   std::vector<SampledToken> all;
   for (int i = 0; !e.idle(); ++i) {
     if (i == 6) {
@@ -315,7 +317,7 @@ TEST(Engine, on_a_device_that_runs_behind_every_token_has_the_version_that_it_wa
   ASSERT_GT(old, 2u);
   EXPECT_EQ(all[old].version, 7u);
   auto fresh = engine({.slots = 4, .max_tokens = 256}, 2, 2);
-  ASSERT_TRUE(fresh.add(1, before, turn(9)));
+  ASSERT_TRUE(fresh.add(1, before, full_turn(9)));
   const auto expected = *fresh.step();
   EXPECT_EQ(all[old].token, expected[0].token);
   EXPECT_EQ(all[old].logprob, expected[0].logprob);

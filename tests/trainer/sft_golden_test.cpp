@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "tests/envs/scratch.h"
 #include "trainer/sft/sample_set.h"
 
 namespace tandem::trainer {
@@ -31,17 +32,16 @@ Sample sample_of(const ChatRenderer& renderer, const Json& json) {
 }
 
 // The golden model with the template that has no generation blocks.
-fs::path plain_model() {
-  const fs::path copy = fs::path(testing::TempDir()) / "tandem-sft-plain";
-  fs::remove_all(copy);
-  fs::copy(kGolden / "model", copy, fs::copy_options::recursive);
-  fs::copy_file(kGolden / "plain.jinja", copy / "chat_template.jinja", fs::copy_options::overwrite_existing);
-  return copy;
+fs::path plain_model(const envs::Scratch& folder) {
+  fs::copy(kGolden / "model", folder.path, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  fs::copy_file(kGolden / "plain.jinja", folder.path / "chat_template.jinja", fs::copy_options::overwrite_existing);
+  return folder.path;
 }
 
 TEST(SftGolden, ids_and_mask_are_those_of_transformers_with_generation_blocks_and_without) {
   const Json expected = read_json(kGolden / "expected.json");
-  for (const fs::path& model : {kGolden / "model", plain_model()}) {
+  const envs::Scratch folder;
+  for (const fs::path& model : {kGolden / "model", plain_model(folder)}) {
     const auto renderer = ChatRenderer::load(model, {});
     ASSERT_TRUE(renderer) << renderer.error().to_string();
     size_t number = 0;
@@ -77,7 +77,8 @@ TEST(SftGolden, arguments_in_openais_notation_are_the_objects_that_they_say) {
 // Templates as their makers publish them, none with generation blocks.
 TEST(SftGolden, the_turns_of_published_templates_are_told) {
   for (const char* name : {"Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B", "Qwen3-Coder"}) {
-    const fs::path model = plain_model();
+    const envs::Scratch folder;
+    const fs::path model = plain_model(folder);
     fs::copy_file(kGolden.parent_path() / "chat_templates" / fmt::format("{}.jinja", name),
                   model / "chat_template.jinja", fs::copy_options::overwrite_existing);
     const auto renderer = ChatRenderer::load(model, {});

@@ -153,7 +153,7 @@ TEST_F(HttpClientTest, a_request_that_is_under_way_ends_when_it_is_asked_to) {
 
 // Its key and certificate are for nothing else, and good until 2126.
 constexpr const char* kTlsServer = R"(
-import http.server, ssl, sys
+import http.server, os, ssl, sys
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -165,7 +165,7 @@ server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1])
 server.socket = context.wrap_socket(server.socket, server_side=True)
-print(server.server_port, flush=True)
+print(os.getpid(), server.server_port, flush=True)
 server.serve_forever()
 )";
 constexpr const char* kKeyAndCertificate = R"(-----BEGIN PRIVATE KEY-----
@@ -191,10 +191,9 @@ TEST(HttpTls, a_certificate_is_trusted_where_the_environment_names_it_and_else_r
   fs::create_directories(folder);
   ASSERT_TRUE(write_file(folder / "server.pem", kKeyAndCertificate));
   ASSERT_TRUE(write_file(folder / "server.py", kTlsServer));
-  FILE* server = popen(("exec python3 '" + (folder / "server.py").string() + "' '" + (folder / "server.pem").string() +
-                        "' & echo $!; wait")
-                           .c_str(),
-                       "r");
+  FILE* server = popen(
+      ("exec python3 '" + (folder / "server.py").string() + "' '" + (folder / "server.pem").string() + "'").c_str(),
+      "r");
   ASSERT_NE(server, nullptr);
   int process = 0, port = 0;
   ASSERT_EQ(fscanf(server, "%d %d", &process, &port), 2);

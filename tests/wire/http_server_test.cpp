@@ -88,7 +88,7 @@ class HttpServed : public testing::Test {
     HttpLimits limits;
     limits.body_bytes = 10;
     limits.connections = 4;
-    limits.transfer = 500ms;
+    limits.transfer = 2s;
     limits.keep_alive = keep_alive;
     return limits;
   }
