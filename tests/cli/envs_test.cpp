@@ -204,7 +204,7 @@ TEST_F(EnvsOfServer, ls_shows_whose_a_sandbox_is_and_logs_what_was_done_in_it) {
 }
 
 TEST_F(EnvsOfServer, logs_follow_what_comes_and_end_with_the_server) {
-  Process follower({TANDEM_BINARY, "envs", "logs", run(), "--follow", "--json", "-n", "0", "--timeout", "1"},
+  Process follower({TANDEM_BINARY, "envs", "logs", run(), "--follow", "--json", "-n", "0", "--timeout", "3"},
                    root() / "follow");
   rollout_->acquire(5);
   const auto is_followed = [&] {
@@ -382,7 +382,7 @@ TEST_F(EnvsOfServer, a_server_that_is_gone_stopped_or_anothers_is_one_clear_line
   said = envs("ls " + run() + " --endpoint tcp://127.0.0.1:1 --timeout 0.3");
   EXPECT_EQ(said.code, 1);
   EXPECT_EQ(said.err, "tandem envs: no environment server answers at tcp://127.0.0.1:1\n");
-  said = envs("ls " + run() + " --endpoint " + env_address().text() + " --endpoint tcp://127.0.0.1:1 --timeout 0.3");
+  said = envs("ls " + run() + " --endpoint " + env_address().text() + " --endpoint tcp://127.0.0.1:1 --timeout 3");
   EXPECT_EQ(said.code, 5);
   EXPECT_EQ(envs("ls " + run() + " --endpoint localhost").code, 2);
   EXPECT_EQ(envs("ls " + (root() / "nowhere").string()).code, 2);
@@ -402,14 +402,14 @@ TEST_F(EnvsCommand, a_server_on_another_host_is_reached_by_its_endpoint) {
   ASSERT_TRUE(make_directories(run_dir));
   ASSERT_TRUE(write_file(run_dir / "config.resolved.json", "{}"));
   const run::RunLayout layout = *run::RunLayout::establish(run_dir);
+  const SystemClock clock;
+  auto backend = envs::NamespaceBackend::start(envs::IsolatedBy::kNamespaces);
+  ASSERT_TRUE(backend) << backend.error().to_string();
   std::string address;
   {
     zmq::context_t context;
     address = wire::Socket::listen(context, "tcp://127.0.0.1:*", {.sender = "x"})->address();
   }
-  const SystemClock clock;
-  auto backend = envs::NamespaceBackend::start(envs::IsolatedBy::kNamespaces);
-  ASSERT_TRUE(backend) << backend.error().to_string();
   envs::WatchedBackend watched(**backend, clock, 1);
   envs::StopFlags stop;
   std::thread server([&] {
@@ -469,7 +469,7 @@ TEST_F(EnvsCommand, a_run_tries_the_episode_again_whose_sandbox_an_operator_ende
     return done;
   };
   ASSERT_TRUE(within(60s, kill_one)) << text(output());
-  const int step = json(run_dir / "status.json").value("step", 0);
+  const int step = step_of(run_dir);
   ASSERT_TRUE(reaches_step(process, run_dir, step + 3)) << text(output());
   process.signal(SIGINT);
   ASSERT_EQ(process.wait(60s), 75) << text(output());

@@ -37,11 +37,9 @@ TEST_F(LaunchTest, on_this_machine_a_run_that_is_interrupted_or_killed_goes_on_u
   pid_t before = 0;
   int step = 1;
   for (const int number : {SIGUSR1, SIGTERM, SIGKILL}) {
-    ASSERT_TRUE(within(60s, [&] {
-      return supervisor_of(run_dir) != before && json(run_dir / "status.json").value("step", 0) >= step;
-    })) << said();
+    ASSERT_TRUE(within(60s, [&] { return supervisor_of(run_dir) != before && step_of(run_dir) >= step; })) << said();
     before = supervisor_of(run_dir);
-    step = json(run_dir / "status.json").value("step", 0) + 1;
+    step = step_of(run_dir) + 1;
     ASSERT_TRUE(signal(run_dir, before, number));
   }
   ASSERT_EQ(process.wait(), 0) << said();

@@ -13,9 +13,10 @@ class Replay : public RunTest {
   static const fs::path& recorded() {
     static const fs::path run_dir = [] {
       const fs::path path = root() / "recorded";
-      EXPECT_EQ(
-          run({"run.steps=10", "tasks.heldout=0", "trainer.checkpoint_every=3", "trainer.keep_checkpoints=all"}, path),
-          0)
+      EXPECT_EQ(run({"run.steps=10", "tasks.heldout=0", "trainer.checkpoint_every=3", "trainer.keep_checkpoints=all",
+                     "trainer.groups_per_step=4"},
+                    path),
+                0)
           << text(output());
       return path;
     }();

@@ -70,7 +70,7 @@ TEST_F(RunDamage, a_step_whose_line_of_metrics_was_lost_gets_one) {
 // Between trainer and rollout, in a run that is on: chunks of weights one way, trajectories the other.
 TEST_F(RunDamage, bytes_flipped_on_the_wire_are_refused_named_and_sent_again) {
   const fs::path run_dir = root() / "wire";
-  Process process(command({"run.steps=60", "tasks.heldout=0", "rollout.workers=1"}, run_dir), output());
+  Process process(command({"run.steps=120", "tasks.heldout=0", "rollout.workers=1"}, run_dir), output());
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   {
     // Header and control frames are small; of what is larger all is bulk.
@@ -131,7 +131,13 @@ TEST_F(RunDamage, a_ledger_that_lost_steps_of_which_there_is_a_checkpoint_is_ref
 }
 
 TEST_F(RunDamage, what_a_log_has_lost_is_said_by_whoever_reads_it) {
-  const fs::path run_dir = killed_run("cut-ledger", 2, 5);
+  const fs::path run_dir = root() / "cut-ledger";
+  {
+    Process process(command({"run.steps=5000", "tasks.heldout=0", "trainer.checkpoint_every=2"}, run_dir), output());
+    ASSERT_TRUE(within(60s, [&] { return json(run_dir / "status.json").value("step", 0) >= 5; })) << text(output());
+    process.signal(SIGKILL);
+    process.wait();
+  }
   const auto records = records_of(ledger(run_dir));
   const auto said_by = [&](const Arguments& arguments) {
     EXPECT_EQ(tandem(arguments), 0) << text(output());

@@ -152,8 +152,18 @@ std::string RunTest::logs(const fs::path& run_dir) {
   return all;
 }
 
+int RunTest::step_of(const fs::path& run_dir) {
+  int step = 0;
+  const std::string all = text(run_dir / "metrics.jsonl");
+  for (const auto line : split(std::string_view(all).substr(0, all.rfind('\n') + 1), '\n')) {
+    const auto metrics = parse_json(line);
+    if (metrics && metrics->is_object()) step = std::max(step, metrics->value("step", 0));
+  }
+  return step;
+}
+
 bool RunTest::reaches_step(Process& process, const fs::path& run_dir, int step) {
-  const auto there = [&] { return json(run_dir / "status.json").value("step", 0) >= step; };
+  const auto there = [&] { return step_of(run_dir) >= step && pid_of(run_dir, "trainer") > 0; };
   return within(120s, [&] { return there() || !process.running(); }) && there();
 }
 

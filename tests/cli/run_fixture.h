@@ -100,7 +100,9 @@ class RunTest : public testing::Test {
   }
   static std::string logs(const fs::path& run_dir);  // of all roles and attempts
 
-  // Waits for a run to have trained `step` steps; false where it ended or was too slow.
+  // The last step that was trained, by metrics.jsonl, for status.json is a second late: a run may be over by then.
+  static int step_of(const fs::path& run_dir);
+  // Waits for a run to have trained `step` steps and to have a trainer; false where it ended or was too slow.
   static bool reaches_step(Process& process, const fs::path& run_dir, int step);
   // The process of a role that the supervisor takes for well, or 0.
   static pid_t pid_of(const fs::path& run_dir, const std::string& name, int rank = 0);

@@ -161,7 +161,7 @@ TEST_F(RunInput, a_run_directory_belongs_to_one_run_at_a_time) {
         << text(root() / "second");
   }
   // The first has not noticed.
-  const int step = json(run_dir / "status.json").value("step", 0);
+  const int step = step_of(run_dir);
   ASSERT_TRUE(reaches_step(process, run_dir, step + 1)) << text(output());
   EXPECT_EQ(pid_of(run_dir, "trainer"), trainer);
   process.signal(SIGINT);

@@ -31,8 +31,8 @@ class RunRanks : public RunTest {
   }
 
   // Signals a rank once the run has come to a step, and waits until `words` were said of it and the ranks have met
-  // again: ranks that have not would make nothing of a second signal. The first rank always begins anew, and is well
-  // only when all have met.
+  // again: ranks that have not would make nothing of a second signal. The first rank always begins anew, and joins
+  // when all have met.
   static void disturb(Process& process, const fs::path& run_dir, int step, int rank, int how,
                       const std::string& words) {
     SCOPED_TRACE("rank " + std::to_string(rank) + " in step " + std::to_string(step));
@@ -47,7 +47,9 @@ class RunRanks : public RunTest {
     ASSERT_TRUE(within(60s,
                        [&] {
                          const pid_t next = pid_of(run_dir, "trainer", 0);
-                         return next > 0 && next != first && times_said(run_dir, words) > before;
+                         const std::string joined = "trainer-0 joined (pid " + std::to_string(next) + ",";
+                         return next > 0 && next != first && times_said(run_dir, words) > before &&
+                                times_said(run_dir, joined) > 0;
                        }))
         << "not said: " << words << "\n"
         << all_said(run_dir);
@@ -82,7 +84,7 @@ TEST_F(RunRanks, may_be_others_in_number_when_an_interrupted_run_goes_on) {
     ASSERT_EQ(process.wait(), 75) << text(output());
   }
   {
-    const int reached = json(run_dir / "status.json")["step"].get<int>();
+    const int reached = step_of(run_dir);
     Process process(command({"trainer.ranks=1"}, run_dir, true), output());
     ASSERT_TRUE(reaches_step(process, run_dir, reached + 3)) << text(output());
     process.signal(SIGTERM);

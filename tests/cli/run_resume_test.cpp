@@ -81,13 +81,14 @@ TEST_F(RunResume, values_beside_it_are_taken_and_recorded_or_refused_by_name) {
   EXPECT_EQ(run({"trainer.learning_rate=0.0002"}, run_dir, true), 2) << "the run is done: it would be ignored";
   EXPECT_NE(said().find("trainer.learning_rate cannot change"), std::string::npos) << said();
 
-  ASSERT_EQ(run({"run.steps=2", "trainer.learning_rate=0.0002"}, run_dir, true), 0) << said();
+  // A step whose rewards are all equal trains nothing, and has no learning rate.
+  ASSERT_EQ(run({"run.steps=6", "trainer.learning_rate=0.0002"}, run_dir, true), 0) << said();
   EXPECT_NE(said().find("trainer.learning_rate: 0.0003 -> 0.0002"), std::string::npos) << said();
   const auto ledger = rollout::read_books(
       run_dir, []() -> Result<rollout::RunPlan> { return fail(Status::internal("the log says it")); });
   ASSERT_TRUE(ledger) << ledger.error().to_string();
   EXPECT_EQ(ledger->config()["trainer.learning_rate"], 0.0002);
-  EXPECT_EQ(ledger->plan().steps, 2);
+  EXPECT_EQ(ledger->plan().steps, 6);
   EXPECT_NE(text(run_dir / "metrics.jsonl").find("\"learning_rate\":0.0002"), std::string::npos)
       << text(run_dir / "metrics.jsonl");
   EXPECT_EQ(run({"run.steps=1"}, run_dir, true), 2);

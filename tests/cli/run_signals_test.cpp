@@ -84,7 +84,7 @@ TEST_F(RunSignals, a_signal_at_any_time_of_the_start_ends_with_75_and_the_same_c
     ASSERT_EQ(process.wait(60s), 75) << "after " << i * 25 << " ms: " << said();
   }
   Process process(command({"run.steps=5000", "tasks.heldout=0", "--resume-or-start"}, run_dir), output());
-  const int step = json(run_dir / "status.json").value("step", 0);
+  const int step = step_of(run_dir);
   ASSERT_TRUE(reaches_step(process, run_dir, step + 2)) << said();
   process.signal(SIGTERM);
   ASSERT_EQ(process.wait(60s), 75) << said();
@@ -121,7 +121,7 @@ TEST_F(RunSignals, resume_takes_the_run_that_is_not_done_and_none_whose_name_beg
     Process process(unnamed(folder, "t", {"run.steps=5000"}), output());
     ASSERT_TRUE(within(60s, [&] {
       const auto runs = runs_in(folder);
-      return runs.size() == 1 && json(runs[0] / "status.json").value("step", 0) >= 1;
+      return runs.size() == 1 && step_of(runs[0]) >= 1;
     })) << said();
     process.signal(SIGTERM);
     ASSERT_EQ(process.wait(60s), 75) << said();
@@ -132,7 +132,7 @@ TEST_F(RunSignals, resume_takes_the_run_that_is_not_done_and_none_whose_name_beg
   ASSERT_EQ(runs_in(folder).size(), 3u);
 
   Process process(unnamed(folder, "t", {"--resume"}), output());
-  const int step = json(interrupted / "status.json").value("step", 0);
+  const int step = step_of(interrupted);
   ASSERT_TRUE(reaches_step(process, interrupted, step + 1)) << said();
   process.signal(SIGTERM);
   ASSERT_EQ(process.wait(60s), 75) << said();

@@ -134,6 +134,7 @@ TEST_F(Serve, a_seeded_request_gives_the_tokens_and_logprobs_of_generate_and_sco
   start();
   std::vector<Json> to_score;
   std::vector<Json> logprobs;
+  int different = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     Json body = lines[i];
     body.erase("id");
@@ -144,7 +145,7 @@ TEST_F(Serve, a_seeded_request_gives_the_tokens_and_logprobs_of_generate_and_sco
     const Json answer = post("/v1/chat/completions", body);
     const Json& choice = answer["choices"][0];
     EXPECT_EQ(choice["token_ids"], generated[i]["tokens"]) << "choice 0 draws with the seed";
-    EXPECT_NE(choice["token_ids"], answer["choices"][1]["token_ids"]) << "choice 1 with the next";
+    different += choice["token_ids"] != answer["choices"][1]["token_ids"];
     Json said = Json::array();
     for (const Json& one : choice["logprobs"]["content"]) said.push_back(one["logprob"]);
     EXPECT_EQ(said, generated[i]["logprobs"]);
@@ -167,6 +168,7 @@ TEST_F(Serve, a_seeded_request_gives_the_tokens_and_logprobs_of_generate_and_sco
     logprobs.push_back(echo["choices"][0]["logprobs"]["token_logprobs"]);
     to_score.push_back({{"id", i}, {"tokens", whole}});
   }
+  EXPECT_GT(different, 0) << "choice 1 draws with the next seed, and may say the same now and then";
   const auto scored = lines_of({"score"}, to_score);
   for (size_t i = 0; i < scored.size(); ++i) {
     ASSERT_TRUE(logprobs[i][0].is_null());

@@ -42,7 +42,7 @@ class Sft : public RunTest {
 };
 
 TEST_F(Sft, a_training_that_is_interrupted_and_goes_on_gives_the_same_model) {
-  const Arguments job = {"trainer.epochs=15", "trainer.tokens_per_step=500", "trainer.checkpoint_every=7",
+  const Arguments job = {"trainer.epochs=30", "trainer.tokens_per_step=500", "trainer.checkpoint_every=7",
                          "data.validation=[" + (kSftGolden / "chats.jsonl").string() + "]", "validation.every=5"};
   const fs::path whole = root() / "whole", parts = root() / "parts";
   ASSERT_EQ(sft(whole, job), 0) << text(output());
