@@ -56,7 +56,7 @@ class RunRanks : public RunTest {
   }
 };
 
-// Twice as many steps as a fast machine makes between the signals.
+// So many steps that a fast machine is not done before the last signal.
 TEST_F(RunRanks, that_die_or_stall_are_named_and_change_no_bit) {
   const int steps = 120;
   const fs::path run_dir = root() / "disturbed-ranks";
@@ -65,6 +65,7 @@ TEST_F(RunRanks, that_die_or_stall_are_named_and_change_no_bit) {
   ASSERT_NO_FATAL_FAILURE(disturb(process, run_dir, 9, 0, SIGKILL, "rank 0 is gone; beginning again with"));
   ASSERT_NO_FATAL_FAILURE(disturb(process, run_dir, 18, 1, SIGSTOP, "trainer-1 (pid "));
   ASSERT_EQ(process.wait(), 0) << text(output());
+  EXPECT_GT(times_said(run_dir, "trainer-1 was ended by signal 9"), 0) << text(output());
   EXPECT_EQ(export_digest(run_dir), expected(steps));
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);

@@ -163,8 +163,10 @@ TEST_P(SandboxHardening, python_works_with_threads_processes_sockets_and_databas
              "    return await process.wait()\n"
              "print(asyncio.run(wait()))\n"
              "a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))\n"
-             "signal.signal(signal.SIGALRM, lambda *_: print('alarm')); signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
-             "signal.pause()\n"
+             "rung = []\n"
+             "signal.signal(signal.SIGALRM, lambda *_: rung.append(1)); signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
+             "while not rung: time.sleep(0.01)\n"
+             "print('alarm')\n"
              "with tempfile.TemporaryDirectory() as t: print(os.path.exists(t))\n"
              "print(os.cpu_count() > 0, os.nice(1) >= 0)\n"),
       "[1, 2]\nhi\n[1, 2]\n2\n0\nb'x'\nalarm\nTrue\nTrue True\n");
