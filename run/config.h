@@ -87,7 +87,8 @@ struct RunConfig {
     double call_seconds = 10;
     int output_bytes = 2000;
     std::string engine = "auto";
-    std::string profile;
+    std::string profile, encoder;
+    int encoder_threads = 1;
     std::vector<std::string> tools, network, mcp_servers, external;
     double external_seconds = 30;
     int external_programs = 2;

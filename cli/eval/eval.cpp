@@ -11,7 +11,9 @@
 #include "cli/interrupt.h"
 #include "cli/model/model_options.h"
 #include "cli/progress_line.h"
+#include "cli/run/search_progress.h"
 #include "envs/backends/backends.h"
+#include "envs/search/searching_backend.h"
 #include "eval/judge.h"
 #include "eval/shared_engine.h"
 #include "eval/tasks.h"
@@ -113,6 +115,8 @@ Result<int> run_eval(const EvalOptions& o) {
   }
   if (!o.device.empty()) overrides.push_back("device=" + o.device);
   auto suite = TRY(eval::read_suite(o.suite, overrides, keys_of_all_configs()));
+  const auto encoder = TRY(run::encoder_for(suite.profile.tools, suite.env.encoder, "env.encoder"));
+  if (encoder) suite.encoder_id = TRY(envs::index_model_of(*encoder)).id.hex();
   const auto shard = o.shard.empty() ? eval::Shard() : TRY(eval::Shard::parse(o.shard));
   TRY(check_against(o.against, o.out));
   if (suite.temperature == 0 && suite.samples > 1)
@@ -134,11 +138,20 @@ Result<int> run_eval(const EvalOptions& o) {
     const auto interrupt = TRY(Interrupt::listen());
     const auto backend = TRY(envs::start_sandboxes("", suite.env.sandbox, suite.env.engine));
     if (!source) source = TRY(open_model(suite, model, clock));
+    std::unique_ptr<envs::CodeSearcher> searcher;
+    if (encoder) {
+      TRY(prepare_search(*encoder, tasks, o.out));
+      const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+      searcher = TRY(run::searcher_of_run(*encoder, o.out, threads));
+    }
+    std::optional<envs::SnapshotIndexes> snapshots;
+    std::optional<envs::SearchingBackend> searching;
+    if (searcher) searching.emplace(*backend, *searcher, snapshots.emplace(*searcher));
     ProgressLine line;
     const eval::EvaluationJob job{.suite = suite,
                                   .tasks = tasks,
                                   .identity = identity,
-                                  .backend = *backend,
+                                  .backend = searching ? static_cast<envs::SandboxBackend&>(*searching) : *backend,
                                   .source = *source->model,
                                   .watch = source->watch,
                                   .on_progress = [&](const auto& progress) { line.show(progress_text(progress)); },

@@ -15,8 +15,10 @@
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
+#include "envs/search/searching_backend.h"
 #include "run/resume.h"
 #include "run/rewards.h"
+#include "run/search.h"
 #include "run/tasks.h"
 #include "run/topology.h"
 #include "wire/coordinator_link.h"
@@ -34,27 +36,38 @@ struct Sandboxes {
   struct Settings {
     std::string label, kind, engine;  // see start_sandboxes
     size_t read_cache_mb = 0, beginnings_mb = 0, warm = 0, most_warm = 0;
+    std::unique_ptr<envs::CodeSearcher> searcher = {};  // null: no codebase_search
   };
-  static Result<std::unique_ptr<Sandboxes>> start(const Settings& settings, const Clock& clock, uint64_t life) {
+  static Result<std::unique_ptr<Sandboxes>> start(Settings settings, const Clock& clock, uint64_t life) {
     auto backend = TRY(envs::start_sandboxes(settings.label, settings.kind, settings.engine));
-    return std::unique_ptr<Sandboxes>(new Sandboxes(std::move(backend), settings, clock, life));
+    return std::unique_ptr<Sandboxes>(new Sandboxes(std::move(backend), std::move(settings), clock, life));
   }
 
   std::unique_ptr<envs::SandboxBackend> backend;
   envs::ReadCache read_cache;
   envs::CachingBackend caching;
+  std::unique_ptr<envs::CodeSearcher> searcher;
+  std::optional<envs::SnapshotIndexes> snapshots;  // there with the searcher
+  std::optional<envs::SearchingBackend> searching;
   envs::WatchedBackend watched;
   envs::SandboxPool pool;
   envs::PreparedSnapshots* prepared() { return prepared_ ? &*prepared_ : nullptr; }
 
  private:
-  Sandboxes(std::unique_ptr<envs::SandboxBackend> made, const Settings& settings, const Clock& clock, uint64_t life)
+  Sandboxes(std::unique_ptr<envs::SandboxBackend> made, Settings settings, const Clock& clock, uint64_t life)
       : backend(std::move(made)),
         read_cache(settings.read_cache_mb << 20),
         caching(*backend, read_cache),
-        watched(caching, clock, life),
+        searcher(std::move(settings.searcher)),
+        watched(with_search(), clock, life),
         pool(watched, clock, {}, {.least = settings.warm, .most = settings.most_warm}) {
     if (settings.beginnings_mb > 0) prepared_.emplace(uint64_t{settings.beginnings_mb} << 20);
+  }
+
+  envs::SandboxBackend& with_search() {
+    if (!searcher) return caching;
+    snapshots.emplace(*searcher);
+    return searching.emplace(caching, *searcher, *snapshots);
   }
 
   std::optional<envs::PreparedSnapshots> prepared_;
@@ -85,6 +98,10 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes, const envs:
     metrics["beginnings_made"] = counters.made;
     metrics["begun"] = counters.begun;
     metrics["beginnings_mb"] = static_cast<double>(counters.bytes) / (1 << 20);
+  }
+  if (sandboxes.searcher) {
+    metrics["search_embedded"] = sandboxes.searcher->computed();
+    metrics["search_snapshots"] = sandboxes.snapshots->kept();
   }
   if (rewards != nullptr) {
     const auto counters = rewards->counters();
@@ -154,13 +171,17 @@ Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const
   const SystemClock clock;
   const auto layout = TRY(run::RunLayout::open(run_dir));
   const auto lines = TRY(run::Lines::of(layout));
+  std::unique_ptr<envs::CodeSearcher> searcher;
+  if (const auto encoder = TRY(run::encoder_of(config)))
+    searcher = TRY(run::searcher_of_run(*encoder, run_dir, config.env.encoder_threads));
   const auto sandboxes = TRY(Sandboxes::start({.label = run_dir.string(),
                                                .kind = config.env.sandbox,
                                                .engine = config.env.engine,
                                                .read_cache_mb = static_cast<size_t>(config.env.read_cache_mb),
                                                .beginnings_mb = static_cast<size_t>(config.env.beginnings_mb),
                                                .warm = static_cast<size_t>(config.env.warm),
-                                               .most_warm = static_cast<size_t>(config.env.most_warm)},
+                                               .most_warm = static_cast<size_t>(config.env.most_warm),
+                                               .searcher = std::move(searcher)},
                                               clock, life_of(identity)));
   auto terms = TRY(terms_of(config, run_dir, clock));
   terms.episode.prepared = sandboxes->prepared();

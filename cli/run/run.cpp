@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/run/run_dir.h"
 #include "cli/run/run_view.h"
+#include "cli/run/search_progress.h"
 #include "cli/run/stop_signals.h"
 #include "dashboard/report.h"
 #include "dashboard/run_files.h"
@@ -34,6 +35,7 @@
 #include "run/memory.h"
 #include "run/resume.h"
 #include "run/rewards.h"
+#include "run/search.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "trainer/sft/tiny_model.h"
@@ -237,6 +239,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())
     tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
+  const auto encoder = TRY(run::encoder_of(config));
+  config.env.encoder = encoder ? encoder->string() : "";
   const bool tiny = run::is_tiny(config.model.path);
   if (tiny) TRY(tiny_settings(config));
   const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
@@ -287,6 +291,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(run::greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   TRY(provide_model(config, run_dir));
+  if (encoder) {
+    const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();
+    TRY(prepare_search(*encoder, files, run_dir));
+  }
   if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
 
   fmt::print(stderr, "run {}\n", run_dir.string());

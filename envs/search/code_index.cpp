@@ -24,17 +24,59 @@ bool lies_in(std::string_view path, std::string_view folder) {
   return path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
 }
 
+std::vector<PieceText> pieces_of(const std::string& path, std::string_view content) {
+  std::vector<PieceText> pieces;
+  for (const auto& chunk : cut_into_chunks(path, content)) {
+    auto text = text_to_embed(path, chunk);
+    pieces.push_back({digest_of(text), std::move(text)});
+  }
+  return pieces;
+}
+
+CodeIndex CodeIndex::over(std::shared_ptr<const CodeIndex> base) {
+  if (base->base_) {  // one base is enough to look through
+    auto flat = std::make_shared<CodeIndex>(base->width_);
+    base->each([&](const std::string& path, const Entry& entry) { flat->entries_.emplace(path, entry); });
+    flat->chunks_ = base->chunks_;
+    base = std::move(flat);
+  }
+  CodeIndex index(base->width_);
+  index.chunks_ = base->chunks_;
+  index.base_ = std::move(base);
+  return index;
+}
+
+const CodeIndex::Entry* CodeIndex::find_entry(const std::string& path) const {
+  const auto own = entries_.find(path);
+  if (own != entries_.end()) return &own->second;
+  if (!base_ || hidden_.contains(path)) return nullptr;
+  const auto of_base = base_->entries_.find(path);
+  return of_base == base_->entries_.end() ? nullptr : &of_base->second;
+}
+
+CodeIndex::Entry& CodeIndex::own_entry(const std::string& path) {
+  const auto [own, is_new] = entries_.try_emplace(path);
+  if (!is_new || !base_) return own->second;
+  const auto of_base = base_->entries_.find(path);
+  if (of_base != base_->entries_.end() && hidden_.insert(path).second) own->second = of_base->second;
+  return own->second;
+}
+
+void CodeIndex::erase(const std::string& path) {
+  entries_.erase(path);
+  if (base_ && base_->entries_.contains(path)) hidden_.insert(path);
+}
+
 std::vector<KnownSource> CodeIndex::known() const {
   std::vector<KnownSource> known;
-  known.reserve(entries_.size());
-  for (const auto& [path, entry] : entries_) known.push_back(entry.source);
+  each([&](const std::string&, const Entry& entry) { known.push_back(entry.source); });
   return known;
 }
 
 size_t CodeIndex::files() const {
-  return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
-    return entry.second.source.left_out == LeftOut::kNot;
-  }));
+  size_t count = 0;
+  each([&](const std::string&, const Entry& entry) { count += entry.source.left_out == LeftOut::kNot; });
+  return count;
 }
 
 void CodeIndex::drop(const Entry& entry) {
@@ -77,14 +119,14 @@ void CodeIndex::cut(Entry& entry, std::string_view content, const IndexedFile* b
 CodeIndex::Applied CodeIndex::apply(SourceChanges changes) {
   Applied applied;
   for (const auto& path : changes.removed) {
-    const auto found = entries_.find(path);
-    if (found == entries_.end()) continue;
-    drop(found->second);
-    entries_.erase(found);
+    const Entry* const found = find_entry(path);
+    if (!found) continue;
+    drop(*found);
+    erase(path);
     applied.removed.push_back(path);
   }
   for (auto& source : changes.changed) {
-    Entry& entry = entries_[source.now.path];
+    Entry& entry = own_entry(source.now.path);
     if (!source.has_content && !entry.source.path.empty() && entry.source.digest == source.now.digest) {
       entry.source.stamp = source.now.stamp;
       applied.restamped.push_back(source.now.path);
@@ -107,7 +149,7 @@ Result<size_t> CodeIndex::embed(const Embedding& how) {
     size_t chunk;
   };
   const auto width = static_cast<size_t>(width_);
-  size_t computed = 0;
+  size_t computed = 0, recalled = 0;
   std::vector<Place> places;
   std::vector<std::string> texts;
   const auto set = [&](Entry& entry, size_t chunk, const float* vector) {
@@ -144,54 +186,58 @@ Result<size_t> CodeIndex::embed(const Embedding& how) {
     auto& waiting = place.entry->waiting;
     const auto one =
         std::find_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w.first == place.chunk; });
-    const float* found = how.find ? how.find(place.entry->file->chunks[place.chunk].text) : nullptr;
-    if (found) {
-      set(*place.entry, place.chunk, found);
+    const Digest& piece = place.entry->file->chunks[place.chunk].text;
+    const float* found = how.find ? how.find(piece) : nullptr;
+    const bool has_room = computed + recalled + texts.size() < how.most;
+    const float* known = !found && has_room && how.recall ? how.recall(piece) : nullptr;
+    if (found || known) {
+      recalled += known != nullptr;
+      set(*place.entry, place.chunk, found ? found : known);
       TRY(take(place));
-    } else if (computed + texts.size() < how.most) {
+    } else if (has_room) {
       texts.push_back(one->second);
       places.push_back(place);
       if (texts.size() == kBatch) TRY(flush());
     }
   }
   if (!texts.empty()) TRY(flush());
-  return computed;
+  return computed + recalled;
 }
 
 MerkleTree CodeIndex::tree() const {
   std::vector<FileDigest> files;
-  for (const auto& [path, entry] : entries_) {
+  each([&](const std::string& path, const Entry& entry) {
     if (entry.source.left_out == LeftOut::kNot) files.push_back({path, entry.source.digest});
-  }
+  });
   return MerkleTree(files);
 }
 
 const KnownSource* CodeIndex::source(const std::string& path) const {
-  const auto found = entries_.find(path);
-  return found == entries_.end() ? nullptr : &found->second.source;
+  const Entry* const found = find_entry(path);
+  return found ? &found->source : nullptr;
 }
 
 const IndexedFile* CodeIndex::file(const std::string& path) const {
-  const auto found = entries_.find(path);
-  return found == entries_.end() || !found->second.waiting.empty() ? nullptr : found->second.file.get();
+  const Entry* const found = find_entry(path);
+  return found && found->waiting.empty() ? found->file.get() : nullptr;
 }
 
 void CodeIndex::put(KnownSource source, std::shared_ptr<IndexedFile> file) {
-  Entry& entry = entries_[source.path];
+  Entry& entry = own_entry(source.path);
   drop(entry);
   entry = Entry{.source = std::move(source), .file = std::move(file)};
   chunks_ += entry.file ? entry.file->chunks.size() : 0;
 }
 
 void CodeIndex::restamp(const std::string& path, uint64_t stamp) {
-  if (const auto found = entries_.find(path); found != entries_.end()) found->second.source.stamp = stamp;
+  if (find_entry(path)) own_entry(path).source.stamp = stamp;
 }
 
 void CodeIndex::remove(const std::string& path) {
-  const auto found = entries_.find(path);
-  if (found == entries_.end()) return;
-  drop(found->second);
-  entries_.erase(found);
+  const Entry* const found = find_entry(path);
+  if (!found) return;
+  drop(*found);
+  erase(path);
 }
 
 }  // namespace tandem::envs

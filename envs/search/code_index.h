@@ -1,8 +1,8 @@
 // What is known of a folder's files for searching them: pieces with their vectors and words.
 //
-// Pieces of files are immutable and shared between copies of an index, so a copy costs what its list of files costs,
-// and a sandbox has its own that differs from the one of its folder by what was changed in it. An index holds no text
-// but of the pieces that wait to be embedded.
+// Pieces of files are immutable and shared between copies of an index, so a copy costs what its list of files costs. An
+// index over a base costs what is other than in the base: every sandbox has one over that of its folder or snapshot.
+// An index holds no text but of the pieces that wait to be embedded.
 //
 // Thread safety: none; const methods from any thread while nobody changes it.
 #pragma once
@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,8 @@ class CodeIndex {
   using Keep = std::function<void(const Digest& piece, const float* vector)>;
 
   explicit CodeIndex(int width) : width_(width) {}
+  // Begins with all that `base` holds, which nobody changes any more and none of whose pieces waits.
+  static CodeIndex over(std::shared_ptr<const CodeIndex> base);
   int width() const { return width_; }
 
   // In the order of paths, for changes_of_sources.
@@ -64,21 +67,25 @@ class CodeIndex {
   };
   Applied apply(SourceChanges changes);
 
-  // Gives vectors to the pieces that wait: found ones first, then up to `most` by computing them. `ended` is told of
-  // every file whose last piece got one. An error of `embed` leaves what was done.
+  // Gives vectors to the pieces that wait: found ones, then up to `most` that are recalled or computed. Whether a piece
+  // is recalled depends on what others did before; that it counts all the same keeps the answers of one sandbox
+  // independent of theirs. `ended` is told of every file whose last piece got one. An error of `embed` leaves what was
+  // done.
   struct Embedding {
     Embed embed;
-    Find find = {};
+    Find find = {}, recall = {};
     Keep keep = {};
     size_t most = SIZE_MAX;
     std::function<Status(const std::string& path)> ended = {};
     std::function<void(size_t done)> progress = {};  // of those that are computed
   };
-  Result<size_t> embed(const Embedding& how);  // how many were computed
+  Result<size_t> embed(const Embedding& how);  // how many were recalled or computed
 
   size_t waiting() const { return waiting_; }
   size_t chunks() const { return chunks_; }
   size_t files() const;  // that are searched
+  // Files that are its own, or gone: what it costs beside its base.
+  size_t changed_files() const { return entries_.size() + hidden_.size(); }
 
   // The best `limit` pieces of files in any of the folders (or files; empty: all), by rank of similarity and rank of
   // words together. A query vector of no elements leaves the similarity out.
@@ -101,13 +108,38 @@ class CodeIndex {
     std::shared_ptr<IndexedFile> file;                    // shared with copies of the index, and then not written
     std::vector<std::pair<size_t, std::string>> waiting;  // chunk, and the text to embed
   };
+  using Entries = std::map<std::string, Entry, std::less<>>;
+  // In the order of paths, those of the base that are not hidden among its own.
+  template <typename Visit>
+  void each(const Visit& visit) const {
+    auto own = entries_.begin();
+    for (auto of_base = base_ ? base_->entries_.begin() : entries_.end(); base_ && of_base != base_->entries_.end();
+         ++of_base) {
+      if (hidden_.contains(of_base->first)) continue;
+      for (; own != entries_.end() && own->first < of_base->first; ++own) visit(own->first, own->second);
+      visit(of_base->first, of_base->second);
+    }
+    for (; own != entries_.end(); ++own) visit(own->first, own->second);
+  }
+  const Entry* find_entry(const std::string& path) const;  // its own or the base's; null: none
+  Entry& own_entry(const std::string& path);               // as it was, now to be changed
+  void erase(const std::string& path);
   void drop(const Entry& entry);
   void cut(Entry& entry, std::string_view content, const IndexedFile* before);
 
   int width_;
   size_t chunks_ = 0, waiting_ = 0;
-  std::map<std::string, Entry, std::less<>> entries_;
+  std::shared_ptr<const CodeIndex> base_;      // null: none
+  Entries entries_;                            // its own
+  std::set<std::string, std::less<>> hidden_;  // paths of the base that it has itself, or that are gone
 };
+
+// The pieces of a file as they are embedded: of path, scope and lines.
+struct PieceText {
+  Digest digest;
+  std::string text;
+};
+std::vector<PieceText> pieces_of(const std::string& path, std::string_view content);
 
 // Whether `path` is `folder` or lies in it; every path lies in "".
 bool lies_in(std::string_view path, std::string_view folder);

@@ -119,8 +119,13 @@ Result<size_t> CodeSearcher::update(CodeIndex& view, const SourceAccess& access,
       std::lock_guard lock(mutex_);
       embedded += TRY(
           view.embed({.embed = [this](std::span<const std::string> texts) { return encoder_.embed(stream_, texts); },
-                      .find = [this](const Digest& piece) { return remembered(piece); },
-                      .keep = [this](const Digest& piece, const float* vector) { remember(piece, vector); },
+                      .find = [this](const Digest& piece) { return vectors_ ? vectors_->find(piece) : nullptr; },
+                      .recall = [this](const Digest& piece) { return remembered(piece); },
+                      .keep =
+                          [this](const Digest& piece, const float* vector) {
+                            ++computed_;
+                            remember(piece, vector);
+                          },
                       .most = most - embedded}));
     }
     if (!more) break;

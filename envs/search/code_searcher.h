@@ -2,17 +2,19 @@
 //
 // It lives beside the sandboxes, once for all of them, and sees of each what the sandbox itself says: which files have
 // changed, and lines of them. No path of a sandbox is ever opened here. What was embedded for one sandbox is remembered
-// for the others, within a bound.
+// for the others, within a bound; what a sandbox is answered does not depend on that.
 //
 // Thread safety: any thread; calls take turns with the encoder. A view belongs to one caller at a time.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "envs/search/code_index.h"
 #include "envs/search/index_file.h"
+#include "envs/search/piece_vectors.h"
 #include "envs/tools/tool.h"
 #include "kernels/stream.h"
 #include "model/text_encoder.h"
@@ -34,13 +36,19 @@ class CodeSearcher {
 
   const IndexModel& model() const { return model_; }
   // What views begin from. Before the first call.
-  void begin_from(CodeIndex index) { base_ = std::move(index); }
-  CodeIndex view() const { return base_; }
+  void begin_from(CodeIndex index) { base_ = std::make_shared<const CodeIndex>(std::move(index)); }
+  CodeIndex view() const { return CodeIndex::over(base_); }
+  // Vectors that need not be computed, whatever pieces a sandbox has. Before the first call.
+  void use(PieceVectors vectors) { vectors_ = std::move(vectors); }
+
+  // Pieces that were computed since it was loaded; queries are none.
+  uint64_t computed() const { return computed_; }
 
   // [text][width].
   Result<std::vector<float>> embed(std::span<const std::string> texts);
 
-  // What has changed is taken into the view, and up to `most` of its pieces are embedded: how many were.
+  // What has changed is taken into the view, and up to `most` of its pieces that are not in those vectors are embedded:
+  // how many were.
   Result<size_t> update(CodeIndex& view, const SourceAccess& access, size_t most = kEmbeddedByCall);
 
   // The best pieces for a query in words. kInvalid for one that cannot be embedded.
@@ -53,12 +61,17 @@ class CodeSearcher {
 
  private:
   CodeSearcher(const IndexModel& model, model::TextEncoder encoder, kernels::Stream stream)
-      : model_(model), base_(model.width), encoder_(std::move(encoder)), stream_(std::move(stream)) {}
+      : model_(model),
+        base_(std::make_shared<CodeIndex>(model.width)),
+        encoder_(std::move(encoder)),
+        stream_(std::move(stream)) {}
   const float* remembered(const Digest& digest) const;
   void remember(const Digest& digest, const float* vector);
 
   const IndexModel model_;
-  CodeIndex base_;
+  std::shared_ptr<const CodeIndex> base_;
+  std::optional<PieceVectors> vectors_;
+  std::atomic<uint64_t> computed_{0};
   std::mutex mutex_;  // of all that follows
   model::TextEncoder encoder_;
   kernels::Stream stream_;

@@ -165,6 +165,14 @@ std::string home_cache() {
 
 }  // namespace
 
+Result<fs::path> vectors_path(const IndexModel& model) {
+  const auto cache = home_cache();
+  if (cache.empty()) {
+    return fail(Status::invalid("there is no place for vectors: neither XDG_CACHE_HOME nor HOME is an absolute path"));
+  }
+  return fs::path(cache) / "tandem" / "vectors" / (model.id.hex().substr(0, 16) + ".vectors");
+}
+
 Result<fs::path> default_index_path(const fs::path& folder, const IndexModel& model) {
   const auto cache = home_cache();
   if (cache.empty())

@@ -21,6 +21,9 @@ struct IndexModel {
 // $XDG_CACHE_HOME/tandem/index (~/.cache), by folder and model.
 Result<fs::path> default_index_path(const fs::path& folder, const IndexModel& model);
 
+// $XDG_CACHE_HOME/tandem/vectors, by model: the machine's file of PieceVectors (piece_vectors.h).
+Result<fs::path> vectors_path(const IndexModel& model);
+
 // Only reads. kNotFound where there is none; kInvalid, with a hint, where it is of another model, another version, or
 // damaged.
 Result<CodeIndex> read_index(const fs::path& path, const IndexModel& model);

@@ -69,11 +69,11 @@ std::vector<SearchHit> CodeIndex::search(std::span<const float> query, std::span
   std::vector<uint32_t> similar;
   double total_length = 0;
   const auto width = static_cast<size_t>(width_);
-  for (const auto& [path, entry] : entries_) {
-    if (!entry.file) continue;
-    const auto holds = [&path = path](const std::string& folder) { return lies_in(path, folder); };
+  each([&](const std::string& path, const Entry& entry) {
+    if (!entry.file) return;
+    const auto holds = [&path](const std::string& folder) { return lies_in(path, folder); };
     const bool wanted = folders.empty() || std::any_of(folders.begin(), folders.end(), holds);
-    if (!wanted) continue;
+    if (!wanted) return;
     uint32_t word = 0;
     for (uint32_t i = 0; i < entry.file->chunks.size(); ++i) {
       const auto number = static_cast<uint32_t>(all.size());
@@ -97,7 +97,7 @@ std::vector<SearchHit> CodeIndex::search(std::span<const float> query, std::span
       // Its vector is zeros: nothing is known of its likeness, which is not the same as none.
       if (!query.empty()) all[all.size() - entry.file->chunks.size() + chunk].similarity = kSearchUnknown;
     }
-  }
+  });
   std::erase_if(similar, [&](uint32_t number) { return all[number].similarity == kSearchUnknown; });
 
   std::vector<double> holding(words.size());

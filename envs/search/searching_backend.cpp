@@ -14,8 +14,10 @@ SandboxSpec with_all_tools(SandboxSpec spec) {
 
 class SearchingSandbox final : public Sandbox {
  public:
-  SearchingSandbox(std::unique_ptr<Sandbox> inner, CodeSearcher& searcher, const SandboxSpec& spec)
-      : inner_(std::move(inner)), searcher_(searcher) {
+  // Gives the index that it begins with.
+  using Begin = std::function<Result<CodeIndex>()>;
+  SearchingSandbox(std::unique_ptr<Sandbox> inner, CodeSearcher& searcher, const SandboxSpec& spec, Begin begin)
+      : inner_(std::move(inner)), searcher_(searcher), begin_(std::move(begin)) {
     take(spec);
   }
 
@@ -26,7 +28,14 @@ class SearchingSandbox final : public Sandbox {
     auto outcome = run_tool(context_, name, arguments, [&](const ToolContext& context, const Json& checked) {
       // Calls that read run at once; the view is one, and the second finds it up to date.
       std::lock_guard lock(mutex_);
-      if (!view_) view_ = searcher_.view();
+      if (!view_) {
+        auto begun = begin_();
+        if (!begun) {
+          trouble = std::move(begun).error();
+          return ToolOutcome{};
+        }
+        view_ = std::move(*begun);
+      }
       const SourceAccess access{
           [&](auto known) -> Result<SourceChanges> { return TRY(sources_of(*inner_))->source_changes(known); },
           [&](auto wanted) -> Result<std::vector<std::string>> {
@@ -66,6 +75,7 @@ class SearchingSandbox final : public Sandbox {
 
   std::unique_ptr<Sandbox> inner_;
   CodeSearcher& searcher_;
+  const Begin begin_;
   ToolContext context_;
   bool offers_search_ = false;
   std::mutex mutex_;
@@ -76,7 +86,11 @@ class SearchingSandbox final : public Sandbox {
 
 Result<std::unique_ptr<Sandbox>> SearchingBackend::create(const SandboxSpec& spec) {
   const auto full = with_all_tools(spec);
-  return std::make_unique<SearchingSandbox>(TRY(backend_.create(full)), searcher_, full);
+  auto begin = [this, spec = full]() -> Result<CodeIndex> {
+    if (!snapshots_ || spec.begins_on.empty()) return searcher_.view();
+    return CodeIndex::over(TRY(snapshots_->of(backend_, spec)));
+  };
+  return std::make_unique<SearchingSandbox>(TRY(backend_.create(full)), searcher_, full, std::move(begin));
 }
 
 }  // namespace tandem::envs

@@ -6,6 +6,7 @@
 
 #include "envs/sandbox/sandbox.h"
 #include "envs/search/code_searcher.h"
+#include "envs/search/snapshot_indexes.h"
 
 namespace tandem::envs {
 
@@ -13,13 +14,19 @@ class SearchingBackend final : public SandboxBackend {
  public:
   // Both outlive it and its sandboxes.
   SearchingBackend(SandboxBackend& backend, CodeSearcher& searcher) : backend_(backend), searcher_(searcher) {}
+  // Sandboxes that begin from a snapshot begin with its index; it outlives them too.
+  SearchingBackend(SandboxBackend& backend, CodeSearcher& searcher, SnapshotIndexes& snapshots)
+      : backend_(backend), searcher_(searcher), snapshots_(&snapshots) {}
 
   // A spec without tools offers all of them, codebase_search among them.
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
+  std::string_view kind() const override { return backend_.kind(); }
+  uint64_t spawners_started() const override { return backend_.spawners_started(); }
 
  private:
   SandboxBackend& backend_;
   CodeSearcher& searcher_;
+  SnapshotIndexes* snapshots_ = nullptr;
 };
 
 }  // namespace tandem::envs

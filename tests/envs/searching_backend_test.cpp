@@ -104,11 +104,13 @@ TEST_F(SearchingBackendTest, what_one_sandbox_has_embedded_others_need_not) {
   make_searching();
   ASSERT_TRUE(sandbox_->put({{"a.py", "alpha\n"}, {"b.py", "other\n"}}));
   auto second = searcher_->view();
-  EXPECT_EQ(*searcher_->update(second, access), 1u);
-  // And an index that was there before spares both.
+  EXPECT_EQ(*searcher_->update(second, access), 2u);  // what others did does not show in what a call may take
+  EXPECT_EQ(searcher_->computed(), 3u);
+  // And an index that was there before spares what it has.
   searcher_->begin_from(first);
   auto third = searcher_->view();
-  EXPECT_EQ(*searcher_->update(third, access), 0u);
+  EXPECT_EQ(*searcher_->update(third, access), 1u);
+  EXPECT_EQ(searcher_->computed(), 3u);
 }
 
 TEST_F(SearchingBackendTest, a_list_of_tools_that_does_not_name_it_has_no_codebase_search) {
