@@ -269,29 +269,25 @@ Status check_ranks(RunConfig c) {
   return trainer::check_ranks(c.trainer.ranks, c.trainer.slots);
 }
 
-}  // namespace
-
-namespace {
-Status check_encoder(const RunConfig& c, const envs::Profile& profile, const std::string& named_by) {
-  const bool is_named = std::ranges::find(profile.tools, envs::kSearchTool) != profile.tools.end();
-  if (c.env.encoder.empty() || is_named) return {};
-  return Status::invalid(fmt::format("env.encoder is for {}, which {} does not name", envs::kSearchTool, named_by))
-      .hint("name the tool there, or leave env.encoder out");
+// env.encoder gives codebase_search to profiles that do not name it.
+Result<envs::Profile> with_search(const RunConfig& c, envs::Profile profile) {
+  if (!c.env.encoder.empty() && std::ranges::find(profile.tools, envs::kSearchTool) == profile.tools.end()) {
+    profile.tools.emplace_back(envs::kSearchTool);
+    profile.tools = TRY(envs::choose_tools(profile.tools, envs::WithSearch::kYes));
+  }
+  return profile;
 }
+
 }  // namespace
 
 Result<envs::Profile> profile_of(const RunConfig& c) {
   const RunConfig usual;
   envs::Profile profile = envs::small_profile();
   if (c.env.profile.empty()) {
-    const bool usual_tools = c.env.tools == envs::prompted_tools();
-    profile.tools = !c.env.encoder.empty() && usual_tools
-                        ? envs::prompted_tools(envs::WithSearch::kYes)
-                        : TRY(envs::choose_tools(c.env.tools, envs::WithSearch::kYes));
-    TRY(check_encoder(c, profile, "env.tools"));
+    profile.tools = TRY(envs::choose_tools(c.env.tools, envs::WithSearch::kYes));
     profile.output_bytes = c.env.output_bytes;
     profile.call_seconds = c.env.call_seconds;
-    return profile;
+    return with_search(c, std::move(profile));
   }
   profile = TRY(envs::read_profile(c.env.profile));
   const bool is_doubled = c.env.output_bytes != usual.env.output_bytes ||
@@ -300,8 +296,7 @@ Result<envs::Profile> profile_of(const RunConfig& c) {
     return fail(Status::invalid("env.profile says what env.tools, env.output_bytes and env.call_seconds are")
                     .hint("set them there, or leave env.profile out"));
   }
-  TRY(check_encoder(c, profile, c.env.profile));
-  return profile;
+  return with_search(c, std::move(profile));
 }
 
 Status check(const RunConfig& c) {

@@ -22,6 +22,7 @@
 #include "envs/episodes/episode.h"
 #include "envs/episodes/profile.h"
 #include "envs/sandbox/capabilities.h"
+#include "envs/search/installed_encoder.h"
 #include "envs/search/searching_backend.h"
 #include "rollout/agent/endpoint_model.h"
 #include "rollout/agent/engine_model.h"
@@ -59,8 +60,9 @@ Result<envs::Profile> learned_profile(const AgentOptions& o) {
 // What it runs under. An encoder adds its tool.
 Result<envs::Profile> used_profile(const AgentOptions& o, const envs::Profile& learned) {
   auto usual = learned.tools;
-  std::erase(usual, envs::kSearchTool);
-  if (o.search.given()) usual.emplace_back(envs::kSearchTool);
+  const bool is_known = std::ranges::find(usual, envs::kSearchTool) != usual.end();
+  if (o.search.given() && !is_known) usual.emplace_back(envs::kSearchTool);
+  if (!o.search.given()) std::erase(usual, envs::kSearchTool);
   envs::Profile used = learned;
   used.tools = TRY(offered_tools(o.tools, o.search.given(), usual));
   if (o.workspace.time_limit_s != WorkspaceOptions().time_limit_s) used.call_seconds = o.workspace.time_limit_s;
@@ -246,7 +248,20 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   return code;
 }
 
-Result<int> run(const AgentOptions& options) {
+// A model that learned with codebase_search has it by the encoder that is installed, where none is given.
+void find_encoder(AgentOptions& o) {
+  if (o.undo || o.search.given() || (o.model.empty() && o.profile.empty())) return;
+  const auto learned = learned_profile(o);
+  if (!learned) return;  // check says why
+  const auto names_it = [](const std::vector<std::string>& tools) {
+    return std::ranges::find(tools, envs::kSearchTool) != tools.end();
+  };
+  if (!names_it(o.tools.empty() ? learned->tools : o.tools)) return;
+  if (const auto installed = envs::installed_encoder()) o.search.encoder = installed->string();
+}
+
+Result<int> run(AgentOptions options) {
+  find_encoder(options);
   TRY(check(options));
   auto spec = TRY(sandbox_of(options.workspace));
   const fs::path folder = *spec.workspace;

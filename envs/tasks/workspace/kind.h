@@ -42,6 +42,7 @@ bool build_run(Draft& draft);
 bool build_count(Draft& draft);
 bool build_sum(Draft& draft);
 bool build_bug(Draft& draft);
+bool build_find(Draft& draft);
 bool build_echo(Draft& draft);
 
 // A settings file with `count` entries, put into the draft.

@@ -17,9 +17,9 @@ constexpr std::array kKinds = {
     Kind{"lookup", build_lookup}, Kind{"set", build_set},       Kind{"replace", build_replace},
     Kind{"rename", build_rename}, Kind{"append", build_append}, Kind{"create", build_create},
     Kind{"run", build_run},       Kind{"count", build_count},   Kind{"sum", build_sum},
-    Kind{"bug", build_bug},       Kind{"echo", build_echo},
+    Kind{"bug", build_bug},       Kind{"find", build_find},     Kind{"echo", build_echo},
 };
-constexpr size_t kWithoutEcho = kKinds.size() - 1;  // echo, the last, is asked for by name
+constexpr size_t kUsual = kKinds.size() - 2;  // find and echo, the last, are asked for by name
 
 constexpr auto kKindNames = [] {
   std::array<std::string_view, kKinds.size()> names;
@@ -29,7 +29,7 @@ constexpr auto kKindNames = [] {
 
 }  // namespace
 
-std::span<const std::string_view> task_kinds() { return std::span(kKindNames).first(kWithoutEcho); }
+std::span<const std::string_view> task_kinds() { return std::span(kKindNames).first(kUsual); }
 std::span<const std::string_view> every_kind() { return kKindNames; }
 
 Result<Task> make_task(const TaskSpec& spec) {

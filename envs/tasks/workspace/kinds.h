@@ -13,7 +13,8 @@ namespace tandem::envs {
 
 // Easiest to learn first.
 std::span<const std::string_view> task_kinds();
-// These and `echo`, which only shows that a loop works and is no measure of a model.
+// These, `find`, which is for a model that has codebase_search (env.encoder), and `echo`, which only shows that a loop
+// works and is no measure of a model.
 std::span<const std::string_view> every_kind();
 
 // kNotFound, with the nearest kind, where there is no such kind.
