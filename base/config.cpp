@@ -16,8 +16,14 @@ extern char** environ;
 namespace tandem {
 
 Field& Schema::field(std::string path, FieldType type, std::string doc) {
-  fields_.push_back(
-      {.path = std::move(path), .type = type, .doc = std::move(doc), .unset = {}, .choices = {}, .set = {}, .get = {}});
+  fields_.push_back({.path = std::move(path),
+                     .type = type,
+                     .doc = std::move(doc),
+                     .unset = {},
+                     .choices = {},
+                     .example = {},
+                     .set = {},
+                     .get = {}});
   return fields_.back();
 }
 
@@ -86,6 +92,11 @@ Schema& Schema::add(std::string path, std::vector<std::string>& target, std::str
   return *this;
 }
 
+Schema& Schema::example(std::string value) {
+  fields_.back().example = std::move(value);
+  return *this;
+}
+
 namespace {
 
 // A value as it was written, before a field gives it a type.
@@ -112,10 +123,41 @@ Result<std::string> chosen(const Field& field, const std::string& text) {
   return fail(Status::invalid(fmt::format("\"{}\" is not a value of it{}", text, did_you_mean(text, choices))));
 }
 
-Result<Json> typed(const Field& field, const Written& written) {
-  if (written.list != (field.type == FieldType::kTextList)) {
-    return fail(Status::invalid(written.list ? "a list, expected one value" : "one value, expected a list"));
+// "a list of texts, as in [a, b]".
+std::string expected_form(const Field& field) {
+  std::string form;
+  switch (field.type) {
+    case FieldType::kBool:
+      form = "true or false";
+      break;
+    case FieldType::kInteger:
+      form = "one whole number";
+      break;
+    case FieldType::kNumber:
+      form = "one number";
+      break;
+    case FieldType::kText:
+      form = "one text";
+      break;
+    case FieldType::kTextList:
+      form = "a list of texts";
+      break;
   }
+  const std::string& example = !field.example.empty()               ? field.example
+                               : field.type == FieldType::kTextList ? dump_json(field.get())
+                                                                    : field.example;
+  const bool is_telling = !example.empty() && example != "[]";
+  return is_telling ? fmt::format("{}, as in {}: {}", form, field.path.substr(field.path.rfind('.') + 1), example)
+                    : form;
+}
+
+Status not_of_form(const Field& field, const std::string& found) {
+  return Status::invalid(fmt::format("{} was written, expected is {}", found, expected_form(field)));
+}
+
+Result<Json> typed(const Field& field, const Written& written) {
+  if (written.list != (field.type == FieldType::kTextList))
+    return fail(not_of_form(field, written.list ? "a list" : "one value"));
   if (field.type == FieldType::kTextList) {
     Json list = Json::array();
     for (const auto& item : written.items) {
@@ -199,6 +241,18 @@ struct Schema::Reading {
     mistake(place, text);
   }
 
+  const Field* find(const std::string& path) const {
+    const auto found = std::ranges::find(schema.fields_, path, &Field::path);
+    return found == schema.fields_.end() ? nullptr : &*found;
+  }
+
+  // What stands where a value of `path` should: a map, or a list with something else than texts in it.
+  void bad_form(const std::string& place, const std::string& path, const std::string& found) {
+    const Field* field = find(path);
+    field == nullptr ? unknown(place, path)
+                     : mistake(place, fmt::format("{}: {}", path, not_of_form(*field, found).message()));
+  }
+
   void assign(const std::string& place, const std::string& path, const Written& written) {
     for (Field& f : schema.fields_) {
       if (f.path != path) continue;
@@ -209,6 +263,19 @@ struct Schema::Reading {
       return;
     }
     unknown(place, path);
+  }
+
+  // Into `written`; what is no text in the list, in words, or nothing.
+  static std::string read_items(const YAML::Node& list, Written& written) {
+    for (const auto& item : list) {
+      if (item.IsScalar()) {
+        written.items.push_back(item.Scalar());
+        continue;
+      }
+      const char* const what = item.IsMap() ? "a map" : item.IsSequence() ? "a list" : "nothing";
+      return fmt::format("a list with {} as item {}", what, written.items.size() + 1);
+    }
+    return "";
   }
 
   void walk(const fs::path& file, const YAML::Node& node, const std::string& prefix) {
@@ -237,21 +304,14 @@ struct Schema::Reading {
       }
       const YAML::Node& value = entry.second;
       if (value.IsMap()) {
-        is_section(path) ? walk(file, value, path) : unknown(place, path);
+        is_section(path) ? walk(file, value, path) : bad_form(place, path, "a map of keys");
       } else if (value.IsNull()) {
         mistake(place, fmt::format("{} has no value", path));
       } else {
         Written written{.items = {}, .list = value.IsSequence(), .quoted = value.Tag() == "!"};
         if (value.IsScalar()) written.items.push_back(value.Scalar());
-        bool plain = true;
-        if (value.IsSequence()) {
-          for (const auto& item : value) {
-            plain = plain && item.IsScalar();
-            if (plain) written.items.push_back(item.Scalar());
-          }
-        }
-        plain ? assign(place, path, written)
-              : mistake(place, fmt::format("{}: a list of plain values is expected", path));
+        const std::string found = value.IsSequence() ? read_items(value, written) : "";
+        found.empty() ? assign(place, path, written) : bad_form(place, path, found);
       }
     }
   }
@@ -295,9 +355,9 @@ struct Schema::Reading {
     Written written{.items = {text}};
     if (text.starts_with('[')) {
       try {
-        const YAML::Node node = YAML::Load(text);
+        const YAML::Node node = load_yaml(text);
         written = {.items = {}, .list = true};
-        for (const auto& item : node) written.items.push_back(item.as<std::string>());
+        if (const std::string found = read_items(node, written); !found.empty()) return bad_form(place, path, found);
       } catch (const YAML::Exception&) {
         return mistake(place, fmt::format("{}: \"{}\" is not a list", path, text));
       }
@@ -408,6 +468,9 @@ Json Schema::json_schema() const {
       }
     }
     *place = {{"type", type_name(f.type)}, {"description", f.doc}, {"default", f.get()}};
+    if (const auto example = f.example.empty() ? Result<Json>(Json()) : parse_json(f.example);
+        example && !example->is_null())
+      (*place)["examples"] = {*example};
     if (f.type == FieldType::kTextList) (*place)["items"] = {{"type", "string"}};
     if (f.least < f.most) {
       Json& range = f.unset ? (*place)["anyOf"][0] : *place;

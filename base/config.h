@@ -32,6 +32,7 @@ struct Field {
   double least = 0, most = 0;            // of numbers, where least < most
   std::optional<double> unset;           // of numbers: stands for no value, beside those from least to most
   std::vector<std::string> choices;      // of text, where not empty
+  std::string example;                   // a value as a file has it, for errors and editors; empty: none
   std::function<void(const Json&)> set;  // of a value that has been checked
   std::function<Json()> get;
 };
@@ -54,6 +55,9 @@ class Schema {
   Schema& add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices = {});
   Schema& add(std::string path, std::vector<std::string>& target, std::string doc,
               std::vector<std::string> choices = {});
+
+  // Of the field that was added last.
+  Schema& example(std::string value);
 
   // Reads `file` (none: defaults), then the environment, then `overrides` ("a.b=v"). kInvalid holds all mistakes, a
   // line each.

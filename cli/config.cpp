@@ -11,6 +11,7 @@
 #include "cli/sft/sft_config.h"
 #include "eval/suite.h"
 #include "run/effects.h"
+#include "run/rewards.h"
 
 namespace tandem::cli {
 namespace {
@@ -124,6 +125,7 @@ Action add_config(CLI::App& command) {
     } else {
       const Schema read_schema = TRY(read(*options, configs));
       if (checked->parsed()) {
+        if (options->of == "run") TRY(run::check_rewards(configs.run));  // files and keys that it names
         fmt::print("{}: no mistakes\n", options->file);
         return kDone;
       }

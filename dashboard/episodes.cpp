@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "rollout/books/learned_reward.h"
 #include "rollout/books/trajectory.h"
 
 namespace tandem::dashboard {
@@ -32,7 +33,7 @@ std::string task_of(const EpisodeRecord& episode) {
   return fmt::format("{}/{}/{}", episode.kind, episode.split, episode.task_seed);
 }
 
-Json describe(const EpisodeRecord& episode) {
+Json describe(const EpisodeRecord& episode, const std::optional<rollout::RewardWeights>& weights) {
   const rollout::Commit* result = result_of(episode);
   const auto outcome = outcome_of(episode);
   const bool batched = episode.state == EpisodeState::kBatched || episode.state == EpisodeState::kTrained;
@@ -47,6 +48,11 @@ Json describe(const EpisodeRecord& episode) {
   object["temperature"] = episode.temperature;
   object["outcome"] = outcome ? Json(rollout::to_string(*outcome)) : Json();
   object["reward"] = result != nullptr && result->reward ? Json(*result->reward) : Json();
+  // What it teaches; held-out episodes teach nothing.
+  const bool teaches = weights && result != nullptr && result->reward && episode.phase == rollout::Phase::kTrain;
+  object["learned_reward"] = teaches ? Json(rollout::learned_reward(*result, *weights)) : Json();
+  // Why the attempt has no reward, or what was wrong with the policy's messages.
+  object["reason"] = result != nullptr && !result->reason.empty() ? Json(result->reason) : Json();
   object["terms"] = result != nullptr ? Json(result->terms) : Json::object();
   // A group whose rewards are all the same has advantages of zero.
   object["advantage"] = batched                                     ? Json(episode.advantage)
@@ -82,8 +88,10 @@ Result<rollout::Ledger> visit_episodes(const fs::path& run_dir, const rollout::P
                                        WithTokens with_tokens, const std::function<Status(const Json&)>& visit) {
   std::optional<rollout::TrajectoryStore> store;
   if (with_tokens == WithTokens::kYes) store = TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"));
+  const auto plan = plan_of_config();
+  const auto weights = plan ? std::optional(plan->reward) : std::nullopt;
   const auto show = [&](const EpisodeRecord& episode) -> Status {
-    Json object = describe(episode);
+    Json object = describe(episode, weights);
     if (store) {
       const rollout::EpisodeKey key{episode.episode, episode.attempt};
       if (store->contains(key)) {

@@ -22,8 +22,9 @@ std::optional<rollout::Outcome> outcome_of(const rollout::EpisodeRecord& episode
 // "set/train/17", as the environments name it.
 std::string task_of(const rollout::EpisodeRecord& episode);
 
-// The object that `tandem episodes` prints.
-Json describe(const rollout::EpisodeRecord& episode);
+// The object that `tandem episodes` prints. `weights` of the run's plan make the learned reward of a training episode;
+// without them it is null.
+Json describe(const rollout::EpisodeRecord& episode, const std::optional<rollout::RewardWeights>& weights);
 
 // The lists that --tokens adds; empty ones where there is no trajectory.
 void add_tokens(Json& object, const rollout::Trajectory* trajectory);

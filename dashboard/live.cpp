@@ -103,6 +103,17 @@ Facts facts_of(const Json& status, const Json& history) {
     if (const double tokens = role_sum(roles, "sampled_tokens"); tokens > 0) facts.tokens = tokens;
   }
   if (engines) facts.lag = std::max(0.0, facts.step - slowest);
+  if (const Json& failures = at(status, "failures"); failures.is_array() && !failures.empty()) {
+    const Json& worst = at(failures[0], "reason");
+    facts.troubles.push_back(fmt::format("{:.0f} attempts without a reward: {}", number_at(failures[0], "count"),
+                                         worst.is_string() ? worst.get<std::string>() : ""));
+  }
+  if (const Json& alarms = at(last, "alarms"); alarms.is_array()) {
+    for (const Json& alarm : alarms) {
+      const Json& name = at(alarm, "name");
+      if (name.is_string()) facts.troubles.push_back("alarm " + name.get<std::string>());
+    }
+  }
   const Json& use = at(status, "utilisation");
   if (const auto engine = maybe_number_at(use, "engine")) facts.engine = engine;
   facts.env = maybe_number_at(use, "env");

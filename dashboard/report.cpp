@@ -11,6 +11,7 @@
 #include "dashboard/heldout.h"
 #include "dashboard/summary.h"
 #include "dashboard/transcripts.h"
+#include "rollout/books/alarms.h"
 
 namespace tandem::dashboard {
 
@@ -70,6 +71,17 @@ std::string opening(const RunFiles& run, const Json& summary, PageUpdates update
     parts.push_back("from " + escape(path.get<std::string>()));
   parts.push_back(fmt::format("seed {}", run.ledger.plan().seed));
   out += join(parts, " · ") + "</p>\n";
+  for (const Json& alarm : at(summary, "alarms")) {
+    const Json& steps = at(alarm, "steps");
+    out += fmt::format(
+        "<p class=\"none\">{}</p>\n",
+        escape(rollout::alarm_line(
+            steps.is_array() && !steps.empty() ? static_cast<uint64_t>(steps.back().get<double>()) : 0, alarm)));
+  }
+  for (const Json& failure : run.failures) {
+    out += fmt::format("<p class=\"none\">{} attempts without a reward: {}</p>\n", text_of(at(failure, "count")),
+                       escape(text_of(at(failure, "reason"))));
+  }
   for (const auto& loss : run.losses) out += fmt::format("<p class=\"none\">{}</p>\n", escape(loss));
   return out;
 }

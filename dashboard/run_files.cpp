@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "dashboard/losses.h"
+#include "rollout/books/failures.h"
 #include "rollout/books/ledger_log.h"
 #include "rollout/books/metrics_log.h"
 
@@ -115,6 +116,8 @@ Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
   run.config = TRY(read_object(dir / "config.resolved.json"));
   run.status = TRY(read_status(dir));
   run.supervisor = TRY(read_object(dir / "supervisor.json"));
+  const auto failures = read_file(dir / "failures.json", 1 << 20);
+  if (failures) run.failures = rollout::Failures::of(parse_json(*failures).value_or(Json())).report();
   run.floors = TRY(read_object(dir / "floors.json"));
   std::map<uint64_t, Json> by_step;
   for (Json& line : TRY(read_metrics(dir))) {

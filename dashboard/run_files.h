@@ -20,6 +20,7 @@ struct RunFiles {
   Json config = Json::object();      // config.resolved.json
   Json status = Json::object();      // status.json
   Json supervisor = Json::object();  // supervisor.json
+  Json failures = Json::array();     // failures.json: why attempts got no reward
   Json floors = Json::object();      // floors.json: {name: pass rate}
   std::vector<Json> steps;           // metrics.jsonl by step; of several lines of one step, the last
   rollout::Ledger ledger;            // under History::kOpen

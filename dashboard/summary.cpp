@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/record_log.h"
 #include "dashboard/heldout.h"
@@ -131,6 +132,30 @@ Json phases_of(const Json& metrics) {
   return phases;
 }
 
+namespace {
+
+// Each alarm once, as it was said last, with the steps at which it was.
+Json alarms_of(const std::vector<Json>& steps) {
+  std::map<std::string, Json> by_name;
+  for (const Json& line : steps) {
+    const auto alarms = line.find("alarms");
+    if (alarms == line.end() || !alarms->is_array()) continue;
+    for (const Json& alarm : *alarms) {
+      if (!alarm.is_object()) continue;
+      Json& known = by_name[alarm.value("name", std::string())];
+      Json at = known.is_object() ? known["steps"] : Json::array();
+      at.push_back(static_cast<uint64_t>(number_at(line, "step")));
+      known = alarm;
+      known["steps"] = std::move(at);
+    }
+  }
+  Json list = Json::array();
+  for (auto& [name, alarm] : by_name) list.push_back(std::move(alarm));
+  return list;
+}
+
+}  // namespace
+
 Json summarise(const RunFiles& run) {
   const rollout::Ledger& ledger = run.ledger;
   const Json roles = roles_over_the_run(run.steps, run.supervisor);
@@ -168,6 +193,9 @@ Json summarise(const RunFiles& run) {
 
   s["terms"] = run.steps.empty() ? Json() : run.steps.back().value("terms", Json());
   s["judge"] = run.steps.empty() ? Json() : run.steps.back().value("judge", Json());
+
+  s["failures"] = run.failures;
+  s["alarms"] = alarms_of(run.steps);
 
   double versions = 0, sent = 0, full = 0, pause = 0;
   Json seconds = Json::object();

@@ -8,6 +8,7 @@
 #include "rollout/books/lease.h"
 #include "rollout/books/metrics_log.h"
 #include "rollout/members.h"
+#include "rollout/run_notes.h"
 
 namespace tandem::rollout {
 
@@ -47,16 +48,18 @@ class Coordinator {
         if (!message) break;
         TRY(on(*message));
       }
-      for (const Compared& compared : judging_.take()) TRY(apply(compared, Durable::kYes));
+      for (const Compared& compared : judging_.take()) TRY(on_compared(compared));
       TRY(check_deadlines());
       if (stop && !finishing_) TRY(finish());
       TRY(carry_out_pending());
       if (finishing_ && (trainer_saved_ || clock_.now() > finish_deadline_)) done_ = true;
       publish_directory();
       report();
+      if (notes_.verdict() && !done_ && !finishing_) break;
     }
     farewell();
-    return log_.sync();
+    TRY(log_.sync());
+    return done_ ? Status() : Status::unfit(*notes_.verdict());
   }
 
  private:
@@ -210,7 +213,17 @@ class Coordinator {
   Status on_commit(const std::string& worker, wire::Commit::Reader in) {
     const Commit event = read_commit(worker, in);
     deadlines_.erase(event.key);
-    return apply(event, Durable::kYes);
+    const uint64_t late = ledger_.late_commits(), given_up = RunNotes::given_up(ledger_.books());
+    TRY(apply(event, Durable::kYes));
+    if (ledger_.late_commits() == late) notes_.committed(event, ledger_, given_up);
+    return {};
+  }
+
+  Status on_compared(const Compared& compared) {
+    const uint64_t given_up = RunNotes::given_up(ledger_.books());
+    TRY(apply(compared, Durable::kYes));
+    notes_.compared(compared, ledger_, given_up);
+    return {};
   }
 
   // ---- Actions out ----
@@ -288,6 +301,7 @@ class Coordinator {
     for (const auto& [peer, member] : members_.all()) {
       if (peer != kLeadTrainer) line["roles"][to_string(peer)] = member.metrics;
     }
+    notes_.add_to(line, done.step);
     last_step_ = line;
     metrics_log_.append(line);
   }
@@ -362,12 +376,15 @@ class Coordinator {
 
   void report(bool last = false) {
     const Time now = clock_.now();
+    notes_.write(now, last);
     if (watcher_.empty() || (!last && now < next_report_)) return;
     next_report_ = now + 500ms;
     Json status = progress_of(ledger_);
     status.update({{"finishing", finishing_}, {"last", last}, {"steals", steals_}});
     status["roles"] = members_.report(now);
     status["last_step"] = last_step_;
+    status["failures"] = notes_.failures();
+    if (notes_.verdict() && !done_) status["given_up"] = *notes_.verdict();
     wire::Outgoing message;
     message.body().setStatusReport(dump_json(status));
     (void)socket_.send(watcher_, message);
@@ -390,6 +407,7 @@ class Coordinator {
   std::map<uint64_t, Json> trainer_metrics_;  // of the newest steps
   std::set<uint64_t> without_metrics_;        // steps that are known from a hello alone
   Json last_step_;
+  RunNotes notes_{settings_.run_dir, settings_.most_unscored};
   uint64_t steals_ = 0;
   bool finishing_ = false, trainer_saved_ = false, done_ = false;
   Time finish_deadline_{}, next_report_{};

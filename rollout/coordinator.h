@@ -27,9 +27,11 @@ struct CoordinatorSettings {
   double silence_seconds = 8;               // without a word a role counts as lost
   double episode_seconds = 300;             // after which an episode is taken back
   JudgingSettings judging = {};             // of groups that are complete
+  uint64_t most_unscored = 0;               // episodes in a row that may be given up without a reward; 0: any number
 };
 
-// Runs until the plan is done, or `stop` is set and everything that matters is on disk.
+// Runs until the plan is done, or `stop` is set and everything that matters is on disk. kUnfit, with the reason, where
+// more than most_unscored episodes in a row could not be scored.
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 
 // How far a run is, as the coordinator reports it: phase, step, steps, late_commits, episodes.

@@ -122,6 +122,7 @@ Json Judging::metrics() const {
           {"answered", use.answered},
           {"prompt_tokens", use.prompt_tokens},
           {"completion_tokens", use.completion_tokens},
+          {"without_usage", use.without_usage},
           {"cost", settings_.price * static_cast<double>(use.prompt_tokens + use.completion_tokens) / 1e6}};
 }
 

@@ -114,9 +114,11 @@ EnvLines::Load Worker::env_load() const {
   return load;
 }
 
-Episode::Settings Worker::episode_settings() const {
+Episode::Settings Worker::episode_settings(const std::string& kind) const {
+  const auto slow = settings_.seconds_of_kind.find(kind);
+  const double seconds = slow == settings_.seconds_of_kind.end() ? 0 : slow->second;
   return {.numerics_id = engine_.numerics_id(),
-          .patience = from_seconds(settings_.request_seconds),
+          .patience = from_seconds(std::max(settings_.request_seconds, seconds)),
           .grade_patience = from_seconds(settings_.grade_seconds)};
 }
 

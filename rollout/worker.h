@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <string>
 
 #include "base/clock.h"
@@ -39,6 +40,8 @@ struct WorkerSettings {
   int chunk_window = 8;         // weight chunks asked for at once
   double request_seconds = 30;  // for an answer of the environment, then once more
   double grade_seconds = 0;     // the same for a grade, where that may take longer
+  // The same for tasks of a kind whose environment may take longer; kinds that are not named have the above.
+  std::map<std::string, double> seconds_of_kind = {};
 };
 
 // Runs until the coordinator says stop, or `stop` is set.

@@ -105,7 +105,8 @@ void Worker::on_grant(LeaseTerms lease) {
     const EpisodeKey key = former->second.key();
     step(key, Episode::Revoked{key});
   }
-  episodes_.try_emplace(id, std::move(lease), episode_settings(), clock_.now());
+  const auto settings = episode_settings(lease.kind);
+  episodes_.try_emplace(id, std::move(lease), settings, clock_.now());
   credits_announced_ = UINT32_MAX;
 }
 
@@ -117,7 +118,8 @@ void Worker::on_handover(const wire::Incoming& message) {
   if (handover->sandbox && !env_.knows(handover->server)) {
     return spdlog::warn("an episode came from env-{}, to which this rollout has no line", handover->server);
   }
-  const auto taken = episodes_.try_emplace(id, std::move(*handover), episode_settings(), clock_.now()).first;
+  const auto settings = episode_settings(handover->lease.kind);
+  const auto taken = episodes_.try_emplace(id, std::move(*handover), settings, clock_.now()).first;
   step(taken->second, Episode::Tick{engine_.version()});
 }
 

@@ -46,7 +46,7 @@ class Worker {
   void tick();
   size_t active() const;
   EnvLines::Load env_load() const;
-  Episode::Settings episode_settings() const;
+  Episode::Settings episode_settings(const std::string& kind) const;
   std::string doing() const;
   Json metrics() const;
 

@@ -48,6 +48,10 @@ Schema schema_of(RunConfig& c) {
   s.add("run.deterministic", c.run.deterministic, "The result is a function of config and seed alone; costs overlap");
   s.add("run.dir", c.run.dir, "Folder in which runs get folders of their own");
   s.add("run.max_restarts", c.run.max_restarts, "Restarts of one role before the run fails", 0, 1e6);
+  s.add("run.unscored_steps", c.run.unscored_steps,
+        "The run fails when more episodes than so many steps have were given up in a row because none could be scored; "
+        "0: it goes on",
+        0, 1e6);
   s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
         3600);
   s.add("run.start_seconds", c.run.start_seconds,
@@ -159,15 +163,18 @@ Schema schema_of(RunConfig& c) {
   s.add("env.encoder_threads", c.env.encoder_threads, "Threads of the encoder on each environment server", 1, 256);
   s.add("env.network", c.env.network,
         "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
-        "not 80 or 443");
+        "not 80 or 443")
+      .example("[pypi.org, '*.pythonhosted.org']");
   s.add(
-      "env.mcp_servers", c.env.mcp_servers,
-      "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
-      "are NAME__TOOL");
+       "env.mcp_servers", c.env.mcp_servers,
+       "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
+       "are NAME__TOOL")
+      .example("[notes=notes-server --stdio]");
   s.add("env.external", c.env.external,
         "Environments of your own, in any language: NAME=COMMAND is a program that answers JSON lines, "
         "NAME=http://HOST a "
-        "server; NAME is a kind for tasks.kinds");
+        "server; NAME is a kind for tasks.kinds")
+      .example("[maze=python3 maze.py]");
   s.add("env.external_seconds", c.env.external_seconds, "For an answer of one of those", 0.1, 3600);
   s.add("env.external_programs", c.env.external_programs,
         "Processes of each of those that is a command, on an environment server; episodes share them", 1, 256);
@@ -346,6 +353,12 @@ Status check(const RunConfig& c) {
   for (const auto& mistake : reward_mistakes(c)) mistakes.push_back(mistake);
   const auto external = envs::parse_environments(c.env.external);
   must(of(external, "env.external"));
+  refuse(!c.env.external.empty() && c.env.external_seconds >= c.rollout.episode_seconds, [&] {
+    return fmt::format(
+        "env.external_seconds is {}, and an episode is taken back after rollout.episode_seconds = {}: a slow answer "
+        "would never be waited for; lower the first or raise the second",
+        c.env.external_seconds, c.rollout.episode_seconds);
+  });
   if (external) {
     const auto family = envs::every_kind();
     std::vector<std::string_view> kinds(family.begin(), family.end());

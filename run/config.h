@@ -23,6 +23,7 @@ struct RunConfig {
     bool deterministic = false;
     std::string dir = "runs";
     int max_restarts = 20;
+    int unscored_steps = 2;
     double silence_seconds = 8;
     double start_seconds = 120;
     std::vector<std::string> hosts, topology;

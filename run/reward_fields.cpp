@@ -20,7 +20,8 @@ void add_reward_fields(Schema& s, RunConfig& c) {
   auto& own = c.reward.own;
   s.add("reward.weights", c.reward.weights,
         "Weights of terms that reward.command, reward.http and reward.judge say, NAME=WEIGHT each; others are recorded "
-        "alone. An episode that lacks one of these has no reward");
+        "alone. An episode that lacks one of these has no reward")
+      .example("[style=0.5, length=-0.1]");
   s.add("reward.command", own.command,
         "A command that gets each episode as JSON on its standard input and prints {\"terms\": {NAME: NUMBER}}; empty: "
         "none");
@@ -28,7 +29,8 @@ void add_reward_fields(Schema& s, RunConfig& c) {
         "Where it runs: in a fresh sandbox with the files that the episode left behind, or beside the environment "
         "server",
         {"sandbox", "server"});
-  s.add("reward.files", own.files, "Files that it needs; it runs in a folder that has them. The run keeps a copy");
+  s.add("reward.files", own.files, "Files that it needs; it runs in a folder that has them. The run keeps a copy")
+      .example("[my_reward.py]");
   s.add("reward.http", own.http,
         "URL of a server that gets the same JSON by POST and gives the same answer; empty: none");
   s.add("reward.key_env", own.key_env, "Environment variable with its key, sent as Authorization: Bearer KEY");

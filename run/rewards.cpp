@@ -32,7 +32,7 @@ std::set<std::string> names_of(const std::map<std::string, double>& weights) {
 std::vector<std::string> reward_mistakes(const RunConfig& config) {
   const auto weights = envs::parse_reward_weights(config.reward.weights);
   if (!weights) return {"reward.weights: " + weights.error().message()};
-  return envs::mistakes_of(config.reward.own, *weights);
+  return envs::mistakes_of(config.reward.own, *weights, config.reward.turns);
 }
 
 Status check_rewards(const RunConfig& config) {
@@ -87,6 +87,20 @@ Result<std::shared_ptr<envs::ForeignEnvironments>> foreign_environments_of(const
                             .seconds = config.env.external_seconds,
                             .programs = static_cast<size_t>(config.env.external_programs),
                             .output_limit = static_cast<size_t>(TRY(profile_of(config)).output_bytes)});
+}
+
+Result<EnvDeadlines> env_deadlines_of(const RunConfig& config) {
+  constexpr double kOnTheWay = 5;  // for a busy server to read the question and write the answer
+  EnvDeadlines deadlines;
+  deadlines.request = std::max(deadlines.request, TRY(profile_of(config)).call_seconds + kOnTheWay);
+  // The coordinator takes an episode back that is too slow.
+  if (config.reward.own.any() || !config.tasks.path.empty()) deadlines.grade = config.rollout.episode_seconds;
+  for (const auto& spec : TRY(envs::parse_environments(config.env.external))) {
+    // A program is asked one question after the other: as long as an answer may take, a question waits its turn.
+    const double turns = spec.url.empty() ? 2 : 1;
+    deadlines.of_kind[spec.name] = turns * config.env.external_seconds + kOnTheWay;
+  }
+  return deadlines;
 }
 
 std::string describe_rewards(const RunConfig& config) {

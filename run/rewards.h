@@ -37,6 +37,15 @@ Result<std::shared_ptr<envs::Judge>> group_judge_of_run(const RunConfig& config,
 // Environments of the run's own; null where the config has none.
 Result<std::shared_ptr<envs::ForeignEnvironments>> foreign_environments_of(const RunConfig& config);
 
+// How long a rollout waits for an answer of an environment server before it asks once more, in seconds.
+struct EnvDeadlines {
+  double request = 30;                    // of a sandbox, a call
+  double grade = 0;                       // 0: as a request
+  std::map<std::string, double> of_kind;  // of tasks of the kinds that env.external names
+};
+// No shorter than what the server itself may take: its own deadline then says what was slow. Fails as profile_of.
+Result<EnvDeadlines> env_deadlines_of(const RunConfig& config);
+
 // "reward.command in the sandbox; 0.5 style, 1 task": what is learned from, for people.
 std::string describe_rewards(const RunConfig& config);
 

@@ -159,6 +159,8 @@ void Supervision::on(const Interrupted& interrupted, Time now, Actions& actions)
 
 void Supervision::on(const DirectoryLost& lost, Time, Actions& actions) { fail(lost.how, {}, actions); }
 
+void Supervision::on(const GivenUp& given_up, Time, Actions& actions) { fail(given_up.why, {}, actions); }
+
 void Supervision::on(const Tick&, Time now, Actions& actions) {
   watch_silence(now, actions);
   if (is_ending_) {

@@ -71,11 +71,15 @@ class Supervision {
     enum class By : uint8_t { kPerson, kScheduler };
     By by = By::kPerson;
   };
+  struct GivenUp {  // the coordinator says that going on is of no use
+    std::string why;
+  };
   struct DirectoryLost {  // the run directory is not where it was: what is written there goes nowhere
     std::string how;
   };
   struct Tick {};  // starts, deadlines and silence are decided at a tick
-  using Event = std::variant<Started, StartFailed, Added, NoRoom, Exited, Heard, Interrupted, DirectoryLost, Tick>;
+  using Event =
+      std::variant<Started, StartFailed, Added, NoRoom, Exited, Heard, Interrupted, DirectoryLost, GivenUp, Tick>;
 
   // Actions.
   struct Start {  // answered by Started, StartFailed or NoRoom
@@ -141,6 +145,7 @@ class Supervision {
   void on(const Heard& heard, Time now, Actions& actions);
   void on(const Interrupted& interrupted, Time now, Actions& actions);
   void on(const DirectoryLost& lost, Time now, Actions& actions);
+  void on(const GivenUp& given_up, Time now, Actions& actions);
   void on(const Tick&, Time now, Actions& actions);
   void on_death(Role& role, const Ending& ending, Time now, Actions& actions);
   void watch_silence(Time now, Actions& actions);

@@ -12,6 +12,7 @@
 #include "base/overloaded.h"
 #include "base/text.h"
 #include "dashboard/run_files.h"
+#include "rollout/books/failures.h"
 #include "rollout/coordinator.h"
 #include "run/starts.h"
 
@@ -242,7 +243,25 @@ void Supervisor::receive() {
     auto parsed = parse_json(std::string_view(body.getStatusReport().cStr()));
     if (!parsed || !parsed->is_object()) continue;
     report_ = std::move(*parsed);
-    apply(read_report(report_, supervision_.roles()));
+    note_failures();
+    if (const auto why = report_.find("given_up"); why != report_.end() && why->is_string())
+      apply(Supervision::GivenUp{why->get<std::string>()});
+    else
+      apply(read_report(report_, supervision_.roles()));
+  }
+}
+
+// Each kind of reason once, and again when there are ten times as many.
+void Supervisor::note_failures() {
+  for (const auto& entry : rollout::Failures::of(report_.value("failures", Json())).report()) {
+    const auto reason = entry["reason"].get<std::string>();
+    const auto count = entry["count"].get<uint64_t>();
+    uint64_t& next = next_failure_note_.try_emplace(reason, 1).first->second;
+    if (count < next) continue;
+    while (next <= count) next *= 10;
+    note(fmt::format("{} without a reward, the last for episode {}: {}",
+                     count == 1 ? "one attempt" : fmt::format("{} attempts", count), entry["episode"].get<uint64_t>(),
+                     reason));
   }
 }
 
@@ -305,6 +324,7 @@ void Supervisor::write_status() {
     status_["hosts"] = std::move(hosts);
     status_["hosts_join_at"] = launcher_.desk();
   }
+  status_["failures"] = report_.value("failures", Json::array());
   status_["episodes"] = report_.value("episodes", Json::object());
   (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");
 }

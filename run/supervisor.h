@@ -64,6 +64,7 @@ class Supervisor {
   bool await_plan_end();
   void stop(const std::vector<int64_t>& processes);
   void note(std::string text);
+  void note_failures();
   void write_status();
   void check_directory();
   std::string last_lines(const wire::Peer& peer) const;
@@ -88,6 +89,7 @@ class Supervisor {
   End end_ = End::kDone;
   std::string failure_;
   std::vector<std::string> notes_;
+  std::map<std::string, uint64_t> next_failure_note_;  // by reason: the count that is said next
 };
 
 }  // namespace tandem::run

@@ -97,7 +97,10 @@ Result<int> run_role(const RoleOptions& options) {
                                               .threads = config.reward.own.concurrency,
                                               .rivals = config.reward.own.judge.rivals,
                                               .retries = config.reward.own.retries,
-                                              .price = config.reward.own.judge.price}},
+                                              .price = config.reward.own.judge.price},
+                                  .most_unscored = static_cast<uint64_t>(config.run.unscored_steps) *
+                                                   static_cast<uint64_t>(config.trainer.groups_per_step) *
+                                                   static_cast<uint64_t>(config.trainer.group_size)},
                                  clock, role_stop_requested));
     return kDone;
   }
@@ -135,6 +138,7 @@ Result<int> run_role(const RoleOptions& options) {
     const int threads = r.threads > 0
                             ? r.threads
                             : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout, lines.host())));
+    const auto deadlines = TRY(run::env_deadlines_of(config));
     TRY(rollout::run_worker({.identity = identity,
                              .directory = directory,
                              .secret = secret,
@@ -151,8 +155,9 @@ Result<int> run_role(const RoleOptions& options) {
                              .conversation = run::conversation_settings(config),
                              .place = {.device = TRY(run::devices_of(config)).rollout(self.rank), .threads = threads},
                              .max_new_tokens = r.max_new_tokens,
-                             // The coordinator takes an episode back that is too slow.
-                             .grade_seconds = config.reward.own.any() ? r.episode_seconds : 0},
+                             .request_seconds = deadlines.request,
+                             .grade_seconds = deadlines.grade,
+                             .seconds_of_kind = deadlines.of_kind},
                             clock, role_stop_requested));
     return kDone;
   }

@@ -27,6 +27,7 @@
 #include "kernels/stream.h"
 #include "model/transformer.h"
 #include "model/weights.h"
+#include "rollout/books/alarms.h"
 #include "rollout/coordinator.h"
 #include "run/checks.h"
 #include "run/devices.h"
@@ -34,6 +35,7 @@
 #include "run/env_hosts.h"
 #include "run/memory.h"
 #include "run/resume.h"
+#include "run/reward_probe.h"
 #include "run/rewards.h"
 #include "run/search.h"
 #include "run/supervisor.h"
@@ -247,10 +249,17 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   const run::Topology topology = TRY(run::topology_of(config));
   TRY(run::find_devices(config));
   if (options.dry_run) {
-    if (options.json)
-      fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()}, {"memory", memory}}));
-    else
+    const Json tried = TRY(run::probe_rewards(config));
+    if (options.json) {
+      fmt::print("{}\n", dump_json(Json{
+                             {"config", schema_of(config).resolved()}, {"memory", memory}, {"reward_tried", tried}}));
+    } else {
       print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : run::describe_kinds(config));
+      if (!tried.is_null()) {
+        fmt::print("tried     the rewards, on a sample episode: {} in {:.2f} s\n", dump_json(tried["terms"]),
+                   tried["seconds"].get<double>());
+      }
+    }
     return kDone;
   }
 
@@ -320,13 +329,23 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   size_t shown_notes = 0;
   Screen screen(run_dir, clock);
   Tensorboard tensorboard(run_dir, clock);
+  dashboard::MetricsFollower alarms(run_dir);
+  if (exists) (void)alarms.next();  // what an earlier attempt said
+  const auto show_alarms = [&] {
+    for (const Json& line : alarms.next()) {
+      for (const Json& alarm : line.value("alarms", Json::array()))
+        screen.note(rollout::alarm_line(static_cast<uint64_t>(dashboard::number_at(line, "step")), alarm));
+    }
+  };
   while (supervisor.turn()) {
     while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
+    show_alarms();
     tensorboard.follow();
   }
   for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
+  show_alarms();
   screen.wipe();
   run::leave_env_hosts(config, run_dir);
   floors_cancelled = true;
@@ -350,7 +369,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     lacks = dashboard::lacks_of(run);
     if (lacks.empty()) note = dashboard::note_of(run);
   }
-  const int exit = !lacks.empty()                              ? kIncomplete
+  const bool is_given_up = supervisor.report().contains("given_up");
+  const int exit = !lacks.empty() || is_given_up               ? kIncomplete
                    : end == run::Supervisor::End::kDone        ? kDone
                    : end == run::Supervisor::End::kInterrupted ? kInterrupted
                                                                : kFailed;
@@ -370,7 +390,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
             "\n"));
     failure_recorded = true;
     (void)conclude(run_dir, config, clock);  // as far as what failed allows
-    return fail(Status::internal(supervisor.failure()).at(run_dir.string()));
+    const auto failure = Status::internal(supervisor.failure()).at(run_dir.string());
+    if (!is_given_up) return fail(failure);
+    fmt::print(stderr, "tandem run: {}\n", failure.message());
+    return kIncomplete;
   }
   const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "dashboard/live.h"
 #include "dashboard/run_files.h"
+#include "rollout/books/alarms.h"
 #include "run/rewards.h"
 
 namespace tandem::cli {
@@ -104,6 +105,10 @@ void print_result(const fs::path& run_dir, const Json& summary, int steps) {
   };
   fmt::print("  outcomes         {}\n", counts_of(summary["outcomes"]));
   if (dropped > 0) fmt::print("  dropped          {}\n", counts_of(books["dropped"]));
+  for (const Json& failure : summary.value("failures", Json::array()))
+    fmt::print("  without a reward {} x {}\n", failure["count"].get<uint64_t>(), failure["reason"].get<std::string>());
+  for (const Json& alarm : summary.value("alarms", Json::array()))
+    fmt::print("{}\n", rollout::alarm_line(alarm["steps"].back().get<uint64_t>(), alarm));
   const Json& logprob = summary["logprob"];
   fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
              dump_json(logprob["tokens_compared"]));

@@ -21,6 +21,7 @@ class HttpLine final : public EnvironmentLine {
     if (!answer) return fail(Status::corrupt("answered no JSON: " + answer.error().message()));
     return answer;
   }
+  void tell(const std::string& method, const Json& params) override { (void)ask(method, params, kSecondsToTell); }
   bool is_broken() const override { return false; }
 
  private:

@@ -12,13 +12,20 @@
 
 namespace tandem::envs {
 
+// What is told, and not asked, is given up then.
+inline constexpr double kSecondsToTell = 5;
+
 class EnvironmentLine {
  public:
   virtual ~EnvironmentLine() = default;
   // `method`: reset, step, state, score, close. kDeadline; kUnavailable where it is not there, has ended, or says that
   // it failed; kCorrupt for what is no answer to this question; kExhausted for an answer beyond
-  // kLargestEnvironmentAnswer.
+  // kLargestEnvironmentAnswer, and where questions of other episodes took all of `seconds` before its turn came; then
+  // as long again for the answer.
   virtual Result<Json> ask(const std::string& method, const Json& params, double seconds) = 0;
+  // The same without an answer to wait for: whatever comes, if anything does, is passed over. Waits for nobody else's
+  // question.
+  virtual void tell(const std::string& method, const Json& params) = 0;
   // Whether every later question fails: answers and questions do not belong together any more, or it has ended.
   virtual bool is_broken() const = 0;
 };

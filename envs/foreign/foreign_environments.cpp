@@ -11,9 +11,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr double kSecondsToClose = 5;
-
-Status named(const Status& status, const std::string& name) { return Status(status).at("environment " + name); }
+Status named(const Status& status, const std::string& name) { return quotable(status).at("environment " + name); }
 
 std::string system_message_of(const ResetAnswer& reset, ToolListing listing) {
   std::string text = reset.system;
@@ -44,7 +42,7 @@ class ForeignEnvironments::Played final : public Attempt {
   }
   ~Played() override {
     // It may forget the episode; one that knows nothing of this method says so, and is none the worse for it.
-    if (!line_->is_broken()) (void)line_->ask("close", {{"episode", episode_}}, kSecondsToClose);
+    if (!line_->is_broken()) line_->tell("close", {{"episode", episode_}});
     all_.give_back(name_, line_);
   }
 

@@ -11,9 +11,13 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,6 +25,7 @@
 #include "base/utf8.h"
 #include "envs/foreign/environment_answers.h"
 #include "envs/mcp/line_splitter.h"
+#include "envs/sandbox/keeper.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
@@ -28,6 +33,7 @@ namespace {
 
 constexpr size_t kKeptErrorBytes = 4096;
 constexpr double kSecondsToEnd = 1;
+constexpr size_t kMostPassedOver = 10'000;
 
 class StdioLine final : public EnvironmentLine {
  public:
@@ -51,25 +57,85 @@ class StdioLine final : public EnvironmentLine {
   }
 
   Result<Json> ask(const std::string& method, const Json& params, double seconds) override {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::chrono::duration<double>(seconds));
+    if (!lock) {
+      return fail(Status::exhausted(fmt::format("questions of other episodes took the {} s that {} may wait for its "
+                                                "turn",
+                                                seconds, method))
+                      .hint("raise env.external_programs, or env.external_seconds"));
+    }
     if (is_broken_) return fail(Status::unavailable("its program is let go of, after a failure of another episode"));
     bool is_answered = false;
     auto answer = answer_to(method, params, seconds, is_answered);
     is_broken_ = !is_answered;
+    if (is_answered) send_told();
     return answer;
+  }
+
+  void tell(const std::string& method, const Json& params) override {
+    {
+      std::lock_guard lock(told_mutex_);
+      told_.push_back({.id = ++last_id_, .line = {}});
+      told_.back().line = line_of(told_.back().id, method, params);
+    }
+    // Else who asks now sends it.
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock && !is_broken_) send_told();
   }
   bool is_broken() const override { return is_broken_; }
 
  private:
+  static std::string line_of(uint64_t id, const std::string& method, const Json& params) {
+    return dump_json({{"id", id}, {"method", method}, {"params", params}}) + "\n";
+  }
+
+  // What nobody waits for an answer to. One that does not read has its line broken: what is half sent cannot be left.
+  void send_told() {
+    std::vector<Told> told;
+    {
+      std::lock_guard lock(told_mutex_);
+      told.swap(told_);
+    }
+    const Time deadline = clock_.now() + from_seconds(kSecondsToTell);
+    for (const Told& each : told) {
+      passed_over_.insert(each.id);
+      for (size_t sent = 0; sent < each.line.size();) {
+        const double left = to_seconds(deadline - clock_.now());
+        pollfd wait = {socket_.get(), POLLIN | POLLOUT, 0};
+        if (left > 0) ::poll(&wait, 1, static_cast<int>(std::ceil(left * 1000)));
+        if ((wait.revents & POLLIN) != 0) (void)take_output();  // it may wait for room to write before it reads
+        const ssize_t count =
+            ::send(socket_.get(), each.line.data() + sent, each.line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (count > 0) sent += static_cast<size_t>(count);
+        if (left > 0 && (count > 0 || errno == EAGAIN || errno == EINTR)) continue;
+        if (sent == each.line.size()) break;
+        is_broken_ = true;
+        return;
+      }
+    }
+    // Of a program that answers nothing that it is told.
+    while (passed_over_.size() > kMostPassedOver) passed_over_.erase(passed_over_.begin());
+  }
+
+  // The next line that is no answer to what was told.
+  std::optional<std::string> next_line() {
+    while (auto line = lines_.next()) {
+      if (passed_over_.empty() || line->size() > kLargestEnvironmentAnswer) return line;
+      const auto json = parse_json(*line);
+      const bool has_id = json && json->is_object() && json->contains("id") && json->at("id").is_number_unsigned();
+      if (!has_id || passed_over_.erase(json->at("id").get<uint64_t>()) == 0) return line;
+    }
+    return std::nullopt;
+  }
+
   // `is_answered`: what came back is the answer to this question, be it an error.
   Result<Json> answer_to(const std::string& method, const Json& params, double seconds, bool& is_answered) {
-    if (lines_.next()) return fail(Status::corrupt("it answered what nobody had asked"));
+    if (next_line()) return fail(Status::corrupt("it answered what nobody had asked"));
     const uint64_t id = ++last_id_;
-    std::string out = dump_json({{"id", id}, {"method", method}, {"params", params}}) + "\n";
+    std::string out = line_of(id, method, params);
     const Time deadline = clock_.now() + from_seconds(seconds);
     size_t sent = 0;
     for (;;) {
-      if (auto line = lines_.next()) return read(*line, id, is_answered);
+      if (auto line = next_line()) return read(*line, id, is_answered);
       const double left = to_seconds(deadline - clock_.now());
       if (left <= 0) return fail(Status::deadline(fmt::format("did not answer {} within {} s", method, seconds)));
       std::array<pollfd, 2> waits = {
@@ -83,7 +149,7 @@ class StdioLine final : public EnvironmentLine {
         if (count < 0 && errno != EAGAIN && errno != EINTR) return fail(has_ended());
       }
       if ((waits[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !take_output()) {
-        if (auto line = lines_.next()) return read(*line, id, is_answered);
+        if (auto line = next_line()) return read(*line, id, is_answered);
         return fail(has_ended());
       }
     }
@@ -146,8 +212,15 @@ class StdioLine final : public EnvironmentLine {
   FileDescriptor socket_, errors_;
   LineSplitter lines_;
   std::string said_;  // the end of its standard error
-  uint64_t last_id_ = 0;
-  std::mutex mutex_;  // of one question at a time
+  struct Told {
+    uint64_t id = 0;
+    std::string line;
+  };
+  std::mutex told_mutex_;
+  std::vector<Told> told_;          // not sent yet
+  std::set<uint64_t> passed_over_;  // ids of what was told and not answered
+  std::atomic<uint64_t> last_id_{0};
+  std::timed_mutex mutex_;  // of one question at a time
   std::atomic<bool> is_broken_{false};
 };
 
@@ -162,7 +235,7 @@ Result<std::unique_ptr<EnvironmentLine>> open_stdio_line(const EnvironmentSpec& 
   FileDescriptor errors(pipe[0]), writer(pipe[1]);
   ::fcntl(errors.get(), F_SETFL, O_NONBLOCK);
   std::error_code error;
-  ProcessSpec process{.argv = {"/bin/sh", "-c", spec.command},
+  ProcessSpec process{.argv = kept({"/bin/sh", "-c", spec.command}),
                       .directory = fs::current_path(error),
                       .environment = {"LANG=C.UTF-8", "PYTHONUNBUFFERED=1"}};
   for (const char* name : {"PATH", "HOME"}) {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "envs/rewards/source.h"
+#include "envs/sandbox/keeper.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
@@ -45,7 +46,7 @@ class CommandOnServer final : public RewardSource {
   std::string identity() const override { return "command " + settings_.command; }
 
   Result<RewardAnswer> ask(const Question& question) override {
-    ProcessSpec spec{.argv = {"/bin/sh", "-c", settings_.command},
+    ProcessSpec spec{.argv = kept({"/bin/sh", "-c", settings_.command}),
                      .directory = folder_,
                      .environment = {"LANG=C.UTF-8"},
                      .time_limit_s = question.seconds,

@@ -2,14 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/unique_number.h"
 #include "base/utf8.h"
 #include "envs/rewards/post_json.h"
+#include "envs/tools/output.h"
 #include "wire/completions_url.h"
 
 namespace tandem::envs {
 namespace {
 
+// Tokens that an answer may say it took.
+constexpr uint64_t kMostTokensOfAnswer = 10'000'000;
 constexpr uint64_t kMostRubricBytes = 256 << 10;
 
 std::string random_word() { return fmt::format("{:016x}{:016x}", unique_number(), unique_number()); }
@@ -92,9 +97,27 @@ Result<std::string> Judge::post(const std::string& system, const std::string& us
                            .seconds = settings_.seconds,
                            .largest_answer = settings_.output_bytes,
                            .stop = stop_.get_token()});
-  if (answer || !is_constrained || answer.error().message().find("response_format") == std::string::npos) return answer;
+  if (answer || !is_constrained || answer.error().message().find("response_format") == std::string::npos) {
+    if (!answer) return fail(quotable(answer.error()));
+    return answer;
+  }
   is_constrained_ = false;
   return post(system, user, schema);
+}
+
+// What an endpoint says of itself is no reason to refuse its verdict, and no number that sums are spoilt by.
+void Judge::count_usage(const Json& answer) {
+  const Json usage = answer.is_object() && answer.contains("usage") ? answer.at("usage") : Json();
+  const auto tokens_of = [&](const char* name) -> std::optional<uint64_t> {
+    if (!usage.is_object() || !usage.contains(name) || !usage.at(name).is_number_unsigned()) return std::nullopt;
+    const auto tokens = usage.at(name).get<uint64_t>();
+    return tokens <= kMostTokensOfAnswer ? std::optional(tokens) : std::nullopt;
+  };
+  const auto prompt = tokens_of("prompt_tokens"), completion = tokens_of("completion_tokens");
+  std::lock_guard lock(mutex_);
+  if (!prompt || !completion) ++use_.without_usage;
+  use_.prompt_tokens += prompt.value_or(0);
+  use_.completion_tokens += completion.value_or(0);
 }
 
 Result<Json> Judge::ask(const std::string& task, const std::string& works, const JudgeWords& words,
@@ -120,11 +143,7 @@ Result<Json> Judge::ask(const std::string& task, const std::string& works, const
   const auto corrupt = [](const std::string& words) { return fail(Status::corrupt("the judge " + words)); };
   try {
     const Json answer = TRY(parse_json(body));
-    if (answer.contains("usage") && answer.at("usage").is_object()) {
-      std::lock_guard lock(mutex_);
-      use_.prompt_tokens += answer.at("usage").value("prompt_tokens", uint64_t{0});
-      use_.completion_tokens += answer.at("usage").value("completion_tokens", uint64_t{0});
-    }
+    count_usage(answer);
     const auto content = answer.at("choices").at(0).at("message").at("content").get<std::string>();
     const auto said = parse_json(content);
     if (!said || !said->is_object()) return corrupt("answered no JSON object");

@@ -21,6 +21,7 @@ namespace tandem::envs {
 struct JudgeUse {
   uint64_t asked = 0, answered = 0;  // questions
   uint64_t prompt_tokens = 0, completion_tokens = 0;
+  uint64_t without_usage = 0;  // answers that did not say their tokens, or said what cannot be: counted as none
 };
 
 // The words of a question and of its answer, which no work knows.
@@ -53,6 +54,7 @@ class Judge {
 
  private:
   Result<Json> ask(const std::string& task, const std::string& works, const JudgeWords& words, const Json& verdict);
+  void count_usage(const Json& answer);
   Result<std::string> post(const std::string& system, const std::string& user, const Json& schema);
 
   const Settings settings_;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "envs/rewards/judge.h"
+#include "envs/tools/output.h"
 
 namespace tandem::envs {
 namespace {
@@ -113,7 +114,7 @@ Result<RewardAnswer> Rewards::joined(const PlayedEpisode& episode, const RewardP
     if (!source->asks_about(episode)) continue;
     const auto refuse = [&](const std::string& words) { return fail(Status::corrupt(words).at(source->name())); };
     auto answer = ask(*source, {.episode = episode, .text = text, .where = where, .seconds = settings_.seconds});
-    if (!answer) return fail(Status(answer.error()).at(source->name()));
+    if (!answer) return fail(quotable(answer.error()).at(source->name()));
     for (const auto& [name, value] : answer->terms) {
       if (episode.terms.contains(name)) return refuse(fmt::format("the term {} is one of the task's own grade", name));
       if (!all.terms.emplace(name, value).second) return refuse(fmt::format("the term {} has been said already", name));

@@ -55,7 +55,8 @@ Result<std::string> read_reward_key(const std::string& variable, const fs::path&
   return key;
 }
 
-std::vector<std::string> mistakes_of(const RewardSettings& s, const std::map<std::string, double>& terms) {
+std::vector<std::string> mistakes_of(const RewardSettings& s, const std::map<std::string, double>& terms,
+                                     double turns) {
   std::vector<std::string> mistakes;
   const auto check_url = [&](const char* key, const std::string& url) {
     if (url.empty()) return;
@@ -65,10 +66,11 @@ std::vector<std::string> mistakes_of(const RewardSettings& s, const std::map<std
   check_url("reward.http", s.http);
   check_url("reward.judge", s.judge.url);
   const bool has_terms = !s.command.empty() || !s.http.empty();
-  if (has_terms && terms.empty() && s.judge.url.empty()) {
+  if (has_terms && terms.empty() && turns == 0 && s.judge.url.empty()) {
     mistakes.push_back(
         "reward.weights names no term: nothing of what the reward program answers would be learned from; "
-        "name one, as in reward.weights=[style=0.5]");
+        "name one, as in reward.weights=[style=0.5], or give the numbers of single messages a weight, as in "
+        "reward.turns=1");
   }
   if (!s.any() && !terms.empty())
     mistakes.push_back("reward.weights needs reward.command, reward.http or reward.judge, whose terms it weighs");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace tandem::envs {
 namespace {
 
@@ -150,5 +152,18 @@ std::string make_printable(std::string_view bytes) {
   }
   return text;
 }
+
+std::string quotable(std::string_view bytes) {
+  constexpr size_t kLongest = 600;
+  std::string text = make_printable(bytes);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  if (text.size() <= kLongest) return text;
+  constexpr size_t kHalf = kLongest / 2 - 10;
+  return replace_invalid_utf8(text.substr(0, kHalf)) + " [...] " +
+         replace_invalid_utf8(text.substr(text.size() - kHalf));
+}
+
+Status quotable(const Status& status) { return Status(status.code(), quotable(status.message())).hint(status.hint()); }
 
 }  // namespace tandem::envs

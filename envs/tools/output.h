@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace tandem::envs {
 
 // Keeps the head and the tail of a stream within `limit` bytes; memory use is bounded however much is appended.
@@ -35,5 +37,11 @@ std::string as_on_terminal(std::string_view bytes);
 
 // Valid UTF-8 with line ends \n: broken sequences and control characters become U+FFFD, colour codes go.
 std::string make_printable(std::string_view bytes);
+
+// What a foreign program said, for a log or a terminal: make_printable() on one line, its middle cut out beyond 600
+// bytes.
+std::string quotable(std::string_view bytes);
+// The same of the message of an error that quotes one; code and hint stay.
+Status quotable(const Status& status);
 
 }  // namespace tandem::envs

@@ -113,5 +113,42 @@ TEST(Config, what_is_no_file_cannot_be_extended) {
   fs::remove(path);
 }
 
+// What was written, what is expected, an example: for every form that a value may wrongly have.
+TEST(Config, a_value_of_another_form_is_told_what_is_expected_with_an_example) {
+  std::vector<std::string> weights;
+  Settings settings;
+  Schema s = settings.schema();
+  s.add("reward.weights", weights, "Weights").example("[style=0.5, length=-0.1]");
+  const auto file = fs::temp_directory_path() / ("tandem-config-form-" + std::to_string(::getpid()) + ".yaml");
+  const auto said_of = [&](const std::string& text) {
+    EXPECT_TRUE(write_file(file, text).ok());
+    return s.read(file, {}).message();
+  };
+  const char* const example = "a list of texts, as in weights: [style=0.5, length=-0.1]";
+  struct Case {
+    const char *text, *place, *found, *expected;
+  };
+  for (const Case& c :
+       {Case{"reward:\n  weights:\n    style: 0.5\n", ":2:3: reward.weights: ", "a map of keys", example},
+        Case{"reward:\n  weights: {}\n", ":2:3: reward.weights: ", "a map of keys", example},
+        Case{"reward:\n  weights: style\n", ":2:3: reward.weights: ", "one value", example},
+        Case{"reward:\n  weights:\n    - style: 0.5\n", ":2:3: reward.weights: ", "a list with a map as item 1",
+             example},
+        Case{"reward:\n  weights: [a=1, [b]]\n", ":2:3: reward.weights: ", "a list with a list as item 2", example},
+        Case{"reward:\n  weights: [a=1, ~]\n", ":2:3: reward.weights: ", "a list with nothing as item 2", example},
+        Case{"run:\n  steps: [1, 2]\n", ":2:3: run.steps: ", "a list", "one whole number"},
+        Case{"run:\n  steps: {to: 3}\n", ":2:3: run.steps: ", "a map of keys", "one whole number"},
+        Case{"model:\n  name: {of: b}\n", ":2:3: model.name: ", "a map of keys", "one text"}}) {
+    const std::string said = said_of(c.text);
+    EXPECT_THAT(said, HasSubstr(c.place)) << c.text;
+    EXPECT_THAT(said, HasSubstr(std::string(c.found) + " was written")) << c.text;
+    EXPECT_THAT(said, HasSubstr(c.expected)) << c.text;
+  }
+  fs::remove(file);
+  EXPECT_THAT(s.read("", std::array<std::string, 1>{"reward.weights=[{a: 1}]"}).message(),
+              HasSubstr("command line: reward.weights: a list with a map as item 1 was written"));
+  EXPECT_EQ(s.json_schema()["properties"]["reward"]["properties"]["weights"]["description"], "Weights");
+}
+
 }  // namespace
 }  // namespace tandem

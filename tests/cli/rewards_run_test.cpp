@@ -176,6 +176,73 @@ TEST_F(RewardsRun, an_environment_that_lies_later_ends_its_episodes_as_infra_err
   EXPECT_THAT(logs(run_dir), HasSubstr("environment liar: answered no JSON"));
 }
 
+// Nobody waits for a run to end to hear that its rewards are broken, and no weights come of them.
+TEST_F(RewardsRun, a_run_whose_rewards_never_work_says_so_and_stops) {
+  const auto script = file("broken.py", "import no_such_module\n");
+  const fs::path run_dir = root() / "broken";
+  ASSERT_EQ(run({"run.steps=50", "run.unscored_steps=1", "tasks.heldout=0", "tasks.floors=false", "reward.retries=0",
+                 "reward.command=python3 broken.py", "reward.files=[" + script + "]", "reward.place=server",
+                 "reward.weights=[a=1]"},
+                run_dir),
+            5)
+      << text(output());
+  const std::string reason =
+      "reward.command: ended with exit code 1: ModuleNotFoundError: No module named 'no_such_module'";
+  const std::string screen = text(output());
+  EXPECT_THAT(screen, HasSubstr("without a reward, the last for episode"));
+  EXPECT_THAT(screen, HasSubstr(reason));
+  EXPECT_THAT(screen, HasSubstr("run.unscored_steps"));
+  EXPECT_THAT(screen, HasSubstr("--resume"));
+  const auto failures = parse_json(text(run_dir / "failures.json"));
+  ASSERT_TRUE(failures.has_value()) << text(run_dir / "failures.json");
+  EXPECT_THAT(failures->at(0).at("reason").get<std::string>(), HasSubstr(reason));
+  EXPECT_GT(failures->at(0).at("count").get<int>(), 32);
+  for (const char* name : {"status.json", "summary.json", "report.html", "failure.json"})
+    EXPECT_THAT(text(run_dir / name), HasSubstr("no_such_module")) << name;
+  bool is_told = false;
+  for (const Json& episode : episodes(run_dir)) {
+    EXPECT_TRUE(episode["reward"].is_null()) << episode.dump();
+    EXPECT_TRUE(episode["learned_reward"].is_null()) << episode.dump();
+    is_told = is_told || (episode["reason"].is_string() && episode["reason"].get<std::string>().find(reason) == 0);
+  }
+  EXPECT_TRUE(is_told);
+  expect_books_to_agree(run_dir);
+  expect_nothing_left(run_dir);
+}
+
+TEST_F(RewardsRun, a_dry_run_tries_the_rewards_once) {
+  const auto dry = [&](Arguments more) {
+    more.emplace_back("--dry-run");
+    return run(more, root() / "tried");
+  };
+  const auto good = file("good.py",
+                         "import json, sys\n"
+                         "e = json.load(sys.stdin)\n"
+                         "print(json.dumps({'terms': {'calls': len(e['calls'])}}))\n");
+  for (const char* place : {"sandbox", "server"}) {
+    ASSERT_EQ(dry({"reward.command=python3 good.py", "reward.files=[" + good + "]", "reward.weights=[calls=1]",
+                   std::string("reward.place=") + place}),
+              0)
+        << text(output());
+    EXPECT_THAT(text(output()), HasSubstr("tried     the rewards, on a sample episode: {\"calls\":0")) << place;
+  }
+  EXPECT_EQ(dry({"reward.command=python3 good.py", "reward.files=[" + good + "]", "reward.weights=[colour=1]"}), 3);
+  EXPECT_THAT(text(output()), HasSubstr("nobody said the term colour"));
+  EXPECT_EQ(dry({"reward.command=no-such-program", "reward.weights=[a=1]"}), 3);
+  EXPECT_THAT(text(output()), HasSubstr("asked about a sample episode: reward.command: ended with exit code 127"));
+  EXPECT_EQ(dry({"reward.command=sleep 600", "reward.weights=[a=1]", "reward.seconds=1"}), 3);
+  EXPECT_THAT(text(output()), HasSubstr("did not answer within 1 s"));
+  EXPECT_EQ(dry({"reward.http=http://127.0.0.1:1/", "reward.weights=[a=1]"}), 3);
+  EXPECT_THAT(text(output()), HasSubstr("reward.http: "));
+  GullibleJudge judge;
+  const auto rubric = file("dry-rubric.md", "Better is better.");
+  ASSERT_EQ(dry({"reward.judge=" + judge.url(), "reward.judge_model=m", "reward.judge_rubric=" + rubric,
+                 "reward.judge_pairwise=true", "reward.weights=[preferred=1]"}),
+            0)
+      << text(output());
+  EXPECT_EQ(judge.asked(), 1);
+}
+
 TEST_F(RewardsRun, a_dry_run_shows_what_is_configured_and_names_what_is_wrong) {
   const auto script = file("ok.py", "print('{\"terms\": {\"a\": 1}}')\n");
   const auto dry = [&](Arguments more) {

@@ -39,8 +39,27 @@ TEST(Episodes, come_in_order_of_admission_with_what_became_of_them) {
   EXPECT_EQ(trained["split"], "train");
   EXPECT_EQ(trained["trained_step"], 1);
   EXPECT_EQ(trained["advantage"], -0.5);
+  EXPECT_EQ(trained["learned_reward"], trained["reward"]);
+  EXPECT_TRUE(first["learned_reward"].is_null()) << "what is held out teaches nothing";
   EXPECT_TRUE(trained["dropped"].is_null());
   EXPECT_FALSE(first.contains("tokens"));
+}
+
+TEST(Episodes, what_an_episode_teaches_is_its_reward_with_the_weights_of_the_plan) {
+  auto plan = two_kinds();
+  plan.reward.task = 2;
+  plan.reward.terms = {{"files", 0.5}};
+  SyntheticRun run(plan);
+  run.play(learns);
+  int taught = 0;
+  for (const Json& episode : all_of(run, WithTokens::kNo)) {
+    if (episode["learned_reward"].is_null()) continue;
+    ++taught;
+    EXPECT_EQ(episode["learned_reward"].get<double>(),
+              2 * episode["reward"].get<double>() + 0.5 * episode["terms"]["files"].get<double>())
+        << episode.dump();
+  }
+  EXPECT_GT(taught, 0);
 }
 
 TEST(Episodes, tokens_are_parallel_lists_and_only_sampled_ones_have_logprobs) {

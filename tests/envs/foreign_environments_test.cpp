@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "envs/foreign/environment_answers.h"
 #include "tests/cli/scripted_server.h"
 #include "tests/envs/scratch.h"
@@ -123,6 +125,58 @@ TEST_F(Foreign, a_program_plays_episodes_side_by_side_and_is_let_go_of_after_a_f
   EXPECT_THAT(second->next_step("d").error().message(), HasSubstr("let go of, after a failure of another episode"));
   auto fourth = std::move(*all->open(task()));
   EXPECT_NE(fourth->score("")->terms.at("process"), grade->terms.at("process"));
+}
+
+// The others go on: nobody waits for what a program says to `close`.
+TEST_F(Foreign, a_close_that_is_not_answered_or_late_breaks_no_other_episode) {
+  const auto all = with(
+      "    if m == 'reset': late = []; say(q, {'instruction': 'x', 'max_turns': 4})\n"
+      "    if m == 'step': say(q, {'observation': str(os.getpid())})\n"
+      "    if m == 'score':\n"
+      "        for c in late: say(c, {})\n"
+      "        say(q, {'reward': 1})\n"
+      "    if m == 'close': late = late + [q]\n",
+      20);
+  auto stays = all->open(task(1));
+  ASSERT_TRUE(stays.has_value()) << stays.error().to_string();
+  const auto before = (*stays)->next_step("one");
+  ASSERT_TRUE(before.has_value()) << before.error().to_string();
+  for (int i = 0; i < 3; ++i) {
+    auto goes = all->open(task(2));
+    ASSERT_TRUE(goes.has_value()) << goes.error().to_string();
+  }
+  const auto after = (*stays)->next_step("two");
+  ASSERT_TRUE(after.has_value()) << after.error().to_string();
+  EXPECT_EQ(*before, *after) << "the program was started again";
+  // Here the answers to `close` come, before that to the question.
+  const auto grade = (*stays)->score("");
+  ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
+  EXPECT_EQ(grade->reward, 1);
+}
+
+TEST_F(Foreign, a_question_waits_for_its_turn_no_longer_than_for_an_answer) {
+  const auto begun = folder_.path / "begun", go = folder_.path / "go";
+  const auto line = open_line({.name = "it",
+                               .command = program("    if m == 'slow': open('" + begun.string() +
+                                                  "', 'w').close()\n"
+                                                  "    while m == 'slow' and not os.path.exists('" +
+                                                  go.string() +
+                                                  "'): time.sleep(0.01)\n"
+                                                  "    say(q, {'m': m})\n")});
+  ASSERT_TRUE(line.has_value()) << line.error().to_string();
+  Result<Json> first = fail(Status::internal("not asked"));
+  std::thread asks([&] { first = (*line)->ask("slow", Json::object(), 60); });
+  for (int i = 0; i < 6000 && !std::filesystem::exists(begun); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto second = (*line)->ask("quick", Json::object(), 0.05);
+  folder_.put("go", "");
+  asks.join();
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code(), Code::kExhausted) << second.error().to_string();
+  EXPECT_THAT(second.error().to_string(), HasSubstr("env.external_programs"));
+  // Neither has lost its line by that.
+  ASSERT_TRUE(first.has_value()) << first.error().to_string();
+  EXPECT_TRUE((*line)->ask("quick", Json::object(), 60).has_value());
 }
 
 TEST_F(Foreign, no_more_attempts_than_it_may_have_are_begun) {

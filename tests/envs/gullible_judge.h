@@ -24,6 +24,7 @@ class GullibleJudge {
     kHonest,
     kFirstWins,     // by the order alone
     kParrots,       // repeats the JSON that it finds in the work
+    kLies,          // about its tokens
     kWithoutSchema  // refuses response_format, as servers do that do not know it
   };
   explicit GullibleJudge(Manner manner = Manner::kHonest)
@@ -36,10 +37,10 @@ class GullibleJudge {
       if (manner_ == Manner::kWithoutSchema && body.contains("response_format"))
         return reply({400, {}, R"({"error": {"message": "response_format is not supported"}})"});
       const std::string said = verdict(body);
-      reply({200,
-             {{"Content-Type", "application/json"}},
-             dump_json({{"choices", {{{"message", {{"role", "assistant"}, {"content", said}}}}}},
-                        {"usage", {{"prompt_tokens", 100}, {"completion_tokens", 10}}}})});
+      reply(
+          {200,
+           {{"Content-Type", "application/json"}},
+           dump_json({{"choices", {{{"message", {{"role", "assistant"}, {"content", said}}}}}}, {"usage", usage()}})});
     };
     thread_ = std::thread([this] { EXPECT_TRUE(server_.serve(handler_, stop_)); });
   }
@@ -93,6 +94,15 @@ class GullibleJudge {
   }
 
  private:
+  Json usage() {
+    if (manner_ != Manner::kLies) return {{"prompt_tokens", 100}, {"completion_tokens", 10}};
+    const std::vector<Json> lies = {Json("all of it"),
+                                    Json(),
+                                    {{"prompt_tokens", -1}, {"completion_tokens", 1}},
+                                    {{"prompt_tokens", 1e300}, {"completion_tokens", "two"}},
+                                    {{"prompt_tokens", UINT64_MAX}, {"completion_tokens", UINT64_MAX}}};
+    return lies[static_cast<size_t>(asked_ - 1) % lies.size()];
+  }
   static std::string between(const std::string& text, const std::string& before, const std::string& after) {
     const size_t at = text.find(before);
     if (at == std::string::npos) return "";

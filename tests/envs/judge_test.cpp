@@ -38,6 +38,19 @@ TEST(Judge, scores_a_work_by_the_rubric) {
   EXPECT_EQ(judge.use().completion_tokens, 10U);
 }
 
+TEST(Judge, what_it_says_of_its_tokens_costs_no_verdict_and_spoils_no_sum) {
+  GullibleJudge server(GullibleJudge::Manner::kLies);
+  auto judge = judge_at(server.url());
+  for (int i = 0; i < 5; ++i) {
+    const auto score = judge.score("quality 0.25\n");
+    ASSERT_TRUE(score.has_value()) << score.error().to_string();
+  }
+  EXPECT_EQ(judge.use().answered, 5U);
+  EXPECT_EQ(judge.use().without_usage, 5U);
+  EXPECT_EQ(judge.use().prompt_tokens, 0U);
+  EXPECT_EQ(judge.use().completion_tokens, 1U);
+}
+
 TEST(Judge, a_planted_instruction_does_not_raise_the_score) {
   GullibleJudge server;
   // The server does obey what stands outside of a fence.

@@ -154,6 +154,16 @@ TEST(RewardCommand, that_fails_is_an_error_that_names_it) {
   }
 }
 
+// A log is read in a terminal, which obeys what is written to it.
+TEST(RewardCommand, control_bytes_of_what_it_says_do_not_reach_a_log) {
+  const auto answer = answer_of(beside_the_server("printf '\\033[2J\\033]0;title\\007bad\\bness\\n' >&2; exit 1"));
+  ASSERT_FALSE(answer.has_value());
+  const Status& status = answer.error();
+  EXPECT_THAT(status.message(), HasSubstr("ended with exit code 1"));
+  EXPECT_THAT(status.message(), HasSubstr("ness"));
+  for (const char c : status.message()) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << status.message();
+}
+
 TEST(RewardCommand, that_does_not_end_is_ended_with_what_it_started) {
   Scratch folder;
   auto settings = beside_the_server("sleep 1000 & echo $! > child; wait");

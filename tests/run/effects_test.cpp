@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/rewards.h"
+
 namespace tandem::run {
 namespace {
 
@@ -46,6 +48,30 @@ TEST(RunConfigCheck, mistakes_across_keys_are_told_at_once) {
   EXPECT_THAT(status.message(), HasSubstr("env.warm (50)"));
   EXPECT_THAT(status.message(), HasSubstr("tasks.set_kinds needs tasks.path"));
   EXPECT_THAT(status.message(), HasSubstr("rollout.temperature is 0.5"));
+}
+
+// A rollout that gave up before the server does would never see a slow answer.
+TEST(EnvDeadlines, are_no_shorter_than_what_the_environment_server_may_take) {
+  RunConfig config;
+  config.env.external = {"maze=python3 maze.py", "far=http://127.0.0.1:9"};
+  config.env.external_seconds = 200;
+  const auto deadlines = env_deadlines_of(config);
+  ASSERT_TRUE(deadlines.has_value()) << deadlines.error().to_string();
+  EXPECT_GT(deadlines->of_kind.at("far"), 200);
+  EXPECT_GT(deadlines->of_kind.at("maze"), 400) << "a question waits its turn as long as an answer may take";
+  EXPECT_GT(deadlines->request, profile_of(config)->call_seconds);
+  config.rollout.episode_seconds = 200;
+  EXPECT_THAT(check(config).message(), HasSubstr("env.external_seconds is 200"));
+  config.env.external_seconds = 199;
+  EXPECT_THAT(check(config).message(), testing::Not(HasSubstr("env.external_seconds")));
+}
+
+TEST(RunConfigCheck, numbers_of_messages_alone_may_be_what_a_reward_program_says) {
+  RunConfig config;
+  config.reward.own.command = "true";
+  EXPECT_THAT(check(config).message(), HasSubstr("reward.turns=1"));
+  config.reward.turns = 1;
+  EXPECT_THAT(check(config).message(), testing::Not(HasSubstr("reward")));
 }
 
 }  // namespace

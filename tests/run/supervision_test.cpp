@@ -149,6 +149,15 @@ TEST_F(SupervisionTest, a_run_whose_directory_is_lost_ends_at_once) {
   EXPECT_THAT(stopped_, ElementsAre(1, 2, 3));
 }
 
+TEST_F(SupervisionTest, a_run_that_its_coordinator_gives_up_ends_at_once_with_its_words) {
+  apply(report());
+  apply(Supervision::GivenUp{"none of the last 65 episodes could be scored"});
+  ASSERT_TRUE(finish_);
+  EXPECT_EQ(finish_->end, End::kFailed);
+  EXPECT_EQ(finish_->failure, "none of the last 65 episodes could be scored");
+  EXPECT_THAT(stopped_, ElementsAre(1, 2, 3));
+}
+
 TEST_F(SupervisionTest, a_coordinator_that_leaves_as_it_should_needs_no_words) {
   apply(report());
   coordinator_leaves(true);

@@ -1,0 +1,49 @@
+// Why episodes of a run got no reward, by kind of reason, and when there have been too many to go on.
+//
+// Reasons that differ in numbers alone are of one kind, shown by the first of it. At most kMostKinds are told apart;
+// the rest are counted together.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace tandem::rollout {
+
+class Failures {
+ public:
+  static constexpr size_t kMostKinds = 16;
+
+  // As report() gave it; what is no such list counts nothing.
+  static Failures of(const Json& report);
+
+  // An attempt at `episode` ended without a reward.
+  void failed(std::string_view reason, uint64_t episode);
+  // So many episodes were given up for that.
+  void dropped(uint64_t episodes) { unscored_ += episodes; }
+  void scored() { unscored_ = 0; }
+
+  // [{"reason", "count", "episode"}], the most frequent first; `episode` is the last one.
+  Json report() const;
+  uint64_t count() const;
+
+  // Why the run is not worth going on with: more than `most` episodes in a row were given up. Nothing where `most` is
+  // 0.
+  std::optional<std::string> verdict(uint64_t most) const;
+
+ private:
+  struct Kind {
+    std::string reason;
+    uint64_t count = 0, last_episode = 0;
+  };
+  std::map<std::string, Kind> kinds_;  // by what they have in common
+  uint64_t unscored_ = 0;              // episodes given up since the last that was scored
+};
+
+}  // namespace tandem::rollout

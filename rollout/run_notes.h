@@ -1,0 +1,56 @@
+// What the coordinator notes of a run for people: how attempts end, why some got no reward, what the alarms say.
+//
+// Failures are kept in RUN/failures.json, over restarts; all else counts from the coordinator's start. The books do not
+// depend on any of it.
+//
+// Thread safety: none.
+#pragma once
+
+#include <optional>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "rollout/books/alarms.h"
+#include "rollout/books/failures.h"
+#include "rollout/books/ledger.h"
+
+namespace tandem::rollout {
+
+class RunNotes {
+ public:
+  // `most_unscored`: episodes in a row that may be given up without a reward; 0: any number.
+  RunNotes(const fs::path& run_dir, uint64_t most_unscored);
+
+  // Episodes that the books have given up because they could not be scored.
+  static uint64_t given_up(const Books& books);
+
+  // A commit that counted, in the books after it; `given_up` as it was before.
+  void committed(const Commit& commit, const Ledger& ledger, uint64_t given_up);
+  void compared(const Compared& compared, const Ledger& ledger, uint64_t given_up);
+
+  // Adds outcomes, learned_reward, attempts_without_reward and alarms to a line of metrics.jsonl, and begins to count
+  // for the next one.
+  void add_to(Json& line, uint64_t step);
+
+  // Why the run is to end.
+  const std::optional<std::string>& verdict() const { return verdict_; }
+  Json failures() const { return failures_.report(); }
+  // RUN/failures.json, at most once a second unless it is the last time. A disk that is full costs the run nothing
+  // else.
+  void write(Time now, bool last);
+
+ private:
+  void failed(const std::string& reason, uint64_t episode, uint64_t given_up);
+
+  const fs::path path_;
+  const uint64_t most_unscored_;
+  Failures failures_;
+  uint64_t written_ = 0;  // their count when the file was
+  Time next_write_{};
+  std::optional<std::string> verdict_;
+  std::map<std::string, uint64_t> outcomes_;  // of training attempts since the last step
+  std::vector<double> learned_;               // rewards of these
+  Alarms alarms_;
+};
+
+}  // namespace tandem::rollout
