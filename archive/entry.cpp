@@ -98,6 +98,11 @@ void add_summary(RunEntry& entry, const Json& summary) {
   entry.step = static_cast<uint64_t>(std::clamp(dashboard::number_at(summary, "steps"), 0.0, 1e15));
   const Json heldout = part_of(summary, "heldout");
   entry.heldout = estimate_of(part_of(heldout, "after"));
+  if (const auto during = heldout.find("during"); !entry.heldout && during != heldout.end() && during->is_array()) {
+    for (const Json& one : *during) {
+      if (const auto rate = one.is_object() ? estimate_of(part_of(one, "sampled")) : std::nullopt) entry.heldout = rate;
+    }
+  }
   if (!entry.heldout) entry.heldout = estimate_of(part_of(heldout, "before"));
   entry.wall_seconds = time_at(summary, "wall_seconds");
   entry.core_seconds = dashboard::maybe_number_at(part_of(summary, "cost"), "core_seconds");

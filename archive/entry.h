@@ -32,7 +32,7 @@ struct RunEntry {
   State state = State::kEmpty;
   std::string model;                           // model.path
   uint64_t step = 0, steps = 0;                // trained; planned
-  std::optional<dashboard::Estimate> heldout;  // sampled success after training, or before it where there is no other
+  std::optional<dashboard::Estimate> heldout;  // sampled success after training, or the last one before that
   std::optional<double> training_success;      // mean reward of the last step's episodes
   std::optional<double> began, ended;          // seconds since 1970; of a run that is on, `ended` is its last sign
   std::optional<double> wall_seconds;          // of all attempts

@@ -36,12 +36,8 @@ void add(std::vector<Removal>& removals, const fs::path& path, std::string why, 
 
 void add_checkpoints(std::vector<Removal>& removals, const fs::path& run, size_t kept,
                      const std::set<fs::path>& needed) {
-  std::set<fs::path> stay = needed;
-  for (const char* name : {"latest", "best"}) {
-    std::error_code error;
-    const fs::path target = fs::canonical(run / "checkpoints" / name, error);
-    if (!error) stay.insert(target);
-  }
+  std::set<fs::path> stay = trainer::linked_checkpoints(run);
+  stay.insert(needed.begin(), needed.end());
   const auto all = trainer::checkpoints_of(run);
   for (size_t i = 0; i + std::max<size_t>(kept, 1) < all.size(); ++i)
     add(removals, all[i].second, fmt::format("not of the newest {}", kept), stay);
