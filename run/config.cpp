@@ -62,7 +62,9 @@ Schema schema_of(RunConfig& c) {
         "an environment server beside them");
   s.add("run.address", c.run.address,
         "IP address of this machine for its hosts; empty: that of the route to the first");
-  s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
+  s.add("model.path", c.model.path,
+        "Model directory to start from (Hugging Face layout), or a step of a run, which is copied: RUN@12, RUN@last, "
+        "RUN@best");
   s.add("model.weights", c.model.weights,
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
         model::weight_format_names());

@@ -15,6 +15,7 @@
 #include "eval/judge.h"
 #include "eval/shared_engine.h"
 #include "eval/tasks.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -113,6 +114,11 @@ Result<int> run_eval(const EvalOptions& o) {
   }
   if (!o.device.empty()) overrides.push_back("device=" + o.device);
   auto suite = TRY(eval::read_suite(o.suite, overrides, keys_of_all_configs()));
+  if (suite.model.find('@') != std::string::npos && !fs::is_directory(suite.model)) {
+    // A step of a run: read again, since the profile is the model's.
+    overrides.push_back("model=" + TRY(run::model_directory(suite.model)).string());
+    suite = TRY(eval::read_suite(o.suite, overrides, keys_of_all_configs()));
+  }
   const auto shard = o.shard.empty() ? eval::Shard() : TRY(eval::Shard::parse(o.shard));
   TRY(check_against(o.against, o.out));
   if (suite.temperature == 0 && suite.samples > 1)
