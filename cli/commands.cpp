@@ -31,6 +31,7 @@ Action add_render(CLI::App&);
 Action add_replay(CLI::App&);
 Action add_role(CLI::App&);
 Action add_run(CLI::App&);
+Action add_runs(CLI::App&);
 Action add_score(CLI::App&);
 Action add_serve(CLI::App&);
 Action add_sft(CLI::App&);
@@ -49,6 +50,7 @@ std::span<const Command> commands() {
       Command{"hosts", "The machines that are lent to a run: list them, add one, give one back", add_hosts},
       Command{"sft", "Train a model on transcripts, or warm-start it on demonstrations", add_sft},
       Command{"view", "Show a run: its report, or live while it is on", add_view},
+      Command{"runs", "The runs below a folder: list them, compare two, remove what is not needed any more", add_runs},
       Command{"episodes", "Every episode of a run: what it was, how it ended, where it went; JSON Lines", add_episodes},
       Command{"replay", "Train a recorded step again, or compute an episode again, and compare the bits", add_replay},
       Command{"chaos", "A run under faults: processes that die, messages that are lost, a disk that is full",

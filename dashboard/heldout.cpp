@@ -1,5 +1,7 @@
 #include "dashboard/heldout.h"
 
+#include <algorithm>
+
 namespace tandem::dashboard {
 
 using rollout::EpisodeRecord;
@@ -42,14 +44,41 @@ Heldout Heldout::of_kind(const std::string& kind) const {
   return part;
 }
 
-void HeldoutScores::add(const EpisodeRecord& episode) {
-  if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) return;
-  Pair& task = (episode.temperature == 0 ? greedy_ : sampled_)[{episode.kind, episode.task_seed}];
-  const bool counts = episode.commit && episode.commit->key.attempt == episode.attempt && episode.commit->reward;
-  if (!counts) return;
-  TaskScore& score = episode.phase == Phase::kAfter ? task.after : task.before;
+namespace {
+
+// Whether an episode of a held-out task is a sample: it has a reward of its last attempt.
+bool is_sample(const EpisodeRecord& episode) {
+  return episode.commit && episode.commit->key.attempt == episode.attempt && episode.commit->reward;
+}
+
+void count(TaskScore& score, const EpisodeRecord& episode) {
   score.passed += *episode.commit->reward >= 1 ? 1 : 0;
   ++score.samples;
+}
+
+}  // namespace
+
+void HeldoutScores::add(const EpisodeRecord& episode) {
+  if (episode.phase == Phase::kDuring && is_sample(episode)) {
+    During& during = during_[episode.min_version];
+    during.last_version = std::max(during.last_version, episode.commit->last_version);
+    count((episode.temperature == 0 ? during.greedy : during.sampled)[{episode.kind, episode.task_seed}], episode);
+  }
+  if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) return;
+  Pair& task = (episode.temperature == 0 ? greedy_ : sampled_)[{episode.kind, episode.task_seed}];
+  if (is_sample(episode)) count(episode.phase == Phase::kAfter ? task.after : task.before, episode);
+}
+
+std::vector<HeldoutDuring> HeldoutScores::during() const {
+  std::vector<HeldoutDuring> all;
+  for (const auto& [step, one] : during_) {
+    HeldoutDuring& at = all.emplace_back();
+    at.step = step;
+    at.last_version = one.last_version;
+    for (const auto& [task, score] : one.sampled) at.sampled.push_back(score);
+    for (const auto& [task, score] : one.greedy) at.greedy.push_back(score);
+  }
+  return all;
 }
 
 Heldout HeldoutScores::of(Decoding decoding) const {
@@ -68,6 +97,13 @@ Json describe_heldout(const HeldoutScores& scores, const std::vector<std::string
   json["before"] = rate_to_json(sampled.before);
   json["after"] = rate_to_json(sampled.after);
   json["gain"] = gain_to_json(sampled);
+  json["during"] = Json::array();
+  for (const auto& one : scores.during()) {
+    json["during"].push_back({{"step", one.step},
+                              {"last_version", one.last_version},
+                              {"sampled", rate_to_json(one.sampled)},
+                              {"greedy", rate_to_json(one.greedy)}});
+  }
   json["greedy"] = {
       {"before", rate_to_json(greedy.before)}, {"after", rate_to_json(greedy.after)}, {"gain", gain_to_json(greedy)}};
   json["kinds"] = Json::object();

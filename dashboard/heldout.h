@@ -26,11 +26,20 @@ struct Heldout {
   Heldout of_kind(const std::string& kind) const;
 };
 
+// What was measured while training went on, as a step had left the model.
+struct HeldoutDuring {
+  uint64_t step = 0;
+  uint64_t last_version = 0;  // of the weights that sampled any of it
+  std::vector<TaskScore> sampled, greedy;
+};
+
 // Gathered episode by episode.
 class HeldoutScores {
  public:
   void add(const rollout::EpisodeRecord& episode);
   Heldout of(Decoding decoding) const;
+  // In order of steps; a measurement that is under way has what there is of it.
+  std::vector<HeldoutDuring> during() const;
 
  private:
   struct Pair {
@@ -38,10 +47,15 @@ class HeldoutScores {
   };
   using ByTask = std::map<Heldout::Task, Pair>;
   ByTask sampled_, greedy_;
+  struct During {
+    uint64_t last_version = 0;
+    std::map<Heldout::Task, TaskScore> sampled, greedy;
+  };
+  std::map<uint64_t, During> during_;  // by step
 };
 
-// {before, after, gain, greedy: {before, after, gain}, kinds: {kind: {before, after, greedy_before, greedy_after}},
-// floors}.
+// {before, after, gain, during: [{step, last_version, sampled, greedy}], greedy: {before, after, gain}, kinds: {kind:
+// {before, after, greedy_before, greedy_after}}, floors}.
 Json describe_heldout(const HeldoutScores& scores, const std::vector<std::string>& kinds, const Json& floors);
 
 }  // namespace tandem::dashboard

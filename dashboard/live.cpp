@@ -20,6 +20,8 @@ struct Facts {
   double step = 0, steps = 0;
   std::optional<double> seconds_left, tokens_per_second, tokens, lag, logprob_difference, entropy;
   std::optional<double> before, after, success;
+  std::optional<double> measured;  // held-out success while training, after this step
+  double measured_step = 0;
   std::optional<double> engine, env, trainer, steals;
   std::optional<double> calls;  // of tools that run at once, on average
   std::vector<double> successes;
@@ -84,6 +86,9 @@ Facts facts_of(const Json& status, const Json& history) {
   const Json& heldout = at(status, "heldout");
   facts.before = maybe_number_at(heldout, "before");
   facts.after = maybe_number_at(heldout, "after");
+  const Json& measured = at(status, "measured");
+  facts.measured = maybe_number_at(measured, "success");
+  facts.measured_step = number_at(measured, "step");
 
   const Json& roles = at(status, "roles");
   double slowest = facts.step;
@@ -242,6 +247,8 @@ std::string render_live(const Json& status, const Json& history, int columns_wan
   }
   std::vector<std::string> heldout;
   if (facts.before) heldout.push_back("before " + percent(*facts.before));
+  if (facts.measured && !facts.after)
+    heldout.push_back(fmt::format("step {:.0f} {}", facts.measured_step, percent(*facts.measured)));
   if (facts.after) heldout.push_back("after " + percent(*facts.after));
   if (facts.before && facts.after)
     heldout.push_back(fmt::format("{:+.0f} points", (*facts.after - *facts.before) * 100));

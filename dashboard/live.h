@@ -2,8 +2,8 @@
 //
 // Pure functions of what the coordinator reports (its status JSON: phase, step, steps, episodes, roles, last_step) and
 // of the lines of metrics.jsonl so far. Keys that the supervisor may add to the status are shown where they are:
-// `heldout` {before, after: pass rates}, `time` (seconds since 1970), `utilisation` {engine, env, trainer}, `steals`.
-// Whatever is missing is left out, never guessed.
+// `heldout` {before, after: pass rates}, `measured` {step, success}, `time` (seconds since 1970), `utilisation`
+// {engine, env, trainer}, `steals`. Whatever is missing is left out, never guessed.
 #pragma once
 
 #include <optional>

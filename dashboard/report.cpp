@@ -180,6 +180,31 @@ std::string terms_chart(const RunFiles& run) {
   return chart.series.empty() ? "" : line_chart(chart);
 }
 
+// Held-out success by step, from before training to after it.
+std::string heldout_chart(const RunFiles& run, const Json& summary) {
+  const Json& heldout = at(summary, "heldout");
+  if (!at(heldout, "during").is_array() || at(heldout, "during").empty()) return "";
+  std::vector<std::pair<double, double>> sampled, greedy;
+  const auto add = [](auto& points, double step, const Json& rate) {
+    if (const auto value = maybe_number_at(rate, "pass_rate")) points.emplace_back(step, *value);
+  };
+  add(sampled, 0, at(heldout, "before"));
+  add(greedy, 0, at(at(heldout, "greedy"), "before"));
+  for (const Json& one : at(heldout, "during")) {
+    add(sampled, number_at(one, "step"), at(one, "sampled"));
+    add(greedy, number_at(one, "step"), at(one, "greedy"));
+  }
+  const double last = run.ledger.plan().steps;
+  add(sampled, last, at(heldout, "after"));
+  add(greedy, last, at(at(heldout, "greedy"), "after"));
+  return line_chart({.title = "Success on held-out tasks, by step",
+                     .series = {{"sampled", sampled, 0, false}, {"greedy", greedy, 3, false}},
+                     .levels = floors_of(summary),
+                     .low = 0.0,
+                     .high = 1.0,
+                     .percent = true});
+}
+
 std::string curves(const RunFiles& run, const Json& summary) {
   const auto success = points_of(run.steps, "success");
   std::string out = "<h2>Training</h2>\n<div class=\"charts\">\n";
@@ -189,6 +214,7 @@ std::string curves(const RunFiles& run, const Json& summary) {
                      .low = 0.0,
                      .high = 1.0,
                      .percent = true});
+  out += heldout_chart(run, summary);
   Chart kinds{
       .title = fmt::format("Success by kind (mean of {} steps)", kSmoothing), .low = 0.0, .high = 1.0, .percent = true};
   int colour = 0;

@@ -198,12 +198,14 @@ Json summarise(const RunFiles& run) {
   s["alarms"] = alarms_of(run.steps);
 
   double versions = 0, sent = 0, full = 0, pause = 0;
+  std::optional<double> core_seconds;
   Json seconds = Json::object();
   for (const auto& [name, metrics] : roles.items()) {
     versions = std::max(versions, number_at(metrics, "version"));
     sent += number_at(metrics, "sent_bytes");
     full = std::max(full, number_at(metrics, "full_bytes"));
     pause = std::max(pause, number_at(metrics, "max_pause_ms"));
+    if (const auto used = maybe_number_at(metrics, "cpu_seconds")) core_seconds = core_seconds.value_or(0) + *used;
     if (Json phases = phases_of(metrics); !phases.empty()) seconds[name] = std::move(phases);
   }
   s["weights"] = {{"versions", static_cast<uint64_t>(versions)},
@@ -211,6 +213,7 @@ Json summarise(const RunFiles& run) {
                   {"sent_bytes", static_cast<uint64_t>(sent)},
                   {"max_pause_ms", pause}};
   s["utilisation"] = utilisation_of(run, roles, seconds);
+  s["cost"] = {{"core_seconds", core_seconds ? Json(*core_seconds) : Json()}};
   s["steals"] = run.totals.steals;
   s["retokenised_turns"] = run.totals.retokenised_turns;
   s["restarts"] = run.status.value("restarts", Json::object());

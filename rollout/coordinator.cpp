@@ -6,6 +6,7 @@
 #include <set>
 
 #include "rollout/books/lease.h"
+#include "rollout/books/measured_checkpoints.h"
 #include "rollout/books/metrics_log.h"
 #include "rollout/members.h"
 #include "rollout/run_notes.h"
@@ -38,6 +39,7 @@ class Coordinator {
     // Of steps whose trainer and coordinator were killed before their line was written.
     for (const uint64_t step : metrics_log_.missing(ledger_.steps_trained())) carry_out(StepDone{step});
     done_ = ledger_.finished();
+    link_measured_checkpoints(settings_.run_dir, ledger_);
     if (!done_) TRY(apply(CoordinatorStarted{}));
     TRY(carry_out_pending());
     while (!done_) {
@@ -130,6 +132,7 @@ class Coordinator {
       case wire::Body::CHECKPOINTED: {
         if (*peer != kLeadTrainer) return {};
         TRY(apply(Checkpointed{body.getCheckpointed()}, Durable::kYes));
+        link_measured_checkpoints(settings_.run_dir, ledger_);
         if (finishing_) trainer_saved_ = ledger_.checkpointed() >= ledger_.steps_trained();
         return {};
       }
@@ -297,6 +300,7 @@ class Coordinator {
     } else {
       without_metrics_.insert(done.step);
     }
+    if (Json heldout = newest_measurement(ledger_); !heldout.is_null()) line["heldout"] = std::move(heldout);
     if (const Json judge = judging_.metrics(); !judge.is_null()) line["judge"] = judge;
     for (const auto& [peer, member] : members_.all()) {
       if (peer != kLeadTrainer) line["roles"][to_string(peer)] = member.metrics;
@@ -304,6 +308,16 @@ class Coordinator {
     notes_.add_to(line, done.step);
     last_step_ = line;
     metrics_log_.append(line);
+  }
+  void carry_out(const HeldoutBegun& begun) {
+    link_measured_checkpoints(settings_.run_dir, ledger_);
+    spdlog::info("held-out tasks are measured as step {} left the model", begun.step);
+  }
+  void carry_out(const HeldoutDone& done) {
+    link_measured_checkpoints(settings_.run_dir, ledger_);
+    const auto& measured = ledger_.measurements().at(done.step);
+    spdlog::info("held-out success after step {}: {:.1f} % of {} samples", done.step, 100 * measured.pass_rate(),
+                 measured.samples);
   }
   void carry_out(const PhaseDone& done) { spdlog::info("phase {} is done", done.phase); }
   void carry_out(const Finish&) { done_ = true; }

@@ -1,4 +1,5 @@
 // How far a run is, as the coordinator reports it and as its books say afterwards.
+#include "rollout/books/measured_checkpoints.h"
 #include "rollout/coordinator.h"
 
 namespace tandem::rollout {
@@ -8,6 +9,8 @@ Json progress_of(const Ledger& ledger) {
   return {{"phase", to_string(ledger.phase())},
           {"step", ledger.steps_trained()},
           {"steps", ledger.plan().steps},
+          {"measured", newest_measurement(ledger)},
+          {"measuring", ledger.measuring() > 0 ? Json(ledger.measuring()) : Json()},
           {"late_commits", ledger.late_commits()},
           {"episodes",
            {{"admitted", books.admitted},

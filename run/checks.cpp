@@ -18,6 +18,7 @@
 #include "rollout/agent/conversation.h"
 #include "run/env_hosts.h"
 #include "run/rewards.h"
+#include "run/run_step.h"
 #include "trainer/learn/low_rank.h"
 
 namespace tandem::run {
@@ -67,10 +68,11 @@ Status check_inputs(const RunConfig& config) {
   TRY(check(config));
   TRY(check_rewards(config));
   if (!is_tiny(config.model.path)) {
-    const auto model = TRY(model::read_config(config.model.path));
+    const fs::path directory = TRY(model_to_check(config.model.path));
+    const auto model = TRY(model::read_config(directory));
     const auto layout = TRY(model::parameter_layout(model));
-    TRY(rollout::Conversation::load(config.model.path, conversation_settings(config)));
-    TRY(check_weights(config.model.path, layout));
+    TRY(rollout::Conversation::load(directory, conversation_settings(config)));
+    TRY(check_weights(directory, layout));
     if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));
     if (config.rollout.max_tokens > model.max_positions) {
       return Status::invalid(fmt::format("rollout.max_tokens is {}, the model takes at most {}",

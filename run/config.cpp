@@ -66,7 +66,9 @@ Schema schema_of(RunConfig& c) {
         "an environment server beside them");
   s.add("run.address", c.run.address,
         "IP address of this machine for its hosts; empty: that of the route to the first");
-  s.add("model.path", c.model.path, "Model directory to start from (Hugging Face layout)");
+  s.add("model.path", c.model.path,
+        "Model directory to start from (Hugging Face layout), or a step of a run, which is copied: RUN@12, RUN@last, "
+        "RUN@best");
   s.add("model.weights", c.model.weights,
         "Number format of the layers' products, and of what is sent of new weights; fp8 and mxfp8: E4M3 in blocks",
         model::weight_format_names());
@@ -93,6 +95,10 @@ Schema schema_of(RunConfig& c) {
   s.add("tasks.heldout", c.tasks.heldout, "Held-out tasks, measured before and after; 0: none", 0, 1e6);
   s.add("tasks.heldout_samples", c.tasks.heldout_samples, "Samples of each at temperature 1, beside a greedy one", 1,
         1024);
+  s.add("tasks.heldout_every", c.tasks.heldout_every,
+        "Steps after which they are measured while training goes on, in a quarter of the slots; each such step has a "
+        "checkpoint, and checkpoints/best names the best. 0: never",
+        0, 1e7);
   s.add("tasks.heldout_split", c.tasks.heldout_split,
         "What is new in held-out tasks: everything, or instances, wordings or formats alone",
         {"heldout", "heldout_instances", "heldout_wordings", "heldout_formats"});
@@ -111,7 +117,8 @@ Schema schema_of(RunConfig& c) {
         {"wait", "drop"});
   trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
   s.add("trainer.keep_checkpoints", c.trainer.keep_checkpoints,
-        "Checkpoints that are kept: all, or a number, the newest of them. `tandem replay` begins at one");
+        "Checkpoints that are kept: all, a number, the newest of them, or best: the newest one and the best by "
+        "tasks.heldout_every, which is kept beside a number, too. `tandem replay` begins at one");
   s.add("trainer.weight_deltas", c.trainer.weight_deltas,
         "Rollouts are sent what changed of the weights, where that is less than all of them (docs/weights.md)");
   s.add("trainer.device", c.trainer.device, "Where the trainer's passes run; empty: `device`");
@@ -434,6 +441,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .heldout_tasks = c.tasks.heldout,
                         .heldout_samples = c.tasks.heldout_samples,
                         .heldout_split = c.tasks.heldout_split,
+                        .heldout_every = c.tasks.heldout > 0 ? c.tasks.heldout_every : 0,
                         .std_epsilon = c.algorithm.std_epsilon,
                         .steal_from = c.rollout.steal_from};
   // Where the trainer makes the advantages, rewards go to it.
@@ -459,11 +467,16 @@ Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
 Result<size_t> kept_checkpoints(const RunConfig& c) {
   const std::string& text = c.trainer.keep_checkpoints;
   if (text == "all") return SIZE_MAX;
+  if (text == "best") {
+    if (c.tasks.heldout_every > 0 && c.tasks.heldout > 0) return 1;
+    return fail(Status::invalid("trainer.keep_checkpoints is best, and nothing is measured while training goes on")
+                    .hint("set tasks.heldout_every, or keep a number of the newest"));
+  }
   size_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error == std::errc() && end == text.data() + text.size() && count >= 1) return count;
-  return fail(
-      Status::invalid(fmt::format("trainer.keep_checkpoints is \"{}\", neither all nor a number from 1", text)));
+  return fail(Status::invalid(
+      fmt::format("trainer.keep_checkpoints is \"{}\", neither all nor a number from 1, nor best", text)));
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {

@@ -44,6 +44,7 @@ struct RunConfig {
     std::vector<std::string> kinds;
     int heldout = 200;
     int heldout_samples = 4;
+    int heldout_every = 0;
     std::string heldout_split = "heldout";
     bool floors = true;
   } tasks;
@@ -114,7 +115,7 @@ Status check(const RunConfig& config);
 // What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
 // written.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
-// trainer.keep_checkpoints; SIZE_MAX for all.
+// trainer.keep_checkpoints: how many of the newest; SIZE_MAX for all, 1 for best. The best one is kept beside them.
 Result<size_t> kept_checkpoints(const RunConfig& config);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);

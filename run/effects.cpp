@@ -60,7 +60,7 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(c.lora.rank > 0, {"lora.alpha", "lora.use_rslora", "lora.targets", "lora.start"}, "lora.rank is 0");
   unless(!c.tasks.path.empty(), {"tasks.recipes", "tasks.heldout_share"}, "tasks.path names no set of tasks");
   unless(c.tasks.path.empty(), {"tasks.kinds"}, "tasks.path names a set, whose kinds are chosen by tasks.set_kinds");
-  unless(c.tasks.heldout > 0, {"tasks.heldout_samples", "tasks.floors"}, "tasks.heldout is 0");
+  unless(c.tasks.heldout > 0, {"tasks.heldout_samples", "tasks.heldout_every", "tasks.floors"}, "tasks.heldout is 0");
   unless(c.rollout.workers > 1, {"rollout.steal_from"}, "there is one rollout worker, and nobody to steal from");
   unless(c.env.hosts != std::vector<std::string>{std::string(kLocalHost)}, {"env.key"},
          "env.hosts names none but local");

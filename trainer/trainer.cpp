@@ -264,7 +264,11 @@ class Trainer {
       Status status = make_folder(settings_.run_dir / "checkpoints");
       if (status.ok()) status = say(ranks_, {.kind = Order::Kind::kSave, .version = version});
       if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
-      if (status.ok()) keep_newest_checkpoints(settings_.run_dir, version, settings_.kept_checkpoints);
+      const uint64_t every = static_cast<uint64_t>(settings_.measured_every);
+      // Of what is to be measured the newest stays, since its measurement may not have begun.
+      if (status.ok())
+        keep_newest_checkpoints(settings_.run_dir, version, settings_.kept_checkpoints,
+                                every > 0 ? version / every * every : version);
       const double seconds = to_seconds(clock_.now() - start);
       return [this, status, seconds] {
         save_seconds_ += seconds;
@@ -328,7 +332,8 @@ class Trainer {
   kernels::ThreadPool publishing_;
   weights_sync::Handout handout_;
   WorkOrder order_{{.steps = static_cast<uint64_t>(settings_.steps),
-                    .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every)},
+                    .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every),
+                    .measured_every = static_cast<uint64_t>(settings_.measured_every)},
                    static_cast<uint64_t>(learner_.steps()),
                    clock_.now()};
   bool introduced_ = false, quit_ = false;

@@ -51,7 +51,9 @@ void WorkOrder::take(Event event, Time now, std::vector<Action>& actions) {
                           while (reports_.size() > kKeptReports) reports_.erase(reports_.begin());
                           actions.push_back(ReportStep{version_, reports_[version_]});
                           actions.push_back(AnnounceWeights{});
-                          if (version_ % plan_.checkpoint_every == 0 || version_ == plan_.steps) save(now, actions);
+                          const bool is_measured = plan_.measured_every > 0 && version_ % plan_.measured_every == 0;
+                          if (version_ % plan_.checkpoint_every == 0 || is_measured || version_ == plan_.steps)
+                            save(now, actions);
                         },
                         [&](Saved) {
                           end(now);

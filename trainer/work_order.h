@@ -26,6 +26,7 @@ class WorkOrder {
   struct Plan {
     uint64_t steps = 0;  // of the run; the last one has a checkpoint
     uint64_t checkpoint_every = 25;
+    uint64_t measured_every = 0;  // after these steps held-out tasks are measured: each has a checkpoint; 0: none
   };
   // `version`: steps that are done and saved.
   WorkOrder(const Plan& plan, uint64_t version, Time now)

@@ -27,6 +27,7 @@
 #include "rollout/agent/endpoint_model.h"
 #include "rollout/agent/engine_model.h"
 #include "rollout/agent/transcript.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -351,7 +352,10 @@ Action add_agent(CLI::App& command) {
       "\\\n"
       "      --transcript session.json \"Rename Config to Settings everywhere.\"\n"
       "  tandem agent --workspace . --undo");
-  return [o] { return run(*o); };
+  return [o]() -> Result<int> {
+    if (!o->model.empty()) o->model = TRY(tandem::run::model_directory(o->model)).string();
+    return run(*o);
+  };
 }
 
 }  // namespace tandem::cli

@@ -17,6 +17,7 @@
 #include "eval/judge.h"
 #include "eval/shared_engine.h"
 #include "eval/tasks.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -115,6 +116,11 @@ Result<int> run_eval(const EvalOptions& o) {
   }
   if (!o.device.empty()) overrides.push_back("device=" + o.device);
   auto suite = TRY(eval::read_suite(o.suite, overrides, keys_of_all_configs()));
+  if (suite.model.find('@') != std::string::npos && !fs::is_directory(suite.model)) {
+    // A step of a run: read again, since the profile is the model's.
+    overrides.push_back("model=" + TRY(run::model_directory(suite.model)).string());
+    suite = TRY(eval::read_suite(o.suite, overrides, keys_of_all_configs()));
+  }
   const auto encoder = TRY(run::encoder_for(suite.profile.tools, suite.env.encoder, "env.encoder"));
   if (encoder) suite.encoder_id = TRY(envs::index_model_of(*encoder)).id.hex();
   const auto shard = o.shard.empty() ? eval::Shard() : TRY(eval::Shard::parse(o.shard));

@@ -10,6 +10,7 @@
 #include "model/config.h"
 #include "run/checks.h"
 #include "run/memory.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -72,7 +73,7 @@ Result<run::RunConfig> read_configs(const LaunchOptions& options, const std::vec
 
 Result<Json> estimate_of(const run::RunConfig& config, bool is_given) {
   if (run::is_tiny(config.model.path)) return Json::object();
-  const auto model = model::read_config(config.model.path);
+  const auto model = model::read_config(TRY(run::model_to_check(config.model.path)));
   if (model) return run::memory_of(config, *model);
   if (is_given) return Json::object();
   return fail(

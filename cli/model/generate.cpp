@@ -12,6 +12,7 @@
 #include "cli/json_lines.h"
 #include "cli/model/generate_request.h"
 #include "cli/model/model_options.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 
@@ -204,7 +205,8 @@ class Worker {
   std::map<uint64_t, Running> running_;  // by sequence
 };
 
-Result<int> run_generate(const GenerateOptions& options) {
+Result<int> run_generate(GenerateOptions options) {
+  options.model.model = TRY(run::model_directory(options.model.model)).string();
   model::Place place = TRY(place_of(options.model.device, options.threads));
   auto packing = TRY(place.host_stream());
   auto loaded = std::make_shared<model::Weights>(TRY(load_model(packing, options.model)));

@@ -12,6 +12,7 @@
 #include "model/constraint/validator.h"
 #include "model/message_format.h"
 #include "model/tokenizer.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -90,8 +91,8 @@ Result<Json> check_line(const Json& schema, const Json& line) {
 
 Result<int> run_parse(const ParseOptions& options) {
   if (options.schema.empty()) {
-    const auto format =
-        options.model.empty() ? TRY(Format::of_dialect(options.dialect)) : TRY(Format::of_model(options.model));
+    const auto format = options.model.empty() ? TRY(Format::of_dialect(options.dialect))
+                                              : TRY(Format::of_model(TRY(run::model_to_check(options.model))));
     return run_json_lines(options.lines, kParseKeys, [&](const Json& line) { return parse_line(format, line); });
   }
   auto schema = parse_json(TRY(read_file(options.schema, 16 << 20)));

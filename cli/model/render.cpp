@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/json_lines.h"
 #include "model/chat_template.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -56,8 +57,9 @@ Action add_render(CLI::App& command) {
       "tandem render --model models/SmolLM2-135M-Instruct");
   add_json_lines_options(command, options->lines);
   return [options]() -> Result<int> {
-    const auto tokenizer = TRY(model::Tokenizer::load(options->model));
-    const auto chat_template = TRY(model::ChatTemplate::load(options->model));
+    const fs::path model = TRY(run::model_to_check(options->model));
+    const auto tokenizer = TRY(model::Tokenizer::load(model));
+    const auto chat_template = TRY(model::ChatTemplate::load(model));
     return run_json_lines(options->lines, kRenderKeys,
                           [&](const Json& line) { return render(chat_template, tokenizer, line); });
   };

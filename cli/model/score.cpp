@@ -8,6 +8,7 @@
 #include "cli/json_lines.h"
 #include "cli/model/model_options.h"
 #include "cli/model/scorer.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 
@@ -38,7 +39,8 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
   return tokens;
 }
 
-Result<int> run_score(const ScoreOptions& options) {
+Result<int> run_score(ScoreOptions options) {
+  options.model.model = TRY(run::model_directory(options.model.model)).string();
   const auto place = TRY(place_of(options.model.device, options.threads));
   auto stream = TRY(place.host_stream());
   const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), place));

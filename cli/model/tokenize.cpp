@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/json_lines.h"
 #include "model/tokenizer.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -51,7 +52,7 @@ Action add_tokenize(CLI::App& command) {
   return [options]() -> Result<int> {
     static constexpr std::array<std::string_view, 1> kEncodeKeys = {"text"};
     static constexpr std::array<std::string_view, 1> kDecodeKeys = {"ids"};
-    const auto tokenizer = TRY(model::Tokenizer::load(options->model));
+    const auto tokenizer = TRY(model::Tokenizer::load(TRY(run::model_to_check(options->model))));
     const auto special = options->no_special ? model::AddSpecial::kNo : model::AddSpecial::kYes;
     return run_json_lines(options->lines, options->decode ? kDecodeKeys : kEncodeKeys, [&](const Json& line) {
       return options->decode ? decode(tokenizer, line) : encode(tokenizer, line, special);

@@ -126,6 +126,7 @@ Result<int> run_role(const RoleOptions& options) {
                   .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
         .steps = config.run.steps,
         .checkpoint_every = t.checkpoint_every,
+        .measured_every = config.tasks.heldout > 0 ? config.tasks.heldout_every : 0,
         .kept_checkpoints = TRY(run::kept_checkpoints(config)),
         .weights = {.deltas = t.weight_deltas}};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)

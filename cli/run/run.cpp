@@ -37,6 +37,7 @@
 #include "run/resume.h"
 #include "run/reward_probe.h"
 #include "run/rewards.h"
+#include "run/run_step.h"
 #include "run/search.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
@@ -86,13 +87,19 @@ Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config) {
                   .hint("there are tiny:" + join(trainer::tiny_template_names(), ", tiny:")));
 }
 
-// RUN/model: a link to the directory, or the tiny model itself.
+// RUN/model: a link to the directory, or the model itself where it is the tiny one or a step of another run.
 Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
   const fs::path model = run_dir / "model";
   if (fs::exists(model)) return {};
   if (run::is_tiny(config.model.path)) {
     return trainer::make_tiny_model(model, TRY(tiny_settings(config)),
                                     [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  }
+  if (const auto step = TRY(run::run_step_named(config.model.path))) {
+    fmt::print(stderr, "model: step {} of {}\n", step->step, step->run.string());
+    TRY(run::write_model(*step, model));
+    const Json origin = {{"run", fs::absolute(step->run).lexically_normal().string()}, {"step", step->step}};
+    return write_file(run_dir / "origin.json", origin.dump(2) + "\n");
   }
   std::error_code error;
   fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
@@ -235,7 +242,11 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   }
   for (const auto& [key, before, after] : changes)
     fmt::print(stderr, "{}: {} -> {}\n", key, dump_json(before), dump_json(after));
-  TRY(run::check_inputs(config));
+  // A step of another run was copied when this one began, and may be there no more.
+  run::RunConfig checked = config;
+  if (exists && fs::exists(run_dir / "model" / "config.json") && !run::is_tiny(config.model.path))
+    checked.model.path = (run_dir / "model").string();
+  TRY(run::check_inputs(checked));
   TRY(trainer::load_loss(TRY(run::algorithm_of(config))));
   if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
   std::optional<envs::TaskSet> tasks;
@@ -245,7 +256,9 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   config.env.encoder = encoder ? encoder->string() : "";
   const bool tiny = run::is_tiny(config.model.path);
   if (tiny) TRY(tiny_settings(config));
-  const Json memory = tiny ? Json::object() : TRY(run::memory_of(config, TRY(model::read_config(config.model.path))));
+  const Json memory =
+      tiny ? Json::object()
+           : TRY(run::memory_of(config, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));
   const run::Topology topology = TRY(run::topology_of(config));
   TRY(run::find_devices(config));
   if (options.dry_run) {

@@ -20,8 +20,10 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, of_step, config.run.steps, of_step * config.run.steps);
   fmt::print("tasks     {}\n", tasks);
-  fmt::print("held out  {} tasks x ({} samples + 1 greedy), before and after\n", config.tasks.heldout,
-             config.tasks.heldout_samples);
+  const std::string during =
+      config.tasks.heldout_every > 0 ? fmt::format(", every {} steps", config.tasks.heldout_every) : "";
+  fmt::print("held out  {} tasks x ({} samples + 1 greedy), before{} and after\n", config.tasks.heldout,
+             config.tasks.heldout_samples, during);
   fmt::print("reward    {}\n", run::describe_rewards(config));
   for (const std::string& line : topology.lines()) fmt::print("processes {}\n", line);
   fmt::print("slots     {} of each rollout\n", config.rollout.slots);

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/model_options.h"
+#include "run/run_step.h"
 #include "serve/server.h"
 
 namespace tandem::cli {
@@ -92,12 +93,15 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
   std::vector<serve::LaneSettings> models;
   for (const std::string& given : config.models) {
     const size_t equals = given.find('=');
-    const fs::path directory = equals == std::string::npos ? given : given.substr(equals + 1);
+    const std::string named = equals == std::string::npos ? given : given.substr(equals + 1);
+    const fs::path directory = TRY(run::model_directory(named));
     std::error_code error;
     const auto whole = fs::canonical(directory, error);
     if (error || !fs::is_directory(whole))
       return fail(Status::invalid(fmt::format("there is no folder {}", directory.string())).at("--model"));
-    const std::string name = equals == std::string::npos ? whole.filename().string() : given.substr(0, equals);
+    const std::string name = equals == std::string::npos
+                                 ? (directory == named ? whole : fs::path(named)).filename().string()
+                                 : given.substr(0, equals);
     if (name.empty()) return fail(Status::invalid(fmt::format("\"{}\" names no model", given)).at("--model"));
     const auto same = std::ranges::find(models, whole, &serve::LaneSettings::directory);
     if (same != models.end()) {

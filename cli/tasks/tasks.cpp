@@ -12,6 +12,7 @@
 #include "envs/episodes/opening.h"
 #include "envs/tasks/task_set.h"
 #include "rollout/agent/conversation.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -75,7 +76,8 @@ void print_text(std::string_view text) {
 Result<int> show_task(const TasksOptions& options) {
   const auto task = TRY(one_task(options));
   std::optional<rollout::Conversation> conversation;
-  if (!options.model.empty()) conversation = TRY(rollout::Conversation::load(options.model, {.now = local_time()}));
+  if (!options.model.empty())
+    conversation = TRY(rollout::Conversation::load(TRY(run::model_to_check(options.model)), {.now = local_time()}));
   const auto listing = conversation ? conversation->listing() : envs::ToolListing::kInMessages;
   const auto opening = envs::opening(task, envs::prompted_tools(), {}, listing);
   if (options.json) {

@@ -60,13 +60,19 @@ struct Compare {  // the group is complete: a judge is to compare these episodes
 struct StepDone {  // for the record: a batch was trained
   uint64_t step = 0;
 };
+struct HeldoutBegun {  // held-out tasks are measured beside the training, as this step has left the model
+  uint64_t step = 0;
+};
+struct HeldoutDone {  // the measurement of this step is complete
+  uint64_t step = 0;
+};
 struct PhaseDone {
   std::string phase;
 };
 struct Finish {  // nothing more is to be done
   std::string reason;
 };
-using Action =
-    std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, Compare, StepDone, PhaseDone, Finish>;
+using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, Compare, StepDone, HeldoutBegun,
+                            HeldoutDone, PhaseDone, Finish>;
 
 }  // namespace tandem::rollout

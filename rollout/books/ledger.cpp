@@ -15,7 +15,7 @@ std::string_view to_string(EpisodeState state) {
 }
 
 std::string_view to_string(Phase phase) {
-  static constexpr std::array<std::string_view, 5> kNames = {"before", "train", "after", "done", "between"};
+  static constexpr std::array<std::string_view, 6> kNames = {"before", "train", "after", "done", "between", "during"};
   return kNames[static_cast<size_t>(phase)];
 }
 
@@ -97,13 +97,17 @@ EpisodeRecord* Ledger::find(const EpisodeKey& key) {
 void Ledger::set_state(uint64_t episode, EpisodeState state) {
   EpisodeState& at = states_[episode];
   EpisodeRecord* const record = records_[episode].get();
-  if (at == EpisodeState::kQueued) queued_.erase(episode);
+  if (at == EpisodeState::kQueued) queue_of(*record).erase(episode);
+  if (record != nullptr && record->phase == Phase::kDuring) {
+    leased_during_ -= at == EpisodeState::kLeased;
+    leased_during_ += state == EpisodeState::kLeased;
+  }
   if (at == EpisodeState::kLeased && state != at && record != nullptr) workers_.release(record->worker, episode);
   --counts_[static_cast<size_t>(at)];
   ++counts_[static_cast<size_t>(state)];
   at = state;
   if (record != nullptr) record->state = state;
-  if (state == EpisodeState::kQueued) queued_.insert(episode);
+  if (state == EpisodeState::kQueued) queue_of(*record).insert(episode);
   if (state >= EpisodeState::kBatched) settled_.push_back(episode);
 }
 
@@ -195,7 +199,14 @@ void Ledger::close(EpisodeRecord& episode) {
     ++complete_;
     may_form_ = true;
   } else {
-    --open_phase_;
+    uint64_t& open = group.phase == Phase::kDuring ? open_during_ : open_phase_;
+    if (--open > 0 || group.phase == Phase::kBefore || group.phase == Phase::kBetween) return;
+    // Where training has ended meanwhile, what is left is dropped, and the measurement is none.
+    const uint64_t step = group.phase == Phase::kDuring ? during_step_ : static_cast<uint64_t>(plan_.steps);
+    const auto found = measurements_.find(step);
+    if (step == 0 || found == measurements_.end()) return;
+    found->second.is_complete = true;
+    actions_.push_back(HeldoutDone{step});
   }
 }
 
@@ -212,6 +223,8 @@ void Ledger::on(const Commit& event) {
     return requeue(*episode, to_string(event.outcome));
   }
   set_state(episode->episode, EpisodeState::kCommitted);
+  if (plan_.heldout_every > 0 && (episode->phase == Phase::kDuring || episode->phase == Phase::kAfter))
+    count_measured(*episode);
   close(*episode);
   if (episode->phase != Phase::kTrain) {
     drop(*episode, "heldout");
@@ -222,18 +235,40 @@ void Ledger::on(const Commit& event) {
 
 // ---- What follows from any event ----
 
+std::set<uint64_t>& Ledger::queue_of(const EpisodeRecord& episode) {
+  return episode.phase == Phase::kDuring ? queued_during_ : queued_;
+}
+
+// How many episodes may measure at once while training goes on: a quarter of what all workers hold and want, so that
+// the training's next episodes find room. A deterministic run waits for the measurement anyway.
+uint64_t Ledger::most_during() const {
+  uint64_t room = 0;
+  for (const auto& [name, worker] : workers_.all()) {
+    if (worker.present) room += worker.credits + worker.leased.size();
+  }
+  return plan_.deterministic ? room : std::max<uint64_t>(room / 4, 1);
+}
+
 void Ledger::grant() {
   if (finishing_) return;
-  while (!queued_.empty()) {
+  grant_from(queued_);
+  if (!queued_during_.empty()) grant_from(queued_during_);
+}
+
+void Ledger::grant_from(std::set<uint64_t>& queue) {
+  const bool is_during = &queue == &queued_during_;
+  const uint64_t most = is_during ? most_during() : UINT64_MAX;
+  const auto may = [&] { return !queue.empty() && (!is_during || leased_during_ < most); };
+  while (may()) {
     const WorkerTable::Worker* worker = workers_.first_wanting();
     if (worker == nullptr) return;
     // In turns: each gets siblings of one group, for their prompt is computed once.
-    for (; worker != nullptr && !queued_.empty(); worker = workers_.next_wanting(*worker)) {
+    for (; worker != nullptr && may(); worker = workers_.next_wanting(*worker)) {
       Grant grant{.worker = worker->name, .leases = {}};
       std::vector<uint64_t> granted;
-      const uint64_t group = records_[*queued_.begin()]->group;
-      while (granted.size() < worker->credits && !queued_.empty()) {
-        EpisodeRecord& episode = *records_[*queued_.begin()];
+      const uint64_t group = records_[*queue.begin()]->group;
+      while (granted.size() < worker->credits && may()) {
+        EpisodeRecord& episode = *records_[*queue.begin()];
         if (episode.group != group) break;
         set_state(episode.episode, EpisodeState::kLeased);
         episode.interrupted = false;

@@ -48,6 +48,7 @@ enum class Phase : uint8_t {
   kAfter,
   kDone,
   kBetween,  // of episodes alone: measured after what was the last step until the run was extended
+  kDuring,   // of episodes alone: measured while training goes on
 };
 std::string_view to_string(Phase phase);
 
@@ -118,6 +119,17 @@ class Ledger {
     std::map<std::string, std::pair<double, int>> terms;  // sum of values, episodes that have it
   };
   const StepGroups* step_groups(uint64_t step) const;
+  // What held-out tasks gave after a step, at temperature 1 and greedy: samples, and those with a reward of 1.
+  struct Measurement {
+    int samples = 0, passed = 0, greedy_samples = 0, greedy_passed = 0;
+    uint64_t last_version = 0;  // that sampled any of it: training goes on meanwhile
+    bool is_complete = false;
+    double pass_rate() const { return samples > 0 ? static_cast<double>(passed) / samples : 0; }
+  };
+  // By step, of runs that measure while training: these, and the one after the last step.
+  const std::map<uint64_t, Measurement>& measurements() const { return measurements_; }
+  // The step that is measured while training goes on; 0: none.
+  uint64_t measuring() const { return open_during_ > 0 ? during_step_ : 0; }
   // Episodes leased to `worker`; to all of them.
   std::vector<EpisodeKey> held_by(const std::string& worker) const;
   std::vector<EpisodeKey> leased() const;
@@ -177,6 +189,11 @@ class Ledger {
   void admit_group(const std::string& kind, const std::string& split, uint64_t task_seed, Phase phase,
                    std::span<const float> temperatures, uint64_t min_version, uint64_t max_version);
   void admit_evaluation(Phase phase, uint64_t version);
+  void measure_if_due(uint64_t step);
+  void count_measured(const EpisodeRecord& episode);
+  uint64_t most_during() const;
+  std::set<uint64_t>& queue_of(const EpisodeRecord& episode);
+  void grant_from(std::set<uint64_t>& queue);
   void admit_training();
   void end_training();
   void form_batches();
@@ -207,7 +224,8 @@ class Ledger {
   std::array<uint64_t, 6> counts_{};                     // of episodes by state
   std::vector<uint64_t> settled_;                        // by this step: their records can go when it ends
   std::vector<Group> groups_;
-  std::set<uint64_t> queued_;  // episodes
+  std::set<uint64_t> queued_;         // episodes, but for those that measure while training goes on
+  std::set<uint64_t> queued_during_;  // those
   WorkerTable workers_;
   std::map<uint64_t, TrainBatch> batches_;
   std::map<uint64_t, StepGroups> step_groups_;
@@ -217,6 +235,10 @@ class Ledger {
   bool waits_for_lag_ = false;
   uint64_t newest_version_ = 0;  // that there ever was
   uint64_t train_groups_admitted_ = 0, open_phase_ = 0;
+  // Of measurements while training: the step of the last one, its groups that are open, its leases, the last step for
+  // which one was due.
+  uint64_t during_step_ = 0, open_during_ = 0, leased_during_ = 0, due_during_ = 0;
+  std::map<uint64_t, Measurement> measurements_;
   uint64_t steps_trained_ = 0, batches_formed_ = 0, checkpointed_ = 0, late_commits_ = 0;
   std::vector<std::string> drawn_;  // kinds for the groups to come
   uint64_t draws_ = 0;

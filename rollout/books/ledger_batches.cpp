@@ -157,6 +157,8 @@ void Ledger::drop_too_old() {
 void Ledger::form_batches() {
   while (batches_formed_ < static_cast<uint64_t>(plan_.steps)) {
     if (complete_ < static_cast<uint64_t>(plan_.groups_per_step)) waits_for_lag_ = false;
+    // The next step would take the weights away that are measured.
+    if (plan_.deterministic && open_during_ > 0) return;
     if (!may_form_ || complete_ < static_cast<uint64_t>(plan_.groups_per_step)) return;
     const auto chosen = binds_lag() ? choose_in_time() : choose_oldest();
     may_form_ = !chosen.empty();

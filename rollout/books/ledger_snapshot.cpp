@@ -118,6 +118,14 @@ std::string Ledger::snapshot() const {
     head["steps"].push_back(
         {step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)});
   }
+  if (plan_.heldout_every > 0) {
+    head["during"] = {during_step_, open_during_, due_during_};
+    head["measurements"] = Json::array();
+    for (const auto& [step, m] : measurements_) {
+      head["measurements"].push_back(
+          {step, m.samples, m.passed, m.greedy_samples, m.greedy_passed, m.last_version, m.is_complete});
+    }
+  }
   Json comparing = Json::array(), turns = Json::array();
   for (const uint64_t group : open_training_) {
     if (groups_[group].comparing) comparing.push_back(group);
@@ -236,7 +244,8 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       auto record = TRY(record_from_json(open));
       if (record.episode >= episodes || record.group >= ledger.groups_.size()) return damaged();
       record.state = ledger.states_[record.episode];
-      if (record.state == EpisodeState::kQueued) ledger.queued_.insert(record.episode);
+      if (record.state == EpisodeState::kQueued) ledger.queue_of(record).insert(record.episode);
+      ledger.leased_during_ += record.state == EpisodeState::kLeased && record.phase == Phase::kDuring;
       if (record.state == EpisodeState::kLeased) leased[record.worker].insert(record.episode);
       ledger.records_[record.episode] = std::make_unique<EpisodeRecord>(std::move(record));
     }
@@ -247,6 +256,20 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
                                .stealing = worker.at(2).get<bool>(),
                                .credits = worker.at(3).get<uint32_t>(),
                                .leased = std::move(leased[name])});
+    }
+    if (head.contains("during")) {
+      const Json& during = head.at("during");
+      ledger.during_step_ = during.at(0).get<uint64_t>();
+      ledger.open_during_ = during.at(1).get<uint64_t>();
+      ledger.due_during_ = during.at(2).get<uint64_t>();
+      for (const Json& m : head.at("measurements")) {
+        ledger.measurements_[m.at(0).get<uint64_t>()] = {.samples = m.at(1).get<int>(),
+                                                         .passed = m.at(2).get<int>(),
+                                                         .greedy_samples = m.at(3).get<int>(),
+                                                         .greedy_passed = m.at(4).get<int>(),
+                                                         .last_version = m.at(5).get<uint64_t>(),
+                                                         .is_complete = m.at(6).get<bool>()};
+      }
     }
     if (head.contains("comparing")) {
       for (const Json& group : head.at("comparing")) ledger.groups_.at(group.get<uint64_t>()).comparing = true;

@@ -1,5 +1,6 @@
 // What the ledger admits, and what a trainer that comes back gets again.
 #include <algorithm>
+#include <utility>
 
 #include "base/random.h"
 #include "rollout/books/learned_reward.h"
@@ -45,6 +46,7 @@ void Ledger::on(const Trained& event) {
   steps_trained_ = event.step;
   newest_version_ = std::max(newest_version_, steps_trained_);
   actions_.emplace_back(StepDone{event.step});
+  measure_if_due(event.step);
 }
 
 void Ledger::on(const Checkpointed& event) { checkpointed_ = std::max(checkpointed_, event.step); }
@@ -56,6 +58,8 @@ void Ledger::on(const FinishRequested&) {
 
 // What is under way when the last step is trained is not needed any more.
 void Ledger::end_training() {
+  due_during_ = std::max(due_during_, static_cast<uint64_t>(plan_.steps));
+  if (open_during_ > 0) measurements_.erase(std::exchange(during_step_, 0));
   for (const auto& record : records_) {
     if (!record || record->state > EpisodeState::kCommitted) continue;
     if (record->state == EpisodeState::kLeased)
@@ -92,7 +96,8 @@ void Ledger::admit_group(const std::string& kind, const std::string& split, uint
                                                                      .max_version = max_version}));
     states_.push_back(EpisodeState::kQueued);
     ++counts_[static_cast<size_t>(EpisodeState::kQueued)];
-    queued_.insert(queued_.end(), id);
+    auto& queue = queue_of(*records_.back());
+    queue.insert(queue.end(), id);
   }
 }
 
@@ -100,18 +105,48 @@ void Ledger::admit_group(const std::string& kind, const std::string& split, uint
 void Ledger::admit_evaluation(Phase phase, uint64_t version) {
   std::vector<float> temperatures(plan_.heldout_samples, 1.0f);
   temperatures.push_back(0.0f);
+  const bool is_during = phase == Phase::kDuring;
+  // Beside the training no engine keeps the weights of a version for the measurement: newer ones may end it.
+  const uint64_t newest = is_during && !plan_.deterministic ? UINT64_MAX : version;
   int admitted = 0;
   for (uint64_t number = 0; admitted < plan_.heldout_tasks; ++number) {
     const int before = admitted;
     for (const std::string& kind : plan_.kinds) {
       if (admitted == plan_.heldout_tasks) break;
       if (!plan_.counts.empty() && number >= plan_.counts.at(kind).heldout) continue;
-      admit_group(kind, plan_.heldout_split, number, phase, temperatures, version, version);
+      admit_group(kind, plan_.heldout_split, number, phase, temperatures, version, newest);
       ++admitted;
     }
     if (admitted == before) break;  // the set has no more
   }
-  open_phase_ += static_cast<uint64_t>(admitted);
+  (is_during ? open_during_ : open_phase_) += static_cast<uint64_t>(admitted);
+}
+
+// Each step once, however often it is trained. One that falls due while another is measured is left out; the last step
+// is measured after the training.
+void Ledger::measure_if_due(uint64_t step) {
+  if (plan_.heldout_every == 0 || plan_.heldout_tasks == 0 || phase_ != Phase::kTrain) return;
+  if (step % static_cast<uint64_t>(plan_.heldout_every) != 0 || step <= due_during_ ||
+      step >= static_cast<uint64_t>(plan_.steps))
+    return;
+  due_during_ = step;
+  if (open_during_ > 0) return;
+  during_step_ = step;
+  admit_evaluation(Phase::kDuring, step);
+  if (open_during_ > 0) actions_.emplace_back(HeldoutBegun{step});
+}
+
+void Ledger::count_measured(const EpisodeRecord& episode) {
+  Measurement& of = measurements_[episode.min_version];
+  const bool passed = episode.commit->reward.value_or(0) >= 1;
+  if (episode.temperature == 0) {
+    ++of.greedy_samples;
+    of.greedy_passed += passed;
+  } else {
+    ++of.samples;
+    of.passed += passed;
+  }
+  of.last_version = std::max(of.last_version, episode.commit->last_version);
 }
 
 void Ledger::admit_training() {

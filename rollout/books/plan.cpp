@@ -65,6 +65,7 @@ Status check(const RunPlan& plan) {
   TRY(within("max_lag", plan.max_lag, 0, 100));
   TRY(within("heldout_tasks", plan.heldout_tasks, 0, 1'000'000));
   TRY(within("heldout_samples", plan.heldout_samples, 0, 1024));
+  TRY(within("heldout_every", plan.heldout_every, 0, kMostSteps));
   TRY(within("max_attempts", plan.max_attempts, 1, 1'000'000));
   TRY(within("steal_from", plan.steal_from, 0, 1'000'000));
   for (const std::string& kind : plan.kinds) {
@@ -99,6 +100,7 @@ Json to_json(const RunPlan& plan) {
                {"std_epsilon", plan.std_epsilon},
                {"steal_from", plan.steal_from}};
   if (plan.compare) json["compare"] = true;
+  if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   return json;
 }
 
@@ -122,6 +124,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .heldout_tasks = json.at("heldout_tasks").get<int>(),
                  .heldout_samples = json.at("heldout_samples").get<int>(),
                  .heldout_split = json.at("heldout_split").get<std::string>(),
+                 .heldout_every = json.value("heldout_every", 0),
                  .max_attempts = json.at("max_attempts").get<int>(),
                  .advantage = advantage,
                  .std_epsilon = json.at("std_epsilon").get<double>(),

@@ -54,6 +54,7 @@ struct RunPlan {
   int heldout_tasks = 0;
   int heldout_samples = 4;                // each at temperature 1, and one greedy
   std::string heldout_split = "heldout";  // which wordings, names and formats they are drawn from
+  int heldout_every = 0;                  // steps between two measurements while training; 0: none
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/iso_time.h"
+#include "rollout/agent/retelling.h"
 
 namespace tandem::rollout {
 namespace {
@@ -115,6 +116,47 @@ TEST_F(Conversations, of_every_family_have_the_tokens_of_transformers) {
       const auto again = conversation->read(*spoken, tools);
       EXPECT_EQ(again.calls.size(), said.calls.size());
       EXPECT_EQ(again.text, said.text);
+    }
+  }
+}
+
+TEST_F(Conversations, of_every_family_are_told_as_messages_from_their_tokens) {
+  for (const Json& golden : read_cases()) {
+    SCOPED_TRACE(golden["template"].get<std::string>());
+    const auto conversation = load(golden);
+    ASSERT_TRUE(conversation) << conversation.error().to_string();
+    const auto opening = opening_of(golden);
+    auto tokens = *conversation->prompt(opening);
+    std::vector<uint8_t> sampled(tokens.size(), 0);
+    for (const Json& turn : golden["turns"]) {
+      const auto said = turn["said"].get<std::vector<int32_t>>();
+      const Reply reply{.results = turn["results"].get<std::vector<std::string>>(),
+                        .instruction = turn["instruction"].get<std::string>()};
+      const auto next =
+          conversation->next_turn(said, conversation->read(said, golden["tools"]), reply, golden["tools"]);
+      ASSERT_TRUE(next) << next.error().to_string();
+      tokens.insert(tokens.end(), said.begin(), said.end());
+      sampled.resize(tokens.size(), 1);
+      tokens.insert(tokens.end(), next->tokens.begin(), next->tokens.end());
+      sampled.resize(tokens.size(), 0);
+    }
+    const auto turns = retell(*conversation, opening, tokens, sampled);
+    ASSERT_TRUE(turns) << turns.error().to_string();
+    ASSERT_EQ(turns->size(), golden["turns"].size());
+    for (size_t i = 0; i < turns->size(); ++i) {
+      const Json& turn = golden["turns"][i];
+      EXPECT_EQ((*turns)[i].said.text, turn["text"].get<std::string>());
+      EXPECT_EQ((*turns)[i].reply.results, turn["results"].get<std::vector<std::string>>());
+      EXPECT_EQ((*turns)[i].reply.instruction, turn["instruction"].get<std::string>());
+    }
+    // Another token in the middle of what follows, or of the prompt, is no message of this template.
+    const size_t behind = (*turns)[0].begin + (*turns)[0].tokens.size();
+    for (const size_t at : {behind, size_t{1}}) {
+      auto other = tokens;
+      other[at] = other[at] == 5 ? 6 : 5;
+      const auto refused = retell(*conversation, opening, other, sampled);
+      ASSERT_FALSE(refused) << at;
+      EXPECT_EQ(refused.error().code(), Code::kInvalid);
     }
   }
 }

@@ -27,16 +27,29 @@ fs::path checkpoint_path(const fs::path& folder, uint64_t step) {
   return folder / "checkpoints" / fmt::format("step_{}", step);
 }
 
-void keep_newest_checkpoints(const fs::path& folder, uint64_t step, size_t kept) {
+std::set<fs::path> linked_checkpoints(const fs::path& folder) {
+  std::set<fs::path> linked;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "checkpoints", error)) {
+    std::error_code broken;
+    if (!entry.is_symlink(broken)) continue;
+    const fs::path target = fs::canonical(entry.path(), broken);
+    if (!broken) linked.insert(target);
+  }
+  return linked;
+}
+
+void keep_newest_checkpoints(const fs::path& folder, uint64_t step, size_t kept, uint64_t needed) {
   std::error_code ignored;
   const fs::path link = folder / "checkpoints" / ".latest.tmp";
   fs::remove(link, ignored);
   fs::create_symlink(fmt::format("step_{}", step), link, ignored);
   fs::rename(link, folder / "checkpoints" / "latest", ignored);
-  auto all = checkpoints_of(folder);
-  while (all.size() > kept) {
-    fs::remove_all(all.front().second, ignored);
-    all.erase(all.begin());
+  const auto linked = linked_checkpoints(folder);
+  const auto all = checkpoints_of(folder);
+  for (size_t i = 0; i + std::min(kept, all.size()) < all.size(); ++i) {
+    const auto& [number, path] = all[i];
+    if (number != needed && !linked.contains(fs::canonical(path, ignored))) fs::remove_all(path, ignored);
   }
 }
 

@@ -234,7 +234,8 @@ class FineTuning {
   Status save() {
     const fs::path folder = checkpoint_path(settings_.folder, static_cast<uint64_t>(result_.step));
     TRY(learner_.save(folder, {{"samples", digest_}, {"validations", to_json(result_.validations)}}));
-    keep_newest_checkpoints(settings_.folder, static_cast<uint64_t>(result_.step), kKeptCheckpoints);
+    keep_newest_checkpoints(settings_.folder, static_cast<uint64_t>(result_.step), kKeptCheckpoints,
+                            static_cast<uint64_t>(result_.step));
     tell_({{"event", "checkpoint"}, {"step", result_.step}, {"path", folder.string()}});
     return {};
   }
