@@ -170,7 +170,7 @@ Result<Suite> read_suite(const fs::path& file, std::span<const std::string> over
   suite.tasks.path = resolved_path(schema, "tasks.path", suite.tasks.path);
   suite.env.profile = resolved_path(schema, "env.profile", suite.env.profile);
   suite.env.encoder = resolved_path(schema, "env.encoder", suite.env.encoder);
-  if (auto tools = envs::choose_tools(suite.env.tools); !tools)
+  if (auto tools = envs::choose_tools(suite.env.tools, envs::WithSearch::kYes); !tools)
     return fail(std::move(tools).error().at("env.tools").at(file.string()));
   suite.profile = TRY(profile_of(suite, schema));
   if (Status status = check_suite(suite); !status.ok()) return fail(std::move(status).at(file.string()));
