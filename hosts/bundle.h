@@ -10,7 +10,8 @@
 namespace tandem::hosts {
 
 // Names within a run's home on a host.
-inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHomeHarness = "harness.yaml", *kHomeEncoder = "encoder";
+inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHomeHarness = "harness.yaml",
+                            *kHomeEncoder = "encoder";
 
 struct Bundle {
   std::vector<HomeFile> files;

@@ -37,6 +37,7 @@ class SearchRun : public EvalTest {
 TEST_F(SearchRun, of_an_evaluation_answers_the_model) {
   write_task(110);  // so many that the task begins from a prepared snapshot
   ScriptedServer server;
+  server.whole("the list of models, which is asked for first");
   server.whole("", {ScriptedServer::call("a", "codebase_search", {{"query", "work_17"}})});
   server.whole("src/f17.py");
   const auto file = suite("endpoint: {url: " + server.url() + ", model: m}\ntasks: {path: tasks}\nsamples: 1\n" +
