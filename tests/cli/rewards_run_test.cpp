@@ -230,8 +230,8 @@ TEST_F(RewardsRun, a_dry_run_tries_the_rewards_once) {
   EXPECT_THAT(text(output()), HasSubstr("nobody said the term colour"));
   EXPECT_EQ(dry({"reward.command=no-such-program", "reward.weights=[a=1]"}), 3);
   EXPECT_THAT(text(output()), HasSubstr("asked about a sample episode: reward.command: ended with exit code 127"));
-  EXPECT_EQ(dry({"reward.command=sleep 600", "reward.weights=[a=1]", "reward.seconds=1"}), 3);
-  EXPECT_THAT(text(output()), HasSubstr("did not answer within 1 s"));
+  EXPECT_EQ(dry({"reward.command=sleep 600", "reward.weights=[a=1]", "reward.seconds=5"}), 3);
+  EXPECT_THAT(text(output()), HasSubstr("did not answer within 5 s"));
   EXPECT_EQ(dry({"reward.http=http://127.0.0.1:1/", "reward.weights=[a=1]"}), 3);
   EXPECT_THAT(text(output()), HasSubstr("reward.http: "));
   GullibleJudge judge;

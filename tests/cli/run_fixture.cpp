@@ -267,8 +267,8 @@ void RunTest::expect_nothing_left(const fs::path& run_dir) {
   }
   // A sandbox and its control group end with the process that holds them, which takes the kernel a moment.
   std::string left;
-  EXPECT_TRUE(within(5s, [&] { return (left = processes_of(run_dir)).empty(); })) << "processes " << left;
-  EXPECT_TRUE(within(5s, [&] { return (left = groups_of_ours_without_owner()).empty(); })) << left;
+  EXPECT_TRUE(within(60s, [&] { return (left = processes_of(run_dir)).empty(); })) << "processes " << left;
+  EXPECT_TRUE(within(60s, [&] { return (left = groups_of_ours_without_owner()).empty(); })) << left;
   EXPECT_FALSE(has_line_with("/proc/self/mounts", "tandem"));
   for (const std::string& name : entries("/dev/shm")) EXPECT_EQ(name.find("tandem"), std::string::npos) << name;
   std::error_code error;

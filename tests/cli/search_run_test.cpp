@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 
 #include "envs/search/installed_encoder.h"
 #include "tests/cli/eval_fixture.h"
@@ -21,6 +22,7 @@ class SearchRun : public EvalTest {
     fs::remove_all(root() / "suite/tasks");
     fs::create_directories(root() / "suite/tasks");
     fs::remove_all(cache());
+    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
     ::setenv("XDG_CACHE_HOME", cache().c_str(), 1);
   }
   static void write_task(int files) {
@@ -29,9 +31,15 @@ class SearchRun : public EvalTest {
     for (int i = 0; i < files; ++i) task << "  src/f" << i << ".py: \"def work_" << i << "():\\n    return 1\\n\"\n";
     task << "check:\n  answer: src/f17.py\nsolution:\n  answer: src/f17.py\n";
   }
-  void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }
+  void TearDown() override {
+    if (before_)
+      ::setenv("XDG_CACHE_HOME", before_->c_str(), 1);
+    else
+      ::unsetenv("XDG_CACHE_HOME");
+  }
   static fs::path cache() { return root() / "cache"; }
   static std::string encoder() { return std::string(TANDEM_SOURCE_DIR) + "/tests/golden/encoders/sentences"; }
+  std::optional<std::string> before_;
 };
 
 TEST_F(SearchRun, of_an_evaluation_answers_the_model) {

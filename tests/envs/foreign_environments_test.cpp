@@ -136,7 +136,7 @@ TEST_F(Foreign, a_close_that_is_not_answered_or_late_breaks_no_other_episode) {
       "        for c in late: say(c, {})\n"
       "        say(q, {'reward': 1})\n"
       "    if m == 'close': late = late + [q]\n",
-      20);
+      60);
   auto stays = all->open(task(1));
   ASSERT_TRUE(stays.has_value()) << stays.error().to_string();
   const auto before = (*stays)->next_step("one");

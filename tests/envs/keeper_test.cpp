@@ -34,6 +34,7 @@ class Keeper : public testing::Test {
     return what();
   }
   void expect_nobody_left() {
+    ASSERT_FALSE(folder_.get("left").empty());
     const pid_t left = static_cast<pid_t>(std::stol(folder_.get("left")));
     ASSERT_GT(left, 1);
     EXPECT_TRUE(comes_true([&] { return kill(left, 0) != 0; })) << left;
@@ -49,7 +50,7 @@ TEST_F(Keeper, a_program_ends_as_it_would_without) {
   EXPECT_EQ(run_process(program("kill -9 $$"))->exit_code, 137);
   auto input = program("cat; pwd");
   input.input = "from us\n";
-  EXPECT_EQ(run_process(input)->output, "from us\n" + folder_.path.string() + "\n");
+  EXPECT_EQ(run_process(input)->output, "from us\n" + fs::canonical(folder_.path).string() + "\n");
   auto none = program("");
   none.argv = kept({"/no/such/program"});
   EXPECT_EQ(run_process(none)->exit_code, 127);
@@ -63,7 +64,7 @@ TEST_F(Keeper, what_moved_to_another_session_ends_with_its_program) {
 }
 
 TEST_F(Keeper, what_moved_to_another_session_ends_where_the_program_is_too_slow) {
-  const auto ended = run_process(program(leaves_one() + "sleep 10000", 5));
+  const auto ended = run_process(program(leaves_one() + "sleep 10000", 15));
   ASSERT_TRUE(ended.has_value()) << ended.error().to_string();
   EXPECT_TRUE(ended->timed_out);
   expect_nobody_left();

@@ -32,7 +32,7 @@ class SnapshotIndexesTest : public SandboxTest {
     auto searcher = CodeSearcher::load(kSentences, 1);
     ASSERT_TRUE(searcher.has_value()) << searcher.error().to_string();
     searcher_ = std::move(*searcher);
-    snapshots_ = std::make_unique<SnapshotIndexes>(*searcher_);
+    snapshots_ = std::make_unique<SnapshotIndexes>(*searcher_, std::chrono::seconds(120));
     searching_ = std::make_unique<SearchingBackend>(*backend_, *searcher_, *snapshots_);
     task_.name = "a task";
     for (int i = 0; i < kFiles; ++i)

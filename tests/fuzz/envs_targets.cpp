@@ -16,6 +16,7 @@
 #include "envs/sandbox/owner.h"
 #include "envs/search/chunks.h"
 #include "envs/search/index_file.h"
+#include "envs/search/piece_vectors.h"
 #include "envs/search/shared_form.h"
 #include "envs/search/words.h"
 #include "envs/tools/arguments.h"
@@ -259,6 +260,24 @@ std::vector<std::string> shared_index_seeds() {
   return {envs::SharedForm::of(small_index(), kIndexModel, envs::ShareKey::draw()).encode()};
 }
 
+void piece_vectors(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  const auto vectors = envs::PieceVectors::read(file.path(), kIndexModel);
+  if (vectors) (void)vectors->find({1, 2});
+}
+std::vector<std::string> piece_vectors_seeds() {
+  static Folder folder;
+  const auto path = folder.path() / "vectors";
+  {
+    auto vectors = envs::PieceVectors::open(path, kIndexModel);
+    const float vector[] = {1, 0, 0, 1};
+    if (!vectors || !vectors->add({1, 2}, vector) || !vectors->add({3, 4}, vector)) abort();
+  }
+  const auto bytes = read_file(path).value_or("");
+  folder.clear();
+  return {bytes};
+}
+
 void source_messages(std::string_view bytes) {
   if (auto changes = envs::decode_source_changes(bytes)) {
     envs::CodeIndex index = small_index();
@@ -362,6 +381,7 @@ constexpr Target kEnvsTargets[] = {{"engine_answers", engine_answers, engine_ans
                                    {"sandbox_fields", sandbox_fields, sandbox_fields_seeds},
                                    {"search_index", search_index, search_index_seeds},
                                    {"shared_index", shared_index, shared_index_seeds},
+                                   {"piece_vectors", piece_vectors, piece_vectors_seeds},
                                    {"source_messages", source_messages, source_messages_seeds},
                                    {"source_text", source_text, source_text_seeds}};
 
