@@ -143,9 +143,8 @@ std::string expected_form(const Field& field) {
       form = "a list of texts";
       break;
   }
-  const std::string& example = !field.example.empty()               ? field.example
-                               : field.type == FieldType::kTextList ? dump_json(field.get())
-                                                                    : field.example;
+  std::string example = field.example;
+  if (example.empty() && field.type == FieldType::kTextList) example = dump_json(field.get());
   const bool is_telling = !example.empty() && example != "[]";
   return is_telling ? fmt::format("{}, as in {}: {}", form, field.path.substr(field.path.rfind('.') + 1), example)
                     : form;

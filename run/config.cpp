@@ -171,7 +171,7 @@ Schema schema_of(RunConfig& c) {
   s.add("env.network", c.env.network,
         "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
         "not 80 or 443")
-      .example("[pypi.org, '*.pythonhosted.org']");
+      .example("[example.org, '*.example.com']");
   s.add(
        "env.mcp_servers", c.env.mcp_servers,
        "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "

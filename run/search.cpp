@@ -21,31 +21,36 @@ bool is_searched(const std::string& path, std::string_view content) {
          envs::left_out_by_content(content) == envs::LeftOut::kNot;
 }
 
-// The pieces that are in neither file, each once; those that the cache has are copied to the run's.
-Result<std::vector<envs::PieceText>> missing_pieces(std::span<const envs::Task> tasks, const envs::PieceVectors* cache,
-                                                    envs::PieceVectors& vectors) {
+// The pieces that have no vector yet, each once.
+std::vector<envs::PieceText> missing_pieces(std::span<const envs::Task> tasks, const envs::PieceVectors& vectors) {
   std::vector<envs::PieceText> missing;
   std::unordered_set<uint64_t> wanted;
-  const auto take = [&](const envs::Files& files) -> Status {
+  const auto take = [&](const envs::Files& files) {
     for (const auto& [path, content] : files) {
       if (!is_searched(path, content)) continue;
       for (auto& piece : envs::pieces_of(path, content)) {
-        if (vectors.find(piece.digest)) continue;
-        const float* const known = cache ? cache->find(piece.digest) : nullptr;
-        if (known) {
-          TRY(vectors.add(piece.digest, known));
-        } else if (wanted.insert(piece.digest.low).second) {
-          missing.push_back(std::move(piece));
-        }
+        if (!vectors.find(piece.digest) && wanted.insert(piece.digest.low).second) missing.push_back(std::move(piece));
       }
     }
-    return {};
   };
   for (const auto& task : tasks) {
-    TRY(take(task.files));
-    for (const auto& step : task.steps) TRY(take(step.files));
+    take(task.files);
+    for (const auto& step : task.steps) take(step.files);
   }
   return missing;
+}
+
+// What the cache has goes from `missing` to `vectors`.
+Status take_known(const envs::PieceVectors& cache, std::vector<envs::PieceText>& missing, envs::PieceVectors& vectors) {
+  std::vector<envs::PieceText> left;
+  for (auto& piece : missing) {
+    if (const float* const known = cache.find(piece.digest))
+      TRY(vectors.add(piece.digest, known));
+    else
+      left.push_back(std::move(piece));
+  }
+  missing = std::move(left);
+  return {};
 }
 
 }  // namespace
@@ -83,7 +88,8 @@ Status prepare_search(const fs::path& encoder, std::span<const envs::Task> tasks
         .hint(fmt::format("give the run the encoder that it had, or remove {}", path.string()));
   }
   auto vectors = TRY(envs::PieceVectors::open(path, model));
-  if (tasks.empty()) return vectors.sync();
+  auto missing = missing_pieces(tasks, vectors);
+  if (missing.empty()) return vectors.sync();
   std::optional<envs::PieceVectors> cache;
   if (const auto at = envs::vectors_path(model)) {
     auto opened = envs::PieceVectors::open(*at, model);
@@ -93,7 +99,7 @@ Status prepare_search(const fs::path& encoder, std::span<const envs::Task> tasks
     else
       spdlog::warn("vectors are not kept for other runs: {}", opened.error().to_string());
   }
-  const auto missing = TRY(missing_pieces(tasks, cache ? &*cache : nullptr, vectors));
+  if (cache) TRY(take_known(*cache, missing, vectors));
   if (missing.empty()) return vectors.sync();
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto searcher = TRY(envs::CodeSearcher::load(encoder, threads));

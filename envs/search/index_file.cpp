@@ -22,14 +22,7 @@ constexpr const char* kRebuild = "--rebuild makes it anew";
 
 enum class Kind : uint64_t { kFile, kRemoved, kStamp };
 
-std::string header_of(const IndexModel& model) {
-  std::string bytes;
-  put_text(bytes, kFormat);
-  for (const uint64_t number :
-       {kVersion, uint64_t{kChunkVersion}, model.id.low, model.id.high, static_cast<uint64_t>(model.width)})
-    put_number(bytes, number);
-  return bytes;
-}
+std::string header_of(const IndexModel& model) { return search_header(kFormat, kVersion, model); }
 
 Status check_header(std::string_view bytes, const IndexModel& model) {
   FieldReader fields(bytes);
@@ -164,6 +157,15 @@ std::string home_cache() {
 }
 
 }  // namespace
+
+std::string search_header(std::string_view format, uint64_t version, const IndexModel& model) {
+  std::string bytes;
+  put_text(bytes, format);
+  for (const uint64_t number :
+       {version, uint64_t{kChunkVersion}, model.id.low, model.id.high, static_cast<uint64_t>(model.width)})
+    put_number(bytes, number);
+  return bytes;
+}
 
 Result<fs::path> vectors_path(const IndexModel& model) {
   const auto cache = home_cache();

@@ -21,6 +21,9 @@ struct IndexModel {
 // $XDG_CACHE_HOME/tandem/index (~/.cache), by folder and model.
 Result<fs::path> default_index_path(const fs::path& folder, const IndexModel& model);
 
+// The first record of a file of vectors: what they were made with.
+std::string search_header(std::string_view format, uint64_t version, const IndexModel& model);
+
 // $XDG_CACHE_HOME/tandem/vectors, by model: the machine's file of PieceVectors (piece_vectors.h).
 Result<fs::path> vectors_path(const IndexModel& model);
 

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "envs/sandbox/fields.h"
-#include "envs/search/chunks.h"
 
 namespace tandem::envs {
 namespace {
@@ -16,14 +15,7 @@ namespace {
 constexpr std::string_view kVectorsFormat = "tandem vectors";
 constexpr uint64_t kVectorsVersion = 1;
 
-std::string vectors_header(const IndexModel& model) {
-  std::string bytes;
-  put_text(bytes, kVectorsFormat);
-  for (const uint64_t number :
-       {kVectorsVersion, uint64_t{kChunkVersion}, model.id.low, model.id.high, static_cast<uint64_t>(model.width)})
-    put_number(bytes, number);
-  return bytes;
-}
+std::string vectors_header(const IndexModel& model) { return search_header(kVectorsFormat, kVectorsVersion, model); }
 
 }  // namespace
 
