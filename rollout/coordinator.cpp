@@ -138,7 +138,7 @@ class Coordinator {
       }
       case wire::Body::CLAIM: {
         const EpisodeKey key{body.getClaim().getEpisode(), body.getClaim().getAttempt()};
-        return apply(Claimed{key, worker}, Durable::kYes);
+        return apply(Claimed{key, worker, body.getClaim().getClaims()}, Durable::kYes);
       }
       case wire::Body::DECLINED: {
         const auto thief = members_.directory().at(body.getDeclined().cStr());
@@ -266,18 +266,17 @@ class Coordinator {
     (void)socket_.send(steal.victim, message);
   }
   void carry_out(const Transferred& transferred) {
-    const auto fill = [&](wire::EpisodeAttempt::Builder out) {
-      out.setEpisode(transferred.key.episode);
-      out.setAttempt(transferred.key.attempt);
-    };
     wire::Outgoing yours;
-    fill(yours.body().initClaim());
+    write_claim(transferred.key, transferred.claims, yours.body().initClaim());
     (void)socket_.send(transferred.to, yours);
     if (transferred.from == transferred.to) return;
-    wire::Outgoing gone;
-    fill(gone.body().initClaimed());
-    (void)socket_.send(transferred.from, gone);
+    carry_out(ClaimRefused{transferred.from, transferred.key, transferred.claims});
     ++steals_;
+  }
+  void carry_out(const ClaimRefused& refused) {
+    wire::Outgoing gone;
+    write_claim(refused.key, refused.claims, gone.body().initClaimed());
+    (void)socket_.send(refused.worker, gone);
   }
   void carry_out(const TrainBatch& batch) {
     wire::Outgoing message;

@@ -84,13 +84,9 @@ void Episode::on(const Tick& tick, Time now, Actions& actions) {
                      now, actions);
     case Waiting::kTrainer:
     case Waiting::kCoordinator:
+    case Waiting::kHandedOver:  // nobody has claimed it
     case Waiting::kClaim:
       return send(waiting_, now, actions);
-    case Waiting::kHandedOver:  // nobody claimed it
-      waiting_ = parked_.waiting;
-      if (waits_for_env()) ask(now, actions);
-      if (waiting_ == Waiting::kTokens) actions.push_back(Resume{});
-      return;
     case Waiting::kWeights:
     case Waiting::kTokens:
       return;
@@ -269,7 +265,7 @@ void Episode::send(Waiting waiting, Time now, Actions& actions) {
   due_ = now + kSendAgain;
   if (waiting == Waiting::kTrainer) actions.push_back(SendTrajectory{});
   if (waiting == Waiting::kCoordinator) actions.push_back(SendCommit{commit(now)});
-  if (waiting == Waiting::kClaim) actions.push_back(SendClaim{});
+  if (waiting == Waiting::kClaim || waiting == Waiting::kHandedOver) actions.push_back(SendClaim{});
 }
 
 void Episode::on(const Stored& stored, Time now, Actions& actions) {
@@ -350,14 +346,22 @@ void Episode::on(const NotHandedOver&, Time, Actions& actions) {
 }
 
 void Episode::on(const Gone& gone, Time, Actions& actions) {
-  if (gone.key != lease_.key) return;
+  if (gone.key != lease_.key || gone.claims <= lease_.claims) return;
   if (sandbox_ == shared_) sandbox_.reset();  // the other has it
   finish(End::kHandedOver, actions);
 }
 
-void Episode::on(const Ours& ours, Time, Actions&) {
-  // This rollout may be younger than the lease.
-  if (waiting_ == Waiting::kClaim && ours.key == lease_.key) waiting_ = Waiting::kWeights;
+void Episode::on(const Ours& ours, Time now, Actions& actions) {
+  if (ours.key != lease_.key || ours.claims != lease_.claims + 1) return;
+  if (waiting_ != Waiting::kClaim && waiting_ != Waiting::kHandedOver) return;
+  lease_.claims = ours.claims;
+  if (waiting_ == Waiting::kClaim) {
+    waiting_ = Waiting::kWeights;  // this rollout may be younger than the lease
+    return;
+  }
+  waiting_ = parked_.waiting;
+  if (waits_for_env()) ask(now, actions);
+  if (waiting_ == Waiting::kTokens) actions.push_back(Resume{});
 }
 
 Handover Episode::handover() const {

@@ -11,6 +11,8 @@
 // 2. An outcome of the policy is committed after the trainer has said that the trajectory is on disk.
 // 3. The calls of a turn that were answered are not sent again.
 // 4. A sandbox is released, or goes to another rollout with the episode; nothing is asked of it afterwards.
+// 5. What was offered to another rollout goes on here only when the coordinator has said so: whoever claims it first
+//    has it, and an offer of before is void.
 #pragma once
 
 #include <map>
@@ -114,11 +116,14 @@ class Episode {
     std::string thief;  // address
   };
   struct NotHandedOver {};  // HandOver could not be carried out
-  struct Gone {             // another rollout has claimed it
+  // Another rollout has it, since the claim of that number. One that came back since then stays.
+  struct Gone {
     EpisodeKey key;
+    uint32_t claims = 0;
   };
-  struct Ours {  // the claim is granted
+  struct Ours {  // the claim is granted, as the one of that number
     EpisodeKey key;
+    uint32_t claims = 0;
   };
   // An environment server has another life: what was asked of the one before is asked again, so that a sandbox that
   // ended with it is refused at once.
@@ -177,7 +182,7 @@ class Episode {
     std::string thief;
     Handover handover;
   };
-  struct SendClaim {};  // to the coordinator; answered by Ours or Revoked
+  struct SendClaim {};  // lease().claims, to the coordinator; answered by Ours, Gone or Revoked
   struct Note {         // for the log
     std::string text;
   };

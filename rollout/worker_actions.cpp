@@ -141,9 +141,7 @@ void Worker::carry_out(Episode&, const Episode::SendCommit& send) {
 
 void Worker::carry_out(Episode& e, const Episode::SendClaim&) {
   wire::Outgoing message;
-  auto claim = message.body().initClaim();
-  claim.setEpisode(e.key().episode);
-  claim.setAttempt(e.key().attempt);
+  write_claim(e.key(), e.lease().claims, message.body().initClaim());
   (void)link_.send(message);
 }
 

@@ -81,12 +81,15 @@ void Worker::on_coordinator(const wire::Incoming& message) {
       return hand_over(body.getSteal());
     case wire::Body::CLAIM: {
       const EpisodeKey key = key_of(body.getClaim());
-      if (const Episode* e = find(key); e != nullptr && e->waiting() == Waiting::kClaim) ++taken_;
-      return step(key, Episode::Ours{key});
+      const Episode* const e = find(key);
+      const bool is_thief = e != nullptr && e->waiting() == Waiting::kClaim;
+      step(key, Episode::Ours{key, body.getClaim().getClaims()});
+      if (is_thief && e->waiting() != Waiting::kClaim) ++taken_;
+      return;
     }
     case wire::Body::CLAIMED: {
       const EpisodeKey key = key_of(body.getClaimed());
-      return step(key, Episode::Gone{key});
+      return step(key, Episode::Gone{key, body.getClaimed().getClaims()});
     }
     case wire::Body::PEERS:
       return on_peers(body.getPeers());

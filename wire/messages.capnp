@@ -77,6 +77,7 @@ struct PeerEntry {
 struct EpisodeAttempt {
   episode @0 :UInt64;
   attempt @1 :UInt32;
+  claims @2 :UInt32;                   # of a claim: granted so far, as the rollout knows; in answers: with this one
 }
 
 struct Hello {
@@ -114,6 +115,7 @@ struct Lease {
   temperature @7 :Float32;
   minVersion @8 :UInt64;               # of the weights that may sample it
   maxVersion @9 :UInt64;               # evaluations are of one version
+  claims @10 :UInt32;                  # granted for this attempt
 }
 
 struct Grant {

@@ -17,6 +17,7 @@ struct LeaseTerms {
   uint64_t task_seed = 0, sample_seed = 0;
   float temperature = 1;
   uint64_t min_version = 0, max_version = 0;
+  uint32_t claims = 0;  // granted for this attempt: each makes offers of before void
 };
 struct Grant {
   std::string worker;
@@ -48,6 +49,12 @@ struct Steal {  // `thief` has room and there is nothing to grant: `victim` may 
 struct Transferred {  // the episode is now `to`'s
   std::string from, to;
   EpisodeKey key;
+  uint32_t claims = 0;  // with this one
+};
+struct ClaimRefused {  // another rollout has the episode
+  std::string worker;
+  EpisodeKey key;
+  uint32_t claims = 0;
 };
 struct Compare {  // the group is complete: a judge is to compare these episodes
   uint64_t group = 0;
@@ -72,7 +79,7 @@ struct PhaseDone {
 struct Finish {  // nothing more is to be done
   std::string reason;
 };
-using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, TrainBatch, Compare, StepDone, HeldoutBegun,
-                            HeldoutDone, PhaseDone, Finish>;
+using Action = std::variant<Grant, Acknowledge, Revoke, Steal, Transferred, ClaimRefused, TrainBatch, Compare, StepDone,
+                            HeldoutBegun, HeldoutDone, PhaseDone, Finish>;
 
 }  // namespace tandem::rollout

@@ -81,7 +81,10 @@ Json to_json(const Event& event) {
             return {{"event", "expired"}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
           },
           [](const Claimed& e) -> Json {
-            return {{"event", "claimed"}, {"worker", e.worker}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
+            Json json = {
+                {"event", "claimed"}, {"worker", e.worker}, {"episode", e.key.episode}, {"attempt", e.key.attempt}};
+            if (e.claims) json["claims"] = *e.claims;
+            return json;
           },
           [](const StealEnded& e) -> Json {
             return {{"event", "steal_ended"}, {"thief", e.thief}};
@@ -140,7 +143,11 @@ Result<Event> event_from_json(const Json& json) {
     if (name == "trained") return Trained{json.at("step").get<uint64_t>(), keys_from_json(json.at("missing"))};
     if (name == "checkpointed") return Checkpointed{json.at("step").get<uint64_t>()};
     if (name == "expired") return Expired{key_of(json)};
-    if (name == "claimed") return Claimed{key_of(json), json.at("worker").get<std::string>()};
+    if (name == "claimed") {
+      Claimed claimed{.key = key_of(json), .worker = json.at("worker").get<std::string>()};
+      if (json.contains("claims")) claimed.claims = json.at("claims").get<uint32_t>();
+      return claimed;
+    }
     if (name == "steal_ended") return StealEnded{json.at("thief").get<std::string>()};
     if (name == "compared") {
       Compared compared{json.at("group").get<uint64_t>(), {}, json.at("failure").get<std::string>()};

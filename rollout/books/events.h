@@ -76,9 +76,12 @@ struct StealEnded {  // all was handed over, or nothing could be
 struct Expired {  // an episode took longer than any may
   EpisodeKey key;
 };
-struct Claimed {  // an episode changed hands
+// A rollout to which an episode was offered says that it has it; so does the one that offered it, before it goes on.
+struct Claimed {
   EpisodeKey key;
   std::string worker;
+  // Granted for this attempt so far, as the worker knows; logs of old do not say it.
+  std::optional<uint32_t> claims = {};
 };
 struct FinishRequested {};
 struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again

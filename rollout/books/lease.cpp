@@ -13,6 +13,7 @@ void write_lease(const LeaseTerms& terms, wire::Lease::Builder out) {
   out.setTemperature(terms.temperature);
   out.setMinVersion(terms.min_version);
   out.setMaxVersion(terms.max_version);
+  out.setClaims(terms.claims);
 }
 
 LeaseTerms read_lease(wire::Lease::Reader in) {
@@ -26,7 +27,14 @@ LeaseTerms read_lease(wire::Lease::Reader in) {
   terms.temperature = in.getTemperature();
   terms.min_version = in.getMinVersion();
   terms.max_version = in.getMaxVersion();
+  terms.claims = in.getClaims();
   return terms;
+}
+
+void write_claim(const EpisodeKey& key, uint32_t claims, wire::EpisodeAttempt::Builder out) {
+  out.setEpisode(key.episode);
+  out.setAttempt(key.attempt);
+  out.setClaims(claims);
 }
 
 void write_commit(const Commit& commit, wire::Commit::Builder out) {

@@ -8,6 +8,7 @@ namespace tandem::rollout {
 
 void write_lease(const LeaseTerms& terms, wire::Lease::Builder out);
 LeaseTerms read_lease(wire::Lease::Reader in);
+void write_claim(const EpisodeKey& key, uint32_t claims, wire::EpisodeAttempt::Builder out);
 // Who commits is said by the message that it goes in.
 void write_commit(const Commit& commit, wire::Commit::Builder out);
 // An outcome that nobody knows is a failure of the infrastructure.

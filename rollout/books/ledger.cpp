@@ -138,12 +138,23 @@ void Ledger::on(const Pull& event) { workers_.set_credits(event.worker, event.cr
 
 void Ledger::on(const Claimed& event) {
   EpisodeRecord* episode = find(event.key);
-  if (episode == nullptr || episode->state != EpisodeState::kLeased || !workers_.is_present(event.worker)) {
+  if (episode == nullptr || episode->state != EpisodeState::kLeased) {
     actions_.push_back(Revoke{event.worker, event.key});
     return;
   }
-  // A claim sent twice is answered twice.
-  actions_.push_back(Transferred{episode->worker, event.worker, event.key});
+  if (!workers_.is_present(event.worker)) return;  // it asks again when it has joined
+  const bool is_repeated =
+      event.worker == episode->worker && event.claims && episode->claims == uint64_t{*event.claims} + 1;
+  if (is_repeated) {
+    actions_.push_back(Transferred{event.worker, event.worker, event.key, episode->claims});
+    return;
+  }
+  // Of an offer that somebody has taken, or that its maker has taken back: what it holds is older than the episode.
+  if (event.claims && *event.claims != episode->claims) {
+    actions_.push_back(ClaimRefused{event.worker, event.key, episode->claims});
+    return;
+  }
+  actions_.push_back(Transferred{episode->worker, event.worker, event.key, ++episode->claims});
   workers_.hand_over(episode->worker, event.worker, episode->episode);
   episode->worker = event.worker;
 }
@@ -175,6 +186,7 @@ void Ledger::requeue(EpisodeRecord& episode, std::string_view reason_if_last) {
   set_state(episode.episode, EpisodeState::kQueued);
   episode.worker.clear();
   ++episode.attempt;
+  episode.claims = 0;
   groups_[episode.group].stale = true;
   may_form_ = true;
 }

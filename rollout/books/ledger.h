@@ -65,6 +65,7 @@ struct EpisodeRecord {
   uint64_t min_version = 0, max_version = 0;
   EpisodeState state = EpisodeState::kQueued;
   std::string worker;
+  uint32_t claims = 0;  // granted for this attempt
   std::string dropped;  // the reason
   std::optional<Commit> commit;
   double advantage = 0;

@@ -55,6 +55,7 @@ Json to_json(const EpisodeRecord& r) {
           {"temperature", r.temperature},
           {"versions", {r.min_version, r.max_version}},
           {"worker", r.worker},
+          {"claims", r.claims},
           {"commit", r.commit ? to_json(Event(*r.commit)) : Json()}};
 }
 
@@ -71,7 +72,8 @@ Result<EpisodeRecord> record_from_json(const Json& json) {
                   .temperature = json.at("temperature").get<float>(),
                   .min_version = json.at("versions").at(0).get<uint64_t>(),
                   .max_version = json.at("versions").at(1).get<uint64_t>(),
-                  .worker = json.at("worker").get<std::string>()};
+                  .worker = json.at("worker").get<std::string>(),
+                  .claims = json.value("claims", 0u)};
   if (const Json& commit = json.at("commit"); !commit.is_null())
     r.commit = std::get<Commit>(TRY(event_from_json(commit)));
   return r;

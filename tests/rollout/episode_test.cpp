@@ -301,7 +301,7 @@ TEST_F(EpisodeTest, only_what_is_tokens_and_a_sandbox_goes_to_another_rollout) {
     EXPECT_EQ(step(Episode::Stolen{"there"}), Words{"hand over to there"}) << to_string(waiting);
     EXPECT_EQ(episode_->waiting(), Waiting::kHandedOver);
     EXPECT_EQ(handover_.sandbox.has_value(), waiting == Waiting::kTools);
-    EXPECT_EQ(step(Episode::Gone{kKey}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";
+    EXPECT_EQ(step(Episode::Gone{kKey, 1}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";
   }
   for (const Waiting waiting : {Waiting::kGrade, Waiting::kTrainer, Waiting::kCoordinator}) {
     reach(waiting);
@@ -317,7 +317,7 @@ TEST_F(EpisodeTest, one_that_is_being_sampled_goes_on_after_the_same_tokens_else
   EXPECT_EQ(step(Episode::Sampled{8, -1, 3}), Words{}) << "of a pass that was under way";
   Episode taken(handover_, settings(), now_);
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"claim"});
-  step(taken, Episode::Ours{kKey});
+  step(taken, Episode::Ours{kKey, 1});
   EXPECT_EQ(step(taken, Episode::Tick{1}), Words{}) << "this rollout is younger than the lease";
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"resume"});
   EXPECT_EQ(taken.trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7}));
@@ -325,7 +325,7 @@ TEST_F(EpisodeTest, one_that_is_being_sampled_goes_on_after_the_same_tokens_else
   step(taken, Episode::Sampled{8, -2, 4});
   EXPECT_EQ(step(taken, Episode::TurnEnded{an_answer(), false}), Words{"call 1 turn 1 the answer"});
   EXPECT_EQ(taken.trajectory().versions, (std::vector<uint64_t>{0, 0, 0, 3, 4}));
-  EXPECT_EQ(step(Episode::Gone{kKey}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";
+  EXPECT_EQ(step(Episode::Gone{kKey, 1}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";
 }
 
 TEST_F(EpisodeTest, one_that_is_being_sampled_and_that_nobody_claims_or_that_could_not_be_sent_goes_on_here) {
@@ -333,7 +333,10 @@ TEST_F(EpisodeTest, one_that_is_being_sampled_and_that_nobody_claims_or_that_cou
     reach(Waiting::kTokens);
     step(Episode::Sampled{7, -1, 3});
     step(Episode::Stolen{"there"});
-    EXPECT_EQ(sent ? tick_after(5s) : step(Episode::NotHandedOver{}), Words{"resume"});
+    if (sent) {
+      EXPECT_EQ(tick_after(5s), Words{"claim"});
+    }
+    EXPECT_EQ(sent ? step(Episode::Ours{kKey, 1}) : step(Episode::NotHandedOver{}), Words{"resume"});
     EXPECT_EQ(episode_->trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7}));
     step(Episode::Sampled{8, -1, 3});
     EXPECT_EQ(step(Episode::TurnEnded{a_call(), false}), Words{"call 2 turn 1 a call"});
@@ -346,20 +349,38 @@ TEST_F(EpisodeTest, one_that_is_taken_twice_in_the_middle_of_a_turn_still_is) {
   step(Episode::Stolen{"there"});
   Episode taken(handover_, settings(), now_);
   step(taken, Episode::Tick{1});
-  step(taken, Episode::Ours{kKey});
+  step(taken, Episode::Ours{kKey, 1});
   EXPECT_EQ(step(taken, Episode::Stolen{"elsewhere"}), Words{"hand over to elsewhere"});
   EXPECT_TRUE(handover_.is_sampling);
   EXPECT_EQ(handover_.steals, 2u);
 }
 
-TEST_F(EpisodeTest, what_nobody_claims_is_taken_back_and_asked_again) {
+TEST_F(EpisodeTest, what_nobody_claims_is_claimed_back_and_asked_again) {
   reach(Waiting::kTools);
   const Episode::Called late = called();
   step(Episode::Stolen{"there"});
   EXPECT_EQ(step(late), Words{});
   EXPECT_EQ(tick_after(4s), Words{});
-  EXPECT_EQ(tick_after(1s), Words{"call 3 turn 1 a call"});
+  EXPECT_EQ(tick_after(1s), Words{"claim"});
+  EXPECT_EQ(tick_after(2s), Words{"claim"}) << "it does not go on by itself";
+  EXPECT_EQ(step(Episode::Ours{kKey, 2}), Words{}) << "of another claim";
+  EXPECT_EQ(step(Episode::Ours{kKey, 1}), Words{"call 3 turn 1 a call"});
+  EXPECT_EQ(step(Episode::Ours{kKey, 1}), Words{});
   EXPECT_EQ(step(called()), Words{"continue done"});
+}
+
+TEST_F(EpisodeTest, an_offer_that_was_taken_back_is_void_and_an_old_word_of_its_end_changes_nothing) {
+  reach(Waiting::kTools);
+  step(Episode::Stolen{"there"});
+  Episode late(handover_, settings(), now_);
+  tick_after(5s);
+  step(Episode::Ours{kKey, 1});
+  EXPECT_EQ(step(late, Episode::Tick{3}), Words{"claim"});
+  EXPECT_EQ(late.lease().claims, 0u);
+  EXPECT_EQ(step(late, Episode::Gone{kKey, 1}), (Words{"end sampling", "over 2"})) << "the sandbox is not its own";
+  EXPECT_EQ(step(Episode::Gone{kKey, 1}), Words{}) << "since then it has come back";
+  step(Episode::Stolen{"there"});
+  EXPECT_EQ(handover_.lease.claims, 1u);
 }
 
 TEST_F(EpisodeTest, what_could_not_be_sent_goes_on_as_if_nobody_had_asked_for_it) {
@@ -369,13 +390,14 @@ TEST_F(EpisodeTest, what_could_not_be_sent_goes_on_as_if_nobody_had_asked_for_it
   EXPECT_EQ(step(called()), Words{"continue done"});
 }
 
-TEST_F(EpisodeTest, a_sandbox_that_it_got_after_it_was_taken_back_is_released_when_the_other_claims_it_late) {
+TEST_F(EpisodeTest, a_sandbox_that_it_got_after_it_was_taken_back_is_released_when_it_is_another_rollouts) {
   reach(Waiting::kSandbox);
   step(Episode::Stolen{"there"});
-  EXPECT_EQ(tick_after(5s), Words{"acquire 2"});
+  EXPECT_EQ(tick_after(5s), Words{"claim"});
+  EXPECT_EQ(step(Episode::Ours{kKey, 1}), Words{"acquire 2"});
   step(Episode::Asked{ask_, kHere});
   step(began());
-  EXPECT_EQ(step(Episode::Gone{kKey}), (Words{"end sampling", "release 9 at 1", "over 2"}));
+  EXPECT_EQ(step(Episode::Gone{kKey, 2}), (Words{"end sampling", "release 9 at 1", "over 2"}));
 }
 
 TEST_F(EpisodeTest, an_episode_that_was_taken_over_is_claimed_and_its_turn_is_answered_again) {
@@ -386,7 +408,7 @@ TEST_F(EpisodeTest, an_episode_that_was_taken_over_is_claimed_and_its_turn_is_an
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"claim"});
   now_ += 2s;
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"claim"});
-  step(taken, Episode::Ours{kKey});
+  step(taken, Episode::Ours{kKey, 1});
   EXPECT_EQ(step(taken, Episode::Tick{1}), Words{}) << "this rollout is younger than the lease";
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"call 1 turn 1 a call"});
   EXPECT_EQ(step(taken, called()), Words{"continue done"});

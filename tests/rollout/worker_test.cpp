@@ -115,8 +115,7 @@ class WorkerTest : public testing::Test {
     while (!hand_over() && clock_.now() < deadline) std::this_thread::sleep_for(1ms);
     ASSERT_TRUE(await([](Body::Reader body) { return body.isClaim() && body.getClaim().getEpisode() == 5; }));
     wire::Outgoing yours;
-    yours.body().initClaim().setEpisode(5);
-    yours.body().getClaim().setAttempt(1);
+    write_claim({.episode = 5, .attempt = 1}, 1, yours.body().initClaim());
     ASSERT_TRUE(coordinator_.send("rollout-0", yours));
   }
 
@@ -208,8 +207,7 @@ TEST_F(WorkerTest, a_sandbox_that_went_to_another_rollout_is_not_let_go_when_it_
   ASSERT_TRUE(handed_over && handed_over->body().isHandover());
   ASSERT_EQ(handed_over->body().getHandover().getEnvLease(), 9u);
   wire::Outgoing gone;
-  gone.body().initClaimed().setEpisode(5);
-  gone.body().getClaimed().setAttempt(1);
+  write_claim({.episode = 5, .attempt = 1}, 2, gone.body().initClaimed());
   ASSERT_TRUE(coordinator_.send("rollout-0", gone));
   ASSERT_TRUE(await([](Body::Reader body) {
     return body.isHeartbeat() && std::string_view(body.getHeartbeat().getDoing().cStr()) == "waiting for episodes";

@@ -1,5 +1,6 @@
 #include "rollout/books/ledger.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -231,6 +232,38 @@ TEST(Ledger, a_late_commit_of_a_lost_lease_is_refused) {
   ledger.step(Commit{.worker = "w", .key = {0, 1}, .outcome = Outcome::kCompleted, .reason = "", .reward = 1.0});
   EXPECT_EQ(ledger.late_commits(), 1u);
   EXPECT_EQ(ledger.episodes()[0].state, EpisodeState::kQueued);
+}
+
+// A rollout that had offered an episode went on by itself, and another one claimed it late with what it had been
+// offered first: both played the same turn.
+TEST(Ledger, of_two_who_claim_one_offer_the_first_has_the_episode_and_a_void_offer_is_refused) {
+  RunPlan plan = small_plan();
+  Ledger ledger(plan);
+  for (const char* worker : {"w0", "w1", "w2"}) ledger.step(WorkerJoined{worker, {}});
+  ledger.step(Pull{"w0", 1});
+  const EpisodeKey key{0, 1};
+  const auto answers = [&](const std::string& worker, std::optional<uint32_t> claims) {
+    std::vector<std::string> said;
+    for (const Action& action : ledger.step(Claimed{key, worker, claims})) {
+      if (const auto* moved = std::get_if<Transferred>(&action))
+        said.push_back(fmt::format("{} to {} by {}", moved->from, moved->to, moved->claims));
+      if (const auto* refused = std::get_if<ClaimRefused>(&action))
+        said.push_back(fmt::format("{} not, since {}", refused->worker, refused->claims));
+      if (const auto* revoked = std::get_if<Revoke>(&action)) said.push_back(revoked->worker + " revoked");
+    }
+    return said;
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(answers("nobody", 0), Words{}) << "it asks again when it has joined";
+  EXPECT_EQ(answers("w0", 0), Words{"w0 to w0 by 1"}) << "taken back";
+  EXPECT_EQ(answers("w1", 0), Words{"w1 not, since 1"});
+  EXPECT_EQ(answers("w0", 0), Words{"w0 to w0 by 1"}) << "the same claim again";
+  EXPECT_EQ(answers("w1", 1), Words{"w0 to w1 by 2"});
+  EXPECT_EQ(answers("w0", 1), Words{"w0 not, since 2"});
+  EXPECT_EQ(ledger.held_by("w1"), std::vector<EpisodeKey>{key});
+  EXPECT_EQ(answers("w2", std::nullopt), Words{"w1 to w2 by 3"}) << "of a log that does not say it";
+  ledger.step(Expired{key});
+  EXPECT_EQ(answers("w1", 3), Words{"w1 revoked"});
 }
 
 // Three dry workers passed the last episode of a batch to and fro, and nobody played it.
