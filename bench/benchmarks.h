@@ -29,6 +29,7 @@ struct Settings {
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
   fs::path text;          // of bench_tokenizer alone: the file to tokenise; empty: 1 MB that looks like code
+  fs::path folder;        // of bench_bases alone: what the base is made from; empty: 100,000 files of 20 kB
   std::string image;      // of bench_envs alone: of a container engine; empty: no containers
 };
 
@@ -54,6 +55,8 @@ Result<std::vector<Figure>> bench_checkpoint(const Settings& settings);
 Result<std::vector<Figure>> bench_trainer(const Settings& settings);
 // Episodes, tool calls and sandboxes.
 Result<std::vector<Figure>> bench_envs(const Settings& settings);
+// Workspaces that begin on a base that all share.
+Result<std::vector<Figure>> bench_bases(const Settings& settings);
 // The books of a run: an event at the millionth episode, leases, commits on disk, restarts.
 Result<std::vector<Figure>> bench_ledger(const Settings& settings);
 // Requests over loopback beside bare sockets, and tokens streamed by the server of `model` beside its engine alone.

@@ -35,6 +35,7 @@ constexpr std::array kBenchmarks = {
               "Model directory that is read; needed"},
     Benchmark{"trainer", "Training steps", bench::bench_trainer, kLanguageModel},
     Benchmark{"envs", "Sandboxes, calls, whole episodes", bench::bench_envs},
+    Benchmark{"bases", "Workspaces that share the files of a whole repository", bench::bench_bases},
     Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
     Benchmark{"serve", "Requests over HTTP, and tokens that are streamed", bench::bench_serve,
               "Model directory that is served; needed"},
@@ -44,7 +45,7 @@ constexpr std::array kBenchmarks = {
 
 struct BenchOptions {
   bench::Settings settings;
-  std::string model, text, weights = "bf16", isa, image, device = "cpu";
+  std::string model, text, folder, weights = "bf16", isa, image, device = "cpu";
   bool json = false;
 };
 
@@ -59,6 +60,7 @@ Result<int> run(const BenchOptions& options, const Benchmark& benchmark) {
   settings.model = options.model;
   settings.text = options.text;
   settings.image = options.image;
+  settings.folder = options.folder;
   if (benchmark.run == bench::bench_tokenizer || benchmark.run == bench::bench_cuda ||
       benchmark.run == bench::bench_ledger)
     settings.threads = 1;
@@ -116,6 +118,9 @@ Action add_bench(CLI::App& command) {
     }
     if (benchmark.run == bench::bench_envs)
       sub->add_option("--image", options->image, "Also containers of this image of podman or Docker");
+    if (benchmark.run == bench::bench_bases)
+      sub->add_option("--folder", options->folder, "What the base is made from (default: 100,000 files of 20 kB)")
+          ->check(CLI::ExistingDirectory);
     if (benchmark.run == bench::bench_tokenizer)
       sub->add_option("--text", options->text, "The file to tokenise (default: 1 MB that looks like code)");
     sub->footer(fmt::format("Examples:\n  tandem bench {0}\n  tandem bench {0} --seconds 2 --json", benchmark.name));

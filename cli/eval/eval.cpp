@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/model/model_options.h"
 #include "cli/progress_line.h"
+#include "cli/run/prepare_bases.h"
 #include "cli/run/search_progress.h"
 #include "envs/backends/backends.h"
 #include "envs/search/searching_backend.h"
@@ -143,6 +144,7 @@ Result<int> run_eval(const EvalOptions& o) {
   if (!open.empty()) {
     const auto interrupt = TRY(Interrupt::listen());
     const auto backend = TRY(envs::start_sandboxes("", suite.env.sandbox, suite.env.engine));
+    TRY(prepare_bases(tasks));
     if (!source) source = TRY(open_model(suite, model, clock));
     std::unique_ptr<envs::CodeSearcher> searcher;
     if (encoder) {

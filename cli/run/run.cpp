@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/run/prepare_bases.h"
 #include "cli/run/run_dir.h"
 #include "cli/run/run_view.h"
 #include "cli/run/search_progress.h"
@@ -312,6 +313,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(run::record_rewards(config, run_dir));
   TRY(run::greet_env_hosts(config, run_dir));
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
+  if (tasks) TRY(prepare_bases(tasks->tasks()));
   TRY(provide_model(config, run_dir));
   if (encoder) {
     const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();

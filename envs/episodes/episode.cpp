@@ -28,6 +28,7 @@ std::optional<SandboxImage> image_of(const std::string& name) {
 SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
   spec.image = image_of(task.image);
+  if (task.base) spec.base = task.base->tree;
   spec.links = task.links;
   spec.network = task.network;
   spec.output_limit = options.output_limit;
@@ -93,6 +94,7 @@ Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options
 // What makes two episodes begin with the same.
 ContentDigest key_of(const Preparation& preparation, const Preparation& step, const SandboxSpec& spec) {
   std::string bytes = encode(spec);
+  put_text(bytes, spec.base ? spec.base->digest : "");
   for (const auto* part : {&preparation, &step}) {
     put_files(bytes, part->files);
     put_number(bytes, part->programs.size());
@@ -135,13 +137,24 @@ Status remove_paths(Sandbox& sandbox, const std::set<std::string>& paths) {
     if (command.empty()) return {};
     const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", "rm -rf --" + std::exchange(command, "")}}));
     if (outcome.ok && outcome.exit_code == 0) return {};
-    return Status::unavailable("files of an image could not be removed: " + outcome.output);
+    return Status::unavailable("files could not be removed: " + outcome.output);
   };
   for (const auto& path : paths) {
     command += " " + shell_quoted("./" + path);
     if (command.size() > kLongestCommand) TRY(run());
   }
   return run();
+}
+
+// What must go before the files of a place can be put over its base: also folders that became files.
+std::set<std::string> gone_from(const BaseTree& base, const Place& place) {
+  std::set<std::string> gone = place.removed;
+  for (const auto& [path, content] : place.files) {
+    std::error_code error;
+    const auto type = fs::symlink_status(base.tree() / path, error).type();
+    if (type == fs::file_type::directory || type == fs::file_type::symlink) gone.insert(path);
+  }
+  return gone;
 }
 
 // What was left behind, in a sandbox that has the files of an image already. Files that are as they were stay, with
@@ -166,16 +179,18 @@ Status replace_files(Sandbox& sandbox, const Place& place) {
 
 }  // namespace
 
-Episode::Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox)
+Episode::Episode(Task task, BaseCopies backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox)
     : task_(std::move(task)), backend_(backend), options_(options), sandbox_(std::move(sandbox)) {}
 
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
   TRY(check_needs(task));
   task.network = TRY(task.network.with(options.network));
-  auto sandbox = TRY(make_ready(backend, task, options));
+  if (task.base) task.base->tree = TRY(prepare_base(*task.base));
+  BaseCopies on(backend);
+  auto sandbox = TRY(make_ready(on, task, options));
   task.servers.insert(task.servers.end(), options.servers.begin(), options.servers.end());
   TRY(start_servers(*sandbox, task.servers));
-  return std::unique_ptr<Episode>(new Episode(std::move(task), backend, options, std::move(sandbox)));
+  return std::unique_ptr<Episode>(new Episode(std::move(task), on, options, std::move(sandbox)));
 }
 
 Opening Episode::opening(ToolListing listing) const {
@@ -248,7 +263,7 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
   const auto holder = spec_of(task_, options_).holder;
   auto graded = TRY(grade(task_, collected.files, answer,
                           sandbox_runner(backend_, options_.test_time_limit_s, holder, options_.most_test_seconds),
-                          collected.programs));
+                          collected.programs, collected.removed));
   if (options_.count_lints) graded.terms["lints"] = TRY(count_lints(collected.files));
   return graded;
 }
@@ -264,6 +279,12 @@ Result<int> Episode::count_lints(const Files& left_behind) {
     const auto sandbox = TRY(backend_.create(spec));
     TRY(prepare(*sandbox, task_, options_));
     linted_ = TRY(sandbox->collect()).files;
+  }
+  if (task_.base && task_.base->tree) {
+    for (const auto& [path, content] : left_behind) {
+      if (linted_->contains(path)) continue;
+      if (auto kept = read_base_file(*task_.base->tree, path)) (*linted_)[path] = std::move(*kept);
+    }
   }
   const int lints = TRY(count_new_lints(*linted_, left_behind, backend_, holder));
   linted_ = left_behind;
@@ -330,7 +351,9 @@ Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolde
     spec.call_time_limit_s = kPreparationSeconds;
     spec.links = place.links;
     spec.image = image_of(place.image);
-    auto sandbox = TRY(backend.create(spec));
+    spec.base = place.base;
+    auto sandbox = TRY(BaseCopies(backend).create(spec));
+    if (place.base) TRY(remove_paths(*sandbox, gone_from(*place.base, place)));
     TRY(place.image.empty() ? sandbox->put(place.files) : replace_files(*sandbox, place));
     TRY(make_executable(*sandbox, place.programs));
     std::vector<ToolOutcome> outcomes;

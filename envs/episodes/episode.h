@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "envs/episodes/attempt.h"
+#include "envs/episodes/base_copies.h"
 #include "envs/episodes/opening.h"
 #include "envs/episodes/prepared_snapshots.h"
 #include "envs/episodes/turn.h"
@@ -82,14 +83,14 @@ class Episode final : public Attempt {
   const Collected* left_behind() const override { return left_behind_ ? &*left_behind_ : nullptr; }
 
  private:
-  Episode(Task task, SandboxBackend& backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
+  Episode(Task task, BaseCopies backend, const EpisodeOptions& options, std::unique_ptr<Sandbox> sandbox);
   Result<Grade> grade_now(std::string_view answer);
   Grade joined() const;
   Result<int> count_lints(const Files& left_behind);
   Result<Grade> score_task(std::string_view final_answer);
 
   Task task_;
-  SandboxBackend& backend_;
+  BaseCopies backend_;
   EpisodeOptions options_;
   std::unique_ptr<Sandbox> sandbox_;
   bool changed_ = false;

@@ -64,11 +64,29 @@ std::string system_message(std::span<const std::string> names, std::span<const F
   return text.append(kCallsEnd).append(kAdvice);
 }
 
+// What lies at the top of a base, folders with a slash, and how much there is.
+std::string top_of(const BaseTree& base) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(base.tree(), error)) {
+    std::error_code ignored;
+    const bool is_folder = entry.symlink_status(ignored).type() == std::filesystem::file_type::directory;
+    names.push_back(entry.path().filename().string() + (is_folder ? "/" : ""));
+  }
+  std::sort(names.begin(), names.end());
+  const size_t more = names.size() - std::min(names.size(), kMostListed);
+  names.resize(names.size() - more);
+  std::string text = join(names, "\n") + "\n";
+  if (more > 0) text += "... and " + std::to_string(more) + " more\n";
+  return text + "(" + std::to_string(base.files) + " files in all)\n";
+}
+
 }  // namespace
 
 Opening opening(const Task& task, std::span<const std::string> tools, std::span<const ForeignTool> foreign,
                 ToolListing listing, std::string_view system) {
   std::string user = "Files:\n";
+  if (task.base && task.base->tree) user += top_of(*task.base->tree);
   size_t listed = 0;
   for (const auto& [path, content] : task.files) {
     if (++listed > kMostListed) break;

@@ -36,7 +36,8 @@ class CachingSandbox final : public Sandbox, private Snapshots, private ToolServ
       : inner_(std::move(inner)), cache_(cache) {
     const auto& on = spec.begins_on;
     if (!spec.workspace && !spec.image && (on.empty() || !on.content.empty()))
-      known_ = content_digest({on.empty() ? "empty" : "on layers", on.content, packed(spec.links),
+      known_ = content_digest({on.empty() ? spec.base ? "base" : "empty" : "on layers",
+                               on.empty() && spec.base ? spec.base->digest : on.content, packed(spec.links),
                                std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});
     set_words(spec);
   }

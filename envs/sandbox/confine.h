@@ -41,6 +41,9 @@ uint64_t state_of_system();
 // A folder of the host, to be /workspace: attached nowhere, without devices and setuid programs.
 Result<FileDescriptor> bound_folder(const std::filesystem::path& path);
 
+// An empty /tmp for sandboxes that begin on a base, attached nowhere.
+Result<FileDescriptor> empty_temporary();
+
 // The loopback device up, where it is not; there is no other one.
 Status raise_loopback();
 

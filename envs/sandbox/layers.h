@@ -5,6 +5,7 @@
 // once it is shared.
 #pragma once
 
+#include <linux/magic.h>
 #include <sys/statfs.h>
 
 #include <cstdint>
@@ -26,10 +27,10 @@ struct FileTrees {
   FileDescriptor workspace, temporary;
 };
 
-// The memory that they take.
+// The memory that they take: none where they are files of a disk.
 inline uint64_t bytes_in(const FileDescriptor& tree) {
   struct statfs info {};
-  if (!tree || fstatfs(tree.get(), &info) != 0) return 0;
+  if (!tree || fstatfs(tree.get(), &info) != 0 || info.f_type != TMPFS_MAGIC) return 0;
   return (info.f_blocks - info.f_bfree) * static_cast<uint64_t>(info.f_bsize);
 }
 inline uint64_t bytes_in(const FileTrees& trees) { return bytes_in(trees.workspace) + bytes_in(trees.temporary); }

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "envs/network/proxy.h"
+#include "envs/sandbox/confine.h"
 #include "envs/sandbox/layer_holder.h"
 #include "envs/sandbox/served_sandbox.h"
 #include "envs/sandbox/spawner.h"
@@ -29,6 +30,7 @@ Result<Begun> begin_on(const SandboxSpec& spec) {
   return begun;
 }
 
+constexpr size_t kMostBases = 64;
 constexpr int kNamespaceBackendMostAttempts = 3;  // at making one, where what makes it is killed meanwhile
 
 }  // namespace
@@ -73,7 +75,28 @@ std::shared_ptr<LayerHolder> NamespaceBackend::holder() {
   return holder_;
 }
 
-Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& spec) {
+Result<std::shared_ptr<const FileLayer>> NamespaceBackend::layer_of(const BaseTree& base) {
+  const auto holding = holder();
+  if (by_ != IsolatedBy::kNamespaces || !holding)
+    return fail(Status::unfit("files of this machine cannot be shared with sandboxes here")
+                    .hint("`tandem doctor` says what overlayfs lacks; it takes root and sandboxes by namespaces"));
+  std::lock_guard lock(mutex_);
+  if (const auto known = bases_.find(base.digest); known != bases_.end()) {
+    if (&known->second->holder() == holding.get()) return known->second;
+    bases_.clear();  // lost with what held them
+  }
+  if (bases_.size() >= kMostBases) bases_.clear();  // they live on below the sandboxes that begin on them
+  FileTrees trees{.workspace = TRY(bound_folder(base.tree())), .temporary = TRY(empty_temporary())};
+  return bases_[base.digest] = TRY(holding->keep(std::move(trees)));
+}
+
+Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& wanted) {
+  if (wanted.base && wanted.begins_on.empty()) {
+    SandboxSpec spec = wanted;
+    spec.begins_on = {.all = {TRY(layer_of(*wanted.base))}, .content = wanted.base->digest};
+    return create(spec);
+  }
+  const SandboxSpec& spec = wanted;
   if (!spec.begins_on.empty() && by_ == IsolatedBy::kBubblewrap)
     return fail(Status::internal("sandboxes by bubblewrap begin on no layers"));
   if (spec.image) return fail(Status::internal("a sandbox of an image is made by a container engine"));

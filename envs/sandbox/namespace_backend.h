@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,6 +44,7 @@ class NamespaceBackend final : public SandboxBackend {
   // Each begins with the first sandbox that needs it.
   std::shared_ptr<NetworkProxy> proxy();
   std::shared_ptr<LayerHolder> holder();  // null where there can be none
+  Result<std::shared_ptr<const FileLayer>> layer_of(const BaseTree& base);
 
   const IsolatedBy by_;
   const std::string label_;
@@ -51,6 +53,7 @@ class NamespaceBackend final : public SandboxBackend {
   std::shared_ptr<NetworkProxy> proxy_;
   std::shared_ptr<LayerHolder> holder_;
   bool can_hold_ = true;
+  std::map<std::string, std::shared_ptr<const FileLayer>> bases_;  // by digest
   RestartBudget restarts_;
   std::atomic<uint64_t> spawners_started_{1};
 };

@@ -64,7 +64,7 @@ std::unique_ptr<Sandbox> SandboxPool::take_ready(Class& of, Ended& ended) {
 }
 
 Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {
-  if (!spec.workspace && spec.begins_on.empty()) {
+  if (!spec.workspace && spec.begins_on.empty() && !spec.base) {
     std::unique_ptr<Sandbox> sandbox;
     Ended ended;  // without the lock
     {

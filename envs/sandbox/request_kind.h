@@ -22,15 +22,17 @@ enum class RequestKind : unsigned {
   kRestore,   // workspace, temporary folder, session -> kWorked, or why not; trees that are empty stay as they are
   kSeal,      // -> why not, or empty and the session; the sandbox has ended then
   kCollect,   // -> complete, files; everything else that runs is ended first
-  kSourceChanges,  // files that are known -> why not, or empty; what is other (envs/sandbox/sources.h)
-  kSourceLines,    // lines of files -> why not, or empty; their texts
-  kFingerprint,    // -> a number that is another one where the workspace is (envs/tools/paths.h)
-  kStartServer,    // a name, a command; its standard input and output come right behind the frame, as one descriptor
-                   // -> kWorked, or why not. It stays in the background
-  kLook,           // a program and its limits (look.h) -> what came of it; ended when the files are collected
-  kFreeze,         // -> kWorked; what runs then stops
-  kThaw,           // -> kWorked; it goes on
-  kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own
+  kCollectChanges,  // the manifest of a base comes right behind the frame, as one descriptor -> as kCollect, and
+                    // removed
+  kSourceChanges,   // files that are known -> why not, or empty; what is other (envs/sandbox/sources.h)
+  kSourceLines,     // lines of files -> why not, or empty; their texts
+  kFingerprint,     // -> a number that is another one where the workspace is (envs/tools/paths.h)
+  kStartServer,     // a name, a command; its standard input and output come right behind the frame, as one descriptor
+                    // -> kWorked, or why not. It stays in the background
+  kLook,            // a program and its limits (look.h) -> what came of it; ended when the files are collected
+  kFreeze,          // -> kWorked; what runs then stops
+  kThaw,            // -> kWorked; it goes on
+  kCancel,          // of the request that has this id: what it started is ended, and soon it too. No reply of its own
 };
 
 }  // namespace tandem::envs

@@ -234,6 +234,22 @@ Result<FileDescriptor> bound_folder(const fs::path& path) {
   return tree;
 }
 
+Result<FileDescriptor> empty_temporary() {
+  const auto failed = [] { return fail(Status::from_errno("a temporary folder", errno)); };
+  const FileDescriptor context(static_cast<int>(syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC)));
+  if (!context) return failed();
+  const auto owner = std::to_string(outer_user({}).id);
+  for (const auto& [key, value] :
+       {std::pair<const char*, std::string>{"mode", "1777"}, {"uid", owner}, {"gid", owner}}) {
+    if (syscall(SYS_fsconfig, context.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) != 0) return failed();
+  }
+  if (syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return failed();
+  FileDescriptor made(
+      static_cast<int>(syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)));
+  if (!made) return failed();
+  return made;
+}
+
 Status prepare_root() {
   (void)machine_files(0);  // read here once, not in every sandbox
   TRY(root_check(unshare(CLONE_NEWNS), "a namespace of mounts"));

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "envs/network/allow_list.h"
 #include "envs/network/use.h"
+#include "envs/sandbox/base_tree.h"
 #include "envs/sandbox/files.h"
 #include "envs/sandbox/layers.h"
 #include "envs/tools/tool.h"
@@ -57,6 +58,9 @@ struct SandboxSpec {
   bool sealable = false;           // whether it can be sealed
   bool memory_is_bounded = false;  // of all processes together, by who makes it
   FileLayers begins_on;            // of a sandbox that was: what is in it from the first
+  // The workspace begins with these files, shared with all that begin with them. Limits are those of what changes.
+  // kUnfit of backends that cannot share files of the machine.
+  std::optional<BaseTree> base;
   SandboxHolder holder;
 };
 
@@ -64,9 +68,11 @@ struct SandboxSpec {
 inline constexpr std::string_view kCallWasKilled = "the call was killed, perhaps for using too much memory";
 
 struct Collected {
-  Files files;                     // regular files with their content; links and the like as "(not a regular file)"
-  std::set<std::string> programs;  // those of them that can be run
-  bool complete = true;            // false where there were too many or too large ones
+  Files files;                         // regular files with their content; links and the like as "(not a regular file)"
+  std::set<std::string> programs;      // those of them that can be run
+  std::set<std::string> removed = {};  // paths of the base that are not there any more; of a sandbox with one, which
+                                       // collects what is other than there
+  bool complete = true;                // false where there were too many or too large ones
 };
 
 class Freezer;

@@ -112,8 +112,7 @@ std::string serve_restore(FieldReader& fields, const Session& before) {
 }
 
 // Of the workspace, and of folders of the task beside it.
-Collected collect_all(const Links& links) {
-  Collected all = collect_files(kRoot);
+Collected collect_all(const Links& links, Collected all) {
   std::set<std::string> others;
   for (const auto& [path, target] : links) others.insert(path);
   for (const auto& [path, target] : links) {
@@ -124,6 +123,14 @@ Collected collect_all(const Links& links) {
     for (const auto& name : more.programs) all.programs.insert(path + "/" + name);
   }
   return all;
+}
+
+std::string read_whole(int descriptor) {
+  std::string text;
+  char buffer[65536];
+  for (ssize_t count = 0; (count = read(descriptor, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<size_t>(count));
+  return text;
 }
 
 std::string serve_begin(FieldReader& fields) {
@@ -193,12 +200,17 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
       return serve_snapshot(session);
     case RequestKind::kRestore:
       return serve_restore(fields, session);
-    case RequestKind::kCollect: {
-      const auto collected = collect_all(surroundings.links);
+    case RequestKind::kCollect:
+    case RequestKind::kCollectChanges: {
+      const bool all = kind == RequestKind::kCollect;
+      const auto collected =
+          collect_all(surroundings.links, all ? collect_files(kRoot) : collect_changes(kRoot, read_whole(descriptor)));
       put_number(reply, collected.complete ? 1 : 0);
       put_files(reply, collected.files);
       put_number(reply, collected.programs.size());
       for (const auto& path : collected.programs) put_text(reply, path);
+      put_number(reply, collected.removed.size());
+      for (const auto& path : collected.removed) put_text(reply, path);
       return reply;
     }
     case RequestKind::kSourceChanges:

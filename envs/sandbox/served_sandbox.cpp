@@ -32,6 +32,7 @@ Result<Collected> decode_collected(std::string_view reply) {
   collected.complete = TRY(fields.number()) == 1;
   collected.files = TRY(fields.files());
   for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.removed.insert(TRY(fields.text()));
   return collected;
 }
 
@@ -150,7 +151,13 @@ Result<ToolOutcome> ServedSandbox::call(std::string_view name, const Json& argum
 }
 
 Result<Collected> ServedSandbox::collect() {
-  const auto reply = TRY(requests_.request(RequestKind::kCollect, "", kCollectTime));
+  FileDescriptor manifest;
+  if (spec_.base) {
+    manifest = FileDescriptor(open(spec_.base->manifest().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!manifest) return fail(Status::from_errno(spec_.base->manifest().string(), errno));
+  }
+  const auto kind = spec_.base ? RequestKind::kCollectChanges : RequestKind::kCollect;
+  const auto reply = TRY(requests_.request(kind, "", kCollectTime, {}, manifest.get()));
   auto collected = decode_collected(reply);
   if (collected) return collected;
   // What did it was killed before it had sent everything.

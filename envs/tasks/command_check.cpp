@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/text.h"
@@ -39,33 +40,56 @@ std::string pytest_settings(std::string_view path, std::string_view content) {
   return settings;
 }
 
+std::optional<std::string> began_with(const Task& task, const std::string& path) {
+  if (const auto found = task.files.find(path); found != task.files.end()) return found->second;
+  if (!task.base || !task.base->tree) return std::nullopt;
+  auto kept = read_base_file(*task.base->tree, path);
+  return kept ? std::optional(std::move(*kept)) : std::nullopt;
+}
+
 // Such files with other settings of pytest than the task began with are as they were then.
 void keep_pytest_settings(const Task& task, Files& files) {
-  std::vector<std::string> changed;
+  std::map<std::string, std::optional<std::string>> changed;
   for (const auto& [path, content] : files) {
-    const auto before = task.files.find(path);
-    const auto settings = before == task.files.end() ? "" : pytest_settings(path, before->second);
-    if (pytest_settings(path, content) != settings) changed.push_back(path);
+    if (pytest_settings(path, "tool.pytest").empty()) continue;  // no such file
+    auto before = began_with(task, path);
+    const auto settings = before ? pytest_settings(path, *before) : "";
+    if (pytest_settings(path, content) != settings) changed[path] = std::move(before);
   }
-  for (const auto& path : changed) {
-    const auto before = task.files.find(path);
-    if (before == task.files.end())
-      files.erase(path);
+  for (auto& [path, before] : changed) {
+    if (before)
+      files[path] = std::move(*before);
     else
-      files[path] = before->second;
+      files.erase(path);
+  }
+}
+
+// What of the base lies where files of the check go and is in their way.
+void clear_base(const BaseTree& base, const std::string& path, std::set<std::string>& removed) {
+  std::error_code error;
+  if (fs::is_directory(fs::symlink_status(base.tree() / path, error))) removed.insert(path);
+  for (auto parent = fs::path(path).parent_path(); !parent.empty(); parent = parent.parent_path()) {
+    const auto type = fs::symlink_status(base.tree() / parent, error).type();
+    if (type == fs::file_type::regular || type == fs::file_type::symlink) removed.insert(parent.string());
   }
 }
 
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
-                const std::set<std::string>& programs) {
+                const std::set<std::string>& programs, const std::set<std::string>& removed) {
   Place place{.files = left_behind, .programs = programs, .links = task.links, .image = task.image};
+  if (task.base) {
+    place.base = task.base->tree;
+    place.removed = removed;
+  }
   std::erase_if(place.files, [](const auto& file) { return steers_tests(file.first); });
+  std::erase_if(place.removed, [](const auto& path) { return steers_tests(path); });
   for (const auto& [path, content] : task.files) {
     if (steers_tests(path)) place.files[path] = content;
   }
   keep_pytest_settings(task, place.files);
   for (const auto& folder : check.folders) {
     std::erase_if(place.files, [&](const auto& file) { return is_below(file.first, folder); });
+    if (place.base) place.removed.insert(folder);
   }
   for (const auto& [path, content] : check.files) {
     const auto in_the_way = [&path = path](const std::string& other) {
@@ -74,6 +98,7 @@ Place place_for(const CommandCheck& check, const Task& task, const Files& left_b
     std::erase_if(place.files, [&](const auto& file) { return in_the_way(file.first); });
     place.files[path] = content;
     place.programs.erase(path);
+    if (place.base) clear_base(*place.base, path, place.removed);
   }
   std::erase_if(place.programs, [&](const auto& path) { return !place.files.contains(path); });
   place.programs.insert(check.programs.begin(), check.programs.end());
@@ -152,9 +177,9 @@ Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
 }  // namespace
 
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
-                          const Runner& runner) {
+                          const std::set<std::string>& removed, const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
-  Place place = place_for(check, task, left_behind, programs);
+  Place place = place_for(check, task, left_behind, programs, removed);
   auto commands = check.commands;
   const bool is_script = !check.verifier.empty();
   const ReportChannel channel;

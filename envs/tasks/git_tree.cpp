@@ -23,33 +23,6 @@ struct Entry {
   std::string mode, object, path;
 };
 
-Result<fs::path> git_folder(const fs::path& repository) {
-  std::error_code error;
-  if (fs::exists(repository / ".git", error)) return fs::absolute(repository / ".git");
-  if (fs::exists(repository / "HEAD", error) && fs::is_directory(repository / "objects", error))
-    return fs::absolute(repository);
-  return fail(Status::not_found("there is no git repository at " + repository.string()));
-}
-
-// What a command line of git says, with the repository's own settings kept from whatever can run or fetch.
-Result<std::string> git(const fs::path& folder, const std::string& line, size_t most) {
-  if (find_program("git").empty()) return fail(Status::unfit("there is no program git on this machine"));
-  const ProcessSpec spec{
-      .argv = {"/bin/sh", "-c", line},
-      .directory = "/",
-      .environment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "HOME=/nonexistent",
-                      "GIT_DIR=" + folder.string(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-                      "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0"},
-      .time_limit_s = kMostSeconds,
-      .output_limit = most,
-      .errors_apart = true};
-  auto result = TRY(run_process(spec));
-  if (result.timed_out) return fail(Status::deadline(fmt::format("git took longer than {} s", kMostSeconds)));
-  if (result.truncated) return fail(Status::invalid("has more files than a task may have"));
-  if (result.exit_code != 0) return fail(Status::not_found("git says: " + std::string(trim(result.errors))));
-  return std::move(result.output);
-}
-
 // "100644 blob 0123... \tPATH", each with a zero byte at its end.
 std::vector<Entry> entries_of(std::string_view list) {
   std::vector<Entry> entries;
@@ -82,17 +55,45 @@ Result<std::map<std::string, std::string>> objects_of(std::string_view text) {
 
 }  // namespace
 
+Result<fs::path> git_folder_of(const fs::path& repository) {
+  std::error_code error;
+  if (fs::exists(repository / ".git", error)) return fs::absolute(repository / ".git");
+  if (fs::exists(repository / "HEAD", error) && fs::is_directory(repository / "objects", error))
+    return fs::absolute(repository);
+  return fail(Status::not_found("there is no git repository at " + repository.string()));
+}
+
+Result<std::string> run_git(const fs::path& git_folder, const std::string& line, size_t most, double seconds) {
+  if (find_program("git").empty()) return fail(Status::unfit("there is no program git on this machine"));
+  const ProcessSpec spec{
+      .argv = {"/bin/sh", "-c", line},
+      .directory = "/",
+      .environment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "HOME=/nonexistent",
+                      "GIT_DIR=" + git_folder.string(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+                      "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0"},
+      .time_limit_s = seconds,
+      .output_limit = most,
+      .errors_apart = true};
+  auto result = TRY(run_process(spec));
+  if (result.timed_out) return fail(Status::deadline(fmt::format("git took longer than {} s", seconds)));
+  if (result.truncated) return fail(Status::invalid("has more files than a task may have"));
+  if (result.exit_code != 0) return fail(Status::not_found("git says: " + std::string(trim(result.errors))));
+  return std::move(result.output);
+}
+
 Result<GitTree> read_git_tree(const fs::path& repository, const std::string& commit) {
-  const auto folder = TRY(git_folder(repository));
+  const auto folder = TRY(git_folder_of(repository));
   const auto list = "git ls-tree -r --full-tree ";
   const auto name = shell_quoted(commit + "^{commit}");
-  const auto entries = entries_of(TRY(git(folder, fmt::format("{} -z {}", list, name), kGitTreeMostListed)));
+  const auto entries =
+      entries_of(TRY(run_git(folder, fmt::format("{} -z {}", list, name), kGitTreeMostListed, kMostSeconds)));
   if (entries.size() > kMostTaskFiles)
     return fail(Status::invalid(fmt::format("has {} files; {} are the most", entries.size(), kMostTaskFiles)));
   // Each content may come once a path, with a line of its own.
   const size_t most = kMostTaskBytes + entries.size() * 100 + 1;
-  const auto objects = TRY(objects_of(TRY(
-      git(folder, fmt::format("{} --format='%(objectname)' {} | git cat-file --batch --buffer", list, name), most))));
+  const auto objects = TRY(objects_of(
+      TRY(run_git(folder, fmt::format("{} --format='%(objectname)' {} | git cat-file --batch --buffer", list, name),
+                  most, kMostSeconds))));
   GitTree tree;
   std::map<std::string, std::string> links;
   for (const auto& entry : entries) {
@@ -115,6 +116,25 @@ Result<GitTree> read_git_tree(const fs::path& repository, const std::string& com
     if (tree.programs.contains(target)) tree.programs.insert(path);
   }
   TRY(check_size(tree.files));
+  return tree;
+}
+
+Result<GitTree> read_git_files(const fs::path& repository, const std::string& commit,
+                               const std::set<std::string>& paths) {
+  const auto folder = TRY(git_folder_of(repository));
+  GitTree tree;
+  for (const auto& path : paths) {
+    if (const auto why = why_no_workspace_path(path); !why.empty())
+      return fail(Status::invalid(fmt::format("\"{}\" {}", path, why)));
+    const auto name = shell_quoted(commit + "^{commit}");
+    const auto entries = entries_of(TRY(run_git(
+        folder, fmt::format("git --literal-pathspecs ls-tree --full-tree -z {} -- {}", name, shell_quoted(path)),
+        kGitTreeMostListed, kMostSeconds)));
+    if (entries.size() != 1 || entries[0].path != path || entries[0].mode == "120000") continue;
+    tree.files[path] = TRY(run_git(folder, "git cat-file blob " + entries[0].object, kMostTaskBytes, kMostSeconds));
+    if (entries[0].mode == "100755") tree.programs.insert(path);
+    TRY(check_size(tree.files));
+  }
   return tree;
 }
 

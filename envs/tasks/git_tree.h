@@ -22,4 +22,15 @@ struct GitTree {
 // have or a link leads elsewhere, kUnfit without git.
 Result<GitTree> read_git_tree(const fs::path& repository, const std::string& commit);
 
+// The same of some of the files alone; those that are not there are left out, links too.
+Result<GitTree> read_git_files(const fs::path& repository, const std::string& commit,
+                               const std::set<std::string>& paths);
+
+// Where git keeps what it knows of `repository`, bare or a checkout. kNotFound where that is none.
+Result<fs::path> git_folder_of(const fs::path& repository);
+
+// What a command line of git says there, at most so many bytes within so many seconds, with the repository's own
+// settings kept from whatever can run or fetch. kNotFound with git's words where it fails.
+Result<std::string> run_git(const fs::path& git_folder, const std::string& line, size_t most, double seconds);
+
 }  // namespace tandem::envs

@@ -106,6 +106,16 @@ CheckCommand command_of(const HiddenTest& test) {
           .seconds = 0};
 }
 
+// With those files of the base that are asked about.
+Files with_base(const Task& task, const Files& asked, Files files, const std::set<std::string>& removed) {
+  if (!task.base || !task.base->tree) return files;
+  for (const auto& [path, content] : asked) {
+    if (files.contains(path) || removed.contains(path)) continue;
+    if (auto kept = read_base_file(*task.base->tree, path)) files[path] = std::move(*kept);
+  }
+  return files;
+}
+
 }  // namespace
 
 bool answer_matches(std::string_view answer, std::string_view expected, const std::vector<std::string>& distractors) {
@@ -131,7 +141,7 @@ bool answer_matches(std::string_view answer, std::string_view expected, const st
 }
 
 Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
-                    const std::set<std::string>& programs) {
+                    const std::set<std::string>& programs, const std::set<std::string>& removed) {
   Grade result;
   const auto& expected = task.expectation;
   std::optional<double> tests_passed;
@@ -145,7 +155,8 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
   if (expected.files) {
     judge_term("files", same_files(*expected.files, left_behind) ? Term{.value = 1} : Term{.why = "not as expected"});
   }
-  if (!expected.contains.empty()) judge_term("contents", find_contents(expected.contains, left_behind));
+  if (!expected.contains.empty())
+    judge_term("contents", find_contents(expected.contains, with_base(task, expected.contains, left_behind, removed)));
   if (expected.answer) {
     const bool right = answer_matches(final_answer, *expected.answer, expected.distractors);
     judge_term("answer", right ? Term{.value = 1} : Term{.why = "not as expected"});
@@ -160,7 +171,7 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
     judge_term("tests", std::move(term));
   }
   if (expected.commands) {
-    judge_term("tests", TRY(run_commands(task, left_behind, programs, runner)));
+    judge_term("tests", TRY(run_commands(task, left_behind, programs, removed, runner)));
   }
   if (expected.calls) judge_term("tests", TRY(run_calls(*expected.calls, left_behind, runner)));
   const bool all =

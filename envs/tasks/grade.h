@@ -27,9 +27,10 @@ struct Grade {
 // that they lack, no reward), with the end of their output; else the runner failed.
 //
 // Files must be the expected ones exactly, but for the last line end; `__pycache__` is not looked at. `programs` are
-// those of the files left behind that can be run.
+// those of the files left behind that can be run. Of a task with a base that is prepared, `left_behind` are the files
+// that are other than there, and `removed` those that are not there any more.
 Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
-                    const std::set<std::string>& programs = {});
+                    const std::set<std::string>& programs = {}, const std::set<std::string>& removed = {});
 
 // Whether an answer names the expected value, and only it. Accepted is, after trimming spaces, quotes and a full stop:
 // the value itself; a last line that is the value; a text of which the only quoted or backticked part is the value; a

@@ -23,6 +23,9 @@ struct Place {
   // The image is the base; `files` overrides it: what differs is replaced, and what is not in `files` is deleted,
   // except for files that steer tests (command_check.h).
   std::string image = {};
+  // The base that `files` are put over, and what of it is deleted before: files, or folders with all in them.
+  std::optional<BaseTree> base = {};
+  std::set<std::string> removed = {};
 };
 
 // Runs commands in order in a fresh sandbox, until one ends with another exit code than it must or is too slow: the

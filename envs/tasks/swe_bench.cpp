@@ -115,16 +115,19 @@ class SweBenchReader {
 
   Result<Task> task_of(std::string_view line) {
     const SweBenchRow row = TRY(swe_bench_row_of(TRY(parse_json(line))));
-    const GitTree& base = TRY(tree_of(row));
+    const auto repository = TRY(repository_of(row));
     Task task;
+    const GitTree& base = TRY(tree_of(row, repository, task));
     task.name = row.id;
     task.spec.kind = kind_of(row.repository);
     task.max_turns = 30;
     task.ends_on_change = false;
     task.instruction = fmt::format("The folder holds the source of {}. Solve this issue in it:\n\n{}",
                                    fs::path(row.repository).lexically_normal().string(), trim(row.statement));
-    task.files = base.files;
-    task.programs = base.programs;
+    if (!task.base) {
+      task.files = base.files;
+      task.programs = base.programs;
+    }
     task.setup = row.install;
     TRY(add_check(row, base, task));
     TRY(add_solution(row, base, task));
@@ -139,25 +142,52 @@ class SweBenchReader {
   }
 
  private:
-  Result<std::reference_wrapper<const GitTree>> tree_of(const SweBenchRow& row) {
-    // Lines of one commit follow each other where there are several; more would take memory for nothing.
-    const auto key = row.repository + "@" + row.commit;
-    if (key == tree_name_) return std::cref(tree_);
+  Result<fs::path> repository_of(const SweBenchRow& row) const {
     const auto places = TRY(places_of(row.repository, file_));
     for (const auto& place : places) {
-      if (std::error_code error; !fs::exists(place, error)) continue;
-      auto tree = read_git_tree(place, row.commit);
-      if (!tree) {
-        return fail(Status(tree.error().code(),
-                           fmt::format("{} at {}: {}", place.string(), row.commit, tree.error().message())));
-      }
-      tree_ = std::move(*tree);
-      tree_name_ = key;
-      return std::cref(tree_);
+      if (std::error_code error; fs::exists(place, error)) return place;
     }
     return fail(
         Status::not_found(fmt::format("there is no repository {}; clone {} there, there is no network to fetch it by",
                                       places.front().string(), row.repository)));
+  }
+
+  // The whole tree. Of one that is more than a task's own files may be the files that its patches touch, over a base.
+  Result<std::reference_wrapper<const GitTree>> tree_of(const SweBenchRow& row, const fs::path& repository,
+                                                        Task& task) {
+    // Lines of one commit follow each other where there are several; more would take memory for nothing.
+    const auto key = row.repository + "@" + row.commit;
+    if (key == tree_name_) return std::cref(tree_);
+    const auto at = [&](const Status& status) {
+      return fail(
+          Status(status.code(), fmt::format("{} at {}: {}", repository.string(), row.commit, status.message())));
+    };
+    tree_name_.clear();
+    if (key != base_name_) {
+      auto tree = read_git_tree(repository, row.commit);
+      if (tree) {
+        tree_ = std::move(*tree);
+        tree_name_ = key;
+        return std::cref(tree_);
+      }
+      if (tree.error().code() != Code::kInvalid) return at(tree.error());
+      auto base = find_task_base(TaskBase::Kind::kGit, repository, row.commit);
+      if (!base) return at(base.error());
+      base_ = std::move(*base);
+      base_name_ = key;
+    }
+    std::set<std::string> paths;
+    for (const auto* patch : {&row.patch, &row.test_patch}) {
+      const auto files = parse_git_patch(*patch);
+      if (!files) continue;  // said where it is applied
+      for (const auto& file : *files) paths.insert({file.old_path, file.new_path});
+    }
+    paths.erase("");
+    auto touched = read_git_files(repository, row.commit, paths);
+    if (!touched) return at(touched.error());
+    tree_ = std::move(*touched);
+    task.base = base_;
+    return std::cref(tree_);
   }
 
   static std::string kind_of(const std::string& repository) {
@@ -227,6 +257,8 @@ class SweBenchReader {
   const fs::path file_;
   GitTree tree_;
   std::string tree_name_;
+  TaskBase base_;  // of the last commit that is too large for a task's own files
+  std::string base_name_;
   uint64_t bytes_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "envs/mcp/foreign_tools.h"
 #include "envs/network/allow_list.h"
 #include "envs/sandbox/files.h"
+#include "envs/tasks/task_base.h"
 
 namespace tandem::envs {
 
@@ -128,6 +129,7 @@ struct Task {
   TaskSpec spec;
   std::string name;  // of a task that somebody wrote: "strings/reverse"; empty for one that is made
   std::string instruction;
+  std::optional<TaskBase> base = {};  // below the files
   Files files;
   std::set<std::string> programs;  // those of the files that can be run
   std::vector<std::string> setup;  // commands before the model begins; what they export stays

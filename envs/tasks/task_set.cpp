@@ -287,6 +287,7 @@ std::string digest_of_task(const Task& task) {
   }
   // What older tasks do not have is not in their digests.
   if (!task.image.empty()) json["image"] = task.image;
+  if (task.base) json["base"] = task.base->digest;
   if (!task.network.empty()) json["network"] = task.network.entries();
   for (const auto& server : task.servers) json["servers"].push_back({server.name, server.command});
   for (const auto& step : task.steps) {

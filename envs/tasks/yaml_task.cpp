@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/text.h"
 #include "base/yaml.h"
 #include "envs/container/engine.h"
@@ -23,12 +25,13 @@ class TaskReader {
     task_.ends_on_change = false;
     bool checked = false;
     reader_.map(root, "the task",
-                {"instruction", "kind", "image", "files", "setup", "needs", "network", "mcp", "turns", "ends_on_change",
-                 "check", "solution"},
+                {"instruction", "kind", "image", "base", "files", "setup", "needs", "network", "mcp", "turns",
+                 "ends_on_change", "check", "solution"},
                 [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
                   if (key == "instruction") set(task_.instruction, reader_.text(value, key));
                   if (key == "kind") read_kind(value);
                   if (key == "image") read_image(value);
+                  if (key == "base") read_base(value);
                   if (key == "files") read_files(value, "files", task_.files, task_.programs);
                   if (key == "setup") task_.setup = reader_.texts(value, key);
                   if (key == "needs") task_.needs = reader_.texts(value, key);
@@ -41,6 +44,8 @@ class TaskReader {
                 });
     if (!root.IsMap()) return task_;
     if (trim(task_.instruction).empty()) reader_.mistake(root, "the task has no instruction; add `instruction: ...`");
+    if (!task_.image.empty() && task_.base)
+      reader_.mistake(root, "a task with an image begins with the files of that; leave out base or image");
     if (!task_.image.empty() && !task_.needs.empty())
       reader_.mistake(root, "needs says what this machine must have; a task with an image has what that holds");
     if (!checked) reader_.mistake(root, "the task has no check; add `check:` with commands, files_after or answer");
@@ -64,6 +69,27 @@ class TaskReader {
     set(task_.image, reader_.text(node, "image"));
     if (const Status status = check_image_name(task_.image); !status)
       reader_.mistake(node, "image: " + status.message());
+  }
+
+  // {folder: DIR}, {archive: FILE} or {git: REPOSITORY, commit: NAME}.
+  void read_base(const YAML::Node& node) {
+    std::map<std::string, std::string> said;
+    reader_.map(node, "base", {"folder", "archive", "git", "commit"},
+                [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
+                  if (const auto text = reader_.text(value, "base: " + key)) said[key] = *text;
+                });
+    if (!node.IsMap()) return;
+    const bool is_git = said.contains("git");
+    const auto one = said.size() - said.count("commit");
+    if (one != 1 || is_git != said.contains("commit"))
+      return reader_.mistake(node, "base is one of {folder: DIR}, {archive: FILE}, {git: REPOSITORY, commit: NAME}");
+    const auto kind = is_git                    ? TaskBase::Kind::kGit
+                      : said.contains("folder") ? TaskBase::Kind::kFolder
+                                                : TaskBase::Kind::kArchive;
+    const auto& source = said.at(is_git ? "git" : said.contains("folder") ? "folder" : "archive");
+    auto base = find_task_base(kind, file_.parent_path() / source, said["commit"]);
+    if (!base) return reader_.mistake(node, "base: " + base.error().message());
+    task_.base = std::move(*base);
   }
 
   // NAME: COMMAND.
