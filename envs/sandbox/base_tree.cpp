@@ -162,12 +162,13 @@ Collected collect_changes(const fs::path& root, std::string_view text) {
     return collected;
   }
   uint64_t bytes = 0;
+  const size_t prefix = root.native().size() + 1;
   std::error_code error;
   fs::recursive_directory_iterator entry(root, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     struct stat info {};
     if (lstat(entry->path().c_str(), &info) != 0 || S_ISDIR(info.st_mode)) continue;
-    const auto name = entry->path().lexically_relative(root).string();
+    const auto name = entry->path().native().substr(prefix);
     const auto known = manifest->entries.find(name);
     if (known != manifest->entries.end()) {
       const bool is_base =

@@ -5,13 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "envs/episodes/base_copies.h"
 #include "envs/episodes/episode.h"
 #include "envs/sandbox/caching_backend.h"
 #include "envs/tasks/task_base.h"
 #include "envs/tasks/task_set.h"
+#include "tests/envs/cache_of.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
 
@@ -43,8 +42,7 @@ class Base : public SandboxTest {
   void SetUp() override {
     SandboxTest::SetUp();
     if (!sandbox_) return;
-    if (const char* cache = std::getenv("XDG_CACHE_HOME")) cache_ = cache;
-    setenv("XDG_CACHE_HOME", (scratch_.path / "cache").c_str(), 1);
+    cache_.emplace(scratch_.path / "cache");
     scratch_.put("repo/src/a.py", "a = 1\n");
     scratch_.put("repo/src/b.py", "b = 2\n");
     scratch_.put("repo/other/a.py", "x = 3\n");
@@ -53,10 +51,6 @@ class Base : public SandboxTest {
     scratch_.put("repo/.git/config", "hidden\n");
     fs::permissions(scratch_.path / "repo/tool.sh", fs::perms::owner_exec, fs::perm_options::add);
     fs::create_symlink("src", scratch_.path / "repo/link");
-  }
-  void TearDown() override {
-    cache_ ? setenv("XDG_CACHE_HOME", cache_->c_str(), 1) : unsetenv("XDG_CACHE_HOME");
-    SandboxTest::TearDown();
   }
   BaseTree tree() {
     const auto found = find_task_base(TaskBase::Kind::kFolder, scratch_.path / "repo");
@@ -83,7 +77,7 @@ class Base : public SandboxTest {
   }
 
   Scratch scratch_;
-  std::optional<std::string> cache_;
+  std::optional<CacheOf> cache_;
 };
 
 TEST_F(Base, a_workspace_on_it_tells_what_changed_and_nothing_else) {
@@ -175,87 +169,87 @@ check:
 )yaml";
 
 TEST_F(Base, of_a_task_is_graded_with_what_was_left_behind_over_it) {
-    scratch_.put("task.yaml", kBaseTask);
-    const auto set = TaskSet::read(scratch_.path / "task.yaml");
-    ASSERT_TRUE(set.has_value()) << set.error().to_string();
-    const auto reward_after = [&](const std::string& command) {
-      const auto episode = Episode::open(set->tasks()[0], *backend_);
-      EXPECT_TRUE(episode.has_value()) << episode.error().to_string();
-      if (!episode) return -1.0;
-      const auto words = (*episode)->opening(ToolListing::kByTemplate).messages[1].content;
-      EXPECT_THAT(words, HasSubstr("conftest.py\nlink\nother/\nsrc/\ntool.sh\n(6 files in all)"));
-      EXPECT_THAT(words, Not(HasSubstr(".git")));
-      EXPECT_TRUE((*episode)->call("run_terminal_cmd", {{"command", command}}).has_value());
-      const auto grade = (*episode)->score("");
-      EXPECT_TRUE(grade.has_value()) << grade.error().to_string();
-      return grade ? grade->reward : -1;
-    };
-    if (!is_shared(tree())) GTEST_SKIP() << "files of the machine cannot be shared here";
-    EXPECT_EQ(reward_after("true"), 0);
-    EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py"), 1);
-    EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; echo cheat > conftest.py"), 1) << "it is as it was";
-    EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; rm conftest.py; echo x > tests"), 1);
-    EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; rm src/b.py"), 0);
-    EXPECT_EQ(reward_after("mv src x; mkdir src; echo 'a = 2' > src/a.py; cp x/b.py src"), 1);
-    EXPECT_EQ(reward_after("rm -rf src; echo 'a = 2' > src"), 0);
-  }
+  scratch_.put("task.yaml", kBaseTask);
+  const auto set = TaskSet::read(scratch_.path / "task.yaml");
+  ASSERT_TRUE(set.has_value()) << set.error().to_string();
+  const auto reward_after = [&](const std::string& command) {
+    const auto episode = Episode::open(set->tasks()[0], *backend_);
+    EXPECT_TRUE(episode.has_value()) << episode.error().to_string();
+    if (!episode) return -1.0;
+    const auto words = (*episode)->opening(ToolListing::kByTemplate).messages[1].content;
+    EXPECT_THAT(words, HasSubstr("conftest.py\nlink\nother/\nsrc/\ntool.sh\n(6 files in all)"));
+    EXPECT_THAT(words, Not(HasSubstr(".git")));
+    EXPECT_TRUE((*episode)->call("run_terminal_cmd", {{"command", command}}).has_value());
+    const auto grade = (*episode)->score("");
+    EXPECT_TRUE(grade.has_value()) << grade.error().to_string();
+    return grade ? grade->reward : -1;
+  };
+  if (!is_shared(tree())) GTEST_SKIP() << "files of the machine cannot be shared here";
+  EXPECT_EQ(reward_after("true"), 0);
+  EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py"), 1);
+  EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; echo cheat > conftest.py"), 1) << "it is as it was";
+  EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; rm conftest.py; echo x > tests"), 1);
+  EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; rm src/b.py"), 0);
+  EXPECT_EQ(reward_after("mv src x; mkdir src; echo 'a = 2' > src/a.py; cp x/b.py src"), 1);
+  EXPECT_EQ(reward_after("rm -rf src; echo 'a = 2' > src"), 0);
+}
 
-  TEST_F(Base, comes_from_a_commit_or_an_archive_too) {
-    const auto run = [&](const std::string& line) {
-      ASSERT_EQ(system(("cd " + scratch_.path.string() + " && " + line + " > log 2>&1").c_str()), 0)
-          << scratch_.get("log");
-    };
-    run("rm -r repo/.git && tar -caf repo.tar.gz repo && cd repo && git init -q && git add -A && git -c user.name=t -c "
-        "user.email=t@t commit -qm one && echo 'a = 8' > src/a.py && git add -A && git -c user.name=t -c "
-        "user.email=t@t "
-        "commit -qm two");
-    for (const auto& [kind, source, commit, a] : {std::tuple{TaskBase::Kind::kArchive, "repo.tar.gz", "", "a = 1\n"},
-                                                  std::tuple{TaskBase::Kind::kGit, "repo", "HEAD", "a = 8\n"},
-                                                  std::tuple{TaskBase::Kind::kGit, "repo", "HEAD~1", "a = 1\n"}}) {
-      SCOPED_TRACE(std::string(source) + commit);
-      const auto found = find_task_base(kind, scratch_.path / source, commit);
-      ASSERT_TRUE(found.has_value()) << found.error().to_string();
-      const auto base = prepare_base(*found);
-      ASSERT_TRUE(base.has_value()) << base.error().to_string();
-      EXPECT_EQ(base->files, 6u);
-      EXPECT_EQ(read_base_file(*base, "src/a.py").value_or(""), a);
-      EXPECT_EQ(read_base_file(*base, "link/a.py").value_or(""), a);
-      EXPECT_EQ(read_base_file(*base, "../manifest").error().code(), Code::kInvalid);
-      EXPECT_EQ(fs::status(base->tree() / "tool.sh").permissions() & fs::perms::owner_exec, fs::perms::owner_exec);
-      EXPECT_EQ(fs::read_symlink(base->tree() / "link"), "src");
-      EXPECT_EQ(prepare_base(*found)->digest, base->digest) << "the second time it is there";
-    }
+TEST_F(Base, comes_from_a_commit_or_an_archive_too) {
+  const auto run = [&](const std::string& line) {
+    ASSERT_EQ(system(("cd " + scratch_.path.string() + " && " + line + " > log 2>&1").c_str()), 0)
+        << scratch_.get("log");
+  };
+  run("rm -r repo/.git && tar -caf repo.tar.gz repo && cd repo && git init -q && git add -A && git -c user.name=t -c "
+      "user.email=t@t commit -qm one && echo 'a = 8' > src/a.py && git add -A && git -c user.name=t -c "
+      "user.email=t@t "
+      "commit -qm two");
+  for (const auto& [kind, source, commit, a] : {std::tuple{TaskBase::Kind::kArchive, "repo.tar.gz", "", "a = 1\n"},
+                                                std::tuple{TaskBase::Kind::kGit, "repo", "HEAD", "a = 8\n"},
+                                                std::tuple{TaskBase::Kind::kGit, "repo", "HEAD~1", "a = 1\n"}}) {
+    SCOPED_TRACE(std::string(source) + commit);
+    const auto found = find_task_base(kind, scratch_.path / source, commit);
+    ASSERT_TRUE(found.has_value()) << found.error().to_string();
+    const auto base = prepare_base(*found);
+    ASSERT_TRUE(base.has_value()) << base.error().to_string();
+    EXPECT_EQ(base->files, 6u);
+    EXPECT_EQ(read_base_file(*base, "src/a.py").value_or(""), a);
+    EXPECT_EQ(read_base_file(*base, "link/a.py").value_or(""), a);
+    EXPECT_EQ(read_base_file(*base, "../manifest").error().code(), Code::kInvalid);
+    EXPECT_EQ(fs::status(base->tree() / "tool.sh").permissions() & fs::perms::owner_exec, fs::perms::owner_exec);
+    EXPECT_EQ(fs::read_symlink(base->tree() / "link"), "src");
+    EXPECT_EQ(prepare_base(*found)->digest, base->digest) << "the second time it is there";
   }
+}
 
-  TEST_F(Base, that_cannot_be_had_is_told_with_its_place) {
-    scratch_.put("none/a.yaml", "instruction: x\ncheck: {answer: y}\nbase: {folder: nowhere}\n");
-    scratch_.put("none/b.yaml", "instruction: x\ncheck: {answer: y}\nbase: {git: ../repo}\n");
-    scratch_.put("none/c.yaml", "instruction: x\ncheck: {answer: y}\nbase: {git: ../repo/src, commit: main}\n");
-    scratch_.put("none/d.yaml", "instruction: x\ncheck: {answer: y}\nbase: {archive: nothing.tar}\n");
-    scratch_.put("none/e.yaml", "instruction: x\ncheck: {answer: y}\nimage: debian:12\nbase: {folder: ../repo}\n");
-    const auto set = TaskSet::read(scratch_.path / "none");
-    ASSERT_FALSE(set.has_value());
-    const auto all = set.error().to_string();
-    for (const char* part :
-         {"a.yaml:3: base: there is no folder", "b.yaml:3: base is one of {folder: DIR}",
-          "c.yaml:3: base: there is no git repository", "d.yaml:3: base: ", "leave out base or image"}) {
-      EXPECT_THAT(all, HasSubstr(part));
-    }
-    scratch_.put("broken.tar", "not an archive");
-    const auto broken = find_task_base(TaskBase::Kind::kArchive, scratch_.path / "broken.tar");
-    ASSERT_TRUE(broken.has_value());
-    EXPECT_THAT(prepare_base(*broken).error().to_string(), HasSubstr("broken.tar cannot be unpacked"));
-    const auto moving = find_task_base(TaskBase::Kind::kFolder, scratch_.path / "repo");
-    scratch_.put("repo/more", "more");
-    EXPECT_THAT(prepare_base(*moving).error().to_string(), HasSubstr("has changed since the task was read"));
+TEST_F(Base, that_cannot_be_had_is_told_with_its_place) {
+  scratch_.put("none/a.yaml", "instruction: x\ncheck: {answer: y}\nbase: {folder: nowhere}\n");
+  scratch_.put("none/b.yaml", "instruction: x\ncheck: {answer: y}\nbase: {git: ../repo}\n");
+  scratch_.put("none/c.yaml", "instruction: x\ncheck: {answer: y}\nbase: {git: ../repo/src, commit: main}\n");
+  scratch_.put("none/d.yaml", "instruction: x\ncheck: {answer: y}\nbase: {archive: nothing.tar}\n");
+  scratch_.put("none/e.yaml", "instruction: x\ncheck: {answer: y}\nimage: debian:12\nbase: {folder: ../repo}\n");
+  const auto set = TaskSet::read(scratch_.path / "none");
+  ASSERT_FALSE(set.has_value());
+  const auto all = set.error().to_string();
+  for (const char* part :
+       {"a.yaml:3: base: there is no folder", "b.yaml:3: base is one of {folder: DIR}",
+        "c.yaml:3: base: there is no git repository", "d.yaml:3: base: ", "leave out base or image"}) {
+    EXPECT_THAT(all, HasSubstr(part));
   }
+  scratch_.put("broken.tar", "not an archive");
+  const auto broken = find_task_base(TaskBase::Kind::kArchive, scratch_.path / "broken.tar");
+  ASSERT_TRUE(broken.has_value());
+  EXPECT_THAT(prepare_base(*broken).error().to_string(), HasSubstr("broken.tar cannot be unpacked"));
+  const auto moving = find_task_base(TaskBase::Kind::kFolder, scratch_.path / "repo");
+  scratch_.put("repo/more", "more");
+  EXPECT_THAT(prepare_base(*moving).error().to_string(), HasSubstr("has changed since the task was read"));
+}
 
-  TEST_F(Base, a_manifest_of_others_is_refused_and_nothing_is_taken_for_unchanged) {
-    for (const char* text : {"", "tandem-base-1", "tandem-base-1 1 1 1", "tandem-base-2 0 0 0\n",
-                             "tandem-base-1 1 1 1\n", "tandem-base-1 1 1 9\n5 - a", "tandem-base-1 1 1 9\nx - a"}) {
-      EXPECT_FALSE(collect_changes(scratch_.path / "repo", text).complete) << text;
-    }
+TEST_F(Base, a_manifest_of_others_is_refused_and_nothing_is_taken_for_unchanged) {
+  for (const char* text : {"", "tandem-base-1", "tandem-base-1 1 1 1", "tandem-base-2 0 0 0\n", "tandem-base-1 1 1 1\n",
+                           "tandem-base-1 1 1 9\n5 - a", "tandem-base-1 1 1 9\nx - a"}) {
+    EXPECT_FALSE(collect_changes(scratch_.path / "repo", text).complete) << text;
   }
+}
 
-  }  // namespace
-  }  // namespace tandem::envs
+}  // namespace
+}  // namespace tandem::envs

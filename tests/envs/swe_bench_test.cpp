@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 #include "envs/tasks/git_tree.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tools/process.h"
+#include "tests/envs/cache_of.h"
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
@@ -113,6 +115,27 @@ TEST_F(SweBench, tests_that_the_model_edits_do_not_count) {
             1);
   row_["test_cmd"] = "test ! -e tests/old.txt && python3 -m unittest -v tests.test_voice";
   EXPECT_EQ(play_solution(*task(), *backend_)->reward, 1) << "a file that the test patch takes away is gone";
+}
+
+// Trees of more than 8,000 files were refused.
+TEST_F(SweBench, a_large_tree_is_the_base_of_its_tasks) {
+  const CacheOf cache(scratch_.path / "cache");
+  git("reset -q --hard " + base_);
+  for (int i = 0; i < 8'100; ++i) scratch_.put(fmt::format("{}/data/{}/{}", kRepository, i % 90, i), "x\n");
+  git("add -A && git commit -qm large");
+  row_["base_commit"] = git("rev-parse HEAD").substr(0, 40);
+  const auto read = task();
+  ASSERT_TRUE(read.has_value()) << read.error().to_string();
+  ASSERT_TRUE(read->base.has_value());
+  EXPECT_TRUE(read->files.empty());
+  SandboxSpec on_base;
+  on_base.base = *prepare_base(*read->base);
+  if (!backend_->create(on_base)) GTEST_SKIP() << "files of the machine cannot be shared here";
+  EXPECT_EQ(play("true").reward, 0);
+  EXPECT_EQ(play("ls data/1 | wc -l; rm tests/old.txt; sed -i 's/return text$/return text.lower()/' voice.py").reward,
+            1);
+  EXPECT_EQ(last_output_, "90\n");
+  EXPECT_EQ(play_solution(*read, *backend_)->reward, 1);
 }
 
 TEST_F(SweBench, what_is_installed_is_there_for_the_model_and_for_the_tests) {
