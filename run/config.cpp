@@ -8,6 +8,7 @@
 #include <charconv>
 #include <set>
 
+#include "base/byte_size.h"
 #include "base/iso_time.h"
 #include "base/text.h"
 #include "envs/backends/backends.h"
@@ -56,6 +57,10 @@ Schema schema_of(RunConfig& c) {
   s.add("run.alarms_off", c.run.alarms_off,
         "Alarms (docs/alarms.md) that are not raised; unlearned stands for those of all kinds",
         {rollout::kAlarmNames.begin(), rollout::kAlarmNames.end()});
+  s.add(
+      "run.disk_limit", c.run.disk_limit,
+      "Bytes that the run directory may take, such as 200GB; before that the run ends with a checkpoint and 5. Empty: "
+      "as many as the disk has");
   s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
         3600);
   s.add("run.start_seconds", c.run.start_seconds,
@@ -364,6 +369,7 @@ Status check(const RunConfig& c) {
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
   for (const auto& mistake : reward_mistakes(c)) mistakes.push_back(mistake);
+  if (!c.run.disk_limit.empty()) must(of(bytes_from(c.run.disk_limit), "run.disk_limit"));
   const auto external = envs::parse_environments(c.env.external);
   must(of(external, "env.external"));
   refuse(!c.env.external.empty() && c.env.external_seconds >= c.rollout.episode_seconds, [&] {

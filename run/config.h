@@ -25,6 +25,7 @@ struct RunConfig {
     int max_restarts = 20;
     int unscored_steps = 2;
     std::vector<std::string> alarms_off;
+    std::string disk_limit;
     double silence_seconds = 8;
     double start_seconds = 120;
     std::vector<std::string> hosts, topology;
