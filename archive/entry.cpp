@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 
 #include "base/record_log.h"
 #include "dashboard/summary.h"
 #include "kernels/device.h"
+#include "rollout/books/ledger_log.h"
 #include "run/resume.h"
 #include "run/topology.h"
 
@@ -17,6 +19,8 @@ namespace {
 constexpr int kDepth = 4;
 constexpr size_t kMostFolders = 100'000;
 constexpr uint64_t kMostSummary = 64 << 20;
+// Of a ledger that is read for a line of a list, and of the end of metrics.jsonl that is.
+constexpr uint64_t kMostLedger = 64 << 20, kMetricsEnd = 4 << 20;
 constexpr double kMostSeconds = 1e11;  // a time beyond it was not written by a clock
 
 bool is_run(const fs::path& dir) {
@@ -50,7 +54,9 @@ std::string string_of(const Json& object, const char* key) {
 State state_of(const fs::path& dir, const Json& status, uint64_t step) {
   if (dashboard::is_on(dir, status)) return State::kOn;
   const std::string said = string_of(status, "state");
-  if (said == "done") return State::kDone;
+  // The last word of a run that a signal ended is the same; only its phase tells that there is more to do.
+  const std::string phase = string_of(status, "phase");
+  if (said == "done") return phase.empty() || phase == "done" ? State::kDone : State::kInterrupted;
   if (said == "failed") return State::kFailed;
   if (step == 0) return State::kEmpty;
   std::error_code error;
@@ -126,6 +132,31 @@ std::optional<double> success_of(const std::vector<Json>& steps) {
   return steps.empty() ? std::nullopt : dashboard::maybe_number_at(steps.back(), "success");
 }
 
+uint64_t size_of(const fs::path& file) {
+  std::error_code error;
+  const uint64_t size = fs::file_size(file, error);
+  return error ? 0 : size;
+}
+
+// The last whole line of metrics.jsonl; an empty object where there is none. Of a large file the end alone is read.
+Result<Json> last_step_of(const fs::path& dir) {
+  const fs::path path = dir / "metrics.jsonl";
+  const uint64_t size = size_of(path);
+  if (size <= kMetricsEnd) {
+    auto steps = TRY(dashboard::read_metrics(dir));
+    return steps.empty() ? Json::object() : std::move(steps.back());
+  }
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(size - kMetricsEnd));
+  std::string line;
+  std::getline(file, line);  // the rest of one that began before
+  Json last = Json::object();
+  while (std::getline(file, line) && !file.eof()) {
+    if (auto json = parse_json(line); json && json->is_object()) last = std::move(*json);
+  }
+  return last;
+}
+
 // The summary of a run that is over and wrote one after its last word; it spares reading the whole log.
 std::optional<Json> written_summary(const fs::path& dir, const Json& status) {
   if (dashboard::is_on(dir, status)) return std::nullopt;
@@ -176,24 +207,6 @@ std::string_view to_string(State state) {
   return "empty";
 }
 
-uint64_t bytes_below(const fs::path& path) {
-  std::error_code error;
-  if (fs::is_symlink(path, error)) return 0;
-  if (!fs::is_directory(path, error)) {
-    const uint64_t size = fs::file_size(path, error);
-    return error ? 0 : size;
-  }
-  uint64_t bytes = 0;
-  for (auto it = fs::recursive_directory_iterator(path, error); it != fs::recursive_directory_iterator();
-       it.increment(error)) {
-    std::error_code gone;
-    if (it->is_symlink(gone) || !it->is_regular_file(gone)) continue;
-    const uint64_t size = it->file_size(gone);
-    if (!gone) bytes += size;
-  }
-  return bytes;
-}
-
 Result<std::vector<fs::path>> find_runs(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
@@ -226,7 +239,13 @@ RunEntry read_entry(const fs::path& run_dir) {
     const Json status = TRY(dashboard::read_status(run_dir));
     if (const auto summary = written_summary(run_dir, status)) {
       add_summary(entry, *summary);
-      entry.training_success = success_of(TRY(dashboard::read_metrics(run_dir)));
+      entry.training_success = dashboard::maybe_number_at(TRY(last_step_of(run_dir)), "success");
+    } else if (size_of(rollout::ledger_log_path(run_dir)) > kMostLedger) {
+      // A list must not take a minute for a run: what only the books know is left out.
+      const Json last = TRY(last_step_of(run_dir));
+      entry.step = static_cast<uint64_t>(std::clamp(dashboard::number_at(last, "step"), 0.0, 1e15));
+      entry.training_success = dashboard::maybe_number_at(last, "success");
+      entry.wall_seconds = time_at(status, "wall_seconds");
     } else {
       const auto files = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
       add_summary(entry, dashboard::summarise(files));

@@ -1,7 +1,8 @@
 // Runs below a folder, each as one entry: what it is, how far it came, what it cost.
 //
 // Reading changes nothing and takes no lock: it works on runs that are on, that are over, and that were killed. What
-// cannot be read of a run is said in its entry; the others are not affected.
+// cannot be read of a run is said in its entry; the others are not affected. Of a run without a summary whose ledger
+// has more than 64 MiB, the books are not read: it has no held-out success and no cores in its entry.
 //
 // Thread safety: none needed; values.
 #pragma once
@@ -53,8 +54,5 @@ RunEntry read_entry(const fs::path& run_dir);
 RunEntry entry_of(const dashboard::RunFiles& run, const Json& summary);
 
 Json to_json(const RunEntry& entry, double now);
-
-// Bytes of all files in `path`, or of the file; links count nothing.
-uint64_t bytes_below(const fs::path& path);
 
 }  // namespace tandem::archive

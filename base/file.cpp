@@ -133,4 +133,22 @@ Status make_directories(const fs::path& path) {
   return {};
 }
 
+uint64_t bytes_below(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_symlink(path, error)) return 0;
+  if (!fs::is_directory(path, error)) {
+    const uint64_t size = fs::file_size(path, error);
+    return error ? 0 : size;
+  }
+  uint64_t bytes = 0;
+  for (auto it = fs::recursive_directory_iterator(path, error); it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    std::error_code gone;
+    if (it->is_symlink(gone) || !it->is_regular_file(gone)) continue;
+    const uint64_t size = it->file_size(gone);
+    if (!gone) bytes += size;
+  }
+  return bytes;
+}
+
 }  // namespace tandem

@@ -60,6 +60,9 @@ Status write_file(const fs::path& path, std::string_view bytes);
 // The same for a sequence of parts, without concatenating them.
 Status write_file(const fs::path& path, std::span<const std::string_view> parts);
 
+// Bytes of all files in a folder, or of a file; links count nothing, nor what cannot be read.
+uint64_t bytes_below(const fs::path& path);
+
 // All bytes or an error; retries after signals and short writes.
 Status write_all(int fd, std::string_view bytes, std::string_view name);
 

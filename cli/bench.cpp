@@ -8,6 +8,7 @@
 #include "bench/benchmarks.h"
 #include "cli/command.h"
 #include "cli/model/model_options.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 
@@ -57,7 +58,7 @@ std::vector<std::string> isa_names() {
 
 Result<int> run(const BenchOptions& options, const Benchmark& benchmark) {
   bench::Settings settings = options.settings;
-  settings.model = options.model;
+  if (!options.model.empty()) settings.model = TRY(run::model_directory(options.model)).string();
   settings.text = options.text;
   settings.image = options.image;
   settings.folder = options.folder;

@@ -51,8 +51,11 @@ Json describe(const EpisodeRecord& episode, const std::optional<rollout::RewardW
   // What it teaches; held-out episodes teach nothing.
   const bool teaches = weights && result != nullptr && result->reward && episode.phase == rollout::Phase::kTrain;
   object["learned_reward"] = teaches ? Json(rollout::learned_reward(*result, *weights)) : Json();
-  // Why the attempt has no reward, or what was wrong with the policy's messages.
-  object["reason"] = result != nullptr && !result->reason.empty() ? Json(result->reason) : Json();
+  // Why the attempt has no reward, or what was wrong with the policy's messages; of one that is tried again, why that
+  // is.
+  const bool is_open = episode.state == EpisodeState::kQueued || episode.state == EpisodeState::kLeased;
+  const rollout::Commit* const told = result == nullptr && is_open && episode.commit ? &*episode.commit : result;
+  object["reason"] = told != nullptr && !told->reason.empty() ? Json(told->reason) : Json();
   object["terms"] = result != nullptr ? Json(result->terms) : Json::object();
   // A group whose rewards are all the same has advantages of zero.
   object["advantage"] = batched                                     ? Json(episode.advantage)

@@ -98,7 +98,8 @@ std::vector<Json> MetricsFollower::next() {
 Result<Json> read_status(const fs::path& dir) { return read_object(dir / "status.json"); }
 
 bool is_on(const fs::path& dir, const Json& status) {
-  const std::string state = status.value("state", "");
+  const auto said = status.find("state");
+  const std::string state = said != status.end() && said->is_string() ? said->get<std::string>() : "";
   if (state != "starting" && state != "running" && state != "stopping") return false;
   const double pid = number_at(status, "pid");
   if (pid >= 1 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;

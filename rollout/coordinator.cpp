@@ -420,7 +420,7 @@ class Coordinator {
   std::map<uint64_t, Json> trainer_metrics_;  // of the newest steps
   std::set<uint64_t> without_metrics_;        // steps that are known from a hello alone
   Json last_step_;
-  RunNotes notes_{settings_.run_dir, settings_.most_unscored};
+  RunNotes notes_{settings_.run_dir, settings_.most_unscored, settings_.alarms_off};
   uint64_t steals_ = 0;
   bool finishing_ = false, trainer_saved_ = false, done_ = false;
   Time finish_deadline_{}, next_report_{};

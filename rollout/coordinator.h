@@ -22,16 +22,17 @@ struct CoordinatorSettings {
   fs::path run_dir;
   std::string address;
   wire::Identity identity;
-  wire::Directory directory;                // of the run's topology
-  std::optional<wire::Secret> secret = {};  // of the run's connections, where they are between machines
-  double silence_seconds = 8;               // without a word a role counts as lost
-  double episode_seconds = 300;             // after which an episode is taken back
-  JudgingSettings judging = {};             // of groups that are complete
-  uint64_t most_unscored = 0;               // episodes in a row that may be given up without a reward; 0: any number
+  wire::Directory directory;                 // of the run's topology
+  std::optional<wire::Secret> secret = {};   // of the run's connections, where they are between machines
+  double silence_seconds = 8;                // without a word a role counts as lost
+  double episode_seconds = 300;              // after which an episode is taken back
+  JudgingSettings judging = {};              // of groups that are complete
+  std::vector<std::string> alarms_off = {};  // not raised; names of kAlarmNames
+  uint64_t most_unscored = 0;                // attempts in a row that may fail again without a reward; 0: any number
 };
 
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk. kUnfit, with the reason, where
-// more than most_unscored episodes in a row could not be scored.
+// more than most_unscored attempts in a row, at episodes that had failed before, got no reward.
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 
 // How far a run is, as the coordinator reports it: phase, step, steps, late_commits, episodes.

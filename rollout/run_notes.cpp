@@ -9,8 +9,8 @@
 
 namespace tandem::rollout {
 
-RunNotes::RunNotes(const fs::path& run_dir, uint64_t most_unscored)
-    : path_(run_dir / "failures.json"), most_unscored_(most_unscored) {
+RunNotes::RunNotes(const fs::path& run_dir, uint64_t most_unscored, std::vector<std::string> alarms_off)
+    : path_(run_dir / "failures.json"), most_unscored_(most_unscored), alarms_(std::move(alarms_off)) {
   const auto before = read_file(path_, 1 << 20);
   if (before) failures_ = Failures::of(parse_json(*before).value_or(Json()));
   written_ = failures_.count();
@@ -24,9 +24,9 @@ uint64_t RunNotes::given_up(const Books& books) {
   return sum;
 }
 
-void RunNotes::failed(const std::string& reason, uint64_t episode, uint64_t given_up) {
+void RunNotes::failed(const std::string& reason, uint64_t episode, uint64_t again) {
   failures_.failed(reason, episode);
-  failures_.dropped(given_up);
+  failures_.failed_again(again);
   if (!verdict_) verdict_ = failures_.verdict(most_unscored_);
 }
 
@@ -34,7 +34,8 @@ void RunNotes::committed(const Commit& commit, const Ledger& ledger, uint64_t gi
   const bool is_training = ledger.phase() == Phase::kTrain;
   if (is_training) ++outcomes_[std::string(to_string(commit.outcome))];
   if (!is_of_policy(commit.outcome) || !commit.reward)
-    return failed(commit.reason, commit.key.episode, RunNotes::given_up(ledger.books()) - given_up);
+    return failed(commit.reason, commit.key.episode,
+                  commit.key.attempt > 1 ? 1 : RunNotes::given_up(ledger.books()) - given_up);
   if (is_training && ledger.plan().compare) return;  // what its siblings are to it comes later
   failures_.scored();
   if (is_training) learned_.push_back(learned_reward(commit, ledger.plan().reward));

@@ -18,8 +18,9 @@ namespace tandem::rollout {
 
 class RunNotes {
  public:
-  // `most_unscored`: episodes in a row that may be given up without a reward; 0: any number.
-  RunNotes(const fs::path& run_dir, uint64_t most_unscored);
+  // `most_unscored`: attempts in a row that may fail again (Failures::failed_again); 0: any number.
+  // `alarms_off` are not raised (kAlarmNames).
+  RunNotes(const fs::path& run_dir, uint64_t most_unscored, std::vector<std::string> alarms_off = {});
 
   // Episodes that the books have given up because they could not be scored.
   static uint64_t given_up(const Books& books);
@@ -40,7 +41,7 @@ class RunNotes {
   void write(Time now, bool last);
 
  private:
-  void failed(const std::string& reason, uint64_t episode, uint64_t given_up);
+  void failed(const std::string& reason, uint64_t episode, uint64_t again);
 
   const fs::path path_;
   const uint64_t most_unscored_;

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <set>
 
+#include "base/byte_size.h"
 #include "base/iso_time.h"
 #include "base/text.h"
 #include "envs/backends/backends.h"
@@ -17,6 +18,7 @@
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "model/weight_format.h"
+#include "rollout/books/alarms.h"
 #include "run/rewards.h"
 #include "run/spread.h"
 #include "trainer/learn/lora_fields.h"
@@ -49,9 +51,16 @@ Schema schema_of(RunConfig& c) {
   s.add("run.dir", c.run.dir, "Folder in which runs get folders of their own");
   s.add("run.max_restarts", c.run.max_restarts, "Restarts of one role before the run fails", 0, 1e6);
   s.add("run.unscored_steps", c.run.unscored_steps,
-        "The run fails when more episodes than so many steps have were given up in a row because none could be scored; "
-        "0: it goes on",
+        "The run fails when more attempts in a row than so many steps have episodes got no reward, counting those at "
+        "episodes that had failed before; 0: it goes on",
         0, 1e6);
+  s.add("run.alarms_off", c.run.alarms_off,
+        "Alarms (docs/alarms.md) that are not raised; unlearned stands for those of all kinds",
+        {rollout::kAlarmNames.begin(), rollout::kAlarmNames.end()});
+  s.add(
+      "run.disk_limit", c.run.disk_limit,
+      "Bytes that the run directory may take, such as 200GB; before that the run ends with a checkpoint and 5. Empty: "
+      "as many as the disk has");
   s.add("run.silence_seconds", c.run.silence_seconds, "Without a sign of life for so long a role counts as lost", 1,
         3600);
   s.add("run.start_seconds", c.run.start_seconds,
@@ -121,6 +130,8 @@ Schema schema_of(RunConfig& c) {
         "tasks.heldout_every, which is kept beside a number, too. `tandem replay` begins at one");
   s.add("trainer.weight_deltas", c.trainer.weight_deltas,
         "Rollouts are sent what changed of the weights, where that is less than all of them (docs/weights.md)");
+  s.add("trainer.audit_every", c.trainer.audit_every,
+        "Versions between two comparisons of the published bytes with the weights, tensor by tensor; 0: never", 0, 1e7);
   s.add("trainer.device", c.trainer.device, "Where the trainer's passes run; empty: `device`");
   s.add("trainer.threads", c.trainer.threads, "Threads of each rank of the trainer; 0: all cores, shared out", 0, 1024);
   s.add("trainer.ranks", c.trainer.ranks,
@@ -358,6 +369,7 @@ Status check(const RunConfig& c) {
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
   for (const auto& mistake : reward_mistakes(c)) mistakes.push_back(mistake);
+  if (!c.run.disk_limit.empty()) must(of(bytes_from(c.run.disk_limit), "run.disk_limit"));
   const auto external = envs::parse_environments(c.env.external);
   must(of(external, "env.external"));
   refuse(!c.env.external.empty() && c.env.external_seconds >= c.rollout.episode_seconds, [&] {
@@ -477,6 +489,12 @@ Result<size_t> kept_checkpoints(const RunConfig& c) {
   if (error == std::errc() && end == text.data() + text.size() && count >= 1) return count;
   return fail(Status::invalid(
       fmt::format("trainer.keep_checkpoints is \"{}\", neither all nor a number from 1, nor best", text)));
+}
+
+std::vector<std::string> alarms_off_of(const RunConfig& c) {
+  std::vector<std::string> off = c.run.alarms_off;
+  if (c.rollout.on_new_version == "keep") off.emplace_back("mismatch");
+  return off;
 }
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {

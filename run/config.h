@@ -24,6 +24,8 @@ struct RunConfig {
     std::string dir = "runs";
     int max_restarts = 20;
     int unscored_steps = 2;
+    std::vector<std::string> alarms_off;
+    std::string disk_limit;
     double silence_seconds = 8;
     double start_seconds = 120;
     std::vector<std::string> hosts, topology;
@@ -63,6 +65,7 @@ struct RunConfig {
     int warmup_steps = 0;
     std::string keep_checkpoints = "2";
     bool weight_deltas = true;
+    int audit_every = 1;
     std::string device;
     int threads = 0;
     int ranks = 1;
@@ -117,6 +120,8 @@ Status check(const RunConfig& config);
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
 // trainer.keep_checkpoints: how many of the newest; SIZE_MAX for all, 1 for best. The best one is kept beside them.
 Result<size_t> kept_checkpoints(const RunConfig& config);
+// run.alarms_off, and what this config itself brings about: keys and values of older weights give other logprobs.
+std::vector<std::string> alarms_off_of(const RunConfig& config);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);
 

@@ -11,6 +11,7 @@
 #include "trainer/stored_batches.h"
 #include "trainer/torch/loss_loader.h"
 #include "trainer/work_order.h"
+#include "weights_sync/audit.h"
 #include "weights_sync/carrier.h"
 #include "wire/coordinator_link.h"
 
@@ -63,6 +64,7 @@ class Trainer {
         storage_(1, 4),
         compute_(1, 4) {
     handout_.offer(publish());
+    failure_ = audited_;
     for (const int fd : {storage_.wake_fd(), compute_.wake_fd()}) {
       epoll_event event{.events = EPOLLIN, .data = {}};
       (void)::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, fd, &event);  // without it both are looked at every 20 ms
@@ -224,8 +226,8 @@ class Trainer {
       const double train_seconds = to_seconds(clock_.now() - start);
       std::shared_ptr<const weights_sync::Offer> next;
       if (metrics) next = publish();
-      Status exported;
-      if (metrics && step == static_cast<uint64_t>(settings_.steps)) {
+      Status exported = audited_;
+      if (metrics && exported.ok() && step == static_cast<uint64_t>(settings_.steps)) {
         // Not the folder of the run, which may have been moved away.
         exported = make_folder(settings_.run_dir / "export");
         if (exported) exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
@@ -279,7 +281,26 @@ class Trainer {
   }
 
   std::shared_ptr<const weights_sync::Offer> publish() {
-    return history_.add(static_cast<uint64_t>(learner_.steps()), learner_.weights().wire(), publishing_);
+    const auto version = static_cast<uint64_t>(learner_.steps());
+    auto offer = history_.add(version, learner_.weights().wire(), publishing_);
+    if (settings_.audit_every > 0 && version % static_cast<uint64_t>(settings_.audit_every) == 0)
+      audited_ = audit(version, *offer->find(version, version));
+    return offer;
+  }
+
+  // The bytes that rollouts are sent, against the weights that they are to be.
+  Status audit(uint64_t version, const weights_sync::Object& published) {
+    const Time start = clock_.now();
+    const auto found =
+        TRY(weights_sync::audit(learner_.weights(), history_.blocks().parts(), published.bytes, publishing_));
+    for (const auto& line : found.bad()) spdlog::error("version {} is published wrong: {}", version, line);
+    audit_ = to_json(found, version, false);
+    audit_["seconds"] = to_seconds(clock_.now() - start);
+    if (const Status written =
+            write_file(settings_.run_dir / "weights_audit.json", to_json(found, version, true).dump(2) + "\n");
+        !written)
+      spdlog::warn("{}", written.to_string());
+    return {};
   }
 
   // Of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
@@ -289,6 +310,7 @@ class Trainer {
     if (!metrics.of_loss.empty()) json["loss_metrics"] = metrics.of_loss;
     json["weights_digest"] = weights_sync::digest_of_version(next.whole()).hex();
     json["delta_bytes"] = next.delta_bytes();
+    if (!audit_.is_null() && audit_.at("version") == step) json["weights_audit"] = audit_;
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
     json["trainer"] = this->metrics();
@@ -331,6 +353,8 @@ class Trainer {
   weights_sync::History history_;  // the compute thread's
   kernels::ThreadPool publishing_;
   weights_sync::Handout handout_;
+  Json audit_;      // of the newest version that was audited; the compute thread's while it publishes
+  Status audited_;  // why it could not be
   WorkOrder order_{{.steps = static_cast<uint64_t>(settings_.steps),
                     .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every),
                     .measured_every = static_cast<uint64_t>(settings_.measured_every)},

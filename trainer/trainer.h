@@ -41,6 +41,7 @@ struct TrainerSettings {
   int checkpoint_every = 25;
   int measured_every = 0;       // as tasks.heldout_every: after these steps there is a checkpoint, too
   size_t kept_checkpoints = 2;  // the newest
+  int audit_every = 1;          // versions between two audits of what is published (weights_sync/audit.h); 0: none
   weights_sync::HistorySettings weights;
 };
 

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/model/scorer.h"
 #include "model/tokenizer.h"
+#include "run/run_step.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::cli {
@@ -29,8 +30,12 @@ struct Source {
 };
 
 Result<Source> source_of(const ExportOptions& options) {
-  const fs::path given = options.checkpoint;
+  fs::path given = options.checkpoint;
   std::error_code error;
+  // The name of a step; a run alone is its newest checkpoint here.
+  if (!fs::is_directory(given, error)) {
+    if (const auto step = TRY(run::run_step_named(options.checkpoint))) given = step->checkpoint;
+  }
   for (const fs::path& folder : {given, given / "checkpoints" / "latest"}) {
     if (!fs::exists(folder / "learner.json", error)) continue;
     const fs::path real = fs::canonical(folder, error);

@@ -98,6 +98,7 @@ Result<int> run_role(const RoleOptions& options) {
                                               .rivals = config.reward.own.judge.rivals,
                                               .retries = config.reward.own.retries,
                                               .price = config.reward.own.judge.price},
+                                  .alarms_off = run::alarms_off_of(config),
                                   .most_unscored = static_cast<uint64_t>(config.run.unscored_steps) *
                                                    static_cast<uint64_t>(config.trainer.groups_per_step) *
                                                    static_cast<uint64_t>(config.trainer.group_size)},
@@ -128,6 +129,7 @@ Result<int> run_role(const RoleOptions& options) {
         .checkpoint_every = t.checkpoint_every,
         .measured_every = config.tasks.heldout > 0 ? config.tasks.heldout_every : 0,
         .kept_checkpoints = TRY(run::kept_checkpoints(config)),
+        .audit_every = t.audit_every,
         .weights = {.deltas = t.weight_deltas}};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
                        : trainer::run_follower(settings, clock, role_stop_requested));

@@ -32,6 +32,7 @@
 #include "rollout/coordinator.h"
 #include "run/checks.h"
 #include "run/devices.h"
+#include "run/disk.h"
 #include "run/effects.h"
 #include "run/env_hosts.h"
 #include "run/memory.h"
@@ -262,13 +263,22 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
            : TRY(run::memory_of(config, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));
   const run::Topology topology = TRY(run::topology_of(config));
   TRY(run::find_devices(config));
+  const auto growth_of = [&](const fs::path& directory) -> Result<run::DiskGrowth> {
+    return run::disk_growth_of(config, TRY(model::read_config(directory)));
+  };
   if (options.dry_run) {
+    std::optional<run::DiskGrowth> growth;
+    if (!tiny) growth = TRY(growth_of(TRY(run::model_to_check(checked.model.path))));
     const Json tried = TRY(run::probe_rewards(config));
     if (options.json) {
-      fmt::print("{}\n", dump_json(Json{
-                             {"config", schema_of(config).resolved()}, {"memory", memory}, {"reward_tried", tried}}));
+      fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()},
+                                        {"memory", memory},
+                                        {"disk", growth ? to_json(*growth) : Json()},
+                                        {"reward_tried", tried}}));
     } else {
       print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : run::describe_kinds(config));
+      for (const auto& line : growth ? describe(*growth, config) : std::vector<std::string>())
+        fmt::print("disk      {}\n", line);
       if (!tried.is_null()) {
         fmt::print("tried     the rewards, on a sample episode: {} in {:.2f} s\n", dump_json(tried["terms"]),
                    tried["seconds"].get<double>());
@@ -315,6 +325,12 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   if (tasks) TRY(prepare_bases(tasks->tasks()));
   TRY(provide_model(config, run_dir));
+  const uint64_t disk_limit = TRY(run::disk_limit_of(config));
+  const uint64_t disk_reserve = TRY(growth_of(run_dir / "model")).reserve();
+  const auto room = [&]() -> Status {
+    return run::check_room(TRY(run::disk_use_of(run_dir)), disk_limit, disk_reserve);
+  };
+  TRY(room());
   if (encoder) {
     const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();
     TRY(prepare_search(*encoder, files, run_dir));
@@ -352,7 +368,20 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
         screen.note(rollout::alarm_line(static_cast<uint64_t>(dashboard::number_at(line, "step")), alarm));
     }
   };
+  Status disk;  // why the run ends, where it has no room for more
+  Time next_look = clock.now();
+  const auto watch_disk = [&] {
+    if (!disk.ok() || clock.now() < next_look) return;
+    const Time start = clock.now();
+    if (const Status found = room(); found.code() == Code::kInvalid || found.code() == Code::kUnfit) {
+      disk = found;
+      screen.note(found.message());
+      supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});
+    }
+    next_look = clock.now() + 50 * (clock.now() - start);  // of a directory with many files seldom
+  };
   while (supervisor.turn()) {
+    watch_disk();
     while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
@@ -385,10 +414,11 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     if (lacks.empty()) note = dashboard::note_of(run);
   }
   const bool is_given_up = supervisor.report().contains("given_up");
-  const int exit = !lacks.empty() || is_given_up               ? kIncomplete
-                   : end == run::Supervisor::End::kDone        ? kDone
-                   : end == run::Supervisor::End::kInterrupted ? kInterrupted
-                                                               : kFailed;
+  const bool is_cut_short = !disk.ok() && end == run::Supervisor::End::kInterrupted;
+  const int exit = !lacks.empty() || is_given_up || is_cut_short ? kIncomplete
+                   : end == run::Supervisor::End::kDone          ? kDone
+                   : end == run::Supervisor::End::kInterrupted   ? kInterrupted
+                                                                 : kFailed;
   const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
                        {"exit", exit},
                        {"wall_seconds", supervisor.wall_seconds()},
@@ -412,6 +442,13 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   }
   const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);
+  if (is_cut_short) {
+    const Json failure = {
+        {"reason", disk.to_string()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}};
+    TRY(write_file(run_dir / "failure.json", failure.dump(2) + "\n"));
+    failure_recorded = true;
+    fmt::print(stderr, "tandem run: {}\n", disk.to_string());
+  }
   for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
   if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);
   return exit;

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/sft/sft_transcripts.h"
+#include "run/run_step.h"
 #include "trainer/sft/warm_start.h"
 
 namespace tandem::cli {
@@ -54,6 +55,7 @@ Result<int> run(SftOptions options) {
   schema.known_elsewhere(keys_of_all_configs());
   TRY(schema.read(options.config, options.overrides));
   TRY(check(config, schema));
+  config.model = TRY(run::model_directory(config.model)).string();
   // What is written beside it has its name and more.
   while (config.out.size() > 1 && config.out.ends_with('/')) config.out.pop_back();
   if (config.on_transcripts()) return train_on_transcripts(options, config, schema);

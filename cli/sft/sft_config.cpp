@@ -32,7 +32,7 @@ Schema schema_of(SftConfig& c) {
   Schema s;
   const auto kinds = envs::task_kinds();
   c.kinds.assign(kinds.begin(), kinds.end());
-  s.add("model", c.model, "Model directory to start from");
+  s.add("model", c.model, "Model directory to start from, or a step of a run: RUN@12, RUN@last, RUN@best");
   s.add("out", c.out, "Model directory to write");
   s.add("seed", c.seed, "Of the order of transcripts, or of the demonstrations");
   s.add("device", c.device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0");

@@ -8,10 +8,13 @@
 // Pure: the same lines give the same alarms. Thread safety: none.
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -33,8 +36,16 @@ std::string alarm_line(uint64_t step, const Json& alarm);
 // Steps after which an alarm that holds is raised again.
 inline constexpr int kAlarmAgain = 50;
 
+// Every alarm; "unlearned" stands for those of all kinds of task.
+inline constexpr std::array<std::string_view, 10> kAlarmNames = {
+    "mismatch",  "entropy_collapse",       "no_signal", "truncation",       "ratio_tails", "gradient_spike",
+    "unlearned", "reward_without_success", "dead_loss", "published_weights"};
+
 class Alarms {
  public:
+  // Those of `off` are not raised; names of kAlarmNames.
+  explicit Alarms(std::vector<std::string> off = {}) : off_(std::move(off)) {}
+
   // `line` is a line of metrics.jsonl (docs/run-directory.md); lines come in order of their steps; one of a step that
   // was there takes its place.
   std::vector<Alarm> step(const Json& line);
@@ -43,7 +54,7 @@ class Alarms {
   // What rules read of a step; NaN where it says nothing of it.
   struct Seen {
     double step, success, groups, with_signal, entropy, grad_norm, loss, mismatch, compared, ratio_max,
-        dropped_fraction, clip_fraction, finished, truncated, learned;
+        dropped_fraction, clip_fraction, mismatch_kl, finished, truncated, learned;
   };
   static Seen read(const Json& line);
 
@@ -56,12 +67,20 @@ class Alarms {
   void kinds(std::vector<Alarm>& held) const;
   void reward(std::vector<Alarm>& held) const;
   void dead_loss(std::vector<Alarm>& held) const;
+  static void published(const Json& line, std::vector<Alarm>& held);
 
+  bool is_off(const std::string& name) const;
+
+  std::vector<std::string> off_;
   std::deque<Seen> first_, recent_;  // the oldest steps of the run, and the newest
   // Success of each kind of task: the newest steps that had some of it, and the best that so many steps had before.
   struct Kind {
     std::deque<double> recent;
     double best = 0;
+    double squares = 0;  // of differences between one step and the next, and how many
+    int differences = 0;
+    // What a single step scatters, whatever trend there is.
+    double scatter() const { return differences > 0 ? std::sqrt(squares / (2.0 * differences)) : 0; }
   };
   std::map<std::string, Kind> kinds_;
   std::map<std::string, double> raised_;  // the step at which each alarm that holds was raised last

@@ -69,13 +69,14 @@ uint64_t Failures::count() const {
 }
 
 std::optional<std::string> Failures::verdict(uint64_t most) const {
-  if (most == 0 || unscored_ <= most || kinds_.empty()) return std::nullopt;
+  if (most == 0 || again_ <= most || kinds_.empty()) return std::nullopt;
   const Json kinds = report();
   return fmt::format(
-      "none of the last {} episodes could be scored, which is more than run.unscored_steps has: {} ({} times). Mend "
-      "it, "
-      "try it with `tandem run --dry-run`, and go on by --resume: nothing was learned from these episodes",
-      unscored_, kinds[0]["reason"].get<std::string>(), kinds[0]["count"].get<uint64_t>());
+      "{} attempts in a row at episodes that had failed before got no reward, which is more than run.unscored_steps "
+      "has: {} ({} times). Mend it, try it with `tandem run --dry-run`, and go on by --resume: nothing was learned "
+      "from "
+      "these episodes",
+      again_, kinds[0]["reason"].get<std::string>(), kinds[0]["count"].get<uint64_t>());
 }
 
 }  // namespace tandem::rollout

@@ -25,16 +25,17 @@ class Failures {
 
   // An attempt at `episode` ended without a reward.
   void failed(std::string_view reason, uint64_t episode);
-  // So many episodes were given up for that.
-  void dropped(uint64_t episodes) { unscored_ += episodes; }
-  void scored() { unscored_ = 0; }
+  // So many attempts without a reward were at episodes that had failed before. A first failure tells little: whatever
+  // is lost with a server is lost at once, and tried again elsewhere.
+  void failed_again(uint64_t attempts) { again_ += attempts; }
+  void scored() { again_ = 0; }
 
   // [{"reason", "count", "episode"}], the most frequent first; `episode` is the last one.
   Json report() const;
   uint64_t count() const;
 
-  // Why the run is not worth going on with: more than `most` episodes in a row were given up. Nothing where `most` is
-  // 0.
+  // Why the run is not worth going on with: more than `most` attempts in a row have failed again. Nothing where `most`
+  // is 0.
   std::optional<std::string> verdict(uint64_t most) const;
 
  private:
@@ -43,7 +44,7 @@ class Failures {
     uint64_t count = 0, last_episode = 0;
   };
   std::map<std::string, Kind> kinds_;  // by what they have in common
-  uint64_t unscored_ = 0;              // episodes given up since the last that was scored
+  uint64_t again_ = 0;                 // attempts that failed again since the last that was scored
 };
 
 }  // namespace tandem::rollout

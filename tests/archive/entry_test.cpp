@@ -1,5 +1,6 @@
 #include "archive/entry.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "tests/archive/runs.h"
@@ -54,6 +55,12 @@ TEST(RunEntryTest, how_a_run_ended_is_told_apart) {
   EXPECT_EQ(read_entry(run.dir()).state, State::kKilled) << "no word of its supervisor";
   run.end("stopping");
   EXPECT_EQ(read_entry(run.dir()).state, State::kInterrupted);
+  run.end("done");
+  EXPECT_EQ(read_entry(run.dir()).state, State::kDone);
+  for (const auto& [phase, state] : {std::pair("train", State::kInterrupted), std::pair("done", State::kDone)}) {
+    run.write("status.json", dump_json(Json{{"state", "done"}, {"phase", phase}, {"time", 1000}}));
+    EXPECT_EQ(read_entry(run.dir()).state, state) << "what goes on by --resume is not done";
+  }
   run.end("failed");
   EXPECT_EQ(read_entry(run.dir()).state, State::kFailed);
   run.write("status.json", dump_json(Json{{"state", "running"}, {"pid", ::getpid()}}));
@@ -69,6 +76,48 @@ TEST(RunEntryTest, what_cannot_be_read_is_said_and_the_rest_is_there) {
   EXPECT_NE(entry.problem.find("metrics.jsonl"), std::string::npos) << entry.problem;
   EXPECT_EQ(entry.state, State::kDone);
   EXPECT_GT(entry.bytes, 0u);
+}
+
+TEST(RunEntryTest, a_run_with_a_huge_ledger_and_huge_metrics_is_told_by_their_ends) {
+  RecordedRun run;
+  run.play(dashboard::learns);
+  run.end("failed");
+  // No log: who read it would say that it is damaged.
+  run.put("ledger/events.log", "");
+  fs::resize_file(run.dir() / "ledger" / "events.log", 65 << 20);
+  std::string metrics;
+  for (int step = 1; step <= 9000; ++step)
+    metrics += fmt::format("{{\"step\": {}, \"success\": 0.25, \"x\": \"{}\"}}\n", step, std::string(500, 'x'));
+  run.write("metrics.jsonl", metrics + R"({"step": 9001, "success": 0.5})" + "\n{\"step\": 9002, \"succ");
+  const RunEntry entry = read_entry(run.dir());
+  EXPECT_EQ(entry.problem, "");
+  EXPECT_EQ(entry.step, 9001u);
+  EXPECT_EQ(entry.training_success, 0.5);
+  EXPECT_EQ(entry.wall_seconds, 60.0);
+  EXPECT_FALSE(entry.heldout);
+}
+
+// Whatever bytes a file of a run has, the list goes on with the next run.
+TEST(RunEntryTest, files_with_other_types_than_were_written_end_no_list) {
+  RecordedRun run;
+  run.play(dashboard::learns);
+  run.end("done");
+  for (const char* name : {"status.json", "summary.json", "supervisor.json", "metrics.jsonl", "failures.json",
+                           "floors.json", "starts.log", "config.resolved.json"}) {
+    const auto before = read_file(run.dir() / name);
+    for (const char* text :
+         {"", "[]", R"({"state": 5, "steps": "x", "heldout": {"after": 3}, "cost": [], "time": {}, "step": []})",
+          "\xff\xfe", "{\"state\""}) {
+      run.write(name, text);
+      const RunEntry entry = read_entry(run.dir());
+      EXPECT_NO_THROW((void)dump_json(to_json(entry, 2000))) << name << " " << text;
+      EXPECT_GT(entry.bytes, 0u);
+    }
+    if (before)
+      run.write(name, *before);
+    else
+      fs::remove(run.dir() / name);
+  }
 }
 
 TEST(FindRunsTest, runs_are_found_below_a_folder_and_not_within_runs_or_behind_links) {

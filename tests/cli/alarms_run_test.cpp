@@ -7,6 +7,7 @@ namespace tandem {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class AlarmsRun : public RunTest {};
 
@@ -29,6 +30,14 @@ TEST_F(AlarmsRun, what_goes_wrong_is_said_on_the_screen_in_the_metrics_and_in_th
   EXPECT_EQ(found.at("steps").size(), 1U) << "it is not said at each step";
   EXPECT_THAT(text(run_dir / "metrics.jsonl"), HasSubstr("\"name\":\"truncation\""));
   EXPECT_THAT(text(run_dir / "report.html"), HasSubstr("were cut short"));
+}
+
+// Keys and values of older weights give other logprobs, as was asked for; it is shown, and is no alarm.
+TEST_F(AlarmsRun, a_run_that_keeps_keys_and_values_over_new_versions_is_not_told_that_its_devices_disagree) {
+  const fs::path run_dir = root() / "keeps";
+  ASSERT_EQ(run({"run.steps=8", "rollout.on_new_version=keep", "tasks.heldout=0"}, run_dir), 0) << text(output());
+  EXPECT_THAT(text(run_dir / "metrics.jsonl"), Not(HasSubstr("\"name\":\"mismatch\"")));
+  EXPECT_THAT(text(output()), Not(HasSubstr("trainer and engines disagree")));
 }
 
 }  // namespace

@@ -55,6 +55,13 @@ TEST_F(RunStepTest, commands_compute_with_the_step_that_is_named) {
   EXPECT_EQ(last, scores(dir + "/export"));
   EXPECT_EQ(last, scores(dir + "@2"));
   EXPECT_EQ(tandem({"tokenize", "--model", dir + "@1", "--input", "/dev/null"}), 0) << text(output());
+  EXPECT_EQ(tandem({"export", dir + "@1", root() / "of-a-name"}), 0) << text(output());
+  EXPECT_EQ(tandem({"bench", "tokenizer", "--model", dir + "@1", "--seconds", "0"}), 0) << text(output());
+  EXPECT_EQ(tandem({"sft", "model=" + dir + "@1", "out=" + (root() / "tuned").string(), "stages.first.steps=1",
+                    "stages.second.steps=0", "transcripts_per_step=2"}),
+            0)
+      << text(output());
+  EXPECT_TRUE(fs::exists(root() / "tuned" / "model.safetensors"));
 }
 
 TEST_F(RunStepTest, what_names_no_model_is_refused_with_what_there_is) {
@@ -63,6 +70,8 @@ TEST_F(RunStepTest, what_names_no_model_is_refused_with_what_there_is) {
        {std::pair(dir, "@last"), std::pair(dir, "export is its trained model"), std::pair(dir + "@7", "it has 1, 2"),
         std::pair(dir + "@lst", "did you mean \"last\""), std::pair(dir + "@best", "tasks.heldout_every")}) {
     EXPECT_EQ(tandem({"score", "--model", named, "--path", "trainer", "--input", "/dev/null"}), 2) << text(output());
+    EXPECT_NE(text(output()).find(words), std::string::npos) << text(output());
+    EXPECT_EQ(tandem({"sft", "model=" + named, "out=" + (root() / "no-model").string()}), 2) << text(output());
     EXPECT_NE(text(output()).find(words), std::string::npos) << text(output());
     EXPECT_EQ(run({"model.path=" + named}, root() / "refused"), 2) << text(output());
     EXPECT_NE(text(output()).find(words), std::string::npos) << text(output());

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "run/devices.h"
 #include "tests/run/temporary_run.h"
 
 namespace tandem::run {
@@ -34,6 +35,23 @@ TEST_F(TopologyTest, says_of_every_process_what_it_is_and_where) {
 
   config.env.hosts = {"somewhere"};
   EXPECT_FALSE(topology_of(config));
+}
+
+// Sorted as text the tenth GPU would come before the second, and each rollout would sit on another one's.
+TEST_F(TopologyTest, devices_are_dealt_out_in_the_order_in_which_they_are_named) {
+  RunConfig config;
+  config.device = "cpu:avx2";
+  config.rollout.workers = 5;
+  config.rollout.devices = {"cuda:2", "cuda:10", "cuda:1"};
+  const auto devices = devices_of(config);
+  ASSERT_TRUE(devices) << devices.error().to_string();
+  std::vector<std::string> names;
+  for (const auto& device : devices->rollouts) names.push_back(kernels::to_string(device));
+  EXPECT_THAT(names, ElementsAre("cuda:2", "cuda:10", "cuda:1", "cuda:2", "cuda:10"));
+  const auto topology = topology_of(config);
+  ASSERT_TRUE(topology) << topology.error().to_string();
+  for (int rank = 0; rank < 5; ++rank)
+    EXPECT_EQ(topology->find({Role::kRollout, rank})->device, names[static_cast<size_t>(rank)]);
 }
 
 TEST_F(TopologyTest, the_directory_of_a_run_begins_with_it) {

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/file.h"
+#include "base/random.h"
 #include "base/text.h"
 
 namespace tandem::rollout {
@@ -76,7 +77,7 @@ TEST(Alarms, nothing_is_said_over_runs_that_learned) {
     const auto json = parse_json(line);
     ASSERT_TRUE(json.has_value()) << line;
     if (json->at("step") == 1) {
-      alarms = {};
+      alarms = Alarms();
       ++runs;
     }
     ++steps;
@@ -207,6 +208,62 @@ TEST(Alarms, what_lines_lack_or_have_of_another_type_says_nothing) {
         alarms.step({{"step", step}, {"success", "all"}, {"outcomes", 3}, {"success_by_kind", {{"a", Json()}}}}),
         IsEmpty());
   }
+}
+
+// One task of a kind a step, solved or not at all: its success is a coin, whatever is learned.
+TEST(Alarms, tasks_that_are_solved_by_chance_are_not_unlearned) {
+  Random random(7);
+  int raised = 0;
+  for (int run = 0; run < 20; ++run) {
+    Alarms alarms;
+    for (int step = 1; step <= 500; ++step) {
+      Json line = good_step(step);
+      for (const char* kind : {"a", "b", "c", "d"}) line["success_by_kind"][kind] = random.uniform() < 0.5 ? 1.0 : 0.0;
+      raised += static_cast<int>(alarms.step(line).size());
+    }
+  }
+  // 40,000 windows of chance.
+  EXPECT_LE(raised, 4);
+}
+
+TEST(Alarms, steps_without_a_signal_are_no_collapse_of_the_entropy) {
+  const auto alarms = raised_by([](int step, Json& line) {
+    if (step % 5 == 0) return;
+    line.update({{"groups_with_signal", 0}, {"entropy", 0.0}, {"grad_norm", 0.0}});
+  });
+  for (const Alarm& alarm : alarms) EXPECT_EQ(alarm.name, "no_signal") << alarm.evidence;
+  EXPECT_FALSE(alarms.empty());
+}
+
+TEST(Alarms, one_token_of_many_with_a_large_ratio_is_no_tail) {
+  const auto with = [](double mean) {
+    return raised_by([mean](int, Json& line) { line.update({{"ratio_max", 40.0}, {"mismatch_kl", mean}}); });
+  };
+  EXPECT_THAT(with(1e-4), IsEmpty());
+  expect_one(with(0.05), "ratio_tails", "largest ratio of 40", "trainer.max_lag");
+}
+
+TEST(Alarms, those_that_are_off_are_not_raised_and_the_others_are) {
+  Alarms alarms({"truncation", "unlearned"});
+  std::vector<std::string> names;
+  for (int step = 1; step <= 60; ++step) {
+    Json line = good_step(step);
+    if (step > 30) {
+      line["outcomes"] = {{"truncated", 32}};
+      line["success_by_kind"] = {{"echo", 0.0}};
+      line["max_abs_logprob_diff"] = 0.5;
+    }
+    for (const Alarm& alarm : alarms.step(line)) names.push_back(alarm.name);
+  }
+  EXPECT_THAT(names, ElementsAre("mismatch"));
+}
+
+TEST(Alarms, published_bytes_that_are_not_the_weights_are_named_at_once) {
+  expect_one(raised_by([](int step, Json& line) {
+               line["weights_audit"] = {{"version", step}, {"bad", Json::array()}};
+               if (step == 40) line["weights_audit"]["bad"] = {"layers.0.qkv (fp8): relative error 1.7"};
+             }),
+             "published_weights", "layers.0.qkv (fp8)", "model.weights");
 }
 
 }  // namespace

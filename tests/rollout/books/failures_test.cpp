@@ -39,15 +39,15 @@ TEST(Failures, a_run_goes_on_while_some_episode_is_scored_and_not_without_end) {
   Failures failures;
   for (int i = 0; i < 10; ++i) {
     failures.failed("exit code 1: no such module", 7);
-    failures.dropped(1);
+    failures.failed_again(1);
     if (i == 4) failures.scored();
   }
   EXPECT_EQ(failures.verdict(5), std::nullopt);
   EXPECT_EQ(failures.verdict(0), std::nullopt) << "never";
-  failures.dropped(1);
+  failures.failed_again(1);
   const auto verdict = failures.verdict(5);
   ASSERT_TRUE(verdict);
-  EXPECT_THAT(*verdict, HasSubstr("none of the last 6 episodes"));
+  EXPECT_THAT(*verdict, HasSubstr("6 attempts in a row at episodes that had failed before"));
   EXPECT_THAT(*verdict, HasSubstr("no such module (10 times)"));
   failures.scored();
   EXPECT_EQ(failures.verdict(5), std::nullopt);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "base/random.h"
 #include "tests/rollout/books/cluster.h"
@@ -74,6 +75,32 @@ TEST(Ledger, a_run_without_faults_trains_what_has_a_signal_and_drops_the_rest_by
   EXPECT_GT(books.trained, 0u);
   EXPECT_EQ(books.dropped.at("heldout"), 2u * 3 * 3);  // before and after, three tasks, two samples and a greedy one
   EXPECT_EQ(cluster.ledger.steps_trained(), 4u);
+}
+
+// A deterministic mode that gave the samples of a group one seed made them alike, with advantages of zero.
+TEST(Ledger, the_samples_of_a_group_have_seeds_of_their_own_also_in_a_deterministic_run) {
+  for (const bool deterministic : {false, true}) {
+    RunPlan plan = small_plan();
+    plan.deterministic = deterministic;
+    plan.heldout_tasks = 0;
+    Ledger ledger(plan);
+    std::set<uint64_t> samples;
+    std::map<uint64_t, std::set<uint64_t>> tasks;
+    size_t leases = 0;
+    ledger.step(WorkerJoined{.worker = "w", .holding = {}});
+    for (const Action& action : ledger.step(Pull{"w", 100})) {
+      const auto* grant = std::get_if<Grant>(&action);
+      if (grant == nullptr) continue;
+      for (const auto& lease : grant->leases) {
+        ++leases;
+        samples.insert(lease.sample_seed);
+        tasks[lease.group].insert(lease.task_seed);
+      }
+    }
+    EXPECT_GE(leases, 6U);
+    EXPECT_EQ(samples.size(), leases);
+    for (const auto& [group, seeds] : tasks) EXPECT_EQ(seeds.size(), 1U) << "a group is one task";
+  }
 }
 
 TEST(Ledger, advantages_of_a_group_sum_to_zero_and_constant_groups_are_not_trained) {

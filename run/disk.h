@@ -1,0 +1,49 @@
+// What a run writes to its directory, and when there is no more room for it.
+//
+// A run ends by itself while there is room for the checkpoint that it goes on from: before its directory has
+// run.disk_limit bytes, or the disk is full.
+//
+// Thread safety: none needed; values.
+#pragma once
+
+#include <optional>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/config.h"
+#include "run/config.h"
+
+namespace tandem::run {
+
+struct DiskGrowth {
+  uint64_t checkpoint = 0;            // each; files' heads of a few KB are left out
+  uint64_t exported = 0;              // weights of export/
+  uint64_t kept = 0;                  // checkpoints; one more while one is written. UINT64_MAX: all
+  uint64_t trajectories_at_most = 0;  // of a step, where each episode has rollout.max_tokens
+  uint64_t records = 0;               // of a step, about: ledger, metrics, logs
+  uint64_t before_steps_at_most = 0;  // what held-out tasks take before the first step and after the last
+  // Kept free for the end: the checkpoint that it needs, one that is being written, the export and a step.
+  uint64_t reserve() const;
+};
+// kInvalid as the config's own checks have it.
+Result<DiskGrowth> disk_growth_of(const RunConfig& config, const model::ModelConfig& model);
+
+Json to_json(const DiskGrowth& growth);
+// A line for people each.
+std::vector<std::string> describe(const DiskGrowth& growth, const RunConfig& config);
+
+struct DiskUse {
+  uint64_t used = 0;  // bytes in the run directory
+  uint64_t free = 0;  // bytes that this user may still write on its disk
+};
+// kUnavailable where the disk cannot be asked.
+Result<DiskUse> disk_use_of(const fs::path& run_dir);
+
+// run.disk_limit in bytes; 0: none. kInvalid where it is no number of bytes.
+Result<uint64_t> disk_limit_of(const RunConfig& config);
+
+// Why a run that has this must end now: kInvalid of the limit, kUnfit of the disk, both with what to do; OK while it
+// may go on. `limit` 0: none.
+Status check_room(const DiskUse& use, uint64_t limit, uint64_t reserve);
+
+}  // namespace tandem::run
