@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "envs/episodes/call_messages.h"
 #include "model/weights.h"
 #include "rollout/books/lease.h"
 #include "rollout/handover.h"
@@ -218,6 +219,26 @@ TEST_F(WorkerTest, a_sandbox_that_went_to_another_rollout_is_not_let_go_when_it_
   const auto released = await([](Body::Reader body) { return body.isRelease(); });
   ASSERT_TRUE(released);
   EXPECT_EQ(released->body().getRelease(), 11u);
+}
+
+// Its turn was then "played with other calls": the server compares what it is asked with what it was asked before.
+TEST(HandedOverCalls, that_could_not_be_read_are_asked_for_in_the_same_words_as_before) {
+  const std::vector<envs::ParsedCall> calls = {
+      {.call = {.name = "look", .arguments = {{"at", 1}, {"x", 0.1}, {"y", 1e300}}}, .id = "call_1"},
+      {.call = {.name = "read"}, .error = "the arguments are not JSON"},
+      {.call = {.name = "read", .arguments = {{"half", "read"}}}, .error = "an end is missing"}};
+  const auto request_of = [](const std::vector<envs::ParsedCall>& said, std::vector<envs::ParsedCall>& read) {
+    wire::Outgoing message;
+    auto out = message.body().initCall().initCalls(static_cast<unsigned>(said.size()));
+    envs::write_calls(said, out);
+    read = *envs::read_calls(out.asReader());
+    const auto text = message.body().getCall().asReader().toString().flatten();
+    return std::string(text.cStr(), text.size());
+  };
+  std::vector<envs::ParsedCall> once, twice;
+  const auto before = request_of(calls, once);
+  EXPECT_EQ(request_of(once, twice), before);
+  EXPECT_EQ(twice, once);
 }
 
 }  // namespace
