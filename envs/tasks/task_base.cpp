@@ -242,7 +242,8 @@ Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, con
 Result<BaseTree> prepare_base(const TaskBase& base) {
   const fs::path all = TRY(bases_folder()), folder = all / base.digest;
   if (auto there = open_base_tree(folder, base.digest)) return there;
-  TRY(make_directories(all));
+  TRY(make_directories(all.parent_path()));
+  TRY(make_private_folder(all));  // whoever sandboxes run as outside may write nothing here
   const FileDescriptor lock = TRY(lock_file(all / (base.digest + ".lock")));
   if (auto there = open_base_tree(folder, base.digest)) return there;  // another one has made it meanwhile
   const fs::path part = all / (base.digest + ".part");
