@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "run/checks.h"
+#include "trainer/learn/checkpoints.h"
 
 namespace tandem::cli {
 
@@ -42,7 +43,8 @@ Result<FileDescriptor> open_training_folder(bool resume, const SftConfig& config
   if (!claim && claim.error().code() == Code::kUnfit) return claim;
   if (!claim) return fail(Status(claim.error()).hint("wait for its end, or name another `out`"));
   std::error_code error;
-  const bool begun = fs::exists(folder / kConfigFile, error);
+  // Without a checkpoint there is nothing to go on with: it begins anew, with whatever config.
+  const bool begun = fs::exists(folder / kConfigFile, error) && !trainer::checkpoints_of(folder).empty();
   if (begun && resume) {
     TRY(check_same_config(folder, schema));
   } else if (begun) {
