@@ -119,7 +119,7 @@ void print_result(const fs::path& run_dir, const Json& summary, int steps) {
   if (!fs::exists(exported)) return;
   const int trained = summary.value("steps", 0);
   if (trained >= steps)
-    fmt::print("trained model      {}\n", exported.string());
+    fmt::print("trained model      {}\nnext               tandem view {}\n", exported.string(), run_dir.string());
   else  // it had fewer steps to do then
     fmt::print("trained model      none yet: {} of {} steps; {} is of an earlier end\n", trained, steps,
                exported.string());

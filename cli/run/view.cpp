@@ -61,6 +61,10 @@ void announce(const ViewOptions& options, bool on, const fs::path& report, const
                                       {"url", url.empty() ? Json() : Json(url)}}));
   } else {
     fmt::print("{}\n", url.empty() ? report.string() : url);
+    std::error_code error;
+    if (!on && fs::exists(fs::path(options.run) / "export", error))
+      fmt::print(stderr, "Next: tandem agent --workspace DIR --model {} \"TASK\"\n",
+                 (fs::path(options.run) / "export").string());
   }
   std::fflush(stdout);
 }

@@ -1,47 +1,62 @@
 // `tandem sft`: supervised training, on transcripts or on demonstrations of the workspace family.
 #include <fmt/format.h>
 
-#include <chrono>
-
-#include "base/text.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/sft/sft_transcripts.h"
+#include "cli/sft/sft_view.h"
+#include "cli/sft/training_folder.h"
 #include "run/run_step.h"
-#include "trainer/sft/warm_start.h"
+#include "trainer/sft/demonstration_training.h"
 
 namespace tandem::cli {
 
 namespace {
 
-Result<int> warm_start(const SftConfig& config) {
-  auto weights = TRY(model::load_weights(config.model, true));
-  const auto conversation = TRY(rollout::Conversation::load(config.model));
-  auto learner = TRY(trainer::Learner::create(
-      std::move(weights), TRY(place_of(config)),
-      {.learning_rate = {.peak = config.first.learning_rate, .warmup_steps = config.warmup_steps}}));
-  const auto start = std::chrono::steady_clock::now();
-  uint64_t next = 0;
-  int step = 0;
-  const int total = config.first.steps + config.second.steps;
-  for (const WarmStartStage& stage : {config.first, config.second}) {
-    learner.set_learning_rate(stage.learning_rate);
-    const trainer::WarmStartSettings settings{.kinds = config.kinds,
-                                              .seed = config.seed,
-                                              .transcripts_per_step = config.transcripts_per_step,
-                                              .noise = {stage.random_tool, stage.corrupt_argument, stage.dictated}};
-    for (int i = 0; i < stage.steps; ++i) {
-      const auto samples =
-          TRY(trainer::demonstrations(settings, conversation, next, config.transcripts_per_step, config.max_tokens));
-      next += samples.size();
-      const auto metrics = TRY(learner.imitate(samples));
-      ++step;
-      fmt::print(stderr, "step {:3}/{}  loss {:.4f}  grad {:.2f}  {} tokens ({} computed)  {}\n", step, total,
-                 metrics.loss, metrics.grad_norm, metrics.trained_tokens, metrics.tree_tokens,
-                 format_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
-    }
+trainer::DemonstrationStage stage_of(const WarmStartStage& stage) {
+  return {.steps = stage.steps,
+          .learning_rate = stage.learning_rate,
+          .noise = {stage.random_tool, stage.corrupt_argument, stage.dictated}};
+}
+
+Result<int> warm_start(const SftOptions& options, const SftConfig& config, const Schema& schema) {
+  const fs::path folder = config.out + ".work";
+  std::error_code error;
+  if (fs::exists(config.out, error)) {
+    if (options.resume) return training_has_ended(config, schema, folder);
+    return fail(
+        Status::invalid(fmt::format("{} is there already", config.out)).hint("name another `out`, or remove it"));
   }
-  TRY(model::save_weights(learner.weights(), config.out, config.model));
-  fmt::print("{}\n", config.out);
+  const Reporter reporter(options.json);
+  const auto interrupt = TRY(Interrupt::listen());
+  const trainer::DemonstrationSettings settings{.model = config.model,
+                                                .folder = folder,
+                                                .out = config.out,
+                                                .stages = {stage_of(config.first), stage_of(config.second)},
+                                                .kinds = config.kinds,
+                                                .seed = config.seed,
+                                                .transcripts_per_step = config.transcripts_per_step,
+                                                .max_tokens = config.max_tokens,
+                                                .warmup_steps = config.warmup_steps,
+                                                .checkpoint_seconds = config.checkpoint_seconds,
+                                                .place = TRY(place_of(config))};
+  const auto claim = TRY(open_training_folder(options.resume, config, schema, folder));
+  const auto result = TRY(trainer::train_on_demonstrations(
+      settings, [&](const Json& event) { reporter.event(event); }, interrupt->token()));
+  if (reporter.json()) {
+    Json end = {{"event", "end"},
+                {"end", result.interrupted ? "interrupted" : "done"},
+                {"step", result.step},
+                {"steps", result.steps}};
+    if (!result.interrupted) end["out"] = config.out;
+    reporter.event(end);
+  } else if (result.interrupted) {
+    fmt::print(stderr, "interrupted after step {}; the same command with --resume goes on\n", result.step);
+  } else {
+    fmt::print("{}\n", config.out);
+  }
+  if (result.interrupted) return kInterrupted;
+  conclude_training(folder);
   return kDone;
 }
 
@@ -59,11 +74,11 @@ Result<int> run(SftOptions options) {
   // What is written beside it has its name and more.
   while (config.out.size() > 1 && config.out.ends_with('/')) config.out.pop_back();
   if (config.on_transcripts()) return train_on_transcripts(options, config, schema);
-  if (options.resume || options.dry_run || options.json || options.show > 0) {
-    return fail(Status::invalid("--resume, --dry-run, --show and --json are of training on transcripts")
+  if (options.dry_run || options.show > 0) {
+    return fail(Status::invalid("--dry-run and --show are of training on transcripts")
                     .hint("name files in data.train, such as data.train=[chats.jsonl]"));
   }
-  return warm_start(config);
+  return warm_start(options, config, schema);
 }
 
 }  // namespace
@@ -82,7 +97,8 @@ Action add_sft(CLI::App& command) {
       "Examples:\n"
       "  tandem sft configs/sft.yaml data.train=[chats.jsonl] out=models/mine --show 1\n"
       "  tandem sft configs/sft.yaml data.train=[chats.jsonl] data.validation_share=0.05 out=models/mine\n"
-      "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40");
+      "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40\n"
+      "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40 --resume");
   return [options] { return run(*options); };
 }
 

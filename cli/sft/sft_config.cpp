@@ -17,8 +17,8 @@ namespace tandem::cli {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kWarmStartKeys = {"transcripts_per_step", "max_tokens", "warmup_steps",
-                                                            "kinds", "stages."};
+constexpr std::array<std::string_view, 6> kWarmStartKeys = {"transcripts_per_step", "max_tokens", "warmup_steps",
+                                                            "checkpoint_seconds",   "kinds",      "stages."};
 constexpr std::array<std::string_view, 4> kTranscriptKeys = {"data.", "trainer.", "lora.", "validation."};
 
 bool is_of(std::string_view path, std::span<const std::string_view> keys) {
@@ -63,6 +63,10 @@ Schema schema_of(SftConfig& c) {
   s.add("transcripts_per_step", c.transcripts_per_step, "Of the warm start: demonstrations a step", 1, 4096);
   s.add("max_tokens", c.max_tokens, "Of the warm start: longer demonstrations are left out", 64, 1 << 20);
   s.add("warmup_steps", c.warmup_steps, "Of the warm start: over which the learning rate rises", 0, 10000);
+  s.add("checkpoint_seconds", c.checkpoint_seconds,
+        "Of the warm start: seconds between checkpoints, from which --resume goes on; more on a disk so slow that they "
+        "would take more than a tenth of the time",
+        0, 86400);
   s.add("kinds", c.kinds, "Of the warm start: kinds of task", {kinds.begin(), kinds.end()});
   for (auto [name, stage] : {std::pair{"first", &c.first}, {"second", &c.second}}) {
     const std::string prefix = fmt::format("stages.{}.", name);

@@ -50,6 +50,7 @@ struct SftConfig {
   int transcripts_per_step = 16;
   int max_tokens = 1024;
   int warmup_steps = 5;
+  double checkpoint_seconds = 30;
   std::vector<std::string> kinds;
   WarmStartStage first{
       .steps = 40, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};

@@ -9,34 +9,11 @@
 #include "cli/interrupt.h"
 #include "cli/sft/sft_data.h"
 #include "cli/sft/sft_view.h"
-#include "run/checks.h"
+#include "cli/sft/training_folder.h"
 
 namespace tandem::cli {
 
 namespace {
-
-constexpr const char *kConfigFile = "config.resolved.json", *kEndedConfigFile = "config.json";
-
-// What may be another when a training goes on: the result is the same with any of them.
-bool may_change(const std::string& path) { return path == "threads" || path == "trainer.checkpoint_every"; }
-
-// The config of a training that is gone on with must be the one that it began with.
-Status check_same_config(const fs::path& folder, const Schema& schema, const char* file = kConfigFile) {
-  const Json before = TRY(parse_json(TRY(read_file(folder / file, 1 << 20))));
-  SftConfig old_config;
-  Schema old = schema_of(old_config);
-  TRY(old.apply_resolved(before));
-  std::string changed;
-  for (size_t i = 0; i < schema.fields().size(); ++i) {
-    const Field& now = schema.fields()[i];
-    const Json was = old.fields()[i].get();
-    if (may_change(now.path) || was == now.get()) continue;
-    changed += fmt::format("\n  {} was {} and is {}", now.path, dump_json(was), dump_json(now.get()));
-  }
-  if (changed.empty()) return {};
-  return Status::invalid(fmt::format("the training in {} began with another config:{}", folder.string(), changed))
-      .hint("go on with the config as it was, or name another `out` to begin anew");
-}
 
 Result<int> show_sample(const SftOptions& options, const trainer::ChatRenderer& renderer,
                         const trainer::SampleSet& samples) {
@@ -60,46 +37,6 @@ Result<int> show_sample(const SftOptions& options, const trainer::ChatRenderer& 
   return kDone;
 }
 
-// Says what happens: lines to stderr, or with --json events to stdout.
-class Reporter {
- public:
-  explicit Reporter(bool json) : json_(json) {}
-  void text(const std::string& lines) const {
-    if (!json_) fmt::print(stderr, "{}", lines);
-  }
-  void event(const Json& event) const {
-    if (!json_) return fmt::print(stderr, "{}\n", line_of(event, seconds()));
-    fmt::print("{}\n", dump_json(event));
-    std::fflush(stdout);
-  }
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-  bool json() const { return json_; }
-
- private:
-  const bool json_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-// The folder of the training, held by this process. Prepared for one that begins, found for one that goes on.
-Result<FileDescriptor> open_folder(const SftOptions& options, const SftConfig& config, const Schema& schema,
-                                   const fs::path& folder) {
-  auto claim = run::claim_run_dir(folder);
-  if (!claim && claim.error().code() == Code::kUnfit) return claim;
-  if (!claim) return fail(Status(claim.error()).hint("wait for its end, or name another `out`"));
-  std::error_code error;
-  const bool begun = fs::exists(folder / kConfigFile, error);
-  if (begun && options.resume) {
-    TRY(check_same_config(folder, schema));
-  } else if (begun) {
-    return fail(Status::exists(fmt::format("{} is of a training that has not ended", folder.string()))
-                    .hint(fmt::format("--resume goes on with it; remove {} to begin anew", folder.string())));
-  }
-  TRY(write_file(folder / kConfigFile, schema.resolved().dump(2) + "\n"));
-  fs::remove(folder / "model", error);
-  fs::create_directory_symlink(fs::absolute(config.model), folder / "model", error);  // for tandem export
-  return claim;
-}
-
 Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const fs::path& folder) {
   const model::Place place = TRY(place_of(config));
   return trainer::FineTuningSettings{.model = config.model,
@@ -114,29 +51,6 @@ Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const f
                                      .checkpoint_every = config.trainer.checkpoint_every,
                                      .seed = config.seed,
                                      .place = place};
-}
-
-// What is left of a training that has ended: how it went, and nothing to go on with.
-void conclude(const fs::path& folder) {
-  std::error_code error;
-  fs::remove(folder / "model", error);
-  fs::remove_all(folder / "checkpoints", error);
-  if (fs::exists(folder / kConfigFile, error)) fs::rename(folder / kConfigFile, folder / kEndedConfigFile, error);
-}
-
-// `out` is there, and somebody wants to go on with its training: that of this config, or another's.
-Result<int> has_ended(const SftConfig& config, const Schema& schema, const fs::path& folder) {
-  std::error_code error;
-  const bool ended = fs::exists(folder / kEndedConfigFile, error);
-  if (!ended && !fs::exists(folder / kConfigFile, error)) {
-    return fail(Status::invalid(
-                    fmt::format("{} is there, and {} says of no training that made it", config.out, folder.string()))
-                    .hint("name another `out`, or remove it"));
-  }
-  TRY(check_same_config(folder, schema, ended ? kEndedConfigFile : kConfigFile));
-  conclude(folder);
-  fmt::print(stderr, "{} is there: its training has ended\n", config.out);
-  return kDone;
 }
 
 Result<int> finish(const SftConfig& config, const fs::path& folder, const trainer::FineTuningResult& result,
@@ -164,7 +78,7 @@ Result<int> finish(const SftConfig& config, const fs::path& folder, const traine
     fmt::print("{}\n", config.out);
   }
   if (interrupted) return kInterrupted;
-  conclude(folder);
+  conclude_training(folder);
   return kDone;
 }
 
@@ -179,7 +93,7 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
     if (!options.resume)
       return fail(
           Status::invalid(fmt::format("{} is there already", config.out)).hint("name another `out`, or remove it"));
-    return has_ended(config, schema, folder);
+    return training_has_ended(config, schema, folder);
   }
   const Reporter reporter(options.json);
   const auto interrupt = TRY(Interrupt::listen());
@@ -193,7 +107,7 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
   if (options.json) reporter.event(to_json(samples, steps));
   if (options.dry_run) return kDone;
   auto learner = TRY(trainer::make_learner(settings));
-  const auto claim = TRY(open_folder(options, config, schema, folder));
+  const auto claim = TRY(open_training_folder(options.resume, config, schema, folder));
   const auto result = TRY(trainer::fine_tune(
       settings, samples, std::move(learner), [&](const Json& event) { reporter.event(event); }, interrupt->token()));
   return finish(config, folder, result, reporter);

@@ -101,6 +101,12 @@ std::string line_of(const Json& event, double seconds) {
                                                     : "");
   }
   const double took = event.value("seconds", 0.0);
+  if (!event.contains("epoch")) {  // of the warm start
+    return fmt::format("step {:3}/{}  loss {:.4f}  grad {:.2f}  {} tokens ({} computed)  {}", event.value("step", 0),
+                       event.value("steps", 0), event.value("loss", 0.0), event.value("grad_norm", 0.0),
+                       event.value("trained_tokens", int64_t{0}), event.value("tree_tokens", int64_t{0}),
+                       format_seconds(seconds));
+  }
   const auto tokens = event.value("sample_tokens", int64_t{0});
   return fmt::format(
       "step {:3}/{}  epoch {}  loss {:.4f}  grad {:.2f}  lr {:.2e}  {} tokens ({} learned from)  {:.0f} tok/s  {}",
@@ -108,6 +114,16 @@ std::string line_of(const Json& event, double seconds) {
       event.value("grad_norm", 0.0), event.value("learning_rate", 0.0), tokens,
       event.value("trained_tokens", int64_t{0}), took > 0 ? static_cast<double>(tokens) / took : 0.0,
       format_seconds(seconds));
+}
+
+void Reporter::text(const std::string& lines) const {
+  if (!json_) fmt::print(stderr, "{}", lines);
+}
+
+void Reporter::event(const Json& event) const {
+  if (!json_) return fmt::print(stderr, "{}\n", line_of(event, seconds()));
+  fmt::print("{}\n", dump_json(event));
+  std::fflush(stdout);
 }
 
 }  // namespace tandem::cli

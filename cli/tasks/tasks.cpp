@@ -125,6 +125,7 @@ Action add_tasks(CLI::App& command) {
       "Harbor or Terminal-Bench; or workspace:KIND, or workspace. docs/environments.md has the way from a repository\n"
       "to a task that trains.\n\n"
       "Example:\n"
+      "  tandem tasks new my-tasks\n"
       "  tandem tasks validate my-tasks\n"
       "  tandem tasks try my-tasks strings/reverse");
   const auto add = [&](const char* name, const char* summary) {
@@ -197,6 +198,14 @@ Action add_tasks(CLI::App& command) {
       "Example:\n"
       "  tandem tasks make my-project my-tasks --test 'python3 -m pytest -rA -p no:cacheprovider tests'\n"
       "  tandem tasks validate my-tasks");
+  auto* begin = command.add_subcommand("new", "A folder of small tasks to change into your own");
+  begin->add_option("FOLDER", options->path, "Where they go: new or empty")->required();
+  begin->footer(
+      "One task a form of check (the content of files, an answer, commands), each with instruction, files, check and\n"
+      "solution, and a cheat to try on them.\n\n"
+      "Example:\n"
+      "  tandem tasks new my-tasks\n"
+      "  tandem tasks validate my-tasks");
   auto* build = command.add_subcommand("build", "Build the images of Dockerfiles, with podman or Docker");
   build->add_option("PATH", options->build.path, "The tasks")->required();
   build->add_flag("--json", options->build.json, "Print a JSON object a line for each image");
@@ -209,6 +218,7 @@ Action add_tasks(CLI::App& command) {
       "  tandem tasks build my-tasks\n"
       "  tandem tasks validate my-tasks --recipes built");
   return [=]() -> Result<int> {
+    if (begin->parsed()) return new_tasks(options->path);
     if (build->parsed()) return build_images(options->build);
     if (make->parsed()) return make_tasks(options->make);
     if (list->parsed()) return list_tasks(*options);
@@ -217,7 +227,7 @@ Action add_tasks(CLI::App& command) {
     std::vector<envs::SkippedTask> skipped;
     const auto recipes = envs::recipes_from(options->recipes);
     const auto tasks = TRY(read_tasks(options->path, options->count, options->names, recipes, &skipped));
-    return validate_tasks(tasks, skipped, recipes, options->validate);
+    return validate_tasks(options->path, tasks, skipped, recipes, options->validate);
   };
 }
 

@@ -18,8 +18,14 @@ struct ValidateOptions {
 };
 // kDone where all tasks passed, kFailed where one did not, kUnfit where all that did not lack something of this
 // machine, kInterrupted after SIGINT or SIGTERM. Those of `skipped`, which are no tasks here, are told and counted.
-Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const std::vector<envs::SkippedTask>& skipped,
-                           envs::Recipes recipes, const ValidateOptions& options);
+// `path` is where they are from; where all passed, the command that comes next names it.
+Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task>& tasks,
+                           const std::vector<envs::SkippedTask>& skipped, envs::Recipes recipes,
+                           const ValidateOptions& options);
+
+// Writes tasks to begin with to `folder`, which must be new or empty: one a form of check, with solution, and a cheat
+// to try on them. Names the command that comes next.
+Result<int> new_tasks(const std::string& folder);
 
 struct MakeOptions {
   std::string repository, folder;

@@ -137,8 +137,9 @@ int exit_code(const std::vector<Validation>& all) {
 
 }  // namespace
 
-Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const std::vector<envs::SkippedTask>& skipped,
-                           envs::Recipes recipes, const ValidateOptions& options) {
+Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task>& tasks,
+                           const std::vector<envs::SkippedTask>& skipped, envs::Recipes recipes,
+                           const ValidateOptions& options) {
   auto results = TRY(Results::open(options.results));
   const auto backend = TRY(envs::start_sandboxes());
   std::vector<Validation> all;
@@ -196,7 +197,10 @@ Result<int> validate_tasks(const std::vector<envs::Task>& tasks, const std::vect
                options.results.empty() ? "" : "; the same command goes on");
     return kInterrupted;
   }
-  return exit_code(all);
+  const int code = exit_code(all);
+  if (code == kDone && !options.json && !path.starts_with("workspace"))
+    fmt::print("Next: tandem run configs/quickstart.yaml tasks.path={}\n", path);
+  return code;
 }
 
 }  // namespace tandem::cli

@@ -4,6 +4,7 @@ Usage: show_result.py RUN
 """
 
 import json
+import os
 import pathlib
 import sys
 
@@ -29,7 +30,20 @@ def gained(part):
     return f"{100 * part['points']:+.1f} points{interval}"
 
 
+def curve_of(run, marks=40):
+    """Success on training tasks over the steps, as blocks."""
+    try:
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    except (OSError, ValueError):
+        return ""
+    shares = [line["success"] for line in lines if line.get("success") is not None]
+    wide = max(1, -(-len(shares) // marks))
+    parts = [shares[at : at + wide] for at in range(0, len(shares), wide)]
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * sum(part) / len(part)))] for part in parts)
+
+
 def main(run):
+    tandem = os.environ.get("TANDEM", "build/release/bin/tandem")
     summary = json.loads((run / "summary.json").read_text())
     heldout = summary.get("heldout") or {}
     before = heldout.get("before") or {}
@@ -46,16 +60,22 @@ def main(run):
         print("\nby kind, temperature 1")
         for kind, part in kinds.items():
             print(f"  {kind:12} {percent(part.get('before'))} -> {percent(part.get('after'))}")
+    curve = curve_of(run)
+    if curve:
+        print(f"\ntraining tasks, each mark the mean of some steps, from 0 to 100 %\n  {curve}")
     steps, seconds = summary.get("steps"), summary.get("wall_seconds")
     if steps is not None and seconds is not None:
         print(f"\n{steps} steps in {seconds / 60:.1f} min")
     print(f"model          {run / 'export'}")
     if (run / "report.html").exists():
         print(f"report         {run / 'report.html'}")
+    if (run / "curve.svg").exists():
+        print(f"picture        {run / 'curve.svg'}")
+    print(f"transcripts    {run / 'report.html'} shows some; all of them: {tandem} episodes {run} --export openai")
     print("\nNext:")
-    print(f"  build/release/bin/tandem run configs/quickstart.yaml run.seed=2      another seed")
-    print(f"  build/release/bin/tandem run configs/tiny.yaml                       the same loop in a minute")
-    print(f"  build/release/bin/tandem generate --model {run / 'export'}")
+    print(f"  {tandem} view {run}")
+    print(f"  {tandem} agent --workspace DIR --model {run / 'export'} --end-on-change \"In app.ini, set cache_limit to 40.\"")
+    print(f"  {tandem} tasks new my-tasks")
 
 
 if __name__ == "__main__":

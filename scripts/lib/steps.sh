@@ -1,7 +1,7 @@
 # What the scripts share: named steps with elapsed time, Debian packages, checks of the machine, the build. Sourced, not run,
 # with the repository root as working directory; sets nothing outside it but installed packages.
 #
-# Exit codes: 1 a step failed, 3 this machine lacks something, 130 interrupted.
+# Exit codes: 1 a step failed, 3 this machine lacks something, 129, 130 and 143 interrupted.
 
 started_at=$SECONDS
 log_dir="build/logs"
@@ -13,36 +13,25 @@ packages=(
   ripgrep bubblewrap python3 python3-venv python3-pip
 )
 
+# A script that knows how many steps it has sets `steps_in_all`; they are numbered then.
+steps_in_all=0 step_number=0
 elapsed() { printf '%dm%02ds' $(((SECONDS - started_at) / 60)) $(((SECONDS - started_at) % 60)); }
-step() { printf '[%6s] %s\n' "$(elapsed)" "$1"; }
+step() {
+  local number=
+  if ((steps_in_all > 0)); then
+    ((++step_number))
+    number="$step_number/$steps_in_all "
+  fi
+  note "$number$1"
+}
+note() { printf '[%6s] %s\n' "$(elapsed)" "$1"; }
 # fail SENTENCE [EXIT CODE [HINT]]
 fail() {
   printf '\nerror: %s\n' "$1" >&2
   [[ -z "${3:-}" ]] || printf '  %s\n' "$3" >&2
   exit "${2:-1}"
 }
-trap 'printf "\ninterrupted; run the same command again to go on\n" >&2; exit 130' INT
-
-# quietly NAME COMMAND...: the output goes to a log; its last line is shown on a terminal while it runs, its end where it fails.
-quietly() {
-  local name="$1" log="$log_dir/$1.log" status=0
-  shift
-  mkdir -p "$log_dir"
-  if [[ -t 1 ]]; then
-    set +e
-    "$@" 2>&1 | tee "$log" | while IFS= read -r line; do printf '\r\033[K  %s' "${line:0:110}"; done
-    status=${PIPESTATUS[0]}
-    set -e
-    printf '\r\033[K'
-  else
-    "$@" >"$log" 2>&1 || status=$?
-  fi
-  ((status == 0)) && return 0
-  printf '\n' >&2
-  if grep -q 'No space left on device' "$log"; then fail "the disk is full (while: $name)" 3 "free some space, then run this again"; fi
-  if grep -qE 'error:|FAILED' "$log"; then grep -E -m 12 'error:|FAILED' "$log" >&2; else tail -n 15 "$log" >&2; fi
-  return "$status"
-}
+source scripts/lib/progress.sh
 
 require_debian() {
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
@@ -74,6 +63,8 @@ install_packages() {
     fi
   fi
   step "packages: installing ${#missing[@]}"
+  # What an installation that was ended left half configured stops apt until it is mended.
+  [[ -z "$(dpkg --audit 2>/dev/null)" ]] || quietly dpkg-configure "${as_root[@]}" dpkg --configure -a || true
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=2 -o DPkg::Lock::Timeout=120)
   quietly apt-update "${apt[@]}" update || true  # lists of a mirror that is away may still serve; install tells
   quietly apt-install "${apt[@]}" install -y --no-install-recommends "${missing[@]}" ||
@@ -101,17 +92,18 @@ require_compiler() {
 build() {
   local preset="$1" folder="build/$1" targets=()
   shift
-  (($# == 0)) || targets=(--target "$@")
+  (($# == 0)) || targets=("$@")
   if [[ -f "$folder/CMakeCache.txt" ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; then
     rm -rf "$folder"
   fi
   if [[ ! -f "$folder/build.ninja" || ! -f "$folder/CMakeCache.txt" ]]; then
-    step "configure: $preset"
+    note "configure: $preset"
     quietly "configure-$preset" cmake --preset "$preset" ||
       fail "cmake could not configure the preset $preset" 1 "the whole output is in $log_dir/configure-$preset.log"
   fi
   step "build: $preset"
-  quietly "build-$preset" cmake --build --preset "$preset" "${targets[@]}" ||
+  # Not through cmake, which would leave ninja alone where it is ended.
+  quietly "build-$preset" ninja -C "$folder" "${targets[@]}" ||
     fail "the build of $preset failed" 1 "the whole output is in $log_dir/build-$preset.log"
 }
 
@@ -139,5 +131,7 @@ run_tests() {
 take_lock() {
   mkdir -p build
   exec 9>build/.scripts.lock
-  flock -n 9 || fail "another of these scripts is running in this checkout"
+  flock -n 9 && return 0
+  note "another of these scripts runs in this checkout, or what one started is ending; waiting up to a minute"
+  flock -w 60 9 || fail "another of these scripts is running in this checkout"
 }

@@ -183,6 +183,7 @@ bool RunTest::signal(const fs::path& run_dir, pid_t pid, int number) {
 }
 
 void RunTest::expect_warm_start_of(const fs::path& model) {
+  for (const char* each : {"warm", "warm.work"}) fs::remove_all(root() / each);
   ASSERT_EQ(tandem({"sft", TANDEM_SOURCE_DIR "/configs/warm_start.yaml", "model=" + model.string(),
                     "out=" + (root() / "warm").string(), "kinds=[set]", "max_tokens=1024", "transcripts_per_step=4",
                     "stages.first.steps=2", "stages.second.steps=0"}),

@@ -1,8 +1,10 @@
 // `tandem sft` on transcripts, from the files to a model; whatever interrupts it, the same one.
 #include <algorithm>
 #include <fstream>
+#include <random>
 
 #include "tests/cli/run_fixture.h"
+#include "tests/repetitions.h"
 
 namespace tandem {
 namespace {
@@ -83,6 +85,92 @@ TEST_F(Sft, a_training_that_is_interrupted_and_goes_on_gives_the_same_model) {
   EXPECT_TRUE(says("its training has ended")) << text(output());
   EXPECT_EQ(sft(parts, job), 2);
   EXPECT_TRUE(says("is there already")) << text(output());
+}
+
+// Ended by kill -9 at moments that a random number chooses; whatever was lost is taken again, to the same bits.
+TEST_F(Sft, a_warm_start_that_is_killed_again_and_again_gives_the_same_model) {
+  const uint64_t seed = std::random_device()();
+  RecordProperty("seed", std::to_string(seed));
+  SCOPED_TRACE("random moments by seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto job = [&](const fs::path& out, bool resume) {
+    Arguments arguments = {TANDEM_BINARY,
+                           "sft",
+                           "model=" + (root() / "model").string(),
+                           "out=" + out.string(),
+                           "kinds=[set,count]",
+                           "transcripts_per_step=2",
+                           "stages.first.steps=40",
+                           "stages.second.steps=20",
+                           "checkpoint_seconds=0",
+                           "threads=1",
+                           "--json"};
+    if (resume) arguments.push_back("--resume");
+    return arguments;
+  };
+  const fs::path whole = root() / "whole-start", parts = root() / "parts-start";
+  ASSERT_EQ(Process(job(whole, false), output()).wait(), 0) << text(output());
+  const auto told = lines_of(output(), "step");
+  ASSERT_EQ(told.size(), 60u);
+
+  int64_t behind = 0;  // steps that a checkpoint has
+  for (int attempt = 0; attempt < repetitions(5, 50); ++attempt) {
+    const size_t until = random() % 12;
+    fs::remove(output());  // what the one before said must not count for one that is killed before it says anything
+    Process process(job(parts, true), output());
+    ASSERT_TRUE(within(60s, [&] { return lines_of(output(), "step").size() >= until || !process.running(); }));
+    process.signal(SIGKILL);
+    process.wait();
+    const auto resumed = lines_of(output(), "resumed"), saved = lines_of(output(), "checkpoint");
+    // What was saved is not lost.
+    if (!resumed.empty()) {
+      EXPECT_GE(resumed[0]["step"].get<int64_t>(), behind) << text(output());
+    }
+    if (!saved.empty()) behind = saved.back()["step"].get<int64_t>();
+    if (fs::exists(parts)) break;
+  }
+  ASSERT_EQ(Process(job(parts, true), output()).wait(), 0) << text(output());
+  EXPECT_EQ(digest_of(text(parts / "model.safetensors")), digest_of(text(whole / "model.safetensors")));
+  EXPECT_FALSE(fs::exists(work(parts) / "checkpoints"));
+  EXPECT_EQ(Process(job(parts, true), output()).wait(), 0);
+  EXPECT_TRUE(says("its training has ended")) << text(output());
+}
+
+TEST_F(Sft, a_warm_start_that_is_stopped_saves_and_goes_on_with_its_own_config_alone) {
+  const fs::path out = root() / "stopped-start";
+  const Arguments job = {"sft",
+                         "model=" + (root() / "model").string(),
+                         "out=" + out.string(),
+                         "kinds=[set]",
+                         "transcripts_per_step=2",
+                         "stages.first.steps=100000",
+                         "threads=1"};
+  Arguments begin = job;
+  begin.insert(begin.begin(), TANDEM_BINARY);
+  fs::remove(output());
+  {
+    Process process(begin, output());
+    ASSERT_TRUE(within(60s, [&] { return says("step   2/") || !process.running(); }));
+    process.signal(SIGTERM);
+    ASSERT_EQ(process.wait(), 75) << text(output());
+  }
+  EXPECT_TRUE(says("the same command with --resume goes on")) << text(output());
+  EXPECT_TRUE(fs::exists(work(out) / "checkpoints" / "latest"));
+  EXPECT_EQ(tandem(job), 1);
+  EXPECT_TRUE(says("is of a training that has not ended")) << text(output());
+  Arguments other = job;
+  other.insert(other.end(), {"seed=7", "--resume"});
+  EXPECT_EQ(tandem(other), 2);
+  EXPECT_TRUE(says("seed was 1 and is 7")) << text(output());
+  // Demonstrations that are all too long are an error, not a wait without end.
+  const std::string short_out = "out=" + (root() / "short-start").string();
+  EXPECT_EQ(tandem({"sft", job[1], short_out, "max_tokens=64"}), 2);
+  EXPECT_TRUE(says("demonstrations in a row are longer than max_tokens=64")) << text(output());
+  // Nothing was learned, so the same command may have another config.
+  EXPECT_EQ(tandem({"sft", job[1], short_out, "kinds=[count]", "transcripts_per_step=2", "stages.first.steps=1",
+                    "stages.second.steps=0"}),
+            0)
+      << text(output());
 }
 
 TEST_F(Sft, goes_on_with_nothing_but_what_it_began_with) {

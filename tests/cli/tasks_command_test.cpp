@@ -73,6 +73,21 @@ TEST_F(TasksCommand, validates_and_says_by_its_exit_code_what_came_out) {
   EXPECT_EQ(tasks("validate workspace:set --count 2 --repeats 1").second, 0);
 }
 
+TEST_F(TasksCommand, writes_tasks_to_begin_with_that_are_proved_and_refuse_a_cheat) {
+  const auto folder = (folder_ / "mine").string();
+  const auto made = tasks("new " + folder);
+  EXPECT_EQ(made.second, 0) << made.first;
+  EXPECT_THAT(made.first, HasSubstr("tandem tasks validate " + folder));
+  const auto proved = tasks("validate " + folder + " --repeats 1");
+  EXPECT_EQ(proved.second, 0) << proved.first;
+  EXPECT_THAT(proved.first, HasSubstr("Next: tandem run configs/quickstart.yaml tasks.path=" + folder));
+  EXPECT_EQ(tasks("try " + folder + " code/mend_total < " + folder + "/cheat.sh").second, 1);
+  EXPECT_EQ(tasks("try " + folder + " code/mend_total --solution").second, 0);
+  const auto again = tasks("new " + folder);
+  EXPECT_EQ(again.second, 2);
+  EXPECT_THAT(again.first, HasSubstr("is there already, and not empty"));
+}
+
 TEST_F(TasksCommand, goes_on_where_it_was_interrupted_and_does_changed_tasks_again) {
   const auto results = (folder_ / "results.jsonl").string();
   const std::string command = "validate " + (folder_ / "set").string() + " --repeats 1 --results " + results;

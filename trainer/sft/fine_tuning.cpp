@@ -12,6 +12,7 @@
 #include "model/weights.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/sft/sample_order.h"
+#include "trainer/sft/whole_directory.h"
 
 namespace tandem::trainer {
 
@@ -61,22 +62,6 @@ Status cut_metrics(const fs::path& file, int64_t step) {
     if (parsed && parsed->is_object() && parsed->value("step", step + 1) <= step) kept.append(line) += '\n';
   }
   return write_file(file, kept);
-}
-
-// A directory that `write` writes, whole or not at all.
-Status write_whole(const fs::path& directory, const std::function<Status(const fs::path&)>& write) {
-  const fs::path out = fs::absolute(directory).lexically_normal();
-  const fs::path aside = out.parent_path() / fmt::format(".{}.{}.tmp", out.filename().string(), ::getpid());
-  std::error_code ignored;
-  fs::remove_all(aside, ignored);
-  Status written = write(aside);
-  if (written.ok()) {
-    fs::remove_all(out, ignored);
-    if (::rename(aside.c_str(), out.c_str()) != 0)
-      written = Status::from_errno(fmt::format("rename {} to {}", aside.string(), out.string()), errno);
-  }
-  if (!written.ok()) fs::remove_all(aside, ignored);
-  return written;
 }
 
 Status copy_directory(const fs::path& from, const fs::path& to) {
@@ -253,7 +238,8 @@ class FineTuning {
     } else {
       const fs::path best = best_path(result_.validations.best_step);
       fs::rename(best, settings_.out, error);
-      if (error) TRY(write_whole(settings_.out, [&](const fs::path& aside) { return copy_directory(best, aside); }));
+      if (error)
+        TRY(write_whole_directory(settings_.out, [&](const fs::path& aside) { return copy_directory(best, aside); }));
     }
     fs::remove_all(settings_.folder / "checkpoints", error);
     remove_best_but({});
@@ -261,7 +247,8 @@ class FineTuning {
   }
 
   Status write_model(const fs::path& directory) const {
-    return write_whole(directory, [&](const fs::path& aside) { return learner_.export_model(aside, settings_.model); });
+    return write_whole_directory(directory,
+                                 [&](const fs::path& aside) { return learner_.export_model(aside, settings_.model); });
   }
 
   Status say(const Json& event) {

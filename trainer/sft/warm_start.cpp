@@ -35,15 +35,23 @@ Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conv
 
 Result<std::vector<Sample>> demonstrations(const WarmStartSettings& settings, const rollout::Conversation& conversation,
                                            uint64_t first, int count, int max_tokens) {
+  // Where so many in a row are too long, all are.
+  constexpr uint64_t kMostTries = 200;
   std::vector<Sample> samples;
+  uint64_t last = first;  // after the newest one that was taken
   for (uint64_t number = first; static_cast<int>(samples.size()) < count; ++number) {
+    if (number - last >= kMostTries) {
+      return fail(Status::invalid(
+                      fmt::format("{} demonstrations in a row are longer than max_tokens={}", kMostTries, max_tokens))
+                      .hint("set a higher max_tokens, or other kinds"));
+    }
     const auto& kind = settings.kinds[number % settings.kinds.size()];
     const uint64_t seed = derive_seed(settings.seed, {1, number});
     const envs::Task task = TRY(envs::make_task({.kind = kind, .split = envs::Split::kTrain, .seed = seed}));
     Random random(derive_seed(settings.seed, {2, number}));
     auto sample = sample_of(TRY(envs::demonstrate(task, random, settings.noise)), conversation, max_tokens);
     if (sample)
-      samples.push_back(std::move(*sample));
+      samples.push_back(std::move(*sample)), last = number + 1;
     else if (sample.error().code() != Code::kExhausted)
       return fail(sample.error());
   }
