@@ -234,7 +234,7 @@ Result<std::string> render_kubernetes(const Job& job, std::string_view config, c
     text += fmt::format("---\napiVersion: batch/v1\nkind: Job\n{}spec:\n",
                         metadata(job.variants.size() > 1 ? fmt::format("{}-{}", name, i) : name, name, options, true));
     if (!options.queue.empty()) text += "  suspend: true  # until Kueue admits it\n";
-    text += indented(failure_policy("1, 2, 3, 6, 126, 127", kMostCrashes), 2);
+    text += indented(failure_policy("1, 2, 3, 5, 6, 126, 127", kMostCrashes), 2);
     text += indented(pod_template(pod, name, options), 2);
   }
   return text;

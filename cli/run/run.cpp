@@ -477,7 +477,10 @@ Action add_run(CLI::App& command) {
       "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
       "trainer.learning_rate=1e-5\n"
       "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine\n  tandem run configs/quickstart.yaml "
-      "--resume-or-start --run-dir runs/mine");
+      "--resume-or-start --run-dir runs/mine\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong config, 3 unfit machine, 5 nothing scored or learned or no room, 6 "
+      "damaged "
+      "files, 75 interrupted with a checkpoint");
   return [options]() -> Result<int> {
     if (!options->dry_run) end_on_signals();
     bool failure_recorded = false;
