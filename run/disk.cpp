@@ -106,4 +106,15 @@ Status check_room(const DiskUse& use, uint64_t limit, uint64_t reserve) {
   return {};
 }
 
+Status DiskWatch::room() const { return check_room(TRY(disk_use_of(run_dir_)), limit_, reserve_); }
+
+bool DiskWatch::has_run_out() {
+  const Time start = clock_.now();
+  if (!why_.ok() || start < next_) return false;
+  // That the disk cannot be asked ends no run.
+  if (Status found = room(); found.code() == Code::kInvalid || found.code() == Code::kUnfit) why_ = std::move(found);
+  next_ = clock_.now() + 50 * (clock_.now() - start);
+  return !why_.ok();
+}
+
 }  // namespace tandem::run

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "model/config.h"
@@ -45,5 +46,25 @@ Result<uint64_t> disk_limit_of(const RunConfig& config);
 // Why a run that has this must end now: kInvalid of the limit, kUnfit of the disk, both with what to do; OK while it
 // may go on. `limit` 0: none.
 Status check_room(const DiskUse& use, uint64_t limit, uint64_t reserve);
+
+// Looks at the room of a run that is on, seldom where that takes long. The clock must outlive it.
+class DiskWatch {
+ public:
+  DiskWatch(fs::path run_dir, uint64_t limit, uint64_t reserve, const Clock& clock)
+      : run_dir_(std::move(run_dir)), limit_(limit), reserve_(reserve), clock_(clock), next_(clock.now()) {}
+
+  // check_room of what there is now.
+  Status room() const;
+  // Whether a look found now, for the first time, that there is none.
+  bool has_run_out();
+  const Status& why() const { return why_; }  // OK while there is room
+
+ private:
+  const fs::path run_dir_;
+  const uint64_t limit_, reserve_;
+  const Clock& clock_;
+  Time next_;
+  Status why_;
+};
 
 }  // namespace tandem::run

@@ -325,12 +325,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   if (tasks) TRY(prepare_bases(tasks->tasks()));
   TRY(provide_model(config, run_dir));
-  const uint64_t disk_limit = TRY(run::disk_limit_of(config));
-  const uint64_t disk_reserve = TRY(growth_of(run_dir / "model")).reserve();
-  const auto room = [&]() -> Status {
-    return run::check_room(TRY(run::disk_use_of(run_dir)), disk_limit, disk_reserve);
-  };
-  TRY(room());
+  run::DiskWatch disk(run_dir, TRY(run::disk_limit_of(config)), TRY(growth_of(run_dir / "model")).reserve(), clock);
+  TRY(disk.room());
   if (encoder) {
     const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();
     TRY(prepare_search(*encoder, files, run_dir));
@@ -368,20 +364,11 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
         screen.note(rollout::alarm_line(static_cast<uint64_t>(dashboard::number_at(line, "step")), alarm));
     }
   };
-  Status disk;  // why the run ends, where it has no room for more
-  Time next_look = clock.now();
-  const auto watch_disk = [&] {
-    if (!disk.ok() || clock.now() < next_look) return;
-    const Time start = clock.now();
-    if (const Status found = room(); found.code() == Code::kInvalid || found.code() == Code::kUnfit) {
-      disk = found;
-      screen.note(found.message());
+  while (supervisor.turn()) {
+    if (disk.has_run_out()) {
+      screen.note(disk.why().message());
       supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});
     }
-    next_look = clock.now() + 50 * (clock.now() - start);  // of a directory with many files seldom
-  };
-  while (supervisor.turn()) {
-    watch_disk();
     while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
     screen.show(supervisor.report());
@@ -414,7 +401,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     if (lacks.empty()) note = dashboard::note_of(run);
   }
   const bool is_given_up = supervisor.report().contains("given_up");
-  const bool is_cut_short = !disk.ok() && end == run::Supervisor::End::kInterrupted;
+  const bool is_cut_short = !disk.why().ok() && end == run::Supervisor::End::kInterrupted;
   const int exit = !lacks.empty() || is_given_up || is_cut_short ? kIncomplete
                    : end == run::Supervisor::End::kDone          ? kDone
                    : end == run::Supervisor::End::kInterrupted   ? kInterrupted
@@ -444,10 +431,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   show(summary);
   if (is_cut_short) {
     const Json failure = {
-        {"reason", disk.to_string()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}};
+        {"reason", disk.why().to_string()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}};
     TRY(write_file(run_dir / "failure.json", failure.dump(2) + "\n"));
     failure_recorded = true;
-    fmt::print(stderr, "tandem run: {}\n", disk.to_string());
+    fmt::print(stderr, "tandem run: {}\n", disk.why().to_string());
   }
   for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
   if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);
