@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr Duration kEndGrace = 1s;
+
 // The work of the rank, on a thread of its own: it waits for the other ranks most of the time.
 class Share {
  public:
@@ -46,6 +48,10 @@ class Share {
     while (!leaving_) {
       const Status status = take_part();
       if (status.code() == Code::kUnavailable || status.code() == Code::kDeadline) {
+        // At the end of a run the first rank may be gone a moment before the word of the end is here.
+        for (const Time start = clock_.now(); !leaving_ && clock_.now() - start < kEndGrace;)
+          std::this_thread::sleep_for(20ms);
+        if (leaving_) break;
         spdlog::warn("{}; beginning again with those that come", status.message());
         continue;
       }
