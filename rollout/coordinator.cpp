@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "rollout/books/lease.h"
@@ -18,6 +20,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr size_t kKeptMetrics = 64;
+constexpr Duration kThiefRests = std::chrono::milliseconds(250);
 
 // The rank that orders of batches go to. Further ranks share its work, and say only that they are there.
 constexpr wire::Peer kLeadTrainer{wire::Role::kTrainer, 0};
@@ -52,6 +55,7 @@ class Coordinator {
       }
       for (const Compared& compared : judging_.take()) TRY(on_compared(compared));
       TRY(check_deadlines());
+      TRY(end_thefts());
       if (stop && !finishing_) TRY(finish());
       TRY(carry_out_pending());
       if (finishing_ && (trainer_saved_ || clock_.now() > finish_deadline_)) done_ = true;
@@ -142,7 +146,8 @@ class Coordinator {
       }
       case wire::Body::DECLINED: {
         const auto thief = members_.directory().at(body.getDeclined().cStr());
-        return thief ? apply(StealEnded{to_string(*thief)}) : Status();
+        if (thief) resting_[to_string(*thief)] = clock_.now() + kThiefRests;
+        return {};
       }
       case wire::Body::LEAVE: {
         if (members_.directory().find(*peer) != nullptr) spdlog::info("{} leaves", message.sender());
@@ -270,6 +275,7 @@ class Coordinator {
     write_claim(transferred.key, transferred.claims, yours.body().initClaim());
     (void)socket_.send(transferred.to, yours);
     if (transferred.from == transferred.to) return;
+    if (const auto thief = resting_.find(transferred.to); thief != resting_.end()) thief->second = clock_.now();
     carry_out(ClaimRefused{transferred.from, transferred.key, transferred.claims});
     ++steals_;
   }
@@ -322,6 +328,17 @@ class Coordinator {
   void carry_out(const Finish&) { done_ = true; }
 
   // ---- Time ----
+
+  Status end_thefts() {
+    const Time now = clock_.now();
+    while (true) {
+      const auto due = std::ranges::find_if(resting_, [&](const auto& entry) { return entry.second <= now; });
+      if (due == resting_.end()) return {};
+      const std::string thief = due->first;
+      resting_.erase(due);
+      TRY(apply(StealEnded{thief}));
+    }
+  }
 
   void set_deadline(const EpisodeKey& key) { deadlines_[key] = clock_.now() + from_seconds(settings_.episode_seconds); }
 
@@ -416,6 +433,9 @@ class Coordinator {
   std::map<wire::Peer, uint64_t> refused_;  // the last life that was not heard: each is named once
   MetricsLog metrics_log_;
   std::map<EpisodeKey, Time> deadlines_;
+  // Thieves whose last theft has ended, until they may try again: what gave nothing gives nothing a moment later, and
+  // each try is in the log.
+  std::map<std::string, Time> resting_;
   std::string watcher_;
   std::map<uint64_t, Json> trainer_metrics_;  // of the newest steps
   std::set<uint64_t> without_metrics_;        // steps that are known from a hello alone
