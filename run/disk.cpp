@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/byte_size.h"
@@ -113,7 +114,7 @@ bool DiskWatch::has_run_out() {
   if (!why_.ok() || start < next_) return false;
   // That the disk cannot be asked ends no run.
   if (Status found = room(); found.code() == Code::kInvalid || found.code() == Code::kUnfit) why_ = std::move(found);
-  next_ = clock_.now() + 50 * (clock_.now() - start);
+  next_ = clock_.now() + std::min<Duration>(50 * (clock_.now() - start), std::chrono::minutes(1));
   return !why_.ok();
 }
 

@@ -8,6 +8,7 @@ source_dir=$1 TANDEM=$2 tiny=$3
 export TANDEM
 times=2 command=(scripts/quickstart --smoke --no-train)
 [[ -z "${TANDEM_LONG_TESTS:-}" ]] || times=10 command=(scripts/quickstart --smoke)
+command -v pgrep >/dev/null || { echo "pgrep is missing; install procps" >&2; exit 1; }
 scratch=$(mktemp -d)
 quickstart=
 finish() {
@@ -44,8 +45,8 @@ for ((i = 1; i <= times; ++i)); do
   # A session of its own, so that its group can be ended whole; SIGINT is ignored by what a script starts beside it, else.
   setsid env --default-signal=INT timeout --foreground 300 "${command[@]}" >"$scratch/part-$i.log" 2>&1 &
   launched=$!
-  sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
   quickstart=$launched
+  sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
   # As a terminal does it, Ctrl-C is for the whole group; the others are for the script alone.
   script=$(pgrep -P "$launched" -f scripts/quickstart | head -n 1 || true)
   if [[ -n "$script" ]]; then

@@ -11,11 +11,12 @@ the one that the tutorial trains, and there are two steps of reinforcement.
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 
-LIMIT_SECONDS = 240  # for all commands; they take some seconds on the tiny model
+LIMIT_SECONDS = 800  # for all commands; they take some seconds on the tiny model
 
 
 def blocks_of(text):
@@ -58,7 +59,7 @@ def missing(printed, expected):
 
 def main():
     source, tandem, model = map(pathlib.Path, sys.argv[1:])
-    text = (source / "docs/tutorial.md").read_text()
+    text = (source / "docs/tutorial.md").read_text(encoding="utf-8")
     script, expected = script_of(text)
     if not expected:
         sys.exit("docs/tutorial.md has no block of output")
@@ -70,17 +71,23 @@ def main():
         (checkout / "models/SmolLM2-135M-Instruct").symlink_to(model)
         for folder in ("configs", "profiles"):
             (checkout / folder).symlink_to(source / folder)
-        environment = os.environ | {"TANDEM__RUN__STEPS": "2", "TANDEM__TASKS__HELDOUT": "2", "HOME": scratch}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("TANDEM__", "XDG_"))}
+        environment |= {"TANDEM__RUN__STEPS": "2", "TANDEM__TASKS__HELDOUT": "2", "HOME": scratch, "LC_ALL": "C.UTF-8"}
+        # A session of its own, so that what it started ends with it.
+        shell = subprocess.Popen(["bash", "-c", script], cwd=checkout, env=environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            result = subprocess.run(["bash", "-c", script], cwd=checkout, env=environment, stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_SECONDS, errors="replace")
-        except subprocess.TimeoutExpired as late:
-            sys.exit(f"{(late.stdout or b'').decode(errors='replace')}\nnot done after {LIMIT_SECONDS} s")
-    errors = list(missing(result.stdout, expected))
-    if result.returncode != 0:
-        errors.insert(0, f"a command ended with {result.returncode}")
+            output, _ = shell.communicate(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            output, _ = shell.communicate()
+            sys.exit(f"{output.decode(errors='replace')}\nnot done after {LIMIT_SECONDS} s")
+    output = output.decode(errors="replace")
+    errors = list(missing(output, expected))
+    if shell.returncode != 0:
+        errors.insert(0, f"a command ended with {shell.returncode}")
     if errors:
-        sys.exit(result.stdout + "\n" + "\n".join(errors))
+        sys.exit(output + "\n" + "\n".join(errors))
 
 
 if __name__ == "__main__":

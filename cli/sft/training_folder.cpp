@@ -51,6 +51,7 @@ Result<FileDescriptor> open_training_folder(bool resume, const SftConfig& config
     return fail(Status::exists(fmt::format("{} is of a training that has not ended", folder.string()))
                     .hint(fmt::format("--resume goes on with it; remove {} to begin anew", folder.string())));
   }
+  if (!begun) fs::remove(folder / kEndedConfigFile, error);  // of a training before it
   TRY(write_file(folder / kConfigFile, schema.resolved().dump(2) + "\n"));
   fs::remove(folder / "model", error);
   fs::create_directory_symlink(fs::absolute(config.model), folder / "model", error);  // for tandem export

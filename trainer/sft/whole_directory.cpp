@@ -14,9 +14,10 @@ Status write_whole_directory(const fs::path& directory, const std::function<Stat
   std::error_code ignored;
   // Those of processes that were killed while they wrote, too.
   std::vector<fs::path> left;
-  for (const auto& entry : fs::directory_iterator(out.parent_path(), ignored)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("." + out.filename().string() + ".") && name.ends_with(".tmp")) left.push_back(entry.path());
+  fs::directory_iterator entry(out.parent_path(), ignored);
+  for (; !ignored && entry != fs::directory_iterator(); entry.increment(ignored)) {
+    const std::string name = entry->path().filename();
+    if (name.starts_with("." + out.filename().string() + ".") && name.ends_with(".tmp")) left.push_back(entry->path());
   }
   for (const auto& each : left) fs::remove_all(each, ignored);
   Status written = write(aside);
