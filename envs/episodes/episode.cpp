@@ -1,5 +1,7 @@
 #include "envs/episodes/episode.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "base/file.h"
@@ -150,9 +152,8 @@ Status remove_paths(Sandbox& sandbox, const std::set<std::string>& paths) {
 std::set<std::string> gone_from(const BaseTree& base, const Place& place) {
   std::set<std::string> gone = place.removed;
   for (const auto& [path, content] : place.files) {
-    std::error_code error;
-    const auto type = fs::symlink_status(base.tree() / path, error).type();
-    if (type == fs::file_type::directory || type == fs::file_type::symlink) gone.insert(path);
+    const auto mode = mode_in_base(base, path);
+    if (mode && !S_ISREG(*mode)) gone.insert(path);
   }
   return gone;
 }

@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -18,10 +22,11 @@
 namespace tandem::envs {
 namespace {
 
-constexpr std::string_view kManifestMark = "tandem-base-1";
+constexpr std::string_view kManifestMark = "tandem-base-2";
 constexpr uint64_t kLargestManifest = uint64_t{512} << 20;
 constexpr int64_t kNanoseconds = 1'000'000'000;
 constexpr size_t kMostChanges = 10'000;  // files that are collected, as of a workspace without a base
+constexpr uint64_t kLargestBaseFile = uint64_t{1} << 30;
 constexpr uint64_t kMostChangeBytes = 32 << 20;
 
 int64_t nanoseconds(const timespec& time) { return time.tv_sec * kNanoseconds + time.tv_nsec; }
@@ -35,7 +40,8 @@ struct BaseEntry {
 
 struct Manifest {
   uint64_t files = 0, bytes = 0;
-  int64_t made = 0;  // nanoseconds: no file of it has changed since
+  uint64_t list = 0;  // bytes after the first line
+  int64_t made = 0;   // nanoseconds: no file of it has changed since
   std::unordered_map<std::string_view, BaseEntry> entries;
 };
 
@@ -55,9 +61,11 @@ Result<Manifest> read_manifest(std::string_view text, bool with_entries) {
   text.remove_prefix(kManifestMark.size());
   if (!text.starts_with(' ')) return corrupt();
   text.remove_prefix(1);
-  if (!take(text, manifest.files, ' ') || !take(text, manifest.bytes, ' ') || !take(text, manifest.made, '\n'))
+  if (!take(text, manifest.files, ' ') || !take(text, manifest.bytes, ' ') || !take(text, manifest.made, ' ') ||
+      !take(text, manifest.list, '\n'))
     return corrupt();
   if (!with_entries) return manifest;
+  if (text.size() != manifest.list) return corrupt();
   manifest.entries.reserve(manifest.files);
   while (!text.empty()) {
     BaseEntry entry;
@@ -84,7 +92,45 @@ Status separate(const fs::path& path, mode_t mode) {
   return {};
 }
 
+size_t first_line(const char* text, ssize_t size) {
+  const std::string_view all(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  return std::min(all.find('\n'), all.size() - (all.empty() ? 0 : 1)) + 1;
+}
+
+// Opened below the tree of a base, whatever links there are.
+FileDescriptor open_below(const BaseTree& base, const std::string& path, uint64_t flags) {
+  const FileDescriptor tree(open(base.tree().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!tree) return {};
+  open_how how{};
+  how.flags = flags | O_NOFOLLOW | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  return FileDescriptor(static_cast<int>(syscall(SYS_openat2, tree.get(), path.c_str(), &how, sizeof how)));
+}
+
 }  // namespace
+
+std::optional<uint32_t> mode_in_base(const BaseTree& base, const std::string& path) {
+  const auto file = open_below(base, path, O_PATH);
+  struct stat info {};
+  if (!file || fstat(file.get(), &info) != 0) return std::nullopt;
+  return info.st_mode;
+}
+
+Result<std::string> read_base_file(const BaseTree& base, const std::string& path) {
+  const auto file = open_below(base, path, O_RDONLY | O_NONBLOCK);
+  struct stat info {};
+  if (!file || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))
+    return fail(Status::not_found("the base has no file " + path));
+  std::string content;
+  char buffer[65536];
+  ssize_t count = 0;
+  while ((count = read(file.get(), buffer, sizeof buffer)) > 0) {
+    content.append(buffer, static_cast<size_t>(count));
+    if (content.size() > kLargestBaseFile) return fail(Status::exhausted(path + " of the base is larger than is read"));
+  }
+  if (count < 0) return fail(Status::from_errno(path, errno));
+  return content;
+}
 
 Status seal_base_tree(const fs::path& folder, unsigned user) {
   const fs::path root = folder / "tree";
@@ -137,7 +183,11 @@ Status seal_base_tree(const fs::path& folder, unsigned user) {
   const FileDescriptor mark(open((folder / "made").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   struct stat made {};
   if (!mark || futimens(mark.get(), nullptr) != 0 || fstat(mark.get(), &made) != 0) return failed(folder / "made");
-  const auto head = fmt::format("{} {} {} {}\n", kManifestMark, paths.size(), bytes, nanoseconds(made.st_ctim));
+  // A power cut leaves a whole base or none; and no file of a sandbox has a time that the base has.
+  if (syncfs(mark.get()) != 0) return failed(folder);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto head =
+      fmt::format("{} {} {} {} {}\n", kManifestMark, paths.size(), bytes, nanoseconds(made.st_ctim), list.size());
   return write_file(folder / "manifest", head + list);
 }
 
@@ -149,6 +199,14 @@ Result<BaseTree> open_base_tree(const fs::path& folder, std::string digest) {
   const ssize_t size = read(file.get(), head, sizeof head);
   const auto manifest =
       TRY(read_manifest(std::string_view(head, static_cast<size_t>(std::max<ssize_t>(size, 0))), false));
+  struct stat whole {
+  }, made{};
+  std::error_code error;
+  // A copy of a base has other times, by which every file of it would count as changed.
+  const bool is_whole = fstat(file.get(), &whole) == 0 && stat((folder / "made").c_str(), &made) == 0 &&
+                        static_cast<uint64_t>(whole.st_size) == first_line(head, size) + manifest.list &&
+                        nanoseconds(made.st_ctim) == manifest.made && fs::is_directory(base.tree(), error);
+  if (!is_whole) return fail(Status::corrupt("the base at " + folder.string() + " is not as it was made"));
   base.files = manifest.files;
   base.bytes = manifest.bytes;
   return base;
@@ -212,7 +270,7 @@ Result<Collected> changes_against(const BaseTree& base, const Collected& all) {
     const bool was_program = known->second.kind == BaseKind::kProgram, is_link = known->second.kind == BaseKind::kLink;
     manifest.entries.erase(known);
     if (is_link && content == "(not a regular file)") continue;
-    const auto before = is_link ? fail(Status::not_found("")) : read_file(base.tree() / path);
+    const auto before = is_link ? fail(Status::not_found("")) : read_base_file(base, path);
     if (before && *before == content && was_program == all.programs.contains(path)) continue;
     changes.files[path] = content;
     if (all.programs.contains(path)) changes.programs.insert(path);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -43,6 +44,13 @@ Status seal_base_tree(const std::filesystem::path& folder, unsigned user);
 
 // kNotFound where there is none, kCorrupt where its manifest is not of this format.
 Result<BaseTree> open_base_tree(const std::filesystem::path& folder, std::string digest);
+
+// Of a path of the base: its file type and permissions, as stat has them, of a link itself; nothing where it is not
+// there. No link on the way leads out of the base.
+std::optional<uint32_t> mode_in_base(const BaseTree& base, const std::string& path);
+
+// The content of a file of the base. kNotFound where there is none, or it is a link itself.
+Result<std::string> read_base_file(const BaseTree& base, const std::string& path);
 
 // What is other below `root` than in the base of this manifest, within the bounds of collect_files.
 Collected collect_changes(const std::filesystem::path& root, std::string_view manifest);

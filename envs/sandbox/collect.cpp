@@ -9,6 +9,7 @@ namespace {
 // Beyond what a task may begin with, and within a message to the sandbox that tests run in.
 constexpr size_t kCollectMostFiles = 10'000;
 constexpr uint64_t kMostBytes = 32 << 20;
+constexpr size_t kLongestCommand = 60'000;  // of one word of a command line Linux takes twice as much
 
 }  // namespace
 
@@ -45,12 +46,19 @@ Collected collect_files(const fs::path& root, const std::set<std::string>& left_
 }
 
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths) {
-  if (paths.empty()) return {};
-  std::string command = "chmod +x --";
-  for (const auto& path : paths) command += " " + shell_quoted(path);
-  const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
-  if (outcome.exit_code == 0 && outcome.ok) return {};
-  return Status::unavailable("files could not be made programs: " + outcome.output);
+  std::string command;
+  const auto run = [&]() -> Status {
+    if (command.empty()) return {};
+    const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", "chmod +x --" + command}}));
+    command.clear();
+    if (outcome.exit_code == 0 && outcome.ok) return {};
+    return Status::unavailable("files could not be made programs: " + outcome.output);
+  };
+  for (const auto& path : paths) {
+    command += " " + shell_quoted(path);
+    if (command.size() > kLongestCommand) TRY(run());
+  }
+  return run();
 }
 
 Status put_files(const fs::path& root, const Files& files) {

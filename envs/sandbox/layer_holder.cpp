@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -75,13 +76,27 @@ uint64_t LayerHolder::next_number() {
   return next_++;
 }
 
-Result<std::shared_ptr<const FileLayer>> LayerHolder::keep(FileTrees trees) {
+Result<std::shared_ptr<const FileLayer>> LayerHolder::bind(FileTrees trees) {
+  const auto layer = TRY(keep(std::move(trees), true));
+  // Whether overlays can be made of it shows the first one, which nobody uses.
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Status::from_errno("socketpair", errno));
+  const FileDescriptor ours(ends[0]), theirs(ends[1]);
+  const auto tried = TRY(begin_on({.all = {layer}}, uint64_t{1} << 20, theirs));
+  const auto answer = TRY(answer_of(ours.get()));
+  if (answer.text != kWorked) return fail(Status::unfit("no overlay can be mounted over it: " + answer.text));
+  return layer;
+}
+
+Result<std::shared_ptr<const FileLayer>> LayerHolder::keep(FileTrees trees, bool is_bound) {
   const uint64_t number = next_number();
   auto request = request_of(LayerRequest::kKeep);
   put_number(request, number);
+  put_number(request, is_bound ? 1 : 0);
   const int descriptors[] = {trees.workspace.get(), trees.temporary.get()};
   // From here on it is let go of, also where only one of them was kept.
-  const auto layer = std::make_shared<FileLayer>(shared_from_this(), number);
+  const auto layer = std::make_shared<FileLayer>(shared_from_this(), number, is_bound);
   TRY(ask(request, descriptors));
   layer->is_in(std::move(trees));
   return layer;

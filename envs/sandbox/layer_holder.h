@@ -28,7 +28,10 @@ class LayerHolder : public std::enable_shared_from_this<LayerHolder> {
   LayerHolder& operator=(const LayerHolder&) = delete;
 
   // What a sandbox held that began empty and writes no more, from now on a layer.
-  Result<std::shared_ptr<const FileLayer>> keep(FileTrees trees);
+  Result<std::shared_ptr<const FileLayer>> keep(FileTrees trees) { return keep(std::move(trees), false); }
+  // A folder of the machine that nobody writes any more, as a layer. kUnfit, with the kernel's words, where no overlay
+  // can begin on it.
+  Result<std::shared_ptr<const FileLayer>> bind(FileTrees trees);
 
   // Has the trees of one sandbox that begins on layers, in `disk_bytes` less what they take, sent over a socket:
   // kWorked with the two trees and with the two that what it writes is in, or what went wrong. Waits for nothing. The
@@ -42,6 +45,7 @@ class LayerHolder : public std::enable_shared_from_this<LayerHolder> {
   friend class FileLayer;
   LayerHolder(FileDescriptor socket, int process) : socket_(std::move(socket)), process_(process) {}
 
+  Result<std::shared_ptr<const FileLayer>> keep(FileTrees trees, bool is_bound);
   Status tell(const std::string& request, std::span<const int> descriptors);
   Status ask(const std::string& request, std::span<const int> descriptors);
   Status lose(const Status& why);

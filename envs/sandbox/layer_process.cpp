@@ -36,7 +36,8 @@ constexpr const char* kTrees[] = {"/workspace", "/tmp"};
 // A layer is a folder by its number, with a file system for each tree: what a sandbox held that began empty, or, with
 // kWritten in its name, what one wrote that began on layers. That is in kLayerProcessFiles there, beside what the
 // kernel needs.
-constexpr const char *kWritten = "+", *kLayerProcessFiles = "/files", *kWork = "/work";
+// With kBound in it a layer is of files of the machine, which take no memory.
+constexpr const char *kWritten = "+", *kLayerProcessFiles = "/files", *kWork = "/work", *kBound = "/bound";
 
 Status check(long result, const std::string& what) { return result < 0 ? Status::from_errno(what, errno) : Status(); }
 
@@ -57,9 +58,10 @@ Status move_out() {
   return check(setxattr("/", "trusted.tandem", "", 0, 0), "attributes of root");
 }
 
-Status keep(const std::string& layer, const std::vector<FileDescriptor>& trees) {
+Status keep(const std::string& layer, bool is_bound, const std::vector<FileDescriptor>& trees) {
   if (trees.size() != std::size(kTrees)) return Status::corrupt("a layer has two trees");
   TRY(check(mkdir(layer.c_str(), 0700), layer));
+  if (is_bound) TRY(check(mkdir((layer + kBound).c_str(), 0700), layer));
   for (size_t i = 0; i < trees.size(); ++i) {
     const auto place = layer + kTrees[i];
     TRY(check(mkdir(place.c_str(), 0700), place));
@@ -104,7 +106,8 @@ Status begin(const std::string& tree_of_layer, uint64_t bytes, const std::vector
     const auto place = was_written ? kept + kWritten : kept, files = was_written ? place + kLayerProcessFiles : place;
     if (top.empty()) top = files;
     lower += (lower.empty() ? "" : ":") + files;
-    taken += bytes_in(FileDescriptor(open(place.c_str(), O_PATH | O_CLOEXEC)));
+    const bool is_bound = access((kept.substr(0, kept.rfind('/')) + kBound).c_str(), F_OK) == 0;
+    if (!is_bound) taken += bytes_in(FileDescriptor(open(place.c_str(), O_PATH | O_CLOEXEC)));
   }
   if (taken >= bytes) return Status::exhausted("what a sandbox begins on takes all of its disk");
   const auto own = tree_of_layer + kWritten, files = own + kLayerProcessFiles, work = own + kWork;
@@ -126,6 +129,7 @@ void let_go(const std::string& layer) {
       rmdir(place.c_str());
     }
   }
+  rmdir((layer + kBound).c_str());
   rmdir(layer.c_str());
 }
 
@@ -161,7 +165,8 @@ Status serve(int socket, const Received& request) {
   const auto layer = "/" + std::to_string(TRY(fields.number()));
   switch (kind) {
     case LayerRequest::kKeep: {
-      const Status kept = keep(layer, request.descriptors);
+      const bool is_bound = TRY(fields.number()) == 1;
+      const Status kept = keep(layer, is_bound, request.descriptors);
       return send_descriptors(socket, kept ? kWorked : kept.message(), std::span<const int>());
     }
     case LayerRequest::kBegin:

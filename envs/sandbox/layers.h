@@ -5,7 +5,6 @@
 // once it is shared.
 #pragma once
 
-#include <linux/magic.h>
 #include <sys/statfs.h>
 
 #include <cstdint>
@@ -27,17 +26,19 @@ struct FileTrees {
   FileDescriptor workspace, temporary;
 };
 
-// The memory that they take: none where they are files of a disk.
+// The memory that they take.
 inline uint64_t bytes_in(const FileDescriptor& tree) {
   struct statfs info {};
-  if (!tree || fstatfs(tree.get(), &info) != 0 || info.f_type != TMPFS_MAGIC) return 0;
+  if (!tree || fstatfs(tree.get(), &info) != 0) return 0;
   return (info.f_blocks - info.f_bfree) * static_cast<uint64_t>(info.f_bsize);
 }
 inline uint64_t bytes_in(const FileTrees& trees) { return bytes_in(trees.workspace) + bytes_in(trees.temporary); }
 
 class FileLayer {
  public:
-  FileLayer(std::shared_ptr<LayerHolder> holder, uint64_t number) : holder_(std::move(holder)), number_(number) {}
+  // `is_bound`: a folder of the machine, which takes none of a sandbox's memory.
+  FileLayer(std::shared_ptr<LayerHolder> holder, uint64_t number, bool is_bound = false)
+      : holder_(std::move(holder)), number_(number), is_bound_(is_bound) {}
   ~FileLayer();
   FileLayer(const FileLayer&) = delete;
   FileLayer& operator=(const FileLayer&) = delete;
@@ -47,11 +48,12 @@ class FileLayer {
 
   // What it is in; before anybody else has it.
   void is_in(FileTrees trees) { trees_ = std::move(trees); }
-  uint64_t bytes() const { return bytes_in(trees_); }
+  uint64_t bytes() const { return is_bound_ ? 0 : bytes_in(trees_); }
 
  private:
   const std::shared_ptr<LayerHolder> holder_;
   const uint64_t number_;
+  const bool is_bound_;
   FileTrees trees_;
 };
 

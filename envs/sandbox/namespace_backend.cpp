@@ -87,7 +87,7 @@ Result<std::shared_ptr<const FileLayer>> NamespaceBackend::layer_of(const BaseTr
   }
   if (bases_.size() >= kMostBases) bases_.clear();  // they live on below the sandboxes that begin on them
   FileTrees trees{.workspace = TRY(bound_folder(base.tree())), .temporary = TRY(empty_temporary())};
-  return bases_[base.digest] = TRY(holding->keep(std::move(trees)));
+  return bases_[base.digest] = TRY(holding->bind(std::move(trees)));
 }
 
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& wanted) {

@@ -1,6 +1,7 @@
 #include "envs/tasks/command_check.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -66,12 +67,23 @@ void keep_pytest_settings(const Task& task, Files& files) {
 
 // What of the base lies where files of the check go and is in their way.
 void clear_base(const BaseTree& base, const std::string& path, std::set<std::string>& removed) {
-  std::error_code error;
-  if (fs::is_directory(fs::symlink_status(base.tree() / path, error))) removed.insert(path);
+  const auto is = [&](const std::string& at, uint32_t type) {
+    const auto mode = mode_in_base(base, at);
+    return mode && (*mode & S_IFMT) == type;
+  };
+  if (is(path, S_IFDIR)) removed.insert(path);
   for (auto parent = fs::path(path).parent_path(); !parent.empty(); parent = parent.parent_path()) {
-    const auto type = fs::symlink_status(base.tree() / parent, error).type();
-    if (type == fs::file_type::regular || type == fs::file_type::symlink) removed.insert(parent.string());
+    if (is(parent.string(), S_IFREG) || is(parent.string(), S_IFLNK)) removed.insert(parent.string());
   }
+}
+
+// What was left behind at and around a file that stays: below its path, or a file where it has a folder.
+void clear_around(Files& files, const std::string& path) {
+  const auto below = path + "/";
+  for (auto next = files.lower_bound(below); next != files.end() && next->first.starts_with(below);)
+    next = files.erase(next);
+  for (auto parent = fs::path(path).parent_path(); !parent.empty(); parent = parent.parent_path())
+    files.erase(parent.string());
 }
 
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
@@ -82,9 +94,15 @@ Place place_for(const CommandCheck& check, const Task& task, const Files& left_b
     place.removed = removed;
   }
   std::erase_if(place.files, [](const auto& file) { return steers_tests(file.first); });
-  std::erase_if(place.removed, [](const auto& path) { return steers_tests(path); });
+  std::erase_if(place.removed, [&](const auto& path) {
+    if (!steers_tests(path)) return false;
+    clear_around(place.files, path);
+    return true;
+  });
   for (const auto& [path, content] : task.files) {
-    if (steers_tests(path)) place.files[path] = content;
+    if (!steers_tests(path)) continue;
+    clear_around(place.files, path);
+    place.files[path] = content;
   }
   keep_pytest_settings(task, place.files);
   for (const auto& folder : check.folders) {

@@ -10,9 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "envs/sandbox/confine.h"
@@ -37,38 +40,85 @@ Result<fs::path> bases_folder() {
 
 bool is_left_out(const fs::path& name) { return name == ".git" || name == "__pycache__"; }
 
-Result<std::string> digest_of_folder(const fs::path& folder) {
-  std::vector<std::string> lines;
+struct SourceFile {
+  fs::path path;
+  std::string name, stamp, mode;  // the mode's bits that a base keeps
+};
+
+SourceFile source_file(const fs::path& path, std::string name, const struct stat& info) {
+  const bool is_program = S_ISREG(info.st_mode) && (info.st_mode & S_IXUSR) != 0;
+  return {.path = path,
+          .name = std::move(name),
+          .stamp = fmt::format("{}.{} {} {}.{} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                               info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec),
+          .mode = S_ISLNK(info.st_mode) ? "l"
+                  : is_program          ? "x"
+                                        : "-"};
+}
+
+// What a folder holds, sorted, or an archive alone.
+Result<std::vector<SourceFile>> files_of(const fs::path& source) {
+  std::vector<SourceFile> files;
+  struct stat info {};
+  if (lstat(source.c_str(), &info) != 0) return fail(Status::from_errno(source.string(), errno));
+  if (!S_ISDIR(info.st_mode)) return std::vector{source_file(source, "", info)};
   std::error_code error;
-  auto entry = fs::recursive_directory_iterator(folder, error);
+  auto entry = fs::recursive_directory_iterator(source, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (is_left_out(entry->path().filename())) {
       entry.disable_recursion_pending();
       continue;
     }
-    struct stat info {};
     if (lstat(entry->path().c_str(), &info) != 0) return fail(Status::from_errno(entry->path().string(), errno));
-    if (S_ISDIR(info.st_mode)) continue;
-    lines.push_back(fmt::format("{} {} {}.{} {:o}\n", entry->path().lexically_relative(folder).string(), info.st_size,
-                                info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_mode));
-    if (lines.size() > kMostBaseFiles)
-      return fail(Status::invalid(fmt::format("{} has more than {} files", folder.string(), kMostBaseFiles)));
+    if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) continue;
+    files.push_back(source_file(entry->path(), entry->path().lexically_relative(source).string(), info));
+    if (files.size() > kMostBaseFiles)
+      return fail(Status::invalid(fmt::format("{} has more than {} files", source.string(), kMostBaseFiles)));
   }
-  if (error) return fail(Status::from_errno(folder.string(), error.value()));
-  std::sort(lines.begin(), lines.end());
-  return digest_of(join(lines, "")).hex();
+  if (error) return fail(Status::from_errno(source.string(), error.value()));
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return files;
 }
 
-Result<std::string> digest_of_archive(const fs::path& file) {
+std::string stamp_of(std::span<const SourceFile> files) {
+  std::string text;
+  for (const auto& file : files) text.append(file.name).append(1, '\0').append(file.stamp).append("\n");
+  return digest_of(text).hex();
+}
+
+Result<std::string> digest_of_file(const fs::path& file) {
   const FileDescriptor in = TRY(open_regular_file(file));
   struct stat info {};
   if (fstat(in.get(), &info) != 0) return fail(Status::from_errno(file.string(), errno));
-  if (info.st_size == 0) return fail(Status::invalid(file.string() + " is empty"));
+  if (info.st_size == 0) return std::string("empty");
   const auto size = static_cast<size_t>(info.st_size);
   void* const bytes = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, in.get(), 0);
   if (bytes == MAP_FAILED) return fail(Status::from_errno(file.string(), errno));
-  const auto digest = digest_of(std::span(static_cast<const std::byte*>(bytes), size)).hex();
+  auto digest = digest_of(std::span(static_cast<const std::byte*>(bytes), size)).hex();
   munmap(bytes, size);
+  return digest;
+}
+
+Result<std::string> digest_of_contents(std::span<const SourceFile> files) {
+  std::string text;
+  for (const auto& file : files) {
+    std::error_code error;
+    const auto content =
+        file.mode == "l" ? fs::read_symlink(file.path, error).string() : TRY(digest_of_file(file.path));
+    if (error) return fail(Status::from_errno(file.path.string(), error.value()));
+    text.append(file.name).append(1, '\0').append(file.mode).append(content).append("\n");
+  }
+  return digest_of(text).hex();
+}
+
+// Contents are read once: what they were is kept by the stamp.
+Result<std::string> remembered_digest(std::span<const SourceFile> files, const std::string& stamp) {
+  const fs::path all = TRY(bases_folder()), memory = all / (stamp + ".digest");
+  if (auto known = read_file(memory, 64); known && known->size() == 32) return *known;
+  const auto digest = TRY(digest_of_contents(files));
+  TRY(make_directories(all.parent_path()));
+  TRY(make_private_folder(all));
+  TRY(write_file(memory, digest));
   return digest;
 }
 
@@ -193,15 +243,11 @@ Status unpack(const TaskBase& base, const fs::path& folder) {
   switch (base.kind) {
     case TaskBase::Kind::kGit:
       return unpack_git(base, folder);
-    case TaskBase::Kind::kFolder: {
-      TRY(run_line(fmt::format("set -o pipefail; tar -C {} --exclude=.git --exclude=__pycache__ -cf - . | "
-                               "tar -C {} --no-same-owner -xf -",
-                               from, to),
-                   base.source));
-      const auto now = TRY(digest_of_folder(base.source));
-      return now == base.digest ? Status()
-                                : Status::invalid(base.source.string() + " has changed since the task was read");
-    }
+    case TaskBase::Kind::kFolder:
+      return run_line(fmt::format("set -o pipefail; tar -C {} --exclude=.git --exclude=__pycache__ -cf - . | "
+                                  "tar -C {} --no-same-owner -xf -",
+                                  from, to),
+                      base.source);
     case TaskBase::Kind::kArchive:
       TRY(run_line(fmt::format("tar -C {} --no-same-owner -xf {}", to, from), base.source));
       return lift_single_folder(tree);
@@ -212,7 +258,15 @@ Status unpack(const TaskBase& base, const fs::path& folder) {
 // Held while a base is made; the file stays.
 Result<FileDescriptor> lock_file(const fs::path& path) {
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file || flock(file.get(), LOCK_EX) != 0) return fail(Status::from_errno(path.string(), errno));
+  if (!file) return fail(Status::from_errno(path.string(), errno));
+  const SystemClock clock;
+  for (const Time start = clock.now(); flock(file.get(), LOCK_EX | LOCK_NB) != 0;) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail(Status::from_errno(path.string(), errno));
+    if (to_seconds(clock.now() - start) > kUnpackSeconds)
+      return fail(Status::deadline(fmt::format("another process unpacks the base for more than {} s; it has {}",
+                                               kUnpackSeconds, path.string())));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
   return file;
 }
 
@@ -229,13 +283,16 @@ Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, con
     base.digest = digest_of("git " + base.commit).hex();
     return base;
   }
-  if (kind == TaskBase::Kind::kFolder) {
-    if (!fs::is_directory(base.source, error))
-      return fail(Status::not_found("there is no folder " + base.source.string()));
-    base.digest = TRY(digest_of_folder(base.source));
-    return base;
-  }
-  base.digest = digest_of("archive " + TRY(digest_of_archive(base.source))).hex();
+  const bool is_folder = kind == TaskBase::Kind::kFolder;
+  if (is_folder && !fs::is_directory(base.source, error))
+    return fail(Status::not_found("there is no folder " + base.source.string()));
+  if (!is_folder && !fs::is_regular_file(base.source, error))
+    return fail(Status::not_found("there is no archive " + base.source.string()));
+  base.source = fs::canonical(base.source, error);
+  if (error) return fail(Status::from_errno(source.string(), error.value()));
+  const auto files = TRY(files_of(base.source));
+  base.stamp = stamp_of(files);
+  base.digest = digest_of((is_folder ? "folder " : "archive ") + TRY(remembered_digest(files, base.stamp))).hex();
   return base;
 }
 
@@ -252,6 +309,8 @@ Result<BaseTree> prepare_base(const TaskBase& base) {
   fs::remove_all(folder, error);
   TRY(make_directories(part));
   Status made = unpack(base, part);
+  if (made && base.kind != TaskBase::Kind::kGit && stamp_of(TRY(files_of(base.source))) != base.stamp)
+    made = Status::invalid(base.source.string() + " has changed since the task was read");
   if (made) made = seal_base_tree(part, kNobody);
   if (made && rename(part.c_str(), folder.c_str()) != 0) made = Status::from_errno(folder.string(), errno);
   if (!made) {
@@ -264,16 +323,6 @@ Result<BaseTree> prepare_base(const TaskBase& base) {
 bool is_prepared(const TaskBase& base) {
   const auto all = bases_folder();
   return all && open_base_tree(*all / base.digest, base.digest).has_value();
-}
-
-Result<std::string> read_base_file(const BaseTree& base, const std::string& path) {
-  if (const auto why = why_no_workspace_path(path); !why.empty())
-    return fail(Status::invalid(fmt::format("\"{}\" {}", path, why)));
-  std::error_code error;
-  const auto file = base.tree() / path;
-  if (fs::symlink_status(file, error).type() != fs::file_type::regular)
-    return fail(Status::not_found("the base has no file " + path));
-  return read_file(file);
 }
 
 }  // namespace tandem::envs

@@ -20,7 +20,8 @@ struct TaskBase {
   Kind kind = Kind::kFolder;
   fs::path source;
   std::string commit = {};            // of git: the whole name
-  std::string digest = {};            // of what it holds: of a folder by paths, sizes, modes and times
+  std::string digest = {};            // of what it holds
+  std::string stamp = {};             // of a folder or an archive, by sizes, times and numbers of files
   std::optional<BaseTree> tree = {};  // once it is prepared
 };
 
@@ -35,8 +36,5 @@ Result<BaseTree> prepare_base(const TaskBase& base);
 
 // Whether it is on disk already.
 bool is_prepared(const TaskBase& base);
-
-// Of a file of the base, as text. kNotFound where there is none, or it is a link.
-Result<std::string> read_base_file(const BaseTree& base, const std::string& path);
 
 }  // namespace tandem::envs

@@ -73,7 +73,9 @@ class Base : public SandboxTest {
   bool is_shared(const BaseTree& base) {
     SandboxSpec spec = spec_;
     spec.base = base;
-    return backend_->create(spec).has_value();
+    const auto made = backend_->create(spec);
+    EXPECT_TRUE(made || made.error().code() == Code::kUnfit) << made.error().to_string();
+    return made.has_value();
   }
 
   Scratch scratch_;
@@ -192,12 +194,21 @@ TEST_F(Base, of_a_task_is_graded_with_what_was_left_behind_over_it) {
   EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; rm src/b.py"), 0);
   EXPECT_EQ(reward_after("mv src x; mkdir src; echo 'a = 2' > src/a.py; cp x/b.py src"), 1);
   EXPECT_EQ(reward_after("rm -rf src; echo 'a = 2' > src"), 0);
+  // Each of these was an error, with which an episode that failed had no reward.
+  EXPECT_EQ(reward_after("rm conftest.py; mkdir conftest.py; echo x > conftest.py/x"), 0);
+  EXPECT_EQ(reward_after("echo 'a = 2' > src/a.py; rm conftest.py; mkdir conftest.py; echo x > conftest.py/x"), 1);
+  EXPECT_EQ(reward_after("echo > $'q\\xff'; chmod +x $'q\\xff'"), 0);
+  EXPECT_EQ(reward_after("mkdir some-long-name; cd some-long-name; seq -f a-file-of-many-%g 5000 | xargs touch; "
+                         "chmod +x *"),
+            0);
 }
 
 TEST_F(Base, comes_from_a_commit_or_an_archive_too) {
   const auto run = [&](const std::string& line) {
-    ASSERT_EQ(system(("cd " + scratch_.path.string() + " && " + line + " > log 2>&1").c_str()), 0)
-        << scratch_.get("log");
+    scratch_.put("line", line);
+    const auto shell = "cd " + scratch_.path.string() +
+                       " && env -i PATH=/usr/bin:/bin HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 bash line > log 2>&1";
+    ASSERT_EQ(system(shell.c_str()), 0) << scratch_.get("log");
   };
   run("rm -r repo/.git && tar -caf repo.tar.gz repo && cd repo && git init -q && git add -A && git -c user.name=t -c "
       "user.email=t@t commit -qm one && echo 'a = 8' > src/a.py && git add -A && git -c user.name=t -c "
@@ -214,11 +225,35 @@ TEST_F(Base, comes_from_a_commit_or_an_archive_too) {
     EXPECT_EQ(base->files, 6u);
     EXPECT_EQ(read_base_file(*base, "src/a.py").value_or(""), a);
     EXPECT_EQ(read_base_file(*base, "link/a.py").value_or(""), a);
-    EXPECT_EQ(read_base_file(*base, "../manifest").error().code(), Code::kInvalid);
+    EXPECT_EQ(read_base_file(*base, "../manifest").error().code(), Code::kNotFound);
     EXPECT_EQ(fs::status(base->tree() / "tool.sh").permissions() & fs::perms::owner_exec, fs::perms::owner_exec);
     EXPECT_EQ(fs::read_symlink(base->tree() / "link"), "src");
     EXPECT_EQ(prepare_base(*found)->digest, base->digest) << "the second time it is there";
   }
+}
+
+// A base may hold links that lead out of it: grading reads its files on the host.
+TEST_F(Base, is_never_left_by_a_link) {
+  fs::create_symlink("/etc", scratch_.path / "repo/out");
+  fs::create_symlink("../..", scratch_.path / "repo/src/up");
+  const BaseTree base = tree();
+  for (const char* path : {"out/passwd", "src/up/manifest", "out", "link", "../manifest", "/etc/passwd", ""}) {
+    EXPECT_EQ(read_base_file(base, path).error().code(), Code::kNotFound) << path;
+  }
+  EXPECT_FALSE(mode_in_base(base, "out/passwd").has_value());
+  EXPECT_EQ(read_base_file(base, "link/a.py").value_or(""), "a = 1\n");
+}
+
+TEST_F(Base, of_two_folders_that_differ_in_content_alone_is_not_the_same) {
+  scratch_.put("twin/a", "one");
+  scratch_.put("twice/a", "two");
+  fs::last_write_time(scratch_.path / "twice/a", fs::last_write_time(scratch_.path / "twin/a"));
+  const auto one = find_task_base(TaskBase::Kind::kFolder, scratch_.path / "twin");
+  const auto two = find_task_base(TaskBase::Kind::kFolder, scratch_.path / "twice");
+  ASSERT_TRUE(one && two);
+  EXPECT_NE(one->digest, two->digest);
+  scratch_.put("twice/a", "one");
+  EXPECT_EQ(find_task_base(TaskBase::Kind::kFolder, scratch_.path / "twice")->digest, one->digest);
 }
 
 TEST_F(Base, that_cannot_be_had_is_told_with_its_place) {
@@ -245,9 +280,47 @@ TEST_F(Base, that_cannot_be_had_is_told_with_its_place) {
 }
 
 TEST_F(Base, a_manifest_of_others_is_refused_and_nothing_is_taken_for_unchanged) {
-  for (const char* text : {"", "tandem-base-1", "tandem-base-1 1 1 1", "tandem-base-2 0 0 0\n", "tandem-base-1 1 1 1\n",
-                           "tandem-base-1 1 1 9\n5 - a", "tandem-base-1 1 1 9\nx - a"}) {
+  for (const char* text :
+       {"", "tandem-base-2", "tandem-base-2 1 1 1", "tandem-base-1 0 0 0\n", "tandem-base-2 1 1 1 0\n",
+        "tandem-base-2 1 1 9 5\n5 - a", "tandem-base-2 1 1 9 5\nx - a", "tandem-base-2 0 0 0 9\n"}) {
     EXPECT_FALSE(collect_changes(scratch_.path / "repo", text).complete) << text;
+  }
+}
+
+// Each of these gave every episode a reward of 0, or the same error for ever.
+TEST_F(Base, that_is_not_as_it_was_made_is_made_again) {
+  const BaseTree base = tree();
+  const auto expect_made_again = [&](const char* what) {
+    SCOPED_TRACE(what);
+    EXPECT_EQ(open_base_tree(base.folder, base.digest).error().code(), Code::kCorrupt);
+    EXPECT_EQ(tree().files, base.files);
+    EXPECT_TRUE(open_base_tree(base.folder, base.digest).has_value());
+    EXPECT_EQ(read_base_file(base, "src/a.py").value_or(""), "a = 1\n");
+  };
+  EXPECT_TRUE(open_base_tree(base.folder, base.digest).has_value());
+  fs::resize_file(base.manifest(), fs::file_size(base.manifest()) - 1);
+  expect_made_again("the manifest is cut off");
+  fs::rename(base.folder, scratch_.path / "moved");
+  fs::copy(scratch_.path / "moved", base.folder, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  expect_made_again("it is a copy");
+  fs::remove_all(base.tree());
+  expect_made_again("all of it is gone");
+}
+
+TEST_F(Base, files_whose_names_are_not_text_are_graded_as_they_were_left) {
+  scratch_.put("repo/b\xff", "there\n");
+  scratch_.put("task.yaml",
+               "instruction: Remove it.\nbase: {folder: repo}\ncheck: {commands: [{run: \"test ! -e b?\"}]}\n");
+  if (!is_shared(tree())) GTEST_SKIP() << "files of the machine cannot be shared here";
+  const auto set = TaskSet::read(scratch_.path / "task.yaml");
+  ASSERT_TRUE(set.has_value()) << set.error().to_string();
+  for (const auto& [command, reward] : {std::pair{"true", 0.0}, std::pair{"rm b?", 1.0}}) {
+    const auto episode = Episode::open(set->tasks()[0], *backend_);
+    ASSERT_TRUE(episode.has_value()) << episode.error().to_string();
+    EXPECT_TRUE((*episode)->call("run_terminal_cmd", {{"command", command}}).has_value());
+    const auto grade = (*episode)->score("");
+    ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
+    EXPECT_EQ(grade->reward, reward) << command;
   }
 }
 
