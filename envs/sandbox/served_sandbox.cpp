@@ -1,5 +1,6 @@
 #include "envs/sandbox/served_sandbox.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
