@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr size_t kKeptMetrics = 64;
+constexpr Duration kVerdictPatience = std::chrono::seconds(30);
 constexpr Duration kThiefRests = std::chrono::milliseconds(250);
 
 // The rank that orders of batches go to. Further ranks share its work, and say only that they are there.
@@ -56,12 +57,12 @@ class Coordinator {
       for (const Compared& compared : judging_.take()) TRY(on_compared(compared));
       TRY(check_deadlines());
       TRY(end_thefts());
-      if (stop && !finishing_) TRY(finish());
+      if (stop && !finishing_ && !notes_.verdict()) TRY(finish());
       TRY(carry_out_pending());
       if (finishing_ && (trainer_saved_ || clock_.now() > finish_deadline_)) done_ = true;
       publish_directory();
       report();
-      if (notes_.verdict() && !done_ && !finishing_) break;
+      if (notes_.verdict() && !done_ && !finishing_ && (stop || is_verdict_old())) break;
     }
     farewell();
     TRY(log_.sync());
@@ -70,6 +71,16 @@ class Coordinator {
 
  private:
   // ---- Events in ----
+
+  // The supervisor ends the run when it has heard why; it may not be there yet, and what ends before it has heard
+  // counts as a machine that cannot be worked on.
+  bool is_verdict_old() {
+    if (!verdict_at_) {
+      verdict_at_ = clock_.now();
+      next_report_ = {};
+    }
+    return clock_.now() - *verdict_at_ > kVerdictPatience;
+  }
 
   // Whether what follows from an event waits until the event survives the machine.
   enum class Durable : uint8_t { kNo, kYes };
@@ -436,6 +447,7 @@ class Coordinator {
   // Thieves whose last theft has ended, until they may try again: what gave nothing gives nothing a moment later, and
   // each try is in the log.
   std::map<std::string, Time> resting_;
+  std::optional<Time> verdict_at_;
   std::string watcher_;
   std::map<uint64_t, Json> trainer_metrics_;  // of the newest steps
   std::set<uint64_t> without_metrics_;        // steps that are known from a hello alone
