@@ -49,11 +49,12 @@ progress_in() {
 
 # follow NAME LOG: shows how far the child is until it ends.
 follow() {
-  local name="$1" log="$2" at now first='' first_at=0 done_ all left later shown=-1000 text
+  local name="$1" log="$2" at now first='' first_at=0 done_ all left later shown=-1000 text sleeper=''
   local began=$SECONDS
   while kill -0 "$child" 2>/dev/null; do
     sleep 1 &
-    wait -n "$child" $! 2>/dev/null || true
+    sleeper=$!
+    wait -n "$child" "$sleeper" 2>/dev/null || true
     at=$(progress_in "$log")
     now=$SECONDS text="$name: $(as_minutes $((now - began)))"
     if [[ -n "$at" ]]; then
@@ -75,6 +76,8 @@ follow() {
     fi
   done
   [[ ! -t 1 ]] || printf '\r\033[K'
+  # Else its end is that of a child of which whoever sourced this knows nothing.
+  [[ -z "$sleeper" ]] || { kill "$sleeper"; wait "$sleeper"; } 2>/dev/null || true
 }
 
 # quietly NAME COMMAND...: the output goes to a log; how far it is is shown while it runs, the log's end where it fails.
