@@ -5,33 +5,21 @@
 #include <utility>
 
 #include "base/text.h"
-#include "envs/sandbox/capabilities.h"
+#include "envs/sandbox/forwarding_sandbox.h"
 #include "envs/tasks/folder_files.h"
 
 namespace tandem::envs {
 namespace {
 
 // Tells its files as changes, as one that shares the base does.
-class CopiedSandbox final : public Sandbox {
+class CopiedSandbox final : public ForwardingSandbox {
  public:
-  CopiedSandbox(std::unique_ptr<Sandbox> inner, BaseTree base) : inner_(std::move(inner)), base_(std::move(base)) {}
+  CopiedSandbox(std::unique_ptr<Sandbox> inner, BaseTree base)
+      : ForwardingSandbox(std::move(inner)), base_(std::move(base)) {}
 
-  Status put(const Files& files) override { return inner_->put(files); }
-  Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override {
-    return inner_->call(name, arguments, stop);
-  }
   Result<Collected> collect() override { return changes_against(base_, TRY(inner_->collect())); }
-  void set_call_limits(const SandboxSpec& spec) override { inner_->set_call_limits(spec); }
-  bool has_ended() const override { return inner_->has_ended(); }
-  void end(std::string_view why) override { inner_->end(why); }
-  Snapshots* snapshots() override { return inner_->snapshots(); }
-  Freezer* freezer() override { return inner_->freezer(); }
-  ToolServers* tool_servers() override { return inner_->tool_servers(); }
-  SourceView* sources() override { return inner_->sources(); }
-  Inspector* inspector() override { return inner_->inspector(); }
 
  private:
-  std::unique_ptr<Sandbox> inner_;
   BaseTree base_;
 };
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
+#include "envs/sandbox/forwarding_sandbox.h"
 
 namespace tandem::envs {
 namespace {
@@ -30,10 +31,10 @@ std::string packed(const Files& files) {
   return bytes;
 }
 
-class CachingSandbox final : public Sandbox, private Snapshots, private ToolServers, private Inspector {
+class CachingSandbox final : public ForwardingSandbox, private Snapshots, private ToolServers, private Inspector {
  public:
   CachingSandbox(std::unique_ptr<Sandbox> inner, ReadCache& cache, const SandboxSpec& spec)
-      : inner_(std::move(inner)), cache_(cache) {
+      : ForwardingSandbox(std::move(inner)), cache_(cache) {
     const auto& on = spec.begins_on;
     if (!spec.workspace && !spec.image && (on.empty() || !on.content.empty()))
       known_ = content_digest({on.empty() ? spec.base ? "base" : "empty" : "on layers",
@@ -60,8 +61,6 @@ class CachingSandbox final : public Sandbox, private Snapshots, private ToolServ
     set_words(spec);
   }
 
-  Result<Collected> collect() override { return inner_->collect(); }
-  bool has_ended() const override { return inner_->has_ended(); }
   void end(std::string_view why) override {
     begin_change();  // no call has an answer from now on
     inner_->end(why);
@@ -70,8 +69,6 @@ class CachingSandbox final : public Sandbox, private Snapshots, private ToolServ
   Snapshots* snapshots() override { return inner_->snapshots() ? this : nullptr; }
   ToolServers* tool_servers() override { return inner_->tool_servers() ? this : nullptr; }
   Inspector* inspector() override { return inner_->inspector() ? this : nullptr; }
-  Freezer* freezer() override { return inner_->freezer(); }
-  SourceView* sources() override { return inner_->sources(); }
 
  private:
   Result<Snapshot> snapshot() override { return inner_->snapshots()->snapshot(); }
@@ -157,7 +154,6 @@ class CachingSandbox final : public Sandbox, private Snapshots, private ToolServ
     words_ = std::to_string(spec.output_limit) + "," + join(spec.tools, ",") + ";";
   }
 
-  std::unique_ptr<Sandbox> inner_;
   ReadCache& cache_;
   std::mutex mutex_;
   std::optional<ContentDigest> known_;  // which files there are; nothing: that is not known

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "envs/sandbox/capabilities.h"
+#include "envs/sandbox/forwarding_sandbox.h"
 
 namespace tandem::envs {
 namespace {
@@ -12,12 +13,12 @@ SandboxSpec with_all_tools(SandboxSpec spec) {
   return spec;
 }
 
-class SearchingSandbox final : public Sandbox {
+class SearchingSandbox final : public ForwardingSandbox {
  public:
   // Gives the index that it begins with.
   using Begin = std::function<Result<CodeIndex>()>;
   SearchingSandbox(std::unique_ptr<Sandbox> inner, CodeSearcher& searcher, const SandboxSpec& spec, Begin begin)
-      : inner_(std::move(inner)), searcher_(searcher), begin_(std::move(begin)) {
+      : ForwardingSandbox(std::move(inner)), searcher_(searcher), begin_(std::move(begin)) {
     take(spec);
   }
 
@@ -50,20 +51,11 @@ class SearchingSandbox final : public Sandbox {
     return outcome;
   }
 
-  Status put(const Files& files) override { return inner_->put(files); }
-  Result<Collected> collect() override { return inner_->collect(); }
   void set_call_limits(const SandboxSpec& spec) override {
     const auto full = with_all_tools(spec);
     inner_->set_call_limits(full);
     take(full);
   }
-  bool has_ended() const override { return inner_->has_ended(); }
-  void end(std::string_view why) override { inner_->end(why); }
-  Snapshots* snapshots() override { return inner_->snapshots(); }
-  Freezer* freezer() override { return inner_->freezer(); }
-  ToolServers* tool_servers() override { return inner_->tool_servers(); }
-  SourceView* sources() override { return inner_->sources(); }
-  Inspector* inspector() override { return inner_->inspector(); }
 
  private:
   void take(const SandboxSpec& spec) {
@@ -73,7 +65,6 @@ class SearchingSandbox final : public Sandbox {
     offers_search_ = std::find(spec.tools.begin(), spec.tools.end(), kSearchTool) != spec.tools.end();
   }
 
-  std::unique_ptr<Sandbox> inner_;
   CodeSearcher& searcher_;
   const Begin begin_;
   ToolContext context_;
