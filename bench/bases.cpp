@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/host_memory.h"
 #include "base/text.h"
 #include "bench/benchmarks.h"
 #include "envs/backends/backends.h"
@@ -56,10 +57,9 @@ Status fill(const fs::path& folder) {
 }
 
 Result<double> memory_available_mb() {
-  const auto text = TRY(read_file("/proc/meminfo"));
-  const size_t at = text.find("MemAvailable:");
-  if (at == std::string::npos) return fail(Status::unfit("/proc/meminfo does not say MemAvailable"));
-  return std::strtod(text.c_str() + at + 13, nullptr) / 1024;
+  const uint64_t bytes = available_memory();
+  if (bytes == 0) return fail(Status::unfit("the kernel does not say what memory is available"));
+  return static_cast<double>(bytes) / (1 << 20);
 }
 
 Status expect(bool holds, const std::string& what) { return holds ? Status() : Status::internal(what); }

@@ -34,6 +34,7 @@ Action add_run(CLI::App&);
 Action add_runs(CLI::App&);
 Action add_score(CLI::App&);
 Action add_serve(CLI::App&);
+Action add_promote(CLI::App&);
 Action add_sft(CLI::App&);
 Action add_tasks(CLI::App&);
 Action add_tokenize(CLI::App&);
@@ -62,6 +63,7 @@ std::span<const Command> commands() {
               add_eval},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"serve", "Serve models over HTTP, with the API of OpenAI", add_serve},
+      Command{"promote", "Bring a trained model into service, behind a suite and a trial on some of the traffic", add_promote},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},
       Command{"embed", "Vectors of texts by a sentence encoder; JSON Lines", add_embed},

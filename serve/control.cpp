@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "serve/api_error.h"
+#include "serve/query.h"
 
 namespace tandem::serve {
 namespace {
@@ -20,18 +21,6 @@ constexpr Control::Path kControlPaths[] = {
     {"/wake_up", "POST", "Reads the weights again; answers go on"},
     {"/is_sleeping", "GET", "Whether weights and pages were given back"},
 };
-
-// Of a query such as "mode=keep&x=1"; the last one counts.
-std::string parameter(std::string_view query, std::string_view name) {
-  std::string value;
-  while (!query.empty()) {
-    const auto part = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(query.size(), part.size() + 1));
-    const size_t equals = std::min(part.find('='), part.size());
-    if (part.substr(0, equals) == name) value = part.substr(std::min(part.size(), equals + 1));
-  }
-  return value;
-}
 
 }  // namespace
 
@@ -56,7 +45,7 @@ std::optional<std::string> Control::waits() const {
 }
 
 Result<PauseMode> Control::mode_of(const wire::HttpRequest& request) {
-  std::string mode = parameter(request.query, "mode");
+  std::string mode = query_parameter(request.query, "mode");
   if (mode.empty() && !request.body.empty()) {
     const auto body = parse_json(request.body);
     if (!body || !body->is_object())
@@ -70,14 +59,19 @@ Result<PauseMode> Control::mode_of(const wire::HttpRequest& request) {
   return fail(Status::invalid(fmt::format("\"mode\" is \"{}\", expected wait, keep or abort", mode.substr(0, 40))));
 }
 
-void Control::answer(const Path& path, const wire::HttpRequest& request, const wire::HttpReply& reply) {
+Result<std::string> Control::admin_of(std::string_view path, const wire::HttpRequest& request) const {
   if (!admins_) {
-    return reply(error_response(
-        403,
-        fmt::format("{} needs an admin's key, and this server has none: start it with --admin-key-file", path.path)));
+    return fail(Status::invalid(
+        fmt::format("{} needs an admin's key, and this server has none: start it with --admin-key-file", path)));
   }
-  const auto who = admins_->name_of(request);
-  if (!who) return reply(error_response(403, fmt::format("{} needs the key of an admin", path.path)));
+  auto who = admins_->name_of(request);
+  if (!who) return fail(Status::invalid(fmt::format("{} needs the key of an admin", path)));
+  return std::move(*who);
+}
+
+void Control::answer(const Path& path, const wire::HttpRequest& request, const wire::HttpReply& reply) {
+  const auto who = admin_of(path.path, request);
+  if (!who) return reply(error_response(403, who.error().message()));
   if (path.path == "/is_paused") return reply(json_response(200, {{"is_paused", any_paused()}}));
   if (path.path == "/is_sleeping") return reply(json_response(200, {{"is_sleeping", any_asleep()}}));
   if (waking_) return reply(error_response(409, "the server is waking; try again when it has"));
@@ -108,15 +102,15 @@ void Control::answer(const Path& path, const wire::HttpRequest& request, const w
 }
 
 void Control::wake(const wire::HttpReply& reply) {
-  std::vector<Lane*> asleep;
+  std::vector<std::shared_ptr<Lane>> asleep;
   for (const auto& lane : models_.lanes()) {
-    if (lane->asleep()) asleep.push_back(lane.get());
+    if (lane->asleep()) asleep.push_back(lane);
   }
-  using Engines = std::vector<std::pair<Lane*, rollout::Engine>>;
+  using Engines = std::vector<std::pair<std::shared_ptr<Lane>, rollout::Engine>>;
   waking_ = queue_.submit([this, asleep, reply]() -> WorkQueue::Completion {
     auto engines = std::make_shared<Engines>();
     Status status;
-    for (Lane* const lane : asleep) {
+    for (const auto& lane : asleep) {
       auto engine = lane->load_engine();
       if (!engine) {
         status = std::move(engine).error();

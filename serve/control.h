@@ -30,6 +30,8 @@ class Control {
 
   // Whether the request brings an admin's key.
   bool allows(const wire::HttpRequest& request) const { return admins_ && admins_->name_of(request); }
+  // The name of the admin's key that the request brings; else why it may not use `path`, for a 403.
+  Result<std::string> admin_of(std::string_view path, const wire::HttpRequest& request) const;
   // `path` is of this request; the models are loaded.
   void answer(const Path& path, const wire::HttpRequest& request, const wire::HttpReply& reply);
   // Why new answers wait, or nothing.

@@ -53,13 +53,18 @@ Result<rollout::Engine> Lane::engine_of(const LaneSettings& settings,
 }
 
 void Lane::submit(Request request) {
-  if (!trouble_.ok()) return request.reply(error_response(503, "the engine has failed: " + trouble_.message()));
+  if (!trouble_.ok()) {
+    note_error();
+    if (request.elsewhere) return request.elsewhere();
+    return request.reply(error_response(503, "the engine has failed: " + trouble_.message()));
+  }
   auto exchange = std::make_unique<Exchange>();
   exchange->request = std::move(request);
   auto& own = exchange->request;
   Generation& generation = own.prepared.generation;
   Offer offer{.priority = generation.priority, .key = own.key};
   const int count = generation.answers();
+  exchange->first_token.resize(count);
   exchange->last_token.resize(count);
   for (int i = 0; i < count; ++i) {
     exchange->choices.emplace_back(text_.tokenizer_or_null(), generation.choice, fmt::format("call_{}_{}_", own.id, i));
@@ -84,9 +89,9 @@ void Lane::submit(Request request) {
     auto response = error_response(429, fmt::format("{} answers wait already; try again later", admission_.waiting()));
     response.headers.emplace_back("Retry-After", fmt::format("{}", std::ceil(to_seconds(*actions.refused))));
     for (const AnswerId answer : kept.answers) places_.erase(answer);
-    const auto reply = std::move(kept.request.reply);
+    const Request refused = std::move(kept.request);
     exchanges_.erase(number);
-    return reply(std::move(response));
+    return refused.elsewhere ? refused.elsewhere() : refused.reply(std::move(response));
   }
   act(actions);
 }
@@ -135,6 +140,7 @@ void Lane::take(rollout::SampledToken token) {
   (first ? metrics_.time_to_first_token : metrics_.inter_token)
       .observe(to_seconds(now - (first ? exchange.request.arrived : exchange.last_token[index])));
   exchange.last_token[index] = now;
+  if (first) exchange.first_token[index] = now;
   if (first) metrics_.cached_tokens += token.cached_tokens;
   const bool engine_ended = token.turn_ended;
   const bool scored_only = exchange.request.prepared.generation.choice->most_tokens == 0;
@@ -182,6 +188,7 @@ void Lane::finish(uint64_t number) {
   Exchange& exchange = *exchanges_.at(number);
   const auto& prepared = exchange.request.prepared;
   metrics_.whole.observe(to_seconds(clock_.now() - exchange.request.arrived));
+  count(exchange);
   const AnswerView view = exchange.view();
   if (prepared.stream) {
     if (!exchange.begun) {
@@ -217,6 +224,18 @@ void Lane::release(Exchange& exchange) {
   }
 }
 
+void Lane::count(const Exchange& exchange) {
+  ++outcomes_.answers;
+  for (size_t i = 0; i < exchange.choices.size(); ++i) {
+    const Time first = exchange.first_token[i];
+    if (first == Time{}) continue;
+    outcomes_.first_token.observe(to_seconds(first - exchange.request.arrived));
+    const size_t further = exchange.choices[i].tokens().size();
+    if (further > 1)
+      outcomes_.per_token.observe(to_seconds(exchange.last_token[i] - first) / static_cast<double>(further - 1));
+  }
+}
+
 void Lane::gone(uint64_t number) {
   const auto found = exchanges_.find(number);
   if (found == exchanges_.end()) return;
@@ -232,8 +251,12 @@ void Lane::fail(uint64_t number, int http_status, const std::string& message) {
   const auto exchange = std::move(found->second);
   exchanges_.erase(found);
   metrics_.finished["error"] += exchange->open;
+  // Others are the client's fault, or an admin's wish.
+  if (http_status == 500) note_error();
   release(*exchange);
-  if (!exchange->stream) {
+  if (http_status == 500 && !exchange->stream && exchange->request.elsewhere) {
+    exchange->request.elsewhere();
+  } else if (!exchange->stream) {
     exchange->request.reply(error_response(http_status, message));
   } else {
     exchange->request.prepared.shape->error(error_body(http_status, message), exchange->out);

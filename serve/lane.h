@@ -3,6 +3,7 @@
 // Thread safety: none; the server's loop owns it. What prepares requests (`view`) belongs to the thread that does.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "serve/endpoints.h"
 #include "serve/engine_thread.h"
 #include "serve/metrics.h"
+#include "serve/outcomes.h"
 #include "wire/http_server.h"
 
 namespace tandem::serve {
@@ -50,6 +52,9 @@ class Lane {
     Time arrived{};
     Prepared prepared;
     wire::HttpReply reply;
+    // Takes it over where this lane has no room for it, or its engine fails before anything of the answer was sent;
+    // null: nobody does.
+    std::function<void()> elsewhere;
   };
   // Answers now or later, in any case.
   void submit(Request request);
@@ -76,13 +81,16 @@ class Lane {
   int max_tokens() const { return max_tokens_; }
   const Status& trouble() const { return trouble_; }
   ModelGauges gauges() const;
+  const Outcomes& outcomes() const { return outcomes_; }
+  void note_error() { ++outcomes_.errors; }
+  void note_feedback(bool accepted) { ++(accepted ? outcomes_.accepted : outcomes_.rejected); }
 
  private:
   struct Exchange {
     Request request;
     std::vector<Choice> choices;
-    std::vector<AnswerId> answers;  // by choice
-    std::vector<Time> last_token;   // by choice
+    std::vector<AnswerId> answers;              // by choice
+    std::vector<Time> first_token, last_token;  // by choice
     std::shared_ptr<wire::HttpStream> stream;
     EventWriter out;
     size_t open = 0;  // choices that have not ended
@@ -110,6 +118,7 @@ class Lane {
   // Ends it with an error, where its client can still hear it.
   void fail(uint64_t number, int http_status, const std::string& message);
   void release(Exchange& exchange);
+  void count(const Exchange& exchange);
 
   const LaneSettings settings_;
   const TextSide text_;
@@ -119,6 +128,7 @@ class Lane {
   const Clock& clock_;
   Admission admission_;
   ModelMetrics metrics_;
+  Outcomes outcomes_;
   Status trouble_;
   bool paused_ = false, asleep_ = false;
   AnswerId last_answer_ = 0;

@@ -17,6 +17,12 @@ std::string escaped(std::string_view label) {
   return out;
 }
 
+std::string labels(const ModelGauges& model) {
+  auto text = fmt::format("model_name=\"{}\"", escaped(model.name));
+  if (!model.version.empty()) text += fmt::format(",version=\"{}\"", escaped(model.version));
+  return text;
+}
+
 class Page {
  public:
   explicit Page(std::span<const ModelGauges> models) : models_(models) {}
@@ -26,8 +32,7 @@ class Page {
              const std::function<double(const ModelGauges&)>& of) {
     for (const auto& whole : names(name, alias)) {
       head(whole, kind, about);
-      for (const auto& model : models_)
-        text_ += fmt::format("{}{{model_name=\"{}\"}} {}\n", whole, escaped(model.name), of(model));
+      for (const auto& model : models_) text_ += fmt::format("{}{{{}}} {}\n", whole, labels(model), of(model));
     }
   }
   void histogram(std::string_view name, std::string_view alias, std::string_view about,
@@ -36,16 +41,15 @@ class Page {
       head(whole, "histogram", about);
       for (const auto& model : models_) {
         const Histogram& h = of(model);
-        const auto label = escaped(model.name);
+        const auto label = labels(model);
         uint64_t below = 0;
         for (size_t i = 0; i < Histogram::kBounds.size(); ++i) {
           below += h.counts()[i];
-          text_ +=
-              fmt::format("{}_bucket{{model_name=\"{}\",le=\"{}\"}} {}\n", whole, label, Histogram::kBounds[i], below);
+          text_ += fmt::format("{}_bucket{{{},le=\"{}\"}} {}\n", whole, label, Histogram::kBounds[i], below);
         }
-        text_ += fmt::format("{}_bucket{{model_name=\"{}\",le=\"+Inf\"}} {}\n", whole, label, h.count());
-        text_ += fmt::format("{}_sum{{model_name=\"{}\"}} {}\n", whole, label, h.sum());
-        text_ += fmt::format("{}_count{{model_name=\"{}\"}} {}\n", whole, label, h.count());
+        text_ += fmt::format("{}_bucket{{{},le=\"+Inf\"}} {}\n", whole, label, h.count());
+        text_ += fmt::format("{}_sum{{{}}} {}\n", whole, label, h.sum());
+        text_ += fmt::format("{}_count{{{}}} {}\n", whole, label, h.count());
       }
     }
   }
@@ -111,8 +115,7 @@ std::string prometheus_text(std::span<const ModelGauges> models, const std::map<
     page.head(name, "counter", "Answers that ended, by reason.");
     for (const auto& model : models) {
       for (const auto& [reason, count] : model.metrics->finished) {
-        page.line(
-            fmt::format("{}{{model_name=\"{}\",finished_reason=\"{}\"}} {}", name, escaped(model.name), reason, count));
+        page.line(fmt::format("{}{{{},finished_reason=\"{}\"}} {}", name, labels(model), reason, count));
       }
     }
   }

@@ -41,7 +41,7 @@ struct ModelMetrics {
 };
 
 struct ModelGauges {
-  std::string name;
+  std::string name, version;  // version: empty, or what it is beside the one that is served
   int running = 0, waiting = 0;
   int slots = 0;
   const ModelMetrics* metrics = nullptr;

@@ -1,10 +1,15 @@
-// The models of a server, by the names that clients ask for.
+// The models of a server, by the names that clients ask for; beside the version that a name has, another may be on
+// trial.
 //
-// Loaded by one thread, used by another from then on. Names and folders are known before. Thread safety: const methods
-// from any thread once `load` has returned.
+// A version is current, a candidate that takes a share of the requests, or retired: then it ends what it has begun, and
+// goes. Names are known before models are loaded.
+//
+// Thread safety: `choose`, `list`, `describe` and `unknown` from any thread; all else, and the end of a lane, belongs
+// to the server's loop.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,17 +19,52 @@
 
 namespace tandem::serve {
 
+// One model with all of its names.
+struct ServedModel {
+  std::vector<std::string> names;
+  std::shared_ptr<Lane> current;    // null until it is loaded
+  std::shared_ptr<Lane> candidate;  // null: none
+  double share = 0;                 // of the sessions, that the candidate takes
+  bool shadow = false;              // it takes copies, whose answers nobody sees
+};
+
+// Which version is to answer: as the share says, or one of them in any case.
+enum class Version : uint8_t { kByShare, kCurrent, kCandidate };
+
+struct ChosenLane {
+  std::shared_ptr<Lane> lane;  // null: there is no such model, or no such version of it
+  bool candidate = false;      // that is what `lane` is
+  bool copied = false;         // the candidate gets a copy
+};
+
+// Whether a session is among the `share` of all that a trial takes: as the share grows, those that it had stay. `trial`
+// says which trial, so that not always the same ones are tried on.
+bool takes_candidate(std::string_view session, std::string_view trial, double share);
+
 class ModelSet {
  public:
-  ModelSet(std::vector<LaneSettings> models, fs::path embedding_model)
-      : models_(std::move(models)), embedding_model_(std::move(embedding_model)) {}
+  ModelSet(std::vector<LaneSettings> models, fs::path embedding_model);
 
+  // Once, on any thread, before anything else is asked of it but names.
   Status load(int threads, const Clock& clock);
 
-  const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
-  const Embedder* embedder() const { return embedder_.get(); }  // null: none
-  // The first where `name` is empty; null where there is none.
-  Lane* lane_of(const std::string& name) const;
+  // All that live: current ones, candidates, retired ones.
+  std::vector<std::shared_ptr<Lane>> lanes() const;
+  const Embedder* embedder() const;  // null: none, or not loaded yet
+
+  // Of the first model where `name` is empty. `session`: whose requests keep to one version.
+  ChosenLane choose(const std::string& name, std::string_view session, Version version = Version::kByShare) const;
+
+  // A copy; nothing where there is none of the name. Empty: the first.
+  std::optional<ServedModel> find(const std::string& name) const;
+  std::vector<ServedModel> all() const;
+  // Of a model that there is, and has none yet. It takes no request before its share is set.
+  void set_candidate(const std::string& name, std::shared_ptr<Lane> lane);
+  void set_share(const std::string& name, double share, bool shadow = false);
+  // The candidate becomes the current version, or the current one stays; the other is retired.
+  void end_trial(const std::string& name, bool promote);
+  // Those retired ones that nobody uses any more.
+  std::vector<std::shared_ptr<Lane>> take_idle();
 
   // As /v1/models has them; `created`: Unix seconds.
   Json list(int64_t created) const;
@@ -33,10 +73,15 @@ class ModelSet {
   wire::HttpResponse unknown(const std::string& name) const;
 
  private:
-  const std::vector<LaneSettings> models_;
+  ServedModel* at(const std::string& name);
+  const ServedModel* at(const std::string& name) const { return const_cast<ModelSet*>(this)->at(name); }
+
+  const std::vector<LaneSettings> settings_;
   const fs::path embedding_model_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  mutable std::mutex mutex_;  // of what follows
   std::unique_ptr<Embedder> embedder_;
+  std::vector<ServedModel> models_;
+  std::vector<std::shared_ptr<Lane>> retired_;
 };
 
 }  // namespace tandem::serve

@@ -15,19 +15,36 @@ Status read_fields(Fields& fields, const FieldTable& table, std::span<const std:
   return {};
 }
 
+namespace {
+
+// Whose requests keep to one version of a model: what the client says of it, else its key.
+std::string session_of(const Fields& fields, const Around& around) {
+  if (!around.session.empty()) return around.session;
+  for (const auto name : {"prompt_cache_key", "safety_identifier", "user"}) {
+    const Json* const value = fields.get(name);
+    if (value != nullptr && value->is_string()) return around.key + '\n' + value->get<std::string>();
+  }
+  return around.key;
+}
+
+}  // namespace
+
 ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const FieldTable& table,
-                         std::string_view body, const std::string& priority, const std::string& id, double now) {
+                         std::string_view body, const Around& around, Version version, double now) {
   ReadRequest read;
   Fields fields;
   bool unknown = false;
   auto prepared = shielded([&]() -> Result<Prepared> {
     TRY(read_fields(fields, table, endpoint.required, body));
     const std::string asked = fields.text("model");
-    read.lane = models.lane_of(asked);
+    auto chosen = models.choose(asked, session_of(fields, around), version);
+    read.lane = std::move(chosen.lane);
+    read.candidate = chosen.candidate;
+    read.copied = chosen.copied;
     unknown = read.lane == nullptr;
     if (unknown) return fail(Status::not_found("model"));
     const std::string name = asked.empty() ? read.lane->settings().names.front() : asked;
-    return endpoint.prepare(fields, read.lane->view(name), id, static_cast<int64_t>(now));
+    return endpoint.prepare(fields, read.lane->view(name), around.id, static_cast<int64_t>(now));
   });
   if (unknown) {
     read.refused = models.unknown(fields.text("model"));
@@ -35,9 +52,9 @@ ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const
     read.refused = error_response(http_status_of(prepared.error()), prepared.error().to_string(), fields.param());
   } else {
     read.prepared = std::move(*prepared);
-    const auto known = priority_of(priority);
+    const auto known = priority_of(around.priority);
     if (known) read.prepared.generation.priority = *known;
-    if (!known && !priority.empty()) {
+    if (!known && !around.priority.empty()) {
       read.refused =
           error_response(400, fmt::format("X-Tandem-Priority: must be one of {}", fmt::join(kPriorities, ", ")));
     }

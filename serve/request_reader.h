@@ -11,13 +11,22 @@ namespace tandem::serve {
 
 struct ReadRequest {
   std::optional<wire::HttpResponse> refused;
-  Lane* lane = nullptr;
+  std::shared_ptr<Lane> lane;              // null where nothing was chosen before it was refused
+  bool candidate = false, copied = false;  // see ChosenLane
   Prepared prepared;
 };
 
-// `priority`: of the header X-Tandem-Priority, or empty; `id`: of the answer; `now`: Unix seconds.
+// What stands around a body.
+struct Around {
+  std::string priority;  // of the header X-Tandem-Priority, or empty
+  std::string session;   // of X-Tandem-Session, or empty: what the body says, or the key
+  std::string key;       // whose request it is
+  std::string id;        // of the answer
+};
+
+// `now`: Unix seconds.
 ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const FieldTable& table,
-                         std::string_view body, const std::string& priority, const std::string& id, double now);
+                         std::string_view body, const Around& around, Version version, double now);
 
 // Checks a body against its table, and that nothing required is missing.
 Status read_fields(Fields& fields, const FieldTable& table, std::span<const std::string_view> required,
@@ -29,7 +38,7 @@ auto shielded(const Function& function) -> decltype(function()) {
   try {
     return function();
   } catch (const Json::exception& error) {
-    return tl::unexpected(Status::invalid(error.what()));
+    return fail(Status::invalid(error.what()));
   }
 }
 

@@ -7,13 +7,13 @@
 #include <iterator>
 
 #include "base/text.h"
-#include "base/unique_number.h"
 #include "base/work_queue.h"
 #include "serve/api_error.h"
 #include "serve/control.h"
+#include "serve/intake.h"
 #include "serve/model_set.h"
 #include "serve/openapi.h"
-#include "serve/request_reader.h"
+#include "serve/promotions.h"
 
 namespace tandem::serve {
 
@@ -53,6 +53,8 @@ class Server::Loop {
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
         control_(std::move(admins), models_, queue_),
+        promotions_(settings_.promotions, control_, models_, http_, clock_),
+        intake_(models_, queue_, promotions_, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
@@ -81,10 +83,6 @@ class Server::Loop {
   }
 
  private:
-  struct Reading {
-    Endpoint endpoint;
-    FieldTable table;
-  };
   struct LookupReading {
     Lookup lookup;
     FieldTable table;
@@ -107,7 +105,7 @@ class Server::Loop {
   }
   bool can_sample() const {
     return loaded_ && !draining_ &&
-           std::ranges::all_of(models_.lanes(), [](const auto& lane) { return lane->trouble().ok(); });
+           std::ranges::all_of(models_.all(), [](const auto& model) { return model.current->trouble().ok(); });
   }
 
   // Nothing where the request may go on.
@@ -140,6 +138,12 @@ class Server::Loop {
       if (get != (control->method == "GET")) return other_method(reply, std::string(control->method).c_str());
       if (!loaded_) return reply(unavailable("the models are being loaded"));
       return control_.answer(*control, request, reply);
+    }
+    if (promotions_.has(path)) {
+      const auto method = promotions_.method_of(path);
+      if (get != (method == "GET")) return other_method(reply, std::string(method).c_str());
+      if (!loaded_) return reply(unavailable("the models are being loaded"));
+      return promotions_.answer(request, key_of(request), reply);
     }
     for (const auto& reading : endpoints_) {
       if (path != reading.endpoint.path) continue;
@@ -195,7 +199,11 @@ class Server::Loop {
     }
     if (path == "/metrics") {
       std::vector<ModelGauges> gauges;
-      for (const auto& lane : models_.lanes()) gauges.push_back(lane->gauges());
+      for (const auto& model : models_.all()) {
+        if (model.current) gauges.push_back(model.current->gauges());
+        if (model.candidate) gauges.push_back(model.candidate->gauges());
+        if (model.candidate) gauges.back().version = "candidate";
+      }
       return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                           .body = prometheus_text(gauges, answers_by_status_)};
     }
@@ -211,6 +219,7 @@ class Server::Loop {
     static constexpr std::string_view kInput[] = {"model", "input"};
     paths.push_back({"/v1/embeddings", "post", "Vectors of texts", &embedding_fields_, kInput});
     std::ranges::copy(pages(), std::back_inserter(paths));
+    std::ranges::move(promotions_.described(), std::back_inserter(paths));
     for (const auto& control : Control::paths())
       paths.push_back({control.path, control.method == "GET" ? "get" : "post", control.summary, nullptr, {}});
     return openapi_document(paths, settings_.version);
@@ -225,32 +234,13 @@ class Server::Loop {
 
   void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
-    const auto id = fmt::format("{:016x}{:08x}", run_, ++requests_);
-    const Time arrived = clock_.now();
-    const auto key = keys_ ? keys_->name_of(request).value_or("") : request.peer;
-    const uint64_t number = request.number;
-    const auto priority = std::string(request.header("x-tandem-priority"));
-    reading_.insert(number);
-    auto body = std::make_shared<std::string>(std::move(request.body));
-    const bool taken = queue_.submit([=, this, &reading]() -> WorkQueue::Completion {
-      auto read = std::make_shared<ReadRequest>(
-          read_request(models_, reading.endpoint, reading.table, *body, priority, id, clock_.unix_seconds()));
-      return [=, this] {
-        if (reading_.erase(number) == 0) return reply(unavailable("the client has gone"));
-        if (read->refused) return reply(std::move(*read->refused));
-        read->lane->submit({.number = number,
-                            .id = id,
-                            .key = key,
-                            .arrived = arrived,
-                            .prepared = std::move(read->prepared),
-                            .reply = reply});
-      };
-    });
-    if (taken) return;
-    reading_.erase(number);
-    auto full = error_response(429, "too many requests wait to be read; try again later");
-    full.headers.emplace_back("Retry-After", "1");
-    reply(std::move(full));
+    std::string key = key_of(request);
+    intake_.take(reading, std::move(request), std::move(key), reply);
+  }
+
+  // Whose a request is.
+  std::string key_of(const HttpRequest& request) const {
+    return keys_ ? keys_->name_of(request).value_or("") : request.peer;
   }
 
   // Computes an answer on the thread that reads requests.
@@ -273,8 +263,8 @@ class Server::Loop {
           Fields fields;
           if (const Status status = read_fields(fields, reading.table, reading.lookup.required, body); !status.ok())
             return error_response(400, status.to_string(), fields.param());
-          Lane* const lane = models_.lane_of(fields.text("model"));
-          if (lane == nullptr) return models_.unknown(fields.text("model"));
+          const auto lane = models_.choose(fields.text("model"), "", Version::kCurrent).lane;
+          if (!lane) return models_.unknown(fields.text("model"));
           const std::string name = lane->settings().names.front();
           return response_of(shielded([&] { return reading.lookup.answer(fields, lane->view(name)); }), fields);
         },
@@ -305,7 +295,7 @@ class Server::Loop {
   }
 
   void gone(uint64_t number) {
-    if (reading_.erase(number) > 0) return;
+    if (intake_.gone(number)) return;
     for (auto& lane : models_.lanes()) lane->gone(number);
   }
 
@@ -319,15 +309,16 @@ class Server::Loop {
       again = control_.refresh();
       if (!again) spdlog::error("the admins' keys stay as they are: {}", again.error().to_string());
     }
+    if (loaded_) promotions_.tick();
     if (!stop) return;
     if (!draining_) {
       draining_ = true;
       drain_until_ = now + from_seconds(settings_.drain_seconds);
-      size_t open = reading_.size();
+      size_t open = intake_.being_read();
       for (const auto& lane : models_.lanes()) open += lane->requests();
       if (open > 0) spdlog::info("ending: {} requests have {} s to end", open, settings_.drain_seconds);
     }
-    const bool idle = reading_.empty() &&
+    const bool idle = intake_.being_read() == 0 &&
                       std::ranges::all_of(models_.lanes(), [](const auto& lane) { return lane->requests() == 0; });
     if (!idle && now < drain_until_) return;
     for (auto& lane : models_.lanes()) lane->end_all(503, "the server has ended");
@@ -344,10 +335,9 @@ class Server::Loop {
   ModelSet models_;
   WorkQueue queue_;  // goes before what its jobs use
   Control control_;
-  std::set<uint64_t> reading_;  // requests that are being read
+  Promotions promotions_;
+  Intake intake_;
   std::map<int, uint64_t> answers_by_status_;
-  const uint64_t run_ = unique_number();
-  uint64_t requests_ = 0;
   const int64_t started_;
   Time next_key_check_{}, drain_until_{};
   bool loaded_ = false, draining_ = false;

@@ -16,6 +16,7 @@
 #include "serve/keys.h"
 #include "serve/lane.h"
 #include "serve/lookups.h"
+#include "serve/promotions.h"
 
 namespace tandem::serve {
 
@@ -26,6 +27,7 @@ struct ServerSettings {
   fs::path embedding_model;  // empty: none
   fs::path key_file;         // empty: whoever reaches it may use it
   fs::path admin_key_file;   // empty: nothing can be changed while it runs
+  PromotionSettings promotions;
   int threads = 1;
   double drain_seconds = 30;
   size_t connections = 8192;

@@ -293,21 +293,28 @@ namespace {
 class Watched : public std::enable_shared_from_this<Watched> {
  public:
   Watched(asio::io_context& context, int descriptor, std::function<void()> readable)
-      : stream_(context, descriptor), readable_(std::move(readable)) {}
-  ~Watched() { stream_.release(); }
+      : descriptor_(descriptor), stream_(context, descriptor), readable_(std::move(readable)) {}
+  ~Watched() {
+    if (!ended_) stream_.release();
+  }
   void wait() {
     stream_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](beast::error_code error) {
-      if (error) return;
+      if (error || self->ended_) return;
       self->readable_();
-      self->wait();
+      if (!self->ended_) self->wait();
     });
   }
   void end() {
+    ended_ = true;
     beast::error_code ignored;
     stream_.cancel(ignored);
+    stream_.release();
   }
+  int descriptor() const { return descriptor_; }
 
  private:
+  bool ended_ = false;
+  const int descriptor_;
   asio::posix::stream_descriptor stream_;
   const std::function<void()> readable_;
 };
@@ -393,6 +400,14 @@ uint16_t HttpServer::port() const { return listening_->acceptor.local_endpoint()
 void HttpServer::watch(int descriptor, std::function<void()> readable) {
   listening_->watched.push_back(std::make_shared<Watched>(listening_->context, descriptor, std::move(readable)));
   listening_->watched.back()->wait();
+}
+
+void HttpServer::unwatch(int descriptor) {
+  std::erase_if(listening_->watched, [&](const auto& watched) {
+    if (watched->descriptor() != descriptor) return false;
+    watched->end();
+    return true;
+  });
 }
 
 Status HttpServer::serve(const HttpHandler& handler, const std::atomic<bool>& stop) {

@@ -102,6 +102,8 @@ class HttpServer {
 
   // Calls `readable` whenever the descriptor is, while `serve` runs. The descriptor stays the caller's.
   void watch(int descriptor, std::function<void()> readable);
+  // Ends that, before the caller closes the descriptor. Unknown ones are ignored.
+  void unwatch(int descriptor);
 
   // Until `stop`; answers that are being sent then have two seconds.
   Status serve(const HttpHandler& handler, const std::atomic<bool>& stop);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/host_memory.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/run/run_desk.h"
@@ -35,13 +36,6 @@ std::atomic<int> host_interrupts{0};
 std::atomic<bool> was_refused{false};
 
 void interrupt_host(int) { ++host_interrupts; }
-
-// What the kernel says could be had without swapping.
-uint64_t available_memory() {
-  const std::string text = read_file("/proc/meminfo", 1 << 16).value_or("");
-  const size_t at = text.find("MemAvailable:");
-  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 13, nullptr, 10) << 10;
-}
 
 Result<wire::Secret> key_of(const fs::path& path) {
   std::error_code error;

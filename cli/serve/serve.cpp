@@ -25,8 +25,9 @@ void request_serve_stop(int) { serve_stop_requested = true; }
 
 // As configs say it, under "serve".
 struct ServeConfig {
-  std::vector<std::string> models;
+  std::vector<std::string> models, candidate_folders;
   bool salt_by_key = false;
+  std::string promoted;
   std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -40,6 +41,11 @@ struct ServeConfig {
         .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
         .add("serve.admin_key_file", admin_key_file,
              "The same for who may pause the server and put it to sleep; without it nobody may")
+        .add("serve.candidate_folders", candidate_folders,
+             "Folders below which new versions of a model may lie that an admin tries and promotes; none: nothing is "
+             "promoted")
+        .add("serve.promoted", promoted,
+             "File that keeps what was promoted, so that the next start serves it; empty: it serves what models says")
         .add("serve.salt_by_key", salt_by_key,
              "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
              "ask")
@@ -60,7 +66,8 @@ struct ServeConfig {
 };
 
 struct ServeOptions {
-  std::vector<std::string> models;
+  std::vector<std::string> models, candidate_folders;
+  std::string promoted;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
@@ -77,6 +84,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   text("host", options.host);
   text("api_key_file", options.api_key_file);
   text("admin_key_file", options.admin_key_file);
+  text("promoted", options.promoted);
   text("embedding_model", options.embedding_model);
   text("device", options.device);
   text("speculation", options.speculation);
@@ -90,19 +98,29 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
 // "NAME=DIR", or a directory, which is called as its last part. Names of one directory share an engine.
 Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, const NumberFormatOptions& format) {
   const model::Place place = TRY(place_of(config.device, config.threads));
+  const auto promoted = TRY(serve::read_promoted(config.promoted));
   std::vector<serve::LaneSettings> models;
   for (const std::string& given : config.models) {
     const size_t equals = given.find('=');
     const std::string named = equals == std::string::npos ? given : given.substr(equals + 1);
-    const fs::path directory = TRY(run::model_directory(named));
+    fs::path directory = TRY(run::model_directory(named));
     std::error_code error;
-    const auto whole = fs::canonical(directory, error);
+    auto whole = fs::canonical(directory, error);
     if (error || !fs::is_directory(whole))
       return fail(Status::invalid(fmt::format("there is no folder {}", directory.string())).at("--model"));
     const std::string name = equals == std::string::npos
                                  ? (directory == named ? whole : fs::path(named)).filename().string()
                                  : given.substr(0, equals);
     if (name.empty()) return fail(Status::invalid(fmt::format("\"{}\" names no model", given)).at("--model"));
+    if (const auto kept = promoted.find(name); kept != promoted.end() && kept->second != whole) {
+      whole = fs::canonical(kept->second, error);
+      if (error) {
+        return fail(Status::invalid(fmt::format("\"{}\" was promoted from {}, which is not there any more", name,
+                                                kept->second.string()))
+                        .at(config.promoted));
+      }
+      spdlog::info("\"{}\" is {}, which was promoted ({})", name, whole.string(), config.promoted);
+    }
     const auto same = std::ranges::find(models, whole, &serve::LaneSettings::directory);
     if (same != models.end()) {
       same->names.push_back(name);
@@ -134,17 +152,21 @@ Result<int> run_serve(const ServeOptions& options) {
   Schema schema = config.schema();
   TRY(schema.read(options.config, overrides_of(options)));
   if (!options.models.empty()) config.models = options.models;
+  if (!options.candidate_folders.empty()) config.candidate_folders = options.candidate_folders;
   if (config.models.empty()) return fail(Status::invalid("which model? --model DIR says it"));
-  serve::ServerSettings settings{.host = config.host,
-                                 .port = static_cast<uint16_t>(config.port),
-                                 .models = TRY(models_of(config, options.format)),
-                                 .embedding_model = config.embedding_model,
-                                 .key_file = config.api_key_file,
-                                 .admin_key_file = config.admin_key_file,
-                                 .threads = config.threads,
-                                 .drain_seconds = config.drain_seconds,
-                                 .connections = static_cast<size_t>(config.connections),
-                                 .version = TANDEM_VERSION};
+  serve::ServerSettings settings{
+      .host = config.host,
+      .port = static_cast<uint16_t>(config.port),
+      .models = TRY(models_of(config, options.format)),
+      .embedding_model = config.embedding_model,
+      .key_file = config.api_key_file,
+      .admin_key_file = config.admin_key_file,
+      .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
+                     .kept = config.promoted},
+      .threads = config.threads,
+      .drain_seconds = config.drain_seconds,
+      .connections = static_cast<size_t>(config.connections),
+      .version = TANDEM_VERSION};
   constexpr size_t kOtherDescriptors = 256;
   allow_descriptors(settings.connections + kOtherDescriptors);
   const SystemClock clock;
@@ -173,6 +195,10 @@ Action add_serve(CLI::App& command) {
                      "File with a key on each line; without one, no key is asked for");
   command.add_option("--admin-key-file", options->admin_key_file,
                      "The same for who may pause the server and put it to sleep; without one, nobody may");
+  command.add_option("--candidates", options->candidate_folders,
+                     "Folder below which new versions may lie that `tandem promote` tries; may be given several times");
+  command.add_option("--promoted", options->promoted,
+                     "File that keeps what was promoted, so that the next start serves it");
   command.add_option("--slots", options->slots, "Answers of a model that are sampled at once (default: 16)")
       ->check(CLI::Range(1, 4096));
   command

@@ -1,0 +1,44 @@
+// The promotion paths of a server (serve/promotions.h), asked over HTTP.
+//
+// Thread safety: none.
+#pragma once
+
+#include <stop_token>
+#include <string>
+
+#include "base/json.h"
+#include "eval/promotion.h"
+
+namespace tandem::cli {
+
+// What GET /promotion says of a model.
+struct PromotionState {
+  std::string model;      // its first name
+  std::string state;      // "none", "loading", "trial"
+  std::string current;    // folder
+  std::string candidate;  // folder, or empty
+  eval::PromotionReading reading;
+};
+
+class PromotionClient {
+ public:
+  // `url`: of the server, with or without a slash at its end; `key`: of an admin.
+  PromotionClient(std::string url, std::string key, std::string model, std::stop_token stop);
+
+  // kInvalid for what the server refuses, with its words; kUnavailable and kDeadline where it does not answer;
+  // kCancelled.
+  Result<PromotionState> state() const;
+  // Waits until it is loaded.
+  Result<PromotionState> begin(const std::string& folder) const;
+  Result<PromotionState> share(double share, bool shadow, double lease_seconds) const;
+  // Not cancelled by `stop`.
+  Result<PromotionState> end(bool promote) const;
+
+ private:
+  Result<PromotionState> ask(const char* method, const std::string& path, const Json& body, Duration limit,
+                             const std::stop_token& stop) const;
+  const std::string url_, key_, model_;
+  const std::stop_token stop_;
+};
+
+}  // namespace tandem::cli

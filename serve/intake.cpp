@@ -1,0 +1,79 @@
+#include "serve/intake.h"
+
+#include <fmt/format.h>
+
+#include "serve/api_error.h"
+
+namespace tandem::serve {
+
+void Intake::take(const Reading& reading, wire::HttpRequest request, std::string key, wire::HttpReply reply) {
+  Around around{.priority = std::string(request.header("x-tandem-priority")),
+                .session = std::string(request.header("x-tandem-session")),
+                .key = std::move(key),
+                .id = fmt::format("{:016x}{:08x}", run_, ++requests_)};
+  read(std::make_shared<const Asked>(Asked{.reading = reading,
+                                           .number = request.number,
+                                           .body = std::move(request.body),
+                                           .around = std::move(around),
+                                           .arrived = clock_.now(),
+                                           .reply = std::move(reply)}),
+       Version::kByShare);
+}
+
+void Intake::read(std::shared_ptr<const Asked> asked, Version version, std::shared_ptr<Lane> failed) {
+  reading_.insert(asked->number);
+  const bool taken = queue_.submit([this, asked, version, failed]() -> WorkQueue::Completion {
+    auto read = std::make_shared<ReadRequest>(read_request(models_, asked->reading.endpoint, asked->reading.table,
+                                                           asked->body, asked->around, version, clock_.unix_seconds()));
+    return [this, asked, read, failed] {
+      if (reading_.erase(asked->number) > 0) return submit(asked, std::move(*read), failed);
+      asked->reply(error_response(503, "the client has gone"));
+    };
+  });
+  if (taken) return;
+  reading_.erase(asked->number);
+  auto full = error_response(429, "too many requests wait to be read; try again later");
+  full.headers.emplace_back("Retry-After", "1");
+  asked->reply(std::move(full));
+}
+
+void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read, const std::shared_ptr<Lane>& failed) {
+  if (read.refused && read.candidate) return this->read(asked, Version::kCurrent, read.lane);
+  if (read.refused) return asked->reply(std::move(*read.refused));
+  if (failed) failed->note_error();
+  promotions_.note_request(asked->around.id, asked->around.key, read.lane);
+  std::function<void()> elsewhere;
+  if (read.candidate) elsewhere = [this, asked] { this->read(asked, Version::kCurrent); };
+  read.lane->submit({.number = asked->number,
+                     .id = asked->around.id,
+                     .key = asked->around.key,
+                     .arrived = asked->arrived,
+                     .prepared = std::move(read.prepared),
+                     .reply = asked->reply,
+                     .elsewhere = std::move(elsewhere)});
+  if (read.copied) copy(asked);
+}
+
+// Where there is no time to read it, there is none for a copy either.
+void Intake::copy(std::shared_ptr<const Asked> asked) {
+  queue_.submit([this, asked]() -> WorkQueue::Completion {
+    auto read =
+        std::make_shared<ReadRequest>(read_request(models_, asked->reading.endpoint, asked->reading.table, asked->body,
+                                                   asked->around, Version::kCandidate, clock_.unix_seconds()));
+    return [asked, read] {
+      if (!read->lane) return;  // the trial has ended
+      if (read->refused) return read->lane->note_error();
+      // Nobody waits for it, and it makes nobody wait.
+      read->prepared.stream = false;
+      read->prepared.generation.priority = Priority::kBatch;
+      read->lane->submit({.number = asked->number,
+                          .id = asked->around.id,
+                          .key = asked->around.key,
+                          .arrived = asked->arrived,
+                          .prepared = std::move(read->prepared),
+                          .reply = [](const wire::HttpResponse&) {}});
+    };
+  });
+}
+
+}  // namespace tandem::serve

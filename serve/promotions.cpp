@@ -1,0 +1,355 @@
+#include "serve/promotions.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/host_memory.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "serve/api_error.h"
+#include "serve/query.h"
+#include "serve/request_reader.h"
+
+namespace tandem::serve {
+namespace {
+
+using namespace std::chrono_literals;
+using wire::HttpReply;
+using wire::HttpRequest;
+
+constexpr size_t kRememberedAnswers = 65536;
+// How long a candidate without requests stays in memory for a command that goes on.
+constexpr Duration kDropAfter = 600s;
+constexpr uint64_t kMostKeptBytes = uint64_t{1} << 20;
+
+constexpr FieldRow kBeginFields[] = {
+    {"model", Effect::kTakes, R"({"type":"string"})", "Its name. Default: the first model."},
+    {"directory", Effect::kTakes, R"({"type":"string","minLength":1,"maxLength":4096})", "Of the candidate."},
+};
+constexpr FieldRow kShareFields[] = {
+    {"model", Effect::kTakes, R"({"type":"string"})", "Its name. Default: the first model."},
+    {"share", Effect::kTakes, R"({"type":"number","minimum":0,"maximum":1})", "Of the sessions."},
+    {"shadow", Effect::kTakes, R"({"type":"boolean"})",
+     "Whether it gets copies of their requests, and its answers go nowhere. Default false."},
+    {"lease_seconds", Effect::kTakes, R"({"type":"number","minimum":1,"maximum":86400})",
+     "How long it holds unless it is said again. Default 60."},
+};
+constexpr FieldRow kEndFields[] = {
+    {"model", Effect::kTakes, R"({"type":"string"})", "Its name. Default: the first model."},
+    {"promote", Effect::kTakes, R"({"type":"boolean"})", "Whether the candidate is served from now on."},
+};
+constexpr FieldRow kFeedbackFields[] = {
+    {"id", Effect::kTakes, R"({"type":"string","minLength":1,"maxLength":200})", "Of the answer."},
+    {"accepted", Effect::kTakes, R"({"type":"boolean"})", "Whether it was of use."},
+};
+
+// "chatcmpl-0123" is the answer to request 0123.
+std::string request_of(const std::string& answer) {
+  const size_t last = answer.find_last_of("-_");
+  return last == std::string::npos ? answer : answer.substr(last + 1);
+}
+
+uint64_t bytes_of_weights(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error)) bytes += entry.file_size(error);
+  }
+  return bytes;
+}
+
+bool is_below(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+Json version_json(const std::shared_ptr<Lane>& lane) {
+  if (!lane) return nullptr;
+  return {{"directory", lane->settings().directory.string()},
+          {"requests", lane->requests()},
+          {"failed", lane->trouble().ok() ? Json() : Json(lane->trouble().message())},
+          {"outcomes", to_json(lane->outcomes())}};
+}
+
+}  // namespace
+
+Result<std::map<std::string, fs::path>> read_promoted(const fs::path& kept) {
+  std::map<std::string, fs::path> folders;
+  std::error_code error;
+  if (kept.empty() || !fs::exists(kept, error)) return folders;
+  const auto json = parse_json(TRY(read_file(kept, kMostKeptBytes)));
+  const auto wrong = [&] {
+    return fail(Status::invalid("must be {\"NAME\": \"FOLDER\"}, as a promotion writes it").at(kept.string()));
+  };
+  if (!json || !json->is_object()) return wrong();
+  for (const auto& [name, folder] : json->items()) {
+    if (!folder.is_string()) return wrong();
+    folders[name] = folder.get<std::string>();
+  }
+  return folders;
+}
+
+Promotions::Promotions(PromotionSettings settings, const Control& control, ModelSet& models, wire::HttpServer& http,
+                       const Clock& clock)
+    : settings_(std::move(settings)),
+      control_(control),
+      models_(models),
+      http_(http),
+      clock_(clock),
+      paths_({
+          {"/promotion",
+           "GET",
+           "The versions of a model, and what they answered",
+           FieldTable({}),
+           {},
+           &Promotions::show},
+          {"/promotion/begin",
+           "POST",
+           "Loads a candidate",
+           FieldTable({kBeginFields}),
+           {"directory"},
+           &Promotions::begin},
+          {"/promotion/share",
+           "POST",
+           "The share of the sessions that the candidate answers",
+           FieldTable({kShareFields}),
+           {"share"},
+           &Promotions::share},
+          {"/promotion/end",
+           "POST",
+           "Serves the candidate from now on, or lets it go",
+           FieldTable({kEndFields}),
+           {"promote"},
+           &Promotions::end},
+          {"/feedback",
+           "POST",
+           "Whether an answer was of use",
+           FieldTable({kFeedbackFields}),
+           {"id", "accepted"},
+           &Promotions::feedback,
+           false},
+      }),
+      loads_(1, 16) {
+  http_.watch(loads_.wake_fd(), [this] { loads_.run_completions(); });
+}
+
+const Promotions::Path* Promotions::find(std::string_view path) const {
+  const auto found = std::ranges::find(paths_, path, &Path::path);
+  return found == paths_.end() ? nullptr : &*found;
+}
+
+std::vector<DescribedPath> Promotions::described() const {
+  std::vector<DescribedPath> paths;
+  for (const Path& path : paths_) {
+    const bool get = path.method == "GET";
+    paths.push_back({path.path, get ? "get" : "post", path.summary, get ? nullptr : &path.fields, path.required});
+  }
+  return paths;
+}
+
+void Promotions::answer(const HttpRequest& request, const std::string& key, const HttpReply& reply) {
+  const Path& path = *find(request.path);
+  std::string who = key;
+  if (path.admins_only) {
+    auto admin = control_.admin_of(path.path, request);
+    if (!admin) return reply(error_response(403, admin.error().message()));
+    who = std::move(*admin);
+  }
+  Fields fields;
+  if (path.method != "GET") {
+    const Status status = shielded([&] { return read_fields(fields, path.fields, path.required, request.body); });
+    if (!status.ok()) return reply(error_response(400, status.to_string(), fields.param()));
+  }
+  (this->*path.answer)(request, fields, who, reply);
+}
+
+Json Promotions::state_of(const ServedModel& model) const {
+  const auto trial = trials_.find(model.names.front());
+  const bool loading = trial != trials_.end() && trial->second.loading;
+  return {{"model", model.names.front()},
+          {"names", model.names},
+          {"state", loading           ? "loading"
+                    : model.candidate ? "trial"
+                                      : "none"},
+          {"share", model.share},
+          {"shadow", model.shadow},
+          {"lease_seconds", model.share > 0 ? std::max(0.0, to_seconds(trial->second.lease_end - clock_.now())) : 0.0},
+          {"current", version_json(model.current)},
+          {"candidate", version_json(model.candidate)}};
+}
+
+void Promotions::show(const HttpRequest& request, Fields&, const std::string&, const HttpReply& reply) {
+  const std::string name = query_parameter(request.query, "model");
+  const auto model = models_.find(name);
+  if (!model) return reply(models_.unknown(name));
+  reply(json_response(200, state_of(*model)));
+}
+
+// The folder, whole, where candidates may come from there.
+Result<fs::path> Promotions::allowed(const std::string& folder) const {
+  if (settings_.folders.empty()) {
+    return fail(Status::invalid("this server takes no candidates: serve.candidate_folders names none")
+                    .hint("start it with --candidates DIR"));
+  }
+  std::error_code error;
+  const fs::path whole = fs::canonical(folder, error);
+  if (error || !fs::is_directory(whole, error)) return fail(Status::invalid("is no folder that this server can see"));
+  for (const auto& from : settings_.folders) {
+    const fs::path top = fs::canonical(from, error);
+    if (!error && is_below(whole, top)) return whole;
+  }
+  return fail(Status::invalid("is not below a folder of serve.candidate_folders"));
+}
+
+void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
+  const auto model = models_.find(fields.text("model"));
+  if (!model) return reply(models_.unknown(fields.text("model")));
+  const auto folder = allowed(fields.text("directory"));
+  if (!folder) {
+    return reply(error_response(400, fmt::format("\"directory\" {}", folder.error().to_string()), "directory"));
+  }
+  const std::string& name = model->names.front();
+  Trial& trial = trials_[name];
+  // The same once more is no other trial: a command that was interrupted says it again.
+  if (model->candidate && trial.folder == *folder) return reply(json_response(200, state_of(*model)));
+  if (!model->candidate && !trial.loading && model->current->settings().directory == *folder)
+    return reply(json_response(200, state_of(*model)));
+  if (model->candidate || trial.loading) {
+    return reply(error_response(
+        409, fmt::format("{} is on trial for {} already; POST /promotion/end ends that", trial.folder.string(), name)));
+  }
+  if (model->current->asleep() || model->current->paused())
+    return reply(error_response(409, "the server is paused or asleep; let it go on first"));
+  const uint64_t needed = bytes_of_weights(*folder), free = available_memory();
+  if (free > 0 && needed > free) {
+    return reply(error_response(409, fmt::format("{} has {} of weights, and this machine has {} free", folder->string(),
+                                                 format_bytes(needed), format_bytes(free))));
+  }
+  spdlog::info("an admin ({}) loads {} beside the version of {} that is served", who, folder->string(), name);
+  trial = {.folder = *folder, .loading = true};
+  LaneSettings settings = model->current->settings();
+  settings.directory = *folder;
+  const bool taken = loads_.submit([this, name, settings, reply]() -> WorkQueue::Completion {
+    auto lane = std::make_shared<Result<std::shared_ptr<Lane>>>(Lane::load(settings, clock_));
+    return [this, name, lane, reply] { loaded(name, std::move(*lane), reply); };
+  });
+  if (taken) return;
+  trials_.erase(name);
+  reply(error_response(429, "too many models are being loaded; try again later"));
+}
+
+void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane, const HttpReply& reply) {
+  Trial& trial = trials_[name];
+  trial.loading = false;
+  if (!lane) {
+    const auto text = fmt::format("\"directory\" cannot be served: {}", lane.error().to_string());
+    trials_.erase(name);
+    spdlog::warn("{}", text);
+    return reply(error_response(400, text, "directory"));
+  }
+  trial.drop_at = clock_.now() + kDropAfter;
+  http_.watch((*lane)->wake_fd(), [one = lane->get()] { one->take_news(); });
+  models_.set_candidate(name, std::move(*lane));
+  reply(json_response(200, state_of(*models_.find(name))));
+}
+
+void Promotions::share(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
+  const auto model = models_.find(fields.text("model"));
+  if (!model) return reply(models_.unknown(fields.text("model")));
+  if (!model->candidate) return reply(error_response(409, "there is no candidate; POST /promotion/begin loads one"));
+  const double share = fields.number("share", 0);
+  if (share > 0 && !model->candidate->trouble().ok()) {
+    return reply(error_response(409, "the candidate's engine has failed: " + model->candidate->trouble().message()));
+  }
+  Trial& trial = trials_[model->names.front()];
+  const Time now = clock_.now();
+  trial.lease_end = now + from_seconds(fields.number("lease_seconds", 60));
+  trial.drop_at = trial.lease_end + kDropAfter;
+  const bool shadow = fields.boolean("shadow", false);
+  if (share != model->share || shadow != model->shadow) {
+    spdlog::info("an admin ({}) gives {}{} % of the sessions of {} to {}", who, shadow ? "copies of " : "", share * 100,
+                 model->names.front(), trial.folder.string());
+  }
+  models_.set_share(model->names.front(), share, shadow);
+  reply(json_response(200, state_of(*models_.find(model->names.front()))));
+}
+
+void Promotions::end(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
+  const auto model = models_.find(fields.text("model"));
+  if (!model) return reply(models_.unknown(fields.text("model")));
+  const std::string& name = model->names.front();
+  const bool promote = fields.boolean("promote", false);
+  if (!model->candidate) return reply(error_response(409, "there is no candidate; POST /promotion/begin loads one"));
+  if (promote && !model->candidate->trouble().ok()) {
+    return reply(error_response(409, "the candidate's engine has failed: " + model->candidate->trouble().message()));
+  }
+  const fs::path folder = trials_[name].folder;
+  if (promote) {
+    // Kept before it is served: a server that ends in between starts with the version that is about to be served.
+    if (const Status kept = keep(*model, folder); !kept.ok())
+      return reply(error_response(500, "the candidate stays one: " + kept.to_string()));
+  }
+  spdlog::info("an admin ({}) {} {} of {}", who, promote ? "promotes" : "lets go", folder.string(), name);
+  let_go(name, promote);
+  Json state = state_of(*models_.find(name));
+  state["kept"] = promote && !settings_.kept.empty();
+  reply(json_response(200, state));
+}
+
+void Promotions::let_go(const std::string& name, bool promote) {
+  trials_.erase(name);
+  models_.end_trial(name, promote);
+}
+
+Status Promotions::keep(const ServedModel& model, const fs::path& folder) const {
+  if (settings_.kept.empty()) return {};
+  Json json = Json::object();
+  for (const auto& [name, kept] : TRY(read_promoted(settings_.kept))) json[name] = kept.string();
+  for (const auto& name : model.names) json[name] = folder.string();
+  return write_file(settings_.kept, dump_json(json) + "\n");
+}
+
+void Promotions::note_request(const std::string& id, const std::string& key, const std::shared_ptr<Lane>& lane) {
+  // Another version may have taken it over.
+  if (!asked_.insert_or_assign(id, Asked{key, lane}).second) return;
+  asked_order_.push_back(id);
+  if (asked_order_.size() <= kRememberedAnswers) return;
+  asked_.erase(asked_order_.front());
+  asked_order_.pop_front();
+}
+
+void Promotions::feedback(const HttpRequest&, Fields& fields, const std::string& key, const HttpReply& reply) {
+  const auto found = asked_.find(request_of(fields.text("id")));
+  // Who did not ask is told no more than of an answer that there never was.
+  if (found == asked_.end() || found->second.key != key) {
+    return reply(error_response(
+        404, fmt::format("no answer \"{}\" is remembered; the last {} are", fields.text("id"), kRememberedAnswers),
+        "id"));
+  }
+  if (const auto lane = found->second.lane.lock()) lane->note_feedback(fields.boolean("accepted", false));
+  found->second.lane.reset();  // an answer counts once
+  reply(json_response(200, {{"id", fields.text("id")}}));
+}
+
+void Promotions::tick() {
+  const Time now = clock_.now();
+  for (const auto& model : models_.all()) {
+    if (!model.candidate) continue;
+    const std::string& name = model.names.front();
+    Trial& trial = trials_[name];
+    const bool failed = !model.candidate->trouble().ok();
+    if (model.share > 0 && (failed || now >= trial.lease_end)) {
+      spdlog::warn("{} gets no requests any more: {}", trial.folder.string(),
+                   failed ? "its engine has failed" : "nobody has said for how long it is on trial");
+      models_.set_share(name, 0);
+    }
+    if (now >= trial.drop_at) {
+      spdlog::info("{} is let go: it has had no requests for {} s", trial.folder.string(), to_seconds(kDropAfter));
+      let_go(name, false);
+    }
+  }
+  for (const auto& lane : models_.take_idle()) http_.unwatch(lane->wake_fd());
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,99 @@
+// A new version of a model into service beside the one that is served: loaded, given a share of the requests, compared,
+// and made the served one or let go. `tandem promote` drives it (docs/serving.md, "A new version").
+//
+//   GET  /promotion?model=NAME   both versions and what they answered
+//   POST /promotion/begin        loads a candidate from a folder below those of `folders`
+//   POST /promotion/share        the share of the sessions that it answers, for as long as somebody renews it
+//   POST /promotion/end          serves it from now on, or lets it go; what it has begun it ends
+//   POST /feedback               whether an answer was of use, from who asked for it
+//
+// A share lasts for a lease, so that a command that has died leaves one whole version in service; a candidate whose
+// engine fails gets no more requests. Each change leaves a line in the log, with the name of the key.
+//
+// Thread safety: none; the server's loop owns it. Models are loaded on a thread of its own.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "base/work_queue.h"
+#include "serve/control.h"
+#include "serve/fields.h"
+#include "serve/model_set.h"
+#include "serve/openapi.h"
+
+namespace tandem::serve {
+
+struct PromotionSettings {
+  std::vector<fs::path> folders;  // that candidates may come from; none: there are no candidates
+  fs::path kept;                  // JSON, {"NAME": "FOLDER"}: what was promoted, for the next start; empty: nowhere
+};
+
+// The folders that a file of `kept` names; none where there is no such file.
+Result<std::map<std::string, fs::path>> read_promoted(const fs::path& kept);
+
+class Promotions {
+ public:
+  // All of them outlive this.
+  Promotions(PromotionSettings settings, const Control& control, ModelSet& models, wire::HttpServer& http,
+             const Clock& clock);
+
+  bool has(std::string_view path) const { return find(path) != nullptr; }
+  // For the OpenAPI document.
+  std::vector<DescribedPath> described() const;
+  // `method` fits; the models are loaded. `key`: whose request it is.
+  void answer(const wire::HttpRequest& request, const std::string& key, const wire::HttpReply& reply);
+  std::string_view method_of(std::string_view path) const { return find(path)->method; }
+
+  // `lane` has the request that is answered under `id`.
+  void note_request(const std::string& id, const std::string& key, const std::shared_ptr<Lane>& lane);
+  // Now and then: ends leases, and versions that nobody uses.
+  void tick();
+
+ private:
+  struct Path {
+    std::string_view path, method, summary;
+    FieldTable fields;
+    std::vector<std::string_view> required;
+    void (Promotions::*answer)(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
+    bool admins_only = true;
+  };
+  struct Trial {
+    fs::path folder;
+    bool loading = false;
+    Time lease_end{}, drop_at{};
+  };
+  struct Asked {
+    std::string key;
+    std::weak_ptr<Lane> lane;
+  };
+
+  const Path* find(std::string_view path) const;
+  void show(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
+  void begin(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
+  void share(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
+  void end(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
+  void feedback(const wire::HttpRequest&, Fields&, const std::string& key, const wire::HttpReply&);
+
+  Result<fs::path> allowed(const std::string& folder) const;
+  void loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane, const wire::HttpReply& reply);
+  void let_go(const std::string& name, bool promote);
+  Status keep(const ServedModel& model, const fs::path& folder) const;
+  Json state_of(const ServedModel& model) const;
+
+  const PromotionSettings settings_;
+  const Control& control_;
+  ModelSet& models_;
+  wire::HttpServer& http_;
+  const Clock& clock_;
+  const std::vector<Path> paths_;
+  std::map<std::string, Trial> trials_;  // by the first name of the model
+  std::unordered_map<std::string, Asked> asked_;
+  std::deque<std::string> asked_order_;
+  WorkQueue loads_;
+};
+
+}  // namespace tandem::serve

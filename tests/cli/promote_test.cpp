@@ -1,0 +1,222 @@
+// `tandem promote`: a new version into the service of a real server, under traffic.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/cli/serve_fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class Promote : public Serve {
+ protected:
+  static void SetUpTestSuite() {
+    Serve::SetUpTestSuite();
+    // Another model of the same shape: its answers have other logprobs.
+    const fs::path other = root() / "candidates" / "other";
+    if (fs::exists(other)) return;
+    ASSERT_EQ(tandem({"sft", TANDEM_SOURCE_DIR "/configs/warm_start.yaml", "model=" + (root() / "model").string(),
+                      "out=" + other.string(), "kinds=[set]", "max_tokens=1024", "transcripts_per_step=4",
+                      "stages.first.steps=2", "stages.second.steps=0"}),
+              0)
+        << text(output());
+  }
+  void SetUp() override {
+    Serve::SetUp();
+    fs::remove_all(root() / "promotion");
+    fs::remove(root() / "promoted.json");
+    std::ofstream(root() / "admins") << "the-admin\n";
+    ::setenv("TANDEM_ADMIN_KEY", "the-admin", 1);
+  }
+  void TearDown() override {
+    stop_traffic();
+    ::unsetenv("TANDEM_ADMIN_KEY");
+    Serve::TearDown();
+  }
+  void start_server() {
+    start({"--admin-key-file", (root() / "admins").string(), "--candidates", (root() / "candidates").string(),
+           "--promoted", (root() / "promoted.json").string()});
+  }
+  Arguments promotion(Arguments more = {}, const std::string& answers = "20") const {
+    Arguments arguments = {"promote",   (root() / "candidates" / "other").string(),
+                           "--server",  url_,
+                           "--out",     (root() / "promotion").string(),
+                           "--shares",  "50,100",
+                           "--answers", answers,
+                           "--seconds", "0",
+                           "--limit",   "120"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  double first_logprob(const Json& answer) const {
+    return answer["choices"][0]["logprobs"]["content"][0]["logprob"].get<double>();
+  }
+  Json asked(const std::string& session) const {
+    return chat("What is it?", {{"max_tokens", 4}, {"temperature", 0}, {"logprobs", true}, {"user", session}});
+  }
+  // Sessions ask one after the other, each of them again and again; `judge` says whether an answer was of use.
+  void start_traffic(std::function<bool(double logprob)> judge = {}) {
+    for (int thread = 0; thread < 3; ++thread) {
+      clients_.emplace_back([this, thread, judge](const std::stop_token& stop) {
+        for (int i = 0; !stop.stop_requested(); ++i) {
+          const auto answer = ask("/v1/chat/completions", dump_json(asked(fmt::format("{}.{}", thread, i % 40))));
+          (answer.status == 200 ? answered_ : failed_) += 1;
+          if (answer.status != 200 || !judge) continue;
+          const Json json = answer.json();
+          ask("/feedback", dump_json({{"id", json["id"]}, {"accepted", judge(first_logprob(json))}}));
+        }
+      });
+    }
+  }
+  void stop_traffic() { clients_.clear(); }
+  Json state() const { return ask("/promotion", "", "the-admin", "GET").json(); }
+  std::string served() const { return state()["current"]["directory"].get<std::string>(); }
+  static std::vector<Json> audit() {
+    std::vector<Json> lines;
+    const std::string all = text(root() / "promotion" / "audit.jsonl");
+    for (const auto line : split_lines(all)) lines.push_back(*parse_json(line));
+    return lines;
+  }
+
+  std::atomic<int> answered_ = 0, failed_ = 0;
+  std::vector<std::jthread> clients_;
+};
+
+TEST_F(Promote, a_sound_version_is_promoted_no_request_fails_and_the_next_start_serves_it) {
+  start_server();
+  const std::string before = served();
+  const double before_logprob = first_logprob(post("/v1/chat/completions", asked("a")));
+  start_traffic();
+  EXPECT_EQ(tandem(promotion({"--max-slowdown", "1000"})), 0) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("promoted: "));
+  EXPECT_THAT(served(), testing::EndsWith("/candidates/other"));
+  EXPECT_NE(before, served());
+  stop_traffic();
+  EXPECT_EQ(failed_, 0) << "of " << answered_;
+  const double after_logprob = first_logprob(post("/v1/chat/completions", asked("a")));
+  EXPECT_NE(after_logprob, before_logprob);
+  EXPECT_EQ(audit().back()["what"], "verdict");
+  EXPECT_GE(audit().back()["figures"]["answers"].get<double>(), 20);
+  // Given again, it says the same.
+  EXPECT_EQ(tandem(promotion()), 0) << text(output());
+  start_server();
+  EXPECT_THAT(served(), testing::EndsWith("/candidates/other"));
+  EXPECT_EQ(first_logprob(post("/v1/chat/completions", asked("a"))), after_logprob);
+}
+
+TEST_F(Promote, a_version_whose_answers_are_of_less_use_goes_back_with_the_figures) {
+  start_server();
+  const double before = first_logprob(post("/v1/chat/completions", asked("a")));
+  start_traffic([before](double logprob) { return logprob == before; });
+  EXPECT_EQ(tandem(promotion({"--max-slowdown", "1000", "--json"}, "400")), 4) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("accepted answers: -100.0 points"));
+  EXPECT_TRUE(state()["candidate"].is_null());
+  stop_traffic();
+  EXPECT_EQ(failed_, 0) << "of " << answered_;
+  EXPECT_EQ(first_logprob(post("/v1/chat/completions", asked("a"))), before);
+  EXPECT_FALSE(fs::exists(root() / "promoted.json"));
+}
+
+TEST_F(Promote, a_command_that_is_ended_leaves_one_version_and_goes_on) {
+  start_server();
+  const std::string before = served();
+  start_traffic();
+  Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
+  arguments.insert(arguments.begin(), TANDEM_BINARY);
+  Process first(arguments, output());
+  ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
+  first.signal(SIGINT);
+  EXPECT_EQ(first.wait(), 75) << text(output());
+  EXPECT_EQ(state()["share"], 0.0);
+  EXPECT_EQ(served(), before);
+  EXPECT_EQ(tandem(promotion({"--max-slowdown", "1000"})), 0) << text(output());
+  EXPECT_THAT(served(), testing::EndsWith("/candidates/other"));
+  stop_traffic();
+  EXPECT_EQ(failed_, 0) << "of " << answered_;
+}
+
+TEST_F(Promote, copies_of_requests_are_answered_by_the_candidate_alone_and_seen_by_nobody) {
+  start_server();
+  const Json before = post("/v1/chat/completions", asked("a"));
+  const std::string other = (root() / "candidates" / "other").string();
+  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
+  ASSERT_EQ(admin("/promotion/begin", {{"directory", other}}).status, 200);
+  ASSERT_EQ(admin("/promotion/share", {{"share", 1}, {"shadow", true}, {"lease_seconds", 600}}).status, 200);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(first_logprob(post("/v1/chat/completions", asked("a"))), first_logprob(before));
+  EXPECT_FALSE(stream("/v1/chat/completions", asked("a")).empty());
+  EXPECT_TRUE(within(60s, [&] { return state()["candidate"]["outcomes"]["answers"] == 11; })) << dump_json(state());
+  EXPECT_EQ(state()["current"]["outcomes"]["answers"], 12);
+  // The command goes through them to the shares.
+  EXPECT_EQ(admin("/promotion/end", {{"promote", false}}).status, 200);
+  start_traffic();
+  EXPECT_EQ(tandem(promotion({"--max-slowdown", "1000", "--shadow", "50"})), 0) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("copies of the requests of 50 % of the sessions"));
+  stop_traffic();
+  EXPECT_EQ(failed_, 0) << "of " << answered_;
+}
+
+TEST_F(Promote, what_a_candidate_cannot_read_is_answered_by_the_version_that_is_served) {
+  // The same model, made for far fewer tokens.
+  const fs::path brief = root() / "candidates" / "brief";
+  fs::remove_all(brief);
+  fs::copy(root() / "model", brief, fs::copy_options::recursive);
+  Json config = json(brief / "config.json");
+  config["max_position_embeddings"] = 64;
+  std::ofstream(brief / "config.json") << dump_json(config);
+  start_server();
+  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
+  ASSERT_EQ(admin("/promotion/begin", {{"directory", brief.string()}}).status, 200);
+  ASSERT_EQ(admin("/promotion/share", {{"share", 1}, {"lease_seconds", 600}}).status, 200);
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "word ";
+  const auto answer = ask("/v1/chat/completions", dump_json(chat(words, {{"max_tokens", 4}})));
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  const Json after = state();
+  EXPECT_EQ(after["candidate"]["outcomes"]["errors"], 1) << dump_json(after);
+  EXPECT_EQ(after["current"]["outcomes"]["answers"], 1);
+}
+
+TEST_F(Promote, the_lease_of_a_share_ends_where_nobody_renews_it) {
+  start_server();
+  const std::string other = (root() / "candidates" / "other").string();
+  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
+  ASSERT_EQ(admin("/promotion/begin", {{"directory", other}}).status, 200);
+  ASSERT_EQ(admin("/promotion/share", {{"share", 1}, {"lease_seconds", 1}}).status, 200);
+  EXPECT_TRUE(within(30s, [&] { return state()["share"] == 0.0; }));
+  EXPECT_EQ(state()["state"], "trial");
+  EXPECT_EQ(admin("/promotion/end", {{"promote", false}}).status, 200);
+  EXPECT_TRUE(state()["candidate"].is_null());
+}
+
+TEST_F(Promote, what_may_not_be_done_is_refused_in_words) {
+  start_server();
+  const std::string other = (root() / "candidates" / "other").string();
+  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
+  EXPECT_EQ(ask("/promotion/begin", dump_json({{"directory", other}})).status, 403) << "no key";
+  EXPECT_THAT(admin("/promotion/begin", {{"directory", (root() / "model").string()}}).body,
+              HasSubstr("is not below a folder of serve.candidate_folders"));
+  EXPECT_THAT(admin("/promotion/begin", {{"directory", (root() / "candidates").string()}}).body,
+              HasSubstr("cannot be served"));
+  EXPECT_EQ(admin("/promotion/share", {{"share", 0.5}}).status, 409);
+  EXPECT_EQ(admin("/promotion/share", {{"share", 2}}).status, 400);
+  EXPECT_EQ(admin("/promotion/begin", {{"model", "unknown"}, {"directory", other}}).status, 404);
+  const Json answer = post("/v1/chat/completions", asked("a"));
+  EXPECT_EQ(ask("/feedback", dump_json({{"id", "chatcmpl-0"}, {"accepted", true}})).status, 404);
+  EXPECT_EQ(ask("/feedback", dump_json({{"id", answer["id"]}, {"accepted", true}})).status, 200);
+  EXPECT_EQ(state()["current"]["outcomes"]["accepted"], 1);
+  ask("/feedback", dump_json({{"id", answer["id"]}, {"accepted", true}}));
+  EXPECT_EQ(state()["current"]["outcomes"]["accepted"], 1) << "an answer counts once";
+  EXPECT_EQ(tandem({"promote", other, "--server", url_, "--out", (root() / "promotion").string(), "--shares", "50"}),
+            2);
+  EXPECT_THAT(text(output()), HasSubstr("must end with 100"));
+  ::unsetenv("TANDEM_ADMIN_KEY");
+  EXPECT_EQ(tandem(promotion()), 2);
+  EXPECT_THAT(text(output()), HasSubstr("the environment has no TANDEM_ADMIN_KEY"));
+}
+
+}  // namespace
+}  // namespace tandem
