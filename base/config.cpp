@@ -405,6 +405,13 @@ Status Schema::read(const fs::path& file, std::span<const std::string> overrides
   return Status::invalid(join(reading.mistakes, "\n"));
 }
 
+Status Schema::read_alone(const fs::path& file) {
+  Reading reading{*this};
+  reading.load(file);
+  if (reading.mistakes.empty()) return {};
+  return Status::invalid(join(reading.mistakes, "\n"));
+}
+
 Json Schema::resolved() const {
   Json root = Json::object();
   for (const Field& f : fields_) {

@@ -63,6 +63,9 @@ class Schema {
   // line each.
   Status read(const fs::path& file, std::span<const std::string> overrides);
 
+  // A file alone, which the environment says nothing of.
+  Status read_alone(const fs::path& file);
+
   // Keys of other configs, which one environment may set for several commands: passed over there, unknown elsewhere.
   Schema& known_elsewhere(std::set<std::string> paths) {
     elsewhere_ = std::move(paths);

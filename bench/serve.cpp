@@ -140,7 +140,7 @@ class Served {
     auto served = std::unique_ptr<Served>(new Served);
     served->server_ = TRY(serve::Server::listen(std::move(wanted), served->clock_));
     served->thread_ = std::thread([raw = served.get()] {
-      raw->status_ = raw->server_->serve([raw] { raw->ready_ = true; }, raw->stop_);
+      raw->status_ = raw->server_->serve([raw] { raw->ready_ = true; }, raw->stop_, raw->read_keys_);
       raw->ended_ = true;
     });
     while (!served->ready_ && !served->ended_) std::this_thread::sleep_for(1ms);
@@ -158,7 +158,7 @@ class Served {
  private:
   SystemClock clock_;
   std::unique_ptr<serve::Server> server_;
-  std::atomic<bool> stop_{false}, ready_{false}, ended_{false};
+  std::atomic<bool> stop_{false}, read_keys_{false}, ready_{false}, ended_{false};
   Status status_;
   std::thread thread_;
 };

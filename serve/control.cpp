@@ -59,18 +59,8 @@ Result<PauseMode> Control::mode_of(const wire::HttpRequest& request) {
   return fail(Status::invalid(fmt::format("\"mode\" is \"{}\", expected wait, keep or abort", mode.substr(0, 40))));
 }
 
-Result<std::string> Control::admin_of(std::string_view path, const wire::HttpRequest& request) const {
-  if (!admins_) {
-    return fail(Status::invalid(
-        fmt::format("{} needs an admin's key, and this server has none: start it with --admin-key-file", path)));
-  }
-  auto who = admins_->name_of(request);
-  if (!who) return fail(Status::invalid(fmt::format("{} needs the key of an admin", path)));
-  return std::move(*who);
-}
-
 void Control::answer(const Path& path, const wire::HttpRequest& request, const wire::HttpReply& reply) {
-  const auto who = admin_of(path.path, request);
+  const auto who = access_.admin_of(path.path, request);
   if (!who) return reply(error_response(403, who.error().message()));
   if (path.path == "/is_paused") return reply(json_response(200, {{"is_paused", any_paused()}}));
   if (path.path == "/is_sleeping") return reply(json_response(200, {{"is_sleeping", any_asleep()}}));

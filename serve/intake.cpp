@@ -6,7 +6,8 @@
 
 namespace tandem::serve {
 
-void Intake::take(const Reading& reading, wire::HttpRequest request, std::string key, wire::HttpReply reply) {
+void Intake::take(const Reading& reading, wire::HttpRequest request, std::shared_ptr<const KeyTerms> key,
+                  wire::HttpReply reply) {
   Around around{.priority = std::string(request.header("x-tandem-priority")),
                 .session = std::string(request.header("x-tandem-session")),
                 .key = std::move(key),
@@ -41,17 +42,44 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
   if (read.refused && read.candidate) return this->read(asked, Version::kCurrent, read.lane);
   if (read.refused) return asked->reply(std::move(*read.refused));
   if (failed) failed->note_error();
-  promotions_.note_request(asked->around.id, asked->around.key, read.lane);
+  auto& generation = read.prepared.generation;
+  const KeyTerms& key = *asked->around.key;
+  RuleSubject subject{
+      .key = key.name, .session = read.session, .models = read.lane->settings().names, .priority = generation.priority};
+  if (auto refusal = access_.refuse(subject)) return asked->reply(std::move(*refusal));
+  generation.priority = access_.priority_of(subject);
+  promotions_.note_request(asked->around.id, key.name, read.lane);
   std::function<void()> elsewhere;
   if (read.candidate) elsewhere = [this, asked] { this->read(asked, Version::kCurrent); };
+  const auto spent = [this, asked, model = read.lane->settings().names.front(), priority = generation.priority](
+                         const Lane::Spent& spent) { note(*asked, model, priority, spent); };
   read.lane->submit({.number = asked->number,
                      .id = asked->around.id,
-                     .key = asked->around.key,
+                     .key = key.name,
+                     .session = read.session,
                      .arrived = asked->arrived,
                      .prepared = std::move(read.prepared),
                      .reply = asked->reply,
-                     .elsewhere = std::move(elsewhere)});
+                     .elsewhere = std::move(elsewhere),
+                     .spent = spent});
   if (read.copied) copy(asked);
+}
+
+// What was lost with a candidate costs nobody anything but its line.
+void Intake::note(const Asked& asked, const std::string& model, Priority priority, const Lane::Spent& spent) {
+  if (spent.outcome != "elsewhere") access_.charge(*asked.around.key, spent.prompt_tokens + spent.answer_tokens);
+  access_.log({.time = clock_.unix_seconds(),
+               .id = asked.around.id,
+               .key = asked.around.key->name,
+               .model = model,
+               .path = std::string(asked.reading.endpoint.path),
+               .priority = std::string(name_of(priority)),
+               .outcome = std::string(spent.outcome),
+               .prompt_tokens = spent.prompt_tokens,
+               .cached_tokens = spent.cached_tokens,
+               .answer_tokens = spent.answer_tokens,
+               .seconds = spent.seconds,
+               .core_seconds = spent.compute_seconds * threads_});
 }
 
 // Where there is no time to read it, there is none for a copy either.
@@ -68,7 +96,8 @@ void Intake::copy(std::shared_ptr<const Asked> asked) {
       read->prepared.generation.priority = Priority::kBatch;
       read->lane->submit({.number = asked->number,
                           .id = asked->around.id,
-                          .key = asked->around.key,
+                          .key = asked->around.key->name,
+                          .session = read->session,
                           .arrived = asked->arrived,
                           .prepared = std::move(read->prepared),
                           .reply = [](const wire::HttpResponse&) {}});

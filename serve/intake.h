@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/unique_number.h"
 #include "base/work_queue.h"
+#include "serve/access.h"
 #include "serve/endpoints.h"
 #include "serve/fields.h"
 #include "serve/model_set.h"
@@ -31,11 +32,14 @@ struct Reading {
 class Intake {
  public:
   // All of them outlive this; jobs of `queue` read the requests.
-  Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, const Clock& clock)
-      : models_(models), queue_(queue), promotions_(promotions), clock_(clock) {}
+  // `threads`: that compute, of each model.
+  Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, Access& access, int threads,
+         const Clock& clock)
+      : models_(models), queue_(queue), promotions_(promotions), access_(access), threads_(threads), clock_(clock) {}
 
   // Answers now or later, in any case. `reading` outlives this; `key`: whose request it is.
-  void take(const Reading& reading, wire::HttpRequest request, std::string key, wire::HttpReply reply);
+  void take(const Reading& reading, wire::HttpRequest request, std::shared_ptr<const KeyTerms> key,
+            wire::HttpReply reply);
   // Its client is no longer there: true where it was being read.
   bool gone(uint64_t number) { return reading_.erase(number) > 0; }
   size_t being_read() const { return reading_.size(); }
@@ -53,10 +57,13 @@ class Intake {
   void read(std::shared_ptr<const Asked> asked, Version version, std::shared_ptr<Lane> failed = nullptr);
   void submit(const std::shared_ptr<const Asked>& asked, ReadRequest read, const std::shared_ptr<Lane>& failed);
   void copy(std::shared_ptr<const Asked> asked);
+  void note(const Asked& asked, const std::string& model, Priority priority, const Lane::Spent& spent);
 
   const ModelSet& models_;
   WorkQueue& queue_;
   Promotions& promotions_;
+  Access& access_;
+  const int threads_;
   const Clock& clock_;
   const uint64_t run_ = unique_number();
   uint64_t requests_ = 0;

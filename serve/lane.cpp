@@ -142,6 +142,8 @@ void Lane::take(rollout::SampledToken token) {
   exchange.last_token[index] = now;
   if (first) exchange.first_token[index] = now;
   if (first) metrics_.cached_tokens += token.cached_tokens;
+  if (first) exchange.cached_tokens += token.cached_tokens;
+  exchange.compute_seconds += token.compute_seconds;
   const bool engine_ended = token.turn_ended;
   const bool scored_only = exchange.request.prepared.generation.choice->most_tokens == 0;
   Piece piece;
@@ -189,6 +191,7 @@ void Lane::finish(uint64_t number) {
   const auto& prepared = exchange.request.prepared;
   metrics_.whole.observe(to_seconds(clock_.now() - exchange.request.arrived));
   count(exchange);
+  say_spent(exchange, "done");
   const AnswerView view = exchange.view();
   if (prepared.stream) {
     if (!exchange.begun) {
@@ -236,12 +239,24 @@ void Lane::count(const Exchange& exchange) {
   }
 }
 
+void Lane::say_spent(const Exchange& exchange, std::string_view outcome) const {
+  if (!exchange.request.spent) return;
+  Spent spent{.cached_tokens = exchange.cached_tokens,
+              .seconds = to_seconds(clock_.now() - exchange.request.arrived),
+              .compute_seconds = exchange.compute_seconds,
+              .outcome = outcome};
+  for (const auto& prompt : exchange.request.prepared.generation.prompts) spent.prompt_tokens += prompt.size();
+  for (const auto& choice : exchange.choices) spent.answer_tokens += choice.tokens().size();
+  exchange.request.spent(spent);
+}
+
 void Lane::gone(uint64_t number) {
   const auto found = exchanges_.find(number);
   if (found == exchanges_.end()) return;
   const auto exchange = std::move(found->second);
   exchanges_.erase(found);
   metrics_.finished["abort"] += exchange->open;
+  say_spent(*exchange, "gone");
   release(*exchange);
 }
 
@@ -254,7 +269,9 @@ void Lane::fail(uint64_t number, int http_status, const std::string& message) {
   // Others are the client's fault, or an admin's wish.
   if (http_status == 500) note_error();
   release(*exchange);
-  if (http_status == 500 && !exchange->stream && exchange->request.elsewhere) {
+  const bool moves = http_status == 500 && !exchange->stream && exchange->request.elsewhere;
+  say_spent(*exchange, moves ? "elsewhere" : http_status == 500 ? "error" : "ended");
+  if (moves) {
     exchange->request.elsewhere();
   } else if (!exchange->stream) {
     exchange->request.reply(error_response(http_status, message));
@@ -265,8 +282,12 @@ void Lane::fail(uint64_t number, int http_status, const std::string& message) {
   }
 }
 
-void Lane::end_all(int http_status, const std::string& message) {
-  while (!exchanges_.empty()) fail(exchanges_.begin()->first, http_status, message);
+void Lane::end_those(int http_status, const std::string& message, const std::function<bool(const Request&)>& which) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, exchange] : exchanges_) {
+    if (which(exchange->request)) numbers.push_back(number);
+  }
+  for (const uint64_t number : numbers) fail(number, http_status, message);
 }
 
 ModelGauges Lane::gauges() const {

@@ -45,16 +45,23 @@ class Lane {
     return {.name = name, .text = text_, .config = config_, .constraints = constraints_, .max_tokens = max_tokens_};
   }
 
+  struct Spent {
+    uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
+    double seconds = 0, compute_seconds = 0;  // since it arrived; its share of the passes, by rows
+    std::string_view outcome;                 // done, error, ended (by the server), gone (its client), elsewhere
+  };
   struct Request {
     uint64_t number = 0;  // of the HTTP request
     std::string id;
-    std::string key;  // whose it is
+    std::string key, session;  // whose it is
     Time arrived{};
     Prepared prepared;
     wire::HttpReply reply;
     // Takes it over where this lane has no room for it, or its engine fails before anything of the answer was sent;
     // null: nobody does.
     std::function<void()> elsewhere;
+    // What it took, once, as it ends after it was taken on; null: nobody asks.
+    std::function<void(const Spent&)> spent;
   };
   // Answers now or later, in any case.
   void submit(Request request);
@@ -71,7 +78,11 @@ class Lane {
   Result<rollout::Engine> load_engine() const;
   void wake(rollout::Engine engine);
   // Ends all requests with this error.
-  void end_all(int http_status, const std::string& message);
+  void end_all(int http_status, const std::string& message) {
+    end_those(http_status, message, [](const Request&) { return true; });
+  }
+  // The same of some.
+  void end_those(int http_status, const std::string& message, const std::function<bool(const Request&)>& which);
 
   int wake_fd() const { return engine_->wake_fd(); }
   void take_news();
@@ -94,6 +105,8 @@ class Lane {
     std::shared_ptr<wire::HttpStream> stream;
     EventWriter out;
     size_t open = 0;  // choices that have not ended
+    uint64_t cached_tokens = 0;
+    double compute_seconds = 0;
     bool begun = false;
     AnswerView view() const {
       return {.prompts = request.prepared.generation.prompts, .choices = choices, .n = request.prepared.generation.n};
@@ -119,6 +132,7 @@ class Lane {
   void fail(uint64_t number, int http_status, const std::string& message);
   void release(Exchange& exchange);
   void count(const Exchange& exchange);
+  void say_spent(const Exchange& exchange, std::string_view outcome) const;
 
   const LaneSettings settings_;
   const TextSide text_;

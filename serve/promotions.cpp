@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "serve/api_error.h"
 #include "serve/query.h"
-#include "serve/request_reader.h"
 
 namespace tandem::serve {
 namespace {
@@ -90,78 +89,48 @@ Result<std::map<std::string, fs::path>> read_promoted(const fs::path& kept) {
   return folders;
 }
 
-Promotions::Promotions(PromotionSettings settings, const Control& control, ModelSet& models, wire::HttpServer& http,
-                       const Clock& clock)
-    : settings_(std::move(settings)),
-      control_(control),
-      models_(models),
-      http_(http),
-      clock_(clock),
-      paths_({
-          {"/promotion",
-           "GET",
-           "The versions of a model, and what they answered",
-           FieldTable({}),
-           {},
-           &Promotions::show},
-          {"/promotion/begin",
-           "POST",
-           "Loads a candidate",
-           FieldTable({kBeginFields}),
-           {"directory"},
-           &Promotions::begin},
-          {"/promotion/share",
-           "POST",
-           "The share of the sessions that the candidate answers",
-           FieldTable({kShareFields}),
-           {"share"},
-           &Promotions::share},
-          {"/promotion/end",
-           "POST",
-           "Serves the candidate from now on, or lets it go",
-           FieldTable({kEndFields}),
-           {"promote"},
-           &Promotions::end},
-          {"/feedback",
-           "POST",
-           "Whether an answer was of use",
-           FieldTable({kFeedbackFields}),
-           {"id", "accepted"},
-           &Promotions::feedback,
-           false},
-      }),
-      loads_(1, 16) {
+Promotions::Promotions(PromotionSettings settings, ModelSet& models, wire::HttpServer& http, const Clock& clock)
+    : settings_(std::move(settings)), models_(models), http_(http), clock_(clock), loads_(1, 16) {
   http_.watch(loads_.wake_fd(), [this] { loads_.run_completions(); });
 }
 
-const Promotions::Path* Promotions::find(std::string_view path) const {
-  const auto found = std::ranges::find(paths_, path, &Path::path);
-  return found == paths_.end() ? nullptr : &*found;
-}
-
-std::vector<DescribedPath> Promotions::described() const {
-  std::vector<DescribedPath> paths;
-  for (const Path& path : paths_) {
-    const bool get = path.method == "GET";
-    paths.push_back({path.path, get ? "get" : "post", path.summary, get ? nullptr : &path.fields, path.required});
-  }
-  return paths;
-}
-
-void Promotions::answer(const HttpRequest& request, const std::string& key, const HttpReply& reply) {
-  const Path& path = *find(request.path);
-  std::string who = key;
-  if (path.admins_only) {
-    auto admin = control_.admin_of(path.path, request);
-    if (!admin) return reply(error_response(403, admin.error().message()));
-    who = std::move(*admin);
-  }
-  Fields fields;
-  if (path.method != "GET") {
-    const Status status = shielded([&] { return read_fields(fields, path.fields, path.required, request.body); });
-    if (!status.ok()) return reply(error_response(400, status.to_string(), fields.param()));
-  }
-  (this->*path.answer)(request, fields, who, reply);
+void Promotions::add_to(BodyPaths& paths) {
+  const auto of =
+      [this](void (Promotions::*answer)(const HttpRequest&, Fields&, const std::string&, const HttpReply&)) {
+        return [this, answer](const HttpRequest& request, Fields& fields, const std::string& who,
+                              const HttpReply& reply) { (this->*answer)(request, fields, who, reply); };
+      };
+  paths.add({"/promotion",
+             "GET",
+             "The versions of a model, and what they answered",
+             FieldTable({}),
+             {},
+             of(&Promotions::show)});
+  paths.add({"/promotion/begin",
+             "POST",
+             "Loads a candidate",
+             FieldTable({kBeginFields}),
+             {"directory"},
+             of(&Promotions::begin)});
+  paths.add({"/promotion/share",
+             "POST",
+             "The share of the sessions that the candidate answers",
+             FieldTable({kShareFields}),
+             {"share"},
+             of(&Promotions::share)});
+  paths.add({"/promotion/end",
+             "POST",
+             "Serves the candidate from now on, or lets it go",
+             FieldTable({kEndFields}),
+             {"promote"},
+             of(&Promotions::end)});
+  paths.add({"/feedback",
+             "POST",
+             "Whether an answer was of use",
+             FieldTable({kFeedbackFields}),
+             {"id", "accepted"},
+             of(&Promotions::feedback),
+             false});
 }
 
 Json Promotions::state_of(const ServedModel& model) const {

@@ -20,10 +20,8 @@
 #include <unordered_map>
 
 #include "base/work_queue.h"
-#include "serve/control.h"
-#include "serve/fields.h"
+#include "serve/body_paths.h"
 #include "serve/model_set.h"
-#include "serve/openapi.h"
 
 namespace tandem::serve {
 
@@ -38,15 +36,10 @@ Result<std::map<std::string, fs::path>> read_promoted(const fs::path& kept);
 class Promotions {
  public:
   // All of them outlive this.
-  Promotions(PromotionSettings settings, const Control& control, ModelSet& models, wire::HttpServer& http,
-             const Clock& clock);
+  Promotions(PromotionSettings settings, ModelSet& models, wire::HttpServer& http, const Clock& clock);
 
-  bool has(std::string_view path) const { return find(path) != nullptr; }
-  // For the OpenAPI document.
-  std::vector<DescribedPath> described() const;
-  // `method` fits; the models are loaded. `key`: whose request it is.
-  void answer(const wire::HttpRequest& request, const std::string& key, const wire::HttpReply& reply);
-  std::string_view method_of(std::string_view path) const { return find(path)->method; }
+  // Its paths.
+  void add_to(BodyPaths& paths);
 
   // `lane` has the request that is answered under `id`.
   void note_request(const std::string& id, const std::string& key, const std::shared_ptr<Lane>& lane);
@@ -54,13 +47,6 @@ class Promotions {
   void tick();
 
  private:
-  struct Path {
-    std::string_view path, method, summary;
-    FieldTable fields;
-    std::vector<std::string_view> required;
-    void (Promotions::*answer)(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
-    bool admins_only = true;
-  };
   struct Trial {
     fs::path folder;
     bool loading = false;
@@ -71,7 +57,6 @@ class Promotions {
     std::weak_ptr<Lane> lane;
   };
 
-  const Path* find(std::string_view path) const;
   void show(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
   void begin(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
   void share(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
@@ -85,11 +70,9 @@ class Promotions {
   Json state_of(const ServedModel& model) const;
 
   const PromotionSettings settings_;
-  const Control& control_;
   ModelSet& models_;
   wire::HttpServer& http_;
   const Clock& clock_;
-  const std::vector<Path> paths_;
   std::map<std::string, Trial> trials_;  // by the first name of the model
   std::unordered_map<std::string, Asked> asked_;
   std::deque<std::string> asked_order_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/text.h"
 #include "serve/api_error.h"
 
 namespace tandem::serve {
@@ -22,12 +25,20 @@ std::string session_of(const Fields& fields, const Around& around) {
   if (!around.session.empty()) return around.session;
   for (const auto name : {"prompt_cache_key", "safety_identifier", "user"}) {
     const Json* const value = fields.get(name);
-    if (value != nullptr && value->is_string()) return around.key + '\n' + value->get<std::string>();
+    if (value != nullptr && value->is_string()) return around.key->name + '\n' + value->get<std::string>();
   }
-  return around.key;
+  return around.key->name;
 }
 
 }  // namespace
+
+std::optional<wire::HttpResponse> refusal_of_model(const KeyTerms& key, const std::string& name) {
+  if (key.models.empty() || std::ranges::find(key.models, name) != key.models.end()) return std::nullopt;
+  return error_response(
+      403,
+      fmt::format("this key may not use the model \"{}\"; it may use {}", name.substr(0, 200), join(key.models, ", ")),
+      "model");
+}
 
 ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const FieldTable& table,
                          std::string_view body, const Around& around, Version version, double now) {
@@ -37,13 +48,16 @@ ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const
   auto prepared = shielded([&]() -> Result<Prepared> {
     TRY(read_fields(fields, table, endpoint.required, body));
     const std::string asked = fields.text("model");
-    auto chosen = models.choose(asked, session_of(fields, around), version);
+    read.session = session_of(fields, around);
+    auto chosen = models.choose(asked, read.session, version);
     read.lane = std::move(chosen.lane);
     read.candidate = chosen.candidate;
     read.copied = chosen.copied;
     unknown = read.lane == nullptr;
     if (unknown) return fail(Status::not_found("model"));
     const std::string name = asked.empty() ? read.lane->settings().names.front() : asked;
+    read.refused = refusal_of_model(*around.key, name);
+    if (read.refused) return Prepared();
     return endpoint.prepare(fields, read.lane->view(name), around.id, static_cast<int64_t>(now));
   });
   if (unknown) {
@@ -51,9 +65,12 @@ ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const
   } else if (!prepared) {
     read.refused = error_response(http_status_of(prepared.error()), prepared.error().to_string(), fields.param());
   } else {
+    if (read.refused) return read;
     read.prepared = std::move(*prepared);
     const auto known = priority_of(around.priority);
-    if (known) read.prepared.generation.priority = *known;
+    auto& priority = read.prepared.generation.priority;
+    if (known) priority = *known;
+    priority = std::max(priority, around.key->highest);
     if (!known && !around.priority.empty()) {
       read.refused =
           error_response(400, fmt::format("X-Tandem-Priority: must be one of {}", fmt::join(kPriorities, ", ")));

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "serve/keys.h"
 #include "serve/model_set.h"
 
 namespace tandem::serve {
@@ -13,16 +14,20 @@ struct ReadRequest {
   std::optional<wire::HttpResponse> refused;
   std::shared_ptr<Lane> lane;              // null where nothing was chosen before it was refused
   bool candidate = false, copied = false;  // see ChosenLane
+  std::string session;                     // whose requests keep to one version
   Prepared prepared;
 };
 
 // What stands around a body.
 struct Around {
-  std::string priority;  // of the header X-Tandem-Priority, or empty
-  std::string session;   // of X-Tandem-Session, or empty: what the body says, or the key
-  std::string key;       // whose request it is
-  std::string id;        // of the answer
+  std::string priority;                 // of the header X-Tandem-Priority, or empty
+  std::string session;                  // of X-Tandem-Session, or empty: what the body says, or the key
+  std::shared_ptr<const KeyTerms> key;  // whose request it is
+  std::string id;                       // of the answer
 };
+
+// 403 where the key may not use the model.
+std::optional<wire::HttpResponse> refusal_of_model(const KeyTerms& key, const std::string& name);
 
 // `now`: Unix seconds.
 ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const FieldTable& table,

@@ -9,11 +9,13 @@
 #include "base/text.h"
 #include "base/work_queue.h"
 #include "serve/api_error.h"
+#include "serve/body_paths.h"
 #include "serve/control.h"
 #include "serve/intake.h"
 #include "serve/model_set.h"
 #include "serve/openapi.h"
 #include "serve/promotions.h"
+#include "serve/rule_desk.h"
 
 namespace tandem::serve {
 
@@ -44,23 +46,26 @@ bool is_loopback(std::string_view host) { return host.starts_with("127.") || hos
 
 class Server::Loop {
  public:
-  Loop(ServerSettings settings, std::optional<Keys> keys, std::optional<Keys> admins, wire::HttpServer http,
-       const Clock& clock)
+  Loop(ServerSettings settings, std::unique_ptr<Access> access, wire::HttpServer http, const Clock& clock)
       : settings_(std::move(settings)),
-        keys_(std::move(keys)),
+        access_(std::move(access)),
         http_(std::move(http)),
         clock_(clock),
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
-        control_(std::move(admins), models_, queue_),
-        promotions_(settings_.promotions, control_, models_, http_, clock_),
-        intake_(models_, queue_, promotions_, clock_),
+        control_(*access_, models_, queue_),
+        promotions_(settings_.promotions, models_, http_, clock_),
+        rule_desk_(*access_, models_),
+        body_paths_(*access_),
+        intake_(models_, queue_, promotions_, *access_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
       endpoints_.push_back({endpoint, FieldTable(endpoint.fields)});
     for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup(), count_tokens_lookup()})
       lookups_.push_back({lookup, FieldTable(lookup.fields)});
+    promotions_.add_to(body_paths_);
+    rule_desk_.add_to(body_paths_);
   }
 
   std::string url() const {
@@ -69,7 +74,7 @@ class Server::Loop {
   }
   const ServerSettings& settings() const { return settings_; }
 
-  Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop) {
+  Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
     http_.watch(queue_.wake_fd(), [&] { queue_.run_completions(); });
     load(ready);
     wire::HttpHandler handler;
@@ -77,7 +82,7 @@ class Server::Loop {
     handler.answer = [&](HttpRequest request, HttpReply reply) { answer(std::move(request), std::move(reply)); };
     handler.gone = [&](uint64_t number) { gone(number); };
     handler.malformed = [&](int status, const std::string& message) { return error_response(status, message); };
-    handler.tick = [&] { tick(stop); };
+    handler.tick = [&] { tick(stop, read_keys); };
     const Status status = http_.serve(handler, ended_);
     return trouble_.ok() ? status : trouble_;
   }
@@ -110,19 +115,9 @@ class Server::Loop {
 
   // Nothing where the request may go on.
   std::optional<HttpResponse> refuse(const HttpRequest& request) {
-    auto refusal = refusal_of(request);
+    auto refusal = access_->refuse(request);
     if (refusal) ++answers_by_status_[refusal->status];
     return refusal;
-  }
-  std::optional<HttpResponse> refusal_of(const HttpRequest& request) {
-    const std::string host(request.header("host"));
-    if (const auto origin = request.header("origin"); !origin.empty() && origin != "http://" + host && !keys_)
-      return error_response(403, "Origin: requests of web pages need a server with keys");
-    if (request.path == "/health" || request.path == "/ready") return std::nullopt;
-    if (!keys_ || keys_->name_of(request) || control_.allows(request)) return std::nullopt;
-    auto response = error_response(401, "Authorization: must be \"Bearer\" and a key of this server");
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return response;
   }
 
   void answer(HttpRequest request, HttpReply plain) {
@@ -139,11 +134,10 @@ class Server::Loop {
       if (!loaded_) return reply(unavailable("the models are being loaded"));
       return control_.answer(*control, request, reply);
     }
-    if (promotions_.has(path)) {
-      const auto method = promotions_.method_of(path);
-      if (get != (method == "GET")) return other_method(reply, std::string(method).c_str());
+    if (const auto* const found = body_paths_.find(path)) {
+      if (get != (found->method == "GET")) return other_method(reply, std::string(found->method).c_str());
       if (!loaded_) return reply(unavailable("the models are being loaded"));
-      return promotions_.answer(request, key_of(request), reply);
+      return body_paths_.answer(*found, request, access_->caller(request)->name, reply);
     }
     for (const auto& reading : endpoints_) {
       if (path != reading.endpoint.path) continue;
@@ -219,7 +213,7 @@ class Server::Loop {
     static constexpr std::string_view kInput[] = {"model", "input"};
     paths.push_back({"/v1/embeddings", "post", "Vectors of texts", &embedding_fields_, kInput});
     std::ranges::copy(pages(), std::back_inserter(paths));
-    std::ranges::move(promotions_.described(), std::back_inserter(paths));
+    std::ranges::move(body_paths_.described(), std::back_inserter(paths));
     for (const auto& control : Control::paths())
       paths.push_back({control.path, control.method == "GET" ? "get" : "post", control.summary, nullptr, {}});
     return openapi_document(paths, settings_.version);
@@ -234,13 +228,9 @@ class Server::Loop {
 
   void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
-    std::string key = key_of(request);
-    intake_.take(reading, std::move(request), std::move(key), reply);
-  }
-
-  // Whose a request is.
-  std::string key_of(const HttpRequest& request) const {
-    return keys_ ? keys_->name_of(request).value_or("") : request.peer;
+    auto caller = access_->caller(request);
+    if (auto refusal = access_->take_on(*caller, request.peer)) return reply(std::move(*refusal));
+    intake_.take(reading, std::move(request), std::move(caller), reply);
   }
 
   // Computes an answer on the thread that reads requests.
@@ -258,14 +248,18 @@ class Server::Loop {
 
   void look_up(const LookupReading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
+    const auto caller = access_->caller(request);
+    if (auto refusal = access_->take_on(*caller, request.peer)) return reply(std::move(*refusal));
     compute(
-        [this, &reading, body = std::move(request.body)] {
+        [this, &reading, caller, body = std::move(request.body)] {
           Fields fields;
           if (const Status status = read_fields(fields, reading.table, reading.lookup.required, body); !status.ok())
             return error_response(400, status.to_string(), fields.param());
           const auto lane = models_.choose(fields.text("model"), "", Version::kCurrent).lane;
           if (!lane) return models_.unknown(fields.text("model"));
           const std::string name = lane->settings().names.front();
+          const std::string asked = fields.text("model");
+          if (auto refusal = refusal_of_model(*caller, asked.empty() ? name : asked)) return std::move(*refusal);
           return response_of(shielded([&] { return reading.lookup.answer(fields, lane->view(name)); }), fields);
         },
         reply);
@@ -277,8 +271,10 @@ class Server::Loop {
       return reply(
           error_response(404, "this server has no embedding model; start it with --embedding-model DIR", "model"));
     }
+    const auto caller = access_->caller(request);
+    if (auto refusal = access_->take_on(*caller, request.peer)) return reply(std::move(*refusal));
     compute(
-        [this, body = std::move(request.body)] {
+        [this, caller, body = std::move(request.body)] {
           Fields fields;
           static constexpr std::string_view kRequired[] = {"model", "input"};
           if (const Status status = read_fields(fields, embedding_fields_, kRequired, body); !status.ok())
@@ -289,6 +285,7 @@ class Server::Loop {
                                               fields.text("model").substr(0, 200), models_.embedder()->name()),
                                   "model");
           }
+          if (auto refusal = refusal_of_model(*caller, fields.text("model"))) return std::move(*refusal);
           return response_of(shielded([&] { return models_.embedder()->answer(fields); }), fields);
         },
         reply);
@@ -299,16 +296,13 @@ class Server::Loop {
     for (auto& lane : models_.lanes()) lane->gone(number);
   }
 
-  void tick(const std::atomic<bool>& stop) {
+  void tick(const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
     const Time now = clock_.now();
     if (now >= next_key_check_) {
       next_key_check_ = now + 1s;
-      auto again = keys_ ? keys_->refresh() : Result<bool>(false);
-      if (!again) spdlog::error("the keys stay as they are: {}", again.error().to_string());
-      if (again && *again) spdlog::info("the keys were read again");
-      again = control_.refresh();
-      if (!again) spdlog::error("the admins' keys stay as they are: {}", again.error().to_string());
+      access_->refresh();
     }
+    if (read_keys.exchange(false)) access_->refresh(true);
     if (loaded_) promotions_.tick();
     if (!stop) return;
     if (!draining_) {
@@ -326,7 +320,7 @@ class Server::Loop {
   }
 
   const ServerSettings settings_;
-  std::optional<Keys> keys_;
+  std::unique_ptr<Access> access_;
   wire::HttpServer http_;
   const Clock& clock_;
   std::vector<Reading> endpoints_;
@@ -336,6 +330,8 @@ class Server::Loop {
   WorkQueue queue_;  // goes before what its jobs use
   Control control_;
   Promotions promotions_;
+  RuleDesk rule_desk_;
+  BodyPaths body_paths_;
   Intake intake_;
   std::map<int, uint64_t> answers_by_status_;
   const int64_t started_;
@@ -359,18 +355,15 @@ Result<std::unique_ptr<Server>> Server::listen(ServerSettings settings, const Cl
     }
   }
   if (names.empty()) return fail(Status::invalid("there is no model to serve"));
-  if (!is_loopback(settings.host) && settings.key_file.empty()) {
+  if (!is_loopback(settings.host) && settings.access.key_file.empty() && settings.access.key_book.empty()) {
     return fail(
         Status::invalid(fmt::format("{} can be reached from other machines, and there are no keys", settings.host))
             .hint("give --api-key-file F, a file with a key on each line"));
   }
-  std::optional<Keys> keys;
-  if (!settings.key_file.empty()) keys = TRY(Keys::read(settings.key_file));
-  std::optional<Keys> admins;
-  if (!settings.admin_key_file.empty()) admins = TRY(Keys::read(settings.admin_key_file));
+  auto access = TRY(Access::open(settings.access, clock));
   auto http = TRY(wire::HttpServer::listen(settings.host, settings.port, limits_of(settings)));
-  return std::unique_ptr<Server>(new Server(
-      std::make_unique<Loop>(std::move(settings), std::move(keys), std::move(admins), std::move(http), clock)));
+  return std::unique_ptr<Server>(
+      new Server(std::make_unique<Loop>(std::move(settings), std::move(access), std::move(http), clock)));
 }
 
 std::string Server::url() const { return loop_->url(); }
@@ -381,8 +374,8 @@ std::vector<std::string> Server::model_names() const {
   return names;
 }
 
-Status Server::serve(const std::function<void()>& ready, const std::atomic<bool>& stop) {
-  return loop_->serve(ready, stop);
+Status Server::serve(const std::function<void()>& ready, const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
+  return loop_->serve(ready, stop, read_keys);
 }
 
 }  // namespace tandem::serve

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/keys.h"
+#include "serve/access.h"
 #include "serve/lane.h"
 #include "serve/lookups.h"
 #include "serve/promotions.h"
@@ -25,8 +25,7 @@ struct ServerSettings {
   uint16_t port = 8000;
   std::vector<LaneSettings> models;
   fs::path embedding_model;  // empty: none
-  fs::path key_file;         // empty: whoever reaches it may use it
-  fs::path admin_key_file;   // empty: nothing can be changed while it runs
+  AccessSettings access;
   PromotionSettings promotions;
   int threads = 1;
   double drain_seconds = 30;
@@ -44,8 +43,8 @@ class Server {
   std::vector<std::string> model_names() const;
 
   // Loads the models, calls `ready`, and answers until `stop`; then what runs has `drain_seconds` to end. Fails where a
-  // model cannot be loaded.
-  Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop);
+  // model cannot be loaded. Keys are read again when their files change, and when `read_keys` is set.
+  Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop, std::atomic<bool>& read_keys);
 
  private:
   class Loop;

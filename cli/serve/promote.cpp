@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <thread>
 
 #include "base/digest.h"
@@ -14,7 +13,6 @@
 #include "cli/progress_line.h"
 #include "cli/serve/promotion_client.h"
 #include "run/run_step.h"
-#include "wire/http_client.h"
 
 namespace tandem::cli {
 namespace {
@@ -106,16 +104,6 @@ std::string progress_of(const Json& figures, double answers) {
   return text;
 }
 
-Result<std::string> admin_key(const std::string& variable) {
-  const char* const key = std::getenv(variable.c_str());
-  if (key == nullptr || *key == '\0') {
-    return fail(
-        Status::invalid(fmt::format("the environment has no {}", variable))
-            .hint("it must hold a key of the server's --admin-key-file; --admin-key-env names another variable"));
-  }
-  return std::string(key);
-}
-
 bool is_of_absence(const Status& status) {
   return status.code() == Code::kUnavailable || status.code() == Code::kDeadline;
 }
@@ -131,12 +119,12 @@ int finish(const PromotionFolder& folder, bool json) {
 }
 
 // The trial on the server, until there is a verdict.
-Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory, const std::string& key,
+Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory, const AdminClient& admin,
                            PromotionFolder& folder) {
   using Kind = eval::PromotionStep::Kind;
   const auto interrupt = TRY(Interrupt::listen());
   const SystemClock clock;
-  const PromotionClient client(o.server, key, o.model, interrupt->token());
+  const PromotionClient client(admin, o.model, interrupt->token());
   ProgressLine line;
   std::optional<eval::PromotionTrial> trial;
   Time heard = clock.now();
@@ -222,8 +210,7 @@ Result<int> run_promote(PromoteOptions o) {
   }
   if (o.terms.shares.empty() || o.terms.shares.back() != 1)
     return fail(Status::invalid("must end with 100 (percent)").at("--shares"));
-  TRY(wire::check_url(o.server));
-  const auto key = TRY(admin_key(o.key_variable));
+  const auto admin = TRY(AdminClient::open(o.server, TRY(admin_key(o.key_variable))));
   std::error_code error;
   const auto directory = fs::canonical(TRY(run::model_directory(o.checkpoint)), error).string();
   if (error) return fail(Status::invalid(fmt::format("there is no folder {}", o.checkpoint)));
@@ -251,7 +238,7 @@ Result<int> run_promote(PromoteOptions o) {
     TRY(folder.note_suite());
   }
   std::signal(SIGPIPE, SIG_IGN);
-  return try_on_traffic(o, directory, key, folder);
+  return try_on_traffic(o, directory, admin, folder);
 }
 
 }  // namespace

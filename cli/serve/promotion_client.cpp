@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "wire/http_client.h"
-
 namespace tandem::cli {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr size_t kLargestState = size_t{1} << 20;
 constexpr Duration kAnswerLimit = 30s, kLoadLimit = 3600s;
 
 std::string text_of(const Json& json, const char* key) {
@@ -49,33 +46,9 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-PromotionClient::PromotionClient(std::string url, std::string key, std::string model, std::stop_token stop)
-    : url_(std::move(url)), key_(std::move(key)), model_(std::move(model)), stop_(std::move(stop)) {}
-
 Result<PromotionState> PromotionClient::ask(const char* method, const std::string& path, const Json& body,
                                             Duration limit, const std::stop_token& stop) const {
-  const std::string base = url_.ends_with('/') ? url_.substr(0, url_.size() - 1) : url_;
-  wire::OutgoingRequest request{.url = base + path,
-                                .method = method,
-                                .headers = {{"Content-Type", "application/json"}, {"Authorization", "Bearer " + key_}},
-                                .body = body.is_null() ? "" : dump_json(body),
-                                .limit = limit,
-                                .largest_answer = kLargestState};
-  int status = 0;
-  std::string text;
-  const auto take = [&](const wire::HttpHead& head, std::string_view bytes) -> Status {
-    status = head.status;
-    text += bytes;
-    return {};
-  };
-  status = TRY(wire::http_request(request, take, stop)).status;
-  const auto json = parse_json(text);
-  if (status == 200 && json) return read_state(*json);
-  std::string says = json && json->is_object() && json->contains("error") ? text_of((*json)["error"], "message") : "";
-  if (says.empty()) says = text.substr(0, 200);
-  const auto whole = fmt::format("{} answers {} to {}: {}", base, status, path, says);
-  if (status >= 500 || status == 429) return fail(Status::unavailable(whole));
-  return fail(Status::invalid(whole));
+  return read_state(TRY(client_.ask(method, path, body, limit, stop)));
 }
 
 Result<PromotionState> PromotionClient::state() const {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "cli/serve/admin_client.h"
 #include "eval/promotion.h"
 
 namespace tandem::cli {
@@ -22,11 +23,10 @@ struct PromotionState {
 
 class PromotionClient {
  public:
-  // `url`: of the server, with or without a slash at its end; `key`: of an admin.
-  PromotionClient(std::string url, std::string key, std::string model, std::stop_token stop);
+  PromotionClient(AdminClient client, std::string model, std::stop_token stop)
+      : client_(std::move(client)), model_(std::move(model)), stop_(std::move(stop)) {}
 
-  // kInvalid for what the server refuses, with its words; kUnavailable and kDeadline where it does not answer;
-  // kCancelled.
+  // Errors of AdminClient::ask.
   Result<PromotionState> state() const;
   // Waits until it is loaded.
   Result<PromotionState> begin(const std::string& folder) const;
@@ -37,7 +37,8 @@ class PromotionClient {
  private:
   Result<PromotionState> ask(const char* method, const std::string& path, const Json& body, Duration limit,
                              const std::stop_token& stop) const;
-  const std::string url_, key_, model_;
+  const AdminClient client_;
+  const std::string model_;
   const std::stop_token stop_;
 };
 

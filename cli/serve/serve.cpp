@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/model_options.h"
+#include "cli/serve/serve_ctl.h"
 #include "run/run_step.h"
 #include "serve/server.h"
 
@@ -22,12 +23,16 @@ namespace {
 
 std::atomic<bool> serve_stop_requested{false};
 void request_serve_stop(int) { serve_stop_requested = true; }
+std::atomic<bool> serve_keys_requested{false};
+void request_serve_keys(int) { serve_keys_requested = true; }
 
 // As configs say it, under "serve".
 struct ServeConfig {
   std::vector<std::string> models, candidate_folders;
   bool salt_by_key = false;
   std::string promoted;
+  std::string keys, usage_log;
+  double address_requests_per_minute = 0;
   std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -39,6 +44,12 @@ struct ServeConfig {
         .add("serve.host", host, "Address to listen on; off loopback it needs keys")
         .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
         .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
+        .add("serve.keys", keys,
+             "Book of keys in place of it: YAML, a name for each key, its sha256, and what it may (docs/serving.md)")
+        .add("serve.address_requests_per_minute", address_requests_per_minute,
+             "Requests that may come from one address; 0: no limit", 0, 1e9)
+        .add("serve.usage_log", usage_log,
+             "File that gets a line of JSON for each request as it ends: key, tokens, seconds; empty: none")
         .add("serve.admin_key_file", admin_key_file,
              "The same for who may pause the server and put it to sleep; without it nobody may")
         .add("serve.candidate_folders", candidate_folders,
@@ -67,7 +78,7 @@ struct ServeConfig {
 
 struct ServeOptions {
   std::vector<std::string> models, candidate_folders;
-  std::string promoted;
+  std::string promoted, keys, usage_log;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
@@ -85,6 +96,8 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   text("api_key_file", options.api_key_file);
   text("admin_key_file", options.admin_key_file);
   text("promoted", options.promoted);
+  text("keys", options.keys);
+  text("usage_log", options.usage_log);
   text("embedding_model", options.embedding_model);
   text("device", options.device);
   text("speculation", options.speculation);
@@ -159,20 +172,26 @@ Result<int> run_serve(const ServeOptions& options) {
       .port = static_cast<uint16_t>(config.port),
       .models = TRY(models_of(config, options.format)),
       .embedding_model = config.embedding_model,
-      .key_file = config.api_key_file,
-      .admin_key_file = config.admin_key_file,
+      .access = {.key_file = config.api_key_file,
+                 .key_book = config.keys,
+                 .admin_key_file = config.admin_key_file,
+                 .address_requests_per_minute = config.address_requests_per_minute,
+                 .usage_log = config.usage_log},
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
       .connections = static_cast<size_t>(config.connections),
       .version = TANDEM_VERSION};
+  const bool has_keys = !config.api_key_file.empty() || !config.keys.empty() || !config.admin_key_file.empty();
   constexpr size_t kOtherDescriptors = 256;
   allow_descriptors(settings.connections + kOtherDescriptors);
   const SystemClock clock;
   auto server = TRY(serve::Server::listen(std::move(settings), clock));
   std::signal(SIGTERM, request_serve_stop);
   std::signal(SIGINT, request_serve_stop);
+  // Without keys there is nothing to read again, and a terminal that is closed ends the server.
+  if (has_keys) std::signal(SIGHUP, request_serve_keys);
   std::signal(SIGPIPE, SIG_IGN);
   spdlog::info("loading {}", join(server->model_names(), ", "));
   const auto ready = [&] {
@@ -180,7 +199,7 @@ Result<int> run_serve(const ServeOptions& options) {
     std::fflush(stdout);
     spdlog::info("serving on {}", server->url());
   };
-  TRY(server->serve(ready, serve_stop_requested));
+  TRY(server->serve(ready, serve_stop_requested, serve_keys_requested));
   return kDone;
 }
 
@@ -193,6 +212,8 @@ Action add_serve(CLI::App& command) {
   command.add_option("--port", options->port, "Port (default: 8000); 0 takes a free one")->check(CLI::Range(0, 65535));
   command.add_option("--api-key-file", options->api_key_file,
                      "File with a key on each line; without one, no key is asked for");
+  command.add_option("--keys", options->keys, "Book of keys with names and limits in place of it (docs/serving.md)");
+  command.add_option("--usage-log", options->usage_log, "File that gets a line for each request: key, tokens, seconds");
   command.add_option("--admin-key-file", options->admin_key_file,
                      "The same for who may pause the server and put it to sleep; without one, nobody may");
   command.add_option("--candidates", options->candidate_folders,
@@ -219,8 +240,14 @@ Action add_serve(CLI::App& command) {
       "Examples:\n  tandem serve --model models/SmolLM2-135M-Instruct --port 8000\n"
       "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{\"model\":"
       "\"SmolLM2-135M-Instruct\",\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}'\n"
-      "  tandem serve --model coder=runs/tiny/export --host 0.0.0.0 --api-key-file keys.txt");
-  return [options] { return run_serve(*options); };
+      "  tandem serve --model coder=runs/tiny/export --host 0.0.0.0 --api-key-file keys.txt\n"
+      "  tandem serve new-key editor >> keys.yaml");
+  auto* const self = &command;
+  return [options, ctl = add_serve_ctl(command), new_key = add_serve_new_key(command), self]() -> Result<int> {
+    if (self->got_subcommand("ctl")) return ctl();
+    if (self->got_subcommand("new-key")) return new_key();
+    return run_serve(*options);
+  };
 }
 
 }  // namespace tandem::cli

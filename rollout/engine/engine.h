@@ -119,6 +119,7 @@ struct SampledToken {
   std::vector<model::TokenLogprob> top;  // where the turn asks for them
   std::vector<PromptLogprob> prompt;     // with the first token of a turn that asks for them: of tokens 1, 2, ..
   int cached_tokens = 0;                 // with the first token of a turn: of the prompt, that were found computed
+  double compute_seconds = 0;            // of the passes since the turn's last token, its part by rows
   bool predicted = false;                // a token of the prediction at its place, the first time that it is said
 };
 
@@ -187,6 +188,7 @@ class Engine {
     std::vector<PromptLogprob> prompt;                    // of tokens 1, 2, .. of a turn that asks for them
     std::map<int32_t, int> said;                          // by token, how often, of a turn with penalties
     int cached = 0;                                       // tokens that the turn found computed
+    double compute_seconds = 0;                           // of passes, not said with a token yet
     std::string salt;
     uint64_t context_version = 0;  // the oldest that made some of its keys and values
     bool mixed = false;            // some of them are of older weights than others
@@ -241,6 +243,11 @@ class Engine {
       size_t top = 0;
     };
     std::vector<PromptPick> prompt;  // by pick
+    struct Part {
+      Of of;
+      int rows = 0;
+    };
+    std::vector<Part> parts;
     int rows = 0;
     bool samples_alone = true;  // no rows of prompts
   };

@@ -31,6 +31,7 @@ Status Engine::submit(std::span<const Chunk> chunks) {
     plan.batch.add(tokens, first, s.pages);
     ask_for_prompt(chunk, row, plan, pass);
     if (chunk.samples) ask_for_tokens(chunk, row + chunk.rows - drafted - 1, plan, pass);
+    pass.parts.push_back({{chunk.id, s.turn_number}, chunk.rows});
     pass.samples_alone = pass.samples_alone && chunk.rows == drafted + 1;
   }
   pass.rows = static_cast<int>(plan.batch.tokens.size());
@@ -139,6 +140,10 @@ Result<std::vector<SampledToken>> Engine::collect() {
     return fail(Status::internal("a pass has fewer logprobs than it asked for"));
   counters_.forward_seconds += answer.forward_seconds;
   counters_.sample_seconds += answer.sample_seconds;
+  const double row_seconds = (answer.forward_seconds + answer.sample_seconds) / std::max(1, pass.rows);
+  for (const Pass::Part& part : pass.parts) {
+    if (Sequence* const s = running_turn(part.of)) s->compute_seconds += row_seconds * part.rows;
+  }
   std::vector<SampledToken> sampled;
   for (size_t i = 0; i < pass.prompt.size(); ++i) {
     const auto& [of, at, top] = pass.prompt[i];
@@ -190,7 +195,8 @@ SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& dr
                      .token = drawn.token,
                      .logprob = drawn.logprob,
                      .sampling_logprob = drawn.sampling_logprob,
-                     .version = version};
+                     .version = version,
+                     .compute_seconds = std::exchange(s.compute_seconds, 0)};
   if (static_cast<int>(s.tokens.size()) == s.turn_start) {
     token.prompt = std::move(s.prompt);
     token.cached_tokens = s.cached;

@@ -1,0 +1,44 @@
+// Who used how much: a line of JSON for each request that was sampled, appended as it ends.
+//
+// Nothing of what was said is in it. Thread safety: none.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace tandem::serve {
+
+// Of one request.
+struct UsageLine {
+  double time = 0;  // Unix seconds at its end
+  std::string id, key, model, path, priority, outcome;
+  uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
+  double seconds = 0;       // since it came
+  double core_seconds = 0;  // of computing it alone, its share of each pass by rows, on all threads
+};
+
+class UsageLog {
+ public:
+  // Empty: nothing is written.
+  static Result<UsageLog> open(const fs::path& path);
+
+  // A line that cannot be written is counted and said; the server goes on.
+  void write(const UsageLine& usage);
+  uint64_t lost() const { return lost_; }
+  // Key, tokens and time of the lines since `since` (Unix seconds), oldest first; of a log above 256 MiB, those in its
+  // last 256 MiB. Lines that are torn are left out.
+  Status visit_since(double since,
+                     const std::function<void(const std::string& key, double tokens, double time)>& visit) const;
+
+ private:
+  UsageLog(fs::path path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+  fs::path path_;
+  FileDescriptor file_;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace tandem::serve
